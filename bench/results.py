@@ -14,7 +14,7 @@ from berth.cli.simulation.pictures import write_file, write_pictures
 from berth.cli.simulation.results import Results, settings_lines
 from berth.cli.simulation.simulate import Policy, Wanted, prepare, simulated
 from berth.core.simulation.comparison import Comparison, Row, markdown_of
-from berth.core.simulation.statistics import Figures
+from berth.core.simulation.statistics import Statistics
 from berth.core.simulation.timeline import Timeline
 from tests.support.traces import FILES, traces_folder
 
@@ -26,9 +26,9 @@ _SECTIONS: Final = frozenset(
     }
 )  # fmt: skip
 _ROWS: Final = {
-    "placed", "turned away", "still waiting at the end", "mean", "p50", "p95", "p99", "makespan", "allocation ratio",
+    "placed", "rejected", "still waiting at the end", "mean", "p50", "p95", "p99", "makespan", "allocation ratio",
     "idle on partly used nodes, mean", "jobs of several nodes", "span over the smallest possible, mean",
-    "jobs that span more than they must", "jobs on more than one", "jobs that fit one and lie on several",
+    "jobs that span more than they must", "jobs on more than one", "jobs that fit one and use several",
 }  # fmt: skip
 """Rows of which the tables are made; ``berth simulate`` gives all."""
 _BLOCKED: Final = (", mean", ", part of the time")
@@ -120,7 +120,7 @@ def main() -> int:
         print(f"no trace at {missing[0]}; the variable BERTH_TRACES names the folder", file=sys.stderr)
         return 1
     chosen = [study for study in _studies() if not sys.argv[1:] or study.name in sys.argv[1:]]
-    found: dict[tuple[str, str], Figures] = {}
+    found: dict[tuple[str, str], Statistics] = {}
     parts = {study: _part(study, found) for study in chosen}
     if len(chosen) == len(_studies()):
         text = "\n".join([_INTRODUCTION, _beside(found), *parts.values()])
@@ -130,7 +130,7 @@ def main() -> int:
     return 0
 
 
-def _replaced(text: str, parts: Mapping[_Study, str], found: Mapping[tuple[str, str], Figures]) -> str:
+def _replaced(text: str, parts: Mapping[_Study, str], found: Mapping[tuple[str, str], Statistics]) -> str:
     """The document with the parts of some studies anew."""
     sections = text.split("\n## ")
     for study, part in parts.items():
@@ -141,7 +141,7 @@ def _replaced(text: str, parts: Mapping[_Study, str], found: Mapping[tuple[str, 
     return "\n".join(next((new for start, new in anew.items() if line.startswith(start)), line) for line in lines)
 
 
-def _beside(found: Mapping[tuple[str, str], Figures]) -> str:
+def _beside(found: Mapping[tuple[str, str], Statistics]) -> str:
     """The figures beside those of another program."""
     lines = ["## Beside another program", ""]
     lines += [
@@ -160,13 +160,13 @@ def _beside_start(study: str, title: str) -> str:
     return f"| {study}: {title} |"
 
 
-def _beside_line(key: tuple[str, str], ours: Figures) -> str:
+def _beside_line(key: tuple[str, str], ours: Statistics) -> str:
     wait_s, span = _ORIENTATION[key]
     mean_s, ratio = ours.wait.mean_ms / 1000, ours.leaf_span.ratio_mean
     return f"{_beside_start(*key)} {wait_s:,.0f} | {mean_s:,.0f} | {span:.2f} | {ratio:.2f} |"
 
 
-def _part(study: _Study, all_found: dict[tuple[str, str], Figures]) -> str:
+def _part(study: _Study, all_found: dict[tuple[str, str], Statistics]) -> str:
     """Run a study; returns its part of the document, and adds its figures to all."""
     start_s = time.perf_counter()
     setup = prepare(traces_folder() / FILES[study.trace], study.cluster, study.wanted)

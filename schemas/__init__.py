@@ -1,1 +1,1 @@
-"""What is said: every message of Berth, its subjects and its encoding. Imports msgspec and itself only."""
+"""Every message of Berth, its subjects and its encoding. Imports msgspec and itself only."""

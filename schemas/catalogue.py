@@ -1,4 +1,4 @@
-"""All messages, and what they look like to readers in other languages."""
+"""All messages, and their JSON Schemas for readers in other languages."""
 
 from inspect import cleandoc
 from typing import Any, Final
@@ -67,7 +67,7 @@ def json_schema(message: type[Message]) -> dict[str, Any]:
     """JSON Schema (2020-12) of a message's body, which is an array.
 
     ``x-kind`` and ``x-version`` are those of the envelope. Each array of fields has ``x-fields``: their names in the
-    order of the array, for the positions alone say nothing to a reader; each position has its name as title, too.
+    order of the array, because a reader cannot know a field by its position; each position also has its name as title.
     """
     (reference,), components = msgspec.json.schema_components([message])
     definitions = {name: components[name] for name in sorted(components)}

@@ -1,7 +1,7 @@
 """Packed columns: bulk data as little-endian bytes, and sorted tables of names.
 
-A column is ``bytes``: fixed-width unsigned little-endian integers, one a row. A name table is front-coded: each entry
-says how many bytes it shares with the one before, then its own rest; sorted node names shrink to three or four bytes.
+A column is ``bytes``: fixed-width unsigned little-endian integers, one per row. A name table is front-coded: each entry
+has the number of bytes that it shares with the one before, then the rest; sorted node names take three or four bytes.
 Readers with numpy use ``np.frombuffer(column, "<u4")``; the functions here need the standard library only.
 """
 
@@ -90,5 +90,5 @@ def unpack_names(table: bytes) -> list[str]:
 
 
 def offsets(counts: Iterable[int]) -> list[int]:
-    """Start of each run when runs of ``counts`` stand one after another; one more entry for the end."""
+    """Start of each of the consecutive runs of lengths ``counts``; one more entry for the end."""
     return [0, *accumulate(counts)]

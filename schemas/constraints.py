@@ -1,4 +1,4 @@
-"""What a pod asks of a node besides chips: labels, taints, cpu and memory. The words are Kubernetes' own."""
+"""Conditions of a pod on nodes besides chips: labels and taints, in the terms of Kubernetes."""
 
 from typing import Annotated, Literal
 
@@ -20,7 +20,7 @@ class Expression(Part, frozen=True):
 
 
 class Term(Part, frozen=True):
-    """Conditions that must all hold. A list of terms is met when one of them is."""
+    """Conditions that must all hold. A list of terms holds when one of them does."""
 
     expressions: tuple[Expression, ...]
 
@@ -35,7 +35,7 @@ class Toleration(Part, frozen=True):
 
 
 class Taint(Part, frozen=True):
-    """A node's mark that keeps pods away."""
+    """Taint of a node, which repels pods that do not tolerate it."""
 
     key: str
     value: str = ""

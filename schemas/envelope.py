@@ -42,7 +42,8 @@ class DecodeError(ValueError):
 class NewerVersionError(Exception):
     """A message that only a newer release reads, and without which this one must not go on.
 
-    It is no :class:`DecodeError`: code that skips what does not decode must not skip it. A process ends with exit code 2.
+    It is no :class:`DecodeError`: code that skips what does not decode must not skip it. A process ends with exit code
+    2.
 
     Attributes:
         kind: Kind of the message.

@@ -1,4 +1,4 @@
-"""Facts: the latest truth on a subject. Everything that a decision rests on comes in as one of these."""
+"""Facts: the latest state of a subject. All input of decisions arrives as one of these messages."""
 
 from enum import IntEnum
 from typing import ClassVar, Literal
@@ -11,12 +11,12 @@ from berth.schemas.units import Sequence, UnixMs
 
 
 class NodeClass(Part, frozen=True):
-    """What equal nodes of a domain share. Labels leave out ``kubernetes.io/hostname``: it is the node's name."""
+    """Fields that equal nodes of a domain share. Labels leave out ``kubernetes.io/hostname``, the name of the node."""
 
     product: str
-    """Product form of the node, for people; empty when unknown."""
+    """Product of the node, for display; empty when unknown."""
     resource: str
-    """Resource name of its chips; empty for a node without."""
+    """Resource name of its chips; empty for a node without chips."""
     labels: dict[str, str] = {}
     taints: list[Taint] = []
     cordoned: bool = False
@@ -24,12 +24,12 @@ class NodeClass(Part, frozen=True):
 
 
 class NodesSeen(Message, frozen=True):
-    """All nodes of a domain, as columns in the order of the sorted name table. No nodes: the domain is gone.
+    """All nodes of a domain, as columns in the order of the sorted name table. Without nodes: the domain is gone.
 
-    Columns (one row a node): ``class_index`` ``<u2`` into ``classes``; ``chips`` ``<u8`` mask of the chips that the node
-    has; ``allocatable`` ``<u2`` chips that Kubernetes would give; ``cpu_milli`` ``<u4``; ``memory_mib`` ``<u4``;
-    ``superpod_index`` and ``leaf_index`` ``<u4`` into ``superpods`` and ``leaves`` plus one, 0 for none; ``position``
-    ``<u2`` below the leaf switch.
+    Columns (one row per node): ``class_index`` ``<u2`` into ``classes``; ``chips`` ``<u8`` mask of the chips of the
+    node; ``allocatable`` ``<u2`` chips that Kubernetes counts as allocatable; ``cpu_milli`` ``<u4``; ``memory_mib``
+    ``<u4``; ``superpod_index`` and ``leaf_index`` ``<u4`` into ``superpods`` and ``leaves`` plus one, 0 for none;
+    ``position`` ``<u2`` below the leaf switch.
     """
 
     KIND: ClassVar[str] = "fact.node"
@@ -48,12 +48,12 @@ class NodesSeen(Message, frozen=True):
     leaf_index: bytes = b""
     position: bytes = b""
     addresses: list[str] = []
-    """InternalIP of each node, or nothing at all when unknown."""
+    """InternalIP of each node; an empty list when unknown."""
     at_ms: UnixMs = 0
     racks: list[str] = []
     """Racks inside SuperPoDs, sorted."""
     rack_index: bytes = b""
-    """``<u4`` into ``racks`` plus one, 0 for none; empty when no node has one."""
+    """``<u4`` into ``racks`` plus one, 0 for none; empty if no node has a rack."""
 
 
 class NodeHealth(IntEnum):
@@ -84,34 +84,34 @@ class HealthSeen(Message, frozen=True):
     source: str = ""
     at_ms: UnixMs = 0
     withheld: bytes = b""
-    """``<u8`` masks of chips that the node itself does not list as free; empty when no node withholds any."""
+    """``<u8`` masks of chips that the node itself does not list as free; empty if no node withholds chips."""
     reasons: list[str] = []
-    """Distinct sentences, sorted: why a node is not well, with the source of the word."""
+    """Distinct sentences, sorted: why a node is not healthy, and which source reports it."""
     reason_index: bytes = b""
     """``<u4`` into ``reasons`` plus one, 0 for none; empty when there are none."""
     updated_ms: bytes = b""
-    """``<u8``: when each node's source last spoke, 0 for never; empty when unknown."""
+    """``<u8``: time of the last report of each node's source, 0 for never; empty when unknown."""
 
 
 class Leaf(Part, frozen=True):
-    """A leaf switch and the places below it, in the order of its list.
+    """A leaf switch (ToR) and the places below it, in the order of its list.
 
-    A place in the list is what logical switches are made of; the position orders ranks below one leaf.
+    Logical switches consist of places with one index in the lists; the position orders ranks below one leaf.
     """
 
     name: str
-    """Identity of the leaf; its address where it has one."""
+    """Identity of the leaf: its address if it has one."""
     address: str
     nodes: list[str]
-    """Node at each place; empty where no node is known."""
+    """Node at each place; empty for an unknown node."""
     positions: list[int] = []
-    """Position of each place, 0 and up (``slice_id``); no list at all: the place itself."""
+    """Position of each place, from 0 on (``slice_id``); an empty list: the place itself."""
     addresses: list[str] = []
-    """InternalIP of each place; no list at all when unknown."""
+    """InternalIP of each place; an empty list when unknown."""
 
 
 class TopologySeen(Message, frozen=True):
-    """Switches of the cluster, in the order of their source, which breaks ties; no leaves: unknown."""
+    """Leaf switches of the cluster in the order of their source, which breaks ties. Without leaves: unknown."""
 
     KIND: ClassVar[str] = "fact.topology"
 
@@ -121,13 +121,13 @@ class TopologySeen(Message, frozen=True):
     """``single_layer`` or ``double_layer``; empty means the second."""
     at_ms: UnixMs = 0
     places: int = 0
-    """Most nodes below a leaf (``tor_count``); 0: as many as the longest list has."""
+    """Most nodes below a leaf (``tor_count``); 0: the length of the longest list."""
     reason: str = ""
-    """Why the newest value of the source does not count, so that an older one holds; empty when it does."""
+    """Why the newest value of the source is invalid, so that an older one is used; empty when it is valid."""
 
 
 class PodPhase(IntEnum):
-    """Life of a pod in the cluster."""
+    """Phase of a pod in the cluster."""
 
     PENDING = 0
     RUNNING = 1
@@ -138,10 +138,10 @@ class PodPhase(IntEnum):
 
 
 class PodsSeen(Message, frozen=True):
-    """Pods of a gang as the cluster shows them. No ranks: none is left (tombstone).
+    """Pods of a gang as the cluster reports them. Without ranks: no pod is left (tombstone).
 
-    Columns (one row a pod): ``rank`` ``<u4``; ``node_index`` ``<u4`` into the name table ``nodes``; ``phase`` ``<u1`` of
-    :class:`PodPhase`; ``chips`` ``<u8`` mask of the chips that the pod holds.
+    Columns (one row per pod): ``rank`` ``<u4``; ``node_index`` ``<u4`` into the name table ``nodes``; ``phase`` ``<u1``
+    of :class:`PodPhase`; ``chips`` ``<u8`` mask of the chips that the pod holds.
     """
 
     KIND: ClassVar[str] = "fact.pod"
@@ -159,18 +159,20 @@ class PodsSeen(Message, frozen=True):
     cpu_milli: int = 0
     memory_mib: int = 0
     foreign: bool = False
-    """Placed by another scheduler: its chips are to be adopted."""
+    """Placed by another scheduler: the dispatcher adopts its chips."""
     at_ms: UnixMs = 0
     consumed: bytes = b""
-    """``<u1`` a row: 1 once the device plug-in has given the pod its chips, or needs not; empty when unknown."""
+    """``<u1`` per row: 1 once the device plug-in has allocated the chips of the pod, or if it need not; empty when
+    unknown."""
     tor_affinity: str = ""
     """Value of the pods' label ``tor-affinity``; empty without."""
     leaf_states: bytes = b""
-    """``<u1`` a row, of the pods' annotations: ``isSharedTor`` (0 to 2) plus 4 times ``isHealthy``; empty when all are 0."""
+    """``<u1`` per row, from the annotations of the pods: ``isSharedTor`` (0 to 2) plus 4 times ``isHealthy``; empty
+    when all are 0."""
     service: str = ""
     """Value of the pods' label ``inferserviceid``; empty without."""
     blocks: bytes = b""
-    """``<u2`` a row: the pods' annotation ``super-pod-rank`` plus one, 0 without; empty when all are 0."""
+    """``<u2`` per row: the annotation ``super-pod-rank`` of the pod plus one, 0 without; empty when all are 0."""
 
 
 class Owner(Part, frozen=True):
@@ -182,9 +184,10 @@ class Owner(Part, frozen=True):
 
 
 class MembersSeen(Message, frozen=True):
-    """Pods that stand for the ranks of a job: who is to be bound where a placement says. No ranks: there are none (tombstone).
+    """Pods of the ranks of a job, which the binder binds as the placement says.
 
-    Lists have one entry a row, rows are sorted by rank. A rank without a pod is left out.
+    Without ranks: there are no pods (tombstone). Lists have one entry per row, rows are sorted by rank. A rank without
+    a pod has no row.
     """
 
     KIND: ClassVar[str] = "fact.member"
@@ -193,27 +196,27 @@ class MembersSeen(Message, frozen=True):
     job: str
     """Name of the job request."""
     uid: str
-    """Uid of the job request; empty while none was published."""
+    """Uid of the job request; empty before a request is published."""
     rank: bytes = b""
     """``<u4``: rank in the job request."""
     pods: list[str] = []
     """Names of the pods."""
     pod_uids: list[str] = []
     rank_index: list[str] = []
-    """What to write as the pod's rank in its gang, decimal; empty where the pod has it or needs none."""
+    """Rank in the gang to write to the pod, decimal; empty if the pod has it or needs none."""
     hold: str = ""
-    """Why no request was published, or why it was taken back: one sentence; empty when nothing holds the gang."""
+    """Why no request was published, or why it was cancelled, as a sentence; empty when nothing holds the gang back."""
     owner: Owner = Owner()
-    """Controller of the gang, as far as there is one."""
+    """Controller of the gang; empty fields without one."""
     podgroup: str = ""
     """Name of the Volcano PodGroup; empty without one."""
     distributed: bool = False
     """The gang has more than one pod with chips, pods of other requests included."""
     writes_real: bool = False
-    """Pods were made by the Ascend operator: the binding scheduler also writes the chips really mounted."""
+    """The Ascend operator created the pods: the binder also writes the chips that are mounted."""
     at_ms: UnixMs = 0
     stale: list[int] = []
-    """Ranks whose pods carry chips' annotations of an attempt that was rolled back; they are removed before binding."""
+    """Ranks whose pods carry chip annotations of an attempt that was rolled back; they are removed before binding."""
 
 
 JobState = Literal["accepted", "rejected", "cancelled", "tombstone"]
@@ -229,7 +232,7 @@ class Rejection(Part, frozen=True):
 
 
 class JobSeen(Message, frozen=True):
-    """Verdict on a job's name: the request that has it, what became of it, and the last one rejected."""
+    """Verdict on the name of a job: the request that has it, its state, and the last rejected request for the name."""
 
     KIND: ClassVar[str] = "fact.job"
 
@@ -238,7 +241,7 @@ class JobSeen(Message, frozen=True):
     uid: str
     state: JobState
     intake_seq: Sequence
-    """Highest INTAKE sequence whose verdict this is."""
+    """Highest INTAKE sequence that this verdict covers."""
     accepted_seq: Sequence = 0
     """INTAKE sequence at which the job was first accepted: its place in the queue."""
     at_ms: UnixMs = 0
@@ -247,7 +250,8 @@ class JobSeen(Message, frozen=True):
     rejection: Rejection | None = None
     reason: str = ""
     after_seq: Sequence = 0
-    """INTAKE sequence of the verdict before this one. A verdict whose forerunner is missing is void, so that none is lost."""
+    """INTAKE sequence of the verdict before this one. A verdict whose predecessor is missing is void, so no verdict is
+    lost."""
 
 
 OutcomeState = Literal["bound", "failed", "evicted"]
@@ -261,7 +265,7 @@ class RankFailure(Part, frozen=True):
 
 
 class OutcomeSeen(Message, frozen=True):
-    """What the binder achieved for an attempt, cumulative."""
+    """Result of the binder for an attempt, cumulative."""
 
     KIND: ClassVar[str] = "fact.outcome"
 
@@ -277,7 +281,7 @@ class OutcomeSeen(Message, frozen=True):
 
 
 class TimerSeen(Message, frozen=True):
-    """A tick of the dispatcher's clock: what waits for time waits for this."""
+    """A tick of the dispatcher's clock. Time-dependent rules use it instead of a clock."""
 
     KIND: ClassVar[str] = "fact.timer"
 

@@ -1,4 +1,4 @@
-"""What users and ``inventory`` publish: requests for jobs, and their cancelling."""
+"""Messages of users and of ``inventory``: job requests and cancellations."""
 
 from typing import Annotated, ClassVar
 
@@ -12,58 +12,58 @@ Name = Annotated[str, Meta(min_length=1, max_length=253, pattern=r"^[a-z0-9]([-a
 
 
 class Task(Part, frozen=True):
-    """Equal pods of a job; ranks run through the tasks in order."""
+    """Equal pods of a job. Ranks are numbered through the tasks in order."""
 
     name: str
     replicas: Annotated[int, Meta(ge=0)]
     chips: Annotated[int, Meta(ge=0)]
-    """Chips a pod, as asked; whether a product allows the number is the dispatcher's to say."""
+    """Chips per pod. The dispatcher checks whether the product allows the number."""
     cpu_milli: CpuMilli = 0
     memory_mib: MemoryMib = 0
     node_selector: dict[str, str] = {}
     affinity: list[Term] = []
-    """Required node affinity: one of the terms must hold; empty means no condition."""
+    """Required node affinity: one of the terms must hold; empty: no condition."""
     tolerations: list[Toleration] = []
 
 
 class JobRequest(Message, frozen=True):
-    """A gang: pods that start together or not at all."""
+    """Request for a gang: pods that start together or not at all."""
 
     KIND: ClassVar[str] = "intake.request"
 
     namespace: Name
     name: Name
     uid: str
-    """Identity beyond the name; empty lets the dispatcher derive one from the request's INTAKE sequence."""
+    """Identity beyond the name. If empty, the dispatcher derives one from the INTAKE sequence of the request."""
     resource: str
-    """Resource name of the chips, such as ``huawei.com/Ascend910``; empty when the job asks for none."""
+    """Resource name of the chips, such as ``huawei.com/Ascend910``; empty for a job without chips."""
     tasks: list[Task]
     labels: dict[str, str] = {}
     annotations: dict[str, str] = {}
     node_selector: dict[str, str] = {}
-    """Selector of the whole job; each task's own is added to it."""
+    """Selector of the whole job; the selector of each task is added."""
     queue: str = "default"
     priority: int = 0
     min_available: int = 0
     """Pods that must start together; 0 means all of them."""
     run_ms: Annotated[int, Meta(ge=0)] = 0
-    """Declared run time; 0 means unknown. Simulated clusters end the pods after it."""
+    """Declared run time; 0: unknown. Simulated clusters end the pods after it."""
     origin: str = "berth"
-    """Form in which the user wrote it: berth, volcano-job, ascend-job, batch-job, pods."""
+    """Form of the original manifest: berth, volcano-job, ascend-job, batch-job, pods."""
     created_at_ms: UnixMs = 0
     near: dict[str, str] = {}
-    """Labels of pods beside which its pods prefer to be: the first term of their preferred pod affinity."""
+    """Labels of pods near which its pods prefer to run: the first term of their preferred pod affinity."""
 
 
 class JobCancel(Message, frozen=True):
-    """Wish that a job shall not run, or run no longer."""
+    """Request to cancel a job, whether it runs or waits."""
 
     KIND: ClassVar[str] = "intake.cancel"
 
     namespace: Name
     name: Name
     uid: str = ""
-    """Only the job with this uid; empty means whichever has the name now."""
+    """Only the job with this uid; empty: the job that has the name."""
     reason: str = ""
     created_at_ms: UnixMs = 0
 

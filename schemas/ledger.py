@@ -1,4 +1,4 @@
-"""Ledger: what Berth decided, appended once in one total order, never changed."""
+"""Ledger: the decisions of Berth, append-only and in one total order."""
 
 from typing import ClassVar, Final, Literal
 
@@ -11,32 +11,33 @@ from berth.schemas.refusal import Refusal
 from berth.schemas.units import Sequence, UnixMs
 
 CORRECTIONS_OF_0_5: Final = 1
-"""Number of the corrections of release 0.5 among :attr:`Settings.corrections`."""
+"""Value of :attr:`Settings.corrections` that enables the corrections of release 0.5."""
 
 
 class Settings(Part, frozen=True):
-    """Settings that decisions depend on; a change is a new epoch."""
+    """Settings that decisions depend on. A change starts a new epoch."""
 
     reference_parity: bool = False
-    """Every documented decision goes the reference's way."""
+    """Every documented decision follows the reference implementation."""
     strict_job_shape: bool = True
-    """910A: up to 8 chips one pod, more means 8 a pod. Off under ``reference_parity``."""
+    """910A: up to 8 chips in one pod, more chips in pods of 8. Off under ``reference_parity``."""
     health_first: bool = False
     """Node health outranks affinity for every product form."""
     round_gangs_max: int = 256
     round_bytes_max: int = 400_000
     attempts_max: int = 5
-    """Times a gang is placed before it fails, when its pods cannot be bound."""
+    """How often a gang is placed before it fails because its pods cannot be bound."""
     shard_retry_ms: int = 1_000
-    """How long a gang that was refused while a shard was missing waits for its next try."""
+    """Delay of the next try of a gang that was refused while a shard was missing."""
     tombstone_after_ms: int = 600_000
     """How long a finished or cancelled job keeps its name in the facts."""
     strict_label_values: bool = True
-    """A label with a value that it cannot have is refused. Off under ``reference_parity``, which reads it as absent."""
+    """A label with an invalid value is refused. Off under ``reference_parity``, which treats it as absent."""
     needs_health: bool = False
-    """A node with chips takes no work until somebody has said how healthy it is."""
+    """A node with chips takes no work before a source has reported its health."""
     nslb_version: str = "1.0"
-    """Switch affinity on a spine-leaf network: ``1.0`` or ``2.0``. On a single layer of leaves neither plays a part."""
+    """Switch affinity on a spine-leaf network: ``1.0`` or ``2.0``. A single layer of leaf switches has a policy of its
+    own."""
     shared_tor_num: int = 2
     """Switch affinity 2.0: most shared leaves that one job uses, 1 or 2."""
     strict_product_support: bool = False
@@ -44,26 +45,28 @@ class Settings(Part, frozen=True):
     super_pod_size: int = 48
     """Nodes of a physical SuperPoD."""
     reserve_nodes: int = 2
-    """Nodes of a physical SuperPoD that jobs leave to others as long as they find room elsewhere."""
+    """Nodes of a physical SuperPoD that stay free as long as jobs fit elsewhere."""
     resource_levels: str = ""
     """JSON text of ``resource-level-config``: the levels of each tree, and the node labels that name its groups."""
     queue_policy: str = "skip"
-    """What becomes of gangs behind one that finds no room: ``fifo`` (they wait), ``skip`` (they may go before it), ``easy`` (they
-    may, unless that delays the oldest large gang) or ``conservative`` (unless that delays any of the oldest large gangs)."""
+    """Gangs behind one that does not fit: ``fifo`` (they wait), ``skip`` (they may start before it), ``easy`` (they
+    may, unless that delays the oldest large gang) or ``conservative`` (unless that delays any of the oldest large
+    gangs)."""
     reserve_chips: int = 64
-    """Chips from which on a gang is large: it gets a reservation under ``easy`` and ``conservative``."""
+    """Fewest chips of a large gang, which gets a reservation under ``easy`` and ``conservative``."""
     reserve_depth: int = 16
     """Most reservations at a time under ``conservative``."""
     unknown_run_ms: int = 86_400_000
-    """Run time that is assumed for a gang that declares none and of whose like none has run yet."""
+    """Assumed run time of a gang that declares none, before a similar gang has run."""
     skims_classes: bool = False
-    """Under ``skip`` a round takes of a class only as many gangs as the free chips could be enough for, and those that had no
-    verdict yet. Off, as in all records before 0.4, it takes the first gangs in order, whatever becomes of them."""
+    """Under ``skip`` a round takes only as many gangs of a class as the free chips can hold, and those without a
+    verdict. Off, as in all records before 0.4, it takes the first gangs in order."""
     corrections: int = 0
-    """Corrections of rules that are in force: 0 none, as in all records before 0.5; 1 those of 0.5. With them a chip that is
-    withheld takes no soft-share pod; chips that come back while they are shared wake classes, and so does any change where a
-    SuperPoD had too many free nodes; an attempt is looked at again when what facts say under its name changes; nothing is kept of
-    nodes that are gone; a new reservation lets those be tried who are held; a gang is larger than the cluster if a task of it is."""
+    """Corrections of rules in force: 0 none, as in all records before 0.5; 1 those of 0.5. With them a withheld chip
+    takes no soft-share pod; chips that return while they are shared wake classes, and so does any change where a
+    SuperPoD had too many free nodes; an attempt is examined again when the facts under its name change; no state is
+    kept of nodes that are gone; a new reservation lets held gangs be tried; a gang is larger than the cluster if one of
+    its tasks is."""
 
     @property
     def corrected(self) -> bool:
@@ -86,7 +89,7 @@ class Epoch(Message, frozen=True):
 
 
 class Verdict(Part, frozen=True):
-    """What a round decided for one gang: a placement, or why not."""
+    """Decision of a round on one gang: a placement or a refusal."""
 
     namespace: str
     name: str
@@ -95,26 +98,26 @@ class Verdict(Part, frozen=True):
     placement: Placement | None = None
     refusal: Refusal | None = None
     final: bool = False
-    """The refusal will not change by waiting: the job is rejected."""
+    """Waiting does not change the refusal: the job is rejected."""
 
 
 ReleaseReason = Literal["succeeded", "failed", "cancelled", "vanished", "bind-failed"]
 
 
 class Release(Part, frozen=True):
-    """Chips given back: no pod of the attempt is left."""
+    """Chips are released: no pod of the attempt is left."""
 
     uid: str
     attempt: int
     reason: ReleaseReason
     again: bool = False
-    """The gang goes back to the queue with the next attempt."""
+    """The gang returns to the queue with the next attempt."""
     ranks: list[int] = []
     """Only these ranks, ascending: their pods have ended while others run. Empty: the whole attempt."""
 
 
 class Eviction(Part, frozen=True):
-    """Pods that the binder must delete; their chips stay taken until they are gone."""
+    """Pods that the binder deletes. Their chips stay allocated until the pods are gone."""
 
     uid: str
     attempt: int
@@ -122,7 +125,7 @@ class Eviction(Part, frozen=True):
 
 
 class Adoption(Part, frozen=True):
-    """Pods found in the cluster with chips that the ledger did not know."""
+    """Pods in the cluster whose chips the ledger did not have."""
 
     namespace: str
     gang: str
@@ -131,14 +134,14 @@ class Adoption(Part, frozen=True):
 
 
 class Round(Message, frozen=True):
-    """One decision of the dispatcher. It is folded in the order verdicts, evictions, releases, adoptions."""
+    """Decisions of one round. They are folded in the order verdicts, evictions, releases, adoptions."""
 
     KIND: ClassVar[str] = "ledger.round"
     MUST_READ: ClassVar[bool] = True
 
     epoch: int
     base_seq: Sequence
-    """Sequence of the record before; a record for which that is not so is void."""
+    """Sequence of the record before. The record is void if it is another."""
     facts_seq: Sequence
     at_ms: UnixMs
     number: int
@@ -149,9 +152,9 @@ class Round(Message, frozen=True):
     missing: list[int] = []
     """Shards that did not answer in time."""
     doubted: list[int] = []
-    """Those of ``missing`` that did answer, but were not believed for gangs with switch affinity; for others they counted."""
+    """Shards of ``missing`` whose answers were not used for gangs with switch affinity, but for others."""
     shards: int = 0
-    """How many shards there are, where some are missing; 0 where none is, and in records of releases before 0.4."""
+    """Number of shards if some are missing; 0 if none is, and in records of releases before 0.4."""
 
 
 class RecordHead(Part, frozen=True):

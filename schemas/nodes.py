@@ -1,4 +1,4 @@
-"""Nodes one by one, before they are packed into facts: plain descriptions that sources make and packing reads."""
+"""Descriptions of single nodes, from which the columns of facts are packed."""
 
 from berth.schemas.constraints import Taint
 from berth.schemas.facts import NodeHealth
@@ -7,17 +7,17 @@ from berth.schemas.units import CpuMilli, MemoryMib, UnixMs
 
 
 class NodeDescription(Part, frozen=True):
-    """A node as its source knows it."""
+    """A node as its source describes it."""
 
     name: str
     product: str = ""
-    """Product form, for people; empty when unknown."""
+    """Product, for display; empty when unknown."""
     resource: str = ""
-    """Resource name of its chips; empty for a node without."""
+    """Resource name of its chips; empty for a node without chips."""
     chips: int = 0
-    """Mask of the chips that it has, bits 0..63."""
+    """Mask of its chips, bits 0..63."""
     allocatable: int = 0
-    """Chips that Kubernetes would give."""
+    """Chips that Kubernetes counts as allocatable."""
     cpu_milli: CpuMilli = 0
     memory_mib: MemoryMib = 0
     labels: dict[str, str] = {}
@@ -27,14 +27,14 @@ class NodeDescription(Part, frozen=True):
     superpod: str = ""
     leaf: str = ""
     position: int = 0
-    """Place below the leaf switch, or in the SuperPoD of a node below none, 0..32767."""
+    """Position below the leaf switch, or in the SuperPoD for a node without a leaf, 0..32767."""
     address: str = ""
     rack: str = ""
     """Rack inside the SuperPoD; empty when unknown."""
 
     @property
     def whole_chips(self) -> int:
-        """Chips that it can give whole; where chips are shared, Kubernetes would give more than there are."""
+        """Chips that it can allocate whole. With shared chips Kubernetes counts more chips than exist."""
         return min(self.allocatable, self.chips.bit_count())
 
 
@@ -51,6 +51,6 @@ class NodeCondition(Part, frozen=True):
     withheld: int = 0
     """Mask of chips that the node itself does not list as free."""
     reason: str = ""
-    """Why it is not well, in one sentence with the source; empty when it is."""
+    """Why it is not healthy, in one sentence with the source; empty when it is."""
     updated_ms: UnixMs = 0
-    """When its source last spoke; 0 when unknown."""
+    """Time of the last report of its source; 0 when unknown."""

@@ -1,4 +1,4 @@
-"""Score requests and offers: what the dispatcher asks of shards, and what they can give."""
+"""Score requests and offers: requests of the dispatcher to the shards, and their answers."""
 
 from typing import ClassVar
 
@@ -10,7 +10,7 @@ from berth.schemas.units import Sequence, UnixMs
 
 
 class Blocks(Part, frozen=True, cache_hash=True):
-    """How the pods with chips of a gang are to lie in SuperPoDs, or in groups of several levels."""
+    """How the pods with chips of a gang must be distributed over SuperPoDs, or over groups of several levels."""
 
     variant: str
     """``a3``, ``850``, ``rack`` or ``levels``."""
@@ -19,9 +19,9 @@ class Blocks(Part, frozen=True, cache_hash=True):
     count: int
     """Logical SuperPoDs of the gang."""
     soft: bool = False
-    """Pieces smaller than a block will do where whole ones cannot be had."""
+    """Blocks may be split where no whole block fits."""
     rack_size: int = 0
-    """Racks: nodes that must be in one rack together."""
+    """Racks: nodes that must be in one rack."""
     memory: bool = False
     """Racks: the pods share memory (``huawei.com/schedule_ubmemory``)."""
     service: str = ""
@@ -29,7 +29,7 @@ class Blocks(Part, frozen=True, cache_hash=True):
     mindie: bool = False
     """A MindIE service: labels ``app`` and ``jobID``."""
     idlest: bool = False
-    """MindIE: the emptiest SuperPoDs first (``sp-fit``), not the fullest."""
+    """MindIE: SuperPoDs with the most free nodes first (``sp-fit``), not those with the fewest."""
     near: tuple[tuple[str, str], ...] = ()
     """MindIE: labels of jobs beside which it prefers to be."""
     levels: tuple[int, ...] = ()
@@ -37,14 +37,14 @@ class Blocks(Part, frozen=True, cache_hash=True):
 
 
 class Shape(Part, frozen=True, cache_hash=True):
-    """What scoring needs of a task of a gang. Equal shapes get equal offers."""
+    """Fields of a task that scoring depends on. Equal shapes get equal offers."""
 
     form: str
     """Name of the product form; empty for pods without chips."""
     resource: str
     chips: int
     gang_pods: int
-    """Pods with chips in the whole gang: more than one makes it distributed."""
+    """Pods with chips in the whole gang. With more than one the gang is distributed."""
     cpu_milli: int = 0
     memory_mib: int = 0
     selector: tuple[tuple[str, str], ...] = ()
@@ -54,21 +54,21 @@ class Shape(Part, frozen=True, cache_hash=True):
     sub_health: str = "ignore"
     """The job's ``subHealthyStrategy``."""
     tor_affinity: str = ""
-    """The job's label ``tor-affinity``; empty where switches play no part."""
+    """The job's label ``tor-affinity``; empty without switch affinity."""
     blocks: Blocks | None = None
     """For jobs with SuperPoD affinity."""
 
     @property
     def is_planned(self) -> bool:
-        """Whether one plan says where all pods of the gang with chips go."""
+        """Whether one plan places all pods of the gang with chips."""
         return bool(self.tor_affinity) or self.blocks is not None
 
     @property
     def uses_network(self) -> bool:
-        """Whether the pods of the gang talk to one another over the network for certain.
+        """Whether the pods of the gang certainly use the network.
 
-        Blocks do; inside one SuperPoD traffic stays on its bus. With racks that is decided where a block is placed. Groups
-        of several levels are no SuperPoDs.
+        Several blocks use it; inside one SuperPoD traffic stays on its bus (HCCS). With racks it depends on the
+        placement of the block. Groups of several levels are not SuperPoDs.
 
         Source: docs/reference/nodes-and-chips.md, "Product forms", "Selection of the form" and "Usable chips";
         docs/reference/superpods.md, "Filter per node of a SuperPoD".
@@ -79,7 +79,7 @@ class Shape(Part, frozen=True, cache_hash=True):
 
 
 class Ask(Part, frozen=True):
-    """How many candidates of a shape the round may need."""
+    """Number of candidates of a shape that the round may need."""
 
     shape: Shape
     count: int
@@ -96,13 +96,14 @@ class ScoreRequest(Message, frozen=True):
     ledger_seq: Sequence
     asks: list[Ask]
     wait_ms: int = 0
-    """How long a shard may wait to reach the sequences."""
+    """Longest time that a shard waits to reach the sequences."""
 
 
 class ShapeOffer(Part, frozen=True):
     """Best nodes of a shard for a shape, in total order: score down, then name up.
 
-    ``names`` is a front-coded table in that order; ``runs`` says how many that follow one another share a score.
+    ``names`` is a front-coded table in that order; ``runs`` has the score of each run of consecutive nodes and its
+    length.
     """
 
     names: bytes
@@ -114,15 +115,15 @@ class ShapeOffer(Part, frozen=True):
     fit: int
     counts: list[ReasonCount] = []
     usable: bytes = b""
-    """For shapes with switch affinity: one bit a place of the topology, leaf after leaf, the lowest bit first; 1 where the
-    shard owns the node and it takes a pod. ceil(places / 8) bytes. For shapes with SuperPoD affinity: one bit a node of the
-    shard, domain after domain and name after name, 1 where it takes a pod. Empty else."""
+    """For shapes with switch affinity: one bit per place of the topology, leaf after leaf, the lowest bit first; 1 if
+    the shard owns the node and it takes a pod. ceil(places / 8) bytes. For shapes with SuperPoD affinity: one bit per
+    node of the shard, by domain and name, 1 if it takes a pod. Otherwise empty."""
     error: str = ""
-    """Why the shape could not be scored: an error of Berth. Then nothing else of the offer counts. Empty else."""
+    """Why the shape could not be scored: an internal error, with which the offer does not count. Otherwise empty."""
 
 
 class Offer(Message, frozen=True):
-    """A shard's answer. ``ready`` false: it could not answer at the sequences asked, and counts as missing."""
+    """Answer of a shard; with ``ready`` false it could not answer at the requested sequences and counts as missing."""
 
     KIND: ClassVar[str] = "score.offer"
 
@@ -133,12 +134,13 @@ class Offer(Message, frozen=True):
     ready: bool
     shapes: list[ShapeOffer] = []
     leaf_states: bytes = b""
-    """``<u1`` a leaf of the topology, where a shape has switch affinity: what the ledger makes of it. Bits 0 and 1
-    ``isSharedTor``, 2 ``isHealthy``, 3 a cross job is on it, 4 a job that is not common, 5 a cross foundation-model job."""
+    """``<u1`` per leaf of the topology, if a shape has switch affinity: state by the ledger. Bits 0 and 1:
+    ``isSharedTor``; 2: ``isHealthy``; 3: it has a cross job; 4: a job that is not common; 5: a cross foundation-model
+    job."""
 
 
 class Advance(Message, frozen=True):
-    """How far scorers may apply facts between requests."""
+    """Sequences up to which scorers may apply facts and records between requests."""
 
     KIND: ClassVar[str] = "score.advance"
 

@@ -1,7 +1,7 @@
 """Placement: node and chips for each rank of a gang, as columns.
 
-A placement is looked at whole when it is made or decoded: one whose columns do not belong together never exists, so that a
-reader need not check it, and a record that contains one does not decode.
+A placement is validated when it is created or decoded. Its columns are therefore always consistent, and a record with a
+damaged placement does not decode.
 """
 
 import functools
@@ -11,9 +11,9 @@ from berth.schemas.columns import offsets, pack, pack_names, unpack, unpack_name
 from berth.schemas.message import Part
 
 _CHIPS: Final = 64
-"""Chips that a node can have: masks of chips are ``<u8``."""
+"""Most chips of a node: chip masks are ``<u8``."""
 _SHARED_CHIPS: Final = 16
-"""Those of them that can be shared."""
+"""Most chips of a node that can be shared."""
 _PERCENT: Final = 100
 _POLICIES: Final = frozenset({"fixed-share", "elastic", "best-effort"})
 
@@ -32,11 +32,11 @@ class Share(Part, frozen=True):
 
 
 class SwitchPart(Part, frozen=True):
-    """How a gang with switch affinity lies below leaf switches.
+    """Leaf switches of a gang with switch affinity.
 
-    Columns have one entry a rank: ``leaf_index`` ``<u2`` into ``leaves`` plus one, 0 for a rank that was not placed by leaf;
-    ``states`` ``<u1``, what is said of the rank's leaf: ``isSharedTor`` (0 free, 1 shared, 2 exclusive) plus 4 times
-    ``isHealthy`` (0 healthy, 1 not). An adopted gang has no leaves and says what its annotations said.
+    Columns have one entry per rank: ``leaf_index`` ``<u2`` into ``leaves`` plus one, 0 for a rank that was not placed
+    by leaf; ``states`` ``<u1``, the state of the leaf of the rank: ``isSharedTor`` (0 free, 1 shared, 2 exclusive) plus
+    4 times ``isHealthy`` (0 healthy, 1 not). An adopted gang has no leaves; its states are those of its annotations.
     """
 
     tor_affinity: str
@@ -54,14 +54,14 @@ class SwitchPart(Part, frozen=True):
     annotated: bool = False
     """The states are written to the pods as annotations."""
     warning: str = ""
-    """Why the job is outside what the policy supports, in one sentence; empty when it is inside."""
+    """Why the policy does not support the job, in one sentence; empty when it does."""
 
 
 class BlockPart(Part, frozen=True):
-    """How a gang with SuperPoD affinity lies in logical SuperPoDs (blocks), and these in physical ones.
+    """Logical SuperPoDs (blocks) of a gang with SuperPoD affinity, and the physical ones that hold them.
 
-    Columns have one entry a rank: ``block_index`` and ``superpod_index`` ``<u2`` plus one into ``blocks`` and ``superpods``,
-    0 for a rank that belongs to no block.
+    Columns have one entry per rank: ``block_index`` and ``superpod_index`` ``<u2`` plus one into ``blocks`` and
+    ``superpods``, 0 for a rank that belongs to no block.
     """
 
     variant: str
@@ -71,19 +71,19 @@ class BlockPart(Part, frozen=True):
     blocks: list[int] = []
     """Ids of the blocks, ascending."""
     phases: list[str] = []
-    """Which rule gave each block its nodes, parallel to ``blocks``."""
+    """Rule that chose the nodes of each block, parallel to ``blocks``."""
     superpods: list[str] = []
     """Physical SuperPoDs, or groups of the lowest level, in the order of the plan."""
     block_index: bytes = b""
     superpod_index: bytes = b""
     annotated: bool = False
-    """Pods are told ``super-pod-id`` and ``super-pod-rank``."""
+    """Pods carry the annotations ``super-pod-id`` and ``super-pod-rank``."""
     service: str = ""
     """Label ``inferserviceid``; empty without."""
 
 
 class Run(Part, frozen=True, gc=False):
-    """``pods`` equal pods that follow one another in rank order."""
+    """``pods`` equal pods, consecutive in rank order."""
 
     pods: int
     chips: int
@@ -94,8 +94,8 @@ class Run(Part, frozen=True, gc=False):
 class Placement(Part, frozen=True):
     """Where every pod of a gang runs.
 
-    ``nodes`` is a front-coded, sorted table of names; ``node_index`` one ``<u4`` a rank into it; ``chips`` one byte a
-    chip in the order of picking, rank after rank, as many a rank as its run says.
+    ``nodes`` is a front-coded, sorted table of names; ``node_index`` one ``<u4`` per rank into it; ``chips`` one byte
+    per chip in the order of picking, rank after rank, as many per rank as its run has.
     """
 
     nodes: bytes
@@ -110,11 +110,11 @@ class Placement(Part, frozen=True):
     """For gangs with SuperPoD affinity."""
 
     def __post_init__(self) -> None:
-        """See that the columns belong together.
+        """Check that the columns are consistent.
 
         Raises:
-            ValueError: A column is damaged or of another length than the ranks need, an index is outside its table, or a
-                chip or a quota is none that a node can have.
+            ValueError: A column is damaged or does not have the length of the ranks, an index is outside its table, or
+                a chip or a quota is impossible.
         """
         rows, rest = divmod(len(self.node_index), 4)
         if rest:
@@ -189,9 +189,9 @@ def placement_of(
         chips: Chips of each rank in the order of picking, each 0..63.
         runs: Equal pods in rank order; their pod counts add up to ``len(names)``.
         resource: Resource name of the chips.
-        share: Quota a pod, for soft share.
-        switch: How it lies below leaf switches.
-        block: How it lies in SuperPoDs.
+        share: Quota of each pod, for soft share.
+        switch: Its leaf switches.
+        block: Its SuperPoDs.
 
     Raises:
         ValueError: Names, chips and runs do not agree on the ranks, or see :meth:`Placement.__post_init__`.
@@ -216,7 +216,7 @@ def placement_of(
 
 @functools.lru_cache(maxsize=64)
 def _table(nodes: bytes) -> tuple[str, ...]:
-    """Names of a table. A placement is mostly read right after its validation; then they are cached."""
+    """Names of a table, cached: a placement is mostly read right after its validation."""
     return tuple(unpack_names(nodes))
 
 
@@ -246,7 +246,7 @@ def _check_block(part: BlockPart, rows: int) -> None:
 
 
 def _check_index(field: str, column: bytes, rows: int, count: int) -> None:
-    """See that a ``<u2`` column of indexes plus one is as long as the ranks, or empty, and stays inside its table.
+    """Check that a ``<u2`` column of indexes plus one is as long as the ranks or empty, and inside its table.
 
     Raises:
         ValueError: It is not.

@@ -1,4 +1,4 @@
-"""Recordings: what a cell knew and decided, in one file, in the order in which it came to be."""
+"""Recordings: facts and decisions of a cell in one file, in the order in which they were applied."""
 
 from typing import ClassVar, Final
 
@@ -8,16 +8,16 @@ from berth.schemas.status import SnapshotBody
 from berth.schemas.units import Sequence, UnixMs
 
 BEGINNING: Final = SnapshotBody(ledger_seq=0, facts_seq=0, facts=[], ledger=b"")
-"""The state of a cell before everything."""
+"""State of a cell before its first message."""
 
 
 class RecordingHead(Message, frozen=True):
-    """First message of a recording: where it comes from, and the folded state at its start."""
+    """First message of a recording: its origin, and the folded state at its start."""
 
     KIND: ClassVar[str] = "recording.head"
 
     release: str
-    """Release of Berth that wrote it."""
+    """Release of Berth that wrote the recording."""
     cell: str
     made_at_ms: UnixMs
     settings: Settings
@@ -29,7 +29,7 @@ class RecordingHead(Message, frozen=True):
 
 
 class Entry(Part, frozen=True, gc=False):
-    """A fact or a record, as it was stored."""
+    """A fact or a record as it was stored."""
 
     sequence: Sequence
     data: bytes
@@ -39,7 +39,7 @@ class Entry(Part, frozen=True, gc=False):
 
 
 class RecordingPart(Message, frozen=True):
-    """Entries in order: before each record the facts that it knew (its ``facts_seq``), then those that came after the last."""
+    """Entries in order: before each record the facts that it knew (``facts_seq``), at the end the remaining facts."""
 
     KIND: ClassVar[str] = "recording.part"
 
@@ -47,7 +47,7 @@ class RecordingPart(Message, frozen=True):
 
 
 class RecordingEnd(Message, frozen=True):
-    """Last message of a recording; without it something is missing."""
+    """Last message of a recording. Without it the recording is incomplete."""
 
     KIND: ClassVar[str] = "recording.end"
 
@@ -55,5 +55,5 @@ class RecordingEnd(Message, frozen=True):
     """Entries that are facts."""
     records: int
     facts_seq: Sequence
-    """Last fact, that of the start when there is none."""
+    """Last fact; the last one of the start if there is none."""
     ledger_seq: Sequence

@@ -1,7 +1,7 @@
-"""Why not: a closed set of reasons with numbers.
+"""Refusals: a closed set of reasons, with the numbers that explain them.
 
-A node's reason says why one node cannot take one pod of a shape; a refusal says why a gang waits or is rejected.
-Codes are permanent: a new one is appended with the next number.
+The reason of a node says why it cannot take a pod of a shape. A refusal says why a gang waits or is rejected. Codes are
+stored: a new one is appended with the next number.
 """
 
 from enum import IntEnum
@@ -14,13 +14,13 @@ from berth.schemas.units import UnixMs
 class NodeReason(IntEnum):
     """Why a node cannot take a pod. The first that applies counts; the checks have this order, with two exceptions.
 
-    A node of which Kubernetes would give fewer chips than asked is short of chips (``SHORTAGE``) before its list of chips
-    is looked at; soft share asks for its label before it looks at chips.
+    A node with fewer allocatable chips than requested is short of chips (``SHORTAGE``) before its chip list is checked.
+    Soft share checks its label before chips.
     """
 
     FITS = 0
     OTHER_RESOURCE = 1
-    """The node has no chips of the resource asked for."""
+    """The node has no chips of the requested resource."""
     NOT_READY = 2
     CORDONED = 3
     SELECTOR = 4
@@ -33,13 +33,13 @@ class NodeReason(IntEnum):
     CPU = 8
     MEMORY = 9
     UNSTABLE = 10
-    """The node's numbers contradict one another (more free chips than Kubernetes knows of)."""
+    """The numbers of the node contradict each other (more free chips than Kubernetes knows of)."""
     NO_CHIP_LIST = 11
     """No free chips are known on the node, or the list of network-unhealthy chips is missing."""
     TOO_MANY_CHIPS = 12
-    """The node has more free chips than the product form can have: it is another product."""
+    """The node has more free chips than the product form allows: it is another product."""
     SHORTAGE = 13
-    """Fewer free chips than asked."""
+    """Fewer free chips than requested."""
     TOPOLOGY = 14
     """Enough free chips, but not in the rings, pairs, meshes or cards that the form needs."""
     TOPOLOGY_HELPED = 15
@@ -51,13 +51,13 @@ class NodeReason(IntEnum):
     SHARD_MISSING = 18
     """The scorer that owns the node did not answer in time."""
     UNKNOWN_PRODUCT = 19
-    """The node's product is not one that Berth knows."""
+    """Berth does not know the product of the node."""
     HEALTH_UNKNOWN = 20
-    """Nobody has said how healthy the node is, and the setting ``needs_health`` wants to know; looked at with ``NODE_FAULT``."""
+    """No source has reported the health of the node, and ``needs_health`` is set; checked with ``NODE_FAULT``."""
     NO_SUPERPOD = 21
-    """The node is in no SuperPoD, or for a job that needs racks in no rack; looked at with ``OTHER_RESOURCE``."""
+    """The node is in no SuperPoD, or in no rack for a job that needs racks; checked with ``OTHER_RESOURCE``."""
     NO_LEVEL = 22
-    """The node lacks labels of the levels that the job needs; looked at with ``NO_SUPERPOD``."""
+    """The node lacks labels of the levels that the job needs; checked with ``NO_SUPERPOD``."""
 
 
 Code = Literal[
@@ -93,7 +93,7 @@ class ReasonCount(Part, frozen=True, gc=False):
 
 
 class SwitchLack(Part, frozen=True):
-    """What a gang with switch affinity lacks, and where. Numbers are nodes unless they say otherwise."""
+    """What a gang with switch affinity lacks, and where. Numbers are nodes unless stated otherwise."""
 
     policy: str
     """``1.0``, ``2.0`` or ``single-layer``."""
@@ -101,46 +101,46 @@ class SwitchLack(Part, frozen=True):
     """Rule that could not be met: one-leaf, leaf-size, logical-switches, idle-and-shared or any-leaf."""
     need: int
     have: int
-    """Nodes that count towards the rule at best: of the best leaf for one-leaf, of all leaves else."""
+    """Nodes that count towards the rule at best: of the best leaf for one-leaf, otherwise of all leaves."""
     leaf: str = ""
-    """Leaf that comes closest; empty without any."""
+    """Closest leaf; empty without any."""
     leaf_have: int = 0
     places: int = 0
     """Nodes below a whole leaf."""
     leaves: int = 0
     """Leaves in all."""
     full: int = 0
-    """Leaves that are wholly usable."""
+    """Leaves that are completely usable."""
     barred: int = 0
-    """Leaves with usable nodes that a cross job of others keeps from this one."""
+    """Leaves with usable nodes that this job may not use because of a cross job of others."""
     idle: int = 0
     """2.0: nodes of free leaves."""
     shared: int = 0
-    """2.0: nodes of the shared leaves that the job may use at once."""
+    """2.0: nodes of the shared leaves that the job may use together."""
     rows: int = 0
-    """1.0: complete logical switches that are needed, beside ..."""
+    """1.0: complete logical switches that are needed, and ..."""
     rest: int = 0
-    """... so many nodes of one more."""
+    """... nodes of one more."""
     rows_have: int = 0
-    """1.0: complete logical switches that there are."""
+    """1.0: complete logical switches that exist."""
 
 
 class NearGroup(Part, frozen=True):
-    """A physical SuperPoD, or another group of nodes, that comes close."""
+    """A physical SuperPoD, or another group of nodes, that comes close to the request."""
 
     name: str
     nodes: int
     """Nodes that a pod of the gang could use."""
     blocks: int
-    """Whole blocks that they make."""
+    """Whole blocks in these nodes."""
 
 
 class BlockLack(Part, frozen=True):
     """What a gang with SuperPoD affinity lacks, and where."""
 
     rule: str
-    """What is missing: nodes (fewer candidates than pods), blocks, incomplete (a plan that broke off), size, service, affinity,
-    rack, wait, home or level."""
+    """What is missing: nodes (fewer candidates than pods), blocks, incomplete (an unfinished plan), size, service,
+    affinity, rack, wait, home or level."""
     need: int
     """Blocks."""
     have: int
@@ -149,28 +149,28 @@ class BlockLack(Part, frozen=True):
     nodes_need: int = 0
     nodes_have: int = 0
     near: list[NearGroup] = []
-    """Groups that come closest, the closest first, three at most."""
+    """Closest groups, the closest first, three at most."""
 
 
 class Refusal(Part, frozen=True):
-    """Why a gang is not placed: the class of reason and the numbers behind its sentence."""
+    """Why a gang is not placed: a code, and the numbers of its sentence."""
 
     code: Code
     field: str = ""
-    """Field of the request that is wrong, for refusals of the request itself."""
+    """Wrong field of the request, for refusals of the request itself."""
     value: str = ""
     expected: str = ""
-    """What would be right."""
+    """Valid values."""
     task: str = ""
-    """Task whose pods found no room."""
+    """Task whose pods did not fit."""
     pods_need: int = 0
     pods_have: int = 0
     chips: int = 0
-    """Chips a pod asked for."""
+    """Chips per pod in the request."""
     form: str = ""
-    """Product form that was assumed, and ..."""
+    """Product form of the job."""
     form_because: str = ""
-    """... what it follows from."""
+    """Why the job has this form."""
     nodes_total: int = 0
     nodes_fit: int = 0
     counts: list[ReasonCount] = []
@@ -179,6 +179,7 @@ class Refusal(Part, frozen=True):
     switch: SwitchLack | None = None
     blocks: BlockLack | None = None
     ahead: str = ""
-    """``behind``: job (namespace/name) that waits before this one; ``reserved``: job whose reservation it would delay."""
+    """``behind``: job (namespace/name) that is before this one in the queue; ``reserved``: job whose reservation it
+    would delay."""
     start_ms: UnixMs = 0
-    """Moment from which on room is reserved: for this gang, or under ``reserved`` for the one that is ahead; 0 without."""
+    """Start of the reservation: of this gang, or under ``reserved`` of the gang that is ahead; 0 without."""

@@ -1,4 +1,4 @@
-"""Reports of agents on nodes, published straight to the bus."""
+"""Reports of agents on nodes, which publish them to the bus."""
 
 from typing import ClassVar
 
@@ -7,7 +7,7 @@ from berth.schemas.units import UnixMs
 
 
 class HealthReport(Message, frozen=True):
-    """Health of one node, said by an agent on it. Each report replaces the one before."""
+    """Health of one node, reported by an agent on it. Each report replaces the one before."""
 
     KIND: ClassVar[str] = "report.health"
 
@@ -21,6 +21,6 @@ class HealthReport(Message, frozen=True):
     """Level of the node: ok, sub-health, no-new-work or evict."""
     reason: str = ""
     updated_ms: UnixMs = 0
-    """When the agent looked; 0: when the report came."""
+    """Time of the observation; 0: time at which the report arrives."""
     source: str = ""
-    """Name of the agent, for people."""
+    """Name of the agent, for display."""

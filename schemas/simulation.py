@@ -8,7 +8,7 @@ from berth.schemas.placement import Placement
 
 
 class BindGang(Message, frozen=True):
-    """Wish that the pods of an attempt run where the placement says. Asking again for the same attempt is harmless."""
+    """Request to run the pods of an attempt as the placement says. Repeating it for the same attempt is harmless."""
 
     KIND: ClassVar[str] = "sim.bind"
 
@@ -18,22 +18,23 @@ class BindGang(Message, frozen=True):
     attempt: int
     placement: Placement
     run_ms: int = 0
-    """How long the pods run; 0 leaves it to the cluster."""
+    """Run time of the pods; 0: the cluster chooses."""
 
 
 class GangBound(Message, frozen=True):
-    """What became of the wish: how many pods run, and why the others do not."""
+    """Answer to :class:`BindGang`: how many pods run, and why the others do not."""
 
     KIND: ClassVar[str] = "sim.bound"
 
     bound: int
     failures: list[RankFailure] = []
     retry_after_ms: int = 0
-    """Nothing was done: pods of another attempt still have the name. Ask again after this time."""
+    """Nothing was done because pods of another attempt still have the name. The caller repeats the request after this
+    time."""
 
 
 class SimCounts(Message, frozen=True):
-    """What a simulated cluster has seen since its start."""
+    """Counters of a simulated cluster since its start."""
 
     KIND: ClassVar[str] = "sim.counts"
 
@@ -45,17 +46,17 @@ class SimCounts(Message, frozen=True):
     pods_failed: int = 0
     pods_ended: int = 0
     double_allocations: int = 0
-    """Chips that were to be given to a second pod. More than 0 is an error of the scheduler."""
+    """Chips that a second pod was to get. More than 0 is a fault of the scheduler."""
     overcommits: int = 0
-    """Pods for which a node had no cpu or memory left. Likewise."""
+    """Pods for which a node had no cpu or memory left. More than 0 is a fault of the scheduler."""
     swapped: int = 0
-    """Pods that got other chips than those of their own annotation. More than 0 is an error of the binding scheduler."""
+    """Pods that got other chips than those of their annotation. More than 0 is a fault of the binder."""
     admission_errors: int = 0
-    """Pods that failed since the device plug-in found no annotation for them. Likewise."""
+    """Pods for which the device plug-in found no annotation. More than 0 is a fault of the binder."""
 
 
 class EvictGang(Message, frozen=True):
-    """Wish that the pods of an attempt end. Asking again is harmless."""
+    """Request to end the pods of an attempt. Repeating it is harmless."""
 
     KIND: ClassVar[str] = "sim.evict"
 
@@ -67,16 +68,16 @@ class EvictGang(Message, frozen=True):
 
 
 class GangEvicted(Message, frozen=True):
-    """The pods end, or have ended."""
+    """Answer to :class:`EvictGang`: the pods end, or have ended."""
 
     KIND: ClassVar[str] = "sim.evicted"
 
     pods: int
-    """Pods that were still there."""
+    """Pods that still existed."""
 
 
 class BreakNode(Message, frozen=True):
-    """Request to break or to repair a part of a simulated node."""
+    """Request to break something of a simulated node, or to repair it."""
 
     KIND: ClassVar[str] = "sim.break"
 
@@ -86,11 +87,12 @@ class BreakNode(Message, frozen=True):
     chips: list[int] = []
     """Chips, for the faults of chips."""
     level: str = ""
-    """Level as the reporting agent names it, such as ``RestartNPU`` or ``SeparateFault``; empty for the fault's usual one."""
+    """Level as the reporting agent names it, such as ``RestartNPU`` or ``SeparateFault``; empty: the default of the
+    fault."""
     code: str = ""
-    """Fault code in upper-case hex; empty for a usual one."""
+    """Fault code in upper-case hex; empty: the default of the fault."""
     lasts_ms: int = 0
-    """Duration in milliseconds; 0 until it is repaired."""
+    """Duration; 0: until it is repaired."""
     mend: bool = False
     """Repair it instead."""
 
@@ -101,4 +103,4 @@ class NodeBroken(Message, frozen=True):
     KIND: ClassVar[str] = "sim.broken"
 
     reason: str
-    """Why nothing was done; empty when it was."""
+    """Why nothing was done; empty on success."""

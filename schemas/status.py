@@ -1,4 +1,4 @@
-"""Status: what a person asks. A view; everything in it follows from facts and ledger."""
+"""Status of jobs for users, and messages about the streams themselves. Statuses are views of facts and ledger."""
 
 from typing import ClassVar, Literal
 
@@ -12,7 +12,7 @@ Phase = Literal["waiting", "placed", "bound", "running", "ending", "succeeded", 
 
 
 class JobStatus(Message, frozen=True):
-    """Where a job stands, why, and since when."""
+    """Phase of a job, its reason, and its start."""
 
     KIND: ClassVar[str] = "status"
 
@@ -30,7 +30,7 @@ class JobStatus(Message, frozen=True):
     ledger_seq: Sequence = 0
     """Record that holds the verdict."""
     facts_seq: Sequence = 0
-    """Facts that the verdict knew."""
+    """Last fact that the verdict knew."""
     intake_seq: Sequence = 0
     pods: int = 0
     chips: int = 0
@@ -38,11 +38,11 @@ class JobStatus(Message, frozen=True):
     priority: int = 0
     rejection: Rejection | None = None
     warning: str = ""
-    """What is to be known of a job that goes on all the same."""
+    """Warning about a job that runs or waits normally."""
 
 
 class LeaseHeld(Message, frozen=True):
-    """Who leads, and until when it said so."""
+    """Leader of a role, and the time of its last renewal."""
 
     KIND: ClassVar[str] = "lease"
 
@@ -65,7 +65,7 @@ class DeadLetter(Message, frozen=True):
 
 
 class SnapshotChunk(Message, frozen=True):
-    """A piece of a snapshot: bytes to be joined in order."""
+    """Part of a snapshot: bytes, to be joined in order."""
 
     KIND: ClassVar[str] = "snapshot.chunk"
 
@@ -73,7 +73,7 @@ class SnapshotChunk(Message, frozen=True):
 
 
 class SnapshotEnd(Message, frozen=True):
-    """End of a snapshot; without it, or with another checksum, the snapshot does not count."""
+    """End of a snapshot. Without it, or with another checksum, the snapshot is ignored."""
 
     KIND: ClassVar[str] = "snapshot.end"
 
@@ -104,4 +104,4 @@ class SnapshotBody(Message, frozen=True):
     facts_seq: Sequence
     facts: list[KeptFact]
     ledger: bytes
-    """The core's own folded form."""
+    """Folded ledger as the core encodes it."""

@@ -1,8 +1,8 @@
-"""Subjects and streams as data; no client.
+"""Subjects and streams as data.
 
-Every subject starts with ``berth.<cell>.``. A name inside a subject goes through :func:`token`, one reversible escape:
+Every subject starts with ``berth.<cell>.``. A name inside a subject is escaped by :func:`token`, which is reversible:
 letters, digits, ``-`` and ``_`` stay; every other byte of the UTF-8 form becomes ``=`` and two upper-case hex digits;
-the empty name becomes ``=``. So dots, blanks and wildcards never reach the server inside a name.
+the empty name becomes ``=``. So the server never sees dots, blanks or wildcards inside a name.
 """
 
 from enum import StrEnum
@@ -16,7 +16,7 @@ _ESCAPE_LENGTH: Final = 3
 
 
 def token(name: str) -> str:
-    """Subject token of ``name``; :func:`untoken` gives the name back."""
+    """Subject token of ``name``; :func:`untoken` is the inverse."""
     raw = name.encode()
     if not raw:
         return _EMPTY
@@ -26,10 +26,10 @@ def token(name: str) -> str:
 
 
 def untoken(text: str) -> str:
-    """Name of which ``text`` is the token.
+    """Name of the token ``text``.
 
     Raises:
-        ValueError: ``text`` is not what :func:`token` makes.
+        ValueError: :func:`token` does not return ``text`` for any name.
     """
     if text == _EMPTY:
         return ""
@@ -67,7 +67,7 @@ class StreamName(StrEnum):
 
 
 class StreamSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """What a stream is, apart from the settings of one installation.
+    """Properties of a stream that do not depend on the installation.
 
     ``max_age_s`` and ``max_bytes`` of 0 mean no limit; ``per_subject`` of 1 keeps the latest message of each subject.
     """
@@ -81,7 +81,8 @@ class StreamSpec(msgspec.Struct, frozen=True, kw_only=True):
     allow_ttl: bool = False
     storage: Literal["file", "memory"] = "file"
     is_view: bool = False
-    """All of it follows from other streams: on one replica the server may acknowledge it before it is on the disk."""
+    """Its content follows from other streams: on one replica the server may acknowledge a message before it is on
+    disk."""
 
 
 _DAY_S: Final = 86_400
@@ -107,7 +108,7 @@ class Subjects(msgspec.Struct, frozen=True):
         return f"{self.root}intake.request.{token(namespace)}.{token(job)}"
 
     def intake_cancel(self, namespace: str, job: str) -> str:
-        """The cancelling of a job."""
+        """Cancellation of a job."""
         return f"{self.root}intake.cancel.{token(namespace)}.{token(job)}"
 
     def fact_node(self, domain: str) -> str:
@@ -123,11 +124,11 @@ class Subjects(msgspec.Struct, frozen=True):
         return f"{self.root}fact.topology.{token(kind)}"
 
     def fact_pod(self, namespace: str, gang: str) -> str:
-        """Pods of a gang as the cluster shows them."""
+        """Pods of a gang as the cluster reports them."""
         return f"{self.root}fact.pod.{token(namespace)}.{token(gang)}"
 
     def fact_member(self, namespace: str, job: str) -> str:
-        """Pods that stand for the ranks of a job."""
+        """Pods of the ranks of a job."""
         return f"{self.root}fact.member.{token(namespace)}.{token(job)}"
 
     def fact_job(self, namespace: str, job: str) -> str:
@@ -135,7 +136,7 @@ class Subjects(msgspec.Struct, frozen=True):
         return f"{self.root}fact.job.{token(namespace)}.{token(job)}"
 
     def fact_outcome(self, namespace: str, job: str) -> str:
-        """What the binder achieved."""
+        """Result of the binder for an attempt."""
         return f"{self.root}fact.outcome.{token(namespace)}.{token(job)}"
 
     @property
@@ -153,11 +154,11 @@ class Subjects(msgspec.Struct, frozen=True):
         return f"{self.root}ledger"
 
     def snapshot_chunk(self, ledger_seq: int, chunk: int) -> str:
-        """A piece of a snapshot."""
+        """Part of a snapshot."""
         return f"{self.root}snapshot.{ledger_seq}.{chunk}"
 
     def snapshot_end(self, ledger_seq: int) -> str:
-        """The last message of a snapshot, without which it does not count."""
+        """The last message of a snapshot, without which it is ignored."""
         return f"{self.root}snapshot.{ledger_seq}.end"
 
     def snapshot_all(self, ledger_seq: int) -> str:
@@ -186,7 +187,7 @@ class Subjects(msgspec.Struct, frozen=True):
 
     @property
     def advance(self) -> str:
-        """How far scorers may apply what they have received (core NATS, to all)."""
+        """Sequences up to which scorers may apply messages (core NATS, to all)."""
         return f"{self.root}score.advance"
 
     def report_health(self, node: str) -> str:

@@ -1,4 +1,4 @@
-"""Job summaries: what the fabric controller reads of a job, as an event beside the ConfigMap."""
+"""Job summaries, which the fabric controller reads: the content of the ConfigMap as a message."""
 
 from typing import ClassVar
 
@@ -7,7 +7,7 @@ from berth.schemas.units import UnixMs
 
 
 class JobSummary(Message, frozen=True):
-    """One chunk of a job's summary: the same record as the ConfigMap of that name.
+    """One chunk of the summary of a job: the same data as the ConfigMap of that name.
 
     Source: docs/reference/kubernetes.md, "Fields of a job summary".
     """

@@ -1,4 +1,4 @@
-"""Names for numbers whose unit matters, so that a signature says what it takes."""
+"""Types of numbers with a unit, so that signatures name it."""
 
 from typing import Annotated
 

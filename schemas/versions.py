@@ -1,8 +1,8 @@
 """Versions of the messages that every reader must know: records of the ledger, and snapshots of what they amount to.
 
-A change that alters what a reader makes of such a message gets a new version here, with the release that reads it first and
-the setting that makes the dispatcher write it. Until the settings of the epoch enable it, the old version is written, which
-older releases read. ``docs/messages.md`` states the rule.
+A change that alters what a reader makes of such a message gets a new version here, with the release that reads it first
+and the setting that makes the dispatcher write it. Until the settings of the epoch enable it, the old version is
+written, which older releases read. ``docs/messages.md`` states the rule.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,8 +19,8 @@ class Version(NamedTuple):
     Attributes:
         number: The version, from 1 on.
         release: First release that reads it; empty for version 1 of the kinds of 0.1, which every release reads.
-        setting: Field of :class:`Settings` that enables it: the version is written if the field is true, or a number above 0;
-            empty for a version that is always written.
+        setting: Field of :class:`Settings` that enables it: the version is written if the field is true, or a number
+            above 0; empty for a version that is always written.
     """
 
     number: int
@@ -36,8 +36,8 @@ VERSIONS: Final[Versions] = {
     Round.KIND: (Version(1),),
     SnapshotBody.KIND: (Version(1),),
 }
-"""What this release writes. The last version of a kind is the ``VERSION`` of its message; version 1 of a new kind of the ledger
-names a release."""
+"""What this release writes. The last version of a kind is the ``VERSION`` of its message; version 1 of a new kind of
+the ledger names a release."""
 
 
 def encode_record(

@@ -1,4 +1,4 @@
-"""Workloads: jobs with the moments at which they come and the time that they run, for simulations."""
+"""Workloads for simulations: jobs with their arrival times and run times."""
 
 from berth.schemas.intake import JobRequest
 from berth.schemas.message import Part
@@ -10,13 +10,13 @@ class PlannedJob(Part, frozen=True, gc=False):
     """A job of a workload."""
 
     request: JobRequest
-    """As a user would publish it; its ``run_ms`` is what the user says of the run time, 0 for nothing."""
+    """Request as a user publishes it; its ``run_ms`` is the declared run time, 0 for none."""
     at_ms: UnixMs
-    """When it comes; 0 is the start of the workload."""
+    """Arrival; 0 is the start of the workload."""
     run_ms: UnixMs
-    """How long it runs once it is placed."""
+    """Run time once it is placed."""
     cancel_ms: UnixMs = 0
-    """When its user takes it back, counted as ``at_ms``; 0 for never."""
+    """Time of its cancellation, on the scale of ``at_ms``; 0 for never."""
 
 
 class Workload(Part, frozen=True):
@@ -25,18 +25,18 @@ class Workload(Part, frozen=True):
     name: str
     jobs: list[PlannedJob]
     notes: list[str] = []
-    """What was rounded, left out or assumed when it was read, a sentence each."""
+    """What the reader rounded, left out or assumed, a sentence each."""
 
 
 class ClusterPlan(Part, frozen=True):
-    """Nodes of a simulated cluster, below leaf switches as each node says."""
+    """Nodes of a simulated cluster; each names its leaf switch."""
 
     name: str
     nodes: list[NodeDescription]
-    """In the order of their source, which is that of the leaf switches."""
+    """In the order of their source, which is the order of the leaf switches."""
     level: str = ""
     """``single_layer`` or ``double_layer``, of the leaf switches; empty: the second."""
     places: int = 0
-    """Most nodes below a leaf; 0: as many as the fullest has."""
+    """Most nodes below a leaf; 0: the nodes of the largest leaf."""
     notes: list[str] = []
-    """What was left out when it was read, a sentence each."""
+    """What the reader left out, a sentence each."""

@@ -1,1 +1,1 @@
-"""External formats: Kubernetes objects, ConfigMaps, manifests and files, converted to and from schemas. Pure."""
+"""External formats: Kubernetes objects, ConfigMaps, manifests and files, translated to and from schemas. Pure."""

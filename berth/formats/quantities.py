@@ -9,9 +9,9 @@ from fractions import Fraction
 from typing import Final
 
 NUMBER_MAX: Final = (1 << 31) - 1
-"""Largest result: tables of nodes hold 32 bits with a sign."""
+"""Largest result: columns of nodes are signed 32-bit numbers."""
 RUN_MS_MAX: Final = 1 << 53
-"""Longest duration: a float of any reader still holds it."""
+"""Longest duration that a float represents exactly."""
 _CHARACTERS_MAX: Final = 64
 _EXPONENT_MAX: Final = 30
 _MIB: Final = 1 << 20
@@ -27,11 +27,11 @@ _DURATION: Final = re.compile(
 
 
 class QuantityError(ValueError):
-    """Text that is no quantity or duration, or one out of bounds.
+    """A text that is not a quantity or duration, or one out of bounds.
 
     Attributes:
-        value: What stood there.
-        expected: What would be right.
+        value: The text.
+        expected: Valid values.
     """
 
     def __init__(self, value: object, expected: str) -> None:
@@ -44,10 +44,10 @@ def quantity(value: object) -> Fraction:
     """Exact value of a quantity in its base unit (CPUs, bytes, pieces).
 
     Args:
-        value: Text such as ``500m`` or ``1.5Gi``, or a number as YAML gives it; a float counts as its shortest text.
+        value: Text such as ``500m`` or ``1.5Gi``, or a number as in YAML; a float counts as its shortest text.
 
     Raises:
-        QuantityError: Not a quantity, or negative.
+        QuantityError: It is not a quantity, or negative.
     """
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         raise QuantityError(value, 'a quantity such as "500m", "4" or "16Gi"')
@@ -72,10 +72,10 @@ def quantity(value: object) -> Fraction:
 
 
 def rounded_up(number: Fraction, *, unit: Fraction | int) -> int:
-    """How many ``unit`` hold ``number``: an incomplete one counts whole.
+    """Number of units of size ``unit`` in ``number``, rounded up.
 
     Raises:
-        QuantityError: More than :data:`NUMBER_MAX`.
+        QuantityError: It is more than :data:`NUMBER_MAX`.
     """
     parts = number / unit
     count = -(-parts.numerator // parts.denominator)
@@ -85,19 +85,19 @@ def rounded_up(number: Fraction, *, unit: Fraction | int) -> int:
 
 
 def cpu_milli(value: object) -> int:
-    """Thousandths of a CPU that hold a CPU quantity.
+    """CPU quantity in thousandths of a CPU, rounded up.
 
     Raises:
-        QuantityError: As :func:`quantity` and :func:`rounded_up`.
+        QuantityError: See :func:`quantity` and :func:`rounded_up`.
     """
     return rounded_up(quantity(value), unit=Fraction(1, 1000))
 
 
 def memory_mib(value: object) -> int:
-    """Mebibytes that hold a memory quantity.
+    """Memory quantity in mebibytes, rounded up.
 
     Raises:
-        QuantityError: As :func:`quantity` and :func:`rounded_up`.
+        QuantityError: See :func:`quantity` and :func:`rounded_up`.
     """
     return rounded_up(quantity(value), unit=_MIB)
 
@@ -106,7 +106,7 @@ def pieces(value: object) -> int:
     """Whole number of pieces, such as chips.
 
     Raises:
-        QuantityError: As :func:`quantity`, or a part of a piece, or more than :data:`NUMBER_MAX`.
+        QuantityError: See :func:`quantity`; or it is a part of a piece, or more than :data:`NUMBER_MAX`.
     """
     number = quantity(value)
     if number.denominator != 1 or number > NUMBER_MAX:
@@ -118,7 +118,7 @@ def duration_ms(value: object) -> int:
     """Milliseconds of a duration such as ``30s``, ``1h30m``, ``1.5s`` or ``250ms``; ``0`` is allowed.
 
     Raises:
-        QuantityError: Not a duration: number and unit (h, m, s, ms), the largest unit first.
+        QuantityError: It is not a duration: numbers and units (h, m, s, ms), the largest unit first.
     """
     expected = 'a duration such as "30s", "1h30m" or "250ms"'
     if value == "0" or (value == 0 and not isinstance(value, bool)):

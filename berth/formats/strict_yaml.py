@@ -1,4 +1,4 @@
-"""YAML, stricter than its own rules: a repeated key is an error, depth and aliases are bounded, and dates stay text."""
+"""Strict YAML: a repeated key is an error, depth and aliases are bounded, and dates stay text."""
 
 import re
 from typing import Final
@@ -6,22 +6,22 @@ from typing import Final
 import yaml
 
 DEPTH_MAX: Final = 64
-"""Deepest nesting that is read; manifests need about 15."""
+"""Deepest nesting that is accepted; manifests need about 15."""
 COPIES_MAX: Final = 1_000_000
-"""Most values that aliases and merge keys repeat in a text: five for each of the 200,000 nodes that a topology may have. So many
-take about two seconds."""
+"""Most values that aliases and merge keys repeat in a text: five for each of the 200,000 nodes that a topology may
+have. Reading them takes about two seconds."""
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 
 
 class StrictLoader(yaml.SafeLoader):
-    """Safe loader that refuses repeated keys, bottomless nesting and aliases of aliases without end.
+    """Safe loader that refuses repeated keys, deep nesting and too many repeated aliases.
 
-    It leaves dates as text, and reads a pair of surrogates that is written as two escapes, as in JSON, as one character.
+    It keeps dates as text, and reads a surrogate pair that is written as two escapes, as in JSON, as one character.
     """
 
     _depth = 0
     _values = 0
-    """Values so far, those that aliases repeat included."""
+    """Values so far, including those that aliases repeat."""
     _copies = 0
 
     def __init__(self, stream: str) -> None:
@@ -32,8 +32,8 @@ class StrictLoader(yaml.SafeLoader):
         """Next node of the document, not too deep.
 
         Raises:
-            MarkedYAMLError: It is nested deeper than :data:`DEPTH_MAX`, stands for something that it is part of, or aliases
-                have repeated more than :data:`COPIES_MAX` values.
+            MarkedYAMLError: It is nested deeper than :data:`DEPTH_MAX`, is an alias of a node that contains it, or
+                aliases have repeated more than :data:`COPIES_MAX` values.
         """
         event: yaml.Event = self.peek_event()  # type: ignore[no-untyped-call]  # the stubs of PyYAML leave it without types
         if isinstance(event, yaml.AliasEvent):
@@ -66,20 +66,20 @@ class StrictLoader(yaml.SafeLoader):
             )
 
     def construct_scalar(self, node: yaml.ScalarNode | yaml.MappingNode) -> str:
-        """Text of a scalar; halves of surrogate pairs that belong together are one character."""
+        """Text of a scalar; the two halves of a surrogate pair are one character."""
         text: str = super().construct_scalar(node)
         if text.isascii() or not _SURROGATE.search(text):
             return text
         try:
             return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le")
         except UnicodeDecodeError:
-            return text  # half a pair is left; the reader of the text reports its place
+            return text  # half a pair is left; the check of the texts reports its place
 
     def compose_mapping_node(self, anchor: dict[str, yaml.Node]) -> yaml.MappingNode:
         """Mapping that begins here, before merge keys are resolved.
 
         Raises:
-            MarkedYAMLError: A key is given twice.
+            MarkedYAMLError: A key is repeated.
         """
         node: yaml.MappingNode = super().compose_mapping_node(anchor)
         seen: set[str] = set()

@@ -1,9 +1,12 @@
-"""Texts that UTF-8 can hold: half a surrogate pair, as JSON, YAML and the environment may write it, is none."""
+"""Check for texts that UTF-8 can represent.
+
+It cannot represent half a surrogate pair, which JSON, YAML and the environment may contain.
+"""
 
 from typing import Final
 
 UTF8_TEXT: Final = "text without half a surrogate pair (U+D800 to U+DFFF)"
-"""What would be right, for an error."""
+"""Valid values, for an error."""
 
 
 def is_utf8(text: str) -> bool:

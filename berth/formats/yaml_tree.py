@@ -1,4 +1,4 @@
-"""YAML text as trees that know their own path, so that every complaint says where it is."""
+"""YAML texts as trees whose values have their path, which every error names."""
 
 import difflib
 import re
@@ -12,7 +12,7 @@ from berth.formats.strict_yaml import StrictLoader
 from berth.formats.utf8 import UTF8_TEXT, is_utf8
 
 TEXT_CHARACTERS_MAX: Final = 16_000_000
-"""Longest text that is read."""
+"""Longest text that is accepted."""
 _SHOWN_MAX: Final = 120
 _DNS_LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 _LABEL_CHARACTERS_MAX: Final = 63
@@ -20,13 +20,13 @@ _NAME_CHARACTERS_MAX: Final = 253
 
 
 class DocumentError(ValueError):
-    """A document that does not say what it should.
+    """An invalid document.
 
     Attributes:
-        document: Number of the document in the text, from 1; 0 for the text as a whole.
+        document: Number of the document in the text, from 1; 0 for the whole text.
         path: Field, such as ``spec.tasks[0].replicas``; empty for the document itself.
-        value: What stands there, shortened.
-        expected: What would be right.
+        value: The value, shortened.
+        expected: Valid values.
     """
 
     def __init__(self, *, document: int, path: str, value: str, expected: str) -> None:
@@ -39,7 +39,7 @@ class DocumentError(ValueError):
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """Clause that names the known word nearest to ``word`` and then all of them, for an error's ``expected``."""
+    """Text with the known word nearest to ``word`` and then all known words, for ``expected`` of an error."""
     words = sorted(known)
     close = difflib.get_close_matches(word, words, n=1, cutoff=0.5)
     listed = f"one of {', '.join(words)}"
@@ -62,13 +62,13 @@ def shown(value: object) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """A value read from YAML together with its place.
+    """A value of a YAML text with its path.
 
     Attributes:
         value: Plain value: mapping, list, text, number, flag or nothing.
-        path: Field path from the document's top.
+        path: Path of the field in the document.
         document: Number of the document, from 1.
-        error: Class of the errors raised here.
+        error: Class of the errors that are raised.
     """
 
     value: object
@@ -81,16 +81,16 @@ class Tree:
         return self.error(document=self.document, path=self.path, value=shown(self.value), expected=expected)
 
     def child(self, key: str, value: object) -> "Tree":
-        """Another value, at the place of field ``key``."""
+        """Another value, at the path of field ``key``."""
         step = key if re.fullmatch(r"[A-Za-z0-9_-]+", key) else f"[{key!r}]"
         joint = "." if self.path and not step.startswith("[") else ""
         return Tree(value, f"{self.path}{joint}{step}", self.document, self.error)
 
     def mapping(self) -> dict[str, object]:
-        """The mapping that stands here.
+        """The value as a mapping.
 
         Raises:
-            DocumentError: Something else stands here, or a key is not text.
+            DocumentError: It is not a mapping, or a key is not text.
         """
         if not isinstance(self.value, dict):
             raise self.wrong("a mapping")
@@ -105,7 +105,7 @@ class Tree:
         return None if value is None else self.child(key, value)
 
     def dig(self, *keys: str) -> "Tree | None":
-        """Field below fields, or None when one on the way is missing or null."""
+        """Nested field, or None if it or a parent is missing or null."""
         place: Tree | None = self
         for key in keys:
             place = place.find(key) if place is not None else None
@@ -123,14 +123,14 @@ class Tree:
         return found
 
     def fields(self) -> list[tuple[str, "Tree"]]:
-        """Keys and fields of the mapping, in the order written, without those that are null."""
+        """Keys and fields of the mapping, in their order, without null fields."""
         return [(key, self.child(key, value)) for key, value in self.mapping().items() if value is not None]
 
     def items(self) -> "list[Tree]":
-        """Entries of the list that stands here.
+        """Entries of the value as a list.
 
         Raises:
-            DocumentError: Something else stands here.
+            DocumentError: It is not a list.
         """
         if not isinstance(self.value, list):
             raise self.wrong("a list")
@@ -144,10 +144,10 @@ class Tree:
         return [] if found is None else found.items()
 
     def only(self, known: Iterable[str]) -> None:
-        """Check that no other field than the ``known`` ones stands here.
+        """Check that the mapping has only ``known`` fields.
 
         Raises:
-            DocumentError: One does; the error names the known field nearest to it.
+            DocumentError: It has another; the error names the nearest known field.
         """
         names = set(known)
         for key, value in self.mapping().items():
@@ -158,40 +158,40 @@ class Tree:
                 )
 
     def text(self, expected: str = "text") -> str:
-        """Text that stands here, not empty.
+        """The value as a text that is not empty.
 
         Raises:
-            DocumentError: Something else stands here.
+            DocumentError: It is not such a text.
         """
         if not isinstance(self.value, str) or not self.value:
             raise self.wrong(expected if isinstance(self.value, str) else f"{expected}; put it in quotes")
         return self.value
 
     def whole(self, *, least: int, most: int) -> int:
-        """Whole number from ``least`` to ``most``.
+        """The value as a whole number from ``least`` to ``most``.
 
         Raises:
-            DocumentError: Something else stands here.
+            DocumentError: It is not such a number.
         """
         if isinstance(self.value, bool) or not isinstance(self.value, int) or not least <= self.value <= most:
             raise self.wrong(f"a whole number from {least} to {most}")
         return self.value
 
     def flag(self) -> bool:
-        """``true`` or ``false``.
+        """The value as ``true`` or ``false``.
 
         Raises:
-            DocumentError: Something else stands here.
+            DocumentError: It is neither.
         """
         if not isinstance(self.value, bool):
             raise self.wrong("true or false")
         return self.value
 
     def choice(self, known: Iterable[str]) -> str:
-        """One of the ``known`` words.
+        """The value as one of the ``known`` words.
 
         Raises:
-            DocumentError: Another word; the error names the nearest.
+            DocumentError: It is another; the error names the nearest.
         """
         words = list(known)
         if not isinstance(self.value, str) or self.value not in words:
@@ -217,10 +217,10 @@ class Tree:
         return {} if found is None else found.strings()
 
     def dns_label(self) -> str:
-        """Name of one part, such as a namespace's.
+        """The value as a name of one part, such as that of a namespace.
 
         Raises:
-            DocumentError: Not an RFC 1123 label.
+            DocumentError: It is not an RFC 1123 label.
         """
         value = self.value
         if not isinstance(value, str) or len(value) > _LABEL_CHARACTERS_MAX or not _DNS_LABEL.fullmatch(value):
@@ -230,10 +230,10 @@ class Tree:
         return value
 
     def dns_name(self) -> str:
-        """Name of parts joined by dots, such as a node's.
+        """The value as a name of parts joined by dots, such as that of a node.
 
         Raises:
-            DocumentError: Not an RFC 1123 subdomain.
+            DocumentError: It is not an RFC 1123 subdomain.
         """
         value = self.value
         if not isinstance(value, str) or not is_dns_name(value):
@@ -249,11 +249,12 @@ def is_dns_name(name: str) -> bool:
 
 
 def read_documents(text: str, error: type[DocumentError]) -> list[Tree]:
-    """Documents of a YAML text that are not empty, numbered as they stand in the text.
+    """Documents of a YAML text that are not empty, with their numbers in the text.
 
     Raises:
-        DocumentError: Of class ``error``: the text is too long, is not YAML, repeats a key or is nested too deep. The
-            number is that of the document where reading stopped. Or a text has half a surrogate pair, which no UTF-8 text can have.
+        DocumentError: Of class ``error``: the text is too long, is not YAML, repeats a key or is nested too deep; the
+            number is that of the document where reading stopped. Or a value has half a surrogate pair, which UTF-8
+            cannot represent.
     """
     if len(text) > TEXT_CHARACTERS_MAX:
         raise error(
@@ -283,10 +284,10 @@ def read_documents(text: str, error: type[DocumentError]) -> list[Tree]:
 
 
 def _check_texts(top: Tree) -> None:
-    """See that all texts can be written as UTF-8. What an alias repeats is looked at once.
+    """Check that all texts can be encoded in UTF-8. Values that an alias repeats are checked once.
 
     Raises:
-        DocumentError: One cannot; names it.
+        DocumentError: One cannot; the error names it.
     """
     seen: set[int] = set()
     left = [top]
@@ -302,10 +303,10 @@ def _check_texts(top: Tree) -> None:
 
 
 def _below(place: Tree) -> list[Tree]:
-    """Values directly below a place, those that hold no text left out, the last one first.
+    """Values directly below a value, the last one first, without those that contain no text.
 
     Raises:
-        DocumentError: A key cannot be written as UTF-8.
+        DocumentError: A key cannot be encoded in UTF-8.
     """
     if isinstance(place.value, list):
         return [item for item in reversed(place.items()) if isinstance(item.value, str | dict | list)]
@@ -319,7 +320,7 @@ def _below(place: Tree) -> list[Tree]:
 
 
 def merged(*layers: Mapping[str, str]) -> dict[str, str]:
-    """Union of mappings in which an earlier layer wins."""
+    """Union of mappings in which earlier layers take precedence."""
     out: dict[str, str] = {}
     for layer in layers:
         for key, value in layer.items():

@@ -1,1 +1,1 @@
-"""Product catalogue: every product that Berth places, one entry each. It lies below the core and the external formats, which both read it."""
+"""Product catalogue: one entry for every product that Berth places. Core and external formats read it."""

@@ -25,22 +25,24 @@ ANNOTATION_POLICY: Final = "huawei.com/schedule_policy"
 Rule = Literal["count", "group", "pairs", "mesh", "duo", "share"]
 """How the chips of a pod must be linked.
 
-``count``: any chips. ``group``: chips of one HCCS ring or card, or the whole node, or equal parts of two rings. ``pairs``:
-whole pairs. ``mesh``: whole meshes. ``duo``: cards of two, for a distributed inference pod. ``share``: parts of chips.
+``count``: any chips. ``group``: chips of one HCCS ring or card, or the whole node, or equal parts of two rings.
+``pairs``: whole pairs. ``mesh``: whole meshes. ``duo``: cards of two, for a distributed inference pod. ``share``: parts
+of chips.
 """
 
 Check = Literal["sizes", "pairs", "average", "share", "blocks", "levels"]
 """How the chip counts of a job are checked.
 
-``sizes``: the size of each pod. ``pairs``: pairs. ``average``: the average per pod. ``share``: the labels of soft share.
-``blocks``, ``levels``: together with the SuperPoD blocks or the levels that the job asks for.
+``sizes``: the size of each pod. ``pairs``: pairs. ``average``: the average per pod. ``share``: the labels of soft
+share. ``blocks``, ``levels``: together with the SuperPoD blocks or the levels that the job asks for.
 """
 
 Order = Literal["lowest", "fullest-card"]
 """Which chips rule ``count`` takes: the lowest ids, or those on the cards with the fewest free chips."""
 
 Variant = Literal["", "a3", "850", "rack", "levels"]
-"""How nodes of a gang are chosen in SuperPoDs or groups of levels; empty for a form without. The values are on the wire."""
+"""How nodes of a gang are chosen in SuperPoDs or groups of levels; empty for a form without. The values are on the
+wire."""
 
 SwitchPolicy = Literal["1.0", "2.0", "single-layer"]
 """Policy of switch affinity (NSLB 1.0, NSLB 2.0, single layer of leaf switches)."""
@@ -75,8 +77,8 @@ class Form(msgspec.Struct, frozen=True, kw_only=True):
         check: How the job's chip counts are checked.
         rule: How the chips of a pod must be linked.
         group_size: Chips of a ring, pair, mesh or card; 0 where it does not matter.
-        classes: Rule ``group``: row n-1 holds the affinity class of a group with 1, 2, .. free chips for a pod of n chips; a
-            class equal to ``group_size`` means that the group cannot serve.
+        classes: Rule ``group``: row n-1 holds the affinity class of a group with 1, 2, .. free chips for a pod of n
+            chips; a class equal to ``group_size`` means that the group cannot serve.
         whole: Rule ``group``: a pod of this size takes a node with exactly so many usable chips; 0 for none.
         cross: Rule ``group``: sizes above a ring may take as many chips from one ring as from the other.
         order: Rule ``count``: which chips are taken.

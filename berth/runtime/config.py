@@ -165,7 +165,7 @@ def bus_from_environment(url: str, environ: Mapping[str, str] | None = None) -> 
 
 
 def environment_of_child(*, without: Collection[str]) -> dict[str, str]:
-    """Environment for a child process: that of this one without the names in ``without``; ``*`` at the end makes a prefix."""
+    """Environment of this process for a child, without the names in ``without``; a ``*`` at the end makes a prefix."""
     prefixes = tuple(name.removesuffix("*") for name in without if name.endswith("*"))
     return {
         name: value

@@ -121,8 +121,8 @@ async def _look(
         up_to=past.trail.ledger_seq,
     )
     then = await state_at(bus, ledger_seq=kept.sequence - 1, facts_seq=kept.record.facts_seq) if kept else None
-    told = explain(then, kept.record, past.life.uid, ledger_seq=kept.sequence) if kept and then else None
-    return look if told is None else Look(look.status, told)
+    explanation = explain(then, kept.record, past.life.uid, ledger_seq=kept.sequence) if kept and then else None
+    return look if explanation is None else Look(look.status, explanation)
 
 
 async def _starts(bus: Bus, until: When | None, heads: Heads) -> AsyncIterator[SnapshotBody]:

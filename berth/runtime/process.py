@@ -1,6 +1,7 @@
 """Life cycle of a process: signals, a bounded shutdown, and exit codes.
 
-0: stopped on request, and all work finished. 1: fatal error (a fault, a lost bus, a service that ended unexpectedly, work
+0: stopped on request, and all work finished. 1: fatal error (a fault, a lost bus, a service that ended unexpectedly,
+    work
 that did not finish within the grace period). 2: an invalid setting, or a record that only a newer release reads. The
 reason is logged before the process ends.
 """
@@ -152,14 +153,14 @@ async def supervise(
     """
     async with asyncio.TaskGroup() as group:
         serving = group.create_task(serve(stop), name="serve")
-        helpers = [group.create_task(guard, name="guard") for guard in guards]
-        helpers.append(asked := group.create_task(_wait(stop), name="wait for stop"))
+        side_tasks = [group.create_task(guard, name="guard") for guard in guards]
+        side_tasks.append(asked := group.create_task(_wait(stop), name="wait for stop"))
         await asyncio.wait({serving, asked}, return_when=asyncio.FIRST_COMPLETED)
         late: set[asyncio.Task[None]] = set()
         if not serving.done():
             _, late = await asyncio.wait({serving}, timeout=grace_s)
-        for helper in helpers:
-            helper.cancel()
+        for side_task in side_tasks:
+            side_task.cancel()
         if late:
             raise FatalError(f"outstanding work did not finish within {grace_s:g} s")
         if not stop.is_set() and (serving.cancelled() or serving.exception() is None):

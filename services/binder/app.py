@@ -171,7 +171,7 @@ class _Following:
         return records
 
     def _follow_statuses(self, gap: Gap | None = None) -> None:
-        # They are a view: when their history breaks, what there is now is all that is wanted.
+        # They are a view: after a gap in their history only the current ones are needed.
         if gap is not None:
             self._log.warning("statuses read again", reason=gap.reason.value)
         self._followers.append(
@@ -181,7 +181,7 @@ class _Following:
         )
 
     async def stop(self) -> None:
-        """Receive no more."""
+        """Stop the feeds."""
         for follower in reversed(self._followers):
             await follower.stop()
 

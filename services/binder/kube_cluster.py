@@ -38,7 +38,7 @@ _EVENTS_MAX: Final = 16
 """Pods of a gang that get an Event of their own when they cannot be bound."""
 _FORBIDDEN_AGAIN_S: Final = 0.5
 _UNREPORTED_RETRY_S: Final = 2.0
-"""How long until evicted pods that no fact reports yet are looked at again."""
+"""Pause before evicted pods that no fact reports yet are checked again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -329,8 +329,8 @@ class KubeCluster:
     async def evict(self, gang: Gang, *, reason: str) -> None:
         """See :meth:`Cluster.evict`.
 
-        After the eviction the chips are free as soon as facts show no pod. So it is complete only when facts report every
-        pod that is left: a pod that no fact reports yet must not be mistaken for one that never existed.
+        After the eviction the chips are free as soon as facts show no pod. So it is complete only when facts report
+        every pod that is left: a pod that no fact reports yet must not be mistaken for one that never existed.
 
         Raises:
             NotYetError: No fact reports some of the pods that are left.
@@ -350,7 +350,7 @@ class KubeCluster:
         unreported = [pod for pod in pods if gang.attempt and not self._is_reported(gang, pod)]
         if unreported:
             self._unreported.add(gang.key)
-            raise NotYetError(f"no fact speaks of {len(unreported)} pods yet", retry_after_s=_UNREPORTED_RETRY_S)
+            raise NotYetError(f"no fact reports {len(unreported)} of the pods yet", retry_after_s=_UNREPORTED_RETRY_S)
         self._unreported.discard(gang.key)
 
     def _is_reported(self, gang: Gang, pod: PodLean) -> bool:

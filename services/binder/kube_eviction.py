@@ -80,7 +80,7 @@ class KubeEviction:
         async with asyncio.TaskGroup() as group:
             for rank in wanted:
                 if rank in members:
-                    group.create_task(self._look(gang, rank, members[rank], found, errors), name="look at pod")
+                    group.create_task(self._look(gang, rank, members[rank], found, errors), name="read pod")
         if errors:
             raise errors[0]
         unknown = {node for rank, node in wanted.items() if rank not in found}

@@ -49,7 +49,7 @@ class KubeRecovery:
                     if rank >= len(chips) or self._chip_slots.is_served(gang.namespace, gang.name, (*gang.key, rank)):
                         continue
                     slot = Slot(names[rank], gang.placement.resource, len(chips[rank]))
-                    group.create_task(self._read_one(gang, rank, member, slot, errors), name="look at pod")
+                    group.create_task(self._read_one(gang, rank, member, slot, errors), name="read pod")
         if errors:
             raise TransientError(errors[0].reason) from errors[0]
 

@@ -24,7 +24,7 @@ _TRIES_QUIET: Final = 2
 
 
 class Loop:
-    """The binder at work: several attempts at a time, at most one worker per attempt.
+    """The binder: several attempts at a time, at most one worker per attempt.
 
     Args:
         bus: Where outcomes go.
@@ -182,7 +182,10 @@ class Loop:
         if silent > 0:
             named = {failure.rank for failure in failures}
             rank = next(rank for rank in _ranks(attempt) if rank not in named)
-            failures = [*failures, RankFailure(rank, f"the cluster says nothing of {silent} pods, this one or others")]
+            failures = [
+                *failures,
+                RankFailure(rank, f"the cluster reports no result for {silent} pods, this one or others"),
+            ]
         return self._outcome(attempt, bound, failures)
 
     def _outcome(self, attempt: Attempt, bound: BindResult, failures: list[RankFailure]) -> OutcomeSeen:

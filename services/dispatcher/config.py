@@ -103,6 +103,6 @@ class DispatcherConfig(ServiceConfig, frozen=True, kw_only=True, forbid_unknown_
     intake_batch_max: Annotated[int, Meta(ge=1, le=10_000)] = 1_000
     """Requests judged between two rounds."""
     tick_s: Annotated[float, Meta(gt=0, le=60)] = 1.0
-    """Longest pause between two looks at what waits for time."""
+    """Longest pause between two checks of timers."""
     fault_point: str = ""
     """For tests of crashes: ``point:count``, where the process kills itself."""

@@ -186,8 +186,8 @@ class Intake:
         Raises:
             DecodeError: It is not.
         """
-        said = self._bus.subjects
-        name = said.intake_cancel if isinstance(message, JobCancel) else said.intake_request
+        subjects = self._bus.subjects
+        name = subjects.intake_cancel if isinstance(message, JobCancel) else subjects.intake_request
         if subject != name(message.namespace, message.name):
             raise DecodeError(
                 f"namespace and name are {message.namespace}/{message.name}, the subject is {subject}",

@@ -80,10 +80,10 @@ class Lease:
         if not self.is_held:
             return
         self._until_s = 0.0
-        nobody = LeaseHeld("", 0, self._clock.now_ms())
+        released = LeaseHeld("", 0, self._clock.now_ms())
         try:
             await self._bus.publish(
-                self._subject, encode(nobody), expected_subject_seq=self._revision, ttl_s=1, timeout_s=1.0
+                self._subject, encode(released), expected_subject_seq=self._revision, ttl_s=1, timeout_s=1.0
             )
         except (ConflictError, TransientError) as error:
             self._log.warning("lease not released", reason=error.reason)

@@ -1,4 +1,4 @@
-"""Wiring of the health service: learn what was said, fold nodes and pods, read the sources, then judge."""
+"""Wiring of the health service: read the published facts, fold nodes and pods, read the sources, then judge."""
 
 import asyncio
 from collections.abc import Sequence
@@ -51,7 +51,7 @@ async def serve_on(
 
     Raises:
         TransientError: The bus did not answer at the start.
-        ExceptionGroup: Holds a :class:`FatalError` when the facts broke; the next start folds them anew.
+        ExceptionGroup: Holds a :class:`FatalError` when the facts broke; the next start folds them again.
     """
     loop = Loop(bus, clock, config, instruments)
     intake = ReportIntake(loop.report_store, loop.cluster, clock, loop.touch, instruments)
@@ -93,7 +93,7 @@ async def serve_on(
 
 
 async def _restore(bus: Bus, loop: Loop, log: Logger) -> None:
-    """Learn what earlier runs said last."""
+    """Learn what earlier runs published last."""
     for stored in await bus.read(StreamName.LATEST, filters=(bus.subjects.facts("health"),)):
         try:
             fact = decode(stored.data, HealthSeen)

@@ -18,11 +18,11 @@ class HealthConfig(ServiceConfig, frozen=True, kw_only=True, forbid_unknown_fiel
     stale_s: Annotated[float, Meta(ge=1, le=86_400)] = 600.0
     """A node whose report is older takes no new work. Device plug-ins write at least every 300 s."""
     gap_s: Annotated[float, Meta(ge=0, le=10)] = 0.05
-    """Pause between two rounds of facts; what changes meanwhile is said together."""
+    """Pause between two rounds of facts; what changes meanwhile is published together."""
     refresh_s: Annotated[float, Meta(ge=1, le=3_600)] = 300.0
-    """Pause between two facts of a domain that differ only in when the sources last spoke."""
+    """Pause between two facts of a domain that differ only in the time of the last reports."""
     tick_s: Annotated[float, Meta(gt=0, le=60)] = 1.0
-    """How often the clock is looked at."""
+    """Period of checks of the clock."""
     mirror_wait_s: Annotated[float, Meta(gt=0, le=600)] = 30.0
     """How long the latest facts may take to be readable at the start."""
     retry_wait_s: Annotated[float, Meta(gt=0, le=60)] = 0.25

@@ -1,7 +1,8 @@
-"""Fold what comes in, judge the nodes that it concerns, say what changed.
+"""Fold what comes in, judge the nodes that it concerns, publish what changed.
 
-A domain is judged anew when something new is said of one of its nodes, and when time alone changes a verdict. A fact is
-stored only if it means something else than the one before; that the sources have spoken again is told now and then.
+A domain is judged again when something new is reported of one of its nodes, and when time alone changes a verdict. A
+fact is stored only if its meaning differs from the one before; the time of the last reports is published at a lower
+rate.
 """
 
 import asyncio
@@ -34,7 +35,7 @@ _MS: Final = 1000
 
 
 class Loop:
-    """The service at work.
+    """The health service.
 
     Args:
         bus: Where facts go.
@@ -94,7 +95,7 @@ class Loop:
                 self.touch([name])
 
     def touch(self, nodes: Iterable[str]) -> None:
-        """Judge the domains of some nodes anew, soon."""
+        """Judge the domains of some nodes again, soon."""
         for node in nodes:
             domain = self.cluster.domain_of.get(node)
             if domain is not None:
@@ -103,7 +104,7 @@ class Loop:
             self._woken.set()
 
     def open(self) -> None:
-        """All sources have been read once: begin to say what they come to."""
+        """All sources have been read once: begin to publish."""
         if not self._is_open:
             self._is_open = True
             self._dirty.update(self.cluster.domains, self.published)
@@ -126,7 +127,7 @@ class Loop:
         """Take a report of an agent.
 
         Raises:
-            ReportError: It cannot be taken. If it names a node that we know, the node is suspect.
+            ReportError: It cannot be taken. If it names a known node, the node is suspect.
         """
         report = parse_report(data)
         try:
@@ -141,7 +142,7 @@ class Loop:
         self.touch([report.node])
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Judge and say until ``stop`` is set."""
+        """Judge and publish until ``stop`` is set."""
         backoff, failures = Backoff(first_s=self._config.retry_wait_s, max_s=self._config.retry_wait_max_s), 0
         while not stop.is_set():
             self._woken.clear()
@@ -239,5 +240,5 @@ class Loop:
 
 
 def without_times(fact: HealthSeen) -> HealthSeen:
-    """A fact without the times at which it was said and at which its sources spoke."""
+    """A fact without its own time and the times of its reports."""
     return msgspec.structs.replace(fact, at_ms=0, updated_ms=b"")

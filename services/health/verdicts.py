@@ -148,8 +148,8 @@ def _devices(
             why = f"DeviceList has no key {node.resource or 'huawei.com/<type>'}: it offers no chips"
             parts.append(PartialVerdict(NodeHealth.NO_NEW_WORK, f"{source}: {why}"))
         return parts
-    if report.remarks:
-        parts.append(PartialVerdict(reason=f"{source}: {report.remarks[0]}"))
+    if report.warnings:
+        parts.append(PartialVerdict(reason=f"{source}: {report.warnings[0]}"))
     unusable = lists.unhealthy | lists.recovering
     view = reports.device.views.get(node.resource) or next(iter(reports.device.views.values()))
     parts.append(

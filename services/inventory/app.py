@@ -1,4 +1,4 @@
-"""Wiring of the inventory: learn what earlier runs said, list the cluster, then say what differs."""
+"""Wiring of the inventory: learn what earlier runs published, list the cluster, then publish what differs."""
 
 import asyncio
 from collections.abc import Callable
@@ -59,7 +59,7 @@ async def serve_on(
 
     Raises:
         TransientError: The bus did not answer at the start.
-        ExceptionGroup: Holds a :class:`FatalError` when a followed history broke; the next start begins anew.
+        ExceptionGroup: Holds a :class:`FatalError` when a followed history broke; the next start begins again.
     """
     instruments.readiness.wait("nodes, pods and groups are listed")
     await bus.ensure_streams(replicas=config.bus.replicas)
@@ -82,7 +82,7 @@ async def serve_on(
 async def _restore(
     bus: Bus, config: InventoryConfig, loop: Loop, intake: "_Intake", facts: StreamState, log: Logger
 ) -> None:
-    """Take up what is on the bus: own facts, and what became of the requests."""
+    """Restore what is on the bus: own facts, and what became of the requests."""
     await bus.wait_mirror(StreamName.LATEST, at_least=facts.last_seq, timeout_s=config.mirror_wait_s)
     subjects = bus.subjects
     kinds = ("node", "topology", "pod", "job", "outcome", "member")
@@ -199,7 +199,7 @@ async def _serve(
 
 
 async def _reflect_groups(api: Api, config: InventoryConfig, loop: Loop, known: asyncio.Event, log: Logger) -> None:
-    """Reflect PodGroups as soon as the server has them; ``known`` is set once it has listed them or said that it has none."""
+    """Reflect PodGroups as soon as the server has them; ``known`` is set once they are listed, or there are none."""
     while True:
         wait_s = config.retry_wait_s
         try:
@@ -244,7 +244,7 @@ class _Intake:
             self._log.error("fact unreadable", subject=stored.subject, reason=str(error))
 
     def take_status(self, stored: Stored) -> None:
-        """Take where a job stands."""
+        """Take the status of a job."""
         try:
             self._loop.note_status(decode(stored.data, JobStatus))
         except DecodeError as error:

@@ -19,9 +19,11 @@ class InventoryConfig(ServiceConfig, frozen=True, kw_only=True, forbid_unknown_f
     kinds_retry_s: Annotated[float, Meta(gt=0, le=3_600)] = 30.0
     """How often a kind is looked for that the API server does not serve, such as PodGroups."""
     reports_wait_s: Annotated[float, Meta(ge=0, le=3_600)] = 30.0
-    """How long the API server may refuse the reports of device plug-ins, when nodes need them, before nodes are told of without."""
+    """How long the API server may refuse the reports of device plug-ins, when nodes need them, before nodes are
+    published without."""
     stranger_s: Annotated[float, Meta(ge=0, le=3_600)] = 10.0
-    """How long a pod whose annotations name an unknown job waits for word of the job; then its chips are adopted."""
+    """How long a pod whose annotations name an unknown job waits for the verdict on the job; then its chips are
+    adopted."""
     event_apart_s: Annotated[float, Meta(ge=0, le=86_400)] = 300.0
     """Least time between two Events about one object that has something wrong."""
     calls_at_once: Annotated[int, Meta(ge=1, le=256)] = 16

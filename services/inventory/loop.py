@@ -1,6 +1,6 @@
-"""Take in what the cluster and the bus show, wait until it has settled, say what is new.
+"""Take in what the cluster and the bus show, wait until it has settled, publish what is new.
 
-Nothing is said before all kinds have been listed once: what is not there yet must not count as gone.
+Nothing is published before all kinds have been listed once: an object that is not listed yet must not count as deleted.
 """
 
 import asyncio
@@ -46,7 +46,7 @@ _MS: Final = 1000
 
 
 class Loop:
-    """The inventory at work.
+    """The inventory.
 
     Args:
         bus: Where facts and requests go.
@@ -82,7 +82,7 @@ class Loop:
         self._reporters = Reporters(api, clock, config, self.api_tasks, instruments)
         self._waiting = AdmissionReasons()
         self._suspect: dict[str, dict[str, str]] = {}
-        """Nodes of which some report cannot be read, and what was said when that began, by domain."""
+        """Nodes with an unreadable report, and the text from when that began, by domain."""
         self._warnings = RequestWarnings()
 
     # What the cluster shows.
@@ -184,7 +184,7 @@ class Loop:
         self._changed.set()
 
     def note_status(self, status: JobStatus) -> None:
-        """Take where a job stands."""
+        """Take the status of a job."""
         self.pods.note_status(status)
         self.gangs.note_status(status)
         self._changed.set()
@@ -209,13 +209,13 @@ class Loop:
             self._changed.set()
 
     def restore_members(self, seen: MembersSeen, job: JobSeen | None) -> None:
-        """Take up what an earlier run said of a request's pods."""
+        """Restore what an earlier run published of a request's pods."""
         self.gangs.restore(seen, job)
 
-    # What is said.
+    # What is published.
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Say what is new, whenever something is, until ``stop`` is set; the next run says what is left."""
+        """Publish what is new until ``stop`` is set; the next run publishes the rest."""
         backoff, failures = Backoff(first_s=self._config.retry_wait_s, max_s=self._config.retry_wait_max_s), 0
         while not stop.is_set():
             await self._until_something_is_due(stop)
@@ -230,7 +230,7 @@ class Loop:
                 await pause(stop, backoff.pause_s(failures))
 
     async def turn(self) -> bool:
-        """Say what has settled; whether all of it could be said."""
+        """Publish what has settled; returns whether all of it was stored."""
         now_ms = self._clock.now_ms()
         self.pods.wake(now_ms)
         published = await self._publish_nodes(now_ms) and await self._publish_pods(now_ms)
@@ -264,7 +264,10 @@ class Loop:
         return True
 
     async def _publish_pods(self, now_ms: int) -> bool:
-        """Say what is new of bound pods; whether all of it was stored. What follows from what was said, is said next."""
+        """Publish what is new of bound pods; returns whether all of it was stored.
+
+        What follows from that is published next.
+        """
         while facts := self.pods.due(now_ms):
             messages = [OutboundMessage(self._bus.subjects.fact_pod(fact.namespace, fact.gang), fact) for fact in facts]
             settled = await self._queue.store(messages)
@@ -345,7 +348,7 @@ class Loop:
             self._log.warning(what, reason=str(error))
 
     async def _patch_podgroup(self, effect: effects.PatchPodGroup) -> None:
-        """Patch a PodGroup; of one that has changed meanwhile or is gone, the watch tells.
+        """Patch a PodGroup. A concurrent change or a deletion arrives through the watch.
 
         Raises:
             RefusedError: The server does not take it.

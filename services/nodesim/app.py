@@ -1,4 +1,4 @@
-"""Wiring of the simulated cluster: read the file, compare with what earlier runs said, restore pods, serve."""
+"""Wiring of the simulated cluster: read the file, compare with what earlier runs published, restore pods, serve."""
 
 import asyncio
 
@@ -83,7 +83,7 @@ def read_cluster(config: NodesimConfig) -> Cluster:
 async def _publish_changed_nodes(
     bus: Bus, clock: Clock, config: NodesimConfig, sim_nodes: SimNodes, loop: Loop
 ) -> None:
-    """Say what differs from what earlier runs said: first where nodes have left, then the rest."""
+    """Publish what differs from the published facts: first where nodes have left, then the rest."""
     subjects = bus.subjects
     await bus.wait_mirror(
         StreamName.LATEST, at_least=(await bus.state(StreamName.FACTS)).last_seq, timeout_s=config.mirror_wait_s
@@ -109,13 +109,13 @@ async def _publish_changed_nodes(
     loop.publish_nodes(list(sim_nodes.domains), published)
     switches = sim_nodes.switches(now_ms)
     before = await bus.last(StreamName.LATEST, subjects.fact_topology(SWITCHES))
-    if before is None or not _is_said(before.data, switches):
+    if before is None or not _is_published(before.data, switches):
         loop.outbox.put(subjects.fact_topology(SWITCHES), switches)
     await loop.outbox.flush()
 
 
-def _is_said(data: bytes, switches: TopologySeen) -> bool:
-    """Whether a fact says the same of the switches; one that cannot be read does not, and is overwritten."""
+def _is_published(data: bytes, switches: TopologySeen) -> bool:
+    """Whether a fact has the same switches; one that cannot be read has not, and is overwritten."""
     try:
         return msgspec.structs.replace(decode(data, TopologySeen), at_ms=switches.at_ms) == switches
     except DecodeError:

@@ -14,21 +14,22 @@ class AgentsConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """How the agents of the nodes behave on an API server; without section ``kube`` nothing of it counts."""
 
     report_s: Annotated[float, Meta(gt=0, le=3_600)] = 1.0
-    """Period of the device plug-ins: what has changed is told at most so late."""
+    """Period of the device plug-ins: a change is reported at most so late."""
     unchanged_s: Annotated[float, Meta(gt=0, le=86_400)] = 300.0
-    """How often a device plug-in repeats a report that says the same."""
+    """How often a device plug-in repeats an unchanged report."""
     admit_s: Annotated[float, Meta(ge=0, le=600)] = 0.1
-    """From a pod's binding to its kubelet's look at it; pods bound meanwhile are looked at together."""
+    """Time from a pod's binding to its admission by kubelet; pods bound meanwhile are admitted together."""
     start_s: Annotated[float, Meta(ge=0, le=3_600)] = 0.5
     """From kubelet's look to running containers."""
     run_for_ever: bool = False
-    """Pods that do not say how long they run never end."""
+    """Pods without a run time never end."""
     shuffle_allocate: bool = True
-    """Kubelet looks at pods that came together in any order, as a real one may; otherwise in that of their binding."""
+    """Kubelet admits pods that are due together in random order, as a real one may; otherwise in order of binding."""
     seed: int = 0
-    """Of all choices that nobody prescribes: kubelet's ids and order, ClusterD's chunks."""
+    """Of all choices that are not prescribed: kubelet's ids and order, ClusterD's chunks."""
     preset_virtual_devices: bool = True
-    """A container that gets all chips of its node is given them without a look at annotations, as by default on real nodes."""
+    """A container that gets all chips of its node is given them without a check of annotations, as by default on real
+    nodes."""
     reversed_device_ids: bool = False
     """Chips of ``huawei.com/npu`` nodes have device ids that differ from their numbers."""
     lease_s: Annotated[float, Meta(ge=0, le=600)] = 0.0
@@ -49,16 +50,16 @@ class NodesimConfig(ServiceConfig, frozen=True, kw_only=True, forbid_unknown_fie
     """Settings of nodesim."""
 
     kube: KubeConfig | None = None
-    """Play the cluster on this API server; without the section its facts are told on the bus instead."""
+    """Play the cluster on this API server; without the section its facts are published on the bus instead."""
     agents: AgentsConfig = AgentsConfig()
     topology_file: Path
     """YAML file that describes the cluster; see :mod:`berth.formats.clusters.topology_file`."""
     run_default_s: Annotated[float, Meta(gt=0, le=31_536_000)] = 30.0
-    """How long pods run whose job does not say."""
+    """How long pods run whose job has no run time."""
     terminating_s: Annotated[float, Meta(ge=0, le=3_600)] = 0.5
     """How long an evicted pod takes to go."""
     tick_s: Annotated[float, Meta(gt=0, le=60)] = 0.2
-    """Longest sleep between two looks at the clock; pods end at most this late."""
+    """Longest pause between two checks of the clock; pods end at most this late."""
     retry_wait_s: Annotated[float, Meta(gt=0, le=60)] = 0.5
     """First pause after a fact could not be published; it doubles up to ``retry_wait_max_s``."""
     retry_wait_max_s: Annotated[float, Meta(gt=0, le=600)] = 10.0

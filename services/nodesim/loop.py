@@ -60,7 +60,7 @@ class Outbox:
 
 
 class Loop:
-    """A simulated cluster at work.
+    """A simulated cluster.
 
     Args:
         bus: Where facts go and requests come from.
@@ -96,11 +96,11 @@ class Loop:
         self._metrics = instruments.metrics
 
     def publish_nodes(self, domains: list[str], published: dict[str, NodesSeen | HealthSeen] | None = None) -> None:
-        """Put the facts of ``domains`` into the outbox, where they differ from what was said before.
+        """Put the facts of ``domains`` into the outbox, where they differ from the published ones.
 
         Args:
-            domains: Domains to look at.
-            published: What earlier runs said, by subject; None leaves what this run said.
+            domains: Names of the domains.
+            published: What earlier runs published, by subject; None keeps what this run published.
         """
         self._published.update(published or {})
         now_ms = self._stepped_ms = self._clock.now_ms()
@@ -220,7 +220,7 @@ class Loop:
             self._log.warning("facts not stored at the end", waiting=len(self.outbox), reason=error.reason)
 
     def _show(self) -> None:
-        """Let the metrics say what has been seen, once a second at most: counting looks at all nodes."""
+        """Update the metrics, once a second at most: counting looks at all nodes."""
         now_s = self._clock.monotonic_s()
         if now_s - self._shown_s >= 1:
             self._shown_s = now_s
@@ -240,5 +240,5 @@ class Loop:
 
 
 def is_same(one: NodesSeen | HealthSeen, other: NodesSeen | HealthSeen) -> bool:
-    """Whether two facts say the same, whenever they said it."""
+    """Whether two facts are equal but for their time."""
     return msgspec.structs.replace(one, at_ms=0) == msgspec.structs.replace(other, at_ms=0)

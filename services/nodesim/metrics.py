@@ -20,15 +20,16 @@ class NodesimMetrics:
             "Chips that were to be given to a second pod since the start; more than 0 is a fault.",
         )
         self._overcommits = registry.gauge(
-            "nodesim_overcommitted_pods", "Pods for which a node had no cpu or memory left since the start; likewise."
+            "nodesim_overcommitted_pods",
+            "Pods for which a node had no cpu or memory left since the start; more than 0 is a fault.",
         )
         self._swapped = registry.gauge(
             "nodesim_swapped_pods",
-            "Pods that got other chips than those of their annotation since the start; likewise.",
+            "Pods that got other chips than those of their annotation since the start; more than 0 is a fault.",
         )
         self._admission_errors = registry.gauge(
             "nodesim_unadmitted_pods",
-            "Pods for which the device plug-in found no annotation since the start; likewise.",
+            "Pods for which the device plug-in found no annotation since the start; more than 0 is a fault.",
         )
 
     def show(self, counts: SimCounts) -> None:

@@ -12,7 +12,7 @@ class ScorerMetrics:
 
     def __init__(self, registry: MetricsRegistry) -> None:
         self.requests = registry.counter(
-            "scorer_requests_total", "Score requests; ready says whether the sequences asked were reached.", ["ready"]
+            "scorer_requests_total", "Score requests; ready: whether the requested sequences were reached.", ["ready"]
         )
         self.took = registry.seconds(
             "scorer_request_seconds", "How long one score request took, the wait for its sequences included."

@@ -78,7 +78,7 @@ async def write_on(
         if share is not None:
             reflection = share.reflection()
             tasks.append(group.create_task(reflection.run(), name="reflect leaf switches"))
-            tasks.append(group.create_task(share.run(pods.known, reflection.synced), name="tell leaf switches"))
+            tasks.append(group.create_task(share.run(pods.known, reflection.synced), name="write leaf switch facts"))
         working = group.create_task(_work(reflections, groups, summaries, store, loop, instruments, stop), name="write")
         working.add_done_callback(lambda _: [task.cancel() for task in tasks])
 

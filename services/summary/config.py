@@ -15,7 +15,7 @@ class SummaryConfig(ServiceConfig, frozen=True, kw_only=True, forbid_unknown_fie
     settle_s: Annotated[float, Meta(gt=0, le=60)] = 0.1
     """How long changes are gathered before summaries are made of them."""
     kept_s: Annotated[int, Meta(ge=0, le=86_400)] = 60
-    """How long the summary of a job that is gone says so before it is deleted."""
+    """How long the summary of a job that is gone is kept before it is deleted."""
     writes_at_once: Annotated[int, Meta(ge=1, le=256)] = 8
     """ConfigMaps that are written at the same time."""
     retry_wait_s: Annotated[float, Meta(gt=0, le=60)] = 0.5
@@ -25,6 +25,6 @@ class SummaryConfig(ServiceConfig, frozen=True, kw_only=True, forbid_unknown_fie
     kinds_retry_s: Annotated[float, Meta(gt=0, le=3_600)] = 60.0
     """Pause between two looks for PodGroups where the server does not serve them."""
     tor_share_namespace: Annotated[str, Meta(pattern="^([a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?)?$")] = "volcano-system"
-    """Namespace of ``tor-share-cm``, which tells of leaf switches under policy 2.0; empty: it is not written."""
+    """Namespace of ``tor-share-cm``, which has the leaf switches under policy 2.0; empty: it is not written."""
     tor_share_pause_s: Annotated[float, Meta(ge=0, le=3_600)] = 1.0
     """Least time between two writes of that ConfigMap."""

@@ -1,4 +1,4 @@
-"""The writer at work: changes are gathered, jobs are brought up to date a few at a time, each by one hand only."""
+"""Writer of summaries: collects changes and reconciles a few jobs at a time, at most one worker per job."""
 
 import asyncio
 from typing import Final
@@ -55,7 +55,7 @@ class Loop:
         self._stopping = False
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Work until ``stop`` is set, then finish the current work."""
+        """Work until ``stop`` is set, then finish what is under way."""
         async with asyncio.TaskGroup() as group:
             for number in range(self._config.writes_at_once):
                 group.create_task(self._worker(), name=f"hand {number}")

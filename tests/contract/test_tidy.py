@@ -21,9 +21,7 @@ SOURCES = ("berth", "services", "schemas", "tests", "bench")
 LINES_MAX = 400
 PRODUCT_LINES_MAX = 450
 MODULES_MAX = 25
-TO_BE_SPLIT = {
-    "berth/runtime/bus/client.py",
-}
+TO_BE_SPLIT = {"berth/runtime/bus/client.py"}
 """Modules that are still longer than the bound of the product."""
 REASON = f"Longer than {LINES_MAX} lines because"
 VAGUE = {"util", "utils", "common", "helper", "helpers", "manager", "misc", "base", "lib"}

@@ -7,15 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from berth.core.simulation.comparison import rows_of
-from berth.core.simulation.statistics import Times, figures_of, percentile
-from berth.core.simulation.timeline import JobCourse, Moment, Timeline
+from berth.core.simulation.statistics import Times, percentile, statistics_of
+from berth.core.simulation.timeline import JobTimeline, Moment, Timeline
 from tests.support.timelines import a_job, a_moment, a_timeline
 
 END_MS = 1000
 
 
 @st.composite
-def a_fate(draw: st.DrawFn) -> JobCourse:
+def a_fate(draw: st.DrawFn) -> JobTimeline:
     """A job that left, waits, runs or is over."""
     asked = draw(st.integers(0, END_MS))
     chips = draw(st.sampled_from([1, 4, 8, 24, 64, 300]))
@@ -63,7 +63,7 @@ def test_a_percentile_is_the_least_value_that_covers_its_share(values: list[int]
 
 @given(courses())
 def test_times_lie_in_order_within_the_course(timeline: Timeline) -> None:
-    figures = figures_of(timeline)
+    figures = statistics_of(timeline)
     for times in (
         figures.wait,
         figures.wait_large,
@@ -78,7 +78,7 @@ def test_times_lie_in_order_within_the_course(timeline: Timeline) -> None:
 
 @given(courses())
 def test_classes_make_up_the_whole(timeline: Timeline) -> None:
-    figures = figures_of(timeline)
+    figures = statistics_of(timeline)
     assert figures.jobs == figures.placed + figures.turned_away + figures.taken_back + figures.waiting
     assert figures.wait.jobs == figures.placed + figures.waiting
     assert figures.completion.unfinished == figures.running + figures.waiting
@@ -94,21 +94,21 @@ def test_classes_make_up_the_whole(timeline: Timeline) -> None:
 def test_the_order_of_jobs_makes_no_difference(timeline: Timeline, seed: int) -> None:
     jobs = list(timeline.jobs)
     Random(seed).shuffle(jobs)  # noqa: S311  # no secret
-    assert figures_of(msgspec.structs.replace(timeline, jobs=jobs)) == figures_of(timeline)
+    assert statistics_of(msgspec.structs.replace(timeline, jobs=jobs)) == statistics_of(timeline)
 
 
 @given(courses())
 def test_shares_are_shares_and_a_moment_split_in_two_changes_nothing(timeline: Timeline) -> None:
-    figures = figures_of(timeline)
+    figures = statistics_of(timeline)
     for share in (figures.allocation_share, figures.arrival_allocation_share):
         assert share is None or 0 <= share <= 1
     twice = [half for moment in timeline.moments for half in (moment, moment)]
-    assert figures_of(msgspec.structs.replace(timeline, moments=twice)) == figures
+    assert statistics_of(msgspec.structs.replace(timeline, moments=twice)) == figures
 
 
 @given(courses(), courses())
 def test_rows_are_as_wide_as_there_are_courses(first: Timeline, second: Timeline) -> None:
-    one, other = figures_of(first), figures_of(second)
+    one, other = statistics_of(first), statistics_of(second)
     for row in rows_of([one, other]):
         assert len(row.values) == len(row.texts) == len(row.changes) == 2
         assert row.changes[0] == ""

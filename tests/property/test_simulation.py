@@ -6,8 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from berth.core.replay.replay import replayed
-from berth.core.simulation.baselines import RIVALS, Baseline
-from berth.core.simulation.statistics import OUT, figures_of
+from berth.core.simulation.baselines import BASELINES, Baseline
+from berth.core.simulation.statistics import OUT, statistics_of
 from berth.core.simulation.timeline import Timeline
 from berth.schemas.envelope import body_of, open_envelope
 from berth.schemas.ledger import Round, Settings
@@ -91,7 +91,7 @@ def see_sound(timeline: Timeline, jobs: list[PlannedJob]) -> None:
     assert all(0 <= moment.used <= moment.chips for moment in timeline.moments)
     assert all(sum(moment.blocked.values()) <= moment.chips - moment.used for moment in timeline.moments)
     assert all(used == OUT or used <= 8 for frame in timeline.frames for used in frame.used)
-    found = figures_of(timeline)
+    found = statistics_of(timeline)
     assert (found.waiting, found.running) == (0, 0)
 
 
@@ -108,7 +108,7 @@ def test_chips_have_one_owner_jobs_end_and_the_history_replays(
     assert found.is_identical, found.found
 
 
-@pytest.mark.parametrize("baseline", RIVALS)
+@pytest.mark.parametrize("baseline", BASELINES)
 @settings(deadline=None, max_examples=25)
 @given(jobs=workloads(), policy=POLICIES, seed=st.integers(0, 1 << 40))
 def test_rivals_give_no_chip_twice_either(baseline: Baseline, jobs: list[PlannedJob], policy: str, seed: int) -> None:

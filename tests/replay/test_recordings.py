@@ -8,7 +8,8 @@ import pytest
 from berth.core.replay.replay import Replay, Replayed
 from berth.core.state.ledger import LedgerDump
 from berth.formats.recordings.anonymisation import Anonymiser
-from berth.formats.recordings.recording import RecordingError, frames_of, read
+from berth.formats.recordings.frames import FramePacker
+from berth.formats.recordings.recording import FORMAT, MAGIC, RecordingError, frames_of, read
 from berth.schemas.columns import pack_names, unpack_names
 from berth.schemas.envelope import decode, encode, open_envelope
 from berth.schemas.ledger import Round
@@ -145,13 +146,9 @@ def test_a_placement_that_was_exchanged_for_one_as_good_is_caught_at_that_decisi
 
 
 def test_a_file_of_a_newer_release_is_not_read_by_guess() -> None:
-    class NewerHead(RecordingHead, frozen=True):
-        VERSION = 2
-
     head, _ = loaded(FOLDER / "v0.4" / "refusals.berthlog")
-    newer = NewerHead(*(getattr(head, field) for field in head.__struct_fields__))
-    newer = msgspec.structs.replace(newer, release="9.9.9")
+    newer = encode(msgspec.structs.replace(head, release="9.9.9"), version=2, release="9.9.9")
     with pytest.raises(
         RecordingError, match=r"release 9\.9\.9 wrote it with a head of version 2, this one reads version 1"
     ):
-        reading_of(b"".join(frames_of(newer, [])))
+        reading_of(MAGIC + bytes([FORMAT]) + FramePacker().frame(newer, len(newer)))

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from berth.core.simulation.baselines import Baseline
 from berth.core.simulation.planned_cluster import facts_of
 from berth.core.simulation.simulator import Simulation, SimulationPlan, TimedFact
-from berth.core.simulation.timeline import JobCourse, Timeline
+from berth.core.simulation.timeline import JobTimeline, Timeline
 from berth.formats.clusters.cluster_text import read_cluster
 from berth.formats.traces.jobs import LARGE_PODS_MIN
 from berth.formats.traces.reader import read_trace
@@ -76,7 +76,7 @@ def run_of(plan: SimulationPlan) -> tuple[Simulation, Timeline, list[Entry]]:
     return simulation, simulation.run(), entries
 
 
-def jobs_of(timeline: Timeline) -> dict[str, JobCourse]:
+def jobs_of(timeline: Timeline) -> dict[str, JobTimeline]:
     """Jobs by name."""
     return {job.name: job for job in timeline.jobs}
 

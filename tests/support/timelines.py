@@ -3,7 +3,7 @@
 from random import Random
 from typing import Final
 
-from berth.core.simulation.timeline import Frame, JobCourse, Moment, Timeline
+from berth.core.simulation.timeline import Frame, JobTimeline, Moment, Timeline
 
 HOUR_MS: Final = 3_600_000
 _NODE_CHIPS: Final = 8
@@ -20,10 +20,10 @@ def a_job(
     chips: int = 8,
     refused: str = "no-room",
     **fields: int,
-) -> JobCourse:
+) -> JobTimeline:
     """A job with a pod a node; a refusal only while it is not placed."""
     pods = max(1, chips // _NODE_CHIPS)
-    return JobCourse(
+    return JobTimeline(
         namespace="team",
         name=name,
         chips=chips,
@@ -43,7 +43,9 @@ def a_moment(at: int, used: int, *, chips: int = 16, waiting: int = 0, **blocked
     return Moment(at_ms=at, chips=chips, used=used, waiting=waiting, waiting_chips=8 * waiting, blocked=blocked)
 
 
-def a_timeline(*jobs: JobCourse, moments: tuple[Moment, ...] = (), end: int = 100, title: str = "a course") -> Timeline:
+def a_timeline(
+    *jobs: JobTimeline, moments: tuple[Moment, ...] = (), end: int = 100, title: str = "a course"
+) -> Timeline:
     """A course from 0 on without nodes."""
     return Timeline(title, {"queue_policy": "skip"}, 0, end, list(jobs), list(moments))
 
@@ -84,7 +86,7 @@ def made_up(
     )
 
 
-def _job(random: Random, number: int, asked_ms: int, leaf: int) -> JobCourse:
+def _job(random: Random, number: int, asked_ms: int, leaf: int) -> JobTimeline:
     chips = random.choice(_CHIPS)
     name = f"job-{number:06}"
     fate = random.randrange(100)

@@ -20,7 +20,7 @@ from matplotlib.ticker import NullLocator
 from numpy.typing import NDArray
 
 from berth.core.simulation.statistics import SIZE_CLASSES, in_order, size_class
-from berth.core.simulation.timeline import JobCourse, Moment, Timeline
+from berth.core.simulation.timeline import JobTimeline, Moment, Timeline
 
 Format = Literal["svg", "png"]
 Columns = NDArray[np.float64]
@@ -275,7 +275,7 @@ def _distribution(waits: Columns, members: int, longest_s: float) -> tuple[Colum
     return np.concatenate([[0], shares, shares[-1:]]), np.concatenate([seconds[:1], seconds, [longest_s]])
 
 
-def _bars(axes: Axes, courses: Sequence[Timeline], widths: Callable[[JobCourse], tuple[int, int]]) -> None:
+def _bars(axes: Axes, courses: Sequence[Timeline], widths: Callable[[JobTimeline], tuple[int, int]]) -> None:
     """A bar a course: shares of the jobs of several nodes by how much wider they lie than they must."""
     for place, timeline in enumerate(courses):
         several_nodes = (widths(job) for job in timeline.jobs if job.placed_ms >= 0 and job.nodes > 1)

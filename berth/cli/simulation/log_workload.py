@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from berth.cli.recordings.errors import complaints_of
-from berth.core.simulation.recorded_timeline import course_of
+from berth.core.simulation.recorded_timeline import timeline_of_recording
 from berth.core.simulation.recorded_workload import LoggedWorkload, WorkloadReader
 from berth.core.simulation.timeline import Timeline
 from berth.formats.recordings.recording import MAGIC, Reading
@@ -38,7 +38,7 @@ def recorded_course(path: Path, words: dict[str, str]) -> Timeline:
     Raises:
         CommandError: It cannot be read.
     """
-    return _read(path, lambda reading: course_of(reading.head, reading, words=words))
+    return _read(path, lambda reading: timeline_of_recording(reading.head, reading, words=words))
 
 
 def _read(path: Path, what: Callable[[Reading], T]) -> T:

@@ -13,8 +13,8 @@ from berth.cli.simulation.pictures import write_file, write_pictures
 from berth.cli.simulation.report_page import write_page
 from berth.core.explain.text import pluralize
 from berth.core.simulation.comparison import Comparison, Row, compared, markdown_of
-from berth.core.simulation.simulator import TurnedAway
-from berth.core.simulation.statistics import Figures, figures_of
+from berth.core.simulation.simulator import RejectedJob
+from berth.core.simulation.statistics import Statistics, statistics_of
 from berth.core.simulation.timeline import Timeline
 
 _TOLD_MAX: Final = 20
@@ -34,18 +34,18 @@ class Results(msgspec.Struct, frozen=True):
     """Values that were rounded, left out or assumed."""
     settings: dict[str, dict[str, str]]
     """Settings by title of the timeline."""
-    turned_away: list[TurnedAway]
+    turned_away: list[RejectedJob]
     """Jobs that can never be placed, of the first simulated course."""
-    figures: list[Figures]
+    figures: list[Statistics]
     rows: list[Row]
     """The figures side by side."""
 
 
 def results_of(
-    courses: Sequence[Timeline], *, source: str, cluster: str, notes: Sequence[str], turned_away: Sequence[TurnedAway]
+    courses: Sequence[Timeline], *, source: str, cluster: str, notes: Sequence[str], turned_away: Sequence[RejectedJob]
 ) -> Results:
     """Figures of courses, side by side."""
-    figures = [figures_of(timeline) for timeline in courses]
+    figures = [statistics_of(timeline) for timeline in courses]
     return Results(
         source=source,
         cluster=cluster,
@@ -104,7 +104,7 @@ def settings_lines(found: Results) -> list[str]:
     return lines
 
 
-def turned_away_lines(jobs: Sequence[TurnedAway]) -> list[str]:
+def turned_away_lines(jobs: Sequence[RejectedJob]) -> list[str]:
     """A sentence for each job that can never be placed."""
     lines = [
         f"rejected: {job.namespace}/{job.name} ({pluralize(job.chips, 'chip')} in {pluralize(job.pods, 'pod')}): {job.code}"

@@ -24,13 +24,13 @@ from berth.cli.simulation.results import Results, give, results_of
 from berth.core.cluster.node_packing import RepeatedNodeError
 from berth.core.explain.text import pluralize
 from berth.core.requests.job_validation import ValidJob, validate
-from berth.core.simulation.baselines import RIVALS, Baseline
+from berth.core.simulation.baselines import BASELINES, Baseline
 from berth.core.simulation.planned_cluster import facts_of
-from berth.core.simulation.simulator import Simulation, SimulationPlan, TimedFact, TurnedAway
+from berth.core.simulation.simulator import RejectedJob, Simulation, SimulationPlan, TimedFact
 from berth.core.simulation.timeline import Timeline
 from berth.formats.clusters.cluster_text import (
     PRODUCT,
-    ClusterWordsError,
+    ClusterTextError,
     default_cluster,
     offered_load,
     read_cluster,
@@ -155,7 +155,7 @@ def prepare(trace: Path, cluster: str, wanted: Wanted) -> Setup:
     if plan is None:
         try:
             plan = read_cluster(default_cluster(workload))
-        except ClusterWordsError as error:
+        except ClusterTextError as error:
             raise CommandError(f"no cluster fits {trace}: {error}; name one with --cluster", code=WRONG_USE) from error
         why = "fits the trace; --cluster names another"
     facts = _facts(plan)
@@ -184,9 +184,9 @@ def simulated(setup: Setup, wanted: Wanted, *, record: Path | None = None) -> tu
     policies = wanted.policy or (setup.settings.queue_policy,)
     columns: list[tuple[str, Baseline | None]] = [(policy, None) for policy in dict.fromkeys(policies)]
     if wanted.baselines:
-        columns += [(policies[0], baseline) for baseline in RIVALS]
+        columns += [(policies[0], baseline) for baseline in BASELINES]
     courses: list[Timeline] = []
-    turned_away: list[TurnedAway] = []
+    turned_away: list[RejectedJob] = []
     for number, (policy, baseline) in enumerate(columns):
         settings = msgspec.structs.replace(setup.settings, queue_policy=policy)
         words = {**setup.words, **told_settings(settings), "nodes chosen": f"{baseline}" if baseline else "Berth"}
@@ -204,7 +204,7 @@ def simulated(setup: Setup, wanted: Wanted, *, record: Path | None = None) -> tu
         simulation, timeline = run_plan(plan, record=record if not number else None)
         courses.append(timeline)
         if not number:
-            turned_away = simulation.turned_away
+            turned_away = simulation.rejected
     notes = [*setup.workload.notes, *setup.plan.notes]
     found = results_of(courses, source=setup.source, cluster=setup.plan.name, notes=notes, turned_away=turned_away)
     return found, courses
@@ -315,7 +315,7 @@ def _cluster(words: str) -> ClusterPlan:
         ) from error
     except UnicodeDecodeError as error:
         raise CommandError(f"--cluster: {words} is no text in UTF-8 ({error})", code=WRONG_USE) from error
-    except ClusterWordsError as error:
+    except ClusterTextError as error:
         raise CommandError(f"--{error}", code=WRONG_USE) from error
     except TopologyError as error:
         raise CommandError(*(f"{words}: {line}" for line in str(error).splitlines()), code=WRONG_USE) from error

@@ -101,7 +101,7 @@ def what_if(file: Path, *, change: Change | None = None, given: Given | None = N
             source=file.name,
             cluster=f"cell {logged.cell}",
             notes=[*logged.workload.notes, trust(courses[0], courses[1])],
-            turned_away=simulation.turned_away,
+            turned_away=simulation.rejected,
         )
         give(found, courses, places.out, as_json=places.json)
 

@@ -1,4 +1,4 @@
-"""A decision that came out otherwise when it was made again: what was recorded, what came out, and the state around it."""
+"""A decision that differs when it is replayed: the recorded one, the replayed one, and the state around them."""
 
 from collections.abc import Iterable, Sequence
 from itertools import zip_longest
@@ -29,7 +29,7 @@ _FITS: Final = int(NodeReason.FITS)
 
 
 class NodeDetails(msgspec.Struct, frozen=True):
-    """A node that plays a part, just before the gang was decided."""
+    """A node of one of the decisions, just before the gang was decided."""
 
     node: str
     free: list[int]
@@ -38,13 +38,13 @@ class NodeDetails(msgspec.Struct, frozen=True):
     held_by: list[str]
     """Jobs with chips there, as ``namespace/name``, those of the same record included."""
     score: int | None = None
-    """For a pod of the gang; None where it does not fit, and ..."""
+    """Score for a pod of the gang; None when it does not fit."""
     unfit: str = ""
-    """... why."""
+    """Why it does not fit."""
 
 
 class Difference(msgspec.Struct, frozen=True):
-    """Where a recorded decision and the one made again part."""
+    """The first difference between a recorded and a replayed decision."""
 
     sequence: int
     """Record of the ledger."""
@@ -52,29 +52,29 @@ class Difference(msgspec.Struct, frozen=True):
     round: int
     at_ms: int
     facts_seq: int
-    """Facts that the record knew."""
+    """Last fact that the record is based on."""
     facts_given: int
-    """Facts that were before it in the recording."""
+    """Last fact before it in the recording."""
     subject: str
-    """What they differ on first: ``gang namespace/name``, or another part of the record."""
+    """Subject of the difference: ``gang namespace/name``, or another part of the record."""
     recorded: str
     replayed: str
     nodes: list[NodeDetails]
     queue: list[str]
-    """Gangs that the round took, in order, up to the one on which they differ, the last of them at most; ``namespace/name``."""
+    """Last gangs of the round up to the differing one, in order, as ``namespace/name``."""
     queue_length: int
-    """Gangs that waited in all."""
+    """All waiting gangs."""
     asleep: list[str]
-    """One gang of each class that slept on."""
+    """One gang of each class that was not tried."""
     before: list[Entry]
-    """The last facts and records before it."""
+    """Last facts and records before it."""
     settings: Settings
     missing: list[int]
     """Shards that did not answer."""
 
 
 class Moment(NamedTuple):
-    """The state in which a record was decided again, before it is folded."""
+    """The state in which a record is replayed, before it is folded."""
 
     scheduler: Scheduler
     sequence: int
@@ -83,12 +83,12 @@ class Moment(NamedTuple):
 
 
 def difference_of(moment: Moment, recorded: Round, replayed: Round | None) -> Difference:
-    """How two decisions on the same state differ first; they must differ.
+    """The first difference of two decisions on the same state; they must differ.
 
     Args:
-        moment: The state, and what led to it.
-        recorded: As it was stored.
-        replayed: As it came out here; None when there was nothing to decide.
+        moment: The state and the entries before it.
+        recorded: The stored record.
+        replayed: The replayed record; None when there was nothing to decide.
     """
     mine = replayed.verdicts if replayed is not None else []
     theirs = _first(recorded.verdicts, mine)
@@ -171,7 +171,7 @@ def _rest(recorded: Round, replayed: Round | None) -> tuple[str, str]:
 
 
 def _parts(record: Round) -> str:
-    """What a record without differing verdicts holds, in a few words."""
+    """Contents of a record in a few words."""
     counts = (
         (record.verdicts, "verdict"),
         (record.evictions, "eviction"),
@@ -231,7 +231,7 @@ class _Compared:
                 self._snapshot.take_all(verdict, verdict.placement)
 
     def words(self, was: Verdict | None, now: Verdict | None) -> tuple[str, str]:
-        """What each says; also notes the nodes on which they do not agree."""
+        """Both verdicts in words; also notes the nodes on which they differ."""
         if was is None or now is None:
             self._note(was or now, 0, [was, now])
             return self._verdict(was, 0), self._verdict(now, 0)
@@ -269,7 +269,7 @@ class _Compared:
         return f"{'rejected' if verdict.final else 'refused'}: {sentence(verdict.refusal)}"
 
     def _note(self, of: Verdict | None, first: int, verdicts: Sequence[Verdict | None]) -> None:
-        """Note the nodes that the verdicts name from rank ``first`` on, as a pod of that rank met them."""
+        """Note the nodes of the verdicts from rank ``first`` on, in the state before that rank was placed."""
         names: dict[str, None] = {}
         placed = [pods_of(each.placement) for each in verdicts if each is not None and each.placement is not None]
         for rank in range(first, first + _PODS_SHOWN):
@@ -282,7 +282,7 @@ class _Compared:
         self.nodes = [self._node(name, evaluation) for name in list(names)[:_NODES_SHOWN]]
 
     def _evaluation(self, shape: Shape) -> ShapeEvaluation | None:
-        """What nodes are to a shape; None for one that cannot be scored, whose gang was set aside."""
+        """Evaluation of the nodes for a shape; None when scoring ends with an error."""
 
         def evaluation() -> ShapeEvaluation | None:
             return ShapeEvaluation(self._snapshot, shape)
@@ -310,8 +310,8 @@ class _Compared:
     def _health(self, row: int) -> str:
         table = self._snapshot.table
         if not table.present[row]:
-            return "no fact tells of it"
+            return "no fact"
         level = NodeHealth(int(table.level[row]))
-        ill = int(table.unhealthy_count[row])
-        words = "well" if level == NodeHealth.OK else level.name.lower().replace("_", " ")
-        return f"{words}, {pluralize(ill, 'unhealthy chip')}" if ill else words
+        unhealthy = int(table.unhealthy_count[row])
+        words = "healthy" if level == NodeHealth.OK else level.name.lower().replace("_", " ")
+        return f"{words}, {pluralize(unhealthy, 'unhealthy chip')}" if unhealthy else words

@@ -1,7 +1,7 @@
-"""Past: a job as it stood at a point of its cell's history, from facts and records in their order.
+"""Status and explanation of a job at a point of the history, from facts and records in their order.
 
-A history is looked at twice: a :class:`Trail` notes where the lives of a name and the verdicts on them are, and a :class:`View` makes
-the state just before the verdict that counts, explains it, and goes on to the point.
+The history is read twice. A :class:`Trail` notes the jobs that had a name and the records with verdicts on them. A
+:class:`View` rebuilds the state just before the relevant verdict, explains it, and continues to the point.
 """
 
 from typing import Final, Literal, NamedTuple
@@ -27,47 +27,46 @@ _NO_LIMIT: Final = 1 << 62
 
 
 class Point(msgspec.Struct, frozen=True):
-    """A point of a history: what came no later counts. Both limits hold."""
+    """A point of a history: earlier entries count. Both limits apply."""
 
     at_ms: UnixMs = _NO_LIMIT
-    """The last record that counts is the last one of this moment or an earlier one; after it facts count as long as they speak of no
-    later moment."""
+    """Records up to this moment count, and facts after the last such record unless they are of a later moment."""
     ledger_seq: int = _NO_LIMIT
-    """Last record that counts, with the facts that it knew."""
+    """Last record that counts, with the facts that it is based on."""
 
 
 class Life(msgspec.Struct):
-    """One job that had a name; another may have it later."""
+    """One job that had a name; another job may have it later."""
 
     uid: str
     since_ms: UnixMs = 0
-    """When its first verdict on the name was given."""
+    """When its first fact was made."""
     facts_seq: int = 0
-    """The first fact that spoke of it; 0 for one that was there at the start."""
+    """First fact of the job; 0 for a job of the start."""
     seen: JobSeen | None = None
-    """The last word on the name while it was its own."""
+    """Last fact of the name while this job had it."""
     verdict_seq: int = 0
-    """Last record with a verdict on it, or ..."""
+    """Last record with a verdict on it; 0 for none."""
     placed_seq: int = 0
-    """... with a placement of it; 0 for none."""
+    """Last record with a placement of it; 0 for none."""
     ended: Ended = ""
-    """How it ended, by the last record or fact that says so."""
+    """How it ended, by the last record or fact of an end."""
     ended_ms: UnixMs = 0
 
 
 class Trail:
-    """Lives of one name up to a point, and how far the point reaches.
+    """Jobs of one name up to a point, and the range of the history up to it.
 
     Args:
         key: Namespace and name.
-        start: Where the history begins.
-        until: Point after which nothing counts.
+        start: Start of the history.
+        until: Point after which entries do not count.
 
     Attributes:
-        lives: By uid, the last one last.
-        later_ms: When the name was first asked for after the point; 0 if not.
-        first_ms: Moment of the first record, ...
-        last_ms: ... and the latest of all that count; 0 without any.
+        lives: Jobs by uid, oldest first.
+        later_ms: First request with this name after the point; 0 for none.
+        first_ms: Moment of the first record; 0 without records.
+        last_ms: Latest moment of the records that count; 0 without records.
         ledger_seq: Last record that counts.
         facts_seq: Last fact that counts.
     """
@@ -83,25 +82,25 @@ class Trail:
         self.facts_seq = start.facts_seq
         self._last_fact = start.facts_seq
         self._is_held = False
-        """A fact spoke of a later moment: it counts only if a record that counts comes after it."""
+        """A fact was of a later moment: it counts only if a record that counts follows."""
         self._held: list[Entry] = []
-        """Words on the name since then."""
+        """Facts of the name since then."""
         self._is_closed = False
         self._begin(start)
 
     def add(self, entry: Entry) -> None:
-        """See the next entry. What does not decode is passed over, as a state does."""
+        """Read the next entry. An entry that does not decode is skipped, as in the state."""
         if entry.subject:
             self._fact(entry)
         elif not self._is_closed:
             self._record(entry)
 
     def life(self, uid: str = "") -> Life | None:
-        """The last life of the name, or the one with a uid; None without one."""
+        """The last job of the name, or the one with a uid; None without one."""
         return self.lives.get(uid) if uid else next(reversed(self.lives.values()), None)
 
     def end(self) -> None:
-        """See that there is nothing more."""
+        """Close the trail: later entries do not count."""
         self._is_closed = True
         for fact in self._held:
             self._job(fact)
@@ -181,11 +180,11 @@ class Trail:
 
 
 class Look(NamedTuple):
-    """A job as it stood.
+    """A job at a point of the history.
 
     Attributes:
-        status: Its status at the point; None when its name was another's by then, or nobody's.
-        explanation: Of the verdict that counts; None when there is none.
+        status: Its status at the point; None when another job, or none, had its name by then.
+        explanation: Explanation of the relevant verdict; None without one.
     """
 
     status: JobStatus | None
@@ -193,15 +192,15 @@ class Look(NamedTuple):
 
 
 class View:
-    """A life of a name, looked at up to the point up to which a trail of the same history counts.
+    """One job of a name, up to the point of a trail of the same history.
 
-    While it waits, its last verdict counts, else its last placement.
+    The relevant verdict is its last one while it waits, and its last placement otherwise.
 
     Args:
         key: Namespace and name.
-        life: One of the trail's lives.
+        life: One of the jobs of the trail.
         trail: The trail.
-        start: Where the history begins.
+        start: Start of the history.
     """
 
     def __init__(self, key: JobKey, life: Life, trail: Trail, start: SnapshotBody) -> None:
@@ -214,7 +213,7 @@ class View:
         self._found: dict[int, Explanation] = {}
 
     def add(self, entry: Entry) -> bool:
-        """Take the next entry; false once nothing that comes counts.
+        """Read the next entry; returns false once no later entry counts.
 
         Raises:
             HistoryError: Records are missing.
@@ -237,7 +236,7 @@ class View:
         return True
 
     def end(self) -> Look:
-        """How it stood."""
+        """The job at the point."""
         life, found = self._life, self._found
         status = status_of(self._state, self._key, at_ms=self._trail.last_ms)
         if status is not None and status.uid != life.uid:
@@ -250,7 +249,7 @@ class View:
 
 
 def _explanation_now(state: State, status: JobStatus) -> Explanation | None:
-    """What there is to tell of a job whose verdict came before the history begins."""
+    """Explanation of a job whose verdict is older than the history."""
     if status.placement is None and status.refusal is None:
         return None
     verdict = Verdict(status.namespace, status.name, status.uid, status.attempt, status.placement, status.refusal)
@@ -258,4 +257,4 @@ def _explanation_now(state: State, status: JobStatus) -> Explanation | None:
 
 
 _ENDED: Final[dict[str, Ended]] = {"succeeded": "succeeded", "cancelled": "cancelled"}
-"""What a release makes of a job; any other reason makes it fail."""
+"""End of a job by the reason of its release; any other reason is a failure."""

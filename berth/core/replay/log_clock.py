@@ -1,4 +1,7 @@
-"""The clock of a recording: facts and records say when they were made, and what says nothing came when the one before it did."""
+"""Clock of a recording: the moments of facts and records.
+
+An entry without a moment has the moment of the entry before it.
+"""
 
 from typing import Final
 
@@ -42,7 +45,7 @@ def moment_of(entry: Entry) -> UnixMs:
 
 
 class LogClock:
-    """Moments of entries, never falling.
+    """Moments of entries, monotonic.
 
     Attributes:
         begin_ms: First moment of the recording; 0 before it is known.
@@ -55,13 +58,13 @@ class LogClock:
         self._has_begun = False
 
     def begin(self, at_ms: int) -> None:
-        """A moment of the ledger; the first one begins the recording, for facts may tell of older days."""
+        """Set a moment of the ledger; the first one begins the recording, as facts may be older."""
         if not self._has_begun:
             self._has_begun = True
             self.begin_ms = at_ms
         self.now_ms = max(self.now_ms, at_ms)
 
     def moment_of(self, entry: Entry) -> int:
-        """When an entry came; what comes before the recording begins comes when it begins."""
-        self.now_ms = max(self.now_ms, moment_of(entry))  # the fold reports an entry that does not decode
+        """Moment of an entry; entries before the begin of the recording are at its begin."""
+        self.now_ms = max(self.now_ms, moment_of(entry))  # folding reports an entry that does not decode
         return self.now_ms

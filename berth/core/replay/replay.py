@@ -1,7 +1,7 @@
-"""Replay: the decisions of a recording, made again from facts, times and settings alone.
+"""Replay: repeats the decisions of a recording from facts, times and settings alone.
 
-At each recorded round the decision is made on what the record knew, and only then the recorded one is looked at. It is the
-recorded one that is folded afterwards, so a replay can go on behind a difference.
+Each recorded round is decided on the state that the record is based on, and then compared with the record. The recorded
+decision is folded afterwards, so a replay continues after a difference.
 """
 
 import hashlib
@@ -25,7 +25,7 @@ from berth.schemas.versions import encode_record
 
 _DIFFERENCES_MAX: Final = 20
 _BEFORE: Final = 8
-"""Facts and records before a difference that are told with it."""
+"""Facts and records before a difference that are reported with it."""
 
 
 _SETTINGS_OF_0_4: Final = 21
@@ -33,7 +33,7 @@ _SETTINGS_OF_0_4: Final = 21
 
 
 class ReplayError(Exception):
-    """A recording that cannot be history: what it says never follows from what comes before.
+    """A recording that is no valid history: a record does not follow from the entries before it.
 
     Attributes:
         sequence: Record of the ledger; 0 for the state at the start.
@@ -47,32 +47,32 @@ class ReplayError(Exception):
 
 
 class Replayed(msgspec.Struct, frozen=True):
-    """What a replay found."""
+    """Result of a replay."""
 
     facts: int = 0
     records: int = 0
     rounds: int = 0
-    """Records that were decided again."""
+    """Records that were replayed."""
     decisions: int = 0
     """Verdicts in them, and evictions, releases and adoptions."""
     placed: int = 0
     refused: int = 0
     epochs: int = 0
     void: int = 0
-    """Records that count for nobody: of a writer that no longer reigned, or of a kind that this release does not know."""
+    """Void records: from a writer that was no longer leader, or of a kind that this release does not know."""
     undecodable: int = 0
     """Facts that no reader can apply."""
     not_compared: int = 0
-    """Rounds on which nothing can be said, and ..."""
+    """Rounds that cannot be compared."""
     because: str = ""
-    """... why; empty when there are none."""
+    """Why rounds cannot be compared; empty without such rounds."""
     differences: int = 0
     found: list[Difference] = []
-    """The first of them."""
+    """The first differences."""
     digest: str = ""
-    """SHA-256 over the epochs and the rounds as they were decided here."""
+    """SHA-256 over the epochs and the replayed rounds."""
     recorded_digest: str = ""
-    """The same of the recorded ones."""
+    """SHA-256 over the epochs and the recorded rounds."""
 
     @property
     def events(self) -> int:
@@ -81,28 +81,29 @@ class Replayed(msgspec.Struct, frozen=True):
 
     @property
     def is_identical(self) -> bool:
-        """Whether every decision that was compared is the recorded one."""
+        """Whether every compared decision equals the recorded one."""
         return not self.differences
 
 
 class _Own(NamedTuple):
-    """A decision that was made here."""
+    """A replayed decision."""
 
     opening: Opening | None
     record: Round | None
 
 
 class Replay:
-    """A recording that is decided again, entry by entry.
+    """Replays a recording entry by entry.
 
     Args:
         start: State at its beginning.
-        shards: Number of shards, for records that say that some were silent but not how many there were (before 0.4); 0: unknown.
+        shards: Number of shards, for records that say that some were silent but not how many there were (before 0.4);
+            0: unknown.
         differences_max: Differences that are kept with what is around them; all are counted.
 
     Attributes:
         state: Facts and ledger so far.
-        scheduler: Who decides.
+        scheduler: Scheduler of the replay.
 
     Raises:
         ReplayError: The start does not decode.
@@ -124,13 +125,13 @@ class Replay:
             self._load(start)
 
     def feed(self, entry: Entry) -> Difference | None:
-        """Take the next entry; returns how the decision differs, if it is one and does.
+        """Read the next entry; returns the difference if the entry is a decision that differs.
 
         Args:
-            entry: In the order of recordings: before each record the facts that it knew.
+            entry: The entry, in the order of recordings: each record follows the facts that it is based on.
 
         Raises:
-            ReplayError: The recorded decision is impossible; nothing can be fed any more.
+            ReplayError: The recorded decision is impossible; no further entry can be read.
             NewerVersionError: Only a newer release reads the record; nothing can be fed any more.
         """
         if entry.subject:
@@ -150,7 +151,7 @@ class Replay:
 
     @property
     def result(self) -> Replayed:
-        """What was found so far."""
+        """The result so far."""
         return Replayed(
             facts=self._facts,
             records=self._records,
@@ -214,7 +215,7 @@ class Replay:
         if own.record is not None and record.shards != own.record.shards:
             own = _Own(
                 own.opening, msgspec.structs.replace(own.record, shards=record.shards)
-            )  # said by the caller, not here
+            )  # the caller sets this field
         found = None
         if why_not:
             self._not_compared += 1
@@ -225,7 +226,7 @@ class Replay:
         return found
 
     def _decided(self, at_ms: int, missing_shards: MissingShards, *, skip: bool) -> _Own:
-        """The decision on the state as it is; it must not know what was recorded."""
+        """The decision on the current state, independent of the recorded one."""
         opening = self.scheduler.open(at_ms)
         if opening is None or skip:
             return _Own(opening, None)
@@ -254,9 +255,9 @@ class Replay:
 
 
 def _digested(epoch: Epoch) -> bytes:
-    """An epoch as the digest covers it: settings that came after 0.4 count where they are not the default.
+    """An epoch in the digest: a setting that is newer than 0.4 counts only with a value other than its default.
 
-    So the digest of a recording stays what it was when a release appends a setting.
+    So the digest of a recording does not change when a release appends a setting.
     """
     fields = msgspec.structs.fields(Settings)
     said = [getattr(epoch.settings, field.name) for field in fields]
@@ -267,7 +268,7 @@ def _digested(epoch: Epoch) -> bytes:
 
 
 def replayed(start: SnapshotBody, entries: Sequence[Entry], *, shards: int = 0) -> Replayed:
-    """Decide a whole history again.
+    """Replay a whole history.
 
     Args:
         start: State at its beginning.

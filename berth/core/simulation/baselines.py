@@ -1,7 +1,7 @@
-"""Baselines: other choices of nodes for the same run, which know nothing of leaf switches and SuperPoDs.
+"""Baselines: simple choices of nodes for comparison, without switch and SuperPoD affinity.
 
-A baseline has the same queue and its policy, and the same rules of what a node can take and which chips of it; only which of
-the nodes that can take a pod gets it is another. Plans for whole gangs are not asked.
+A baseline has the same queue, the same queue policy and the same rules for nodes and chips. Only the choice among the
+nodes that fit differs. Gangs are not planned as a whole.
 """
 
 from typing import Final, Literal, get_args
@@ -20,26 +20,26 @@ from berth.schemas.offers import Shape
 from berth.schemas.refusal import NodeReason
 
 Baseline = Literal["random", "first-fit", "spread"]
-RIVALS: Final[tuple[Baseline, ...]] = get_args(Baseline)
+BASELINES: Final[tuple[Baseline, ...]] = get_args(Baseline)
 _FITS: Final = int(NodeReason.FITS)
 _MASK: Final = (1 << 64) - 1
 _STEPS: Final = ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB))
 _LAST: Final = 31
 _GOLDEN: Final = 0x9E3779B97F4A7C15
 _SCORE_SHIFT: Final = 34
-"""Of a mixed number the upper 30 bits are a score, which has to fit 32 bits with a sign."""
+"""The upper 30 bits of a mixed number are the score, which must fit into a signed 32-bit integer."""
 
 
 class BaselineScorer(Scorer):
-    """What a node can take is Berth's; how good it is is the baseline's.
+    """Scorer with the filters of Berth and the scores of a baseline.
 
-    ``random``: a number drawn anew for each round, node and what is free on it. ``first-fit``: all nodes are alike, so names
-    decide. ``spread``: the node with most free chips.
+    ``random``: a pseudo-random number for each round, node and set of free chips. ``first-fit``: equal scores, so that
+    names decide. ``spread``: the node with most free chips.
 
     Args:
-        state: The cell; the number of its last record is part of what is drawn.
-        baseline: Which.
-        seed: Of ``random``.
+        state: The cell; the sequence of its last record is part of the seed.
+        baseline: The baseline.
+        seed: Seed of ``random``.
     """
 
     def __init__(self, state: State, baseline: Baseline, seed: int) -> None:
@@ -62,7 +62,7 @@ class BaselineScorer(Scorer):
         return reasons, np.where(reasons == _FITS, scores, 0).astype(np.int32)
 
     def evaluate_one(self, shape: Shape, row: int, state: RowState, base: RowState | None = None) -> tuple[int, int]:
-        """Reason and score of one row in the state given."""
+        """Reason and score of one row in a given state."""
         reason, _ = super().evaluate_one(shape, row, state, base)
         if reason or self._baseline == "first-fit":
             return reason, 0
@@ -72,17 +72,17 @@ class BaselineScorer(Scorer):
         return reason, _mixed_one(_mixed_one((rank + self._turn()) & _MASK) ^ state.free) >> _SCORE_SHIFT
 
     def _turn(self) -> int:
-        """What is drawn from: the seed and the round."""
+        """Seed of the current round."""
         return _mixed_one((self._seed * _GOLDEN + self._state.fold.head) & _MASK)
 
 
 class BaselineScheduler(Scheduler):
-    """Decisions of a baseline on one state.
+    """Scheduler with the choice of a baseline.
 
     Args:
         state: The cell.
-        baseline: Which.
-        seed: Of ``random``.
+        baseline: The baseline.
+        seed: Seed of ``random``.
     """
 
     def __init__(self, state: State, baseline: Baseline, seed: int) -> None:
@@ -91,11 +91,11 @@ class BaselineScheduler(Scheduler):
         super().__init__(state)
 
     def new_scorer(self) -> Scorer:
-        """Scoring of the baseline."""
+        """Scorer of the baseline."""
         return BaselineScorer(self.state, self._baseline, self._seed)
 
     def gang(self, job: JobSeen, request: JobRequest, attempt: int) -> Gang:
-        """A job as it waits, without what it asks of leaf switches and SuperPoDs."""
+        """Gang of a job without its switch and SuperPoD affinity."""
         gang = super().gang(job, request, attempt)
         request_class = tuple((_plain(shape), pods) for shape, pods in gang.request_class)
         return msgspec.structs.replace(gang, request_class=request_class, tor_affinity="")
@@ -108,7 +108,7 @@ def _plain(shape: Shape) -> Shape:
 
 
 def _mixed(values: np.ndarray[tuple[int], np.dtype[np.uint64]]) -> np.ndarray[tuple[int], np.dtype[np.uint64]]:
-    """Each number mixed (splitmix64); it wraps."""
+    """Mix each number (splitmix64, modulo 2^64)."""
     found = values + np.uint64(_GOLDEN)
     for shift, factor in _STEPS:
         found = (found ^ (found >> np.uint64(shift))) * np.uint64(factor)
@@ -117,7 +117,7 @@ def _mixed(values: np.ndarray[tuple[int], np.dtype[np.uint64]]) -> np.ndarray[tu
 
 
 def _mixed_one(value: int) -> int:
-    """The same of one number."""
+    """As :func:`_mixed`, for one number."""
     found = (value + _GOLDEN) & _MASK
     for shift, factor in _STEPS:
         found = ((found ^ (found >> shift)) * factor) & _MASK

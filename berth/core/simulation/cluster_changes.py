@@ -1,7 +1,7 @@
-"""Other numbers of nodes in the facts of a recording: nodes that were never there, or some that are taken away.
+"""Adds nodes to the facts of a recording, or removes some.
 
-Nodes that are added are copies of the most common kind of node, below new leaf switches, and in new SuperPoDs, as large as the
-largest of those there are. Nodes are taken away by name, or from the end of the order of names.
+Added nodes are copies of the most common kind of node. They are below new leaf switches and in new SuperPoDs, each as
+large as the largest existing one. Nodes are removed by name, or from the end of the order of names.
 """
 
 from collections import Counter
@@ -20,11 +20,11 @@ from berth.schemas.subjects import Subjects
 from berth.schemas.workload import ClusterPlan
 
 PREFIX: Final = "added"
-"""What the names of added nodes and leaves start with."""
+"""Prefix of the names of added nodes and leaves."""
 
 
 class UnknownNodeError(ValueError):
-    """A node that the recording does not have.
+    """The recording does not have a node.
 
     Attributes:
         node: Its name.
@@ -36,7 +36,7 @@ class UnknownNodeError(ValueError):
 
 
 def nodes_of(facts: Sequence[TimedFact]) -> list[NodeDescription]:
-    """All nodes that facts tell of, each as it was last, by name."""
+    """The last description of each node in the facts, by name."""
     found: dict[str, NodeDescription] = {}
     for fact in facts:
         envelope = open_envelope(fact.data)
@@ -46,7 +46,7 @@ def nodes_of(facts: Sequence[TimedFact]) -> list[NodeDescription]:
 
 
 def without_nodes(facts: Sequence[TimedFact], names: Collection[str]) -> list[TimedFact]:
-    """Facts that do not tell of some nodes; places below leaf switches stay, with no node known.
+    """Facts without some nodes; their places below leaf switches become empty.
 
     Raises:
         UnknownNodeError: There is no such node.
@@ -60,24 +60,26 @@ def without_nodes(facts: Sequence[TimedFact], names: Collection[str]) -> list[Ti
 
 
 def last_names(facts: Sequence[TimedFact], count: int) -> list[str]:
-    """The last nodes by name; all of them where there are no more."""
+    """The last ``count`` nodes by name, or all of them if there are fewer."""
     return [node.name for node in nodes_of(facts)][-count:] if count else []
 
 
 def with_nodes(facts: Sequence[TimedFact], count: int, *, cell: str) -> list[TimedFact]:
-    """Facts that tell of so many nodes more, from the first moment on.
+    """Facts with ``count`` more nodes from the first moment on.
 
     Raises:
-        UnknownNodeError: There is no node that could be copied.
+        UnknownNodeError: There is no node to copy.
     """
     nodes = nodes_of(facts)
     if not nodes:
         raise UnknownNodeError("")
     added = _copies(nodes, count)
-    told = facts_of(ClusterPlan(name=PREFIX, nodes=added), subjects=Subjects(cell), at_ms=0)
-    leaves = [leaf for _, message in told if isinstance(message, TopologySeen) for leaf in message.leaves]
+    added_facts = facts_of(ClusterPlan(name=PREFIX, nodes=added), subjects=Subjects(cell), at_ms=0)
+    leaves = [leaf for _, message in added_facts if isinstance(message, TopologySeen) for leaf in message.leaves]
     first = [
-        TimedFact(0, subject, encode(message)) for subject, message in told if not isinstance(message, TopologySeen)
+        TimedFact(0, subject, encode(message))
+        for subject, message in added_facts
+        if not isinstance(message, TopologySeen)
     ]
     rest = [fact._replace(data=_with_leaves(fact.data, leaves)) for fact in facts]
     return [*first, *rest]
@@ -113,7 +115,7 @@ def _kind(node: NodeDescription) -> tuple[str, str, int]:
 
 
 def _largest(groups: Sequence[str]) -> int:
-    """Nodes of the largest group; 1 without any."""
+    """Size of the largest group; 1 without groups."""
     counts = Counter(group for group in groups if group)
     return max(counts.values(), default=1)
 

@@ -1,6 +1,6 @@
-"""Figures of several courses side by side: one model of rows for the terminal, Markdown and HTML.
+"""Statistics of several timelines side by side: one model of rows for the terminal, Markdown and HTML.
 
-Times are in seconds. A time that is a lower bound, because jobs were not over at the end, has ``>=`` before it.
+Times are in seconds. A time that is a lower bound, because jobs had not ended, has ``>=`` before it.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -8,46 +8,47 @@ from typing import Final, Literal, NamedTuple
 
 import msgspec
 
-from berth.core.simulation.statistics import LARGE_CHIPS, Figures, Span, Times, in_order
+from berth.core.simulation.statistics import LARGE_CHIPS, Span, Statistics, Times, in_order
 
 Unit = Literal["", "s", "%", "chips", "gangs", "ratio"]
 NOTHING: Final = "-"
-"""Text of a number that there is not."""
+"""Text for a missing number."""
 _SECOND_MS: Final = 1000
 _DECIMALS: Final = 2
 _FINE_BELOW: Final = 100
-"""Numbers with a part behind the point, from which on one decimal says enough."""
+"""Upper bound of the numbers that are shown with a decimal."""
 
 
 class Row(msgspec.Struct, frozen=True):
-    """A figure of each course."""
+    """A number of each timeline."""
 
     section: str
     metric: str
     unit: Unit
     values: list[float | None]
-    """A number a course, in the order of the courses; shares in percent; None where there is nothing to measure."""
+    """One number for each timeline, in their order; shares in percent; None when there is nothing to measure."""
     texts: list[str]
-    """The numbers as they are shown."""
+    """The formatted numbers."""
     changes: list[str]
-    """Difference to the first course: in percent of it, for shares in points; empty for the first and without sense."""
+    """Difference to the first timeline: in percent of it, for shares in points; empty for the first, or when
+    undefined."""
 
     def cells(self) -> list[str]:
-        """Text of each course, the difference behind it in brackets."""
+        """Text of each timeline, with the difference in brackets."""
         return [f"{text} ({change})" if change else text for text, change in zip(self.texts, self.changes, strict=True)]
 
 
 class Comparison(msgspec.Struct, frozen=True):
-    """Figures of courses side by side."""
+    """Statistics of timelines side by side."""
 
     titles: list[str]
-    """Of the courses."""
+    """Titles of the timelines."""
     rows: list[Row]
-    """Those of a section stand together."""
+    """Rows by section."""
 
 
 class _Line(NamedTuple):
-    """A figure of one course."""
+    """A number of one timeline."""
 
     section: str
     metric: str
@@ -56,21 +57,21 @@ class _Line(NamedTuple):
     at_least: bool = False
 
 
-def compared(*figures: Figures) -> Comparison:
-    """Figures side by side, each with its difference to the first."""
-    return Comparison([known.title for known in figures], rows_of(figures))
+def compared(*statistics: Statistics) -> Comparison:
+    """Compare statistics, each with its difference to the first."""
+    return Comparison([known.title for known in statistics], rows_of(statistics))
 
 
-def rows_of(figures: Sequence[Figures]) -> list[Row]:
-    """Rows of figures, a value for each course; those of which no course has a value are left out."""
-    priorities = sorted({int(group.name) for known in figures for group in known.wait_by_priority}, reverse=True)
-    causes = in_order(blocked.cause for known in figures for blocked in known.blocked)
-    columns = (_lines(known, [str(priority) for priority in priorities], causes) for known in figures)
+def rows_of(statistics: Sequence[Statistics]) -> list[Row]:
+    """Rows with one value for each timeline; rows without any value are left out."""
+    priorities = sorted({int(group.name) for known in statistics for group in known.wait_by_priority}, reverse=True)
+    causes = in_order(blocked.cause for known in statistics for blocked in known.blocked)
+    columns = (_lines(known, [str(priority) for priority in priorities], causes) for known in statistics)
     return [_row(lines) for lines in zip(*columns, strict=True) if any(line.value is not None for line in lines)]
 
 
 def markdown_of(comparison: Comparison) -> str:
-    """A comparison in Markdown, a table a section."""
+    """A comparison in Markdown, one table for each section."""
     heads = [_escaped(title) for title in comparison.titles]
     lines: list[str] = []
     section = ""
@@ -107,7 +108,7 @@ def _text(line: _Line) -> str:
 
 
 def _change(first: _Line, line: _Line) -> str:
-    """Difference to the first, without one where they are equal, or either is unknown or only a lower bound."""
+    """Difference to the first; empty when they are equal, or when one is unknown or a lower bound."""
     if first.value is None or line.value is None or first.at_least or line.at_least or first.value == line.value:
         return ""
     if line.unit == "%":
@@ -115,35 +116,35 @@ def _change(first: _Line, line: _Line) -> str:
     return f"{(line.value - first.value) / first.value:+.1%}".replace("%", " %") if first.value > 0 else ""
 
 
-def _lines(figures: Figures, priorities: Iterable[str], causes: Iterable[str]) -> Iterator[_Line]:
-    """All figures of a course, the same lines for each."""
-    yield from _jobs(figures)
-    yield from _times("waiting time", figures.wait)
-    yield from _times(f"waiting time of jobs of {LARGE_CHIPS} chips and more", figures.wait_large)
-    for group in figures.wait_by_size:
+def _lines(statistics: Statistics, priorities: Iterable[str], causes: Iterable[str]) -> Iterator[_Line]:
+    """All numbers of a timeline; the same lines for each timeline."""
+    yield from _jobs(statistics)
+    yield from _times("waiting time", statistics.wait)
+    yield from _times(f"waiting time of jobs of {LARGE_CHIPS} chips and more", statistics.wait_large)
+    for group in statistics.wait_by_size:
         yield from _times(f"waiting time of jobs by chips: {group.name}", group.wait)
-    waits = {group.name: group.wait for group in figures.wait_by_priority}
+    waits = {group.name: group.wait for group in statistics.wait_by_priority}
     for name in priorities:
         yield from _times(f"waiting time of jobs of priority {name}", waits.get(name, Times()))
-    yield from _times("completion time, from the request to the end", figures.completion)
-    yield from _use(figures)
-    yield from _spans("leaf switches", figures.leaf_span)
-    yield from _spans("SuperPoDs", figures.superpod_span)
-    yield from _blocked(figures, causes)
+    yield from _times("completion time, from the request to the end", statistics.completion)
+    yield from _use(statistics)
+    yield from _spans("leaf switches", statistics.leaf_span)
+    yield from _spans("SuperPoDs", statistics.superpod_span)
+    yield from _blocked(statistics, causes)
 
 
-def _jobs(figures: Figures) -> Iterator[_Line]:
+def _jobs(statistics: Statistics) -> Iterator[_Line]:
     section = "jobs"
-    yield _Line(section, "in all", "", figures.jobs)
-    yield _Line(section, "placed", "", figures.placed)
-    yield _Line(section, "rejected", "", figures.turned_away)
-    yield _Line(section, "taken back before they were placed", "", figures.taken_back)
-    yield _Line(section, "still waiting at the end", "", figures.waiting)
-    yield _Line(section, "still running at the end", "", figures.running)
+    yield _Line(section, "in all", "", statistics.jobs)
+    yield _Line(section, "placed", "", statistics.placed)
+    yield _Line(section, "rejected", "", statistics.turned_away)
+    yield _Line(section, "cancelled before placement", "", statistics.taken_back)
+    yield _Line(section, "still waiting at the end", "", statistics.waiting)
+    yield _Line(section, "still running at the end", "", statistics.running)
 
 
 def _times(section: str, times: Times) -> Iterator[_Line]:
-    """Lines of times, without values where there are no jobs."""
+    """Lines of times, without values when there are no jobs."""
     is_known = bool(times.jobs)
     yield _Line(section, "jobs", "", times.jobs if is_known else None)
     yield _Line(section, "mean", "s", times.mean_ms / _SECOND_MS if is_known else None, bool(times.unfinished))
@@ -152,20 +153,20 @@ def _times(section: str, times: Times) -> Iterator[_Line]:
         yield _Line(section, name, "s", taken_ms / _SECOND_MS if is_known else None, at_least)
 
 
-def _use(figures: Figures) -> Iterator[_Line]:
+def _use(statistics: Statistics) -> Iterator[_Line]:
     section = "use of the chips"
-    yield _Line(section, "makespan", "s", figures.makespan_ms / _SECOND_MS, not figures.is_over)
-    yield _Line(section, "chips there, mean", "chips", figures.chips_mean)
-    yield _Line(section, "allocation ratio", "%", _percent(figures.allocation_share))
-    yield _Line(section, "allocation ratio, first to last request", "%", _percent(figures.arrival_allocation_share))
-    yield _Line(section, "idle, mean", "chips", figures.idle_chips_mean)
-    yield _Line(section, "idle on partly used nodes, mean", "chips", figures.fragmented_chips_mean)
-    yield _Line(section, "waiting, mean", "gangs", figures.queue_mean)
-    yield _Line(section, "waiting, max", "gangs", figures.queue_max)
+    yield _Line(section, "makespan", "s", statistics.makespan_ms / _SECOND_MS, not statistics.is_over)
+    yield _Line(section, "chips there, mean", "chips", statistics.chips_mean)
+    yield _Line(section, "allocation ratio", "%", _percent(statistics.allocation_share))
+    yield _Line(section, "allocation ratio, first to last request", "%", _percent(statistics.arrival_allocation_share))
+    yield _Line(section, "idle, mean", "chips", statistics.idle_chips_mean)
+    yield _Line(section, "idle on partly used nodes, mean", "chips", statistics.fragmented_chips_mean)
+    yield _Line(section, "waiting, mean", "gangs", statistics.queue_mean)
+    yield _Line(section, "waiting, max", "gangs", statistics.queue_max)
 
 
 def _spans(section: str, span: Span) -> Iterator[_Line]:
-    """Lines of how wide jobs of several nodes lie."""
+    """Lines of the spans of jobs with several nodes."""
     is_known = bool(span.jobs)
     yield _Line(section, "jobs of several nodes", "", span.jobs if is_known else None)
     yield _Line(section, "span over the smallest possible, mean", "ratio", span.ratio_mean if is_known else None)
@@ -173,13 +174,13 @@ def _spans(section: str, span: Span) -> Iterator[_Line]:
     yield _Line(section, "jobs that span more than they must", "%", _part(span.wider, span.jobs))
     yield _Line(section, "jobs on more than one", "%", _part(span.several, span.jobs))
     yield _Line(section, "jobs that fit one", "", span.could_fit if is_known else None)
-    yield _Line(section, "jobs that fit one and lie on several", "%", _part(span.split, span.could_fit))
+    yield _Line(section, "jobs that fit one and use several", "%", _part(span.split, span.could_fit))
 
 
-def _blocked(figures: Figures, causes: Iterable[str]) -> Iterator[_Line]:
-    """Lines of idle chips that the first gang in the queue could not get, by cause."""
-    known = {blocked.cause: blocked for blocked in figures.blocked}
-    is_measured = figures.chips_mean is not None
+def _blocked(statistics: Statistics, causes: Iterable[str]) -> Iterator[_Line]:
+    """Lines of idle chips that the first gang in the queue could not use, by cause."""
+    known = {blocked.cause: blocked for blocked in statistics.blocked}
+    is_measured = statistics.chips_mean is not None
     for cause in causes:
         chips, share = (known[cause].chips_mean, known[cause].time_share) if cause in known else (0.0, 0.0)
         section = "chips blocked while a gang waits"

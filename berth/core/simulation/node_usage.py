@@ -1,4 +1,4 @@
-"""What a course says of nodes, from the columns of a cell: chips in use, and how wide placements lie."""
+"""Use of nodes for a timeline, from the columns of a cell: chips in use, and spans of placements."""
 
 import numpy as np
 
@@ -10,7 +10,7 @@ from berth.schemas.placement import Placement
 
 
 class Use:
-    """Chips in use, by node and in all."""
+    """Chips in use, by node and in total."""
 
     def __init__(self, table: NodeTable) -> None:
         self._table = table
@@ -18,7 +18,7 @@ class Use:
         self._totals = (0, 0)
 
     def totals(self) -> tuple[int, int]:
-        """Chips that are there, and those of them in use."""
+        """Healthy chips of present nodes, and how many of them are in use."""
         table = self._table
         if self._revision != table.revision:
             self._revision = table.revision
@@ -29,7 +29,7 @@ class Use:
         return self._totals
 
     def by_row(self) -> bytes:
-        """A byte a row: chips in use; OUT where the node takes no work."""
+        """One byte for each row: chips in use; ``OUT`` for a node that takes no work."""
         table = self._table
         rows = table.view()
         used = np.bitwise_count((table.used[rows] | table.releasing[rows]) & table.chips[rows])
@@ -40,7 +40,7 @@ class Use:
 
 
 class Spans:
-    """How wide placements lie, and how wide they would have to."""
+    """Spans of placements over leaf switches and SuperPoDs, and the smallest possible spans."""
 
     def __init__(self, leaves: LeafTable, table: NodeTable) -> None:
         self.leaves = leaves
@@ -50,7 +50,7 @@ class Spans:
         self._superpod_sizes: list[int] = []
 
     def of(self, placement: Placement) -> tuple[int, int, int, int, int]:
-        """Nodes with chips, leaf switches and the fewest possible, SuperPoDs and the fewest possible."""
+        """Nodes with chips; leaf switches and their smallest number; SuperPoDs and their smallest number."""
         self._settle()
         table, leaf_of = self._table, self.leaves.leaf_of
         parts = zip(placement.names(), placement.chips_by_rank(), strict=True)
@@ -66,7 +66,7 @@ class Spans:
         )
 
     def _settle(self) -> None:
-        """Count the nodes of leaves and SuperPoDs where they changed."""
+        """Count the nodes of leaves and SuperPoDs after a change."""
         layout = (id(self.leaves), self._table.layout_revision)
         if layout == self._layout:
             return
@@ -78,12 +78,12 @@ class Spans:
 
 
 def _sizes(groups: list[int]) -> list[int]:
-    """Nodes of each group, the largest first."""
+    """Sizes of the groups, largest first."""
     return sorted(filter(None, np.bincount(np.array(groups, np.int64)).tolist()), reverse=True)
 
 
 def _fewest(sizes: list[int], nodes: int) -> int:
-    """Fewest groups that hold so many nodes; all of them where they do not."""
+    """Smallest number of groups that hold ``nodes`` nodes; all groups if they do not."""
     for count, size in enumerate(sizes, 1):
         if not nodes:
             return count - 1

@@ -1,4 +1,4 @@
-"""Facts of a planned cluster: what inventory would say of its nodes, their health and their leaf switches. Pure."""
+"""Facts of a planned cluster, as inventory would write them: nodes, health and leaf switches. Pure."""
 
 from typing import Final
 
@@ -11,21 +11,21 @@ from berth.schemas.units import UnixMs
 from berth.schemas.workload import ClusterPlan
 
 SOURCE: Final = "simulation"
-"""What the health of a planned node is known from."""
+"""Source of the health facts of planned nodes."""
 
 
 def facts_of(plan: ClusterPlan, *, subjects: Subjects, at_ms: UnixMs) -> list[tuple[str, Message]]:
     """Subject and body of each fact: nodes and health of each domain in turn, then the leaf switches if there are any.
 
-    Every node is well. The facts depend on the plan alone.
+    Every node is healthy. The facts depend only on the plan.
 
     Args:
         plan: The cluster.
-        subjects: Subjects of the cell that is to know it.
+        subjects: Subjects of the cell.
         at_ms: The moment of all facts.
 
     Raises:
-        RepeatedNodeError: A name is given twice.
+        RepeatedNodeError: Two nodes have the same name.
         OverflowError: A number of a node does not fit its column.
     """
     node_of: dict[str, NodeDescription] = {}

@@ -1,4 +1,4 @@
-"""The course of a cell as it was recorded: what its own ledger says became of its jobs."""
+"""Timeline of a recorded cell, from its own ledger."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -14,19 +14,19 @@ from berth.schemas.facts import HealthSeen, JobSeen, NodesSeen, TopologySeen
 from berth.schemas.recording import Entry, RecordingHead
 
 TITLE: Final = "as recorded"
-_TELLING: Final = frozenset({JobSeen.KIND, NodesSeen.KIND, HealthSeen.KIND, TopologySeen.KIND})
-"""Facts after which the course is another."""
+_CHANGING: Final = frozenset({JobSeen.KIND, NodesSeen.KIND, HealthSeen.KIND, TopologySeen.KIND})
+"""Facts that change the timeline."""
 
 
-def course_of(head: RecordingHead, entries: Iterable[Entry], *, words: dict[str, str]) -> Timeline:
-    """The course of a recording, in milliseconds since 1970, as the cell's clocks had them.
+def timeline_of_recording(head: RecordingHead, entries: Iterable[Entry], *, words: dict[str, str]) -> Timeline:
+    """Timeline of a recording, in milliseconds since 1970 on the clocks of the cell.
 
-    It begins with the first record of the ledger, or with the snapshot. Jobs that were there before count from the begin on.
+    It begins with the first ledger record, or with the snapshot. Older jobs count from there.
 
     Args:
         head: Head of the recording.
-        entries: All of it, in order.
-        words: What the course is to say of its settings.
+        entries: All entries, in order.
+        words: Settings in words.
 
     Raises:
         HistoryError: Records are missing.
@@ -35,7 +35,7 @@ def course_of(head: RecordingHead, entries: Iterable[Entry], *, words: dict[str,
     log = _Log(head)
     for entry in entries:
         log.take(entry)
-    return log.keeper.finish(max(log.clock.now_ms, log.clock.begin_ms), title=TITLE, settings=words)
+    return log.recorder.finish(max(log.clock.now_ms, log.clock.begin_ms), title=TITLE, settings=words)
 
 
 class _Log:
@@ -49,38 +49,38 @@ class _Log:
         if self._has_begun:
             self._scheduler.begin(self._state.load(head.start))
             self.clock.begin(dump_of(head.start.ledger).at_ms)
-        self.keeper = self._new_keeper()
-        self.keeper.settle(self.clock.begin_ms)
+        self.recorder = self._new_recorder()
+        self.recorder.settle(self.clock.begin_ms)
 
     def take(self, entry: Entry) -> None:
-        """Fold an entry, and take note of it."""
+        """Fold an entry and record it."""
         at_ms = self.clock.moment_of(entry)
         if self._has_begun:
-            self.keeper.until(at_ms)
-        tells = self._fact(entry) if entry.subject else self._record(entry)
-        if tells and self._has_begun:
-            self.keeper.settle(at_ms)
+            self.recorder.until(at_ms)
+        has_changed = self._fact(entry) if entry.subject else self._record(entry)
+        if has_changed and self._has_begun:
+            self.recorder.settle(at_ms)
 
     def _fact(self, entry: Entry) -> bool:
-        """Fold a fact; returns whether the course is another after it."""
+        """Fold a fact; returns whether it changes the timeline."""
         applied = self._state.apply_fact(entry.subject, entry.sequence, entry.data)
         for key in applied.changes.jobs_changed:
-            self.keeper.note_job(key)
-        return open_envelope(entry.data).kind in _TELLING
+            self.recorder.note_job(key)
+        return open_envelope(entry.data).kind in _CHANGING
 
     def _record(self, entry: Entry) -> bool:
-        """Fold a record; the first one begins the course."""
+        """Fold a record; the first one begins the timeline."""
         folded = self._state.apply_record(entry.sequence, entry.data)
         self.clock.begin(self._state.fold.at_ms)
         if folded.epoch:
             self._scheduler.begin(folded.changes)
         if not self._has_begun:
             self._has_begun = True
-            self.keeper = self._new_keeper()
-        self.keeper.note_record(folded)
+            self.recorder = self._new_recorder()
+        self.recorder.note_record(folded)
         return True
 
-    def _new_keeper(self) -> TimelineRecorder:
-        keeper = TimelineRecorder(self._scheduler, begin_ms=self.clock.begin_ms)
-        keeper.note_start()
-        return keeper
+    def _new_recorder(self) -> TimelineRecorder:
+        recorder = TimelineRecorder(self._scheduler, begin_ms=self.clock.begin_ms)
+        recorder.note_start()
+        return recorder

@@ -1,8 +1,8 @@
-"""Workload of a recording: the jobs that a cell had, and what it knew of its nodes, for another run of the same days.
+"""Workload of a recording: the jobs of a cell and the facts of its nodes, for another run of the same period.
 
-A job comes when it was accepted, and runs as long as it held its chips the last time. Facts of nodes, of their health, of leaf
-switches, and of other schedulers' pods come when they came. Times are counted from the begin of the recording; what was there
-before is there at 0.
+A job arrives when it was accepted, and runs as long as it held its chips the last time. Facts of nodes, health, leaf
+switches and pods of other schedulers keep their times. Times begin at the begin of the recording; older jobs and facts
+are at 0.
 """
 
 from collections.abc import Iterable
@@ -25,16 +25,16 @@ _CLUSTER: Final = frozenset({NodesSeen.KIND, HealthSeen.KIND, TopologySeen.KIND}
 
 
 class LoggedWorkload(msgspec.Struct, frozen=True):
-    """What a recording holds."""
+    """Workload and cluster facts of a recording."""
 
     workload: Workload
     facts: list[TimedFact]
-    """Of nodes, health, topology and other schedulers' pods, by moment."""
+    """Facts of nodes, health, topology and pods of other schedulers, by moment."""
     settings: Settings
-    """Of its last epoch."""
+    """Settings of its last epoch."""
     cell: str
     begin_ms: int
-    """Moment that is 0 here."""
+    """Moment of the recording at time 0."""
     end_ms: int
     """Length of the recording."""
 
@@ -47,7 +47,7 @@ class _Seen(msgspec.Struct, gc=False):
     cancel_ms: int = 0
     placed_ms: int = -1
     run_ms: int = -1
-    """-1 until it gave its chips back."""
+    """-1 until it has released its chips."""
     failed: bool = False
 
 
@@ -104,13 +104,13 @@ class WorkloadReader:
     def _fact(self, entry: Entry, at_ms: int) -> None:
         applied = self._state.apply_fact(entry.subject, entry.sequence, entry.data)
         if applied.error:
-            return  # it never counted
+            return  # it does not decode
         for key in applied.changes.jobs_changed:
             self._job(key)
         self._keep(entry, at_ms)
 
     def _keep(self, entry: Entry, at_ms: int) -> None:
-        """Keep what is no answer to decisions."""
+        """Keep facts that do not follow from decisions."""
         kind = open_envelope(entry.data).kind
         if kind in _CLUSTER or (kind == PodsSeen.KIND and self._is_foreign(entry.data)):
             self._facts.append(TimedFact(at_ms, entry.subject, entry.data))
@@ -127,7 +127,7 @@ class WorkloadReader:
         if job.state == "accepted":
             self._accepted(job, job.request, seen)
         elif job.state == "rejected" and seen is None:
-            self._jobs[job.uid] = _Seen(job.request, job.at_ms, run_ms=0)  # it is to be rejected again
+            self._jobs[job.uid] = _Seen(job.request, job.at_ms, run_ms=0)  # the simulation rejects it again
         elif job.state == "cancelled" and seen is not None and seen.run_ms < 0:
             seen.cancel_ms = seen.cancel_ms or max(1, job.at_ms)
 
@@ -177,9 +177,9 @@ class WorkloadReader:
             jobs.append(PlannedJob(request=request, at_ms=at_ms, run_ms=run_ms, cancel_ms=cancel_ms))
         facts = [fact._replace(at_ms=max(0, fact.at_ms - begin_ms)) for fact in self._facts]
         if any(settings != self._settings() for settings in self._epochs):
-            notes.told.append("settings changed during the recording; those of its end hold all the time")
+            notes.extra.append("settings changed during the recording; those of its end hold all the time")
         return LoggedWorkload(
-            workload=Workload(name="recording", jobs=jobs, notes=[*notes.sentences(), *notes.told]),
+            workload=Workload(name="recording", jobs=jobs, notes=[*notes.sentences(), *notes.extra]),
             facts=facts,
             settings=self._settings(),
             cell=self._head.cell,
@@ -192,15 +192,15 @@ class WorkloadReader:
 
 
 class _Notes:
-    """Run times and names of jobs, with what was assumed for them."""
+    """Run times and names of jobs, and notes on what was assumed."""
 
     def __init__(self, middle_ms: int) -> None:
         self._middle_ms = middle_ms
         self._running = self._guessed = self._declared = self._failed = self._renamed = 0
-        self.told: list[str] = []
+        self.extra: list[str] = []
 
     def run_ms(self, seen: _Seen, end_ms: int) -> int:
-        """How long a job is to run."""
+        """Run time of a job in the simulation."""
         if seen.run_ms >= 0 and not seen.cancel_ms:
             self._failed += seen.failed
             return seen.run_ms
@@ -214,7 +214,7 @@ class _Notes:
         return self._middle_ms
 
     def named(self, request: JobRequest, taken: dict[JobKey, int]) -> JobRequest:
-        """A request whose name no earlier one had: in another run two of one name may be there at once."""
+        """A request with a unique name: in another run two jobs with one name may exist at once."""
         key = (request.namespace, request.name)
         taken[key] = taken.get(key, 0) + 1
         if taken[key] == 1:
@@ -223,7 +223,7 @@ class _Notes:
         return self.named(msgspec.structs.replace(request, name=f"{request.name}-{taken[key]}"), taken)
 
     def sentences(self) -> list[str]:
-        """A sentence for each kind of thing that happened."""
+        """One sentence for each kind of assumption."""
         counts = [
             (self._running, "jobs that still ran at the end, and run at least as long as they had"),
             (self._failed, "jobs that failed or vanished, and run as long as they had"),

@@ -1,13 +1,13 @@
-"""Discrete events on the core that decides in a real cell: jobs of a workload come, are placed, run and end.
+"""Discrete event simulation on the core of a real cell: jobs of a workload arrive, are placed, run and end.
 
-A simulation is a history as a cell would have it: facts with sequences go through the state, records of the ledger through
-the fold, and what the dispatcher does at its turn is done by the same code. So its entries make a recording that replays.
+A simulation writes the same history as a cell: facts with sequences are applied to the state, ledger records are
+folded, and the scheduler of the dispatcher decides. So its entries form a recording that replays.
 
-Time is in milliseconds on the clock of the workload, of which 0 is the start. Whatever happens at one moment is applied
-before the first round of that moment; rounds go on until nothing more is to be decided. Events of one moment have the order
-in which they became known: cluster facts, arrivals, takings back, then what follows from decisions.
+Time is in milliseconds on the clock of the workload; 0 is the start. All events of a moment are applied before its
+first round; rounds repeat until nothing is left to decide. Events of one moment keep the order in which they became
+known: cluster facts, arrivals, cancellations, then the consequences of decisions.
 
-A job ends ``run_ms`` after its placement; its pods are bound and start at once. Its name is free again when it is over.
+A job ends ``run_ms`` after its placement. Its pods are bound and start at once. Its name is free again after its end.
 """
 
 import functools
@@ -36,14 +36,14 @@ from berth.schemas.subjects import Subjects
 from berth.schemas.workload import PlannedJob, Workload
 
 HOLDER: Final = "simulation"
-"""Leader of a simulated cell, as in its epoch record."""
+"""Leader of the epoch."""
 _LARGER: Final = "larger-than-cluster"
 _PASSING: Final = frozenset({"behind", "reserved"})
-"""Refusals that say nothing of whether there is room."""
+"""Refusals that do not depend on whether there is room."""
 
 
 class TimedFact(NamedTuple):
-    """Something that becomes known of the cluster at a moment; 0 is the start."""
+    """A fact of the cluster at a moment; 0 is the start."""
 
     at_ms: int
     subject: str
@@ -51,24 +51,24 @@ class TimedFact(NamedTuple):
 
 
 class SimulationPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """What is simulated."""
+    """Input of a simulation."""
 
     workload: Workload
     facts: list[TimedFact]
-    """Nodes, health and topology, by moment; those at 0 are the cluster that jobs find."""
+    """Nodes, health and topology, by moment. Facts at 0 are the initial cluster."""
     settings: Settings
     title: str = ""
     """Empty: the queue policy, and the baseline if there is one."""
     words: dict[str, str] = {}
-    """What the course is to say of its settings."""
+    """Settings in words, for the timeline."""
     cell: str = "simulation"
     baseline: Baseline | None = None
     seed: int = 0
     """Seed of the baseline ``random``; nothing else is random."""
 
 
-class TurnedAway(msgspec.Struct, frozen=True):
-    """A job that was never placed because it cannot be."""
+class RejectedJob(msgspec.Struct, frozen=True):
+    """A job that can never be placed."""
 
     namespace: str
     name: str
@@ -79,21 +79,21 @@ class TurnedAway(msgspec.Struct, frozen=True):
     field: str = ""
     value: str = ""
     expected: str = ""
-    """What would be right, with the numbers of the cluster."""
+    """The expected value, with the numbers of the cluster."""
 
 
 class Simulation:
     """One run.
 
     Args:
-        plan: What is simulated.
-        on_entry: Is given each fact and record, in the order of a recording.
+        plan: Input of the simulation.
+        on_entry: Called with each fact and record, in the order of a recording.
     """
 
     def __init__(self, plan: SimulationPlan, *, on_entry: Callable[[Entry], None] | None = None) -> None:
         self.plan = plan
         self.now_ms = 0
-        self.turned_away: list[TurnedAway] = []
+        self.rejected: list[RejectedJob] = []
         self._subjects = Subjects(plan.cell)
         self._on_entry = on_entry
         self._state = State()
@@ -101,13 +101,13 @@ class Simulation:
         self._scheduler = (
             BaselineScheduler(state, plan.baseline, plan.seed) if plan.baseline is not None else Scheduler(state)
         )
-        self._keeper = TimelineRecorder(self._scheduler, begin_ms=0)
+        self._recorder = TimelineRecorder(self._scheduler, begin_ms=0)
         self._events: list[tuple[int, int, Callable[[], None], Callable[[], bool] | None]] = []
-        """Heap of (moment, number, what happens, whether it still can)."""
+        """Heap of (moment, number, action, whether the event is still valid)."""
         self._pushed = 0
         self._intake_seq = 0
         self._planned: dict[str, PlannedJob] = {}
-        """Jobs (uid) that came and are not over."""
+        """Jobs (uid) that have arrived and have not ended."""
         self._facts_left = len(plan.facts)
         self._too_large: dict[str, Refusal] = {}
         for fact in plan.facts:
@@ -121,57 +121,57 @@ class Simulation:
 
     @property
     def done(self) -> int:
-        """Jobs that are over."""
-        return self._keeper.over
+        """Count of ended jobs."""
+        return self._recorder.over
 
     def run(self, on_progress: Callable[[int], None] | None = None) -> Timeline:
-        """Go on to the end; ``on_progress`` is told of the jobs that are over, at each moment."""
+        """Run to the end; ``on_progress`` is called at each moment with the count of ended jobs."""
         while self.step():
             if on_progress is not None:
                 on_progress(self.done)
         return self.timeline()
 
     def step(self) -> bool:
-        """Go on to the next moment; returns whether there was one."""
+        """Advance to the next moment; returns whether there was one."""
         at_ms = self._next_ms()
         if at_ms is None:
-            if not self._turn_away_stuck():
+            if not self._reject_stuck():
                 return False
             at_ms = self.now_ms
-        self._keeper.until(at_ms)
+        self._recorder.until(at_ms)
         self.now_ms = at_ms
         self._settle()
         return True
 
     def timeline(self) -> Timeline:
-        """What became of all jobs so far."""
+        """Timeline of all jobs so far."""
         plan = self.plan
         title = plan.title or title_of(plan.settings, plan.baseline)
-        return self._keeper.finish(self.now_ms, title=title, settings=dict(plan.words))
+        return self._recorder.finish(self.now_ms, title=title, settings=dict(plan.words))
 
     def _next_ms(self) -> int | None:
-        """The next moment at which something happens; None at the end."""
+        """The next moment with an event; None at the end."""
         while self._events and (can_happen := self._events[0][3]) is not None and not can_happen():
             heapq.heappop(self._events)
         moments = [self._events[0][0]] if self._events else []
         retry_at_ms = self._scheduler.queue.retry_at_ms
         if retry_at_ms > self.now_ms:
             moments.append(retry_at_ms)
-        elif retry_at_ms and moments:  # this moment did not help; the dispatcher's clock ticks on
+        elif retry_at_ms and moments:  # the retry failed; the timer of the dispatcher goes on
             moments.append(self.now_ms + self.plan.settings.shard_retry_ms)
         return min(moments, default=None)
 
     def _settle(self) -> None:
-        """Do all that happens at this moment."""
+        """Process all events and rounds of this moment."""
         self._tick()
         self._apply_due()
         while self._round():
             self._apply_due()
-        if not self._state.fold.holdings and self._keeper.waiting and not self._facts_left:
-            while self._turn_away_stuck():
+        if not self._state.fold.holdings and self._recorder.waiting and not self._facts_left:
+            while self._reject_stuck():
                 while self._round():
                     self._apply_due()
-        self._keeper.settle(self.now_ms)
+        self._recorder.settle(self.now_ms)
 
     def _tick(self) -> None:
         retry_at_ms = self._scheduler.queue.retry_at_ms
@@ -183,7 +183,7 @@ class Simulation:
         heapq.heappush(self._events, (at_ms, self._pushed, event, can_happen))
 
     def _apply_due(self, *, before_epoch: bool = False) -> None:
-        """Let happen what happens up to this moment; before the epoch facts of the cluster alone."""
+        """Process the events up to this moment; before the epoch only facts of the cluster."""
         while self._events and self._events[0][0] <= self.now_ms:
             if before_epoch and self._events[0][1] > len(self.plan.facts):
                 return
@@ -244,7 +244,7 @@ class Simulation:
         return holder_of(job, self._state.fold.gangs.get(job.uid) if job is not None else None)
 
     def _cancel(self, key: JobKey, uid: str, reason: str = "") -> None:
-        """A job is taken back; one that waits is over with that."""
+        """Cancel a job; a waiting job ends with that."""
         if uid not in self._planned:
             return
         receipt = Receipt(self._intake_seq + 1, self._intake_seq, self.now_ms)
@@ -259,10 +259,10 @@ class Simulation:
 
     def _job_fact(self, job: JobSeen) -> None:
         self._fact(self._subjects.fact_job(job.namespace, job.name), job)
-        self._keeper.note_job((job.namespace, job.name))
+        self._recorder.note_job((job.namespace, job.name))
 
     def _release_name(self, job: JobSeen) -> None:
-        """Let a job that is over give up its name."""
+        """Free the name of an ended job."""
         self._planned.pop(job.uid, None)
         self._too_large.pop(job.uid, None)
         self._scheduler.sync()
@@ -272,14 +272,14 @@ class Simulation:
         self._fact(self._subjects.fact_job(job.namespace, job.name), tombstone)
 
     def _round(self) -> bool:
-        """One round; returns whether there was anything to decide."""
+        """Run one round; returns whether there was anything to decide."""
         opening = self._scheduler.open(self.now_ms)
         if opening is None:
-            return self._reject_too_large()
+            return self._reject_larger()
         recorded = self._scheduler.decide(opening)
         folded = self._record(recorded.round)
         self._scheduler.adopt(recorded, folded)
-        self._keeper.note_record(folded)
+        self._recorder.note_record(folded)
         for holding in folded.taken:
             self._start(holding)
         for holding in folded.ending:
@@ -297,7 +297,7 @@ class Simulation:
 
     def _start(self, holding: Holding) -> None:
         if self.plan.settings.reference_parity:
-            self._pods(holding, PodPhase.RUNNING)  # under these rules a job counts only once it runs
+            self._pods(holding, PodPhase.RUNNING)  # with reference_parity a job counts only once it runs
         planned = self._planned.get(holding.uid)
         if planned is not None:
             self._push(
@@ -307,11 +307,11 @@ class Simulation:
             )
 
     def _is_here(self, uid: str) -> bool:
-        """Whether a job came and is not over."""
+        """Whether a job has arrived and has not ended."""
         return uid in self._planned
 
     def _holds(self, holding: Holding) -> bool:
-        """Whether an attempt has not given back its chips."""
+        """Whether an attempt still holds its chips."""
         return self._state.fold.holdings.get(holding.key) is holding
 
     def _end(self, holding: Holding) -> None:
@@ -319,7 +319,7 @@ class Simulation:
             self._pods(holding, PodPhase.SUCCEEDED)
 
     def _pods(self, holding: Holding, phase: PodPhase) -> None:
-        """All pods of an attempt are in a phase."""
+        """Report one phase for all pods of an attempt."""
         placement = holding.placement
         pods = placement.pods()
         masks = [sum(1 << chip for chip in chips) for chips in placement.chips_by_rank()]
@@ -338,16 +338,16 @@ class Simulation:
         )
         self._fact(self._subjects.fact_pod(holding.namespace, holding.name), fact)
 
-    def _reject_too_large(self) -> bool:
-        """Turn jobs away that ask for more than there is, once no more can come; returns whether there were any."""
+    def _reject_larger(self) -> bool:
+        """Reject jobs that are larger than the cluster, once no more facts follow; returns whether there were any."""
         if self._facts_left or not self._too_large:
             return False
         for uid, refusal in list(self._too_large.items()):
-            self._turn_away(uid, refusal)
+            self._reject(uid, refusal)
         return True
 
-    def _turn_away_stuck(self) -> bool:
-        """Turn jobs away that find no room although nothing runs and no fact is to come; returns whether there were any."""
+    def _reject_stuck(self) -> bool:
+        """Reject jobs that find no room although no job runs and no fact follows; returns whether there were any."""
         state = self._state
         if state.fold.holdings or self._facts_left:
             return False
@@ -362,18 +362,18 @@ class Simulation:
         for uid in stuck:
             refusal = state.fold.gangs[uid].refusal
             if refusal is not None:
-                self._turn_away(uid, refusal)
+                self._reject(uid, refusal)
         return bool(stuck)
 
-    def _turn_away(self, uid: str, refusal: Refusal) -> None:
+    def _reject(self, uid: str, refusal: Refusal) -> None:
         request = self._planned[uid].request
         self._note_rejected(request, refusal)
-        self._keeper.turn_away(uid, self.now_ms, refusal.code)
+        self._recorder.reject(uid, self.now_ms, refusal.code)
         self._cancel((request.namespace, request.name), uid, refusal.code)
 
     def _note_rejected(self, request: JobRequest, refusal: Refusal) -> None:
-        self.turned_away.append(
-            TurnedAway(
+        self.rejected.append(
+            RejectedJob(
                 namespace=request.namespace,
                 name=request.name,
                 chips=sum(task.replicas * task.chips for task in request.tasks),
@@ -390,5 +390,5 @@ class Simulation:
 
 
 def title_of(settings: Settings, baseline: Baseline | None) -> str:
-    """Title of a course: the queue policy, and the baseline if there is one."""
+    """Title of a timeline: the queue policy, and the baseline if there is one."""
     return f"{settings.queue_policy}, {baseline} nodes" if baseline is not None else settings.queue_policy

@@ -1,8 +1,8 @@
-"""Figures of a course: how many jobs, how long they waited, how well the chips were used, over how many switches they lay.
+"""Statistics of a timeline: counts of jobs, waiting times, use of the chips, and spans over switches and SuperPoDs.
 
-Percentiles are by nearest rank: of n values in ascending order, the one at place ceil(p x n / 100). A job that is not over
-at the end of the course counts with the time that it has had; the figure is then a lower bound, and says so. Jobs that
-left without a placement (rejected or cancelled) are counted, and are in no time. All times are milliseconds.
+Percentiles are by nearest rank: of n values in ascending order, the one at position ceil(p x n / 100). A job that has
+not ended at the end of the timeline counts with its time so far; the number is then marked as a lower bound. Jobs
+without a placement (rejected or cancelled) are counted, but not in times. All times are in milliseconds.
 """
 
 from collections import defaultdict
@@ -14,24 +14,24 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from berth.core.simulation.timeline import JobCourse, Moment, Timeline
+from berth.core.simulation.timeline import JobTimeline, Moment, Timeline
 
 _Value = TypeVar("_Value", int, float)
 
 LARGE_CHIPS: Final = 64
-"""Chips from which on a job is large."""
+"""Chips of the smallest large job."""
 OUT: Final = 255
-"""Use of a node that takes no work, in a frame."""
+"""Value in a frame for a node that takes no work."""
 CAUSES: Final = ("partial", "scattered", "topology", "reserved", "behind", "constraint")
-"""Causes of blocked chips in the order in which they are shown; others follow by name."""
+"""Causes of blocked chips in display order; others follow by name."""
 
 
 class SizeClass(NamedTuple):
-    """Jobs of about the same number of chips.
+    """Jobs of a similar number of chips.
 
     Attributes:
-        name: Such as ``8-15``.
-        least: Fewest chips; the most are one less than the next class's fewest.
+        name: For example ``8-15``.
+        least: Lower bound; the upper bound is one less than the lower bound of the next class.
     """
 
     name: str
@@ -49,18 +49,19 @@ SIZE_CLASSES: Final = (
 
 
 class Times(msgspec.Struct, frozen=True):
-    """How long something took for each of some jobs; zeros without any."""
+    """Distribution of a duration over jobs; zeros without jobs."""
 
     jobs: int = 0
     unfinished: int = 0
-    """Those of them that are not over: they count with what they have had until the end."""
+    """Jobs that have not ended; they count with their time so far."""
     mean_ms: float = 0.0
     p50_ms: int = 0
     p95_ms: int = 0
     p99_ms: int = 0
     max_ms: int = 0
     known_below_ms: int = -1
-    """Shortest time of the unfinished: percentiles from here on are lower bounds, as are mean and maximum; -1 without."""
+    """Shortest time of the unfinished jobs: larger percentiles, mean and maximum are lower bounds; -1 without such
+    jobs."""
 
 
 class Group(msgspec.Struct, frozen=True):
@@ -71,79 +72,79 @@ class Group(msgspec.Struct, frozen=True):
 
 
 class Span(msgspec.Struct, frozen=True):
-    """Over how many leaf switches, or SuperPoDs, placed jobs of several nodes lie; those of which both numbers are known."""
+    """Leaf switches, or SuperPoDs, that placed jobs of several nodes use; only jobs with both numbers known."""
 
     jobs: int = 0
     ratio_mean: float = 0.0
-    """Of span over the smallest possible; 0 without jobs."""
+    """Mean ratio of the span to the smallest possible span; 0 without jobs."""
     ratio_p95: float = 0.0
     wider: int = 0
-    """Jobs that lie on more than they must."""
+    """Jobs with a larger span than necessary."""
     several: int = 0
-    """Jobs that lie on more than one."""
+    """Jobs that use more than one."""
     could_fit: int = 0
-    """Jobs that one could hold ..."""
+    """Jobs that fit on one."""
     split: int = 0
-    """... and those of them that lie on several."""
+    """Jobs that fit on one and use several."""
 
 
 class Blocked(msgspec.Struct, frozen=True):
-    """Idle chips that a cause kept from the first gang in the queue."""
+    """Idle chips that the first gang in the queue could not use, for one cause."""
 
     cause: str
     chips_mean: float
-    """Over the whole time."""
+    """Mean over the whole time."""
     time_share: float
-    """Part of the time with any, 0 to 1."""
+    """Share of the time with such chips, 0 to 1."""
 
 
-class Figures(msgspec.Struct, frozen=True):
-    """Figures of a course. None where there is nothing to measure."""
+class Statistics(msgspec.Struct, frozen=True):
+    """Statistics of a timeline. None when there is nothing to measure."""
 
     title: str
     jobs: int
     placed: int
     turned_away: int
     taken_back: int
-    """By their users, before they were placed."""
+    """Cancelled before placement."""
     waiting: int
-    """Never placed, and not gone at the end."""
+    """Waiting at the end."""
     running: int
-    """Placed, and not over at the end."""
+    """Running at the end."""
     wait: Times
     """From the request to the placement."""
     wait_large: Times
     """The same for jobs of 64 chips and more."""
     wait_by_size: list[Group]
-    """All classes, ascending, empty ones too."""
+    """All classes, ascending, also empty ones."""
     wait_by_priority: list[Group]
-    """The highest first; empty where all jobs have the same."""
+    """Highest first; empty when all jobs have the same priority."""
     completion: Times
     """From the request to the end of the job."""
     makespan_ms: int
-    """From the first request to the last end of a job, or to the end of the course when a job is not over."""
+    """From the first request to the last end of a job, or to the end of the timeline when a job has not ended."""
     is_over: bool
     """No job waits or runs at the end."""
     chips_mean: float | None
-    """Chips that were there."""
+    """Available chips."""
     idle_chips_mean: float | None
     allocation_share: float | None
-    """Chip-time used of the chip-time that was there, 0 to 1, over the whole time."""
+    """Share of the available chip time that was used, 0 to 1, over the whole time."""
     arrival_allocation_share: float | None
     """The same from the first request to the last."""
     queue_mean: float | None
-    """Gangs that wait."""
+    """Waiting gangs."""
     queue_max: int
     fragmented_chips_mean: float | None
-    """Idle chips on nodes that are partly in use: mean over the frames of the course."""
+    """Idle chips on partly used nodes: mean over the frames of the timeline."""
     leaf_span: Span
     superpod_span: Span
     blocked: list[Blocked]
     """Causes that occurred."""
 
 
-def figures_of(timeline: Timeline) -> Figures:
-    """The figures of a course; they do not depend on the order of its jobs."""
+def statistics_of(timeline: Timeline) -> Statistics:
+    """Statistics of a timeline, independent of the order of its jobs."""
     placed = [job for job in timeline.jobs if job.placed_ms >= 0]
     left = [job for job in timeline.jobs if job.placed_ms < 0 and job.left_ms >= 0]
     turned_away = sum(bool(job.refused) for job in left)
@@ -154,7 +155,7 @@ def figures_of(timeline: Timeline) -> Figures:
     first_ms = min(arrivals, default=timeline.begin_ms)
     is_over = not running and len(stayed) == len(placed)
     over_ms = max((job.ended_ms for job in placed), default=first_ms) if is_over else timeline.end_ms
-    return Figures(
+    return Statistics(
         title=timeline.title,
         jobs=len(timeline.jobs),
         placed=len(placed),
@@ -183,7 +184,7 @@ def figures_of(timeline: Timeline) -> Figures:
 
 
 def percentile(ascending: Sequence[_Value], percent: int) -> _Value:
-    """The value at nearest rank: one of the values, which are ascending and at least one; ``percent`` is 1 to 100."""
+    """The percentile by nearest rank of at least one ascending value; ``percent`` is 1 to 100."""
     return ascending[(percent * len(ascending) + 99) // 100 - 1]
 
 
@@ -193,17 +194,17 @@ def size_class(chips: int) -> int:
 
 
 def in_order(causes: Iterable[str]) -> list[str]:
-    """Causes of blocked chips, each once, in the order in which they are shown."""
+    """Distinct causes of blocked chips in display order."""
     found = set(causes)
     return [cause for cause in CAUSES if cause in found] + sorted(found.difference(CAUSES))
 
 
-def _waits(jobs: Iterable[JobCourse], end_ms: int) -> Times:
+def _waits(jobs: Iterable[JobTimeline], end_ms: int) -> Times:
     return _times(((job.asked_ms, job.placed_ms) for job in jobs), end_ms)
 
 
 def _times(stretches: Iterable[tuple[int, int]], end_ms: int) -> Times:
-    """Of stretches from a moment to another, -1 where that has not come before the end."""
+    """Durations of intervals; an end of -1 is after the end of the timeline."""
     taken: list[int] = []
     unfinished: list[int] = []
     for from_ms, to_ms in stretches:
@@ -226,15 +227,15 @@ def _times(stretches: Iterable[tuple[int, int]], end_ms: int) -> Times:
     )
 
 
-def _by_size(jobs: Iterable[JobCourse], end_ms: int) -> list[Group]:
-    classes: list[list[JobCourse]] = [[] for _ in SIZE_CLASSES]
+def _by_size(jobs: Iterable[JobTimeline], end_ms: int) -> list[Group]:
+    classes: list[list[JobTimeline]] = [[] for _ in SIZE_CLASSES]
     for job in jobs:
         classes[size_class(job.chips)].append(job)
     return [Group(known.name, _waits(members, end_ms)) for known, members in zip(SIZE_CLASSES, classes, strict=True)]
 
 
-def _by_priority(jobs: Iterable[JobCourse], end_ms: int) -> list[Group]:
-    members: dict[int, list[JobCourse]] = defaultdict(list)
+def _by_priority(jobs: Iterable[JobTimeline], end_ms: int) -> list[Group]:
+    members: dict[int, list[JobTimeline]] = defaultdict(list)
     for job in jobs:
         members[job.priority].append(job)
     if len(members) <= 1:
@@ -242,7 +243,7 @@ def _by_priority(jobs: Iterable[JobCourse], end_ms: int) -> list[Group]:
     return [Group(str(priority), _waits(members[priority], end_ms)) for priority in sorted(members, reverse=True)]
 
 
-def _span(placed: Iterable[JobCourse], widths: Callable[[JobCourse], tuple[int, int]]) -> Span:
+def _span(placed: Iterable[JobTimeline], widths: Callable[[JobTimeline], tuple[int, int]]) -> Span:
     several_nodes = (widths(job) for job in placed if job.nodes > 1)
     known = [(width, least) for width, least in several_nodes if width > 0 and least > 0]
     if not known:
@@ -260,7 +261,7 @@ def _span(placed: Iterable[JobCourse], widths: Callable[[JobCourse], tuple[int, 
 
 
 class _Use:
-    """Moments of a course as columns, each with how long it lasts within the course."""
+    """Moments of a timeline as columns of shape (moments,), with the duration of each."""
 
     def __init__(self, timeline: Timeline) -> None:
         moments = timeline.moments
@@ -271,18 +272,18 @@ class _Use:
         self.lengths_ms = self._lengths(timeline.begin_ms, timeline.end_ms)
 
     def mean(self, values: NDArray[np.int64]) -> float | None:
-        """Mean over the time that moments tell of; None without."""
+        """Mean over the time of all moments; None without moments."""
         total_ms = int(self.lengths_ms.sum())
         return int(values @ self.lengths_ms) / total_ms if total_ms else None
 
     def share(self, from_ms: int, to_ms: int) -> float | None:
-        """Chip-time used of that which was there; None where none was."""
+        """Share of the available chip time that was used; None without chips."""
         lengths = self._lengths(from_ms, to_ms)
         there = int(self.chips @ lengths)
         return int(self.used @ lengths) / there if there else None
 
     def _lengths(self, from_ms: int, to_ms: int) -> NDArray[np.int64]:
-        """How long each moment lasts between two times."""
+        """Duration of each moment between two times."""
         edges = np.clip(self._edges_ms, from_ms, max(from_ms, to_ms))
         return edges[1:] - edges[:-1]
 
@@ -303,7 +304,7 @@ def _blocked(moments: Sequence[Moment], lengths_ms: Sequence[int]) -> list[Block
 
 
 def _fragmented(timeline: Timeline) -> float | None:
-    """Idle chips on partly used nodes: mean over the frames, which lie evenly over the time; None without frames."""
+    """Idle chips on partly used nodes: mean over the evenly spaced frames; None without frames."""
     if not timeline.frames:
         return None
     chips = _column(timeline.node_chips)

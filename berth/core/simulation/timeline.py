@@ -1,54 +1,55 @@
-"""Courses: what became of the jobs of a cell over a time, recorded or simulated; figures and pictures are made of them.
+"""Timeline of a cell, recorded or simulated: its jobs and the use of its chips over time. Statistics and plots use it.
 
-Times are milliseconds on the clock of the course. Numbers of chips count healthy chips of nodes that are there.
+Times are in milliseconds on the clock of the timeline. Numbers of chips count healthy chips of present nodes.
 """
 
 import msgspec
 
 
-class JobCourse(msgspec.Struct, frozen=True, gc=False):
-    """What became of a job."""
+class JobTimeline(msgspec.Struct, frozen=True, gc=False):
+    """A job on the timeline."""
 
     namespace: str
     name: str
     chips: int
-    """Of all its pods."""
+    """Chips of all its pods."""
     pods: int
     priority: int
     asked_ms: int
     placed_ms: int = -1
-    """When it was placed, the last time if there were several; -1 for never."""
+    """Its last placement; -1 for never."""
     ended_ms: int = -1
-    """When its chips were given back; -1 while it runs, or for never."""
+    """When its chips were released; -1 while it runs, or for never."""
     refused: str = ""
-    """Code of the last refusal of a job that was rejected or waits at the end; empty else."""
+    """Code of the last refusal of a job that was rejected or waits at the end; empty otherwise."""
     nodes: int = 0
     """Nodes of its placement."""
     leaves: int = 0
-    """Leaf switches of its nodes with chips; 0 where none are known."""
+    """Leaf switches of its nodes with chips; 0 when unknown."""
     leaves_least: int = 0
-    """Fewest leaf switches that can hold so many nodes."""
+    """Smallest number of leaf switches with room for its nodes."""
     superpods: int = 0
     superpods_least: int = 0
     left_ms: int = -1
-    """When it was rejected, or taken back by its user before it was placed (then ``refused`` is empty); -1 else. A job
-    that was never placed and has not left still waits at the end."""
+    """When it was rejected, or cancelled before placement (then ``refused`` is empty); -1 otherwise. A job that was
+    never placed and has not left waits at the end."""
 
 
 class Moment(msgspec.Struct, frozen=True, gc=False):
-    """Use of the cluster from a moment on, until the next one."""
+    """Use of the cluster from this moment to the next one."""
 
     at_ms: int
     chips: int
-    """Chips of nodes that are there, broken ones left out."""
+    """Healthy chips of present nodes."""
     used: int
     waiting: int
-    """Gangs that wait."""
+    """Waiting gangs."""
     waiting_chips: int
     blocked: dict[str, int] = {}
-    """Idle chips while a gang waits, by what keeps them from the first in the queue: ``partial`` (on nodes with too few for a
-    pod), ``scattered`` (on nodes that would take a pod, but not enough of them), ``topology`` (enough nodes, but not below
-    leaves or in SuperPoDs as asked), ``reserved``, ``behind`` and ``constraint`` (selector, taint, health, cpu or memory)."""
+    """Idle chips while a gang waits, by what keeps them from the first in the queue: ``partial`` (on nodes with too few
+    for a pod), ``scattered`` (on nodes that would take a pod, but not enough of them), ``topology`` (enough nodes, but
+    not below leaves or in SuperPoDs as asked), ``reserved``, ``behind`` and ``constraint`` (selector, taint, health,
+    cpu or memory)."""
 
 
 class Frame(msgspec.Struct, frozen=True, gc=False):
@@ -56,27 +57,27 @@ class Frame(msgspec.Struct, frozen=True, gc=False):
 
     at_ms: int
     used: bytes
-    """One byte a node, in the order of the course's ``nodes``: chips in use; 255 for a node that takes no work."""
+    """One byte for each node of ``Timeline.nodes``: chips in use; 255 for a node that takes no work."""
 
 
 class Timeline(msgspec.Struct, frozen=True):
-    """What became of all jobs."""
+    """All jobs, and the use of the cluster over time."""
 
     title: str
-    """Such as ``as recorded`` or ``queue_policy=easy``."""
+    """For example ``as recorded`` or ``queue_policy=easy``."""
     settings: dict[str, str]
-    """What it depends on, in words."""
+    """Settings in words."""
     begin_ms: int
     end_ms: int
-    jobs: list[JobCourse]
-    """By the moment they were asked for, then by name."""
+    jobs: list[JobTimeline]
+    """By submission, then by name."""
     moments: list[Moment]
     """Ascending, one for each change."""
     nodes: list[str] = []
     """By leaf switch, then by name."""
     node_chips: list[int] = []
-    """Chips of each."""
+    """Chips of each node."""
     leaves: list[str] = []
-    """Leaf switch of each; empty without."""
+    """Leaf switch of each node; empty without leaf switches."""
     frames: list[Frame] = []
-    """Evenly over the time, a hundred or so."""
+    """About a hundred frames, evenly spaced."""

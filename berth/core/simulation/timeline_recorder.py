@@ -1,7 +1,7 @@
-"""Keeps the course of a cell while its state goes on, for simulations and for recordings alike.
+"""Records the timeline of a cell while its state advances, for simulations and recordings.
 
-The keeper is told of each fact of a job, of each record, and when a moment is over. What it says of nodes it takes from the
-columns, once a moment, and only where they changed.
+The recorder is called for each fact of a job, for each record, and at the end of each moment. It reads the columns of
+the nodes once for each moment, and only when they have changed.
 """
 
 import heapq
@@ -14,7 +14,7 @@ from berth.core.requests.gangs import Gang
 from berth.core.scheduling.scheduler import Scheduler
 from berth.core.simulation.node_usage import Spans, Use
 from berth.core.simulation.statistics import OUT
-from berth.core.simulation.timeline import Frame, JobCourse, Moment, Timeline
+from berth.core.simulation.timeline import Frame, JobTimeline, Moment, Timeline
 from berth.core.state.cell import JobKey
 from berth.core.state.ledger import Folded, Holding
 from berth.schemas.facts import JobSeen
@@ -23,15 +23,15 @@ from berth.schemas.offers import Shape
 from berth.schemas.refusal import NodeReason
 
 _FRAMES_MAX: Final = 200
-"""So many frames are never reached: half of them are dropped, and the others stand for twice the time."""
+"""At this many frames every second one is dropped, and the distance between frames doubles."""
 _FRAME_MS: Final = 1000
-"""Time between the first frames; a course of days ends with a hundred frames or more all the same."""
+"""Distance between the first frames; a timeline of days still ends with at least a hundred frames."""
 _PARTIAL: Final = (NodeReason.SHORTAGE, NodeReason.TOPOLOGY, NodeReason.TOPOLOGY_HELPED, NodeReason.QUOTA)
-"""Reasons that say that the idle chips of a node are too few for a pod, or do not lie as it needs them."""
+"""Reasons of nodes with too few idle chips for a pod, or with chips that do not match its topology."""
 
 
 class _Life(msgspec.Struct, gc=False):
-    """A job while it is not over."""
+    """A job that has not ended."""
 
     job: JobSeen
     request: JobRequest
@@ -45,12 +45,12 @@ class _Life(msgspec.Struct, gc=False):
     refused: str = ""
     spans: tuple[int, int, int, int, int] = (0, 0, 0, 0, 0)
     gang: Gang | None = None
-    """Made when it is the first in the queue."""
+    """Set when the job is first in the queue."""
 
-    def timeline(self, *, left_ms: int = -1) -> JobCourse:
-        """What became of it so far."""
+    def timeline(self, *, left_ms: int = -1) -> JobTimeline:
+        """The job on the timeline so far."""
         nodes, leaves, leaves_least, superpods, superpods_least = self.spans
-        return JobCourse(
+        return JobTimeline(
             namespace=self.job.namespace,
             name=self.job.name,
             chips=self.chips,
@@ -70,11 +70,12 @@ class _Life(msgspec.Struct, gc=False):
 
 
 class TimelineRecorder:
-    """The course of one state.
+    """Timeline of one state.
 
     Args:
-        scheduler: Decisions on the state; its scorer tells what keeps nodes from the first gang in the queue.
-        begin_ms: Begin of the course; jobs that came before it count from it on.
+        scheduler: Scheduler of the state; its scorer gives the reasons why nodes do not fit the first gang in the
+            queue.
+        begin_ms: Begin of the timeline; older jobs count from here.
     """
 
     def __init__(self, scheduler: Scheduler, *, begin_ms: int) -> None:
@@ -83,9 +84,9 @@ class TimelineRecorder:
         self._table = scheduler.state.table
         self._begin_ms = begin_ms
         self._lives: dict[str, _Life] = {}
-        self._over: list[JobCourse] = []
+        self._over: list[JobTimeline] = []
         self._line: list[tuple[tuple[int, int, str], str]] = []
-        """Heap of (order, uid) of jobs that wait; entries of others are passed over."""
+        """Heap of (order, uid) of waiting jobs; outdated entries are skipped."""
         self._waiting = 0
         self._waiting_chips = 0
         self._moments: list[Moment] = []
@@ -98,16 +99,16 @@ class TimelineRecorder:
 
     @property
     def waiting(self) -> int:
-        """Jobs that wait."""
+        """Count of waiting jobs."""
         return self._waiting
 
     @property
     def over(self) -> int:
-        """Jobs that are over."""
+        """Count of ended jobs."""
         return len(self._over)
 
     def note_job(self, key: JobKey) -> None:
-        """Take note of what a fact made of a job."""
+        """Record the change of a job by a fact."""
         job = self._state.jobs.get(key)
         if job is None or job.request is None:
             return
@@ -116,7 +117,7 @@ class TimelineRecorder:
             case "accepted" if life is None:
                 self._begin(job, job.request)
             case "accepted" if life is not None and life.waits and life.request != job.request:
-                self._wait(life, is_new=False)  # a request that took the place of one that waited
+                self._wait(life, is_new=False)  # a request that replaced a waiting one
                 life.job, life.request, life.gang = job, job.request, None
                 life.chips, life.pods = _size(job.request)
                 life.order = _order(job, job.request)
@@ -130,15 +131,15 @@ class TimelineRecorder:
                 refused = _Life(job, request, chips, pods, self._at(job.at_ms), _order(job, request), refused=code)
                 self._over.append(refused.timeline(left_ms=self._at(job.at_ms)))
 
-    def turn_away(self, uid: str, at_ms: int, code: str) -> None:
-        """Take note that a job that waits is sent away."""
+    def reject(self, uid: str, at_ms: int, code: str) -> None:
+        """Record the rejection of a waiting job."""
         life = self._lives.get(uid)
         if life is not None and life.waits:
             life.refused = code
             self._leave(life, at_ms, is_refused=True)
 
     def note_record(self, folded: Folded) -> None:
-        """Take note of a record."""
+        """Record a ledger record."""
         at_ms = self._at(self._state.fold.at_ms)
         for holding in folded.given_back:
             life = self._lives.get(holding.uid)
@@ -163,7 +164,7 @@ class TimelineRecorder:
                 self._wait(life, is_new=True)
 
     def note_start(self) -> None:
-        """Take note of the jobs of a state that was loaded: those that run and those that wait."""
+        """Record the running and the waiting jobs of a loaded state."""
         state = self._state
         for key in sorted(state.jobs):
             self.note_job(key)
@@ -175,10 +176,10 @@ class TimelineRecorder:
         for uid, gang in state.fold.gangs.items():
             life = self._lives.get(uid)
             if life is not None and gang.is_over:
-                self._drop(life)  # over before the course began
+                self._drop(life)  # ended before the timeline begins
 
     def until(self, at_ms: int) -> None:
-        """Take the frames of the time before a moment, during which nothing has changed."""
+        """Record the frames before a moment; nothing has changed since the last one."""
         if self._begin_ms + len(self._frames) * self._frame_ms >= at_ms:
             return
         used = self._use.by_row()
@@ -189,7 +190,7 @@ class TimelineRecorder:
                 self._frame_ms *= 2
 
     def settle(self, at_ms: int) -> None:
-        """Take note of how things are from a moment on."""
+        """Record the use of the cluster from a moment on."""
         chips, used = self._use.totals()
         moment = Moment(at_ms, chips, used, self._waiting, self._waiting_chips, self._causes())
         last = self._moments[-1] if self._moments else None
@@ -200,7 +201,7 @@ class TimelineRecorder:
             self._moments.append(moment)
 
     def finish(self, end_ms: int, *, title: str, settings: dict[str, str]) -> Timeline:
-        """The course up to its end."""
+        """The timeline up to its end."""
         self.until(end_ms)
         table = self._table
         leaf_of = self._state.leaves.leaf_of
@@ -238,7 +239,7 @@ class TimelineRecorder:
         self._wait(life, is_new=True)
 
     def _wait(self, life: _Life, *, is_new: bool) -> None:
-        """Count a job that waits, or no longer."""
+        """Add or remove a waiting job."""
         self._waiting += 1 if is_new else -1
         self._waiting_chips += life.chips if is_new else -life.chips
         if is_new:
@@ -252,7 +253,7 @@ class TimelineRecorder:
         life.spans = self._spans.of(holding.placement)
 
     def _leave(self, life: _Life, at_ms: int, *, is_refused: bool = False) -> None:
-        """A job leaves that was never placed."""
+        """Record the end of a job that was never placed."""
         self._drop(life)
         if not is_refused:
             life.refused = ""
@@ -264,7 +265,7 @@ class TimelineRecorder:
         del self._lives[life.job.uid]
 
     def _first(self) -> _Life | None:
-        """The job that waits at the head of the queue."""
+        """The first waiting job of the queue."""
         line = self._line
         while line:
             order, uid = line[0]
@@ -275,7 +276,7 @@ class TimelineRecorder:
         return None
 
     def _causes(self) -> dict[str, int]:
-        """Idle chips by what keeps them from the first gang in the queue; empty when none waits."""
+        """Idle chips by the cause why the first gang in the queue cannot use them; empty without a waiting gang."""
         first = self._first()
         if first is None:
             return {}
@@ -308,7 +309,7 @@ class TimelineRecorder:
 
 
 def _cause(shape: Shape, code: str, *, nodes: int, pods: int) -> str:
-    """What keeps a gang from nodes that would take a pod of it."""
+    """Why a gang cannot use the nodes that fit its pods."""
     if code in {"reserved", "behind"}:
         return code
     return "topology" if shape.is_planned and nodes >= pods else "scattered"
@@ -320,5 +321,5 @@ def _size(request: JobRequest) -> tuple[int, int]:
 
 
 def _order(job: JobSeen, request: JobRequest) -> tuple[int, int, str]:
-    """Place in the queue, as a gang has it."""
+    """Sort key of a job in the queue, as of its gang."""
     return (-request.priority, job.accepted_seq, job.uid)

@@ -1,7 +1,7 @@
-"""Annotations that a Binding carries into its pod: which chips, when decided, for whom.
+"""Annotations that a Binding adds to its pod: chips, time of the decision, and the attempt of the job.
 
-Chip names stand in the order of picking (decision order-of-picking), because the first chip of the list becomes the
-container's first device. The devices of the configuration are ascending.
+Chip names are in the order of picking (decision order-of-picking), because the first chip of the list becomes the
+first device of the container. The devices of the configuration are ascending.
 
 Source: docs/reference/kubernetes.md, "Pod annotations" and "Binding"; docs/reference/nodes-and-chips.md, "Soft share"
 and "Pod annotations of chips".
@@ -35,7 +35,7 @@ from berth.formats.whole_numbers import whole_number
 from berth.schemas.placement import Share
 
 LABEL_CHIP_NAME: Final = "node.kubernetes.io/npu.chip.name"
-"""Label that names the model of a node's chips."""
+"""Label with the chip model of a node."""
 _LABEL_CHIP_950: Final = "Ascend950"
 _NO_ADDRESS: Final = ""
 
@@ -57,7 +57,7 @@ STALE: Final = (
     SUPER_POD_ID,
     SUPER_POD_RANK,
 )
-"""What an attempt that was rolled back may have left on a pod: chips and marks of the decision, nothing of the user's."""
+"""Annotations that an attempt that was rolled back may have left on a pod: chips and marks of the decision."""
 
 
 class BaseDevice(msgspec.Struct, frozen=True, gc=False):
@@ -73,15 +73,15 @@ _BASE_DEVICES: Final = msgspec.json.Decoder(dict[str, BaseDevice | None] | None)
 
 
 class NodeCard(msgspec.Struct, frozen=True, gc=False):
-    """What the annotations of a pod say of its node.
+    """A node, as far as the annotations of its pods depend on it.
 
     Attributes:
         name: Its name.
         address: InternalIP.
         base_device_infos: Annotation of that name: its chips, as JSON by chip name.
-        superpod_id: Annotation ``superPodID``, as it stands.
-        server_index: Annotation ``serverIndex``, as it stands.
-        rack_id: Annotation ``rackID``, as it stands.
+        superpod_id: Annotation ``superPodID``, unchanged.
+        server_index: Annotation ``serverIndex``, unchanged.
+        rack_id: Annotation ``rackID``, unchanged.
         chip_name: Label :data:`LABEL_CHIP_NAME`.
     """
 
@@ -95,14 +95,14 @@ class NodeCard(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def has_device_ids(self) -> bool:
-        """Whether annotations called like the resource name its chips by ids of devices.
+        """Whether the annotation named after the resource has device ids instead of chip ids.
 
         Source: docs/reference/nodes-and-chips.md, "Soft share" and "Pod annotations of chips".
         """
         return self.chip_name.startswith(_LABEL_CHIP_950)
 
     def devices(self) -> dict[str, BaseDevice]:
-        """Chips by name; none where the annotation is missing or damaged."""
+        """Chips by name; none if the annotation is missing or damaged."""
         try:
             found = _BASE_DEVICES.decode(self.base_device_infos) if self.base_device_infos else None
         except msgspec.MsgspecError:
@@ -120,14 +120,14 @@ class BoundPod(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         chips: Physical ids in the order of picking.
         predicate_ns: Time of the decision, in ns since 1970; greater than any before on its node.
         distributed: Its gang has more than one pod with chips.
-        rank_index: Its rank in its gang, decimal; empty where it has one or needs none.
-        writes_real: The Ascend operator made it: the binding scheduler writes the chips really mounted.
+        rank_index: Its rank in its gang, decimal; empty if it has one or needs none.
+        writes_real: The Ascend operator created it: the binder writes the chips that are mounted.
         share: Quota of its one chip, for soft share.
         job: Name of the job request by which it is bound.
         job_uid: Uid of that request.
         attempt: Attempt of that request.
         rank: Rank in that request.
-        more: Annotations of other kinds of affinity, as they are to be written.
+        more: Annotations of other kinds of affinity, written unchanged.
     """
 
     name: str
@@ -167,7 +167,7 @@ class _Configuration(msgspec.Struct, frozen=True):
 
 
 def takes_whole_node(chips: Sequence[int], devices: Mapping[str, BaseDevice]) -> bool:
-    """Whether a pod with these chips takes all that the node has."""
+    """Whether a pod with these chips takes all chips of the node."""
     return bool(chips) and len(chips) == len(devices)
 
 
@@ -175,8 +175,8 @@ def annotations(pod: BoundPod, node: NodeCard, devices: Mapping[str, BaseDevice]
     """Annotations of a Binding.
 
     ``AscendReal`` and the configuration are written for pods of the Ascend operator and for those that take every chip
-    of their node, never for shared chips, and only where the node describes every chip of the pod: what is written is
-    not corrected later, while the device plug-in supplies what is missing.
+    of their node, never for shared chips, and only if the node describes every chip of the pod: the device plug-in
+    adds missing annotations, but does not correct wrong ones.
 
     Args:
         pod: The pod.
@@ -212,9 +212,9 @@ def annotations(pod: BoundPod, node: NodeCard, devices: Mapping[str, BaseDevice]
 
 
 def physical_ids(node: NodeCard, resource: str, chips: int) -> dict[int, int]:
-    """Physical ids of a node's chips by the ids that :func:`annotations` writes for them under the resource's name.
+    """Physical chip ids of a node by the ids that :func:`annotations` writes for them under the resource name.
 
-    An id that two chips have stands for neither. Without device ids each chip stands for itself.
+    An id of two chips maps to neither. Without device ids each chip maps to itself.
 
     Args:
         node: The node.
@@ -233,7 +233,7 @@ def physical_ids(node: NodeCard, resource: str, chips: int) -> dict[int, int]:
 
 
 def _as_written(pod: BoundPod, devices: Mapping[str, BaseDevice], names: Sequence[str]) -> str:
-    """Names of chips on Ascend 950: with ids of devices in place of the physical ones."""
+    """Names of chips on Ascend 950: with device ids instead of physical ids."""
     ids = [_device_id(devices.get(name), chip) for name, chip in zip(names, pod.chips, strict=True)]
     return chip_names(pod.resource, ids)
 
@@ -247,7 +247,7 @@ def _device_id(device: BaseDevice | None, chip: int) -> int:
 def _configuration(pod: BoundPod, node: NodeCard, names: Mapping[int, str], devices: Mapping[str, BaseDevice]) -> str:
     """JSON of the device configuration, without blanks.
 
-    Where the node itself does not say its SuperPoD, it is the one that the pod is told beside.
+    If the node has no annotation of its SuperPoD, the one in the other annotations of the pod is used.
     """
     listed = []
     for chip in sorted(names):
@@ -271,7 +271,7 @@ def _configuration(pod: BoundPod, node: NodeCard, names: Mapping[int, str], devi
 
 
 def _number(text: str) -> int:
-    """A whole number; 0 where there is none, as the reference writes."""
+    """A whole number; 0 for any other text, as in the reference implementation."""
     try:
         return int(text)
     except ValueError:

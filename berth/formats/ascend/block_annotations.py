@@ -1,4 +1,4 @@
-"""Annotations that say on a pod in which block its rank lies, and in which SuperPoD the block.
+"""Annotations of a pod that name the block of its rank and the SuperPoD of the block.
 
 ``super-pod-id`` is the physical SuperPoD, ``super-pod-rank`` the number of the block (the logical SuperPoD) in the job.
 
@@ -14,7 +14,7 @@ from berth.formats.whole_numbers import whole_number
 SUPER_POD_ID: Final = "super-pod-id"
 SUPER_POD_RANK: Final = "super-pod-rank"
 INFER_SERVICE: Final = "inferserviceid"
-"""Label of jobs and pods: the inference service that they are part of."""
+"""Label of jobs and pods with their inference service."""
 BLOCK_MAX: Final = (1 << 16) - 2
 """Largest number of a block that a column holds."""
 
@@ -30,5 +30,5 @@ def block_annotations(block: int, superpod: str) -> dict[str, str]:
 
 
 def block_of(annotations: Mapping[str, str]) -> int | None:
-    """Number of the block that a pod's annotations say; None without one, or where it is no such number."""
+    """Number of the block in the annotations of a pod; None without one, or if it is not a valid number."""
     return whole_number(annotations.get(SUPER_POD_RANK, ""), most=BLOCK_MAX)

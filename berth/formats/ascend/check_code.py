@@ -1,7 +1,7 @@
-"""CheckCode: the checksum by which a report in a ConfigMap shows that it is whole.
+"""CheckCode: the checksum of a report in a ConfigMap.
 
 It is the SHA-256 of one object in the compact JSON of Go's ``encoding/json``. The reader rebuilds that object from the
-fields that it knows, so fields that it does not know do not count.
+fields that it knows; unknown fields are not part of the sum.
 
 Source: docs/reference/kubernetes.md, "CheckCode".
 """
@@ -16,7 +16,7 @@ import msgspec
 GoValue: TypeAlias = (
     "bool | int | str | list[GoValue] | tuple[GoValue, ...] | Mapping[str, GoValue] | msgspec.Struct | None"
 )
-"""What can be encoded. None is Go's nil slice or map; fractions do not occur in what is summed."""
+"""Values that can be encoded. None is a nil slice or map in Go; the sum never has fractions."""
 
 _SHORT: Final = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
 _ESCAPED: Final = re.compile('["\\\\\x00-\x1f<>&\u2028\u2029]')
@@ -26,7 +26,7 @@ _WORDS: Final = {None: "null", True: "true", False: "false"}
 
 
 def check_code(value: GoValue) -> str:
-    """Lower-case hexadecimal SHA-256 of ``value`` as Go writes it."""
+    """Lower-case hexadecimal SHA-256 of the JSON of ``value`` as Go writes it."""
     return hashlib.sha256(go_json(value).encode()).hexdigest()
 
 
@@ -38,7 +38,7 @@ def go_json(value: GoValue) -> str:
     becomes U+FFFD. Backspace and form feed are written as before Go 1.22, with ``u`` and four digits.
 
     Raises:
-        TypeError: The value, or something in it, is of no type that is allowed.
+        TypeError: The value, or a part of it, has a type that is not allowed.
     """
     match value:
         case None | bool():

@@ -1,8 +1,9 @@
-"""What ClusterD says of all nodes: ConfigMaps ``cluster-info-device-<m>``, ``cluster-info-switch-<x>``, ``cluster-info-node-cm``.
+"""Reports of ClusterD on all nodes.
 
-ClusterD spreads the nodes over chunks anew at each write, in no order: a node that is missing from a chunk is in another
-one, or will be. A chunk that is not needed any more is emptied, or keeps old entries forever. So a chunk takes nothing
-away, and of several entries of a node the newest counts. ``cluster-info-node-cm`` is one object: it replaces what it said.
+ConfigMaps ``cluster-info-device-<m>``, ``cluster-info-switch-<x>`` and ``cluster-info-node-cm``. ClusterD redistributes
+the nodes over chunks at each write, in no order: a node that is missing from a chunk is in another one, or will be. A
+chunk that is no longer needed is emptied, or keeps old entries forever. So a chunk removes nothing, and of several
+entries of a node the newest counts. ``cluster-info-node-cm`` is one object: it replaces its former content.
 
 Source: docs/reference/kubernetes.md, "Cluster information" and "Rules for readers".
 """
@@ -42,12 +43,12 @@ class _NodeEntry(msgspec.Struct, frozen=True, rename="pascal"):
 
 
 class Entry(msgspec.Struct, Generic[E], frozen=True):
-    """What a chunk says of a node.
+    """Entry of a node in a chunk.
 
     Attributes:
         value: The report.
-        updated_ms: Its UpdateTime in milliseconds, by the clock of who wrote it.
-        raw: The bytes it was read from, to know it again.
+        updated_ms: Its UpdateTime in milliseconds, by the clock of its writer.
+        raw: Its bytes, to recognize an unchanged entry.
     """
 
     value: E
@@ -62,7 +63,7 @@ _CHUNK: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 class ChunkRead(msgspec.Struct, Generic[E], frozen=True):
-    """A chunk, read: entries by node, and what is wrong with those that cannot be read."""
+    """A decoded chunk: entries by node, and the errors of those that cannot be read."""
 
     entries: dict[str, Entry[E]]
     errors: dict[str, ReportError]
@@ -72,9 +73,9 @@ def read_devices(text: str, before: Mapping[str, Entry[DeviceReport]], *, name: 
     """Device reports of a chunk.
 
     Args:
-        text: Value of the chunk's key; empty for a chunk that is not needed any more.
-        before: Entries known so far: one with the same bytes is not read again.
-        name: The chunk's name, for errors.
+        text: Value of the key of the chunk; empty for a chunk that is no longer needed.
+        before: Known entries: one with the same bytes is not decoded again.
+        name: Name of the chunk, for errors.
 
     Raises:
         ReportError: The chunk as a whole is no JSON object.
@@ -92,7 +93,7 @@ def read_switches(text: str, before: Mapping[str, Entry[SwitchInfo]], *, name: s
 
 
 def read_nodes(text: str, before: Mapping[str, Entry[NodeInfo]], *, name: str = NODE_NAME) -> ChunkRead[NodeInfo]:
-    """Reports of all nodes that have a fault; as :func:`read_devices`, but nodes that are missing are well.
+    """Reports of all nodes that have a fault; as :func:`read_devices`, but missing nodes are healthy.
 
     Raises:
         ReportError: As there.
@@ -101,24 +102,24 @@ def read_nodes(text: str, before: Mapping[str, Entry[NodeInfo]], *, name: str = 
 
 
 class Chunks(Generic[E]):
-    """Entries of all chunks of a kind, merged; see the module.
+    """Merged entries of all chunks of a kind; see the module.
 
-    An entry that no chunk holds any more is remembered until :meth:`forget`.
+    An entry that is no longer in any chunk is kept until :meth:`forget`.
     """
 
     def __init__(self) -> None:
         self._chunks: dict[str, dict[str, Entry[E]]] = {}
         self._holders: dict[str, dict[str, None]] = {}
-        """Names of the chunks that hold each node now."""
+        """Names of the chunks that have each node now."""
         self._taken: dict[str, int] = {}
-        """When each chunk was last taken, as a number that grows."""
+        """Order in which chunks were last taken, as an increasing number."""
         self._memory: dict[str, tuple[Entry[E], int]] = {}
-        """Newest entry of a node that has left its chunk, and when it left."""
+        """Newest entry of a node that left its chunk, and the time at which it left."""
         self.newest: dict[str, Entry[E]] = {}
-        """The entry of each node that counts."""
+        """Valid entry of each node."""
 
     def take(self, name: str, entries: Mapping[str, Entry[E]], *, now_ms: int) -> list[str]:
-        """Take what a chunk holds now.
+        """Take the present content of a chunk.
 
         Args:
             name: Name of the chunk.
@@ -126,7 +127,7 @@ class Chunks(Generic[E]):
             now_ms: The time.
 
         Returns:
-            Nodes whose entry that counts is another one now, sorted.
+            Nodes whose valid entry changed, sorted.
         """
         old = self._chunks.get(name, {})
         self._chunks[name] = dict(entries)
@@ -144,18 +145,18 @@ class Chunks(Generic[E]):
         return [node for node in touched if self._settle(node)]
 
     def held_by(self, name: str) -> list[str]:
-        """Nodes that a chunk holds now, sorted."""
+        """Nodes that are in a chunk now, sorted."""
         return sorted(self._chunks.get(name, ()))
 
     def forget(self, *, now_ms: int, after_ms: int) -> list[str]:
-        """Forget remembered entries that left their chunk ``after_ms`` ago or earlier; returns as :meth:`take`."""
+        """Forget entries that left their chunk ``after_ms`` ago or earlier; returns as :meth:`take`."""
         due = sorted(node for node, (_, left_ms) in self._memory.items() if now_ms - left_ms >= after_ms)
         for node in due:
             del self._memory[node]
         return [node for node in due if self._settle(node)]
 
     def _settle(self, node: str) -> bool:
-        """Choose the entry of a node that counts; whether it is another one now."""
+        """Choose the valid entry of a node; whether it changed."""
         holders = self._holders.get(node, {})
         # Of equal times the chunk that was written last counts: ClusterD may change an entry without a new time.
         best_chunk = max(
@@ -202,7 +203,7 @@ def _read(
         except ReportError as error:
             errors[node] = error
             if known is not None:
-                entries[node] = known  # the last good word holds
+                entries[node] = known  # the last valid entry stays in force
             continue
         entries[node] = Entry(value, updated_ms, data)
     return ChunkRead(entries, errors)

@@ -1,7 +1,7 @@
-"""What a device plug-in says of a node's chips: ConfigMap ``mindx-dl-deviceinfo-<node>``.
+"""Report of a device plug-in on the chips of a node: ConfigMap ``mindx-dl-deviceinfo-<node>``.
 
-The health lists decide which chips may be used, not the rows of faults: a row can stand there while its chip stays
-usable. What rows add is the reason, sub-health, and chips that are to take no new work before they reach a list.
+The health lists decide which chips may be used, not the fault rows: a row can exist while its chip stays usable. Rows
+add the reason, sub-health, and chips that must take no new work before they reach a list.
 
 Source: docs/reference/kubernetes.md, "CheckCode" and "Device information"; docs/reference/faults.md,
 "Chip fault levels".
@@ -32,7 +32,7 @@ _VIRTUAL_CHIP: Final = re.compile(r"[A-Za-z0-9]+-[0-9]+c(?:\.[0-9a-z]+)*-[0-9]+-
 
 
 class DeviceInfo(msgspec.Struct, frozen=True, rename="pascal"):
-    """The object that the sum is of; the order of the fields is that of the sum."""
+    """Object of the checksum; the order of the fields is that of the sum."""
 
     device_list: dict[str, str] | None = None
     update_time: int = 0
@@ -64,7 +64,7 @@ class FaultRow(msgspec.Struct, frozen=True):
 
 
 class SwitchInfo(msgspec.Struct, frozen=True, rename="pascal"):
-    """Value of key ``SwitchInfoCfg``: the switch of a SuperPoD node. It has no sum."""
+    """Value of key ``SwitchInfoCfg``: the switch of a SuperPoD node. It has no checksum."""
 
     fault_code: list[str] | None = None
     fault_level: str = ""
@@ -77,13 +77,13 @@ class ChipLists(msgspec.Struct, frozen=True):
 
     Attributes:
         free: Names of the chips that the plug-in offers, in its order; virtual ones keep their names.
-        free_mask: The whole chips among them.
+        free_mask: Whole chips among them.
         unhealthy: Chips that take no work.
         unhealthy_names: Their names as the plug-in writes them.
         network_unhealthy: Chips that a job of one pod may use.
         recovering: Chips being reset.
-        network_known: False where the list of network-unhealthy chips is missing.
-        has_virtual: Some name is that of a part of a chip.
+        network_known: False if the list of network-unhealthy chips is missing.
+        has_virtual: A name is that of a part of a chip.
     """
 
     free: tuple[str, ...] = ()
@@ -97,22 +97,22 @@ class ChipLists(msgspec.Struct, frozen=True):
 
 
 class DeviceReport(msgspec.Struct, frozen=True):
-    """A report, read.
+    """A decoded report.
 
     Attributes:
-        update_s: When it was written by the node's clock, in seconds since 1970.
-        chips: Lists by resource name; only resources whose plain key is there.
-        faults: Rows of faults, in the order of the report.
-        remarks: What could not be read and does not spoil the rest, one sentence each.
-        superpod_id: Number of the SuperPoD; negative when there is none.
-        server_index: Number of the node in the SuperPoD; negative when there is none.
-        rack_id: Number of the rack; None where it is not given.
+        update_s: Time of writing by the clock of the node, in seconds since 1970.
+        chips: Lists by resource name; only resources whose plain key exists.
+        faults: Fault rows, in the order of the report.
+        warnings: Parts that could not be read and do not affect the rest, one sentence each.
+        superpod_id: Number of the SuperPoD; negative if there is none.
+        server_index: Number of the node in the SuperPoD; negative if there is none.
+        rack_id: Number of the rack; None if it is missing.
     """
 
     update_s: int
     chips: dict[str, ChipLists]
     faults: tuple[FaultRow, ...] = ()
-    remarks: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
     superpod_id: int = -2
     server_index: int = -2
     rack_id: int | None = None
@@ -124,10 +124,10 @@ _SWITCH: Final = msgspec.json.Decoder(SwitchInfo)
 
 
 def parse_device_info(text: str) -> DeviceReport:
-    """Report in the value of key ``DeviceInfoCfg``, its sum verified.
+    """Report in the value of key ``DeviceInfoCfg``; its checksum is verified.
 
     Raises:
-        ReportError: No JSON, of another form, with a CheckCode that is not that of its content, or as
+        ReportError: It is not JSON or has another form, its CheckCode is wrong, or see
             :func:`report_of`.
     """
     config = decoded(text, _CONFIG, field=KEY)
@@ -144,21 +144,21 @@ def parse_device_info(text: str) -> DeviceReport:
 
 
 def report_of(device_list: Mapping[str, str], *, update_s: int, field: str) -> DeviceReport:
-    """Report of a device list. Rows of faults that cannot be read become a remark.
+    """Report of a device list. Fault rows that cannot be read become a warning.
 
     Args:
         device_list: Texts by key.
         update_s: UpdateTime of the list.
-        field: Where the list stands, for errors.
+        field: Place of the list, for errors.
 
     Raises:
-        ReportError: A list names something that is no chip, or the time is negative.
+        ReportError: A name in a list is not a chip, or the time is negative.
     """
     if update_s < 0:
         raise ReportError(field=f"{field}.UpdateTime", value=update_s, expected="seconds since 1970")
     chips = {}
     faults: list[FaultRow] = []
-    remarks = []
+    warnings = []
     for key in sorted(device_list):
         if key.startswith(RESOURCE_PREFIX) and "-" not in key:
             chips[key] = _chip_lists(device_list, key, f"{field}.DeviceList")
@@ -166,26 +166,26 @@ def report_of(device_list: Mapping[str, str], *, update_s: int, field: str) -> D
             try:
                 faults += decoded(device_list[key] or "null", _ROWS, field=f"{field}.DeviceList[{key}]") or ()
             except ReportError as error:
-                remarks.append(str(error))
-    return DeviceReport(update_s=update_s, chips=chips, faults=tuple(faults), remarks=tuple(remarks))
+                warnings.append(str(error))
+    return DeviceReport(update_s=update_s, chips=chips, faults=tuple(faults), warnings=tuple(warnings))
 
 
 def parse_switch_info(text: str) -> SwitchInfo:
     """Report in the value of key ``SwitchInfoCfg``.
 
     Raises:
-        ReportError: No JSON, or of another form.
+        ReportError: It is not JSON, or has another form.
     """
     return decoded(text, _SWITCH, field=SWITCH_KEY)
 
 
 def names_of(text: str) -> tuple[str, ...]:
-    """Names in a list with commas between; blanks around them, and empty places, do not count."""
+    """Names in a comma-separated list, without surrounding blanks and empty entries."""
     return tuple(name for name in (part.strip() for part in text.split(",")) if name)
 
 
 def physical_id(name: str) -> int | None:
-    """Id of the chip that a name is of, or of which it is a part; None where it is no chip's name.
+    """Id of the chip with a name, or of the chip of a part with this name; None for any other text.
 
     Shapes: ``Ascend910-3``, ``npu-3``; parts of a chip ``Ascend910-2c-100-3`` and ``Ascend310P-4c.3cpu-100-3_1``.
     """
@@ -215,7 +215,7 @@ def _mask(names: list[str] | tuple[str, ...], field: str) -> int:
     """Mask of the chips with these names.
 
     Raises:
-        ReportError: A name is no chip's, or its id is above 63.
+        ReportError: A name is not a chip, or its id is above 63.
     """
     mask = 0
     for name in names:

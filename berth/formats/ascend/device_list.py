@@ -1,8 +1,8 @@
-"""Free chips of a node as the cluster's own texts give them: annotation, ConfigMap and pods.
+"""Free chips of a node from the texts in the cluster: annotation, ConfigMap and pods.
 
-A *device list* is the ConfigMap's map of texts: ``<res>`` holds the free chips, ``<res>-Unhealthy``,
-``<res>-NetworkUnhealthy``, ``<res>-Recovering`` and ``<res>-Fault`` say what is wrong with others. A text is chip names
-with commas between them; a chip name is ``<type>-<id>``, and its resource is ``huawei.com/<type>``.
+A *device list* is the map of texts in the ConfigMap: ``<res>`` has the free chips, ``<res>-Unhealthy``,
+``<res>-NetworkUnhealthy``, ``<res>-Recovering`` and ``<res>-Fault`` have the others and their faults. A text is a
+comma-separated list of chip names; a chip name is ``<type>-<id>``, and its resource is ``huawei.com/<type>``.
 
 Source: docs/reference/nodes-and-chips.md, "Free list".
 """
@@ -16,7 +16,7 @@ import msgspec
 RESOURCE_PREFIX: Final = "huawei.com/"
 ASCEND_REAL: Final = "huawei.com/AscendReal"
 CHIPS_MAX: Final = 100
-"""A pod's list of chips with more entries counts as damaged and is ignored."""
+"""Most entries in the chip list of a pod; a longer list is ignored as damaged."""
 _POD_NAME_MAX: Final = 253
 _POD_NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _ENDED: Final = frozenset({"Failed", "Succeeded"})
@@ -28,7 +28,7 @@ _BASE_INFOS: Final = msgspec.json.Decoder(_BaseInfos | None)
 
 
 class PodChips(msgspec.Struct, frozen=True):
-    """What a pod of the node says of its chips."""
+    """Texts of a pod of the node about its chips."""
 
     name: str
     phase: str
@@ -43,18 +43,18 @@ def available(
     self_maintained: bool = True,
     soft_share: bool = False,
 ) -> dict[str, str]:
-    """Device list of a node with the free chips that may be handed out.
+    """Device list of a node with the free chips that may be allocated.
 
     Args:
-        base_device_infos: Node annotation ``baseDeviceInfos``, a JSON map by chip name; None where it is missing.
+        base_device_infos: Node annotation ``baseDeviceInfos``, a JSON map by chip name; None if it is missing.
         device_list: Device list of the ConfigMap.
         pods: Pods of the node.
         self_maintained: Setting ``self-maintain-available-card``: free chips are those of the annotation that no active
-            pod holds and that are neither unhealthy nor recovering. Otherwise the ConfigMap's own lists count.
-        soft_share: The node's chips may be shared; then the ConfigMap's own lists count too.
+            pod holds and that are neither unhealthy nor recovering. Otherwise the lists of the ConfigMap are used.
+        soft_share: The chips of the node may be shared; then the lists of the ConfigMap are used too.
 
     Returns:
-        Texts by key; the names of a free list are sorted as text. Empty where the annotation is missing or no JSON map.
+        Texts by key; the names of a free list are sorted as text. Empty if the annotation is missing or not a JSON map.
     """
     names = _base_names(base_device_infos)
     if names is None:
@@ -74,7 +74,7 @@ def available(
 
 
 def chips_held(pod: PodChips, resource: str) -> list[str]:
-    """Chip names that a pod holds; none for a pod that ended, or whose name or list cannot be right."""
+    """Chip names that a pod holds; none for a pod that ended, or with an invalid name or list."""
     if pod.phase in _ENDED or len(pod.name) > _POD_NAME_MAX or not _POD_NAME.fullmatch(pod.name):
         return []
     names = _split(pod.annotations.get(ASCEND_REAL) or pod.annotations.get(resource, ""))
@@ -90,7 +90,7 @@ def chip_mask(text: str) -> int:
     """Mask of the chip names in a text; bit ``i`` is the chip with id ``i``. The empty text is 0.
 
     Raises:
-        ValueError: A name is no chip, or its id is above 63.
+        ValueError: A name is not a chip, or its id is above 63.
     """
     mask = 0
     for name in _split(text):
@@ -102,7 +102,7 @@ def chip_mask(text: str) -> int:
 
 
 def _base_names(base_device_infos: str | None) -> list[str] | None:
-    """Chip names of the annotation; None where there is no such map."""
+    """Chip names of the annotation; None if it is not such a map."""
     if base_device_infos is None:
         return None
     try:

@@ -1,7 +1,8 @@
-"""Levels of faults: the names of all sources, normalised.
+"""Fault levels: the names of all sources, normalized.
 
-A device plug-in says ``SeparateNPU``, a node's agent ``SeparateFault``, a switch ``Separate``; all of them mean that what
-has the fault takes no new work and is to be left. The same goes for the states of a whole node, such as ``UnHealthy``.
+A device plug-in writes ``SeparateNPU``, the agent of a node ``SeparateFault``, a switch ``Separate``; all of them mean
+that the faulty part takes no new work and is evacuated. States of a whole node, such as ``UnHealthy``, are normalized
+too.
 
 Source: docs/reference/faults.md, "Chip fault levels" and "Node and switch fault levels"; docs/reference/kubernetes.md,
 "Node information".
@@ -34,25 +35,25 @@ KNOWN_LEVELS: Final = (
     "NotHandle[Fault]", "SubHealth[Fault]", "PreSeparate[Fault|NPU]", "RestartRequest", "RestartBusiness", "FreeRestartNPU",
     "RestartNPU", "Reset", "Separate[Fault|NPU]", "ManuallySeparateNPU", "Healthy", "SubHealthy", "UnHealthy",
 )  # fmt: skip
-"""How the sources write the levels, for sentences; brackets hold endings that differ between sources."""
+"""Spelling of the levels in the sources, for sentences; brackets have endings that differ between sources."""
 REPORT_LEVELS: Final = {
     "ok": NodeHealth.OK,
     "sub-health": NodeHealth.SUB_HEALTHY,
     "no-new-work": NodeHealth.NO_NEW_WORK,
     "evict": NodeHealth.EVICT,
 }
-"""Berth's own words, as reports that come straight over NATS use them."""
+"""Names of the levels in Berth, as in reports that arrive over NATS."""
 
 
 class Level(NamedTuple):
-    """A level and whether its name was known; one with an unknown name takes no new work."""
+    """A level and whether its name is known. With an unknown name the node takes no new work."""
 
     health: NodeHealth
     is_known: bool = True
 
 
 def level_of(name: str) -> Level:
-    """Level that a name of any source stands for; upper and lower case are the same."""
+    """Level of a name of any source, in any case of letters."""
     word = name.strip().lower()
     for suffix in _SUFFIXES:
         word = word.removesuffix(suffix)
@@ -61,10 +62,10 @@ def level_of(name: str) -> Level:
 
 
 def worst(levels: Iterable[NodeHealth]) -> NodeHealth:
-    """The worst of some levels; OK of none."""
+    """The worst of some levels; OK without any."""
     return max(levels, default=NodeHealth.OK)
 
 
 def word_of(health: NodeHealth) -> str:
-    """Berth's word for a level."""
+    """Name of a level in Berth."""
     return next(word for word, level in REPORT_LEVELS.items() if level is health)

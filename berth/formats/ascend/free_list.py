@@ -1,7 +1,7 @@
-"""Which chips a node offers while its device plug-in's report and Kubernetes do not agree yet.
+"""Free chips of a node while the report of its device plug-in and Kubernetes do not agree.
 
-A report lags behind pods that were bound a moment ago: it may still list their chips as free. So a list that grew is not
-believed at once.
+A report lags behind pods that were bound recently: it may still list their chips as free. So additional chips in a list
+are not accepted immediately.
 
 Source: docs/reference/nodes-and-chips.md, "Refresh of a reported list"; docs/reference/kubernetes.md,
 "Rules for readers".
@@ -12,16 +12,16 @@ from typing import Final
 import msgspec
 
 BELIEVED_AFTER_S: Final = 10
-"""A report that is so many seconds newer than the list before it, or that is itself so old, is taken whole."""
+"""A report that is this many seconds newer than the list before it, or this old, is accepted completely."""
 
 
 class FreeList(msgspec.Struct, frozen=True):
-    """Chips of a report: the names it offers, those it calls unhealthy, and when it was written.
+    """Chips of a report: free names, unhealthy names, and the time of writing.
 
     Attributes:
         free: Names, in the order of the report.
         unhealthy: Names.
-        update_s: Seconds since 1970 by the node's clock.
+        update_s: Seconds since 1970 by the clock of the node.
     """
 
     free: tuple[str, ...] = ()
@@ -30,15 +30,15 @@ class FreeList(msgspec.Struct, frozen=True):
 
 
 def refreshed(shown: FreeList | None, report: FreeList, *, idle: int) -> FreeList:
-    """What to show once ``report`` came.
+    """List to publish after ``report``.
 
     Args:
-        shown: What was shown before; None for nothing yet.
+        shown: List that was published before; None for none.
         report: The newest report.
         idle: Chips of the node that Kubernetes counts as idle: allocatable minus those of its pods.
 
     Returns:
-        ``shown`` itself when the report is no newer; the report whole, or with only those chips that were shown or
+        ``shown`` itself if the report is not newer; the complete report, or only its chips that were published or
         unhealthy before.
     """
     if shown is None:
@@ -54,11 +54,11 @@ def refreshed(shown: FreeList | None, report: FreeList, *, idle: int) -> FreeLis
 
 
 class FreeView(msgspec.Struct, frozen=True):
-    """What a node is believed to offer, and what that rests on.
+    """Published free chips of a node, and the reports that they follow from.
 
     Attributes:
-        shown: What is believed.
-        before: What was believed before the newest report; None for nothing.
+        shown: Published list.
+        before: List that was published before the newest report; None for none.
         report: The newest report.
     """
 
@@ -68,7 +68,7 @@ class FreeView(msgspec.Struct, frozen=True):
 
 
 def with_report(view: FreeView | None, report: FreeList, *, idle: int) -> FreeView:
-    """The view after a report; one that is no newer changes nothing."""
+    """The view after a report. A report that is not newer changes nothing."""
     if view is None:
         return FreeView(report, None, report)
     if report.update_s <= view.report.update_s:
@@ -77,12 +77,12 @@ def with_report(view: FreeView | None, report: FreeList, *, idle: int) -> FreeVi
 
 
 def looked_again(view: FreeView, *, idle: int, age_s: float) -> FreeView:
-    """The view judged anew, when Kubernetes' count has changed or time has passed.
+    """The view after a change of the count of Kubernetes, or after some time.
 
     Args:
         view: The view.
         idle: As in :func:`refreshed`.
-        age_s: Seconds since the newest report came; above 10 it is taken whole.
+        age_s: Seconds since the newest report arrived; above 10 it is accepted completely.
     """
     if view.shown == view.report:
         return view

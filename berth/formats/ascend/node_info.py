@@ -1,7 +1,7 @@
-"""What the agent of a node (NodeD) says of the node: ConfigMap ``mindx-dl-nodeinfo-<node>``, key ``NodeInfo``.
+"""Report of the agent of a node (NodeD): ConfigMap ``mindx-dl-nodeinfo-<node>``, key ``NodeInfo``.
 
-The ConfigMap exists only while the node has a fault. So none means healthy, or that the agent is dead: nothing tells
-these apart.
+The ConfigMap exists only while the node has a fault. Without it the node is healthy, or the agent does not run; a
+reader cannot distinguish these cases.
 
 Source: docs/reference/kubernetes.md, "Node information"; docs/reference/faults.md, "Node and switch fault levels".
 """
@@ -22,7 +22,7 @@ _FAULTS_TOLD_MAX: Final = 3
 
 
 class FaultDevice(msgspec.Struct, frozen=True, rename="pascal"):
-    """A part of the node that has a fault. The order of the fields is that of the sum."""
+    """A faulty part of the node. The order of the fields is that of the checksum."""
 
     device_type: str = ""
     device_id: int = 0
@@ -31,7 +31,7 @@ class FaultDevice(msgspec.Struct, frozen=True, rename="pascal"):
 
 
 class NodeInfo(msgspec.Struct, frozen=True, rename="pascal"):
-    """The object that the sum is of."""
+    """Object of the checksum."""
 
     fault_dev_list: list[FaultDevice] | None = None
     node_status: str = ""
@@ -43,11 +43,11 @@ class _NodeInfoCfg(msgspec.Struct, frozen=True, rename="pascal"):
 
 
 class NodeVerdict(msgspec.Struct, frozen=True):
-    """What a report means for the node.
+    """Health of a node according to a report.
 
     Attributes:
         level: Level of the node.
-        reason: Why, in one sentence; empty when it is well.
+        reason: Why, in one sentence; empty when it is healthy.
     """
 
     level: NodeHealth
@@ -58,10 +58,10 @@ _DECODER: Final = msgspec.json.Decoder(_NodeInfoCfg)
 
 
 def parse_node_info(text: str) -> NodeInfo:
-    """Report in the value of key ``NodeInfo``, its sum verified.
+    """Report in the value of key ``NodeInfo``; its checksum is verified.
 
     Raises:
-        ReportError: No JSON, of another form, or with a CheckCode that is not that of its content.
+        ReportError: It is not JSON or has another form, or its CheckCode is wrong.
     """
     config = decoded(text, _DECODER, field=KEY)
     right = check_code(config.node_info)
@@ -71,7 +71,7 @@ def parse_node_info(text: str) -> NodeInfo:
 
 
 def judge_node(info: NodeInfo) -> NodeVerdict:
-    """Verdict on a node: its ``NodeStatus``; where that is empty, the worst level of its faults."""
+    """Health of a node: its ``NodeStatus``, or the worst level of its faults if that is empty."""
     if info.node_status:
         level = level_of(info.node_status)
         unknown = (
@@ -89,7 +89,7 @@ def judge_node(info: NodeInfo) -> NodeVerdict:
 
 
 def _told(info: NodeInfo) -> str:
-    """The faults of a report, in short."""
+    """Short text of the faults of a report."""
     faults = [
         f"{fault.device_type} {fault.device_id} {fault.fault_level} {'/'.join(fault.fault_code or ())}".rstrip()
         for fault in info.fault_dev_list or ()

@@ -1,4 +1,4 @@
-"""Names that Berth and the Ascend components write on pods and nodes, and names of chips in their texts.
+"""Keys that Berth and the Ascend components write to pods and nodes, and chip names in their values.
 
 Source: docs/reference/kubernetes.md, "Pod annotations"; docs/reference/nodes-and-chips.md, "Resource names" and
 "Pod annotations of chips".
@@ -22,9 +22,9 @@ GROUP_NAME: Final = "scheduling.k8s.io/group-name"
 TOR_AFFINITY: Final = "tor-affinity"
 """Label of jobs, PodGroups and pods that ask for switch affinity."""
 NO_AFFINITY: Final = "null"
-"""Value of that label with which switches play no part."""
+"""Value of that label without switch affinity."""
 OPERATOR_NAME: Final = "training.kubeflow.org/operator-name"
-"""Label of pods that the Ascend operator made."""
+"""Label of pods that the Ascend operator created."""
 BASE_DEVICE_INFOS: Final = "baseDeviceInfos"
 """Node annotation: the chips of the node, as JSON."""
 SERIAL_NUMBER: Final = "product-serial-number"
@@ -50,7 +50,7 @@ SHARE_LABEL: Final = "huawei.com/scheduler.softShareDev."
 
 
 def chip_names(resource: str, chips: Iterable[int]) -> str:
-    """Names of chips in the order given, with commas between: ``Ascend910-0,Ascend910-1``."""
+    """Comma-separated names of chips in the given order: ``Ascend910-0,Ascend910-1``."""
     kind = resource.removeprefix(RESOURCE_PREFIX)
     return ",".join(f"{kind}-{chip}" for chip in chips)
 

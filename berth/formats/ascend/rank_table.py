@@ -1,6 +1,6 @@
 """Rank table of a running job, ``hccl.json``, as the fabric controller and the collective library read it.
 
-The bytes are those of the incumbent: fields in its order, no blanks, and its escapes.
+The bytes are those of the reference implementation: the same order of fields, no blanks, the same escapes.
 
 Source: docs/reference/kubernetes.md, "CheckCode" and "Rank table of the job summary".
 """
@@ -42,7 +42,7 @@ class Configuration(msgspec.Struct, frozen=True):
 
 
 class RankedPod(msgspec.Struct, frozen=True, kw_only=True):
-    """A pod with chips, as far as the rank table tells of it."""
+    """A pod with chips, as far as the rank table contains it."""
 
     name: str
     uid: str
@@ -53,7 +53,7 @@ class RankedPod(msgspec.Struct, frozen=True, kw_only=True):
     """Rank of the pod in its gang."""
     configuration: Configuration
     container_ids: Mapping[str, str] = {}
-    """Container's id by its name."""
+    """Id of each container by its name."""
 
 
 class _Device(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -84,7 +84,7 @@ class _Table(msgspec.Struct, frozen=True):
 
 
 def read_configuration(text: str) -> Configuration | None:
-    """Device configuration of a pod; None when the text is none, or names no chips."""
+    """Device configuration of a pod; None if the text is not one, or names no chips."""
     try:
         found = msgspec.json.decode(text, type=Configuration)
     except msgspec.MsgspecError:
@@ -95,7 +95,7 @@ def read_configuration(text: str) -> Configuration | None:
 def servers_of(pods: Sequence[RankedPod]) -> list[Server]:
     """Entries for pods, in order of their first rank.
 
-    A server is named by the address of its host while no two pods share a node, else by the pod's uid.
+    A server is named by the address of its host if no two pods share a node, otherwise by the uid of the pod.
     """
     alone = len({pod.node for pod in pods}) == len(pods)
     ranked = sorted(pods, key=lambda pod: (pod.rank * len(pod.configuration.devices), pod.name))
@@ -121,16 +121,16 @@ def _server(pod: RankedPod, server_id: str) -> Server:
 
 
 def rank_tables(servers: Sequence[Server], *, bytes_max: int = CHUNK_BYTES_MAX) -> list[str]:
-    """The rank table in as many texts as it takes, each with as many entries as fit; one text at least.
+    """The rank table, split into texts with as many entries as fit; at least one text.
 
     Args:
         servers: Entries in order.
-        bytes_max: Most bytes of a text; an entry that is larger stands alone.
+        bytes_max: Most bytes of a text; a larger entry has a text of its own.
     """
     entries = [_encoded(server) for server in servers]
     ends = list(accumulate(len(entry) + 1 for entry in entries))
     total = 1
-    while True:  # the number of texts stands in each of them, and its digits take room
+    while True:  # each text has the number of texts, whose digits take room
         parts = _parts(ends, bytes_max - len(_text([], len(servers), total)))
         if len(str(len(parts))) <= len(str(total)):
             return [_text(entries[start:end], len(servers), len(parts)).decode() for start, end in parts]
@@ -138,7 +138,7 @@ def rank_tables(servers: Sequence[Server], *, bytes_max: int = CHUNK_BYTES_MAX) 
 
 
 def _parts(ends: Sequence[int], room: int) -> list[tuple[int, int]]:
-    """Ranges of entries that fit into ``room`` bytes, commas included, each as long as can be."""
+    """Ranges of entries that fit into ``room`` bytes with their commas, each as long as possible."""
     parts: list[tuple[int, int]] = []
     start = before = 0
     for index, end in enumerate(ends):

@@ -1,4 +1,4 @@
-"""What is wrong with a report of a device plug-in, a node's agent or ClusterD; and JSON read so that this can be said."""
+"""Errors in reports of a device plug-in, the agent of a node or ClusterD, and a JSON decoder that names their place."""
 
 from typing import Final, TypeVar
 
@@ -7,17 +7,17 @@ import msgspec
 T = TypeVar("T")
 
 SUSPECT: Final = "is suspect: newest report refused"
-"""Words in the reason of a node of which some source's newest report could not be taken; the last good one holds."""
+"""Part of the reason of a node if the newest report of a source is invalid and the last valid one stays in force."""
 _SHOWN_MAX: Final = 60
 
 
 class ReportError(ValueError):
-    """A report that does not say what it should.
+    """An invalid report.
 
     Attributes:
-        field: Where, such as ``DeviceInfoCfg.CheckCode``.
-        value: What stands there, shortened.
-        expected: What would be right.
+        field: Path of the field, such as ``DeviceInfoCfg.CheckCode``.
+        value: Its value, shortened.
+        expected: Valid values.
     """
 
     def __init__(self, *, field: str, value: object, expected: str) -> None:
@@ -29,7 +29,7 @@ class ReportError(ValueError):
 
 
 def shown(value: object) -> str:
-    """A value in a sentence, cut to 60 characters."""
+    """A value for a sentence, cut to 60 characters."""
     text = repr(value)
     return text if len(text) <= _SHOWN_MAX else f"{text[: _SHOWN_MAX - 1]}…"
 
@@ -38,7 +38,7 @@ def decoded(text: str | msgspec.Raw, decoder: msgspec.json.Decoder[T], *, field:
     """Value of a JSON text.
 
     Raises:
-        ReportError: It is no JSON, is cut off, or has another form; names ``field`` and the path below it.
+        ReportError: It is not JSON, is cut off, or has another form; it names ``field`` and the path below it.
     """
     try:
         return decoder.decode(text)

@@ -1,4 +1,4 @@
-"""Leaf switches as the ConfigMap ``basic-tor-node-cm`` gives them: which address is below which leaf, and where.
+"""Leaf switches (ToR) of the ConfigMap ``basic-tor-node-cm``: the leaf of each address, and its position.
 
 Source: docs/reference/switches.md, "Topology"; docs/reference/kubernetes.md, "Map of leaf switches".
 """
@@ -16,7 +16,7 @@ TOR_LEVEL: Final = "tor_level"
 SINGLE_LAYER: Final = "single_layer"
 DOUBLE_LAYER: Final = "double_layer"
 PLACES_MAX: Final = 1 << 15
-"""Most servers below a leaf: as many positions as their column holds."""
+"""Most servers below a leaf: the number of positions in their column."""
 ADDRESS_MAX: Final = 253
 """Longest address, in characters."""
 _SHOWN_MAX: Final = 80
@@ -35,12 +35,12 @@ _EXPECTED: Final[Mapping[str, str]] = {
 
 
 class TorConfigError(ValueError):
-    """A ConfigMap that cannot be used as a whole.
+    """A ConfigMap that cannot be used at all.
 
     Attributes:
-        field: What is wrong.
-        value: What stood there, cut to 80 characters.
-        expected: What would be right.
+        field: Path of the wrong field.
+        value: Its value, cut to 80 characters.
+        expected: Valid values.
     """
 
     def __init__(self, field: str, value: object, expected: str) -> None:
@@ -52,7 +52,7 @@ class TorConfigError(ValueError):
 
 
 class Slot(NamedTuple):
-    """Where a server is: the leaf's name, and the position below it from 0."""
+    """Place of a server: the name of its leaf, and its position there, from 0."""
 
     leaf: str
     position: int
@@ -66,17 +66,17 @@ class Server(NamedTuple):
 
 
 class TorLeaf(msgspec.Struct, frozen=True):
-    """A leaf switch, known by its address, and its servers in the order given; with or without a node."""
+    """A leaf switch, identified by its address, and its servers in the given order, with or without a node."""
 
     address: str
     servers: tuple[Server, ...] = ()
 
 
 class TorConfig(msgspec.Struct, frozen=True):
-    """Leaf switches of a cluster in the order given.
+    """Leaf switches of a cluster in the given order.
 
     Attributes:
-        leaves: The leaves; none: nothing is known of switches.
+        leaves: The leaves; none: the switches are unknown.
         places: Most servers below a leaf (``tor_count``).
         level: ``single_layer`` or ``double_layer``.
     """
@@ -86,7 +86,7 @@ class TorConfig(msgspec.Struct, frozen=True):
     level: str = DOUBLE_LAYER
 
     def slots(self) -> dict[str, Slot]:
-        """Where each server is, by its address."""
+        """Place of each server, by its address."""
         return {server.address: Slot(leaf.address, server.position) for leaf in self.leaves for server in leaf.servers}
 
 
@@ -108,13 +108,13 @@ class _TorInfo(msgspec.Struct):
 def read_tor_config(data: Mapping[str, str]) -> TorConfig:
     """Leaf switches of the ConfigMap's ``data``.
 
-    ``tor_count`` that is not given is the length of the longest list of servers, ``slice_id`` that is not given the place
-    in the list. ``tor_level`` other than ``single_layer`` means two layers. What the format has besides is not looked at.
+    A missing ``tor_count`` is the length of the longest list of servers, a missing ``slice_id`` the index in the list.
+    A ``tor_level`` other than ``single_layer`` means two layers. Other fields are ignored.
 
     Raises:
-        TorConfigError: ``tor_info`` is missing, is no such JSON or lists no leaf; an address is empty, longer than 253
-            characters or stands twice; a leaf has more servers than ``tor_count``; a position stands twice below a leaf
-            or is not below ``tor_count``; ``tor_count`` is not from 1 to 32768.
+        TorConfigError: ``tor_info`` is missing, is not such JSON or lists no leaf; an address is empty, longer than 253
+            characters or repeated; a leaf has more servers than ``tor_count``; a position is repeated below a leaf or
+            not less than ``tor_count``; ``tor_count`` is not from 1 to 32768.
     """
     info = _decoded(data.get(TOR_INFO))
     if not info.server_list:
@@ -136,10 +136,10 @@ def read_tor_config(data: Mapping[str, str]) -> TorConfig:
 
 
 def _servers(tor: _Tor, at: str, places: int, seen: dict[str, str]) -> tuple[Server, ...]:
-    """Servers of a leaf; ``seen`` says where each address stands.
+    """Servers of a leaf; ``seen`` has the place of each address.
 
     Raises:
-        TorConfigError: As :func:`read_tor_config`.
+        TorConfigError: See :func:`read_tor_config`.
     """
     taken: dict[int, str] = {}
     found: list[Server] = []
@@ -161,10 +161,10 @@ def _servers(tor: _Tor, at: str, places: int, seen: dict[str, str]) -> tuple[Ser
 
 
 def _check_address(at: str, address: str, seen: dict[str, str]) -> None:
-    """Note where an address stands.
+    """Record the place of an address.
 
     Raises:
-        TorConfigError: It is empty or too long, or stands elsewhere too.
+        TorConfigError: It is empty, too long or repeated.
     """
     if not 1 <= len(address) <= ADDRESS_MAX:
         raise TorConfigError(_at(at), address, _ADDRESS)
@@ -174,10 +174,10 @@ def _check_address(at: str, address: str, seen: dict[str, str]) -> None:
 
 
 def _decoded(text: str | None) -> _TorInfo:
-    """The JSON, with all values of their types.
+    """The decoded JSON.
 
     Raises:
-        TorConfigError: It is none, or a value has another type.
+        TorConfigError: It is not JSON, or a value has a wrong type.
     """
     try:
         raw = msgspec.json.decode(text or "")
@@ -190,7 +190,7 @@ def _decoded(text: str | None) -> _TorInfo:
 
 
 def _mistyped(raw: Any, words: str) -> tuple[str, object, str]:  # noqa: ANN401 - any JSON
-    """Path of a value of another type or of one that is missing, the value, and what was expected."""
+    """Path of a missing value or one of a wrong type, the value, and the expected values."""
     where = _AT.search(words)
     path = where[1] if where is not None else ""
     value, last = raw, ""

@@ -14,13 +14,13 @@ Example::
       - {node: a2-003, chips: [3], kind: unhealthy}
       - {node: a2-004, level: sub-healthy, from: 10s, for: 20s}
 
-``{index}`` in a name counts from ``first`` (0); ``{index:03}`` fills up with zeros. ``leaf`` and ``superpod`` are the name of one,
-or ``size`` nodes each, with a ``name`` that holds ``{index}``; without a name the file's groups are numbered through. The
-position below a leaf switch, or in the SuperPoD of a node below none, is the order in the file. ``rack`` is the number of
-one inside the node's SuperPoD, or ``size`` nodes each, numbered from 0 in each SuperPoD; forms that have racks have them
-without it. ``switches`` says whether there is a spine above the leaves
-(``double_layer``, the default) or not (``single_layer``), and how many nodes a leaf has room for: as many as the fullest has,
-unless ``places`` says more.
+``{index}`` in a name counts from ``first`` (0); ``{index:03}`` pads with zeros. ``leaf`` and ``superpod`` are the name
+of one group, or groups of ``size`` nodes with a ``name`` that contains ``{index}``; without a name the groups are
+numbered through the file. The position below a leaf switch, or in the SuperPoD of a node without a leaf, is the order
+in the file. ``rack`` is the number of a rack inside the SuperPoD of the node, or racks of ``size`` nodes, numbered from
+0 in each SuperPoD; products with racks have them by default. ``switches`` has the network level (``double_layer``, the
+default, with a spine above the leaves, or ``single_layer``) and ``places``, the number of places below a leaf: at least
+the nodes of the largest leaf, which is the default.
 """
 
 import re
@@ -47,7 +47,7 @@ POSITION_MAX: Final = PLACES_MAX - 1
 CPU_DEFAULT_MILLI: Final = 192_000
 MEMORY_DEFAULT_MIB: Final = 1_536 * 1024
 LABELS: Final = {"host-arch": "huawei-arm"}
-"""Labels that every node has unless its entry says otherwise."""
+"""Labels that every node has unless its entry sets others."""
 CHIP_FAULTS: Final = ("unhealthy", "network-unhealthy", "recovering")
 LEVELS: Final = {
     "sub-healthy": NodeHealth.SUB_HEALTHY,
@@ -64,20 +64,20 @@ _FAULT_FIELDS: Final = ("node", "chips", "kind", "level", "from", "for")
 
 
 class TopologyError(DocumentError):
-    """A topology file that does not describe a cluster."""
+    """An invalid topology file."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """Something that is wrong with a node or some of its chips for a while.
+    """A temporary fault of a node or of some of its chips.
 
     Attributes:
-        node: The node's name.
+        node: Name of the node.
         kind: One of :data:`CHIP_FAULTS`; empty for a fault of the node itself.
         chips: Mask of the chips; 0 for a fault of the node itself.
         level: Level of the node; ``OK`` for a fault of chips.
-        from_ms: When it starts, in milliseconds after the cluster's start.
-        until_ms: When it ends, likewise; None for never.
+        from_ms: Start, in milliseconds after the start of the cluster.
+        until_ms: End, likewise; None for never.
     """
 
     node: str
@@ -90,11 +90,11 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class Switches:
-    """What the leaf switches have in common.
+    """Common properties of the leaf switches.
 
     Attributes:
         level: ``single_layer`` or ``double_layer``.
-        places: Most nodes below a leaf; 0: as many as the fullest leaf has.
+        places: Most nodes below a leaf; 0: the nodes of the largest leaf.
     """
 
     level: str = DOUBLE_LAYER
@@ -103,7 +103,7 @@ class Switches:
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """A simulated cluster: its nodes in the order of the file, its faults, and what its leaf switches have in common."""
+    """A simulated cluster: nodes in the order of the file, faults, and common properties of the leaf switches."""
 
     nodes: list[NodeDescription]
     faults: list[Fault]
@@ -111,11 +111,12 @@ class Cluster:
 
 
 def parse_cluster(text: str) -> Cluster:
-    """Cluster that a topology file describes.
+    """Cluster of a topology file.
 
     Raises:
-        TopologyError: Not one YAML document of kind ``Cluster``; a field is missing, wrong or unknown; a node is given
-            twice; a leaf has more nodes than places; or a fault names a node or chip that does not exist. Carries path, value and what was expected.
+        TopologyError: It is not one YAML document of kind ``Cluster``; a field is missing, wrong or unknown; a node is
+            repeated; a leaf has more nodes than places; or a fault names a node or chip that does not exist. The error
+            has path, value and valid values.
     """
     documents = read_documents(text, TopologyError)
     if len(documents) != 1:
@@ -135,7 +136,7 @@ def parse_cluster(text: str) -> Cluster:
 
 
 class _Group(NamedTuple):
-    """Where a node stands: its leaf switch, its SuperPoD, its rack in there, and its number in there."""
+    """Place of a node: its leaf switch, its SuperPoD, its rack in the SuperPoD, and its index there."""
 
     leaf: str
     superpod: str
@@ -144,14 +145,14 @@ class _Group(NamedTuple):
 
 
 class _Builder:
-    """Nodes read so far, and how many groups and positions they use."""
+    """Nodes read so far, and the numbers of groups and positions in use."""
 
     def __init__(self) -> None:
         self.nodes: dict[str, NodeDescription] = {}
         self.below: dict[str, int] = {}
-        """How many nodes each leaf has."""
+        """Number of nodes of each leaf."""
         self._inside: dict[str, int] = {}
-        """How many nodes each SuperPoD has."""
+        """Number of nodes of each SuperPoD."""
         self._numbered = {"leaf": 0, "superpod": 0}
 
     def add(self, entry: Tree) -> None:
@@ -205,7 +206,7 @@ class _Builder:
         )
 
     def _groups(self, entry: Tree, key: str, total: int, default: str) -> list[str]:
-        """Name of the group of each of the entry's nodes; empty names without a group."""
+        """Group name of each node of the entry; empty names without a group."""
         place = entry.find(key)
         if place is None:
             return [""] * total
@@ -240,7 +241,7 @@ def _racks(entry: Tree, product: NodeProduct, *, has_superpod: bool) -> Callable
 
 
 def _node(entry: Tree) -> NodeDescription:
-    """What all nodes of an entry share."""
+    """Fields that all nodes of an entry share."""
     product = NODE_PRODUCTS[entry.need("product", nearest("", NODE_PRODUCTS)).choice(NODE_PRODUCTS)]
     chips = entry.find("chips")
     count = product.chips if chips is None else chips.whole(least=1, most=CHIPS_MAX)
@@ -294,7 +295,7 @@ def _names(entry: Tree, product: str, total: int) -> list[str]:
 
 
 def _numbered_names(place: Tree, first: int, count: int) -> list[str]:
-    """Names made from a pattern; one without ``{index}`` makes one name only."""
+    """Names from a pattern; a pattern without ``{index}`` yields one name."""
     pattern = place.text('a name; "{index}" in it counts')
     if count > 1 and not _INDEX.search(pattern):
         raise place.wrong(f'a name with "{{index}}" in it, for there are {count}')

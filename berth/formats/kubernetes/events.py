@@ -1,6 +1,6 @@
-"""Events of Kubernetes: what Berth says about an object, for those who look at the object.
+"""Kubernetes Events about objects.
 
-An event is known by its object, reason and message: saying it again adds to its count. Times come in as numbers.
+An Event is identified by its object, reason and message: repeating it raises its count. Times are passed in as numbers.
 
 Source: Kubernetes API, v1 Event.
 """
@@ -14,9 +14,9 @@ from berth.schemas.units import UnixMs
 
 COMPONENT: Final = "berth"
 DEFAULT_NAMESPACE: Final = "default"
-"""Where events about objects without a namespace live."""
+"""Namespace of Events about objects without a namespace."""
 MESSAGE_MAX: Final = 1024
-"""Longest message that the API takes, in characters."""
+"""Longest message that the API accepts, in characters."""
 NAME_MAX: Final = 253
 EventType = Literal["Normal", "Warning"]
 _HASH_BYTES: Final = 8
@@ -27,7 +27,7 @@ _MINUTE_S: Final = 60
 
 
 class Involved(msgspec.Struct, frozen=True, rename="camel", kw_only=True, omit_defaults=True):
-    """The object that an event is about. A node's uid is, by custom, its name."""
+    """Object of an Event. By convention the uid of a node is its name."""
 
     api_version: str = ""
     kind: str
@@ -46,7 +46,7 @@ class _Source(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class EventBody(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
-    """A new event, as the API takes it."""
+    """A new Event, as the API accepts it."""
 
     api_version: str = "v1"
     kind: str = "Event"
@@ -64,12 +64,12 @@ class EventBody(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
 
 
 def events_path(involved: Involved) -> str:
-    """Collection in which events about an object live."""
+    """Path of the collection of Events about an object."""
     return f"/api/v1/namespaces/{involved.namespace or DEFAULT_NAMESPACE}/events"
 
 
 def event_name(involved: Involved, *, reason: str, message: str) -> str:
-    """Name of the event that says this about an object: always the same."""
+    """Name of an Event; it depends on object, reason and message alone."""
     parts = (involved.kind, involved.namespace, involved.name, involved.uid, reason, message)
     digest = hashlib.blake2b("\0".join(parts).encode(), digest_size=_HASH_BYTES).hexdigest()
     return f"{involved.name[: NAME_MAX - len(digest) - 1].rstrip('.-')}.{digest}"
@@ -86,17 +86,17 @@ def new_event(
     last_ms: UnixMs,
     instance: str = "",
 ) -> EventBody:
-    """An event.
+    """An Event.
 
     Args:
-        involved: What it is about.
+        involved: Its object.
         reason: One word in camel case.
         message: One sentence; cut to :data:`MESSAGE_MAX` characters.
         kind: Whether it is a warning.
-        count: How often it was said.
-        first_ms: When it was said first.
-        last_ms: When it was said last.
-        instance: Name of the process that says it.
+        count: Number of occurrences.
+        first_ms: Time of the first occurrence.
+        last_ms: Time of the last occurrence.
+        instance: Name of the reporting process.
     """
     return EventBody(
         metadata=_EventMeta(
@@ -114,17 +114,17 @@ def new_event(
 
 
 def repeated(count: int, last_ms: UnixMs) -> dict[str, object]:
-    """Merge patch for an event that is said once more.
+    """Merge patch for one more occurrence of an Event.
 
     Args:
-        count: How often it was said, this time included.
-        last_ms: When.
+        count: Number of occurrences, including this one.
+        last_ms: Time of this occurrence.
     """
     return {"count": count, "lastTimestamp": rfc3339(last_ms)}
 
 
 def rfc3339(at_ms: UnixMs) -> str:
-    """A moment in UTC to the second, as Kubernetes writes it: ``2026-11-20T08:00:00Z``."""
+    """A time in UTC to the second, as Kubernetes writes it: ``2026-11-20T08:00:00Z``."""
     seconds = at_ms // _S_MS
     days, rest = divmod(seconds, _DAY_S)
     year, month, day = _civil(days)

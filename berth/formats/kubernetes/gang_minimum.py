@@ -1,4 +1,4 @@
-"""How many pods of a gang must start together.
+"""Minimum of a gang: the number of its pods that must start together.
 
 Source: docs/reference/kubernetes.md, "Volcano PodGroups", "Gangs of other systems" and "Resolution of the gang".
 """
@@ -15,7 +15,7 @@ from berth.formats.manifests.batch_job import GROUP_MIN_MEMBER
 from berth.formats.manifests.gang_request import MIN_AVAILABLE, REPLICAS_MAX
 
 _OWN_RULES: Final = frozenset({"ReplicaSet", "StatefulSet", "Job"})
-"""Controllers for which Volcano makes PodGroups of one member, whatever their size."""
+"""Controllers for which Volcano creates PodGroups of one member, whatever their size."""
 _TOLD: Final = {
     "native": ("PodGroup", "minCount"),
     "workload": ("Workload", "minCount"),
@@ -23,19 +23,19 @@ _TOLD: Final = {
     "jobset": ("JobSet", "the sum of its jobs"),
     "cosched": ("PodGroup", "minMember"),
 }
-"""Kinds of gangs whose object gives the number: its kind, and what it calls the number."""
+"""Kinds of gangs whose object has the number: its kind, and the name of the number there."""
 
 
 class Minimum(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """How many pods must start together."""
+    """Number of pods that must start together."""
 
     count: int = 1
     size: int = 0
-    """Pods that there will be; 0 when unknown."""
+    """Pods of the whole gang; 0 when unknown."""
     name: str = "minMember"
-    """What gives the number."""
+    """Source of the number."""
     by_task: tuple[tuple[str, int], ...] = ()
-    """Least number of some tasks, by name of the task."""
+    """Minimum of single tasks, by name of the task."""
     wrong: str = ""
     """Why there is no number: a sentence."""
 
@@ -49,15 +49,15 @@ def minimum(
     size: int | None,
     has_chips: bool,
 ) -> Minimum:
-    """How many pods of a gang must start together.
+    """Number of pods of a gang that must start together.
 
     Args:
         key: The gang.
         group: Its Volcano PodGroup, if it has one.
-        facts: What its owner says, if it was looked up.
-        pod: One of its pods; its annotations count where neither PodGroup nor owner has them.
-        size: Pods of the gang, if a pod says so.
-        has_chips: Its pods ask for chips.
+        facts: Numbers of its owner, if it was read.
+        pod: One of its pods; its annotations count if neither PodGroup nor owner has them.
+        size: Pods of the gang, if a pod has the number.
+        has_chips: Its pods request chips.
     """
     if group is None and size is not None:
         return Minimum(count=max(size, 1), size=size, name=f"annotation {LWS_SIZE}")
@@ -74,12 +74,12 @@ def minimum(
         return Minimum(count=max(known, 1), size=known)
     by_task = tuple(sorted((spec.min_task_member or {}).items()))
     if sum(count for _, count in by_task) > spec.min_member:
-        by_task = ()  # Volcano looks at tasks only when the gang's minimum holds them all.
+        by_task = ()  # Volcano checks tasks only if the minimum of the gang covers all of them.
     return Minimum(count=max(spec.min_member, 1), size=known, by_task=by_task)
 
 
 def _size(facts: OwnerFacts) -> int:
-    """Pods that an owner keeps at a time; 0 when it does not say."""
+    """Pods that an owner keeps at a time; 0 when unknown."""
     if facts.tasks:
         return sum(task.pods for task in facts.tasks)
     if facts.parallelism is not None:
@@ -88,7 +88,7 @@ def _size(facts: OwnerFacts) -> int:
 
 
 def _minimum_of_owner(facts: OwnerFacts | None, pod: Pod, group: PodGroup | None, *, has_chips: bool) -> Minimum:
-    """Minimum by the rules of the owner's kind."""
+    """Minimum by the rules of the kind of the owner."""
     if facts is None:
         return _annotated([group, pod], 0) or Minimum()
     known = _size(facts)
@@ -105,7 +105,7 @@ def _minimum_of_owner(facts: OwnerFacts | None, pod: Pod, group: PodGroup | None
 
 
 def _annotated(sources: Iterable[PodGroup | OwnerFacts | Pod | None], size: int) -> Minimum | None:
-    """Minimum that an annotation gives; None when there is none."""
+    """Minimum in an annotation; None without one."""
     layers = [
         source.annotations if isinstance(source, OwnerFacts) else source.metadata.annotations or {}
         for source in sources
@@ -123,7 +123,7 @@ def _annotated(sources: Iterable[PodGroup | OwnerFacts | Pod | None], size: int)
 
 
 def _told(key: GangKey, facts: OwnerFacts | None) -> Minimum:
-    """Minimum of gangs whose object itself gives the number."""
+    """Minimum of gangs whose own object has the number."""
     kind, name = _TOLD[key.kind]
     if facts is None:
         return Minimum(wrong=f"{kind} {key.name} does not exist or cannot be read")

@@ -1,7 +1,7 @@
-"""Where a node stands in its SuperPoD: from the annotations and labels of the node, or from its device plug-in's report.
+"""Place of a node in its SuperPoD, from annotations and labels of the node or from the report of its device plug-in.
 
-Three numbers: SuperPoD, rack and index of the node (its server). A negative one means that there is none; the driver
-says -1, a product without SuperPoDs -2. A rack is only kept inside a SuperPoD, for racks are numbered in each anew.
+Three numbers: SuperPoD, rack and index of the node (its server). A negative number means that there is none; the driver
+writes -1, a product without SuperPoDs -2. A rack only exists inside a SuperPoD, because each SuperPoD numbers its own.
 
 Source: docs/reference/kubernetes.md, "Device information" and "Node labels and annotations";
 docs/reference/superpods.md, "Terms of SuperPoDs".
@@ -23,13 +23,13 @@ from berth.products.model import LABEL_TYPE, RESOURCE_NPU
 from berth.schemas.nodes import NodeDescription
 
 SUPERPOD_LABEL: Final = "huawei.com/topotree.superpodid"
-"""Label that names the SuperPoD of a node whose annotation does not."""
+"""Label with the SuperPoD of a node without the annotation."""
 RACK_LABEL: Final = "huawei.com/topotree.rackid"
-"""Label that names the rack of a node whose annotation does not."""
+"""Label with the rack of a node without the annotation."""
 SERVER_LABEL: Final = "huawei.com/topotree.serverid"
-"""Label that tells the index of a node whose annotation does not."""
+"""Label with the index of a node without the annotation."""
 POSITION_MAX: Final = (1 << 15) - 1
-"""Largest index of a node that its column holds."""
+"""Largest index of a node that fits its column."""
 _LEAST: Final = -2
 _DIGITS_MAX: Final = len(str(NUMBER_MAX))
 _WITHOUT: Final = "0 or more, or a negative number (-1 or -2) for none"
@@ -38,18 +38,18 @@ _TYPES: Final = frozenset(
     for product in NODE_PRODUCTS.values()
     if product.in_superpod and LABEL_TYPE in product.labels
 )
-"""Labels of nodes that are made for SuperPoDs."""
+"""Values of ``accelerator-type`` of nodes that belong in SuperPoDs."""
 
 
 class NodePlace(NamedTuple):
-    """Numbers as they are told; None where nothing is told, negative where it is told that there is none."""
+    """The three numbers; None for a missing number, negative if the source reports that there is none."""
 
     superpod: int | None = None
     rack: int | None = None
     server: int | None = None
 
     def filled(self, other: "NodePlace") -> "NodePlace":
-        """The same, with what is not told as the other tells it."""
+        """The same, with missing numbers taken from another place."""
         return NodePlace(*(theirs if mine is None else mine for mine, theirs in zip(self, other, strict=True)))
 
     @property
@@ -58,10 +58,10 @@ class NodePlace(NamedTuple):
         return self.superpod is not None and self.superpod >= 0
 
 
-def said_place(node: NodeDescription) -> NodePlace | None:
-    """Place in a description that was made before; None where it is in no SuperPoD that has a number.
+def described_place(node: NodeDescription) -> NodePlace | None:
+    """Place in a node description; None if its SuperPoD is not a number.
 
-    Its position is only that in the SuperPoD where it has none below a leaf switch.
+    Its position is the one in the SuperPoD only if the node has no leaf switch.
     """
     superpod = whole_number(node.superpod, most=NUMBER_MAX)
     if superpod is None:
@@ -70,13 +70,13 @@ def said_place(node: NodeDescription) -> NodePlace | None:
 
 
 class _DeviceTexts(Lean, frozen=True, rename=None):
-    """What is read of a report: the text under its key."""
+    """Text under the key of a report."""
 
     text: str = msgspec.field(default="", name=KEY)
 
 
 class DeviceMap(Lean, frozen=True):
-    """ConfigMap in which a device plug-in reports; only the text that has the place."""
+    """ConfigMap with the report of a device plug-in; only the text that contains the place."""
 
     metadata: Meta = Meta()
     data: _DeviceTexts | None = None
@@ -96,15 +96,15 @@ class _Numbers(msgspec.Struct, frozen=True):
 _NUMBERS: Final = msgspec.json.Decoder(_Numbers)
 
 
-def told_place(
+def object_place(
     annotation: Callable[[str], str], label: Callable[[str], str], wrong: Callable[[str, str, str], None]
 ) -> NodePlace:
-    """Place that a node's object tells: the annotation counts, or the label where that is empty or no number.
+    """Place in the object of a node: from the annotation, or from the label if that is empty or not a number.
 
     Args:
         annotation: Text of an annotation; empty without it.
         label: Text of a label, likewise.
-        wrong: Takes what is wrong: the field, its value, and what would be right.
+        wrong: Called for a wrong value: field, value and valid values.
     """
 
     def number(what: str, key: str, label_key: str) -> int | None:
@@ -126,10 +126,10 @@ def told_place(
 
 
 def reported_place(text: str) -> NodePlace:
-    """Place in the value of key ``DeviceInfoCfg``. Its CheckCode is not looked at: it is not made of these numbers.
+    """Place in the value of key ``DeviceInfoCfg``. Its CheckCode is not verified: it does not cover these numbers.
 
     Raises:
-        ReportError: No JSON object, or a number that is none.
+        ReportError: It is not a JSON object, or a number is invalid.
     """
     found = decoded(text, _NUMBERS, field=KEY)
     return NodePlace(
@@ -146,17 +146,17 @@ def _reported(key: str, value: object) -> int | None:
 
 
 def needs_report(node: NodeDescription, told: NodePlace) -> bool:
-    """Whether a node's object leaves open where the node stands: chips without a word of a SuperPoD, or of a rack.
+    """Whether the object of a node with chips does not have its place: no SuperPoD, or no rack.
 
-    Only chips of ``huawei.com/npu`` have racks, and racks count inside SuperPoDs only.
+    Only nodes of ``huawei.com/npu`` have racks, and only inside SuperPoDs.
     """
     if not node.resource:
         return False
     return told.superpod is None or (told.is_inside and told.rack is None and node.resource == RESOURCE_NPU)
 
 
-def homeless(node: NodeDescription, place: NodePlace) -> str:
-    """Why a node that is made for SuperPoDs is in none: words that follow its name; empty when it is in one, or needs none."""
+def outside_superpod(node: NodeDescription, place: NodePlace) -> str:
+    """Why a node that belongs in a SuperPoD is in none, as the end of a sentence; empty for other nodes."""
     kind = node.labels.get(LABEL_TYPE, "")
     if kind not in _TYPES or not node.resource or place.is_inside:
         return ""

@@ -1,7 +1,7 @@
-"""Nodes of Kubernetes as plain descriptions: chips from the device plug-in's annotation, the rest from the object itself.
+"""Node descriptions from Kubernetes Nodes: chips from the annotation of the device plug-in, the rest from the object.
 
-Whatever is wrong on a node is told in a sentence that names node, field, value and what would be right; the description
-then holds what is sure. A node whose chips cannot be read is one without chips: nothing that needs chips goes there.
+Each error of a node becomes a sentence with node, field, value and valid values; the description then has the valid
+part. A node whose chips cannot be read is a node without chips: no pod with chips is placed there.
 
 Source: docs/reference/kubernetes.md, "Node labels and annotations"; docs/reference/nodes-and-chips.md, "Free list".
 """
@@ -15,7 +15,7 @@ import msgspec
 
 from berth.formats.ascend.device_list import chip_mask, resource_of
 from berth.formats.ascend.pod_annotations import BASE_DEVICE_INFOS
-from berth.formats.kubernetes.node_place import POSITION_MAX, NodePlace, told_place
+from berth.formats.kubernetes.node_place import POSITION_MAX, NodePlace, object_place
 from berth.formats.kubernetes.objects import Node
 from berth.formats.quantities import NUMBER_MAX, QuantityError, quantity
 from berth.products.catalogue import NODE_PRODUCTS
@@ -24,7 +24,7 @@ from berth.schemas.constraints import Effect, Taint
 from berth.schemas.nodes import NodeDescription
 
 ALLOCATABLE_MAX: Final = (1 << 15) - 1
-"""Most chips of a node that its column holds."""
+"""Most chips of a node that fit its column."""
 _EFFECTS: Final = frozenset(get_args(Effect))
 _MIB: Final = 1 << 20
 _MILLI: Final = Fraction(1, 1000)
@@ -35,9 +35,9 @@ _NAMES_EXPECTED: Final = 'a JSON map of chip names, such as {"Ascend910-0": {}}'
 
 
 class NodeReading(NamedTuple):
-    """A node as its object tells it, and what is wrong with the object, in order of the fields read.
+    """Description of a node, and the errors of its object in the order of the fields.
 
-    ``told`` is the place in a SuperPoD as the object tells it; the description has it already.
+    ``told`` is the place in a SuperPoD in the object; the description already has it.
     """
 
     node: NodeDescription
@@ -49,7 +49,8 @@ class NodeReading(NamedTuple):
 
         Args:
             place: The place.
-            wrong: What is wrong with the place, as words that follow the node's name; empty ones do not count.
+            wrong: Errors of the place, each as the end of a sentence after the name of the node; empty ones are
+                skipped.
         """
         node, inside = self.node, place.is_inside
         moved = msgspec.structs.replace(
@@ -72,8 +73,8 @@ class _ChipsError(ValueError):
         self.expected = expected
 
 
-class _Complaints:
-    """What is wrong with one node."""
+class _NodeErrors:
+    """Errors of one node."""
 
     def __init__(self, node: str) -> None:
         self._node = node
@@ -89,55 +90,55 @@ class _Complaints:
 
 
 def read_node(node: Node) -> NodeReading:
-    """Description of a node; its leaf stays empty, for it stands elsewhere. The position is the one in the SuperPoD.
+    """Description of a node, without its leaf, which is in another object. The position is the one in the SuperPoD.
 
-    cpu, memory and chips are what the node gives in all (``status.allocatable``), rounded down.
+    cpu, memory and chips are the totals of the node (``status.allocatable``), rounded down.
     """
-    complaints = _Complaints(node.metadata.name)
+    errors = _NodeErrors(node.metadata.name)
     allocatable = node.status.allocatable or {}
-    resource, chips = _chips(node, allocatable, complaints)
+    resource, chips = _chips(node, allocatable, errors)
     meta = node.metadata
-    told = told_place(meta.annotation, meta.label, complaints.add)
+    told = object_place(meta.annotation, meta.label, errors.add)
     reading = NodeReading(
         NodeDescription(
             name=meta.name,
             resource=resource,
             chips=chips,
-            allocatable=_amount(allocatable, resource, 1, ALLOCATABLE_MAX, complaints) if resource else 0,
-            cpu_milli=_amount(allocatable, "cpu", _MILLI, NUMBER_MAX, complaints),
-            memory_mib=_amount(allocatable, "memory", _MIB, NUMBER_MAX, complaints),
+            allocatable=_amount(allocatable, resource, 1, ALLOCATABLE_MAX, errors) if resource else 0,
+            cpu_milli=_amount(allocatable, "cpu", _MILLI, NUMBER_MAX, errors),
+            memory_mib=_amount(allocatable, "memory", _MIB, NUMBER_MAX, errors),
             labels=dict(meta.labels or {}),
-            taints=_taints(node, complaints),
+            taints=_taints(node, errors),
             cordoned=node.spec.unschedulable,
             ready=node.is_ready,
             address=node.internal_ip,
         ),
-        tuple(complaints.found),
+        tuple(errors.found),
         told,
     )
     return reading.at(told)
 
 
-def _chips(node: Node, allocatable: Mapping[str, str], complaints: _Complaints) -> tuple[str, int]:
-    """Resource name and mask of the node's chips; neither when the annotation cannot be used."""
+def _chips(node: Node, allocatable: Mapping[str, str], errors: _NodeErrors) -> tuple[str, int]:
+    """Resource name and mask of the chips of the node; empty and 0 if the annotation cannot be used."""
     field = f"annotation {BASE_DEVICE_INFOS}"
     text = node.metadata.annotation(BASE_DEVICE_INFOS)
     if not text:
         if any(name in _CHIP_RESOURCES for name in (*(node.status.capacity or ()), *allocatable)):
-            complaints.missing(field, _NAMES_EXPECTED)
+            errors.missing(field, _NAMES_EXPECTED)
         return "", 0
     try:
         return _named_chips(text)
     except _ChipsError as error:
-        complaints.add(field, error.value, error.expected)
+        errors.add(field, error.value, error.expected)
         return "", 0
 
 
 def _named_chips(text: str) -> tuple[str, int]:
-    """Resource name and mask of the chips that a text names.
+    """Resource name and mask of the chips named in a text.
 
     Raises:
-        _ChipsError: It does not name whole chips of one kind.
+        _ChipsError: It does not name whole chips of one resource.
     """
     try:
         names = tuple(sorted(_BASE_INFOS.decode(text)))
@@ -148,10 +149,10 @@ def _named_chips(text: str) -> tuple[str, int]:
 
 @lru_cache(maxsize=256)
 def _chips_called(names: tuple[str, ...]) -> tuple[str, int]:
-    """Resource name and mask of chips; kept, for the nodes of a cluster have few different sets of them.
+    """Resource name and mask of chips; cached, because the nodes of a cluster have few different sets of them.
 
     Raises:
-        _ChipsError: They are not whole chips of one kind.
+        _ChipsError: They are not whole chips of one resource.
     """
     shared = [name for name in names if name.count("-") > 1]
     if shared:
@@ -167,48 +168,48 @@ def _chips_called(names: tuple[str, ...]) -> tuple[str, int]:
     return (resources[0], mask) if names else ("", 0)
 
 
-def _amount(allocatable: Mapping[str, str], name: str, unit: Fraction | int, most: int, complaints: _Complaints) -> int:
-    """Whole units of a resource; 0 where it is not given, or is no quantity."""
+def _amount(allocatable: Mapping[str, str], name: str, unit: Fraction | int, most: int, errors: _NodeErrors) -> int:
+    """Whole units of a resource; 0 if it is missing or not a quantity."""
     value = allocatable.get(name)
     if value is None:
         return 0
     try:
         count = _whole(value, unit)
     except QuantityError as error:
-        complaints.add(f"status.allocatable {name}", value, error.expected)
+        errors.add(f"status.allocatable {name}", value, error.expected)
         return 0
     if count > most:
-        complaints.add(f"status.allocatable {name}", value, f"at most {most} units; it counts as so many")
+        errors.add(f"status.allocatable {name}", value, f"at most {most} units; it counts as so many")
     return min(count, most)
 
 
 @lru_cache(maxsize=4096)
 def _whole(value: str, unit: Fraction | int) -> int:
-    """Whole units in a quantity; kept, for the nodes of a cluster have few different ones.
+    """Whole units in a quantity; cached, because the nodes of a cluster have few different ones.
 
     Raises:
-        QuantityError: It is no quantity.
+        QuantityError: It is not a quantity.
     """
     parts = quantity(value) / unit
     return parts.numerator // parts.denominator
 
 
-def _taints(node: Node, complaints: _Complaints) -> list[Taint]:
+def _taints(node: Node, errors: _NodeErrors) -> list[Taint]:
     out: list[Taint] = []
     for taint in node.spec.taints or ():
         if taint.key and taint.effect in _EFFECTS:
             out.append(Taint(taint.key, taint.value, taint.effect))  # type: ignore[arg-type]  # one of the words of Effect
         else:
-            complaints.add(
+            errors.add(
                 "spec.taints", f"{taint.key}={taint.value}:{taint.effect}", f"a key and one of {', '.join(sorted(_EFFECTS))}"
             )  # fmt: skip
     return out
 
 
 def _product(labels: Mapping[str, str], resource: str, chips: int, *, in_superpod: bool) -> str:
-    """Form whose labels a node has, the one with most of them; empty when none fits, or two fit equally well.
+    """Product whose labels a node has, the one with most labels; empty if none fits, or two fit equally well.
 
-    Forms that jobs know by a policy and nodes by no label of their own are not told apart.
+    Products that jobs ask for by a policy, and whose nodes have no labels of their own, cannot be recognized.
     """
     weights: dict[str, int] = {}
     for product in _BY_SHAPE.get((resource, chips, in_superpod), ()):
@@ -220,7 +221,7 @@ def _product(labels: Mapping[str, str], resource: str, chips: int, *, in_superpo
 
 
 def _by_shape() -> dict[tuple[str, int, bool], list[NodeProduct]]:
-    """Forms that nodes can be told by, by resource, number of chips and whether they stand in a SuperPoD."""
+    """Products whose nodes can be recognized, by resource, number of chips and whether they are in a SuperPoD."""
     found: dict[tuple[str, int, bool], list[NodeProduct]] = {}
     for product in NODE_PRODUCTS.values():
         if not product.policy or product.labels.keys() != {LABEL_FAMILY}:

@@ -11,7 +11,7 @@ import msgspec
 T = TypeVar("T")
 
 ENV_READ: Final = frozenset({"MASTER_ADDR", "VC_TASK_INDEX"})
-"""Variables of a container that anybody reads: the master of a job, and the index that Volcano gives to a pod."""
+"""Variables of a container that are read: the master of a job, and the index that Volcano sets in a pod."""
 
 
 class Lean(msgspec.Struct, rename="camel", frozen=True, gc=False, kw_only=True):
@@ -47,11 +47,11 @@ class Meta(Lean, frozen=True):
         return next((owner for owner in self.owner_references or () if owner.controller), None)
 
     def label(self, key: str, default: str = "") -> str:
-        """Value of a label."""
+        """Value of a label; empty without it."""
         return (self.labels or {}).get(key, default)
 
     def annotation(self, key: str, default: str = "") -> str:
-        """Value of an annotation."""
+        """Value of an annotation; empty without it."""
         return (self.annotations or {}).get(key, default)
 
 
@@ -63,20 +63,20 @@ class Requirements(Lean, frozen=True):
 
 
 class EnvVar(Lean, frozen=True):
-    """Variable of a container's environment; the value is empty when it comes from elsewhere."""
+    """Variable of a container's environment; the value is empty if it has another source."""
 
     name: str = ""
     value: str = ""
 
 
 class Container(Lean, frozen=True):
-    """A container of a pod. Of its environment only the variables of :data:`ENV_READ` are kept: it is most of a pod."""
+    """A container of a pod. Of its environment only the variables of :data:`ENV_READ` are kept."""
 
     name: str = ""
     resources: Requirements | None = None
     env: list[EnvVar] | None = None
     restart_policy: str = ""
-    """``Always`` for an init container that keeps running beside the others."""
+    """``Always`` for an init container that keeps running with the others."""
 
     def __post_init__(self) -> None:
         if self.env:
@@ -105,31 +105,31 @@ class NodeSelector(Lean, frozen=True):
 
 
 class NodeAffinity(Lean, frozen=True):
-    """Affinity to nodes; what is only preferred is not read."""
+    """Affinity to nodes; preferred affinity is not read."""
 
     required_during_scheduling_ignored_during_execution: NodeSelector | None = None
 
 
 class LabelSelector(Lean, frozen=True):
-    """Which objects are meant; expressions are not read."""
+    """Label selector; expressions are not read."""
 
     match_labels: dict[str, str] | None = None
 
 
 class PodAffinityTerm(Lean, frozen=True):
-    """Pods that are meant; topology and namespaces are not read."""
+    """Term of pod affinity; topology and namespaces are not read."""
 
     label_selector: LabelSelector | None = None
 
 
 class WeightedPodAffinityTerm(Lean, frozen=True):
-    """Pods that are preferred as neighbours; the weight is not read."""
+    """Preferred term of pod affinity; the weight is not read."""
 
     pod_affinity_term: PodAffinityTerm | None = None
 
 
 class PodAffinity(Lean, frozen=True):
-    """Affinity to pods; what is required is not read."""
+    """Affinity to pods; required affinity is not read."""
 
     preferred_during_scheduling_ignored_during_execution: list[WeightedPodAffinityTerm] | None = None
 
@@ -171,7 +171,7 @@ class WorkloadRef(Lean, frozen=True):
 
 
 class PodSpec(Lean, frozen=True):
-    """What a pod asks for."""
+    """Spec of a pod."""
 
     node_name: str = ""
     scheduler_name: str = ""
@@ -189,7 +189,7 @@ class PodSpec(Lean, frozen=True):
 
 
 class ContainerStatus(Lean, frozen=True):
-    """How a container of a pod is."""
+    """Status of a container."""
 
     name: str = ""
     container_id: str = msgspec.field(default="", name="containerID")
@@ -208,7 +208,7 @@ class Condition(Lean, frozen=True):
 
 
 class PodStatus(Lean, frozen=True):
-    """How a pod is."""
+    """Status of a pod."""
 
     phase: str = ""
     reason: str = ""
@@ -227,7 +227,7 @@ class Pod(Lean, frozen=True):
 
 
 class NodeTaint(Lean, frozen=True):
-    """A mark that keeps pods away from a node."""
+    """Taint of a node."""
 
     key: str = ""
     value: str = ""
@@ -235,7 +235,7 @@ class NodeTaint(Lean, frozen=True):
 
 
 class NodeSpec(Lean, frozen=True):
-    """What an admin wants of a node."""
+    """Spec of a node."""
 
     unschedulable: bool = False
     taints: list[NodeTaint] | None = None
@@ -249,7 +249,7 @@ class NodeAddress(Lean, frozen=True):
 
 
 class NodeStatus(Lean, frozen=True):
-    """How a node is; quantities are texts."""
+    """Status of a node; quantities are texts."""
 
     capacity: dict[str, str] | None = None
     allocatable: dict[str, str] | None = None
@@ -266,7 +266,7 @@ class Node(Lean, frozen=True):
 
     @property
     def is_ready(self) -> bool:
-        """Whether the kubelet says so."""
+        """Whether the kubelet reports the node as ready."""
         return any(item.type == "Ready" and item.status == "True" for item in self.status.conditions or ())
 
     @property
@@ -283,7 +283,7 @@ class ConfigMap(Lean, frozen=True):
 
 
 class PodGroupSpec(Lean, frozen=True):
-    """What a Volcano PodGroup asks for."""
+    """Spec of a Volcano PodGroup."""
 
     min_member: int | None = None
     min_task_member: dict[str, int] | None = None
@@ -304,7 +304,7 @@ class PodGroupCondition(Lean, frozen=True):
 
 
 class PodGroupStatus(Lean, frozen=True):
-    """How a Volcano PodGroup is."""
+    """Status of a Volcano PodGroup."""
 
     phase: str = ""
     conditions: list[PodGroupCondition] | None = None
@@ -322,7 +322,7 @@ class PodGroup(Lean, frozen=True):
 
 
 class ListMeta(Lean, frozen=True):
-    """Metadata of a list: its version, and where the next page begins."""
+    """Metadata of a list: its version, and the start of the next page."""
 
     resource_version: str = ""
     continue_: str = msgspec.field(default="", name="continue")
@@ -344,7 +344,7 @@ class Watched(msgspec.Struct, Generic[T], frozen=True):
 
 
 class StatusReply(Lean, frozen=True):
-    """What the API server answers when it refuses."""
+    """Answer of the API server to a rejected request."""
 
     status: str = ""
     message: str = ""

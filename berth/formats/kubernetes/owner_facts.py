@@ -1,4 +1,4 @@
-"""What a gang needs to know of the object that its pods belong to, whatever its kind.
+"""Numbers of the owner of a gang, in one form for all kinds of owners.
 
 Source: docs/reference/kubernetes.md, "Volcano PodGroups", "Gangs of plain Kubernetes", "Gangs of other systems" and
 "Resolution of the gang".
@@ -33,11 +33,12 @@ class TaskFacts(msgspec.Struct, frozen=True, gc=False):
     pods: int
     """All of them."""
     width: int = 1
-    """Pods of one child, where the task consists of several: a pod's place is ``child * width`` and its index in there."""
+    """Pods of one child, if the task consists of several: the place of a pod is ``child * width`` plus its index
+    there."""
 
 
 class OwnerFacts(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """What a gang needs to know of its owner; numbers are None where the object does not say."""
+    """Numbers of the owner of a gang; None for those that the object does not have."""
 
     kind: str
     name: str = ""
@@ -45,7 +46,7 @@ class OwnerFacts(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     labels: dict[str, str] = {}
     annotations: dict[str, str] = {}
     scheduler_name: str = ""
-    """Scheduler of the pods; empty when the object does not say."""
+    """Scheduler of the pods; empty if the object does not name it."""
     queue: str = ""
     replicas: int | None = None
     """Pods that it keeps."""
@@ -54,7 +55,7 @@ class OwnerFacts(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     succeeded: int = 0
     indexed: bool = False
     ordered: bool = False
-    """It makes a pod only when the one before is ready."""
+    """It creates a pod only when the one before is ready."""
     suspended: bool = False
     min_count: int | None = None
     """Pods that must start together."""
@@ -63,7 +64,7 @@ class OwnerFacts(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
 
 def owner_facts(key: OwnerKey, owner: OwnerObject) -> OwnerFacts:
-    """What a gang needs to know of the object that was looked up by ``key``."""
+    """Numbers of the object that was read for ``key``."""
     match owner:
         case ReplicaSet() | StatefulSet():
             facts = _set_facts(owner)
@@ -152,7 +153,7 @@ def _ascend_facts(owner: AscendJob) -> OwnerFacts:
 
 
 def _job_set_facts(owner: JobSet) -> OwnerFacts:
-    """Jobs that start only after others are not waited for: what starts together are those before the first of them."""
+    """Jobs that start after others are not part of the gang, which consists of the jobs before the first of them."""
     jobs = owner.spec.replicated_jobs or []
     policy = owner.spec.startup_policy
     one_by_one = policy is not None and policy.startup_policy_order == "InOrder"

@@ -1,6 +1,7 @@
-"""Objects that pods belong to, as lean structs, and where they are.
+"""Owners of pods as lean structs, and their API paths.
 
-Every kind is read on demand, one object at a time: there are too many of them to watch for the few numbers they give.
+Every kind is read on demand, one object at a time: watching all of them costs too much for the few numbers that are
+read.
 
 Source: docs/reference/kubernetes.md, "Volcano PodGroups", "Gangs of plain Kubernetes", "Gangs of other systems" and
 "Resolution of the gang"; Kubernetes, apps/v1, batch/v1, scheduling.k8s.io; Volcano, batch.volcano.sh/v1alpha1;
@@ -24,11 +25,11 @@ OwnerKind: TypeAlias = Literal[
     "Workload",
     "CoPodGroup",
 ]
-"""Kinds that can be looked up; where two APIs have a kind of one name, it is told which."""
+"""Kinds that can be read; if two APIs have a kind of one name, the entry names the API."""
 
 
 class OwnerKey(NamedTuple):
-    """An object to look up."""
+    """An object to read."""
 
     kind: OwnerKind
     namespace: str
@@ -50,7 +51,7 @@ class Template(Lean, frozen=True):
 
     @property
     def scheduler_name(self) -> str:
-        """Scheduler of the pods; empty when not told."""
+        """Scheduler of the pods; empty if not set."""
         return self.spec.scheduler_name if self.spec is not None else ""
 
 
@@ -87,13 +88,13 @@ class JobSpec(Lean, frozen=True):
 
     @property
     def width(self) -> int:
-        """Pods that run at a time at the most."""
+        """Most pods that run at a time."""
         parallelism = 1 if self.parallelism is None else self.parallelism
         return parallelism if self.completions is None else min(parallelism, self.completions)
 
 
 class JobState(Lean, frozen=True):
-    """How a Job stands."""
+    """Status of a Job."""
 
     succeeded: int | None = None
 
@@ -138,14 +139,14 @@ class ReplicaSpec(Lean, frozen=True):
 
 
 class SchedulingPolicy(Lean, frozen=True):
-    """How an Ascend job wants to be scheduled."""
+    """Scheduling policy of an Ascend job."""
 
     min_available: int | None = None
     queue: str = ""
 
 
 class RunPolicy(Lean, frozen=True):
-    """How an Ascend job wants to run."""
+    """Run policy of an Ascend job."""
 
     scheduling_policy: SchedulingPolicy | None = None
     suspend: bool | None = None
@@ -173,7 +174,7 @@ class JobTemplate(Lean, frozen=True):
 
 
 class Dependency(Lean, frozen=True):
-    """A replicated job that must come first."""
+    """A replicated job that must start first."""
 
     name: str = ""
 
@@ -188,7 +189,7 @@ class ReplicatedJob(Lean, frozen=True):
 
 
 class StartupPolicy(Lean, frozen=True):
-    """In what order a JobSet starts its jobs."""
+    """Start order of the jobs of a JobSet."""
 
     startup_policy_order: str = ""
 
@@ -234,7 +235,7 @@ class GangPolicy(Lean, frozen=True):
 
 
 class NativePolicy(Lean, frozen=True):
-    """Policy of a native group; without ``gang`` its pods start each on its own."""
+    """Policy of a native group; without ``gang`` each of its pods starts alone."""
 
     gang: GangPolicy | None = None
 
@@ -342,12 +343,12 @@ KINDS: Final[dict[tuple[str, str], OwnerKind]] = {
 
 
 def paths(key: OwnerKey) -> tuple[str, ...]:
-    """Paths of an object, to be tried in this order: a server serves one or more of the versions, or none."""
+    """Paths of an object, tried in this order: a server serves some of the versions, or none."""
     versions, plural = _PLACES[key.kind]
     return tuple(f"/apis/{version}/namespaces/{key.namespace}/{plural}/{key.name}" for version in versions)
 
 
 def kind_of(api_version: str, kind: str) -> OwnerKind | None:
-    """Kind of a controller that can be looked up; None for any other."""
+    """Kind of a controller that can be read; None for any other."""
     group = api_version.rpartition("/")[0]
     return KINDS.get((group, kind))

@@ -1,8 +1,8 @@
-"""What a pod asks of a node, read from the pod itself.
+"""Requirements of a pod on its node.
 
-A pod that asks for what cannot be has the reason in words: the one pod is refused, the others go on. Not read are
-preferred affinity, affinity between pods and topology spread: placement by topology takes their part. What is preferred
-first as a neighbour is told apart (:func:`near_of`): some inference jobs are placed by it.
+An invalid pod has the reason as text: this pod is refused, others are not affected. Preferred affinity, affinity
+between pods and topology spread are not read; placement by topology replaces them. The first preferred term of pod
+affinity is read by :func:`near_of`: some inference jobs are placed by it.
 
 Source: docs/reference/kubernetes.md, "Pod annotations" and "Gaps of the hand-off"; docs/reference/nodes-and-chips.md,
 "Resource names"; Kubernetes, Pod.
@@ -20,7 +20,7 @@ from berth.formats.quantities import NUMBER_MAX, QuantityError, pieces, quantity
 from berth.schemas.constraints import Effect, Expression, Operator, Term, Toleration, TolerationOperator
 
 GATED: Final = "waits for scheduling gate"
-"""Words between the name of a pod and that of the gate that it waits for."""
+"""Text between the name of a pod and the gate that it waits for."""
 Amounts: TypeAlias = Mapping[str, str | int | float]
 
 _MIB: Final = 1 << 20
@@ -31,18 +31,18 @@ _NONE: Final = Fraction(0)
 
 
 class PodAsk(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """What a pod asks for; equal asks are equal values.
+    """Requirements of a pod; equal requirements are equal values.
 
     Attributes:
         resource: Resource name of its chips; empty without any.
-        chips: Chips that it asks for, in one container.
+        chips: Chips that it requests, in one container.
         cpu_milli: Thousandths of a CPU: all containers together or the largest start, and the overhead.
         memory_mib: Mebibytes, likewise.
         node_selector: Labels that the node must have.
         affinity: Terms of required node affinity, of which one must hold; empty for no condition.
         tolerations: Taints that the pod accepts.
-        wrong: Why the pod cannot be taken, as words that follow its name; empty when it can. What could be read stands in
-            the other fields all the same.
+        wrong: Why the pod is invalid, as the end of a sentence after its name; empty if it is valid. The other fields
+            have what could be read.
     """
 
     resource: str = ""
@@ -56,7 +56,7 @@ class PodAsk(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
 
 class _WrongError(Exception):
-    """A field that cannot be; the text says which, its value, and what would be right."""
+    """A wrong field; the text has its path, its value and valid values."""
 
     def __init__(self, field: str, value: object, expected: str) -> None:
         super().__init__(f"has {field} of {value!r}: expected {expected}")
@@ -67,9 +67,9 @@ class _Reading:
 
     def __init__(self) -> None:
         self.chips: list[tuple[str, str, int]] = []
-        """Container, resource and count, for every container that asks for chips."""
+        """Container, resource and count, for every container that requests chips."""
         self.wrong = ""
-        """First thing that cannot be."""
+        """First error."""
 
     def note(self, error: _WrongError) -> None:
         self.wrong = self.wrong or str(error)
@@ -89,7 +89,7 @@ class _Reading:
             return 0
 
     def container(self, field: str, container: Container) -> tuple[Fraction, Fraction]:
-        """Cpu and memory of a container; a request that is missing equals the limit. Notes its chips."""
+        """Cpu and memory of a container; a missing request equals the limit. Records its chips."""
         resources = container.resources
         if resources is None:
             return _NONE, _NONE
@@ -130,13 +130,13 @@ class _Reading:
 
 
 def pod_ask(spec: PodSpec) -> PodAsk:
-    """What a pod asks for, or why it cannot be taken.
+    """Requirements of a pod, or why it is invalid.
 
-    Chips must be asked for in one container: the device plug-in gives chips container by container, and compares the
-    number with the pod's whole list.
+    Chips must be requested in one container: the device plug-in allocates chips by container, and compares their number
+    with the whole list of the pod.
 
-    Containers and init containers that keep running add up. The others run one at a time, next to those started before
-    them. The pod's overhead comes on top.
+    Containers and init containers that keep running add up. The others run one at a time, beside those started before
+    them. The overhead of the pod is added.
 
     Source: Kubernetes, effective requests.
     """
@@ -165,7 +165,7 @@ def pod_ask(spec: PodSpec) -> PodAsk:
 
 
 def near_of(spec: PodSpec) -> dict[str, str]:
-    """Labels of the pods beside which a pod prefers to be: ``matchLabels`` of the first term; empty without.
+    """Labels of the pods near which a pod prefers to run: ``matchLabels`` of the first term; empty without.
 
     Source: docs/reference/superpods.md, "MindIE".
     """
@@ -177,10 +177,10 @@ def near_of(spec: PodSpec) -> dict[str, str]:
 
 
 def amount_of(resource: str, value: object) -> int:
-    """Amount of a resource in Berth's units: thousandths of a CPU, mebibytes of memory, pieces of any other.
+    """Amount of a resource in the units of Berth: thousandths of a CPU, mebibytes of memory, pieces of any other.
 
     Raises:
-        QuantityError: It is no quantity, or no whole number of pieces, or too much.
+        QuantityError: It is not a quantity, not a whole number of pieces, or too large.
     """
     if resource == "cpu":
         return rounded_up(quantity(value), unit=Fraction(1, 1000))
@@ -188,7 +188,7 @@ def amount_of(resource: str, value: object) -> int:
 
 
 class PodAsks:
-    """Asks of many pods: those of one template are read once, and are one object."""
+    """Requirements of many pods: those of one template are read once, and are one object."""
 
     def __init__(self, entries_max: int = 4_096) -> None:
         self._entries_max = entries_max
@@ -196,7 +196,7 @@ class PodAsks:
         self._encoder = msgspec.msgpack.Encoder()
 
     def ask(self, spec: PodSpec) -> PodAsk:
-        """As :func:`pod_ask`."""
+        """See :func:`pod_ask`."""
         key = self._encoder.encode(
             (
                 [(item.name, item.resources) for item in spec.containers or ()],
@@ -235,7 +235,7 @@ def _effective(reading: _Reading, spec: PodSpec) -> tuple[Fraction, Fraction]:
 
 
 def _only_chips(reading: _Reading) -> tuple[str, int]:
-    """Resource and number of the chips; of several askers the first counts, and the pod is wrong."""
+    """Resource and number of the chips. With several requesting containers the first counts, and the pod is invalid."""
     if not reading.chips:
         return "", 0
     names = list(dict.fromkeys(container for container, _, _ in reading.chips))
@@ -256,10 +256,10 @@ def _listed(words: Iterable[str]) -> str:
 
 
 def _required_affinity(spec: PodSpec) -> tuple[Term, ...]:
-    """Terms of required node affinity; one without conditions matches no node, so it is left out.
+    """Terms of required node affinity; a term without conditions matches no node, so it is left out.
 
     Raises:
-        _WrongError: A term cannot be, or none has a condition.
+        _WrongError: A term is invalid, or none has a condition.
     """
     affinity = spec.affinity.node_affinity if spec.affinity is not None else None
     required = affinity.required_during_scheduling_ignored_during_execution if affinity is not None else None

@@ -1,7 +1,7 @@
-"""Which gang a pod belongs to, and its place in there.
+"""Gang of a pod, and the place of the pod in it.
 
-A pod says itself whose it is, by annotations, labels and its controller. How many there are is often written on another
-object only; then that object is named, and the caller reads it.
+Annotations, labels and the controller of a pod name its gang. The size of the gang is often only in another object;
+then that object is named, and the caller reads it.
 
 Source: docs/reference/kubernetes.md, "Volcano PodGroups", "Gangs of other systems" and "Resolution of the gang";
 docs/reference/nodes-and-chips.md, "Pod annotations of chips".
@@ -38,16 +38,16 @@ TASK_SPEC: Final = "volcano.sh/task-spec"
 TASK_INDEX: Final = "volcano.sh/task-index"
 TASK_INDEX_VARIABLE: Final = "VC_TASK_INDEX"
 WORKER: Final = "worker"
-"""Task of pods that name none."""
+"""Task of pods without a task name."""
 
 _SHORT: Final = {
     ("batch.volcano.sh", "Job"): "vcjob",
     ("mindxdl.gitee.com", "AscendJob"): "acjob",
     ("leaderworkerset.x-k8s.io", "LeaderWorkerSet"): "lws",
 }
-"""Kinds that have another name here than their own in small letters."""
+"""Kinds whose name here is not their own in lower case."""
 _BASE_LENGTH_MAX: Final = 253 - 1 - 16
-"""A request's name has at most 253 characters; what is behind the dash of a part needs 17."""
+"""The name of a request has at most 253 characters; the suffix of a part needs 17."""
 _DIGITS: Final = re.compile(r"[0-9]{1,9}")
 _LAST_NUMBER: Final = re.compile(r"^(.*?)([0-9]{1,9})$")
 _HEADS: Final = ("launcher", "leader", *(kind.lower() for kind in REPLICA_TYPES if kind != "Worker"))
@@ -59,10 +59,11 @@ class GangKey(NamedTuple):
     """Identity of a gang.
 
     Attributes:
-        kind: ``podgroup``, ``native``, ``workload``, ``lws``, ``jobset``, ``cosched``, ``pod``, or the controller's kind.
+        kind: ``podgroup``, ``native``, ``workload``, ``lws``, ``jobset``, ``cosched``, ``pod``, or the kind of the
+            controller.
         namespace: Namespace of the pods.
         name: Name of the object that makes them a gang.
-        uid: Its uid, where the pods tell it: an object of the same name that comes later is another gang.
+        uid: Its uid, if the pods have it: a later object of the same name is another gang.
     """
 
     kind: str
@@ -72,32 +73,32 @@ class GangKey(NamedTuple):
 
 
 class Membership(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """Which gang a pod belongs to, and its place in there."""
+    """Gang of a pod, and the place of the pod in it."""
 
     key: GangKey
     owner: Owner = Owner()
     look: OwnerKey | None = None
-    """Object that tells how large the gang is; None when the pods or their PodGroup tell all."""
+    """Object with the size of the gang; None if pods or PodGroup have it."""
     size: int | None = None
-    """Pods of the gang, where the pod itself says so."""
+    """Pods of the gang, if the pod has the number."""
     task: str = WORKER
     rank: int | None = None
-    """Rank in the whole gang, where the pod tells it."""
+    """Rank in the whole gang, if the pod has it."""
     child: int = 0
-    """Which child of the task's owner the pod belongs to."""
+    """Index of the child of the task's owner to which the pod belongs."""
     local: int | None = None
-    """Index in the child or task, where the pod tells it."""
+    """Index in the child or task, if the pod has it."""
 
     @property
     def source(self) -> str:
-        """Identity of the pod's place: a pod with the same takes over; empty when any of the task does."""
+        """Identity of the place of the pod: a pod with the same replaces it; empty if any pod of the task does."""
         if self.rank is not None:
             return str(self.rank)
         return f"{self.child}.{self.local}" if self.local is not None else ""
 
 
 def membership(pod: Pod) -> Membership:
-    """Gang of a pod, and its place in there.
+    """Gang of a pod, and the place of the pod in it.
 
     The first that applies: PodGroup annotation, native group, LeaderWorkerSet, JobSet, coscheduling label, controller,
     the pod alone.
@@ -128,7 +129,7 @@ def _group(pod: Pod) -> Membership:
 
 
 def _declared(pod: Pod, owner: Owner) -> Membership | None:
-    """Gang that a scheduler's own field or annotation names."""
+    """Gang named by a field or annotation of a scheduler."""
     namespace, spec = pod.metadata.namespace, pod.spec
     if name := pod.metadata.annotation(GROUP_NAME):
         return Membership(key=GangKey("podgroup", namespace, name), owner=owner)
@@ -144,7 +145,7 @@ def _declared(pod: Pod, owner: Owner) -> Membership | None:
 
 
 def _labelled(pod: Pod, owner: Owner) -> Membership | None:
-    """Gang that labels of a system of jobs name."""
+    """Gang named by the labels of a job system."""
     meta = pod.metadata
     namespace = meta.namespace
     if (name := meta.label(LWS_NAME)) and (group_key := meta.label(LWS_GROUP_KEY)):
@@ -163,13 +164,13 @@ def _labelled(pod: Pod, owner: Owner) -> Membership | None:
 
 
 def short_kind(owner: OwnerReference) -> str:
-    """Short name of a controller's kind, for names of requests."""
+    """Short name of the kind of a controller, for names of requests."""
     group = owner.api_version.rpartition("/")[0]
     return _SHORT.get((group, owner.kind)) or owner.kind.lower()
 
 
 def group_owner(group: PodGroup) -> OwnerKey | None:
-    """Controller of a Volcano PodGroup, as far as it can be looked up."""
+    """Controller of a Volcano PodGroup, if it can be read."""
     owner = group.metadata.controller
     kind = kind_of(owner.api_version, owner.kind) if owner is not None else None
     if owner is None or kind is None:
@@ -178,7 +179,7 @@ def group_owner(group: PodGroup) -> OwnerKey | None:
 
 
 def base_name(key: GangKey, group: PodGroup | None) -> str:
-    """Name of a gang's first request; names of its other parts begin so."""
+    """Name of the first request of a gang; the names of its other parts begin with it."""
     kind, name = key.kind, key.name
     owner = group.metadata.controller if group is not None else None
     if owner is not None:
@@ -188,7 +189,7 @@ def base_name(key: GangKey, group: PodGroup | None) -> str:
 
 
 def digest(parts: Iterable[str], length: int) -> str:
-    """Hexadecimal digits that stand for texts; the same texts give the same."""
+    """Hexadecimal digits derived from texts; equal texts have equal digits."""
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:length]
 
 
@@ -212,10 +213,10 @@ def _task(pod: Pod) -> str:
 
 
 def _place(pod: Pod) -> tuple[int, int | None, int | None]:
-    """Child and index in its task, and rank in the gang, as the pod tells them.
+    """Child, index in its task, and rank in the gang, from the labels of the pod.
 
-    Indexes that start anew in each task or child are no ranks. Labels of an outer object come first, for its pods carry
-    those of the inner one as well.
+    Indexes that restart in each task or child are not ranks. Labels of an outer object come first, because its pods
+    also carry those of the inner one.
     """
     meta = pod.metadata
     if (rank := number(meta.label(LWS_WORKER_INDEX))) is not None:
@@ -232,7 +233,7 @@ def _place(pod: Pod) -> tuple[int, int | None, int | None]:
 
 
 def _task_index(pod: Pod) -> int | None:
-    """Index of a pod in its task: the variable that Volcano sets, else labels and annotations of the operators."""
+    """Index of a pod in its task: from the variable of Volcano, or from labels and annotations of the operators."""
     boxes = pod.spec.containers or ()
     variables = (item.value for box in boxes for item in box.env or () if item.name == TASK_INDEX_VARIABLE)
     texts = (next(variables, ""), _label_or_annotation(pod, REPLICA_INDEX), _label_or_annotation(pod, TASK_INDEX))
@@ -240,13 +241,13 @@ def _task_index(pod: Pod) -> int | None:
 
 
 def natural(name: str) -> tuple[str, int]:
-    """Key that sorts names with a number at the end by the number."""
+    """Sort key for names that end in a number: by that number."""
     match = _LAST_NUMBER.match(name)
     return (match[1], int(match[2])) if match else (name, -1)
 
 
 def task_order(task: str, tasks: Mapping[str, int]) -> tuple[int, int, str]:
-    """Place of a task: as its owner lists it, else those to which the others report, then by name.
+    """Place of a task: in the order of its owner, or masters first, then by name.
 
     Args:
         task: Name of the task.

@@ -13,7 +13,7 @@ from berth.schemas.intake import JobRequest
 API_VERSION: Final = "mindxdl.gitee.com/v1"
 KIND: Final = "AscendJob"
 REPLICA_TYPES: Final = ("Scheduler", "Master", "Chief", "Worker")
-"""Types in order of rank: the one that the others report to comes first.
+"""Replica types in order of rank: the master comes first.
 
 Source: MindCluster, roles by framework: MindSpore has Scheduler and Worker, PyTorch Master and Worker, TensorFlow Chief
 and Worker.
@@ -23,8 +23,8 @@ and Worker.
 def read_ascend_job(document: Tree) -> JobRequest:
     """Job request of an Ascend job.
 
-    Tasks are named after the replica types in lower case and follow :data:`REPLICA_TYPES`, however they are written; the
-    job's labels and annotations are copied, as its operator copies them to the PodGroup.
+    Tasks are named after the replica types in lower case and follow :data:`REPLICA_TYPES`, in any case of letters;
+    labels and annotations of the job are copied, as its operator copies them to the PodGroup.
 
     Raises:
         DocumentError: A field is missing or wrong, or a replica type is unknown.

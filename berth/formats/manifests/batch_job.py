@@ -1,4 +1,4 @@
-"""Kubernetes' own jobs.
+"""Kubernetes Jobs.
 
 Source: docs/reference/kubernetes.md, "Volcano PodGroups" and "Resolution of the gang"; Kubernetes, ``batch/v1`` Job.
 """
@@ -15,18 +15,18 @@ KIND: Final = "Job"
 GROUP_MIN_MEMBER: Final = "scheduling.volcano.sh/group-min-member"
 QUEUE_NAME: Final = "scheduling.volcano.sh/queue-name"
 TASK: Final = "worker"
-"""Name of the one task."""
+"""Name of the only task."""
 
 
 def read_batch_job(document: Tree) -> JobRequest:
-    """Job request of a Kubernetes job: its first wave of pods, as many as may run at a time.
+    """Job request of a Kubernetes Job: its first pods, as many as may run at a time.
 
-    How many must start together: annotation ``huawei.com/schedule_minAvailable``, else
-    ``scheduling.volcano.sh/group-min-member``, else all pods of an indexed job, else one.
+    Pods that must start together: annotation ``huawei.com/schedule_minAvailable``, otherwise
+    ``scheduling.volcano.sh/group-min-member``, otherwise all pods of an indexed job, otherwise one.
 
     Raises:
-        DocumentError: A field is missing or wrong; the job is suspended; or it has more completions than pods at a time,
-            for a gang runs once.
+        DocumentError: A field is missing or wrong; the job is suspended; or it has more completions than pods at a
+            time: a gang runs once.
     """
     spec = document.need("spec", "a Job's spec")
     suspend = spec.find("suspend")
@@ -55,7 +55,7 @@ def read_batch_job(document: Tree) -> JobRequest:
 
 
 def _annotation(document: Tree, pod: PodTemplate, key: str) -> Tree | None:
-    """Annotation of the job, else of its pods."""
+    """Annotation of the job, otherwise of its pods."""
     own = document.dig("metadata", "annotations", key)
     if own is not None or key not in pod.annotations:
         return own

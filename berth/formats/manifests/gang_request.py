@@ -1,4 +1,4 @@
-"""From the parts of any manifest to a job request: metadata, the rules of copying, and the checks all forms share."""
+"""Job requests from the parts of a manifest: metadata, the rules of copying, and the checks of all forms."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,9 +10,9 @@ from berth.formats.yaml_tree import DocumentError, Tree, merged
 from berth.schemas.intake import JobRequest, Task
 
 RUN_FOR: Final = "berth/run-for"
-"""Annotation: how long the pods run in a simulated cluster, such as ``30s``."""
+"""Annotation with the run time of the pods in a simulated cluster, such as ``30s``."""
 PRIORITY_CLASS: Final = "berth/priority-class"
-"""Annotation that keeps the name of a priority class whose number a manifest cannot tell."""
+"""Annotation with the name of a priority class whose number is not in the manifest."""
 MIN_AVAILABLE: Final = "huawei.com/schedule_minAvailable"
 LIFTED: Final[tuple[str, ...]] = (
     "sp-block",
@@ -28,7 +28,7 @@ LIFTED: Final[tuple[str, ...]] = (
     "huawei.com/skip-ascend-plugin",
     RUN_FOR,
 )
-"""Annotations taken from the first pod template that has them when the job has none.
+"""Annotations that are taken from the first pod template that has them, if the job has none.
 
 Source: docs/reference/nodes-and-chips.md, "Product forms" and "Selection of the form"; docs/reference/superpods.md,
 "Keys of SuperPoDs"; docs/reference/kubernetes.md, "Pod annotations".
@@ -37,12 +37,12 @@ REPLICAS_MAX: Final = 1_000_000
 
 
 class ManifestError(DocumentError):
-    """A manifest that does not say what it should."""
+    """An invalid manifest."""
 
 
 @dataclass(frozen=True, slots=True)
 class Metadata:
-    """An object's metadata, as far as it is read."""
+    """Metadata of an object, as far as it is read."""
 
     namespace: str
     name: str
@@ -53,7 +53,7 @@ class Metadata:
 
 @dataclass(frozen=True, slots=True)
 class PodGroup:
-    """Equal pods of a manifest: a name, how many, and what each asks for."""
+    """Equal pods of a manifest: name, number and requirements."""
 
     name: str
     replicas: int
@@ -62,7 +62,7 @@ class PodGroup:
 
 
 def read_metadata(document: Tree) -> Metadata:
-    """Metadata of a document; the namespace is ``default`` when none is given.
+    """Metadata of a document; the namespace is ``default`` if it is missing.
 
     Raises:
         DocumentError: It is missing, or a name is not RFC 1123.
@@ -83,7 +83,7 @@ def read_replicas(owner: Tree, key: str, *, default: int) -> int:
     """Number of pods in field ``key``.
 
     Raises:
-        DocumentError: Not a whole number within bounds.
+        DocumentError: It is not a whole number within bounds.
     """
     found = owner.find(key)
     return default if found is None else found.whole(least=0, most=REPLICAS_MAX)
@@ -93,7 +93,7 @@ def read_run_for(annotations: dict[str, str], document: Tree) -> int:
     """Milliseconds that the annotation :data:`RUN_FOR` declares; 0 without it.
 
     Raises:
-        DocumentError: It is no duration.
+        DocumentError: It is not a duration.
     """
     written = annotations.get(RUN_FOR)
     if written is None:
@@ -122,16 +122,16 @@ def joined_labels(pods: Sequence[PodTemplate]) -> dict[str, str]:
 
 
 def common_selector(selectors: Sequence[dict[str, str]]) -> dict[str, str]:
-    """Entries that every selector has with the same value."""
+    """Entries that all selectors have with the same value."""
     first, *rest = selectors
     return {key: value for key, value in first.items() if all(other.get(key) == value for other in rest)}
 
 
 def only_resource(groups: Sequence[PodGroup]) -> str:
-    """Resource name of the job's chips; empty when no pod asks for any.
+    """Resource name of the chips of the job; empty if no pod requests chips.
 
     Raises:
-        DocumentError: Two kinds of chips.
+        DocumentError: The pods request chips of two resources.
     """
     asking = [group.pod for group in groups if group.pod.chips]
     for pod in asking:
@@ -151,12 +151,14 @@ def gang_request(
 ) -> JobRequest:
     """Job request of a Kubernetes object, with labels, annotations, selectors and priority copied by the rules.
 
-    The job's own labels and annotations outrank those of its templates; the first preferred neighbours count. What all tasks select is the job's selector, the
-    rest stays with the task. Tasks without pods are left out. The priority is that of a system class, else the highest
-    number in a template; the name of any other class is kept in the annotation :data:`PRIORITY_CLASS`.
+    Labels and annotations of the job take precedence over those of its templates; the first preferred pod affinity
+    counts. The common part of all node selectors is the selector of the job, the rest stays with the task. Tasks
+    without pods are left out. The priority is that of a system class, otherwise the highest number in a template; the
+    name of any other class is kept in the annotation :data:`PRIORITY_CLASS`.
 
     Raises:
-        DocumentError: No pods, names of tasks repeated, two kinds of chips, or metadata that are wrong.
+        DocumentError: There are no pods, task names are repeated, pods request chips of two resources, or metadata are
+            wrong.
     """
     metadata = read_metadata(document)
     check_groups(document, groups)
@@ -191,7 +193,7 @@ def check_groups(document: Tree, groups: Sequence[PodGroup]) -> None:
     """Check that there are pods, and that no two tasks share a name.
 
     Raises:
-        DocumentError: That is not so.
+        DocumentError: There are none, or two share a name.
     """
     if not any(group.replicas for group in groups):
         place = groups[0].place if groups else document

@@ -1,4 +1,4 @@
-"""Berth's own job files: short, and strict about what they do not know.
+"""Job files of Berth: short, and strict about unknown fields.
 
 Example::
 
@@ -13,11 +13,11 @@ Example::
       memory: 16Gi
       runFor: 30s
 
-``product`` is a product of :mod:`berth.products.catalogue`; it sets the resource, and the selector, policy and labels by
-which a job asks for that form. ``resource``, ``policy`` and ``nodeSelector`` say the same by hand. Several kinds of pods
-stand under ``tasks``, each with ``name``, ``replicas``, ``chips``, ``cpu``, ``memory``, ``nodeSelector``, ``affinity`` and
-``tolerations``; with one kind these stand in ``spec`` itself. ``softShare`` asks for a part of a chip. ``near`` are labels of
-pods beside which the job prefers to be.
+``product`` is a product of :mod:`berth.products.catalogue`; it sets the resource, and the selector, policy and labels
+by which a job asks for that form. ``resource``, ``policy`` and ``nodeSelector`` set the same explicitly. Several kinds
+of pods are listed under ``tasks``, each with ``name``, ``replicas``, ``chips``, ``cpu``, ``memory``, ``nodeSelector``,
+``affinity`` and ``tolerations``; with one kind these fields are in ``spec`` itself. ``softShare`` requests a part of a
+chip. ``near`` has labels of pods near which the job prefers to run.
 """
 
 from collections.abc import Mapping
@@ -64,7 +64,7 @@ def read_job_file(document: Tree) -> JobRequest:
     """Job request of a Berth job file.
 
     Raises:
-        DocumentError: A field is missing, wrong or unknown; an unknown one is answered with the nearest known.
+        DocumentError: A field is missing, wrong or unknown; for an unknown field it names the nearest known one.
     """
     document.only(("apiVersion", "kind", "metadata", "spec"))
     document.need("metadata", "metadata with a name").only(("name", "namespace", "uid", "labels", "annotations"))
@@ -107,7 +107,7 @@ def _product(spec: Tree) -> NodeProduct | None:
 
 
 def _check_none_named(spec: Tree) -> None:
-    """Check that a job that asks for no chip names no product and no resource.
+    """Check that a job without chips names no product and no resource.
 
     Raises:
         DocumentError: It names one.

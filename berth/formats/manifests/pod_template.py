@@ -1,8 +1,8 @@
-"""Pod templates: what one pod asks of a node.
+"""Pod templates: requirements of a pod on its node.
 
-Read are resources, node selector, required node affinity, tolerations, labels, annotations and priority, and of affinity
-between pods what is preferred first. Not read are other preferred affinity, required affinity between pods and topology
-spread: placement by topology takes their part.
+Resources, node selector, required node affinity, tolerations, labels, annotations and priority are read, and the first
+preferred term of pod affinity. Other preferred affinity, required affinity between pods and topology spread are not
+read; placement by topology replaces them.
 
 Source: docs/reference/kubernetes.md, "Pod annotations" and "Labels of jobs"; Kubernetes, PodTemplateSpec.
 """
@@ -17,7 +17,7 @@ from berth.formats.yaml_tree import Tree
 from berth.schemas.constraints import Effect, Expression, Operator, Term, Toleration, TolerationOperator
 
 CHIP_PREFIX: Final = "huawei.com/"
-"""Resources whose names start so are chips."""
+"""Prefix of the resource names of chips."""
 SYSTEM_CLASSES: Final = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
 """Priority classes that every cluster has. Source: Kubernetes, PriorityClass."""
 PRIORITY_MAX: Final = 2_000_001_000
@@ -28,17 +28,17 @@ _EFFECTS: Final = get_args(Effect)
 
 @dataclass(frozen=True, slots=True)
 class PodTemplate:
-    """What a pod asks for.
+    """Requirements of a pod.
 
     Attributes:
         resource: Resource name of its chips; empty without any.
         chips: Chips; the largest of all containers together and any init container.
-        chips_place: Where the chips are asked for, for errors.
+        chips_place: Path of the request for chips, for errors.
         cpu_milli: Thousandths of a CPU, likewise.
         memory_mib: Mebibytes, likewise.
         priority: Number given in the template; 0 without one.
         priority_class: Name of its class; empty without one.
-        near: Labels of pods beside which it prefers to be: ``matchLabels`` of the first term; empty without.
+        near: Labels of pods near which it prefers to run: ``matchLabels`` of the first term; empty without.
     """
 
     resource: str
@@ -72,14 +72,14 @@ class _Ask:
 
 
 def read_template(template: Tree) -> PodTemplate:
-    """What the pods of a template ask for.
+    """Requirements of the pods of a template.
 
     Args:
         template: A ``PodTemplateSpec``: ``metadata`` and ``spec``.
 
     Raises:
-        DocumentError: A field is missing, is of another type, or holds what Kubernetes would not take; or the pod asks
-            for chips of two kinds.
+        DocumentError: A field is missing, has another type or a value that Kubernetes does not accept; or the pod
+            requests chips of two resources.
     """
     spec = template.need("spec", "a pod's spec")
     resource, chips_place, ask = _resources(spec)
@@ -111,10 +111,10 @@ def _rounded(place: Tree, amount: Fraction, unit: Fraction) -> int:
 
 
 def read_quantity(place: Tree) -> Fraction:
-    """Quantity that stands at ``place``.
+    """Quantity at ``place``.
 
     Raises:
-        DocumentError: None does.
+        DocumentError: It is not a quantity.
     """
     try:
         return quantity(place.value)
@@ -126,7 +126,7 @@ def read_pieces(place: Tree) -> int:
     """Whole number of pieces, as number or text.
 
     Raises:
-        DocumentError: Something else stands there.
+        DocumentError: It is not such a number.
     """
     try:
         return pieces(place.value)
@@ -135,10 +135,10 @@ def read_pieces(place: Tree) -> int:
 
 
 def _resources(spec: Tree) -> tuple[str, Tree, _Ask]:
-    """Chip resource, where it is asked for, and all that the pod's containers ask for together.
+    """Chip resource, the path of its request, and the requests of all containers of the pod together.
 
-    Containers and init containers that keep running add up. The others run one at a time, next to those started before
-    them. The pod's overhead comes on top.
+    Containers and init containers that keep running add up. The others run one at a time, beside those started before
+    them. The overhead of the pod is added.
 
     Source: Kubernetes, effective requests.
     """
@@ -170,11 +170,11 @@ def _resources(spec: Tree) -> tuple[str, Tree, _Ask]:
 
 
 def _container(container: Tree, found: dict[str, Tree]) -> _Ask:
-    """What one container asks for; a request that is missing equals the limit. Adds its chips' names to ``found``."""
+    """Requests of one container; a missing request equals the limit. Adds the names of its chips to ``found``."""
     limits = container.dig("resources", "limits")
     requests = container.dig("resources", "requests")
     cpu = memory = chips = Fraction(0)
-    for side in (limits, requests):  # a request stands last: it outranks the limit
+    for side in (limits, requests):  # requests come last: they take precedence over limits
         for key, place in side.fields() if side is not None else []:
             if key == "cpu":
                 cpu = read_quantity(place)
@@ -208,7 +208,7 @@ def _required_affinity(spec: Tree) -> list[Term]:
 
 
 def _near(spec: Tree) -> dict[str, str]:
-    """Labels of the pods beside which a pod prefers to be: the first term counts.
+    """Labels of the pods near which a pod prefers to run: the first term counts.
 
     Source: docs/reference/superpods.md, "MindIE".
     """
@@ -222,7 +222,7 @@ def read_terms(terms: Tree) -> list[Term]:
     """Terms of required node affinity. A term without conditions matches no node, so it is left out.
 
     Raises:
-        DocumentError: Something is no term, or no term has a condition.
+        DocumentError: A term is invalid, or no term has a condition.
     """
     out: list[Term] = []
     for term in terms.items():
@@ -266,10 +266,10 @@ def _field(item: Tree) -> Expression:
 
 
 def read_tolerations(items: Iterable[Tree]) -> list[Toleration]:
-    """Tolerations; how long they last is not read.
+    """Tolerations; their duration is not read.
 
     Raises:
-        DocumentError: Something is no toleration.
+        DocumentError: A toleration is invalid.
     """
     out: list[Toleration] = []
     for item in items:

@@ -1,6 +1,6 @@
-"""Manifests: YAML text of one or several documents to job requests, by kind.
+"""Manifests: job requests from YAML text of one or several documents, by kind.
 
-Known kinds: Volcano ``Job``, ``AscendJob``, Kubernetes' ``Job``, Berth's own ``Job``, and a ``List`` of these.
+Known kinds: Volcano ``Job``, ``AscendJob``, Kubernetes ``Job``, ``Job`` of Berth, and a ``List`` of these.
 """
 
 from collections.abc import Callable
@@ -26,21 +26,21 @@ __all__ = ["ManifestError", "Reading", "parse_jobs", "read_jobs"]
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What a manifest holds: the job requests that are sound, and what is wrong with the others, one error an object."""
+    """Content of a manifest: the valid job requests, and the errors of the others, one error per object."""
 
     jobs: list[JobRequest]
     errors: list[ManifestError]
 
 
 def parse_jobs(text: str) -> list[JobRequest]:
-    """Job requests of a manifest, in the order written.
+    """Job requests of a manifest, in its order.
 
     Args:
         text: YAML or JSON: one or several documents; empty ones are skipped.
 
     Raises:
-        ManifestError: Not YAML; no document; a document of an unknown kind; a field that is missing or wrong; or a job's
-            name given twice. Carries document, field path, value and what was expected.
+        ManifestError: It is not YAML; it has no document; a document has an unknown kind; a field is missing or wrong;
+            or the name of a job is repeated. The error has document, field path, value and valid values.
     """
     reading = read_jobs(text)
     if reading.errors:
@@ -49,7 +49,7 @@ def parse_jobs(text: str) -> list[JobRequest]:
 
 
 def read_jobs(text: str) -> Reading:
-    """As :func:`parse_jobs`, but goes on behind what is wrong."""
+    """As :func:`parse_jobs`, but continues after errors."""
     reading = Reading([], [])
     seen: set[tuple[str, str]] = set()
     try:

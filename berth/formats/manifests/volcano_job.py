@@ -17,8 +17,8 @@ KIND: Final = "Job"
 def read_volcano_job(document: Tree) -> JobRequest:
     """Job request of a Volcano job.
 
-    Ranks follow the order of ``spec.tasks``. A task without a name is ``default<index>``, as Volcano calls it. Not read:
-    ``schedulerName``, plug-ins, policies, volumes, and ``minAvailable`` of a single task.
+    Ranks follow the order of ``spec.tasks``. A task without a name is ``default<index>``, as in Volcano.
+    ``schedulerName``, plug-ins, policies, volumes, and ``minAvailable`` of a single task are not read.
 
     Raises:
         DocumentError: A field is missing or wrong.

@@ -1,8 +1,8 @@
-"""Job requests as objects of Kubernetes: a Volcano Job, an AscendJob, a Kubernetes Job, or a pod.
+"""Job requests as Kubernetes objects: a Volcano Job, an AscendJob, a Kubernetes Job, or a pod.
 
-The counterpart of :mod:`berth.formats.manifests.reader`: what is written here asks for the same when it is read there, or when
-the inventory makes a request from the pods. Labels stand on the object and in the pod template, for some controllers copy
-one and some the other.
+The inverse of :mod:`berth.formats.manifests.reader`: an object yields the same request when it is read there, or when
+the inventory derives a request from its pods. Labels are on the object and in the pod template, because some
+controllers copy one and some the other.
 
 Source: docs/reference/kubernetes.md, "Pod annotations", "Labels of jobs" and "Volcano PodGroups".
 """
@@ -21,14 +21,14 @@ from berth.schemas.intake import JobRequest, Task
 
 SCHEDULER: Final = "berth"
 IMAGE: Final = "registry.example/work:1"
-"""Image of the containers; a simulated kubelet starts none."""
+"""Image of the containers; a simulated kubelet does not start it."""
 FRAMEWORK: Final = "framework"
-"""Label of an AscendJob without which its operator does nothing."""
+"""Label of an AscendJob that its operator requires."""
 _NODE_NAME: Final = "metadata.name"
 _MASTER, _WORKER = "master", "worker"
 _CONTAINER: Final = "work"
 _ASCEND_CONTAINER: Final = "ascend"
-"""Name that the Ascend operator expects."""
+"""Container name that the Ascend operator expects."""
 
 Tree = dict[str, Any]
 
@@ -57,7 +57,7 @@ def write_ascend_job(request: JobRequest, *, scheduler: str = SCHEDULER, image: 
     """AscendJob of a request. The pods of a single task of another name become a master and workers.
 
     Raises:
-        ValueError: Tasks are called otherwise than the types of replicas, or stand in another order.
+        ValueError: Tasks do not have the names of the replica types, or another order.
     """
     types = {kind.lower(): kind for kind in ascend_job.REPLICA_TYPES}
     tasks = request.tasks if all(task.name in types for task in request.tasks) else _master_and_workers(request)
@@ -86,7 +86,7 @@ def write_ascend_job(request: JobRequest, *, scheduler: str = SCHEDULER, image: 
 
 
 def write_batch_job(request: JobRequest, *, scheduler: str = SCHEDULER, image: str = IMAGE) -> Tree:
-    """Kubernetes Job of a request: all pods at a time, none again when it fails.
+    """Kubernetes Job of a request: all pods at a time, without retries.
 
     Raises:
         ValueError: The request has several tasks.
@@ -121,7 +121,7 @@ def write_pod(request: JobRequest, *, scheduler: str = SCHEDULER, image: str = I
 
 
 def write_priority_class(name: str, priority: int) -> Tree:
-    """Priority class, which the pods of a request with a priority need."""
+    """Priority class for the pods of a request with a priority."""
     return {
         "apiVersion": "scheduling.k8s.io/v1",
         "kind": "PriorityClass",
@@ -132,7 +132,7 @@ def write_priority_class(name: str, priority: int) -> Tree:
 
 
 def priority_class(request: JobRequest) -> str:
-    """Name of the priority class of a request's pods; empty without a priority."""
+    """Name of the priority class of the pods of a request; empty without a priority."""
     named = request.annotations.get(PRIORITY_CLASS, "")
     if named or not request.priority:
         return named

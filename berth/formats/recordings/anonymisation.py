@@ -1,9 +1,9 @@
-"""Anonymous recordings: names are replaced, and everything is decided as before.
+"""Anonymous recordings: names are replaced, and all decisions stay the same.
 
-Names decide ties, so what replaces them has their order; a domain's shard follows from its name, so what replaces it has its
-shard. That takes all names before the first can be replaced: entries are learned first, then replaced, in two passes. Kept are
-keys of labels and annotations, values that Berth reads, numbers, products, resources and times. A message that does not decode
-is replaced by one that does not decode either.
+Names decide ties, so replacements have the order of the names. The shard of a domain follows from its name, so the
+replacement has the same shard. All names must be known before the first is replaced: the first pass collects them, the
+second replaces them. Keys of labels and annotations, values that Berth reads, numbers, products, resources and times
+stay. A message that does not decode is replaced by another one that does not decode.
 """
 
 import re
@@ -60,22 +60,22 @@ _SUBJECTS: Final[Mapping[str, tuple[Kind, ...]]] = {
     "outcome": (Kind.NAMESPACE, Kind.JOB),
     "timer": (),
 }
-"""Names at the end of a fact's subject, by its kind."""
+"""Names at the end of the subject of a fact, by its kind."""
 _SUBJECT_TOKENS: Final = 4
 _STRANGE: Final = "strange"
-"""Last token of the subject of a fact that stands on none that there is."""
+"""Last token of the subject of a fact with an unknown subject."""
 _DEAD: Final = b""
-"""What decodes as nothing."""
+"""Bytes that do not decode."""
 _NUMBER: Final = re.compile(r"[0-9]{1,18}", re.ASCII)
 _WORD: Final = re.compile(r"[a-z]+(-[a-z]+)*")
 _INTEGER: Final = re.compile(r"[+-]?[0-9]{1,19}", re.ASCII)
 _NUMBERED: Final = frozenset({Kind.GROUP, Kind.RACK})
-"""Kinds that may be numbers; those stay, for they are ordered as numbers."""
+"""Kinds that may be numbers. Numbers stay, because they are ordered as numbers."""
 _HAS_NAME: Final = re.compile(r"(?P<before>.*\(uid )(?P<uid>.*)(?P<after>\))", re.DOTALL)
 _HAS_UID: Final = re.compile(r"(?P<before>.*: the job )(?P<path>.*)(?P<after> has this one)", re.DOTALL)
 _TRIES_MAX: Final = 1 << 20
 _KEPT_BEGINNINGS: Final = tuple(sorted(KEPT_KEYS))
-"""What is refused of an annotation may name a place inside its value."""
+"""A refusal of an annotation may name a place inside its value."""
 _COMPARED: Final = frozenset({"Gt", "Lt"})
 
 See = Callable[[Kind, str], str]
@@ -83,12 +83,12 @@ SeeLabel = Callable[[str, str], str]
 
 
 class _Walk:
-    """A pass over messages: shows every name, and puts what it gets for it in its place.
+    """A pass over messages that calls a function for every name and replaces the name by its result.
 
     Args:
-        see: Takes kind and name.
-        see_label: Takes key and value of a label or annotation.
-        meet: Is shown each struct before its texts.
+        see: Called with kind and name.
+        see_label: Called with key and value of a label or annotation.
+        meet: Called with each struct before its texts.
     """
 
     def __init__(self, see: See, see_label: SeeLabel, meet: Callable[[msgspec.Struct], None] | None = None) -> None:
@@ -158,7 +158,7 @@ class _Walk:
         return tuple([self._see_label(value.key, one) for one in got])
 
     def _refused(self, refusal: Refusal, field: str, text: str) -> str:
-        """Value or expectation of a refusal: names stand in those that speak of who has a name or a uid."""
+        """Value or expectation of a refusal: some contain the name or the uid of another job."""
         is_value = field == "value"
         match refusal.field:
             case "uid" if is_value:
@@ -228,11 +228,11 @@ class _Walk:
 
 
 class Anonymiser:
-    """Learns the names of a recording, then replaces them.
+    """Collects the names of a recording, then replaces them.
 
     Args:
         head: Head of the recording.
-        dump: Folded form of the ledger in its start, which is the core's own.
+        dump: Type of the folded ledger in its start.
     """
 
     def __init__(self, head: RecordingHead, dump: type[msgspec.Struct]) -> None:
@@ -243,7 +243,7 @@ class Anonymiser:
         self._compared: set[str] = set()
         self._level_keys: set[str] = set()
         self._trees: set[str] = set()
-        """Names of the trees of the settings, which stay; a refusal may name one like a SuperPoD."""
+        """Names of the trees in the settings, which stay; a refusal may name one in the place of a SuperPoD."""
         self._shards: set[int] = set()
         self._new: dict[Kind, dict[str, str]] = {}
         self._learn = _Walk(self._note, self._note_label, self._meet)
@@ -252,11 +252,11 @@ class Anonymiser:
         self._learn.snapshot(head.start, dump)
 
     def learn(self, entry: Entry) -> None:
-        """Note the names of an entry; all entries first, in any order."""
+        """Collect the names of an entry. Called for all entries first, in any order."""
         self._learn.entry(entry)
 
     def settle(self) -> None:
-        """All entries were learned."""
+        """Assign the replacements, after all entries."""
         for key, values in self._labels.items():
             for value in values:
                 kind = self._kind_of(key, value)
@@ -275,7 +275,7 @@ class Anonymiser:
         return self._replace.entry(entry)
 
     def name(self, kind: Kind, name: str) -> str:
-        """What replaces a name that was learned."""
+        """Replacement of a collected name."""
         return name if self._stays(kind, name) else self._new[kind][name]
 
     def old_names(self) -> Iterator[tuple[Kind, str]]:
@@ -339,10 +339,10 @@ def _stays(kind: Kind, name: str) -> bool:
 
 
 def _in_shard(made: str, name: str, shards: Iterable[int]) -> str:
-    """``made`` with an ending that puts it into the shard of ``name``, however many shards there are of those numbers.
+    """``made`` with a suffix that puts it into the shard of ``name``, for each of the numbers of shards.
 
     Raises:
-        ValueError: None was found among a million.
+        ValueError: None of a million suffixes does.
     """
     wanted = [(count, zlib.crc32(name.encode()) % count) for count in shards]
     for ending in range(_TRIES_MAX):
@@ -356,7 +356,7 @@ def _in_shard(made: str, name: str, shards: Iterable[int]) -> str:
 
 
 def _trees(text: str) -> Iterator[str]:
-    """Names of the trees of levels in a JSON text; nothing for one that is none."""
+    """Names of the trees of levels in a JSON text; none for another text."""
     try:
         found = msgspec.json.decode(text) if text else {}
     except msgspec.DecodeError:
@@ -366,7 +366,7 @@ def _trees(text: str) -> Iterator[str]:
 
 
 def _texts(text: str) -> Iterator[str]:
-    """Texts inside a JSON text; nothing for one that is none."""
+    """Texts inside a JSON text; none for another text."""
     try:
         waiting: list[Any] = [msgspec.json.decode(text)] if text else []
     except msgspec.DecodeError:

@@ -1,6 +1,6 @@
-"""What of a recording is a name: a rule for each text of each message, and for the labels that Berth reads.
+"""Names in a recording: a rule for each text of each message, and for the labels that Berth reads.
 
-Structs are known by the names of their classes, so that the folded form of the core's snapshots has its rules here too.
+Structs are identified by the names of their classes, so that the folded ledger of snapshots has its rules here too.
 """
 
 from collections.abc import Iterator, Mapping
@@ -12,10 +12,10 @@ from msgspec import inspect
 
 
 class Kind(StrEnum):
-    """What a text is. Texts of one kind are replaced together, and keep their order; the value begins what replaces them."""
+    """Kind of a text. Texts of one kind are replaced together and keep their order; the value is their prefix."""
 
     KEEP = ""
-    """No name: a word of Berth's own, a product, a resource, a number."""
+    """Not a name: a term of Berth, a product, a resource, a number."""
     NAMESPACE = "ns"
     JOB = "job"
     """A job, or the gang of another scheduler."""
@@ -35,13 +35,13 @@ class Kind(StrEnum):
     HOLDER = "holder"
     SOURCE = "source"
     REASON = "reason"
-    """A sentence, as a whole."""
+    """A whole sentence."""
     VALUE = "value"
     """Value of a label or annotation that Berth does not read."""
 
 
 class Special(StrEnum):
-    """Texts that take more than to look them up."""
+    """Texts with a rule of their own."""
 
     TABLE = "table of node names"
     PATH = "namespace/name"
@@ -152,7 +152,7 @@ RULES: Final[Mapping[str, Mapping[str, Rule]]] = {
     "RunTime": {"namespace": Kind.NAMESPACE},
     "LedgerDump": {"holder": Kind.HOLDER, "leaving": Special.UIDS},
 }
-"""Fields with texts by struct; a struct that is not here, or a field with a text, is a mistake that stops the work."""
+"""Fields with texts by struct. A missing struct or field with a text is an error of this module and ends the pass."""
 
 NAME_KEYS: Final = frozenset({"kubernetes.io/hostname", "metadata.name"})
 """Labels and fields whose value is the name of a node."""
@@ -190,16 +190,16 @@ KEPT_KEYS: Final = frozenset(
         "tor-affinity",
     }
 )
-"""Labels and annotations whose values decide something by what they are, not only by being equal."""
+"""Labels and annotations whose values are interpreted, not only compared."""
 KEPT_TASKS: Final = frozenset({"scheduler"})
-"""Tasks that mean something by their name."""
+"""Task names with a meaning."""
 
 
 def plan_of(struct: type[msgspec.Struct]) -> list[tuple[str, Rule | None]]:
-    """Fields of a struct that may hold names, and their rules; none for a field with structs, which have rules of their own.
+    """Fields of a struct that may hold names, and their rules; no rule for a field with structs, which have their own.
 
     Raises:
-        TypeError: The rules do not cover a text: a mistake of this module.
+        TypeError: The rules do not cover a text: an error of this module.
     """
     rules = RULES[struct.__name__]
     plan: list[tuple[str, Rule | None]] = []

@@ -1,4 +1,4 @@
-"""Frames of a recording: checked pieces of a file, one after another.
+"""Frames of a recording: consecutive pieces of a file with checksums.
 
 Each has the ``<u4`` length of its packed bytes, their ``<u4`` CRC-32, and the bytes, which are one zstd frame.
 """
@@ -14,12 +14,12 @@ _FRAME: Final = struct.Struct("<II")
 
 
 class RecordingError(ValueError):
-    """A recording that cannot be read, or not beyond a point.
+    """A recording that cannot be read, or not completely.
 
     Attributes:
-        frame: Number of the frame, the head is 0.
-        offset: Byte of the file where the frame begins; for one that is cut off, where the file ends.
-        reason: What is wrong.
+        frame: Number of the frame; the head is 0.
+        offset: Byte of the file at which the frame begins; for a truncated frame, at which the file ends.
+        reason: The error.
     """
 
     def __init__(self, frame: int, offset: int, reason: str) -> None:
@@ -30,7 +30,7 @@ class RecordingError(ValueError):
 
 
 class FramePacker:
-    """Makes frames."""
+    """Encodes frames."""
 
     def __init__(self) -> None:
         self._packer = zstandard.ZstdCompressor()
@@ -39,8 +39,8 @@ class FramePacker:
         """A frame.
 
         Args:
-            content: What it holds.
-            most: Most bytes that the content may have, so that it can be read again.
+            content: Its content.
+            most: Most bytes of the content, so that a reader accepts it.
 
         Raises:
             ValueError: It has more.
@@ -52,7 +52,7 @@ class FramePacker:
 
 
 class FrameSource:
-    """Frames out of pieces of a file, and where the last one began.
+    """Decodes frames from pieces of a file.
 
     Attributes:
         position: Bytes taken so far.
@@ -104,7 +104,7 @@ class FrameSource:
     def _unpack(self, packed: bytes, most: int) -> bytes:
         try:
             size = zstandard.get_frame_parameters(packed).content_size
-            # The size that a frame claims is what the library reserves, whatever limit it is given.
+            # The library reserves the size that a frame claims, whatever limit it gets.
             if size == zstandard.CONTENTSIZE_UNKNOWN or size > most:
                 claimed = "an unknown number of" if size == zstandard.CONTENTSIZE_UNKNOWN else str(size)
                 raise self.error(f"it unpacks to {claimed} bytes, at most {most} are allowed")
@@ -113,7 +113,7 @@ class FrameSource:
             raise self.error(f"does not unpack: {error}") from error
 
     def nothing_more(self) -> None:
-        """See that the file ends here.
+        """Check that the file ends here.
 
         Raises:
             RecordingError: It does not.
@@ -124,9 +124,9 @@ class FrameSource:
             raise self.error("something follows after the end of the recording")
 
     def error(self, reason: str) -> RecordingError:
-        """What is wrong with the current frame."""
+        """Error in the current frame."""
         return RecordingError(max(0, self._frame), self._begin, reason)
 
     def cut(self, reason: str) -> RecordingError:
-        """The file ends in the current frame."""
+        """Error for a file that ends in the current frame."""
         return RecordingError(max(0, self._frame), self.position, reason)

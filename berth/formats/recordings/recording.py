@@ -1,9 +1,10 @@
-"""Recording: what a cell knew and decided, as one file of checked frames.
+"""Recordings: facts and decisions of a cell, as one file of frames with checksums.
 
-The file begins with ``BERTHREC`` and the number of its format. Frames follow: ``<u4`` length of the compressed bytes, ``<u4``
-their CRC-32, and the bytes, which are one zstd frame. Its content is one message in its envelope: a
-:class:`~berth.schemas.recording.RecordingHead` first, then any number of :class:`~berth.schemas.recording.RecordingPart`, then a
-:class:`~berth.schemas.recording.RecordingEnd`, after which nothing may come. One frame at a time is in memory.
+The file begins with ``BERTHREC`` and the number of its format. Frames follow: ``<u4`` length of the compressed bytes,
+``<u4`` their CRC-32, and the bytes, which are one zstd frame. Its content is one message in its envelope: a
+:class:`~berth.schemas.recording.RecordingHead` first, then any number of
+:class:`~berth.schemas.recording.RecordingPart`, then a :class:`~berth.schemas.recording.RecordingEnd`, after which the
+file ends. Only one frame at a time is in memory.
 """
 
 from collections.abc import Iterable, Iterator
@@ -33,19 +34,19 @@ MAGIC: Final = b"BERTHREC"
 FORMAT: Final = 1
 _BEGIN_BYTES: Final = len(MAGIC) + 1
 _PART_BYTES: Final = 64 << 10
-"""Entries of so many bytes make a part."""
+"""Bytes of entries after which a part is complete."""
 _HEAD_BYTES_MAX: Final = 256 << 20
-"""Most bytes of the unpacked head. It holds a snapshot, which has some 700 bytes a job (measured on the stored recordings): enough
-for 380,000 jobs that are not forgotten yet."""
+"""Most bytes of the unpacked head. It holds a snapshot, which has some 700 bytes per job (measured on the stored
+recordings): enough for 380,000 jobs in the state."""
 _FRAME_BYTES_MAX: Final = 65 << 20
-"""Most bytes of an unpacked frame after the head. A part holds at most one message beyond its size, which is far below 1 MiB in
-all releases, and NATS takes no message above 64 MiB."""
+"""Most bytes of an unpacked frame after the head. A part has at most one message beyond its size, which is far below 1
+MiB in all releases, and NATS accepts no message above 64 MiB."""
 _ENTRY_BYTES: Final = 64
-"""Bytes that an entry takes beside its message, about."""
+"""Approximate bytes of an entry besides its message."""
 
 
 class Order:
-    """Sees that entries go on from a start without a gap, and that each record comes right after the facts it knew.
+    """Checks that entries follow a start without a gap, and that each record comes right after the facts that it knew.
 
     Attributes:
         facts: Facts so far.
@@ -62,7 +63,7 @@ class Order:
         self._known = start.facts_seq
 
     def add(self, entry: Entry) -> str:
-        """Take the next entry; empty, or why it cannot come here, and then it was not taken."""
+        """Take the next entry. Returns why it is out of order, and then it was not taken; empty if it is in order."""
         if entry.subject:
             wrong = _missing("fact", self.facts_seq, entry.sequence, first=not self.facts)
             if not wrong:
@@ -92,14 +93,14 @@ class Order:
         return ""
 
     def end(self) -> RecordingEnd:
-        """The end that says what was taken."""
+        """End message with the numbers of entries that were taken."""
         return RecordingEnd(
             facts=self.facts, records=self.records, facts_seq=self.facts_seq, ledger_seq=self.ledger_seq
         )
 
 
 def _missing(what: str, last: int, sequence: int, *, first: bool) -> str:
-    """What is wrong with ``sequence`` after ``last``; empty for nothing."""
+    """Why ``sequence`` cannot follow ``last``; empty if it can."""
     if sequence == last + 1:
         return ""
     if sequence <= last:
@@ -117,10 +118,10 @@ def _span(what: str, first: int, last: int) -> str:
 
 
 class Frames:
-    """Makes the bytes of a recording, piece by piece.
+    """Encodes a recording, piece by piece.
 
     Args:
-        head: What the recording begins with.
+        head: First message of the recording.
     """
 
     def __init__(self, head: RecordingHead) -> None:
@@ -135,10 +136,10 @@ class Frames:
         return MAGIC + bytes([FORMAT]) + self._packer.frame(encode(self._head), _HEAD_BYTES_MAX)
 
     def add(self, entry: Entry) -> bytes:
-        """Bytes that are ready once ``entry`` is taken, mostly none.
+        """Bytes that are complete after ``entry``, mostly none.
 
         Raises:
-            ValueError: The entry cannot come here; see :class:`Order`.
+            ValueError: The entry is out of order; see :class:`Order`.
         """
         wrong = self._order.add(entry)
         if wrong:
@@ -154,7 +155,7 @@ class Frames:
 
     @property
     def summary(self) -> RecordingEnd:
-        """What was taken so far."""
+        """Entries that were taken so far."""
         return self._order.end()
 
     def _part(self) -> bytes:
@@ -164,14 +165,14 @@ class Frames:
 
 
 def frames_of(head: RecordingHead, entries: Iterable[Entry]) -> Iterator[bytes]:
-    """The bytes of a recording, the end included.
+    """Bytes of a recording, including its end.
 
     Args:
-        head: What it begins with.
+        head: Its first message.
         entries: In the order of :func:`interleaved`.
 
     Raises:
-        ValueError: An entry is out of order, or something is missing before it.
+        ValueError: An entry is out of order, or entries are missing before it.
     """
     frames = Frames(head)
     yield frames.begin()
@@ -185,7 +186,7 @@ def frames_of(head: RecordingHead, entries: Iterable[Entry]) -> Iterator[bytes]:
 def interleaved(facts: Iterable[Entry], records: Iterable[Entry]) -> Iterator[Entry]:
     """Facts and records in one order: before each record the facts that it knew, after the last record the rest.
 
-    Takes from both only what it needs next.
+    Reads no more of both than it needs.
 
     Args:
         facts: Ascending.
@@ -209,13 +210,13 @@ def interleaved(facts: Iterable[Entry], records: Iterable[Entry]) -> Iterator[En
 
 
 class Reading:
-    """A recording that is being read; made by :func:`read`. Iterating gives its entries in order, once.
+    """An open recording; see :func:`read`. Iterating yields its entries in order, once.
 
     Attributes:
-        head: What it begins with.
-        end: Its last message, as soon as that was read.
-        damage: What ended the reading early, if it may.
-        order: How far it was read.
+        head: Its first message.
+        end: Its last message, after it was read.
+        damage: Error that ended the reading early, with ``salvage``.
+        order: Entries read so far.
     """
 
     def __init__(self, chunks: Iterable[bytes], *, salvage: bool) -> None:
@@ -280,10 +281,11 @@ def read(chunks: Iterable[bytes], *, salvage: bool = False) -> Reading:
 
     Args:
         chunks: The bytes of the file in pieces of any size.
-        salvage: Give what comes before a damage, then stop with :attr:`Reading.damage` set, instead of raising.
+        salvage: Yield the entries before a damaged frame, then stop with :attr:`Reading.damage` set, instead of
+            raising.
 
     Raises:
-        RecordingError: It is no recording, or its head cannot be read; with everything else also while iterating.
+        RecordingError: It is not a recording, or its head cannot be read; other errors are raised while iterating.
     """
     return Reading(chunks, salvage=salvage)
 
@@ -312,7 +314,7 @@ def _head(source: FrameSource) -> RecordingHead:
 
 
 class _Release(msgspec.Struct, array_like=True, frozen=True):
-    """What a head of any version begins with."""
+    """First field of a head of any version."""
 
     release: str
 

@@ -1,6 +1,6 @@
-"""Jobs of a trace: from what a row asks to a job request, with a tally of everything that was rounded on the way. Pure.
+"""Jobs of a trace: job requests from rows, with notes on all rounding. Pure.
 
-A gang of G chips on nodes of n chips is ``ceil(G / n)`` pods of ``min(G, n)`` chips, unless the row says its pods.
+A gang of G chips on nodes of n chips is ``ceil(G / n)`` pods of ``min(G, n)`` chips, unless the row has its pods.
 """
 
 import math
@@ -22,9 +22,9 @@ from berth.schemas.intake import JobRequest, Task
 from berth.schemas.workload import PlannedJob
 
 Affinity = Literal["all", "gangs", "none"]
-"""Which jobs ask for switch affinity of themselves: all, those of two pods and more, none."""
+"""Jobs that get switch affinity without a value in the trace: all, those of two pods and more, or none."""
 LARGE_PODS_MIN: Final = 4
-"""Pods from which a job is one of a large model.
+"""Fewest pods of a large-model job.
 
 Source: docs/reference/switches.md, "Jobs and policies".
 """
@@ -35,15 +35,15 @@ _FOREIGN: Final = re.compile(r"[^a-z0-9]+")
 
 
 class Wish(msgspec.Struct, kw_only=True, gc=False):
-    """What a row asks; times in seconds.
+    """Job of a row; times in seconds.
 
     Attributes:
-        at: When the job comes.
+        at: Arrival.
         chips: Chips of the whole gang.
-        pods: Pods of the gang; 0: as many as its chips need.
-        chips_per_pod: 0: as many as a node has, or as its chips need.
-        declared: What the user says of the run time; None for nothing.
-        cancel: When the user takes it back, on the clock of ``at``; None for never.
+        pods: Pods of the gang; 0: as its chips need.
+        chips_per_pod: 0: the chips of a node, or as the gang needs.
+        declared: Declared run time; None without one.
+        cancel: Cancellation, on the clock of ``at``; None for never.
         tor_affinity: Value of the label; empty: by its pods.
     """
 
@@ -65,31 +65,31 @@ class Wish(msgspec.Struct, kw_only=True, gc=False):
 
 
 class Tally:
-    """How often each kind of thing happened, in the order in which they first did, with the first example of each."""
+    """Counts of notes by kind, in the order of their first occurrence, with the first example of each."""
 
     def __init__(self) -> None:
         self._counts: dict[str, int] = {}
         self._first: dict[str, str] = {}
 
     def note(self, kind: str, row: Row, example: str) -> None:
-        """Count one; the example is words about this row."""
+        """Count one; the example is a text about this row."""
         self._counts[kind] = self._counts.get(kind, 0) + 1
         self._first.setdefault(kind, f"line {row.line}, {example}")
 
     def sentences(self) -> list[str]:
-        """A sentence a kind."""
+        """One sentence per kind."""
         return [f"{kind}: {count}; such as {self._first[kind]}" for kind, count in self._counts.items()]
 
 
 class Planner:
-    """Makes jobs of wishes.
+    """Creates job requests.
 
     Args:
-        product: Form of the nodes.
-        sizes: Numbers of chips that a pod of the form may ask, ascending; none: every one up to the node's chips.
-        compress: By how much arrival times are divided.
-        declare: Factor from run times to declared ones, where a row declares none; None declares nothing.
-        affinity: Which jobs ask for switch affinity of themselves.
+        product: Product of the nodes.
+        sizes: Valid numbers of chips per pod, ascending; none: every number up to the chips of a node.
+        compress: Divisor of arrival times.
+        declare: Factor from run times to declared ones, for rows that declare none; None declares nothing.
+        affinity: Jobs that get switch affinity.
     """
 
     def __init__(
@@ -110,10 +110,10 @@ class Planner:
         self._lines: dict[tuple[str, str], int] = {}
 
     def plan(self, wish: Wish, number: int) -> PlannedJob:
-        """Job of a wish, which is the ``number``-th of its source.
+        """Job request for a row, which is the ``number``-th of its source.
 
         Raises:
-            TraceError: Its name is another's, a number is too large, or its user takes it back before it comes.
+            TraceError: Its name is in use, a number is too large, or it is cancelled before its arrival.
         """
         row = wish.row
         at_ms = self._milliseconds(row, "arrival times", wish.at / self._compress)
@@ -140,7 +140,7 @@ class Planner:
         return PlannedJob(request=request, at_ms=at_ms, run_ms=run_ms, cancel_ms=self._cancel_ms(wish, at_ms))
 
     def _milliseconds(self, row: Row, what: str, seconds: Fraction) -> int:
-        """Whole milliseconds, the half up."""
+        """Whole milliseconds, rounded half up."""
         exact = seconds * 1000
         rounded = math.floor(exact + Fraction(1, 2))
         if rounded > RUN_MS_MAX:
@@ -151,7 +151,7 @@ class Planner:
         return rounded
 
     def _declared_ms(self, wish: Wish) -> int:
-        """Declared run time; at least 1 ms, for 0 would declare nothing."""
+        """Declared run time; at least 1 ms, because 0 declares nothing."""
         declared = wish.declared
         if declared is None and self._declare is not None:
             declared = wish.run * self._declare
@@ -160,7 +160,7 @@ class Planner:
         return max(1, self._milliseconds(wish.row, "declared run times", declared))
 
     def _cancel_ms(self, wish: Wish, at_ms: int) -> int:
-        """When the user takes the job back; the time from its arrival is not compressed."""
+        """Time of the cancellation; the time since the arrival is not compressed."""
         if wish.cancel is None:
             return 0
         if wish.cancel <= wish.at:
@@ -221,9 +221,9 @@ class Planner:
 
 
 def kubernetes_name(name: str) -> str:
-    """RFC 1123 label for a name: itself if it is one, else its letters and digits and the CRC-32 of it all.
+    """RFC 1123 label for a name: the name itself if it is one, otherwise its letters and digits and its CRC-32.
 
-    So two names that differ in other characters only stay two.
+    So names that differ only in other characters stay different.
     """
     if len(name) <= _LABEL_CHARACTERS_MAX and "." not in name and is_dns_name(name):
         return name
@@ -232,5 +232,5 @@ def kubernetes_name(name: str) -> str:
 
 
 def _told(seconds: Fraction) -> str:
-    """Seconds for people: exact while short."""
+    """Seconds for display: exact if short."""
     return f"{float(seconds):.12g}"

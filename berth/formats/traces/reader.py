@@ -1,7 +1,7 @@
-"""Traces: real jobs with their arrival and run times, read from CSV into a workload. Pure.
+"""Traces: workloads of real jobs with arrival and run times, from CSV. Pure.
 
-Three kinds are known by their columns: ``kalos`` (Shanghai AI Laboratory's Kalos cluster, as converted), ``philly``
-(Microsoft's Philly clusters), and ``csv``, Berth's own form, which ``docs/simulate.md`` describes.
+Three kinds are recognized by their columns: ``kalos`` (Kalos cluster of Shanghai AI Laboratory, converted), ``philly``
+(Philly clusters of Microsoft), and ``csv``, the form that ``docs/simulate.md`` describes.
 """
 
 import difflib
@@ -24,7 +24,7 @@ from berth.schemas.workload import PlannedJob, Workload
 
 Kind = Literal["auto", "csv", "kalos", "philly"]
 ITERATION: Final = Fraction(1, 2)
-"""Kalos: seconds of an iteration, by which the converter expressed run times."""
+"""Kalos: seconds of an iteration, the unit of run times in the converted trace."""
 REQUIRED: Final[Mapping[str, tuple[str, ...]]] = {
     "csv": ("at_s", "run_s", "chips"),
     "kalos": ("arrival_time", "num_iteration", "gpu_workers", "gpu_per_worker"),
@@ -41,7 +41,7 @@ _TIME: Final = re.compile(r"(\d{4}-\d\d-\d\d)[ T](\d\d:\d\d:\d\d)", re.ASCII)
 _Item = TypeVar("_Item")
 _Made = TypeVar("_Made")
 _CLOSE: Final = 0.75
-"""Likeness from which an unknown column is a known one that was misspelt."""
+"""Least similarity of an unknown column to a known one that counts as a misspelling."""
 
 
 def read_trace(
@@ -59,17 +59,19 @@ def read_trace(
 
     Args:
         lines: Lines of the file.
-        kind: Kind of trace; ``auto`` goes by the columns.
-        product: Product form of the nodes that jobs ask for.
-        sizes: Numbers of chips that a pod of the form may ask, ascending; none: every one up to the node's chips.
-        compress: By how much arrival times are divided; run times stay.
-        declare: Factor from run times to declared ones (1 is exact), for rows that declare none; None: nothing is declared.
-        affinity: Which jobs ask for switch affinity of themselves: ``all``, ``gangs`` of two pods and more, ``none``.
-        strict: Look at all rows, and tell all that are wrong, not the first alone.
+        kind: Kind of trace; ``auto``: by the columns.
+        product: Product of the nodes that jobs ask for.
+        sizes: Valid numbers of chips per pod, ascending; none: every number up to the chips of a node.
+        compress: Divisor of arrival times; run times stay.
+        declare: Factor from run times to declared ones (1 is exact), for rows that declare none; None: nothing is
+            declared.
+        affinity: Jobs that get switch affinity: ``all``, ``gangs`` of two pods and more, ``none``.
+        strict: Read all rows and report all errors, not only the first.
 
     Returns:
-        Its name is the kind. Jobs by arrival, those of one millisecond in the order of the file. Jobs without a name are called by their row:
-        ``job-000017`` is the seventeenth. The notes tell all that was rounded or assumed.
+        A workload with the name of the kind. Jobs by arrival, those of one millisecond in the order of the file. Jobs
+        without a name are named after their row: ``job-000017`` is the seventeenth. The notes have all rounding and
+        assumptions.
 
     Raises:
         TraceError: An argument, a column, or a row is wrong.
@@ -104,17 +106,17 @@ def read_trace(
 
 
 class _Faults:
-    """What is wrong with the rows: the first fault is raised, or with ``is_strict`` all are kept."""
+    """Errors of the rows: the first is raised, or with ``is_strict`` all are collected."""
 
     def __init__(self, *, is_strict: bool) -> None:
         self._is_strict = is_strict
         self._found: list[TraceFault] = []
 
     def sift(self, make: Callable[[_Item], _Made], items: Iterable[_Item]) -> list[_Made]:
-        """What is made of each item that is right; items end where they cannot be read.
+        """Results for valid items, up to the first that cannot be read.
 
         Raises:
-            TraceError: One is wrong, unless all faults are to be kept.
+            TraceError: An item is wrong, unless all errors are collected.
         """
         out: list[_Made] = []
         source = iter(items)
@@ -130,20 +132,20 @@ class _Faults:
                 self._found += error.faults
 
     def check(self) -> None:
-        """Check that no fault was kept.
+        """Check that no error was collected.
 
         Raises:
-            TraceError: Some were; it tells them by line.
+            TraceError: Errors were collected; it lists them by line.
         """
         if self._found:
             raise TraceError(*sorted(self._found, key=lambda fault: fault.line))
 
 
 def _argument(name: str, value: str, known: Iterable[str]) -> str:
-    """One of the known words.
+    """One of the known values.
 
     Raises:
-        TraceError: Another word.
+        TraceError: It is another value.
     """
     words = list(known)
     if value not in words:
@@ -155,7 +157,7 @@ def _factor(name: str, value: float) -> Fraction:
     """A number above 0, exact.
 
     Raises:
-        TraceError: Another number.
+        TraceError: It is not.
     """
     if not (math.isfinite(value) and value > 0):
         raise TraceError(TraceFault(0, "", f"{name} {value!r}", "a number above 0"))
@@ -163,7 +165,7 @@ def _factor(name: str, value: float) -> Fraction:
 
 
 def _kind_of(table: Table, kind: str) -> str:
-    """Kind of a trace, by its columns unless it is told.
+    """Kind of a trace, by its columns unless it is given.
 
     Raises:
         TraceError: Columns are missing.
@@ -192,7 +194,7 @@ def _columns_left_out(table: Table, kind: str) -> list[str]:
     """Sentence about columns that are not read.
 
     Raises:
-        TraceError: One of them is nearly the name of one that would be.
+        TraceError: The name of one is similar to that of a known column.
     """
     known = (*REQUIRED[kind], *(OPTIONAL if kind == "csv" else ()))
     others = [column for column in table.columns if column not in known]
@@ -205,7 +207,7 @@ def _columns_left_out(table: Table, kind: str) -> list[str]:
 
 
 def _assumed(kind: str, compress: float, jobs: Sequence[PlannedJob]) -> list[str]:
-    """Sentences about what holds for all jobs."""
+    """Notes that hold for all jobs."""
     notes = []
     if kind == "kalos":
         notes.append(f"run times are num_iteration times {float(ITERATION)} s")
@@ -241,7 +243,7 @@ def _csv_wish(row: Row) -> Wish:
 
 
 def _kalos_reader(node_chips: int) -> Callable[[Row], Wish]:
-    """Reader of rows of Kalos; workers that ask more than a node has are shared out anew."""
+    """Reader of rows of Kalos; workers with more chips than a node are redistributed."""
 
     def read(row: Row) -> Wish:
         row.check_length()
@@ -275,7 +277,7 @@ def _moment(row: Row, column: str) -> Fraction:
     """Seconds since 1970 of a date and a time of day.
 
     Raises:
-        TraceError: Something else stands here.
+        TraceError: It is not a date and a time of day.
     """
     expected = "a date and a time of day, such as 2017-10-09 07:01:55"
     match = _TIME.fullmatch(row.text(column))

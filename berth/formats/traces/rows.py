@@ -1,6 +1,6 @@
-"""Rows of a trace: lines of CSV as fields that know their line and column, so that every complaint says where it is. Pure.
+"""Rows of a trace: fields of CSV lines with their line and column, which every error names. Pure.
 
-Blank lines and lines that start with ``#`` are passed over. The first line left is the header.
+Blank lines and lines that start with ``#`` are skipped. The first other line is the header.
 """
 
 import csv
@@ -13,20 +13,20 @@ from berth.formats.quantities import RUN_MS_MAX
 from berth.formats.yaml_tree import shown
 
 FAULTS_MAX: Final = 20
-"""Most faults that an error tells."""
+"""Most faults that an error lists."""
 _SECONDS_MAX: Final = RUN_MS_MAX // 1000
 _NUMBER: Final = re.compile(r"\d{1,16}(?:\.\d{0,16})?(?:[eE][+-]?\d{1,2})?|\.\d{1,16}", re.ASCII)
 _WHOLE: Final = re.compile(r"-?\d{1,18}(?:\.0{0,16})?", re.ASCII)
 
 
 class TraceFault(NamedTuple):
-    """One thing that is wrong with a trace.
+    """An error in a trace.
 
     Attributes:
         line: Line of the file, from 1; 0 for the file as a whole.
-        column: Column, or columns with a comma between; empty for the row as a whole.
-        value: What stands there, shortened.
-        expected: What would be right.
+        column: Column, or comma-separated columns; empty for the whole row.
+        value: The value, shortened.
+        expected: Valid values.
     """
 
     line: int
@@ -44,8 +44,8 @@ class TraceError(ValueError):
     """A trace that cannot be read.
 
     Attributes:
-        faults: What is wrong, in the order of lines, at most :data:`FAULTS_MAX`.
-        count: How many faults there are.
+        faults: Errors in the order of lines, at most :data:`FAULTS_MAX`.
+        count: Number of all errors.
         line: Of the first fault, as are ``column``, ``value`` and ``expected``.
     """
 
@@ -63,7 +63,7 @@ class Row(NamedTuple):
     """A row of a trace.
 
     Attributes:
-        line: Its line, from 1; the last one, where a field holds several.
+        line: Its line, from 1; the last one if a field has several.
         place: Index of each column.
         fields: Its fields, without blanks around them.
     """
@@ -73,10 +73,10 @@ class Row(NamedTuple):
     fields: list[str]
 
     def check_length(self) -> None:
-        """Check that the row has a field for each column, and none beside.
+        """Check that the row has exactly one field for each column.
 
         Raises:
-            TraceError: It has more or fewer.
+            TraceError: It has more or fewer fields.
         """
         want, have = len(self.place), len(self.fields)
         if have != want:
@@ -86,12 +86,12 @@ class Row(NamedTuple):
             )
 
     def text(self, column: str) -> str:
-        """What stands in a column; empty without the column."""
+        """Text in a column; empty without the column."""
         index = self.place.get(column)
         return "" if index is None else self.fields[index]
 
     def wrong(self, column: str, expected: str, *, value: str | None = None) -> TraceError:
-        """Error about a column, to be raised; ``value`` is what is wrong where it is not the field itself."""
+        """Error about a column, to be raised; ``value`` is the wrong part if it is not the whole field."""
         told = self.text(column) or None if value is None else value
         return TraceError(TraceFault(self.line, column, shown(told) if value is None else value, expected))
 
@@ -108,7 +108,7 @@ class Row(NamedTuple):
         return number
 
     def optional_seconds(self, column: str) -> Fraction | None:
-        """Seconds as :meth:`seconds`; None where nothing stands."""
+        """Seconds as :meth:`seconds`; None for an empty field."""
         return self.seconds(column) if self.text(column) else None
 
     def whole(self, column: str, *, least: int, most: int) -> int:
@@ -124,11 +124,11 @@ class Row(NamedTuple):
         return number
 
     def optional_whole(self, column: str, *, least: int, most: int) -> int:
-        """Whole number as :meth:`whole`; 0 where nothing stands."""
+        """Whole number as :meth:`whole`; 0 for an empty field."""
         return self.whole(column, least=least, most=most) if self.text(column) else 0
 
     def pairs(self, column: str) -> dict[str, str]:
-        """Keys and values of ``key=value;key=value``; an empty value is one.
+        """Keys and values of ``key=value;key=value``; a value may be empty.
 
         Raises:
             TraceError: A part has no key, no ``=``, or a key that came before.
@@ -149,12 +149,12 @@ class Table:
         lines: Lines of the file, with or without their ends.
 
     Raises:
-        TraceError: There is no header, it names a column twice, or it is no CSV.
+        TraceError: There is no header, it repeats a column, or the text is not CSV.
     """
 
     def __init__(self, lines: Iterable[str]) -> None:
         self.line = 0
-        """Line that was read last."""
+        """Last line that was read."""
         self._reader = csv.reader(self._counted(lines), strict=True)
         header = self._next()
         if header is None:
@@ -167,10 +167,10 @@ class Table:
         self.columns: Sequence[str] = header
 
     def rows(self) -> Iterator[Row]:
-        """Rows below the header, in order; to be read once.
+        """Rows below the header, in order; can be read once.
 
         Raises:
-            TraceError: The text is no CSV; what comes after cannot be read.
+            TraceError: The text is not CSV; the rest cannot be read.
         """
         place = {name: index for index, name in enumerate(self.columns)}
         while (fields := self._next()) is not None:

@@ -132,7 +132,7 @@ class _NatsWire:
 
     @property
     def _is_safe(self) -> bool:
-        """Whether the connection is encrypted, or need not be; the library itself raises no error without encryption."""
+        """Whether the connection is encrypted, or need not be; the library raises no error without it."""
         return not self._access.needs_tls or bool(self._client._server_info.get("tls_required"))  # noqa: SLF001  # there is no public method
 
     def _told_safely(self, secret: str) -> str:

@@ -53,11 +53,11 @@ class Discovery:
 
     def handlers(self) -> dict[str, Callable[[bytes], Awaitable[bytes]]]:
         """Handlers by subject."""
-        who = self._identity
+        identity = self._identity
         return {
             f"{ROOT}.{verb}{tail}": answer
             for verb, answer in (("PING", self._ping), ("INFO", self._info), ("STATS", self._stats))
-            for tail in ("", f".{who.name}", f".{who.name}.{who.id}")
+            for tail in ("", f".{identity.name}", f".{identity.name}.{identity.id}")
         }
 
     async def _ping(self, _: bytes) -> bytes:
@@ -73,14 +73,14 @@ class Discovery:
         return self._answer("stats_response", {"started": started, "endpoints": endpoints})
 
     def _answer(self, kind: str, more: Mapping[str, Any]) -> bytes:
-        who = self._identity
+        identity = self._identity
         return msgspec.json.encode(
             {
                 "type": f"{_TYPE}.{kind}",
-                "name": who.name,
-                "id": who.id,
-                "version": who.version,
-                "metadata": who.metadata,
+                "name": identity.name,
+                "id": identity.id,
+                "version": identity.version,
+                "metadata": identity.metadata,
                 **more,
             }
         )

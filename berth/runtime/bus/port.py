@@ -42,7 +42,7 @@ class Gathered(NamedTuple):
 class GapReason(StrEnum):
     """Reason why a follower cannot continue."""
 
-    RECREATED = "stream was deleted and made anew"
+    RECREATED = "stream was deleted and created again"
     BACKWARDS = "history went backwards"
     TOO_OLD = "older than kept history"
 

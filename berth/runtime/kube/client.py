@@ -84,7 +84,7 @@ class KubeApi:
         Raises:
             ConfigError: The settings name no server, or a file is invalid; names the field.
         """
-        endpoint, credentials = await _way(config, service_account, environ)
+        endpoint, credentials = await _endpoint_and_credentials(config, service_account, environ)
         http = KubeHttp(endpoint, credentials, config=config, clock=clock, user_agent=user_agent)
         jitter = rng if rng is not None else random.Random(process_identity())  # noqa: S311  # jitter, not a secret
         return cls(http, config=config, clock=clock, rng=jitter, log=log)
@@ -217,7 +217,7 @@ def _encoded(body: Body) -> bytes:
     return body if isinstance(body, bytes) else msgspec.json.encode(body)
 
 
-async def _way(
+async def _endpoint_and_credentials(
     config: KubeConfig, service_account: Path, environ: Mapping[str, str] | None
 ) -> tuple[Endpoint, Credentials]:
     """Address of the server, and credentials.
@@ -308,10 +308,10 @@ class _Kubeconfig:
         try:
             loaded = await self._load()
         except Exception as error:
-            raise self._complaint(str(error) or type(error).__name__) from error
+            raise self._config_error(str(error) or type(error).__name__) from error
         url = loaded.host or ""
         if not url.startswith(("https://", "http://")):
-            raise self._complaint("the cluster of the context has no server, such as https://host:6443")
+            raise self._config_error("the cluster of the context has no server, such as https://host:6443")
         tls = None
         if url.startswith("https://"):
             tls = _tls(loaded.ssl_ca_cert, self._field, is_checked=bool(loaded.verify_ssl))
@@ -358,9 +358,9 @@ class _Kubeconfig:
         try:
             tls.load_cert_chain(cert_file, key_file, password="")  # otherwise it asks on the terminal
         except (OSError, ValueError) as error:
-            raise self._complaint(f"its client certificate and key do not match: {error}") from error
+            raise self._config_error(f"its client certificate and key do not match: {error}") from error
 
-    def _complaint(self, reason: str) -> ConfigError:
+    def _config_error(self, reason: str) -> ConfigError:
         return ConfigError(
             field=self._field,
             value=repr(self._files),

@@ -86,11 +86,11 @@ class KubeHttp:
         self._asking = asyncio.Lock()
         self._request_timeout = aiohttp.ClientTimeout(total=config.timeout_s, sock_connect=_CONNECT_S)
         self._list_timeout = aiohttp.ClientTimeout(total=config.list_timeout_s, sock_connect=_CONNECT_S)
-        self._way: dict[str, Any] = {"allow_redirects": False}
+        self._options: dict[str, Any] = {"allow_redirects": False}
         if endpoint.server_name:
-            self._way["server_hostname"] = endpoint.server_name
+            self._options["server_hostname"] = endpoint.server_name
         if endpoint.proxy:
-            self._way["proxy"] = endpoint.proxy
+            self._options["proxy"] = endpoint.proxy
         near = (urlsplit(endpoint.url).hostname or "") in _LOOPBACK
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(
@@ -143,7 +143,13 @@ class KubeHttp:
                 headers["Authorization"] = authorization
             with _translated(method, path):
                 async with self._session.request(
-                    method, self._url + path, params=params, data=body, headers=headers, timeout=timeout, **self._way
+                    method,
+                    self._url + path,
+                    params=params,
+                    data=body,
+                    headers=headers,
+                    timeout=timeout,
+                    **self._options,
                 ) as answer:
                     content = await answer.read()
             if answer.status < _REDIRECTS:
@@ -169,7 +175,7 @@ class KubeHttp:
             headers = {"Authorization": authorization} if authorization else {}
             with _translated("GET", path):
                 async with self._session.get(
-                    self._url + path, params=params, headers=headers, timeout=timeout, **self._way
+                    self._url + path, params=params, headers=headers, timeout=timeout, **self._options
                 ) as answer:
                     if answer.status == _UNAUTHORIZED and not afresh:
                         continue

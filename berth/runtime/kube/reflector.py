@@ -111,7 +111,7 @@ class Reflector(Generic[T]):
         self._pause_s = _PAUSE_FIRST_S
         self._expired = 0
         self._named: set[str] = set()
-        self._complaint = ""
+        self._last_error = ""
         self._log = log.bind(path=path)
         self.synced = asyncio.Event()
         self.lists = 0
@@ -162,8 +162,8 @@ class Reflector(Generic[T]):
         """Count an error, log it unless it repeats, and return the least pause in seconds."""
         self.errors += 1
         text = str(error)
-        if text != self._complaint:
-            self._complaint = text
+        if text != self._last_error:
+            self._last_error = text
             self._log.warning("reflection failed", reason=text)
         return error.retry_after_s if isinstance(error, TransientError) else 0.0
 
@@ -216,7 +216,7 @@ class Reflector(Generic[T]):
         try:
             async with aclosing(self._http.lines(self._path, params, idle_s=self._config.idle_s)) as answer:
                 async for lines in answer:
-                    self._complaint = ""
+                    self._last_error = ""
                     changes, fault = self._read(lines)
                     if changes:
                         yield changes

@@ -117,7 +117,7 @@ class Nodes:
         """Take the report of a node's device plug-in, also before the node itself; None: the report was deleted."""
         if text is None:
             self._devices.drop(name)
-        elif (reading := self._devices.hear(name, text)) is not None:
+        elif (reading := self._devices.note_report(name, text)) is not None:
             self._take(name, reading)
 
     def mask(self, name: str) -> int | None:

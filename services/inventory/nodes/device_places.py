@@ -9,7 +9,13 @@ its report states one.
 from collections.abc import Iterable
 
 from berth.formats.ascend.report_error import ReportError
-from berth.formats.kubernetes.node_place import NodePlace, homeless, needs_report, reported_place, said_place
+from berth.formats.kubernetes.node_place import (
+    NodePlace,
+    described_place,
+    needs_report,
+    outside_superpod,
+    reported_place,
+)
 from berth.formats.kubernetes.nodes import NodeReading
 from berth.schemas.nodes import NodeDescription
 
@@ -29,7 +35,7 @@ class DevicePlaces:
 
     def restore(self, nodes: Iterable[NodeDescription]) -> None:
         """Restore the places that earlier runs published."""
-        self._published |= {node.name: place for node in nodes if (place := said_place(node)) is not None}
+        self._published |= {node.name: place for node in nodes if (place := described_place(node)) is not None}
 
     def keep(self, names: set[str]) -> None:
         """Take the names of all nodes: published places of other nodes are dropped."""
@@ -46,17 +52,17 @@ class DevicePlaces:
         if needs_report(reading.node, reading.told):
             self._open[name] = reading
             place = reading.told.filled(self._places.get(name, self._published_place(name, reading.told)))
-            return reading.at(place, self._wrong.get(name, ""), homeless(reading.node, place))
+            return reading.at(place, self._wrong.get(name, ""), outside_superpod(reading.node, place))
         self._open.pop(name, None)
         self._published.pop(name, None)
-        return reading.at(reading.told, homeless(reading.node, reading.told))
+        return reading.at(reading.told, outside_superpod(reading.node, reading.told))
 
     def _published_place(self, name: str, told: NodePlace) -> NodePlace:
         """Published place. Racks are numbered within a SuperPoD, so that the rack of another SuperPoD is not used."""
         published = self._published.get(name, _UNKNOWN)
         return published if told.superpod in {None, published.superpod} else _UNKNOWN
 
-    def hear(self, name: str, text: str) -> NodeReading | None:
+    def note_report(self, name: str, text: str) -> NodeReading | None:
         """Take a report of a node; returns the updated node when it needs the report."""
         try:
             self._places[name] = reported_place(text)

@@ -105,7 +105,7 @@ class _Player:
         """Make what nodes and leaf switches lack; labels, annotations and status of nodes that exist are taken over.
 
         Raises:
-            RefusedError: The server says no.
+            RefusedError: The server refuses.
         """
         body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": cluster_info.NAMESPACE}}
         await self._retry_until_answered(partial(self._make, "/api/v1/namespaces", body))
@@ -147,7 +147,7 @@ class _Player:
             await asyncio.sleep(_SHOW_S)
 
     async def renew(self) -> None:
-        """Renew the Leases of all nodes whose kubelet lives, spread over the period, until cancelled."""
+        """Renew the Leases of all nodes whose kubelet is alive, spread over the period, until cancelled."""
         names = list(self.loop.agents)
         lease_s = self._config.agents.lease_s
         while True:

@@ -1,4 +1,4 @@
-"""The agents of all nodes at work on an API server: pods in, writes out."""
+"""The agents of all nodes on an API server: pods in, writes out."""
 
 import asyncio
 from collections.abc import Mapping
@@ -40,7 +40,7 @@ _MS: Final = 1000
 class KubeLoop:
     """Agents of a cluster's nodes.
 
-    As a handler of a reflection of pods that have a node it tells the agents of theirs.
+    As a handler of a reflection of pods that have a node it passes them to their agents.
 
     Args:
         api: The API server.
@@ -225,7 +225,7 @@ class KubeLoop:
         return encode(NodeBroken(self._break(wish)))
 
     def _break(self, wish: BreakNode) -> str:
-        """Break or mend something; why not, or nothing."""
+        """Break or repair something; returns why not, or nothing."""
         agents = self.agents.get(wish.node)
         if agents is None:
             return f"node is {wish.node!r}, expected a node of the topology file"

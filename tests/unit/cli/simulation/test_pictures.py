@@ -20,7 +20,7 @@ from berth.cli.simulation.drawing import rendered, use_over_time
 from berth.cli.simulation.pictures import after_words, drawn, filmed, write_pictures
 from berth.cli.simulation.report_page import page_of, write_page
 from berth.core.simulation.comparison import rows_of
-from berth.core.simulation.statistics import figures_of
+from berth.core.simulation.statistics import statistics_of
 from berth.core.simulation.timeline import Timeline
 from tests.support.timelines import HOUR_MS, ODD, made_up
 
@@ -62,7 +62,7 @@ class Page(HTMLParser):
 
 
 def page(*courses: Timeline) -> str:
-    return page_of(courses, rows_of([figures_of(timeline) for timeline in courses]))
+    return page_of(courses, rows_of([statistics_of(timeline) for timeline in courses]))
 
 
 def svg_text(data: bytes) -> str:
@@ -145,7 +145,7 @@ def test_without_matplotlib_the_error_says_how_to_get_it(monkeypatch: pytest.Mon
 def test_the_page_needs_nothing_but_itself(tmp_path: Path) -> None:
     courses = [made_up(), made_up("queue_policy=easy", seed=2)]
     path = tmp_path / "deep" / "page.html"
-    write_page(courses, rows_of([figures_of(timeline) for timeline in courses]), path)
+    write_page(courses, rows_of([statistics_of(timeline) for timeline in courses]), path)
     text = path.read_text("utf-8")
     assert "http://" not in text
     assert "https://" not in text

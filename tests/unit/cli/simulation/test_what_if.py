@@ -8,10 +8,10 @@ import pytest
 from berth.cli.app import call
 from berth.cli.output import OK, WRONG_USE
 from berth.core.simulation.cluster_changes import last_names, nodes_of, with_nodes, without_nodes
-from berth.core.simulation.recorded_timeline import course_of
+from berth.core.simulation.recorded_timeline import timeline_of_recording
 from berth.core.simulation.recorded_workload import LoggedWorkload, WorkloadReader
 from berth.core.simulation.simulator import Simulation, SimulationPlan
-from berth.core.simulation.statistics import figures_of
+from berth.core.simulation.statistics import statistics_of
 from berth.core.state.cell import State
 from berth.formats.recordings.recording import frames_of
 from berth.schemas.envelope import decode
@@ -68,7 +68,7 @@ def test_a_recording_gives_back_its_jobs_with_the_times_they_ran() -> None:
 
 def test_the_course_of_a_recording_is_that_of_the_simulation_that_made_it() -> None:
     _, simulated, entries = run_of(a_plan(*JOBS, cluster=CLUSTER))
-    timeline = course_of(head_at(), entries, words={})
+    timeline = timeline_of_recording(head_at(), entries, words={})
     assert timeline.jobs == simulated.jobs
     assert (timeline.begin_ms, timeline.end_ms) == (0, 250_000)
     assert (timeline.nodes, timeline.leaves, timeline.node_chips) == (
@@ -76,7 +76,7 @@ def test_the_course_of_a_recording_is_that_of_the_simulation_that_made_it() -> N
         simulated.leaves,
         simulated.node_chips,
     )
-    ours, theirs = (msgspec.structs.replace(figures_of(known), title="") for known in (timeline, simulated))
+    ours, theirs = (msgspec.structs.replace(statistics_of(known), title="") for known in (timeline, simulated))
     assert ours == theirs
 
 
@@ -89,7 +89,7 @@ def test_jobs_that_still_run_at_the_end_run_as_long_as_they_had_at_least() -> No
     found = logged(simulation_entries)
     assert {job.request.name: job.run_ms for job in found.workload.jobs} == {"long": 500_000, "b": 10_000}
     assert found.workload.notes == ["jobs that still ran at the end, and run at least as long as they had: 1"]
-    timeline = course_of(head_at(), simulation_entries, words={})
+    timeline = timeline_of_recording(head_at(), simulation_entries, words={})
     assert times_s(timeline) == {"long": (0, -1), "b": (5, 15)}
 
 
@@ -98,7 +98,7 @@ def test_a_request_that_was_turned_away_comes_again_to_be_turned_away() -> None:
     found = logged(run_of(a_plan(*jobs, cluster=CLUSTER))[2])
     assert [(job.request.name, job.at_ms) for job in found.workload.jobs] == [("wrong", 0), ("a", 5_000)]
     simulation, _, _ = run_of(SimulationPlan(workload=found.workload, facts=found.facts, settings=found.settings))
-    assert [job.code for job in simulation.turned_away] == ["invalid-request"]
+    assert [job.code for job in simulation.rejected] == ["invalid-request"]
 
 
 def test_a_name_that_comes_again_gets_a_number() -> None:
@@ -124,7 +124,7 @@ def test_a_recording_that_starts_with_a_snapshot_keeps_the_jobs_that_were_there(
     assert found.begin_ms == 30_000
     at_ms = {job.request.name: job.at_ms for job in found.workload.jobs}
     assert at_ms == {"a": 0, "c": 0, "pair": 0, "back": 0, "stopped": 170_000}
-    timeline = course_of(head, entries[cut:], words={})
+    timeline = timeline_of_recording(head, entries[cut:], words={})
     assert {job.name for job in timeline.jobs} == set(at_ms)
     assert (timeline.begin_ms, timeline.moments[0].at_ms) == (30_000, 30_000)
     assert all(job.asked_ms >= 30_000 for job in timeline.jobs)
@@ -137,7 +137,7 @@ def test_nodes_are_taken_away_by_name_or_from_the_end() -> None:
     assert [node.name for node in nodes_of(left)] == ["node-00", "node-02", "node-03"]
     plan = SimulationPlan(workload=a_plan(planned("a", 0, 10, 8, pods=4)).workload, facts=left, settings=Settings())
     simulation, _, _ = run_of(plan)
-    assert [job.code for job in simulation.turned_away] == ["larger-than-cluster"]
+    assert [job.code for job in simulation.rejected] == ["larger-than-cluster"]
 
 
 def test_a_node_whose_chips_are_shared_has_no_more_than_its_own() -> None:

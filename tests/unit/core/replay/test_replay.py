@@ -97,13 +97,13 @@ def test_a_placement_on_an_equal_node_is_caught_with_the_scores_of_both(story: S
     assert found.recorded.startswith("placed: rank 0 on n3, chips 0-3 (score ")
     assert found.replayed == found.recorded.replace("n3", "n0")
     assert [(node.node, node.free, node.health, node.held_by) for node in found.nodes] == [
-        ("n3", list(range(8)), "well", []),
-        ("n0", list(range(8)), "well", []),
+        ("n3", list(range(8)), "healthy", []),
+        ("n0", list(range(8)), "healthy", []),
     ]
     assert (found.queue, found.queue_length, found.asleep) == (["default/job0"], 1, [])
     assert found.facts_given == found.facts_seq == 3
     text = "\n".join(lines_of(found))
-    assert "node n3: chips 0-7 free; well; score" in text
+    assert "node n3: chips 0-7 free; healthy; score" in text
     assert "job default/job0 accepted" in text
 
 

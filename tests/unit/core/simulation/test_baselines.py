@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from berth.core.simulation.baselines import RIVALS, Baseline, BaselineScorer
+from berth.core.simulation.baselines import BASELINES, Baseline, BaselineScorer
 from berth.core.simulation.simulator import SimulationPlan
 from berth.schemas.envelope import body_of, open_envelope
 from berth.schemas.ledger import Round, Settings
@@ -77,7 +77,7 @@ def test_random_nodes_are_all_taken_about_as_often() -> None:
     assert all(60 < count < 140 for count in counts)  # 100 each, with a deviation of about 10
 
 
-@pytest.mark.parametrize("baseline", RIVALS)
+@pytest.mark.parametrize("baseline", BASELINES)
 def test_one_row_is_scored_as_all_rows_are(baseline: Baseline) -> None:
     simulation, _, _ = run_of(a_plan(planned("a", 0, 10, 6), cluster="nodes=5"))
     state = simulation._state
@@ -96,11 +96,11 @@ def test_a_job_that_asks_for_leaves_is_placed_by_rivals_where_there_are_none() -
     _, timeline, _ = run_of(a_plan(*jobs, cluster="nodes=2", baseline="first-fit"))
     assert jobs_of(timeline)["a"].placed_ms == 0
     simulation, timeline, _ = run_of(a_plan(*jobs, cluster="nodes=2"))
-    assert [job.code for job in simulation.turned_away] == ["no-topology"]
+    assert [job.code for job in simulation.rejected] == ["no-topology"]
 
 
 def test_the_settings_of_the_queue_hold_for_rivals_too() -> None:
     jobs = (planned("a", 0, 100, 6), planned("b", 10, 10, 8), planned("c", 20, 30, 2))
-    for baseline in RIVALS:
+    for baseline in BASELINES:
         _, timeline, _ = run_of(a_plan(*jobs, settings=Settings(queue_policy="fifo"), baseline=baseline))
         assert jobs_of(timeline)["c"].placed_ms == 110_000

@@ -7,7 +7,7 @@ from berth.core.cluster.domains import domains
 from berth.core.cluster.node_packing import pack_health
 from berth.core.replay.replay import replayed
 from berth.core.simulation.simulator import TimedFact
-from berth.core.simulation.statistics import OUT, figures_of
+from berth.core.simulation.statistics import OUT, statistics_of
 from berth.formats.clusters.cluster_text import read_cluster
 from berth.schemas.envelope import encode
 from berth.schemas.facts import NodeHealth
@@ -24,7 +24,7 @@ FIFO = Settings(queue_policy="fifo")
 def test_one_node_jobs_that_fill_it_follow_one_another() -> None:
     _, timeline, _ = run_of(a_plan(planned("a", 0, 100, 8), planned("b", 10, 50, 8), planned("c", 20, 30, 4)))
     assert times_s(timeline) == {"a": (0, 100), "b": (100, 150), "c": (150, 180)}
-    found = figures_of(timeline)
+    found = statistics_of(timeline)
     assert found.wait.mean_ms == (0 + 90 + 130) / 3 * 1000
     assert found.completion.mean_ms == (100 + 140 + 160) / 3 * 1000
     assert found.makespan_ms == 180_000
@@ -61,8 +61,8 @@ def test_one_node_priority_goes_first_and_jobs_are_taken_back() -> None:
     }
     jobs = jobs_of(timeline)
     assert (jobs["back"].left_ms, jobs["back"].refused) == (30_000, "")
-    assert simulation.turned_away == []
-    assert figures_of(timeline).taken_back == 1
+    assert simulation.rejected == []
+    assert statistics_of(timeline).taken_back == 1
 
 
 def test_what_ends_and_comes_at_one_moment_is_known_before_the_round_of_that_moment() -> None:
@@ -77,7 +77,7 @@ def test_a_job_larger_than_the_cluster_is_turned_away_and_the_rest_goes_on() -> 
         jobs = (planned("a", 0, 10, 8), planned("huge", 1, 10, 8, pods=3), planned("b", 2, 10, 8))
         simulation, timeline, _ = run_of(a_plan(*jobs, cluster="nodes=2", settings=settings))
         assert times_s(timeline) == {"a": (0, 10), "huge": (-1, -1), "b": (2, 12)}
-        away = simulation.turned_away
+        away = simulation.rejected
         assert [(job.name, job.chips, job.pods, job.code) for job in away] == [("huge", 24, 3, "larger-than-cluster")]
         assert "24 chips" in away[0].expected
         assert "16 in all" in away[0].expected
@@ -90,12 +90,12 @@ def test_a_job_that_an_empty_cluster_cannot_take_is_turned_away_once_nothing_run
         simulation, timeline, _ = run_of(a_plan(*jobs, cluster="nodes=2,leaf=2", settings=settings))
         assert times_s(timeline) == {"a": (0, 10), "wide": (-1, -1), "b": (30, 40)}
         assert jobs_of(timeline)["wide"].left_ms == 10_000
-        assert [job.name for job in simulation.turned_away] == ["wide"]
+        assert [job.name for job in simulation.rejected] == ["wide"]
 
 
 def test_a_request_that_is_wrong_is_turned_away_when_it_comes() -> None:
     simulation, timeline, _ = run_of(a_plan(planned("a", 0, 10, 9), planned("b", 0, 10, 8)))
-    assert [(job.name, job.code, job.field) for job in simulation.turned_away] == [
+    assert [(job.name, job.code, job.field) for job in simulation.rejected] == [
         ("a", "invalid-request", "tasks[0].chips")
     ]
     assert jobs_of(timeline)["a"].refused == "invalid-request"
@@ -126,14 +126,14 @@ def test_with_nodes_for_all_nobody_waits() -> None:
 
 def test_a_real_trace_on_unlimited_nodes_waits_for_nothing() -> None:
     _, timeline, _ = run_of(from_trace(trace_lines("kalos"), "nodes=5000,leaf=128"))
-    found = figures_of(timeline)
+    found = statistics_of(timeline)
     assert (found.placed, found.wait.max_ms) == (319, 0)
 
 
 def test_a_real_trace_waits_as_a_simulator_of_others_says() -> None:
     """Orientation beside the traces, made with another program: a mean of 15,137 s, every job on as few leaves as possible."""
     _, timeline, _ = run_of(from_trace(trace_lines("kalos"), "nodes=302,leaf=16", compress=8))
-    found = figures_of(timeline)
+    found = statistics_of(timeline)
     assert found.wait.mean_ms / 1000 == pytest.approx(15_137, rel=0.05)
     assert found.leaf_span.ratio_mean < 1.05
 

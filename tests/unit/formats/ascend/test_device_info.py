@@ -30,7 +30,7 @@ def test_the_sample_of_the_reference_page_is_read_and_its_sum_is_right() -> None
         ("Ascend910-6", "CardNetworkUnhealthy", "PreSeparateNPU", "81078603"),
         ("Ascend910-7", "CardUnhealthy", "RestartNPU", "80E24E00"),
     ]
-    assert (report.superpod_id, report.server_index, report.rack_id, report.remarks) == (-2, -2, None, ())
+    assert (report.superpod_id, report.server_index, report.rack_id, report.warnings) == (-2, -2, None, ())
 
 
 def test_fields_that_are_not_known_do_not_count_in_the_sum() -> None:
@@ -130,13 +130,13 @@ def test_rows_that_cannot_be_read_do_not_spoil_the_lists() -> None:
         report = parse_device_info(device_cfg(device_list(unhealthy=[1]) | {f"{RES}-Fault": text}, 5))
         assert report.chips[RES].unhealthy == 2
         assert report.faults == ()
-        assert "-Fault]" in report.remarks[0]
+        assert "-Fault]" in report.warnings[0]
 
 
 def test_rows_may_be_null_or_nothing() -> None:
     for text in ("", "null", "[]"):
         report = report_of(device_list() | {f"{RES}-Fault": text}, update_s=1, field="list")
-        assert (report.faults, report.remarks) == ((), ())
+        assert (report.faults, report.warnings) == ((), ())
 
 
 def test_the_level_of_a_row_is_how_it_is_handled() -> None:

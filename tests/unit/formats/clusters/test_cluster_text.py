@@ -9,7 +9,7 @@ from berth.core.cluster.node_packing import RepeatedNodeError
 from berth.core.simulation.planned_cluster import facts_of
 from berth.core.state.cell import State
 from berth.formats.clusters.cluster_text import (
-    ClusterWordsError,
+    ClusterTextError,
     default_cluster,
     larger_than,
     offered_load,
@@ -111,15 +111,15 @@ def test_a_topology_file_is_read_as_one_and_its_faults_are_said_to_be_left_out()
     ],
 )
 def test_wrong_words_are_answered_with_what_would_be_right(words: str, message: str) -> None:
-    with pytest.raises(ClusterWordsError) as caught:
+    with pytest.raises(ClusterTextError) as caught:
         read_cluster(words)
     assert str(caught.value) == message
 
 
 def test_an_unknown_product_is_answered_with_the_nearest() -> None:
-    with pytest.raises(ClusterWordsError, match=r"product is 'module910', expected 'module910x8'\? \(one of 310, "):
+    with pytest.raises(ClusterTextError, match=r"product is 'module910', expected 'module910x8'\? \(one of 310, "):
         read_cluster("nodes=4,product=module910")
-    with pytest.raises(ClusterWordsError, match="product is 'x'"):
+    with pytest.raises(ClusterTextError, match="product is 'x'"):
         default_cluster(jobs("0,1,1"), product="x")
 
 

@@ -149,7 +149,7 @@ async def test_pods_that_are_asked_to_end_keep_their_turn_until_they_are_gone(wo
     for gang in (first, second):
         world.pods(gang, f"p-{gang.name}")
     assert await world.cluster.bind(first) == bound(1)
-    with pytest.raises(NotYetError, match="no fact speaks of 1 pods"):
+    with pytest.raises(NotYetError, match="no fact reports 1 of the pods"):
         await world.cluster.evict(first, reason="cancelled")
     with pytest.raises(NotYetError, match="wait for their turn"):
         await world.cluster.bind(second)
