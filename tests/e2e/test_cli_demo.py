@@ -63,7 +63,7 @@ def test_a_file_that_is_there_is_not_written_over(tmp_path: Path, capsys: pytest
     file = tmp_path / "mine"
     file.write_text("mine")
     assert call(["demo", "--record", str(file)]) == 2
-    assert "is there already" in capsys.readouterr().err
+    assert "exists; name another file" in capsys.readouterr().err
     assert file.read_text() == "mine"
 
 
