@@ -1,5 +1,5 @@
-"""Benches: what Berth costs, each beside a limit that a bare program reaches in the same run.
+"""Benches: the cost of Berth, next to the limit that a bare program reaches in the same run.
 
-``python -m bench NAME [--json]``; one form for all: ``{"bench", "machine", "rows": [{"case", "metric", "unit", "value",
-"limit", "ratio", "target", "ok"}]}``.
+``python -m bench NAME [--json]``; all benches have one output format: ``{"bench", "machine", "rows": [{"case",
+"metric", "unit", "value", "limit", "ratio", "target", "ok"}]}``.
 """

@@ -22,7 +22,7 @@ _BENCHES = {
 
 
 def main() -> int:
-    """Run one bench, or all of them, each in a process of its own: what one leaves in memory slows the next."""
+    """Run one bench, or all of them, each in its own process: memory of one bench slows the next one."""
     parser = argparse.ArgumentParser(prog="python -m bench")
     parser.add_argument("name", choices=[*_BENCHES, "all"])
     parser.add_argument("--json", action="store_true", help="one JSON document a bench")

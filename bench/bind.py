@@ -1,7 +1,7 @@
-"""``bind``: pods bound in a second by the binder's own path, on a real API server and as an ordinary user.
+"""``bind``: pods bound per second by the code of the binder, on a real API server and as an ordinary user.
 
-The gang has one pod a node, each taking the whole node, with all annotations; the time runs from the placement to the last
-binding. The limit is the same requests from a bare loop. Both take turns on the same server.
+The gang has one whole-node pod on each node, with all annotations. The time runs from the placement to the last
+binding. The limit is a bare loop with the same requests. Both run alternately on the same server.
 """
 
 import asyncio
@@ -95,7 +95,7 @@ async def _ours(cluster: KubeCluster, made: tuple[Gang, MembersSeen]) -> float:
 
 
 async def bare_s(server: KubeServer, nodes: NodeCards, gang: Gang, members: MembersSeen) -> float:
-    """Seconds for the same requests, made beforehand.
+    """Seconds for the same requests, prepared in advance.
 
     Raises:
         RuntimeError: A node was not seen, or the server refused a request.
@@ -116,7 +116,7 @@ async def bare_s(server: KubeServer, nodes: NodeCards, gang: Gang, members: Memb
 
 @asynccontextmanager
 async def _binder(api: KubeApi) -> AsyncIterator[KubeCluster]:
-    """The binder's cluster with its nodes, kept up to date."""
+    """The cluster of the binder, with a watch of its nodes."""
     cluster = KubeCluster(api, SystemClock(), BinderConfig(binds_at_once=AT_ONCE), Instruments.make(BinderMetrics))
     nodes = api.reflect("/api/v1/nodes", NodeLean, cluster.nodes)
     async with asyncio.TaskGroup() as group:

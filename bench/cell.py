@@ -1,4 +1,4 @@
-"""A real cell for benches: nats-server, dispatcher and scorers as processes, and a client that plays the cluster."""
+"""A real cell for benches: nats-server, dispatcher and scorers as processes, and a client for the cluster."""
 
 import asyncio
 import contextlib
@@ -40,7 +40,7 @@ def described(
     superpod: str = "",
     rack: str = "",
 ) -> NodeDescription:
-    """An empty node of a product, and where it stands."""
+    """An empty node of a product, with its place."""
     return NodeDescription(
         name=name,
         product=product.name,
@@ -58,11 +58,11 @@ def described(
 
 
 class Client:
-    """Publishes requests, lets placed jobs end, and sees statuses come.
+    """Publishes requests, ends placed jobs, and follows statuses.
 
     Args:
         bus: The cell.
-        keep_chips: Above so many chips in use, the oldest jobs end.
+        keep_chips: Upper bound of the chips in use; above it the oldest jobs end.
     """
 
     def __init__(self, bus: NatsBus, *, keep_chips: int) -> None:
@@ -118,7 +118,7 @@ class Client:
         future.add_done_callback(_look)
 
     async def until_placed(self, count: int) -> None:
-        """Wait until ``count`` jobs in all have a readable status that says where they run."""
+        """Wait until ``count`` jobs have a status with a placement."""
         async with asyncio.timeout(_DEADLINE_S):
             while len(self.placed) < count:
                 self.changed.clear()
@@ -151,7 +151,7 @@ class Client:
                 chips=bytes(8 * pods),
             )
             future = self.bus.submit(self.bus.subjects.fact_pod("bench", name), encode(gone))
-            future.add_done_callback(_look)  # those on their way when the bench ends do not matter
+            future.add_done_callback(_look)  # publishes in flight at the end of the bench do not matter
 
     def _on_status(self, stored: Stored) -> None:
         status = decode(stored.data, JobStatus)
@@ -164,7 +164,7 @@ class Client:
 
 
 def _look(future: "asyncio.Future[int]") -> None:
-    """Take note of a publish's end, whatever it is."""
+    """Retrieve the result of a publish and ignore it."""
     if not future.cancelled():
         future.exception()
 
@@ -173,12 +173,12 @@ def _look(future: "asyncio.Future[int]") -> None:
 async def cell(
     *, shards: int, sync: Literal["interval", "always"] = "interval", decisions: str = ""
 ) -> AsyncIterator[NatsBus]:
-    """A running cell; everything is gone afterwards.
+    """A running cell, which is removed afterwards.
 
     Args:
-        shards: Scorers; none: the dispatcher scores.
-        sync: How NATS stores.
-        decisions: Section ``[decisions]`` of the dispatcher's settings.
+        shards: Count of scorers; 0: the dispatcher scores.
+        sync: Sync mode of the NATS storage.
+        decisions: Section ``[decisions]`` of the dispatcher configuration.
     """
     with tempfile.TemporaryDirectory(prefix="berth-bench-") as root:
         folder = Path(root)

@@ -1,4 +1,4 @@
-"""What benches on Kubernetes need of a cluster: nodes, rights of an ordinary user, pods."""
+"""Setup of a cluster for benches on Kubernetes: nodes, permissions of an ordinary user, pods."""
 
 import asyncio
 import json
@@ -24,14 +24,14 @@ _HANDS = 32
 
 
 class Admin:
-    """Makes what is bound."""
+    """Creates the objects of a bench."""
 
     def __init__(self, server: KubeServer, session: aiohttp.ClientSession) -> None:
         self._url = server.url
         self._session = session
 
     async def prepare(self, nodes: int, rules: Sequence[dict[str, Any]]) -> None:
-        """Nodes of eight chips, a namespace, and the rights of the user."""
+        """Create nodes of eight chips, a namespace, and the permissions of the user."""
         rbac = "/apis/rbac.authorization.k8s.io/v1"
         role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": USER}
         who = [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": USER}]
@@ -49,14 +49,14 @@ class Admin:
         return _gang_of(name, made)
 
     async def gang_of_job(self, name: str) -> tuple[Gang, MembersSeen]:
-        """The pods that a Job has, as a gang, and the fact of its members."""
+        """The pods of a Job as a gang, and the fact of its members."""
         params = {"labelSelector": f"job-name={name}"}
         async with self._session.get(f"{self._url}/api/v1/namespaces/{NAMESPACE}/pods", params=params) as answer:
             answer.raise_for_status()
             return _gang_of(name, (await answer.json())["items"])
 
     async def delete(self, path: str) -> None:
-        """Delete an object and, later, all that it owns."""
+        """Delete an object and, in the background, its dependents."""
         async with self._session.delete(self._url + path, params={"propagationPolicy": "Background"}) as answer:
             answer.raise_for_status()
 
@@ -74,7 +74,7 @@ class Admin:
         return made
 
     async def post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
-        """Make an object; returns it as the server made it."""
+        """Create an object; returns the created object."""
         async with self._session.post(self._url + path, data=json.dumps(body)) as answer:
             answer.raise_for_status()
             made: dict[str, Any] = await answer.json()
@@ -92,7 +92,7 @@ async def admin_of(server: KubeServer) -> AsyncIterator[Admin]:
 
 
 def _gang_of(name: str, pods: Sequence[dict[str, Any]]) -> tuple[Gang, MembersSeen]:
-    """Pods as a gang, each on a node of its own."""
+    """Pods as a gang, one pod on each node."""
     count = len(pods)
     placement = placement_of(
         [_node_name(rank) for rank in range(count)], [CHIPS] * count, [Run(count, len(CHIPS))], resource=RESOURCE
@@ -134,7 +134,7 @@ def _a_node(number: int) -> dict[str, Any]:
 
 
 def a_template(labels: dict[str, str]) -> dict[str, Any]:
-    """Metadata and spec of a pod of about 5 KB, as training pods are: the bulk is environment."""
+    """Metadata and spec of a pod of about 5 KB, like a training pod: most of it is environment."""
     container = {
         "name": "main",
         "image": "none",

@@ -1,9 +1,10 @@
 """``kube-gang``: one gang of 1,000 whole-node pods, from the creation of its Job to the last binding.
 
-A real API server, the Job controller of kube-controller-manager, NATS, inventory, dispatcher and binder, all processes of
-this machine. The parts follow one another: the controller makes the pods, the inventory asks, the dispatcher decides, the
-binder binds. The limit of the last part is a bare loop of the same requests in the same run, for the pods of a Job too: both
-take turns, and while the loop runs, none of our services does. Of both it is told how much each process worked.
+A real API server, the Job controller of kube-controller-manager, NATS, inventory, dispatcher and binder, all processes
+of this machine. The parts follow one another: the controller makes the pods, the inventory asks, the dispatcher
+decides, the binder binds. The limit of the last part is a bare loop of the same requests in the same run, for the pods
+of a Job too: both run alternately, and no service runs during the loop. The CPU seconds of each process are reported
+for both.
 """
 
 import asyncio
@@ -48,9 +49,9 @@ _TICK_S: Final = 1 / os.sysconf("SC_CLK_TCK")
 
 
 class Gang(NamedTuple):
-    """How long the parts of one gang's way took, in ms, and how many seconds of a core each process worked.
+    """Durations of the parts from the Job to the last binding, in ms, and CPU seconds of each process.
 
-    ``before_s`` is their work until the placement, ``work_s`` that from there to the last binding.
+    ``before_s`` is the CPU time until the placement, ``work_s`` the CPU time from there to the last binding.
     """
 
     made: float
@@ -69,7 +70,7 @@ class Gang(NamedTuple):
 
 
 class Bare(NamedTuple):
-    """The same requests from a loop: ms until the pods were made, ms for all bindings, and who worked meanwhile."""
+    """The same requests from a loop: ms to create the pods, ms for all bindings, and CPU seconds of each process."""
 
     made: float
     bound: float
@@ -77,15 +78,15 @@ class Bare(NamedTuple):
 
 
 class Cell:
-    """What rounds are made with.
+    """Servers and watches of the rounds.
 
     Args:
-        folder: Where files go.
+        folder: Folder for files.
         server: The API server.
         nats: The bus.
-        admin: Makes Jobs.
-        story: What the bus says.
-        pods: What a watch of pods says.
+        admin: Creates Jobs.
+        story: Events on the bus.
+        pods: Events of a watch of pods.
     """
 
     def __init__(
@@ -100,7 +101,7 @@ class Cell:
         self._kubeconfig = server.write_kubeconfig(folder / "services", user=USER)
 
     async def gang(self, number: int, pods: int) -> Gang:
-        """One gang, from its Job to its last binding, as our services do it. Its pods stay."""
+        """One gang from its Job to its last binding, with the services of Berth. Its pods stay."""
         name, story = f"job.gang-{number}", self._story
         async with self._services() as pids:
             self._pods.forget_times()
@@ -126,7 +127,7 @@ class Cell:
         )
 
     async def bare(self, number: int, pods: int, book: NodeCards) -> Bare:
-        """A Job whose pods a bare loop binds; deleted again."""
+        """A Job whose pods a bare loop binds; it is deleted afterwards."""
         name, there = f"bare-{number}", self._pods.count
         self._pods.forget_times()
         began_ms = now_ms()
@@ -144,7 +145,7 @@ class Cell:
 
     @asynccontextmanager
     async def _services(self) -> AsyncIterator[dict[str, int]]:
-        """Our services, each a process; yields all processes when the services are ready."""
+        """The services of Berth, each in its own process; yields all processes when the services are ready."""
         children = {}
         ports = dict(zip(SERVICES, free_ports(len(SERVICES)), strict=True))
         for service, port in ports.items():
@@ -178,7 +179,7 @@ async def _until_ready(port: int) -> None:
 
 
 def _worked_s(pids: Mapping[str, int]) -> dict[str, float]:
-    """Seconds of a core that each process has worked so far."""
+    """CPU seconds of each process so far."""
     found = {}
     for name, pid in pids.items():
         fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
@@ -259,7 +260,7 @@ def _rows(case: str, gangs: list[Gang], bares: list[Bare]) -> list[Row]:
 
 def _a_job(name: str, pods: int) -> dict[str, object]:
     template = a_template({})
-    template["spec"]["terminationGracePeriodSeconds"] = 0  # nobody else would end the pods of a bare loop
+    template["spec"]["terminationGracePeriodSeconds"] = 0  # no kubelet ends the pods of a bare loop
     return {
         "metadata": {"name": name},
         "spec": {"parallelism": pods, "completions": pods, "completionMode": "Indexed", "template": template},

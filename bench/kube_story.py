@@ -1,4 +1,4 @@
-"""What a bench on Kubernetes sees of a gang's way: pods by a watch of the API server, all else on the bus."""
+"""Events of a gang in a bench on Kubernetes: pods from a watch of the API server, everything else from the bus."""
 
 import asyncio
 import time
@@ -28,14 +28,14 @@ class _Spec(Lean, frozen=True):
 
 
 class PodLean(Lean, frozen=True):
-    """The parts of a pod that are read here."""
+    """The fields of a pod that are used here."""
 
     metadata: Meta = Meta()
     spec: _Spec = _Spec()
 
 
 class Pods:
-    """The pods as a watch shows them: when they came, and when they got their nodes; in ms since 1970."""
+    """Pods of a watch: when they were created and when they were bound, in ms since 1970."""
 
     def __init__(self) -> None:
         self._names: dict[str, None] = {}
@@ -73,23 +73,23 @@ class Pods:
 
     @property
     def count(self) -> int:
-        """Pods that there are."""
+        """Count of existing pods."""
         return len(self._names)
 
     def forget_times(self) -> None:
-        """Note times anew."""
+        """Clear all recorded times."""
         self.made_ms.clear()
         self.bound_ms.clear()
 
     async def until_count(self, count: int) -> None:
-        """Wait until there are so many pods."""
+        """Wait until that many pods exist."""
         async with asyncio.timeout(_DEADLINE_S):
             while self.count != count:
                 self.changed.clear()
                 await self.changed.wait()
 
     async def until_bound(self, count: int) -> None:
-        """Wait until so many pods have got nodes since :meth:`forget_times`."""
+        """Wait until that many pods are bound since :meth:`forget_times`."""
         async with asyncio.timeout(_DEADLINE_S):
             while len(self.bound_ms) < count:
                 self.changed.clear()
@@ -97,7 +97,7 @@ class Pods:
 
 
 class Story:
-    """What the bus says of jobs; times in ms since 1970."""
+    """Events of jobs on the bus; times in ms since 1970."""
 
     def __init__(self, bus: NatsBus) -> None:
         self.asked: dict[str, int] = {}
@@ -130,7 +130,7 @@ class Story:
         self.bound[outcome.name] = outcome.at_ms
 
     async def until_placed(self, job: str) -> None:
-        """Wait until a job has its nodes."""
+        """Wait until a job is placed."""
         await self._until(job, self.placed)
 
     async def until_bound(self, job: str) -> None:

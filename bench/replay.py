@@ -1,4 +1,4 @@
-"""``replay``: a busy log of 1,000 nodes decided again, from memory and from a file, and the memory that a long one takes."""
+"""``replay``: replay of a busy log of 1,000 nodes, from memory and from a file, and the memory for a long log."""
 
 import heapq
 import random
@@ -37,18 +37,18 @@ _EVENTS: Final = 100_000
 _REPEATS: Final = 3
 _ROUND_MS: Final = 200
 _WAITING_MAX: Final = 100
-"""Jobs come while fewer wait."""
+"""Upper bound of the waiting jobs; jobs arrive while fewer wait."""
 _ARRIVALS_MAX: Final = 7
-"""Most jobs that come between two rounds; on average they take about as many chips as there are."""
+"""Upper bound of the arrivals between two rounds; on average they need about all chips."""
 _RUN_MS: Final = (20_000, 60_000)
 _SIZES: Final = ((1, 1), (2, 1), (4, 1), (8, 1), (8, 2), (8, 4), (4, 4), (1, 8))
-"""(chips a pod, pods) of jobs."""
+"""Chips of one pod and count of pods, of the jobs."""
 _MIB: Final = 1 << 20
 _STATUS: Final = Path("/proc/self/status")
 
 
 class _Cell:
-    """A cell in which jobs come, run, end and are forgotten; it gives what it stores as entries."""
+    """A cell in which jobs arrive, run, end and are removed; yields its entries."""
 
     def __init__(self, seed: int) -> None:
         self._random = random.Random(seed)  # noqa: S311  # a log that is the same each time
@@ -58,12 +58,12 @@ class _Cell:
         self._at_ms = 1_700_000_000_000
         self._jobs = 0
         self._ends: list[tuple[int, str]] = []
-        """Heap of (when, uid) of jobs that run."""
+        """Heap of (end, uid) of running jobs."""
         self._over: list[JobSeen] = []
         self._started: list[Holding] = []
 
     def entries(self, facts: int) -> Iterator[Entry]:
-        """A history of about so many facts."""
+        """A history of about that many facts."""
         nodes = [described(f"node-{number:04}") for number in range(_NODES)]
         for start in range(0, _NODES, _DOMAIN_NODES):
             domain = f"domain-{start // _DOMAIN_NODES:02}"
@@ -82,7 +82,7 @@ class _Cell:
                 yield self._record(recorded.round, recorded)
 
     def _news(self) -> Iterator[Entry]:
-        """What happened since the last round: names given up, pods begun and ended, jobs come."""
+        """Events since the last round: freed names, started and ended pods, new jobs."""
         over, self._over = self._over, []
         for job in over:
             tombstone = JobSeen(job.namespace, job.name, job.uid, "tombstone", job.intake_seq, at_ms=self._at_ms)
@@ -167,7 +167,7 @@ def run(events: int = 0) -> Report:
     """Measure.
 
     Args:
-        events: Facts of one more, long log, which is only read from a file; 0 for none.
+        events: Facts of an additional long log, which is read from a file only; 0 for none.
     """
     entries = list(_Cell(1).entries(_EVENTS))
     rows = _rows("from memory", [_limited(entries) for _ in range(_REPEATS)])
@@ -225,7 +225,7 @@ def _beside_limits(found: tuple[Replayed, float], entries: list[Entry]) -> _Meas
 
 
 def _timed(entries: Iterable[Entry], start: SnapshotBody = BEGINNING) -> tuple[Replayed, float]:
-    """What a replay found, and the seconds it took.
+    """Result of a replay, and its duration in seconds.
 
     Raises:
         ValueError: A decision is another one.
@@ -256,7 +256,7 @@ def _write(path: Path, entries: Iterable[Entry]) -> None:
 
 
 def _peak_mib(path: Path) -> float:
-    """Peak memory of a process of its own that replays a file."""
+    """Peak memory of a separate process that replays a file."""
     code = f"from bench.replay import told; told({str(path)!r})"
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)  # noqa: S603  # ourselves
     return float(done.stdout)
@@ -266,4 +266,4 @@ def told(path: str) -> None:
     """Replay a file and print the peak memory of this process, in MiB."""
     _file_timed(Path(path))
     peak_kib = next(line.split()[1] for line in _STATUS.read_text().splitlines() if line.startswith("VmHWM"))
-    print(int(peak_kib) / 1024)  # not ru_maxrss: that begins with what the parent had
+    print(int(peak_kib) / 1024)  # not ru_maxrss: it includes the memory of the parent

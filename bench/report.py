@@ -13,10 +13,10 @@ from rich.table import Table
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
-    """One figure.
+    """One measured value.
 
-    ``limit`` is what the bare program reached in the same run and unit, ``ratio`` the value over it; ``target`` is the
-    figure asked for, and ``ok`` whether it is met. None where there is none.
+    ``limit`` is the value of the bare program in the same run and unit, ``ratio`` is value divided by limit, ``target``
+    is the required value, and ``ok`` says whether it is met. None without a limit or a target.
     """
 
     case: str
@@ -30,7 +30,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Machine(msgspec.Struct, frozen=True, kw_only=True):
-    """Where it ran."""
+    """The machine of the run."""
 
     processor: str
     cores: int
@@ -39,7 +39,7 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
-    """All figures of a bench."""
+    """All values of a bench."""
 
     bench: str
     machine: Machine
@@ -56,7 +56,7 @@ def row(
     target: float | None = None,
     better: Literal["less", "more"] = "less",
 ) -> Row:
-    """Median of ``values`` beside the median of ``limits``."""
+    """Row with the median of ``values`` and the median of ``limits``."""
     value = statistics.median(values)
     limit = statistics.median(limits) if limits else None
     ok = None if target is None else (value <= target if better == "less" else value >= target)

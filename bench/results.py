@@ -1,4 +1,4 @@
-"""``python -m bench.results``: real traces simulated, with tables, pictures and settings, into ``docs/results``.
+"""``python -m bench.results``: simulates real traces and writes tables, plots and settings to ``docs/results``.
 
 The traces are no part of the tree; :func:`tests.support.traces.traces_folder` says where they are looked for.
 """
@@ -30,9 +30,9 @@ _ROWS: Final = {
     "idle on partly used nodes, mean", "jobs of several nodes", "span over the smallest possible, mean",
     "jobs that span more than they must", "jobs on more than one", "jobs that fit one and use several",
 }  # fmt: skip
-"""Rows of which the tables are made; ``berth simulate`` gives all."""
+"""Rows of the tables; ``berth simulate`` shows all rows."""
 _BLOCKED: Final = (", mean", ", part of the time")
-"""How the names of rows of blocked chips end."""
+"""Suffixes of the rows of blocked chips."""
 _INTRODUCTION: Final = """\
 # Results on real traces
 
@@ -54,11 +54,11 @@ _ORIENTATION: Final = {
     ("philly-64-queue", "skip"): (93_928.0, 1.74),
     ("philly-64-queue", "easy"): (240_397.0, 1.69),
 }
-"""Mean wait in s, and leaf span over the smallest possible, of a small simulator by others, which came with the traces."""
+"""Mean wait in s and ratio of the leaf span, from a small simulator that is published with the traces."""
 
 
 class _Study(NamedTuple):
-    """A table, with the pictures of it."""
+    """A table with its plots."""
 
     name: str
     heading: str
@@ -114,7 +114,7 @@ def _studies() -> list[_Study]:
 
 
 def main() -> int:
-    """Run all studies, or those whose names are given, and write them into the folder; returns the exit code."""
+    """Run all studies, or the named ones, and write them to the folder; returns the exit code."""
     missing = [path for name in FILES.values() if not (path := traces_folder() / name).is_file()]
     if missing:
         print(f"no trace at {missing[0]}; the variable BERTH_TRACES names the folder", file=sys.stderr)
@@ -131,7 +131,7 @@ def main() -> int:
 
 
 def _replaced(text: str, parts: Mapping[_Study, str], found: Mapping[tuple[str, str], Statistics]) -> str:
-    """The document with the parts of some studies anew."""
+    """The document with updated parts of some studies."""
     sections = text.split("\n## ")
     for study, part in parts.items():
         new = part.removeprefix("## ")
@@ -142,7 +142,7 @@ def _replaced(text: str, parts: Mapping[_Study, str], found: Mapping[tuple[str, 
 
 
 def _beside(found: Mapping[tuple[str, str], Statistics]) -> str:
-    """The figures beside those of another program."""
+    """Comparison with another program."""
     lines = ["## Beside another program", ""]
     lines += [
         "A small simulator by others came with the traces. Why figures differ is in [simulate.md](../simulate.md#results).",
@@ -167,7 +167,7 @@ def _beside_line(key: tuple[str, str], ours: Statistics) -> str:
 
 
 def _part(study: _Study, all_found: dict[tuple[str, str], Statistics]) -> str:
-    """Run a study; returns its part of the document, and adds its figures to all."""
+    """Run a study; returns its part of the document and adds its statistics to ``all_found``."""
     start_s = time.perf_counter()
     setup = prepare(traces_folder() / FILES[study.trace], study.cluster, study.wanted)
     found, courses = simulated(setup, study.wanted)
@@ -184,14 +184,14 @@ def _part(study: _Study, all_found: dict[tuple[str, str], Statistics]) -> str:
 
 
 def _kept(found: Results) -> list[Row]:
-    """The rows of a table; those of blocked chips all."""
+    """Rows of a table, with all rows of blocked chips."""
     return [
         row for row in found.rows if row.section in _SECTIONS and (row.metric in _ROWS or row.metric.endswith(_BLOCKED))
     ]
 
 
 def _pictures(study: _Study, courses: list[Timeline]) -> list[tuple[str, str]]:
-    """Pictures that fit the study, small: what each shows stands beside it."""
+    """Plots of a study, small, each with a caption."""
     wanted = (
         {"waiting": "Waiting time by size of the jobs"} if "queue" in study.name else {"span": "Leaf switches of jobs"}
     )

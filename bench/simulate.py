@@ -1,4 +1,4 @@
-"""``simulate``: real traces on the core, from the first arrival to the last end; the traces are no part of the tree."""
+"""``simulate``: real traces on the core, from the first arrival to the last end; the traces are not in the tree."""
 
 import gzip
 import sys
@@ -31,11 +31,11 @@ _CASES: Final = (
 )
 _CELL: Final = "bench"
 _CHIPS: Final = 8
-"""Chips of a node of the limit."""
+"""Chips of one node in the limit program."""
 
 
 def run() -> Report:
-    """Measure; a trace that is not there is left out, and stderr says so."""
+    """Measure; a missing trace is skipped with a message on stderr."""
     rows: list[Row] = []
     for case in _CASES:
         path = traces_folder() / FILES[case.trace]

@@ -13,7 +13,7 @@ from bench.report import Report, Row, machine, row
 _NODES = 10_000
 _CHIPS = 8 * _NODES
 _FILL = 0.6
-"""Part of the chips in use before measuring; departures keep use between 50 and 80 percent from then on."""
+"""Share of the chips in use before the measurement; afterwards ended jobs keep it between 50 and 80 percent."""
 _GANGS = 10_000
 _REPEATS = 3
 _LONE = 60

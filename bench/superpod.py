@@ -1,4 +1,4 @@
-"""``superpod``: a plan in logical SuperPoDs for 4,096 whole-node pods, rank to node for all, in the core and on the bus."""
+"""``superpod``: a plan of 4,096 whole-node pods in logical SuperPoDs, in the core and through the bus."""
 
 import time
 from typing import Final, NamedTuple
@@ -33,9 +33,9 @@ _REPEATS: Final = 9
 _BUS_REPEATS: Final = 5
 _BUS_NODES: Final = 50_000
 _BUSY: Final = 0.4
-"""Part of the nodes that are taken where a cluster is not empty."""
+"""Share of the used nodes when a cluster is not empty."""
 _BYTES_A_POD: Final = 26
-"""Of a placement: index, 16 chips, block and SuperPoD."""
+"""Bytes of one pod in a placement: index, 16 chips, block and SuperPoD."""
 _ANNOTATIONS: Final = {"huawei.com/schedule_policy": _PRODUCT.policy or "chip2-node16-sp", "sp-block": str(16 * _BLOCK)}
 
 
@@ -89,7 +89,7 @@ def _core(state: State, case: _Case) -> list[Row]:
         planned_ms = (time.perf_counter() - begin) * 1000
         if names != verdict.placement.names():
             raise RuntimeError(f"{case}: the plan differs from the decision")
-        if index:  # the first sorts the nodes
+        if index:  # the first run sorts the nodes
             plans_ms.append(planned_ms)
             decisions_ms.append(decided_ms)
     limits_ms = times_ms(case.nodes // _SIZE, _SIZE, _REPLICAS, _REPEATS)

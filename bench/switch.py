@@ -1,4 +1,4 @@
-"""``switch``: a plan by leaf switch for 1,024 whole-node pods, rank to node for all, in the core and through the bus."""
+"""``switch``: a plan of 1,024 whole-node pods by leaf switch, in the core and through the bus."""
 
 import time
 from typing import Final, NamedTuple
@@ -32,7 +32,7 @@ _BUS_REPEATS: Final = 5
 _CHIPS: Final = tuple(range(8))
 _LABEL: Final = "large-model-schema"
 _BYTES_A_POD: Final = 15
-"""Of a placement: index, chips, leaf and state."""
+"""Bytes of one pod in a placement: index, chips, leaf and state."""
 
 
 class _Case(NamedTuple):
@@ -87,7 +87,7 @@ def _core(case: _Case) -> list[Row]:
         planned_ms = (time.perf_counter() - begin) * 1000
         if names != verdict.placement.names():
             raise RuntimeError(f"{case}: the plan differs from the decision")
-        if index:  # the first fills caches
+        if index:  # the first run fills caches
             plans_ms.append(planned_ms)
             decisions_ms.append(decided_ms)
     limits_ms = times_ms(case.leaves, _PLACES, _REPLICAS, _REPEATS)
@@ -122,7 +122,7 @@ async def _bus(case: _Case) -> list[float]:
 
 
 def _state(case: _Case) -> State:
-    """A cluster of A2 nodes below leaves; half: of four leaves two are full of jobs of 24 nodes and of 8 nodes."""
+    """A cluster of A2 nodes below leaf switches; half: two of four leaves are full, with jobs of 24 and of 8 nodes."""
     state = State()
     said = Subjects("bench")
     leaves = [

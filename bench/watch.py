@@ -41,7 +41,7 @@ def run() -> Report:
 
 
 async def measure(nodes: int, pods: int, rounds: int) -> list[Row]:
-    """Figures of a cluster of a size.
+    """Measure a cluster of a given size.
 
     Raises:
         RuntimeError: A process failed, or did not see everything.
@@ -75,7 +75,7 @@ async def measure(nodes: int, pods: int, rounds: int) -> list[Row]:
 
 
 async def _child(module: str, *arguments: str) -> Measured:
-    """What a process of its own measures.
+    """Measurement of a separate process.
 
     Raises:
         RuntimeError: It failed.
@@ -90,7 +90,7 @@ async def _child(module: str, *arguments: str) -> Measured:
 
 
 async def _fill(kubeconfig: Path, nodes: int, pods: int) -> None:
-    """Make the cluster."""
+    """Create the cluster."""
     async with await KubeApi.connect(KubeConfig(kubeconfig=kubeconfig), clock=SystemClock()) as api:
         await api.create("/api/v1/namespaces", {"metadata": {"name": _NAMESPACE}})
         await _create_all(api, "/api/v1/nodes", (_a_node(number) for number in range(nodes)))
@@ -103,7 +103,7 @@ async def _create_all(api: KubeApi, path: str, bodies: Iterable[dict[str, Any]])
         for body in left:
             await api.create(path, body)
 
-    left = iter(bodies)  # one iterator for all hands
+    left = iter(bodies)  # one iterator for all workers
     async with asyncio.TaskGroup() as group:
         for _ in range(_HANDS):
             group.create_task(hand(left))
@@ -114,7 +114,7 @@ def _node_name(number: int) -> str:
 
 
 def _a_node(number: int) -> dict[str, Any]:
-    """A ready node of eight chips, with what its device plug-in writes."""
+    """A ready node of eight chips, with the annotations of its device plug-in."""
     base = {
         f"Ascend910-{chip}": {"IP": f"10.20.{number % 250}.{chip}", "SuperDeviceID": str(chip)}
         for chip in range(_CHIPS)
@@ -148,7 +148,7 @@ def _a_node(number: int) -> dict[str, Any]:
 
 
 def _a_pod(number: int, node: int) -> dict[str, Any]:
-    """A bound pod of about 5 KB that holds two chips: the bulk is environment, volumes and arguments."""
+    """A bound pod of about 5 KB that holds two chips: most of it is environment, volumes and arguments."""
     volumes = [{"name": f"data-{index}", "hostPath": {"path": f"/mnt/data/{index}"}} for index in range(8)]
     container: dict[str, Any] = {
         "name": "main",

@@ -1,4 +1,4 @@
-"""Limit of ``superpod``: count the usable nodes of every SuperPoD, sort the SuperPoDs, and list the nodes of the first ones."""
+"""Limit of ``superpod``: count the usable nodes of each SuperPoD, sort, and list the nodes of the first ones."""
 
 import time
 

@@ -1,7 +1,7 @@
 """Instruments of a service. The entry of a process creates them and passes them in; services share none of them.
 
 Several services, or several instances of one, can therefore run in one process, each with its own metrics, readiness
-and log context.
+and log context. See decision instruments.
 """
 
 from collections.abc import Callable

@@ -87,7 +87,7 @@ class Loop:
         """Work until ``stop`` is set, then finish what is under way."""
         async with asyncio.TaskGroup() as group:
             for number in range(self._config.gangs_at_once):
-                group.create_task(self._worker(), name=f"hand {number}")
+                group.create_task(self._worker(), name=f"worker {number}")
             await stop.wait()
             self._stopping = True
             self._woken.set()

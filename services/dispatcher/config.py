@@ -50,7 +50,7 @@ class DecisionConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     corrections: Annotated[int, Meta(ge=0, le=CORRECTIONS_OF_0_5)] = CORRECTIONS_OF_0_5
     """Corrections of rules that are in force; 0 decides as releases before 0.5 did."""
     health_first: bool = False
-    """A healthier node outranks a better affinity, for every product form."""
+    """A healthier node outranks a better affinity, forevery product form."""
     round_gangs_max: Annotated[int, Meta(ge=1, le=4096)] = 256
     """Gangs that one round decides at most."""
     round_bytes_max: Annotated[int, Meta(ge=10_000, le=4_000_000)] = 400_000

@@ -138,12 +138,12 @@ class Loop:
     async def break_node(self, data: bytes) -> bytes:
         """Answer a :class:`BreakNode`."""
         try:
-            wish = decode(data, BreakNode)
+            request = decode(data, BreakNode)
         except DecodeError as error:
             return await self._unreadable(error, NodeBroken(f"request unreadable: {error.reason}"))
-        reason = self._sim_nodes.break_node(wish, self._clock.now_ms())
+        reason = self._sim_nodes.break_node(request, self._clock.now_ms())
         if not reason:
-            self.publish_nodes([self._sim_nodes.domain_of[wish.node]])
+            self.publish_nodes([self._sim_nodes.domain_of[request.node]])
             await self.outbox.flush()
             async with self._changed:
                 self._changed.notify_all()

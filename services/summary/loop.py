@@ -58,7 +58,7 @@ class Loop:
         """Work until ``stop`` is set, then finish what is under way."""
         async with asyncio.TaskGroup() as group:
             for number in range(self._config.writes_at_once):
-                group.create_task(self._worker(), name=f"hand {number}")
+                group.create_task(self._worker(), name=f"worker {number}")
             stopping = group.create_task(self._end(stop), name="wait for stop")
             while not stop.is_set():
                 self.dirty.clear()

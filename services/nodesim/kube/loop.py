@@ -218,28 +218,32 @@ class KubeLoop:
     async def break_node(self, data: bytes) -> bytes:
         """Answer a :class:`BreakNode`."""
         try:
-            wish = decode(data, BreakNode)
+            request = decode(data, BreakNode)
         except DecodeError as error:
             self._log.warning("request unreadable", reason=error.reason, kind=error.kind)
             return encode(NodeBroken(f"request unreadable: {error.reason}"))
-        return encode(NodeBroken(self._break(wish)))
+        return encode(NodeBroken(self._break(request)))
 
-    def _break(self, wish: BreakNode) -> str:
+    def _break(self, request: BreakNode) -> str:
         """Break or repair something; returns why not, or nothing."""
-        agents = self.agents.get(wish.node)
+        agents = self.agents.get(request.node)
         if agents is None:
-            return f"node is {wish.node!r}, expected a node of the topology file"
+            return f"node is {request.node!r}, expected a node of the topology file"
         try:
-            item = breakage_of(wish, agents.node, self._clock.now_ms())
+            item = breakage_of(request, agents.node, self._clock.now_ms())
         except WrongBreakError as error:
             return str(error)
-        if not wish.mend:
+        if not request.mend:
             agents.breakages.add(item)
         elif not agents.breakages.repair(item.kind, item.chips):
-            return f"node {wish.node} has no fault of kind {wish.fault}" + (" of these chips" if wish.chips else "")
-        self._log.info("repaired" if wish.mend else "broken", node=wish.node, fault=wish.fault, level=item.level)
-        self._due[wish.node] = self._clock.now_ms()
-        self._to_report[wish.node] = None
+            return f"node {request.node} has no fault of kind {request.fault}" + (
+                " of these chips" if request.chips else ""
+            )
+        self._log.info(
+            "repaired" if request.mend else "broken", node=request.node, fault=request.fault, level=item.level
+        )
+        self._due[request.node] = self._clock.now_ms()
+        self._to_report[request.node] = None
         self._wake.set()
         return ""
 
