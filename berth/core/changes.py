@@ -1,8 +1,8 @@
 """What facts and records change, as values.
 
-What applies a fact or a record returns the changes that later decisions depend on. The scheduler merges them until a turn
-consumes them, and merges them in again when the turn is taken back. The tables themselves carry no mark of a change, so no
-reader has to clear one.
+What applies a fact or a record returns the changes that later decisions depend on. The scheduler merges them until a
+turn consumes them, and merges them in again when the turn is taken back. The tables themselves carry no mark of a
+change, so no reader has to clear one.
 """
 
 from collections.abc import Iterable, Mapping
@@ -23,15 +23,16 @@ class Changes(msgspec.Struct, frozen=True, gc=False):
     """
 
     capacity_gained: Mapping[int, None] = _EMPTY
-    """Rows of nodes that may take a pod that they could not take before: more free chips, cpu or memory, a better level, another
-    class, SuperPoD or rack."""
+    """Rows of nodes that may take a pod that they could not take before: more free chips, cpu or memory, a better
+    level, another class, SuperPoD or rack."""
     chips_taken: Mapping[int, int] = _EMPTY
-    """Rows on which chips that were free are free no longer, with the mask of the chips that were free before. A node with more
-    free chips than a product form has counts as another product, and ceases to. A network fault of a free chip counts as its
-    loss."""
+    """Rows on which chips that were free are free no longer, with the mask of the chips that were free before. A node
+    with more free chips than a product form has counts as another product, and ceases to. A network fault of a free
+    chip counts as its loss."""
     chips_returned: Mapping[int, None] = _EMPTY
-    """Rows on which chips became usable, whether or not pods hold them: healthy again, no longer withheld, or there again. This
-    matters to pods that share chips, and so do chips that go: a node may list more of them than can be shared."""
+    """Rows on which chips became usable, whether or not pods hold them: healthy again, no longer withheld, or there
+    again. This matters to pods that share chips, and so do chips that go: a node may list more of them than can be
+    shared."""
     capacity_lost: bool = False
     """By the facts some node is less than it was: what is reserved on it may be reserved for nothing."""
     nodes_changed: bool = False

@@ -1,7 +1,7 @@
 """Dispatch cycle: intake, facts, one numbered round, statuses.
 
-A decision counts once its record is appended, and what was appended is not decided again. After a refused or doubtful append the
-dispatcher reads the ledger up to its head, where it finds its own record like any other.
+A decision counts once its record is appended, and what was appended is not decided again. After a refused or doubtful
+append the dispatcher reads the ledger up to its head, where it finds its own record like any other.
 """
 
 import functools

@@ -1,4 +1,4 @@
-"""What ``berth explain`` tells: what was asked and decided, on what, what came second, what is missing, and what would help."""
+"""Output of ``berth explain``: the request, the decision, its basis, the runner-up, what is missing, what helps."""
 
 from typing import Final
 

@@ -147,7 +147,7 @@ class Fleet:
             raise CommandError(f"not everything is ready after {_READY_S:g} s", *tails) from error
 
     async def stop(self) -> None:
-        """Stop all in order: binder, scorers, dispatcher, simulated cluster, server; on Kubernetes its readers first."""
+        """Stop all in order: binder, scorers, dispatcher, simulated cluster, server; on Kubernetes readers first."""
         for _, found in groupby(self._children, key=lambda child: child.service):
             group = list(found)
             for child in group:

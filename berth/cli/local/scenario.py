@@ -1,4 +1,4 @@
-"""The scenario of the demo: all jobs at once, one cancelled, one with a name in use, one with a name that is free again."""
+"""Scenario of the demo: all jobs at once, one cancelled, one with a name in use, one with a name that is free again."""
 
 import asyncio
 from collections.abc import Callable
@@ -106,7 +106,7 @@ class Play:
         self.story.take_facts(self._state, changes)
 
     async def _act(self) -> None:
-        """Do what it is time for. A step whose moment was missed is taken late: then it shows less, and all ends well."""
+        """Take the steps that are due. A step whose moment was missed is taken late and shows less."""
         fate_of = self.story.fate_of
         if self.waited is None:
             self.waited = await self._told(self._waiting(), "waiting")

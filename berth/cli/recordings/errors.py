@@ -19,8 +19,8 @@ def complaints_of(file: Path, *, hint: str = "") -> Iterator[None]:
         hint: What ``--salvage`` does; empty where the command has no such option, or it was given.
 
     Raises:
-        CommandError: The file cannot be read, is damaged, is no recording, reports what cannot have happened, or needs a newer
-            release (exit code 2).
+        CommandError: The file cannot be read, is damaged, is no recording, reports what cannot have happened, or needs
+            a newer release (exit code 2).
         BrokenPipeError: The reader of the output closed it.
     """
     try:

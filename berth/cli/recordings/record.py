@@ -59,8 +59,8 @@ def record_cell(
 
     Args:
         file: The file to write.
-        since: Begin at the newest snapshot before this time (2026-11-21T10:00:00Z, or milliseconds since 1970) or record of
-            the ledger (ledger:123). Default: the oldest history that is kept.
+        since: Begin at the newest snapshot before this time (2026-11-21T10:00:00Z, or milliseconds since 1970) or
+            record of the ledger (ledger:123). Default: the oldest history that is kept.
         until: End at this time, or with this record. Default: now.
         anonymise: Replace all names; their order stays, and so do all decisions.
         force: Write over a file that is there.

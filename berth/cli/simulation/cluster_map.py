@@ -1,6 +1,7 @@
 """Map of a cluster at a moment: a row a leaf switch, a cell a node, coloured by its chips in use.
 
-Cells are made once, and coloured anew for each frame. A frame alone is small: what stays the same is a picture of its own. Import it as :mod:`berth.cli.simulation.drawing`.
+Cells are made once, and coloured anew for each frame. A frame alone is small: what stays the same is a picture of its
+own. Import it as :mod:`berth.cli.simulation.drawing`.
 """
 
 from itertools import groupby

@@ -1,7 +1,8 @@
 """Pictures of courses, drawn with matplotlib: use over time, waits, spans, blocked chips, map of the cluster.
 
 Equal courses give equal bytes with the same release of matplotlib. Drawn without pyplot, so without a window system and
-without state between pictures. Import it through :func:`berth.cli.simulation.pictures.drawing`: matplotlib is an optional extra.
+without state between pictures. Import it through :func:`berth.cli.simulation.pictures.drawing`: matplotlib is an
+optional extra.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -257,7 +258,7 @@ def _steps(timeline: Timeline, read: Callable[[Moment], tuple[int, ...]]) -> tup
 
 
 def _waits(timeline: Timeline, index: int) -> tuple[Columns, int]:
-    """Waiting times of the placed jobs of a size class, in seconds, ascending; and how many it has but those that left."""
+    """Waiting times of the placed jobs of a size class in seconds, ascending, and its number of jobs that stayed."""
     members = [
         job for job in timeline.jobs if size_class(job.chips) == index and (job.placed_ms >= 0 or job.left_ms < 0)
     ]
@@ -266,7 +267,7 @@ def _waits(timeline: Timeline, index: int) -> tuple[Columns, int]:
 
 
 def _distribution(waits: Columns, members: int, longest_s: float) -> tuple[Columns, Columns]:
-    """Share of the members in percent that were placed within a time, and that time; thinned out to what can be seen."""
+    """Percentage of the members that were placed within a time, and that time; reduced to what can be seen."""
     if not waits.size:
         return np.zeros(2), np.array([_SHORTEST_S, longest_s])
     ranks = np.unique(np.linspace(1, len(waits), min(len(waits), _RANKS)).round().astype(np.int64))

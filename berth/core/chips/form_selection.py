@@ -1,7 +1,7 @@
 """Which product form a job gets, and a text that says why.
 
-The values that name a form are in the product catalogue. A missing or wrong ``accelerator-type`` of a job silently leads
-to another product in the field, so every choice carries its reason.
+The values that name a form are in the product catalogue. A missing or wrong ``accelerator-type`` of a job silently
+leads to another product in the field, so every choice carries its reason.
 
 Source: docs/reference/nodes-and-chips.md, "Resource names", "Product forms" and "Selection of the form".
 """

@@ -1,7 +1,7 @@
 """Columns of nodes: one row a node, in numpy arrays, and the tables of the names that columns refer to.
 
-A row never moves. Chips are bit masks (bit k is chip k). Rows exist for every name that a fact or a placement has named; a row
-that no node fact covers has ``present`` false.
+A row never moves. Chips are bit masks (bit k is chip k). Rows exist for every name that a fact or a placement has
+named; a row that no node fact covers has ``present`` false.
 """
 
 from typing import Final, TypeVar

@@ -44,13 +44,13 @@ class NodeTable(NodeColumns):
     def __init__(self) -> None:
         super().__init__()
         self.corrected = False
-        """Whether the corrections of 0.5 are in force: nothing is kept of nodes that go (see :meth:`forget_gone`), and more
-        changes are returned that may help a class."""
+        """Whether the corrections of 0.5 are in force: nothing is kept of nodes that go (see :meth:`forget_gone`), and
+        more changes are returned that may help a class."""
         self.revision = 0
         """Rises with every change of a row; equal revisions mean equal columns."""
         self.layout_revision = 0
-        """Rises when a node comes, goes, moves, or gets other labels, not when it is cordoned or not ready; equal revisions mean
-        equal domains, places and labels."""
+        """Rises when a node comes, goes, moves, or gets other labels, not when it is cordoned or not ready; equal
+        revisions mean equal domains, places and labels."""
         self._layouts: dict[str, Layout] = {}
         self._health: dict[str, dict[int, _Health]] = {}
         """What the health fact of each domain says of nodes that are not healthy."""

@@ -314,7 +314,7 @@ def _assumptions(chosen: Iterable[tuple[str, Key | int]]) -> Assumptions:
 
 
 def _shortest(order: Sequence[T], fits: Callable[[Sequence[T]], bool]) -> list[T]:
-    """Shortest prefix that fits, found by doubling and bisection; empty without one. Assumes that fitting is monotonic."""
+    """Shortest prefix that fits, by doubling and bisection; empty if none. Assumes that fitting is monotonic."""
     few, many = 0, 1
     while not fits(order[:many]):
         if many >= len(order):

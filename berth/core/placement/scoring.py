@@ -117,8 +117,8 @@ class Scorer:
             without: Rows to leave out, shape (rows,); their reasons and scores are undefined. None leaves out no row.
 
         Returns:
-            Reasons and raw scores, both of shape (rows,). The score is 0 where the reason is not ``FITS``. A row without
-            a node fact gets ``OTHER_RESOURCE``.
+            Reasons and raw scores, both of shape (rows,). The score is 0 where the reason is not ``FITS``. A row
+            without a node fact gets ``OTHER_RESOURCE``.
         """
         table = self.table
         rows = table.view()

@@ -1,9 +1,10 @@
 """Backfill: later gangs start before large gangs that wait, if the large gangs start no later for it.
 
-``easy`` keeps one reservation (EASY backfill): for the first large gang in the queue that finds no room. ``conservative`` keeps
-several: for the first such gangs, each in addition to those before it; a large gang that waits because of a reservation of
-another gang has one too. A later gang that has found room may start if it ends before each reservation begins, or if the gang
-with the reservation can still be placed at that moment, on the same nodes or on others.
+``easy`` keeps one reservation (EASY backfill): for the first large gang in the queue that finds no room.
+``conservative`` keeps several: for the first such gangs, each in addition to those before it; a large gang that waits
+because of a reservation of another gang has one too. A later gang that has found room may start if it ends before each
+reservation begins, or if the gang with the reservation can still be placed at that moment, on the same nodes or on
+others.
 """
 
 import functools
@@ -85,7 +86,7 @@ class Backfill:
         self.setbacks: list[SetAside] = []
         """Gangs that got no reservation because of an error."""
         self._has_colocation = False
-        """A gang was tried whose nodes depend on which other jobs run; remembered reservations do not account for that."""
+        """A gang was tried whose nodes depend on the jobs that run; remembered reservations do not account for that."""
         self._refused: dict[ClassKey, tuple[int, Refusal]] = {}
         """Classes that may not start, with the shortest run time that was refused, and the refusal."""
 
@@ -153,7 +154,7 @@ class Backfill:
         return refusal if found is None else msgspec.structs.replace(refusal, start_ms=found.start_ms)
 
     def refusal_changed(self, gang: Gang, refusal: Refusal) -> bool:
-        """Whether a refusal differs from the last one. A start that is due now because a job is late is not a difference."""
+        """Whether a refusal differs from the last one. A start that is due now as a job is late is no difference."""
         last = self._last(gang.uid)
         if gang.fresh or last is None or (last.code, last.ahead) != (refusal.code, refusal.ahead):
             return True
@@ -208,7 +209,7 @@ class Backfill:
         return found
 
     def _guarded(self, gang: Gang, plan: Callable[[], Reservation | None]) -> Reservation | None:
-        """The reservation of a gang; None if planning it fails with an error, which must not block the gangs after it."""
+        """The reservation of a gang; None if planning it fails, which must not block the gangs after it."""
 
         def left_out(error: Exception) -> Reservation | None:
             self.setbacks.append(SetAside(gang.namespaced_name, error))
@@ -241,5 +242,5 @@ def chips_of(request_class: ClassKey) -> int:
 
 
 def _meets(one: Reservation, footprint: ResourceFootprint) -> bool:
-    """Whether a footprint may conflict with a reservation: on its nodes, or anywhere if its gang has switch affinity."""
+    """Whether a footprint may conflict with a reservation: on its nodes; anywhere if its gang has switch affinity."""
     return bool(one.gang.tor_affinity) or footprint.meets(one.footprint)

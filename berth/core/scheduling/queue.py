@@ -1,13 +1,13 @@
 """Queue: the order of waiting gangs, and which classes of them sleep.
 
-A request class that was refused sleeps: its gangs are not scored again until something on some node changed that lets the node
-take one of its pods, a missing shard's wait is over, or a new epoch begins. Sleep is a function of the log, so a replay sleeps
-and wakes alike.
+A request class that was refused sleeps: its gangs are not scored again until something on some node changed that lets
+the node take one of its pods, a missing shard's wait is over, or a new epoch begins. Sleep is a function of the log, so
+a replay sleeps and wakes alike.
 
-Gangs that find room and may not have it, because of a reservation, are held one by one: not their class, for how long they run
-differs. Anything that changes for the better releases all of them, and so does a node that is less than it was, for then a
-reservation may be another. In strict order no gang is held: a gang behind the first one that sleeps is not taken, except for
-its first verdict.
+Gangs that find room and may not have it, because of a reservation, are held one by one: not their class, for how long
+they run differs. Anything that changes for the better releases all of them, and so does a node that is less than it
+was, for then a reservation may be another. In strict order no gang is held: a gang behind the first one that sleeps is
+not taken, except for its first verdict.
 """
 
 import bisect
@@ -122,8 +122,8 @@ class Queue:
         Args:
             gangs_max: Most gangs.
             bytes_max: Most bytes of their placements, unless one alone has more.
-            most: Most gangs of a class that can be decided before it sleeps, at least one; of those behind them only the
-                ones that never had a verdict are taken.
+            most: Most gangs of a class that can be decided before it sleeps, at least one; of those behind them only
+                the ones that never had a verdict are taken.
         """
         taken: list[Gang] = []
         size = 0
@@ -263,7 +263,7 @@ class Queue:
             self.asleep_with_fresh[key] = None
 
     def dump(self) -> tuple[list[str], list[SleeperDump]]:
-        """Gangs (uid) that had a verdict, and the classes that sleep, each by its first gang that had one; in order of uid."""
+        """Gangs (uid) with a verdict, and the classes that sleep, each by its first such gang; in order of uid."""
         known = sorted(
             uid for members in self._classes.values() for uid, gang in members.gangs.items() if not gang.fresh
         )
@@ -341,7 +341,7 @@ class Queue:
                 yield gang.order, gang
 
     def _some(self, members: GangClass, most: int) -> Iterator[Entry]:
-        """The first gangs of a class in order, and behind them those that never had a verdict: they get one in any case."""
+        """The first gangs of a class in order, then those without a verdict so far: they get one in any case."""
         last: Entry | None = None
         for last in itertools.islice(members.in_order(), most):
             yield last

@@ -8,7 +8,8 @@ from berth.schemas.placement import Placement
 from berth.schemas.refusal import Code, Refusal
 
 NEVER: Final[frozenset[Code]] = frozenset({"larger-than-cluster", "no-topology", "internal"})
-"""Refusals of gangs that wait for another cluster, not for room, or that Berth fails to decide: they do not block others."""
+"""Refusals of gangs that wait for another cluster, not for room, or that Berth fails to decide: they do not block
+others."""
 
 LastRefusal = Callable[[str], Refusal | None]
 """Last refusal of a gang (uid) that the ledger knows."""
@@ -52,6 +53,6 @@ class StrictOrder:
         return refusal
 
     def refusal_changed(self, gang: Gang, refusal: Refusal) -> bool:
-        """A changed ``ahead`` alone is not recorded: otherwise each start would change the refusal of every waiting gang."""
+        """A changed ``ahead`` alone is not recorded: else each start would change the refusal of every waiting gang."""
         last = self._last(gang.uid)
         return gang.fresh or last is None or last.code != refusal.code

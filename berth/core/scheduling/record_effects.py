@@ -56,7 +56,8 @@ def _refused(queue: Queue, gang: GangRecord, refusal: Refusal, settings: Setting
     """Put the class of a refused gang to sleep, unless the gang found room that is reserved for another one.
 
     Returns:
-        Whether that may help gangs that are held: its reservation may take the place of the one because of which they are.
+        Whether that may help gangs that are held: its reservation may take the place of the one because of which they
+        are.
     """
     request_class = queue.class_of(gang.uid)
     if request_class is None:
@@ -83,7 +84,7 @@ def _retry_at_ms(gang: GangRecord, refusal: Refusal, settings: Settings) -> int:
 
 
 def _freed_uid(state: State, gang: GangRecord) -> dict[JobKey, None]:
-    """The job that has the uid of a gang by now, if the gang is over and nothing is known of it any more: that job waits."""
+    """The job that has the uid of a gang by now, if the gang is over and no longer known: that job waits."""
     key = state.name_of.get(gang.uid)
     fold = state.fold
     if key is not None and gang.is_over and gang.uid not in fold.gangs and fold.settings.corrected:
@@ -92,7 +93,7 @@ def _freed_uid(state: State, gang: GangRecord) -> dict[JobKey, None]:
 
 
 def _hold_reserved(state: State, queue: Queue, folded: Folded, opening: Opening | None) -> None:
-    """Hold the gangs that may not start because of a reservation, those included of which the record says nothing new."""
+    """Hold the gangs that a reservation keeps from starting, also those of which the record says nothing new."""
     fold = state.fold
     if fold.settings.queue_policy not in _BACKFILLS:
         return

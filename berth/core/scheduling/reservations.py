@@ -1,9 +1,9 @@
-"""Reservations: the earliest moment at which a gang finds room if running jobs end when expected, and its placement then.
+"""Reservations: the earliest moment at which a gang finds room if jobs end when expected, and its placement then.
 
-A running job is expected to end when its run time is over: the declared one, else the mean of the last two jobs of its kind,
-else the setting ``unknown_run_ms``. A job that is late, or is being deleted, is expected to end at once. Chips are counted one by
-one. Cpu and memory of successive reservations on a node are added up, which can hold a gang longer than necessary but never
-delays a reservation. It is assumed that more room never hurts.
+A running job is expected to end when its run time is over: the declared one, else the mean of the last two jobs of its
+kind, else the setting ``unknown_run_ms``. A job that is late, or is being deleted, is expected to end at once. Chips
+are counted one by one. Cpu and memory of successive reservations on a node are added up, which can hold a gang longer
+than necessary but never delays a reservation. It is assumed that more room never hurts.
 """
 
 import bisect
@@ -138,8 +138,8 @@ class AvailabilityProfile:
         """
         run_ms = self.run_ms(gang)
         moments = sorted({self._at_ms, *(one.end_ms for one in self._occupants)})
-        # Chips are counted first, then the gang is planned, because free chips only grow; other reservations may conflict at any
-        # moment.
+        # Chips are counted first, then the gang is planned, because free chips only grow; other reservations may
+        # conflict at any moment.
         moments = moments[bisect.bisect_left(moments, 1, key=lambda moment: self.at(moment).may_fit(gang)) :]
         alone: dict[int, Reservation] = {}
 

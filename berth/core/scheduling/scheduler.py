@@ -1,9 +1,9 @@
 """The scheduler: turns on one state, from waiting gangs to a record of the ledger.
 
-The dispatcher, a replay and a simulation drive the same turns: they apply facts and records to the state, hand over what these
-changed, open a turn, choose on offers, record the choice, and adopt the record once it is stored. A decision depends on the
-state at its sequences, the moment, and the shards that did not answer; nothing here depends on how many turns led to it. So a
-turn that was opened and is not stored is taken back.
+The dispatcher, a replay and a simulation drive the same turns: they apply facts and records to the state, hand over
+what these changed, open a turn, choose on offers, record the choice, and adopt the record once it is stored. A decision
+depends on the state at its sequences, the moment, and the shards that did not answer; nothing here depends on how many
+turns led to it. So a turn that was opened and is not stored is taken back.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -31,7 +31,8 @@ from berth.schemas.intake import JobRequest
 from berth.schemas.offers import Shape
 
 _PARTS_MAX: Final = 64
-"""Values of changes that are kept apart until a turn; more are merged, so that many facts without a turn need little memory."""
+"""Values of changes that are kept apart until a turn; more are merged, so that many facts without a turn need little
+memory."""
 
 
 class Scheduler:
@@ -156,7 +157,8 @@ class Scheduler:
         self.sync()
         self._consume()
         settings = state.fold.settings
-        # A class is read as far as the free chips go, unless a later gang of it may fare otherwise than those before it.
+        # A class is read as far as the free chips go, unless a later gang of it may fare otherwise than those before
+        # it.
         skims = settings.skims_classes and settings.queue_policy == "skip" and not settings.strict_product_support
         most = self._most() if skims else None
         taken = self.queue.take(gangs_max=settings.round_gangs_max, bytes_max=settings.round_bytes_max, most=most)
@@ -190,7 +192,7 @@ class Scheduler:
         self._pending.insert(0, changes)
 
     def _most(self) -> Callable[[ClassKey], int]:
-        """How many gangs of a class a round can decide: as many as the free chips are enough for, and one that is refused.
+        """How many gangs of a class a round can decide: as many as the free chips allow, and one that is refused.
 
         Those behind it would have no verdict, for then the class sleeps.
         """
@@ -211,7 +213,7 @@ class Scheduler:
         asks: Mapping[Shape, int],
         missing_shards: MissingShards,
     ) -> Choice:
-        """Decide the gangs of a turn on offers. See :class:`berth.core.scheduling.turn.Asking` for the loop that asks for them.
+        """Decide the gangs of a turn on offers; :class:`berth.core.scheduling.turn.Asking` asks for them.
 
         Args:
             opening: The turn; it may be used again after NeedMoreError alone.
@@ -326,7 +328,7 @@ class Scheduler:
         self.note(merged([folded.changes, take_effect(self.state, self.queue, folded, opening)]))
 
     def dump(self) -> WaitingDump:
-        """Which gangs wait and which classes sleep, for snapshots: it follows from the history of the epoch, not from the state."""
+        """Gangs that wait and classes that sleep, for snapshots: they follow from the epoch, not from the state."""
         names, pending = self.state.table.names, self.pending
         known, sleeping = self.queue.dump()
         return WaitingDump(

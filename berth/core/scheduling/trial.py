@@ -1,7 +1,7 @@
 """Trial placement: would a gang be placed if jobs ended, nodes were healthy, or nodes were added?
 
-A trial changes the state that it is given, and restores it when it is closed; the state must not be used otherwise meanwhile.
-What remains are rows without a node, for nodes that were added in a trial only.
+A trial changes the state that it is given, and restores it when it is closed; the state must not be used otherwise
+meanwhile. What remains are rows without a node, for nodes that were added in a trial only.
 """
 
 from collections.abc import Iterable, Sequence
@@ -80,7 +80,8 @@ class Trial:
         self._settings = state.fold.settings
 
     def __enter__(self) -> Self:
-        # The question is whether there is room. Which gang may have it is decided by the policy, which knows only these gangs.
+        # The question is whether there is room. Which gang may have it is decided by the policy, which knows only these
+        # gangs.
         self.state.fold.settings = msgspec.structs.replace(self._settings, queue_policy="skip")
         for holding in self._laid:
             self.state.lay(holding)
@@ -184,7 +185,7 @@ class Trial:
         table.spoken[rows] = True
 
     def model(self) -> "Model | None":
-        """Model of nodes that are added: the node that a pod of the last gang may use and that has the most chips, by name."""
+        """Model of added nodes: of the nodes that a pod of the last gang may use that with most chips, by name."""
         table = self.state.table
         rows = table.view()
         shape = max((shape for shape, _ in self._gangs[-1].request_class), key=lambda shape: shape.chips)

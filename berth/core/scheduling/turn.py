@@ -1,7 +1,8 @@
 """Steps of a turn: each step of the scheduler takes the value that the step before it returned.
 
-A turn is opened (:class:`Opening`), chosen (:class:`Choice`), recorded (:class:`Recorded`), and then adopted once its record is
-stored, or taken back. The types make it impossible to leave a step out; the scheduler refuses a value that was used before.
+A turn is opened (:class:`Opening`), chosen (:class:`Choice`), recorded (:class:`Recorded`), and then adopted once its
+record is stored, or taken back. The types make it impossible to leave a step out; the scheduler refuses a value that
+was used before.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -101,7 +102,7 @@ class Asking:
         self._left = ASKS_MAX
 
     def tried(self, decide: Callable[[], T]) -> T | None:
-        """What a decision on offers of :attr:`asks` yields; None when more have to be asked for, as :attr:`asks` then says.
+        """Result of a decision on offers of :attr:`asks`; None if more are needed, as :attr:`asks` then says.
 
         Raises:
             OffersExhaustedError: They were asked for ``ASKS_MAX`` times.

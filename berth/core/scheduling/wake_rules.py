@@ -1,8 +1,8 @@
 """What may help a class of request that was refused, besides more room on a node that takes one of its pods.
 
-More room never hurts most classes, so less of it never helps them: a class sleeps until a node improves that takes one of its
-pods. The refusals named here are different: any change of a node may help their classes, also one for the worse. Such a class
-is tried again after a change unless :func:`may_fit` says that it finds no room.
+More room never hurts most classes, so less of it never helps them: a class sleeps until a node improves that takes one
+of its pods. The refusals named here are different: any change of a node may help their classes, also one for the worse.
+Such a class is tried again after a change unless :func:`may_fit` says that it finds no room.
 """
 
 from typing import Final
@@ -14,15 +14,16 @@ from berth.core.requests.gangs import ClassKey
 from berth.schemas.refusal import Refusal
 
 _FEWER_NODES_HELP: Final = frozenset({"size", "incomplete"})
-"""Rules of plans of blocks that fewer free nodes may help: the reference gives up where a SuperPoD has more of them than it is said
-to have nodes, and leaves a plan unfinished."""
+"""Rules of plans of blocks that fewer free nodes may help: the reference gives up where a SuperPoD has more of them
+than it is said to have nodes, and leaves a plan unfinished."""
 
 
 def is_helped_by_any_change(request_class: ClassKey, refusal: Refusal) -> bool:
     """Whether a change for the worse may help a refused class.
 
-    It may where the plan takes only nodes with exactly so many chips (levels), where fewer free nodes change the plan, and where
-    pods of another shape had found their nodes before some pod found none: on other nodes they may leave room for it.
+    It may where the plan takes only nodes with exactly so many chips (levels), where fewer free nodes change the plan,
+    and where pods of another shape had found their nodes before some pod found none: on other nodes they may leave room
+    for it.
 
     Args:
         request_class: The class.

@@ -1,4 +1,4 @@
-"""Wake-ups: which sleeping classes a turn wakes, and which held gangs it releases, for the changes since the turn before."""
+"""Wake-ups: the sleeping classes that a turn wakes, and the held gangs that it releases, by what changed since."""
 
 import functools
 import operator
@@ -78,9 +78,10 @@ class Wakeups:
             self._queue.hold_again(one)
 
     def _wake_heads(self) -> list[tuple[ClassKey, Sleep]]:
-        """In strict order, wake the first gang if it needs more than the cluster has by now: once refused so, it blocks no other.
+        """In strict order, wake the first gang if it needs more than the cluster has: once refused, it blocks no other.
 
-        A gang that is tried again when its time has come is left until then: while shards are missing its size cannot be refused.
+        A gang that is tried again when its time has come is left until then: while shards are missing its size cannot
+        be refused.
         """
         woken: list[tuple[ClassKey, Sleep]] = []
         settings = self._state.fold.settings

@@ -293,7 +293,8 @@ class State:
         """Become what a snapshot holds; only for a state that has applied nothing yet.
 
         Returns:
-            The gangs to examine. The scheduler must be given them, where there is one; it tries all waiting gangs again.
+            The gangs to examine. The scheduler must be given them, where there is one; it tries all waiting gangs
+            again.
 
         Raises:
             DecodeError: The folded ledger does not decode; then nothing was loaded.
@@ -429,7 +430,7 @@ class State:
         return _FOLDED
 
     def _look_again(self, name: JobKey, found: ChangesBuilder) -> None:
-        """Look again at all attempts that a name has: what facts say under it has changed, and a snapshot holds the latest alone."""
+        """Examine all attempts of a name again: its facts changed, and a snapshot holds only the latest."""
         if not self.fold.settings.corrected:
             return
         for key in self._occupancy.attempts_of(name):

@@ -2,8 +2,8 @@
 
 A placement ends when its pods have ended. It is evicted when its job was cancelled or its pods could not be bound.
 
-Adopted pods keep what their annotations say about leaf switches, blocks and their inference service. So the states of leaves,
-and the jobs of one service, are known even where the ledger does not contain them.
+Adopted pods keep what their annotations say about leaf switches, blocks and their inference service. So the states of
+leaves, and the jobs of one service, are known even where the ledger does not contain them.
 
 Source: docs/reference/switches.md, "Rebuilding leaf states"; docs/reference/superpods.md, "After a fault of blocks" and
 "Inference services".
@@ -138,8 +138,8 @@ def _has_ended(
 ) -> bool:
     """Whether no pod of the attempt is left; pods that were not made yet count as left.
 
-    Where no pod is seen, others may be on their way: the binder binds them in turn, and facts follow what it does. Only when
-    it has ended the attempt will none come any more, and facts speak of all that are left.
+    Where no pod is seen, others may be on their way: the binder binds them in turn, and facts follow what it does. Only
+    when it has ended the attempt will none come any more, and facts speak of all that are left.
 
     Args:
         holding: The attempt.
@@ -238,7 +238,7 @@ def _adopt_anew(state: State, holding: Holding, fact: PodsSeen, found: Due) -> b
 def _properties(
     pods: Sequence[PodShare], placement: Placement
 ) -> tuple[str, str, list[tuple[str, int, int, int, int, int]]]:
-    """Properties of adopted pods: switch label, inference service, and what each pod has; pods that have nothing are left out.
+    """Properties of adopted pods: switch label, inference service, and those of each pod; empty ones are left out.
 
     Their SuperPoDs are not among them: nodes define these, now and later.
     """
@@ -329,8 +329,8 @@ def _switch_of(fact: PodsSeen, runs: Sequence[Run]) -> SwitchPart | None:
 def _block_of(state: State, fact: PodsSeen, nodes: Sequence[str], runs: Sequence[Run]) -> BlockPart | None:
     """What adopted pods say of blocks and of their inference service; None when nothing.
 
-    The SuperPoD of a pod with a block is that of its node, as far as it is known. What is not known of the job, its variant
-    and the size of a block, stays open.
+    The SuperPoD of a pod with a block is that of its node, as far as it is known. What is not known of the job, its
+    variant and the size of a block, stays open.
     """
     numbers = unpack(fact.blocks, _INDEX_BYTES) or [0] * len(runs)
     numbers = [number if run.chips else 0 for run, number in zip(runs, numbers, strict=True)]

@@ -1,4 +1,4 @@
-"""Occupancy: what each rank of a placed attempt owns, in the columns of nodes, in the shares of chips and on leaf switches."""
+"""Occupancy: what each rank of a placed attempt owns in node columns, in shares of chips and on leaf switches."""
 
 from collections.abc import Iterable, Mapping
 
