@@ -170,11 +170,11 @@ def run(events: int = 0) -> Report:
         events: Facts of an additional long log, which is read from a file only; 0 for none.
     """
     entries = list(_Cell(1).entries(_EVENTS))
-    rows = _rows("from memory", [_limited(entries) for _ in range(_REPEATS)])
+    rows = _rows("from memory", [_beside_limits(_timed(entries), entries) for _ in range(_REPEATS)])
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "busy.berthlog"
         _write(path, entries)
-        rows += _rows("from a file", [_file_limited(path, entries) for _ in range(_REPEATS)])
+        rows += _rows("from a file", [_beside_limits(_file_timed(path), entries) for _ in range(_REPEATS)])
         rows.append(row("from a file", "size of the file", "MiB", [path.stat().st_size / _MIB]))
         rows.append(row("from a file", "peak RSS of its process", "MiB", [_peak_mib(path)], target=1024))
         if events:
@@ -208,14 +208,6 @@ def _rows(case: str, found: list[_Measured]) -> list[Row]:
         row(what, "rounds", "1/s", [one.result.rounds / one.took_s for one in found]),
         row(what, "gangs refused", "verdicts", [result.refused]),
     ]
-
-
-def _limited(entries: list[Entry]) -> _Measured:
-    return _beside_limits(_timed(entries), entries)
-
-
-def _file_limited(path: Path, entries: list[Entry]) -> _Measured:
-    return _beside_limits(_file_timed(path), entries)
 
 
 def _beside_limits(found: tuple[Replayed, float], entries: list[Entry]) -> _Measured:

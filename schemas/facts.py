@@ -3,6 +3,8 @@
 from enum import IntEnum
 from typing import ClassVar, Literal
 
+import msgspec
+
 from berth.schemas.constraints import Taint
 from berth.schemas.intake import JobRequest
 from berth.schemas.message import Message, Part
@@ -286,3 +288,15 @@ class TimerSeen(Message, frozen=True):
     KIND: ClassVar[str] = "fact.timer"
 
     at_ms: UnixMs
+
+
+def is_repeat(published: Message | None, fact: Message) -> bool:
+    """Whether a fact equals the published one apart from the time, so that it need not be published.
+
+    Args:
+        published: Fact with ``at_ms``; None if none was published.
+        fact: Fact of the same kind.
+    """
+    return published is not None and msgspec.structs.replace(published, at_ms=0) == msgspec.structs.replace(
+        fact, at_ms=0
+    )

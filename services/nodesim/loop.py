@@ -8,8 +8,6 @@ import asyncio
 import math
 from typing import Final, assert_never
 
-import msgspec
-
 from berth.runtime.backoff import Backoff
 from berth.runtime.bus.port import Bus
 from berth.runtime.clock import Clock
@@ -17,7 +15,7 @@ from berth.runtime.errors import FatalError, TransientError
 from berth.runtime.instruments import Instruments
 from berth.runtime.waits import pause
 from berth.schemas.envelope import DecodeError, decode, encode
-from berth.schemas.facts import HealthSeen, NodesSeen, PodPhase, PodsSeen
+from berth.schemas.facts import HealthSeen, NodesSeen, PodPhase, PodsSeen, is_repeat
 from berth.schemas.message import Message
 from berth.schemas.placement import Share
 from berth.schemas.simulation import BindGang, BreakNode, EvictGang, GangBound, GangEvicted, NodeBroken
@@ -111,7 +109,7 @@ class Loop:
 
     def _publish(self, subject: str, message: NodesSeen | HealthSeen) -> None:
         before = self._published.get(subject)
-        if before is None or not is_same(before, message):
+        if not is_repeat(before, message):
             self._published[subject] = message
             self.outbox.put(subject, message)
 
@@ -237,8 +235,3 @@ class Loop:
                 await self._changed.wait_for(stop.is_set)
         except TimeoutError:
             return
-
-
-def is_same(one: NodesSeen | HealthSeen, other: NodesSeen | HealthSeen) -> bool:
-    """Whether two facts are equal but for their time."""
-    return msgspec.structs.replace(one, at_ms=0) == msgspec.structs.replace(other, at_ms=0)

@@ -2,8 +2,6 @@
 
 from collections.abc import Sequence
 
-import msgspec
-
 from berth.schemas.columns import pack
 from berth.schemas.facts import MembersSeen, Owner
 from berth.services.inventory.gangs.model import Member, Part
@@ -53,8 +51,3 @@ def held(
 def tombstone(namespace: str, job: str, uid: str, *, at_ms: int) -> MembersSeen:
     """Fact that a name has no pods any more."""
     return MembersSeen(namespace=namespace, job=job, uid=uid, at_ms=at_ms)
-
-
-def is_same(one: MembersSeen, other: MembersSeen) -> bool:
-    """Whether two facts are equal, apart from their times."""
-    return msgspec.structs.replace(one, at_ms=0) == msgspec.structs.replace(other, at_ms=0)

@@ -10,13 +10,13 @@ from typing import Final
 from berth.formats.kubernetes.objects import PodGroup
 from berth.formats.kubernetes.owners import OwnerKey
 from berth.formats.kubernetes.workloads import GangKey, base_name, digest, group_owner
-from berth.schemas.facts import JobSeen, MembersSeen, Owner
+from berth.schemas.facts import JobSeen, MembersSeen, Owner, is_repeat
 from berth.schemas.intake import JobCancel, JobRequest
 from berth.schemas.status import JobStatus
 from berth.services.inventory.effects import Effect, PublishCancel, PublishMembers, PublishRequest, ReadOwner
 from berth.services.inventory.gangs.barriers import admission_grace_ends_ms, barrier_of_group, pending_again, unreadable
 from berth.services.inventory.gangs.lookups import Lookups
-from berth.services.inventory.gangs.members import held, is_same, members_of, tombstone
+from berth.services.inventory.gangs.members import held, members_of, tombstone
 from berth.services.inventory.gangs.model import OVER, Gang, Member, Part
 from berth.services.inventory.gangs.plan import GangContext, Plan, is_fresh, plan
 from berth.services.inventory.gangs.ranks import slots_of
@@ -247,7 +247,7 @@ class Resolver:
                 self.published_members.pop((namespace, name), None)
                 gang.published_names.pop(name, None)
                 self.names.pop((namespace, name), None)
-            elif before is None or not is_same(before, now):
+            elif not is_repeat(before, now):
                 effects.append(PublishMembers(now))
                 self.published_members[namespace, name] = now
                 gang.published_names[name] = None

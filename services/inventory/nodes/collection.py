@@ -16,7 +16,7 @@ from berth.formats.ascend.tor_config import Slot
 from berth.formats.kubernetes.nodes import NodeReading, read_node
 from berth.formats.kubernetes.objects import Node
 from berth.schemas.columns import unpack_names
-from berth.schemas.facts import HealthSeen, NodeHealth, NodesSeen
+from berth.schemas.facts import HealthSeen, NodeHealth, NodesSeen, is_repeat
 from berth.schemas.nodes import NodeDescription
 from berth.schemas.units import UnixMs
 from berth.services.inventory.nodes.conditions import Conditions
@@ -290,7 +290,7 @@ class Nodes:
         rest: list[NodesSeen] = []
         for domain in sorted(self._stale | (parts.keys() & self._domains.keys())):
             fact = pack_nodes(domain, [self._placed[name] for name in self._domains.get(domain, ())], at_ms=at_ms)
-            if fact.names and not _is_same(first.get(domain) or self._published.get(domain), fact):
+            if fact.names and not is_repeat(first.get(domain) or self._published.get(domain), fact):
                 rest.append(fact)
             elif domain not in first:
                 self._stale.discard(domain)
@@ -387,9 +387,3 @@ def _place(node: NodeDescription) -> tuple[str, int, str]:
 
 def _others(names: list[str], name: str) -> str:
     return ", ".join(sorted(other for other in names if other != name))
-
-
-def _is_same(published: NodesSeen | None, fact: NodesSeen) -> bool:
-    return published is not None and msgspec.structs.replace(published, at_ms=0) == msgspec.structs.replace(
-        fact, at_ms=0
-    )

@@ -9,11 +9,11 @@ follows.
 from collections.abc import Iterable, Iterator
 from typing import Final, Literal, NamedTuple, TypeAlias
 
-from berth.schemas.facts import JobSeen, PodPhase, PodsSeen
+from berth.schemas.facts import JobSeen, PodPhase, PodsSeen, is_repeat
 from berth.schemas.status import JobStatus
 from berth.schemas.units import UnixMs
 from berth.services.inventory.nodes.collection import Nodes, Use
-from berth.services.inventory.pods.facts import RankState, common_fields, is_same, pods_fact, rank_states
+from berth.services.inventory.pods.facts import RankState, common_fields, pods_fact, rank_states
 from berth.services.inventory.pods.foreign import Foreign
 from berth.services.inventory.pods.rows import ENDED, Claim, Row
 
@@ -222,7 +222,7 @@ class Pods:
         for key in sorted(self._dirty):
             del self._dirty[key]
             fact = self._fact(key, now_ms)
-            if fact is None or is_same(self._gangs[key].published, fact):
+            if fact is None or is_repeat(self._gangs[key].published, fact):
                 self._forget_idle(key)
             else:
                 self._offered[key] = None

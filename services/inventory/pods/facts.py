@@ -3,8 +3,6 @@
 from collections.abc import Mapping
 from typing import NamedTuple
 
-import msgspec
-
 from berth.schemas.columns import pack, pack_names, unpack, unpack_names
 from berth.schemas.facts import PodPhase, PodsSeen
 from berth.schemas.units import UnixMs
@@ -128,10 +126,3 @@ def rank_states(seen: PodsSeen) -> list[tuple[int, RankState]]:
         (rank, RankState(table[index], PodPhase(phase), chips, leaf_state=state, block=block))
         for rank, index, phase, chips, state, block in rows
     ]
-
-
-def is_same(published: PodsSeen | None, fact: PodsSeen) -> bool:
-    """Whether a fact equals the published one, apart from their times."""
-    return published is not None and msgspec.structs.replace(published, at_ms=0) == msgspec.structs.replace(
-        fact, at_ms=0
-    )

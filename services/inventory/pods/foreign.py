@@ -3,9 +3,9 @@
 from collections.abc import Callable
 from typing import Final
 
-from berth.schemas.facts import PodsSeen
+from berth.schemas.facts import PodsSeen, is_repeat
 from berth.schemas.units import UnixMs
-from berth.services.inventory.pods.facts import RankState, common_fields, is_same, pods_fact
+from berth.services.inventory.pods.facts import RankState, common_fields, pods_fact
 from berth.services.inventory.pods.rows import Row
 
 PREFIX: Final = "pod/"
@@ -55,7 +55,7 @@ class Foreign:
         for uid in sorted(self._dirty):
             row, published = self._rows.get(uid), self._published.get(uid)
             fact = self._ended(published, now_ms) if row is None else self._fact(row, published, now_ms)
-            if fact is None or is_same(published, fact):
+            if fact is None or is_repeat(published, fact):
                 del self._dirty[uid]
             else:
                 facts.append(fact)
