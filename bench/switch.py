@@ -75,7 +75,7 @@ def _core(case: _Case) -> list[Row]:
     for index in range(_REPEATS + 1):
         begin = time.perf_counter()
         views = {shape: scorer.candidates(shape, asks[shape], leaves=state.leaves)}
-        verdict = PlacementRound(scorer, views, asks, leaves=(state.leaves, state.leaf_book)).choose([gang])[0]
+        verdict = PlacementRound(scorer, views, asks, leaves=(state.leaves, state.leaf_book)).choose([gang]).verdicts[0]
         decided_ms = (time.perf_counter() - begin) * 1000
         usable = views[shape].usable
         if usable is None or verdict.placement is None or verdict.placement.pods() != _REPLICAS:

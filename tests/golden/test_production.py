@@ -95,7 +95,7 @@ def placed(line: Line) -> Placement | None:
     beside = [superpod["nodes"][0] for superpod in line["super_pods"] if superpod["id"] in hosts]
     ground = BlockGround(SuperpodMap(table), LevelMap(table), ColocationIndex(lambda _: beside, lambda _: []))
     views = {shape: scorer.candidates(shape, count) for shape, count in asks.items()}
-    return PlacementRound(scorer, views, asks, blocks=ground).choose([gang])[0].placement
+    return PlacementRound(scorer, views, asks, blocks=ground).choose([gang]).verdicts[0].placement
 
 
 def by_phys(line: Line, placement: Placement) -> list[list[int]]:

@@ -71,7 +71,7 @@ class CoreCell:
 
     def decide(self) -> list[Verdict]:
         """Verdicts of one round, folded."""
-        opening = self.scheduler.open(self.now_ms)
+        opening = self.scheduler.open(self.now_ms).opening
         if opening is None:
             return []
         found = self.scheduler.decide(opening)

@@ -9,7 +9,7 @@ A gang goes through these steps; each is in the module of its name:
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -34,6 +34,14 @@ from berth.schemas.refusal import Refusal
 _NO_LEAVES: Final = LeafTable()
 
 
+class Verdicts(NamedTuple):
+    """Verdicts on the gangs of a turn."""
+
+    verdicts: list[Verdict]
+    set_aside: Sequence[SetAside]
+    """Errors, each with the gang that was set aside for it."""
+
+
 class PlacementRound:
     """One round.
 
@@ -44,9 +52,6 @@ class PlacementRound:
         leaves: Leaf switches and the jobs on them; None when no leaf switches are known.
         blocks: SuperPoDs, trees of levels, and the jobs on them; None derives them from the nodes, without jobs.
         policy: Queue policy; None lets every gang start that finds room.
-
-    Attributes:
-        setbacks: Gangs that were set aside because of an error.
     """
 
     def __init__(
@@ -59,7 +64,6 @@ class PlacementRound:
         blocks: BlockGround | None = None,
         policy: QueuePolicy | None = None,
     ) -> None:
-        self.setbacks: list[SetAside] = []
         self._scorer = scorer
         self._views = views
         self._policy = policy
@@ -77,12 +81,13 @@ class PlacementRound:
         self._failed_task: dict[ClassKey, int] = {}
         self._reserved: dict[ClassKey, Refusal] = {}
         """Nodes by reason, for classes that found nodes which are reserved."""
+        self._errors: list[SetAside] = []
 
-    def choose(self, gangs: Sequence[Gang], *, missing: Sequence[int] = ()) -> list[Verdict]:
+    def choose(self, gangs: Sequence[Gang], *, missing: Sequence[int] = ()) -> Verdicts:
         """Verdicts on the gangs, in their order.
 
         Once a class is refused, its further gangs get a verdict only if they have none yet. A gang whose decision ends
-        with an error is refused as ``internal`` together with its class; :attr:`setbacks` has the errors.
+        with an error is refused as ``internal`` together with its class.
 
         Args:
             gangs: Gangs in queue order.
@@ -98,7 +103,7 @@ class PlacementRound:
             if known is not None and not (gang.fresh or is_asked or gang.invalid):
                 continue
             verdicts.extend(self._guarded(gang, known, missing))
-        return verdicts
+        return Verdicts(verdicts, self._errors)
 
     def _guarded(self, gang: Gang, known: Refusal | None, missing: Sequence[int]) -> list[Verdict]:
         """As :meth:`_verdicts`; an error refuses the gang."""
@@ -112,7 +117,7 @@ class PlacementRound:
     def _set_aside(self, gang: Gang, error: Exception) -> Verdict:
         """Refuse a gang and its class because of an error, and return everything that its pods took."""
         self._nodes.roll_back()
-        self.setbacks.append(SetAside(gang.namespaced_name, error))
+        self._errors.append(SetAside(gang.namespaced_name, error))
         refusal = set_aside(error, pods=gang.pods, form=gang.form, because=gang.form_because)
         self._refused[gang.request_class] = refusal
         self._failed_task[gang.request_class] = 0

@@ -211,7 +211,7 @@ class ProjectedState:
             state.blocks.superpods, state.blocks.levels, ColocationIndex(self._nodes_of_service, self._nodes_of_labels)
         )
         placement_round = PlacementRound(self._scorer, views, counts, leaves=(state.leaves, self._book), blocks=ground)
-        return placement_round.choose([gang])[0].placement
+        return placement_round.choose([gang]).verdicts[0].placement
 
     def _update_leaves(self) -> None:
         """Apply the pending starts and ends to the leaf switches."""

@@ -39,6 +39,13 @@ class Terms(NamedTuple):
     """Gangs that wait for a reservation of others may have one too."""
 
 
+class _Planned(NamedTuple):
+    """Result of planning without an error."""
+
+    reservation: Reservation | None
+    """None if the gang can have none."""
+
+
 class Memory:
     """What one round may reuse of the rounds before it. It saves time only: decisions do not depend on it."""
 
@@ -64,12 +71,20 @@ class Backfill:
         waiting: Gangs that wait and are not tried in this round, in order.
         silent: Rows that count for nothing.
         memory: Of the dispatcher.
+        on_error: Called with each gang that gets no reservation because of an error.
     """
 
     is_strict = False
 
     def __init__(
-        self, state: State, scorer: Scorer, at_ms: int, waiting: Iterator[Gang], silent: MissingRows, memory: Memory
+        self,
+        state: State,
+        scorer: Scorer,
+        at_ms: int,
+        waiting: Iterator[Gang],
+        silent: MissingRows,
+        memory: Memory,
+        on_error: Callable[[SetAside], None],
     ) -> None:
         settings = state.fold.settings
         is_deep = settings.queue_policy == "conservative"
@@ -83,8 +98,7 @@ class Backfill:
         self._tried: tuple[_Tried, ...] = ()
         self._placed: list[tuple[Gang, Placement]] = []
         self._has_placed = False
-        self.setbacks: list[SetAside] = []
-        """Gangs that got no reservation because of an error."""
+        self._on_error = on_error
         self._has_colocation = False
         """A gang was tried whose nodes depend on the jobs that run; remembered reservations do not account for that."""
         self._refused: dict[ClassKey, tuple[int, Refusal]] = {}
@@ -119,8 +133,7 @@ class Backfill:
             if not (is_there and _meets(one, footprint)) and not any(_meets(one, other.footprint) for other in moved):
                 left.append(one)
                 continue
-            failed = len(self.setbacks)
-            again = self._guarded(
+            planned = self._guarded(
                 one.gang,
                 functools.partial(
                     times.planned,
@@ -131,8 +144,9 @@ class Backfill:
                     besides=enter if is_there else None,
                 ),
             )
-            if len(self.setbacks) > failed:
+            if planned is None:
                 continue  # a reservation that cannot be planned blocks no gang
+            again = planned.reservation
             if again is None:
                 refusal = Refusal(code="reserved", ahead=one.gang.namespaced_name, start_ms=one.start_ms)
                 self._refused[gang.request_class] = (run_ms, refusal)
@@ -201,21 +215,21 @@ class Backfill:
             found = known[self._tried]
             found = None if found is None else found._replace(gang=gang)  # its labels may have changed
         else:
-            found = self._guarded(gang, lambda: times.reserve(gang, self._reservations))
+            planned = self._guarded(gang, lambda: times.reserve(gang, self._reservations))
+            found = None if planned is None else planned.reservation
             if may_know and (found is None or found.start_ms > self._at_ms):
                 known[self._tried] = found
         if found is not None:
             self._reservations.append(found)
         return found
 
-    def _guarded(self, gang: Gang, plan: Callable[[], Reservation | None]) -> Reservation | None:
-        """The reservation of a gang; None if planning it fails, which must not block the gangs after it."""
+    def _guarded(self, gang: Gang, plan: Callable[[], Reservation | None]) -> _Planned | None:
+        """Plan the reservation of a gang; None if that fails, which must not block the gangs after it."""
 
-        def left_out(error: Exception) -> Reservation | None:
-            self.setbacks.append(SetAside(gang.namespaced_name, error))
-            return None
+        def left_out(error: Exception) -> None:
+            self._on_error(SetAside(gang.namespaced_name, error))
 
-        return guarded(plan, left_out)
+        return guarded(lambda: _Planned(plan()), left_out)
 
     def _now(self) -> AvailabilityProfile:
         """The availability profile, with what the round has placed so far."""

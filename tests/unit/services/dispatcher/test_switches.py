@@ -299,7 +299,7 @@ def test_where_no_shard_is_believed_of_leaves_a_replay_knows_of_no_place_either(
     seat.fact(f"topology.{SWITCHES}", a_topology(1, places=2))
     seat.job(a_job("plain", chips=8, replicas=3, priority=1))
     seat.job(by_leaf("by-leaf", 1))
-    opening = seat.scheduler.open(5)
+    opening = seat.scheduler.open(5).opening
     assert opening is not None
     plain, planned = seat.scheduler.decide(opening, MissingShards(1, [0], [0])).round.verdicts
     assert plain.refusal is not None
