@@ -24,7 +24,7 @@ from berth.core.placement.single_pods import SinglePods
 from berth.core.requests.gangs import ClassKey, Gang
 from berth.core.state.internal_errors import INTERNAL, SetAside, set_aside
 from berth.core.state.superpod_index import BlockGround, ground_of
-from berth.core.switches.occupancy.leaf_states import LeafBook
+from berth.core.switches.occupancy.leaf_states import LeafOccupancy
 from berth.core.switches.occupancy.leaf_table import LeafTable
 from berth.schemas.ledger import Verdict
 from berth.schemas.offers import Shape
@@ -60,7 +60,7 @@ class PlacementRound:
         views: Mapping[Shape, Candidates],
         counts: Mapping[Shape, int],
         *,
-        leaves: tuple[LeafTable, LeafBook] | None = None,
+        leaves: tuple[LeafTable, LeafOccupancy] | None = None,
         blocks: BlockGround | None = None,
         policy: QueuePolicy | None = None,
     ) -> None:
@@ -74,7 +74,7 @@ class PlacementRound:
             self._nodes,
             views,
             self._refusals,
-            leaves=leaves or (_NO_LEAVES, LeafBook(_NO_LEAVES)),
+            leaves=leaves or (_NO_LEAVES, LeafOccupancy(_NO_LEAVES)),
             blocks=blocks or ground_of(scorer.table),
         )
         self._refused: dict[ClassKey, Refusal] = {}

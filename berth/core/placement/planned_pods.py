@@ -13,7 +13,7 @@ from berth.core.placement.superpod_placement import BlockRound
 from berth.core.placement.switch_placement import LeafRound, code_of
 from berth.core.requests.gangs import Gang
 from berth.core.state.superpod_index import BlockGround
-from berth.core.switches.occupancy.leaf_states import LeafBook
+from berth.core.switches.occupancy.leaf_states import LeafOccupancy
 from berth.core.switches.occupancy.leaf_table import LeafTable
 from berth.core.switches.planner import Plan
 from berth.schemas.offers import Shape
@@ -46,7 +46,7 @@ class PlannedPods:
         views: Mapping[Shape, Candidates],
         refusals: RoundRefusals,
         *,
-        leaves: tuple[LeafTable, LeafBook],
+        leaves: tuple[LeafTable, LeafOccupancy],
         blocks: BlockGround,
     ) -> None:
         self._nodes = nodes

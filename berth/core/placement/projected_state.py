@@ -23,7 +23,7 @@ from berth.core.state.cell import State
 from berth.core.state.leaf_occupancy import placed_job
 from berth.core.state.ledger import PodShare, pods_of
 from berth.core.state.superpod_index import BlockGround, ColocationIndex
-from berth.core.switches.occupancy.leaf_states import LeafBook, LeafJob
+from berth.core.switches.occupancy.leaf_states import LeafJob, LeafOccupancy
 from berth.schemas.placement import Placement, Share
 
 Rows = npt.NDArray[np.int64]
@@ -133,13 +133,13 @@ class _Cell(NamedTuple):
 
     table: NodeTable
     shares: ShareBook
-    book: LeafBook
+    occupancy: LeafOccupancy
     ended: frozenset[tuple[str, int]] = frozenset()
     """Attempts that have ended."""
     started: tuple[tuple[Mapping[str, str], Placement], ...] = ()
     """Labels and placements of the gangs that have started."""
     pending: tuple[tuple[tuple[str, int], LeafJob | None], ...] = ()
-    """Attempts that have started, or ended (None), and are not yet in ``book``."""
+    """Attempts that have started, or ended (None), and are not yet in ``occupancy``."""
 
 
 class ProjectedState:
@@ -153,7 +153,7 @@ class ProjectedState:
     """
 
     def __init__(self, state: State, scorer: Scorer, missing: MissingRows, *, origin: _Cell | None = None) -> None:
-        cell = origin or _Cell(state.table, state.shares, state.leaf_book)
+        cell = origin or _Cell(state.table, state.shares, state.leaf_occupancy)
         self._state = state
         self._missing = missing
         self._origin = scorer
@@ -162,14 +162,19 @@ class ProjectedState:
         self._shares.nodes = {row: node.copy() for row, node in cell.shares.nodes.items()}
         self._scorer = scorer.on(self._table, self._shares)
         self._has_leaves = bool(len(state.leaves))
-        self._book = cell.book.copy() if self._has_leaves else cell.book
+        self._occupancy = cell.occupancy.copy() if self._has_leaves else cell.occupancy
         self._ended, self._started = set(cell.ended), list(cell.started)
         self._pending = list(cell.pending)
 
     def copy(self) -> "ProjectedState":
         """An independent copy."""
         cell = _Cell(
-            self._table, self._shares, self._book, frozenset(self._ended), tuple(self._started), tuple(self._pending)
+            self._table,
+            self._shares,
+            self._occupancy,
+            frozenset(self._ended),
+            tuple(self._started),
+            tuple(self._pending),
         )
         return ProjectedState(self._state, self._origin, self._missing, origin=cell)
 
@@ -210,16 +215,18 @@ class ProjectedState:
         ground = BlockGround(
             state.blocks.superpods, state.blocks.levels, ColocationIndex(self._nodes_of_service, self._nodes_of_labels)
         )
-        placement_round = PlacementRound(self._scorer, views, counts, leaves=(state.leaves, self._book), blocks=ground)
+        placement_round = PlacementRound(
+            self._scorer, views, counts, leaves=(state.leaves, self._occupancy), blocks=ground
+        )
         return placement_round.choose([gang]).verdicts[0].placement
 
     def _update_leaves(self) -> None:
         """Apply the pending starts and ends to the leaf switches."""
         for key, job in self._pending:
             if job is None:
-                self._book.drop(key)
+                self._occupancy.drop(key)
             else:
-                self._book.put(key, job)
+                self._occupancy.put(key, job)
         self._pending.clear()
 
     def may_fit(self, gang: Gang) -> bool:

@@ -240,8 +240,8 @@ class Backfill:
             silent = tuple(None if rows is None else rows.tobytes() for rows in self._silent)
             ends = self._times.ends
             is_late = bool(ends) and ends[0][0] == self._at_ms  # then there is one moment less to look at
-            made_for = (state.table.revision, state.nodes_seq, state.leaf_book.parity, is_late, ends, silent)
-            if made_for != memory.made_for or state.leaf_book.parity:
+            made_for = (state.table.revision, state.nodes_seq, state.leaf_occupancy.parity, is_late, ends, silent)
+            if made_for != memory.made_for or state.leaf_occupancy.parity:
                 memory.made_for = made_for
                 memory.reservations = {}
         for gang, placement in self._placed:

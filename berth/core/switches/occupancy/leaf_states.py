@@ -31,7 +31,7 @@ CROSS: Final = 8
 NOT_NORMAL: Final = 16
 LARGE_CROSS: Final = 32
 STATE: Final = 3
-"""Bits 0 and 1 of :meth:`LeafBook.bits` are the state."""
+"""Bits 0 and 1 of :meth:`LeafOccupancy.bits` are the state."""
 Bits = npt.NDArray[np.uint8]
 
 
@@ -97,7 +97,7 @@ index of its leaf if it is not a common job, -1 if it adds to no count."""
 _NOTHING: Final = -1
 
 
-class LeafBook:
+class LeafOccupancy:
     """Jobs by leaf, and the state of each leaf.
 
     Args:
@@ -112,9 +112,9 @@ class LeafBook:
         self._bits_of = _bits_by_counts(parity=parity)
         self._jobs: dict[tuple[str, int], tuple[LeafJob, _Parts]] = {}
 
-    def copy(self) -> "LeafBook":
+    def copy(self) -> "LeafOccupancy":
         """Independent copy."""
-        other = LeafBook(self.table, parity=self.parity)
+        other = LeafOccupancy(self.table, parity=self.parity)
         other._counts = self._counts.copy()
         other._jobs = dict(self._jobs)
         return other
