@@ -10,7 +10,7 @@ from typing import Final
 
 import pytest
 
-from berth.core.chips.soft_share_table import ShareBook
+from berth.core.chips.soft_share_table import SoftShareTable
 from berth.core.cluster.node_packing import pack_health, pack_nodes
 from berth.core.cluster.node_table import NodeTable
 from berth.core.placement.gang_placement import PlacementRound
@@ -89,7 +89,7 @@ def placed(line: Line) -> Placement | None:
     table, request = table_of(line), request_of(line)
     seen = JobSeen("default", "j", "u", "accepted", intake_seq=1, accepted_seq=1, request=request)
     gang = gang_of(seen, request, attempt=1, settings=settings)
-    scorer = Scorer(table, ShareBook(table), settings)
+    scorer = Scorer(table, SoftShareTable(table), settings)
     asks = candidate_counts([gang])
     hosts = line.get("infer", {}).get("super_pods_already_hosting_service") or []
     beside = [superpod["nodes"][0] for superpod in line["super_pods"] if superpod["id"] in hosts]

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from berth.core.chips.soft_share_table import ShareBook
+from berth.core.chips.soft_share_table import SoftShareTable
 from berth.core.cluster.bitmaps import Fits
 from berth.core.cluster.node_columns import Mask
 from berth.core.cluster.node_table import NodeTable
@@ -132,7 +132,7 @@ class _Cell(NamedTuple):
     """The parts of a cell that a projected state changes."""
 
     table: NodeTable
-    shares: ShareBook
+    shares: SoftShareTable
     occupancy: LeafOccupancy
     ended: frozenset[tuple[str, int]] = frozenset()
     """Attempts that have ended."""
@@ -158,7 +158,7 @@ class ProjectedState:
         self._missing = missing
         self._origin = scorer
         self._table = _ForkedTable(cell.table)
-        self._shares = ShareBook(self._table)
+        self._shares = SoftShareTable(self._table)
         self._shares.nodes = {row: node.copy() for row, node in cell.shares.nodes.items()}
         self._scorer = scorer.on(self._table, self._shares)
         self._has_leaves = bool(len(state.leaves))

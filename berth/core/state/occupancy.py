@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 
 from berth.core.changes import NO_CHANGES, Changes, ChangesBuilder, JobKey
-from berth.core.chips.soft_share_table import ShareBook
+from berth.core.chips.soft_share_table import SoftShareTable
 from berth.core.cluster.node_table import NodeTable
 from berth.core.state.leaf_occupancy import leaf_job
 from berth.core.state.ledger import Holding, LedgerFold, PodShare, owned_by
@@ -30,7 +30,7 @@ class Occupancy:
 
     def __init__(self, fold: LedgerFold, pods: Mapping[JobKey, PodsSeen]) -> None:
         self.table = NodeTable()
-        self.shares = ShareBook(self.table)
+        self.shares = SoftShareTable(self.table)
         self.leaves = LeafTable()
         self.leaf_occupancy = LeafOccupancy(self.leaves)
         self._fold = fold
