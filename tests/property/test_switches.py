@@ -26,7 +26,7 @@ from berth.core.switches.planner import LARGE, NORMAL, Demand, LeafPool, NoPlan,
 from berth.schemas.facts import Leaf
 
 STATES = (0, EXCLUSIVE, SHARED, SHARED | UNHEALTHY)
-MARKS = (0, CROSS, CROSS | NOT_NORMAL, CROSS | NOT_NORMAL | LARGE_CROSS, NOT_NORMAL)
+LEAF_STATES = (0, CROSS, CROSS | NOT_NORMAL, CROSS | NOT_NORMAL | LARGE_CROSS, NOT_NORMAL)
 LABELS = st.sampled_from([NORMAL, LARGE])
 
 Kind = TypeVar("Kind", bound=np.generic)
@@ -40,7 +40,7 @@ def boards(draw: st.DrawFn) -> LeafPool:
     usable = draw(st.lists(st.integers(0, 3).map(lambda n: n < share), min_size=count * width, max_size=count * width))
     slices = [draw(st.permutations(range(width))) for _ in range(count)]
     state = draw(st.lists(st.sampled_from(STATES), min_size=count, max_size=count))
-    marks = draw(st.lists(st.sampled_from(MARKS), min_size=count, max_size=count))
+    marks = draw(st.lists(st.sampled_from(LEAF_STATES), min_size=count, max_size=count))
     return LeafPool(
         [f"leaf{index}" for index in range(count)],
         frozen(np.array(usable, np.bool_).reshape(count, width)),

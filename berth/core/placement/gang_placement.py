@@ -23,7 +23,7 @@ from berth.core.placement.scoring import Candidates, Scorer
 from berth.core.placement.single_pods import SinglePods
 from berth.core.requests.gangs import ClassKey, Gang
 from berth.core.state.internal_errors import INTERNAL, SetAside, set_aside
-from berth.core.state.superpod_index import BlockGround, ground_of
+from berth.core.state.superpod_index import BlockInputs, inputs_without_jobs
 from berth.core.switches.occupancy.leaf_states import LeafOccupancy
 from berth.core.switches.occupancy.leaf_table import LeafTable
 from berth.schemas.ledger import Verdict
@@ -61,7 +61,7 @@ class PlacementRound:
         counts: Mapping[Shape, int],
         *,
         leaves: tuple[LeafTable, LeafOccupancy] | None = None,
-        blocks: BlockGround | None = None,
+        blocks: BlockInputs | None = None,
         policy: QueuePolicy | None = None,
     ) -> None:
         self._scorer = scorer
@@ -75,7 +75,7 @@ class PlacementRound:
             views,
             self._refusals,
             leaves=leaves or (_NO_LEAVES, LeafOccupancy(_NO_LEAVES)),
-            blocks=blocks or ground_of(scorer.table),
+            blocks=blocks or inputs_without_jobs(scorer.table),
         )
         self._refused: dict[ClassKey, Refusal] = {}
         self._failed_task: dict[ClassKey, int] = {}

@@ -12,7 +12,7 @@ from berth.core.placement.scoring import Candidates
 from berth.core.placement.superpod_placement import BlockRound
 from berth.core.placement.switch_placement import LeafRound, code_of
 from berth.core.requests.gangs import Gang
-from berth.core.state.superpod_index import BlockGround
+from berth.core.state.superpod_index import BlockInputs
 from berth.core.switches.occupancy.leaf_states import LeafOccupancy
 from berth.core.switches.occupancy.leaf_table import LeafTable
 from berth.core.switches.planner import Plan
@@ -47,7 +47,7 @@ class PlannedPods:
         refusals: RoundRefusals,
         *,
         leaves: tuple[LeafTable, LeafOccupancy],
-        blocks: BlockGround,
+        blocks: BlockInputs,
     ) -> None:
         self._nodes = nodes
         self._views = views

@@ -22,7 +22,7 @@ from berth.core.requests.gangs import Gang
 from berth.core.state.cell import State
 from berth.core.state.leaf_occupancy import placed_job
 from berth.core.state.ledger import PodShare, pods_of
-from berth.core.state.superpod_index import BlockGround, ColocationIndex
+from berth.core.state.superpod_index import BlockInputs, ColocationIndex
 from berth.core.switches.occupancy.leaf_states import LeafJob, LeafOccupancy
 from berth.schemas.placement import Placement, Share
 
@@ -212,11 +212,11 @@ class ProjectedState:
             )
             for shape, count in counts.items()
         }
-        ground = BlockGround(
+        inputs = BlockInputs(
             state.blocks.superpods, state.blocks.levels, ColocationIndex(self._nodes_of_service, self._nodes_of_labels)
         )
         placement_round = PlacementRound(
-            self._scorer, views, counts, leaves=(state.leaves, self._occupancy), blocks=ground
+            self._scorer, views, counts, leaves=(state.leaves, self._occupancy), blocks=inputs
         )
         return placement_round.choose([gang]).verdicts[0].placement
 

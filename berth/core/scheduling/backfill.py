@@ -18,7 +18,7 @@ from berth.core.placement.projected_state import MissingRows, ProjectedState, Re
 from berth.core.placement.scoring import Scorer
 from berth.core.requests.gangs import ClassKey, Gang
 from berth.core.scheduling.queue_policies import NEVER
-from berth.core.scheduling.reservations import AttemptKey, AvailabilityProfile, LotKey, Reservation
+from berth.core.scheduling.reservations import AttemptKey, AvailabilityProfile, FootprintKey, Reservation
 from berth.core.state.cell import State
 from berth.core.state.internal_errors import SetAside
 from berth.schemas.placement import Placement
@@ -50,15 +50,15 @@ class Memory:
     """What one round may reuse of the rounds before it. It saves time only: decisions do not depend on it."""
 
     def __init__(self) -> None:
-        self.lots: dict[LotKey, ResourceFootprint] = {}
+        self.footprints: dict[FootprintKey, ResourceFootprint] = {}
         self.made_for: object = None
         self.reservations: dict[tuple[_Tried, ...], Reservation | None] = {}
 
     def keep(self, state: State) -> None:
         """Forget the footprints of attempts that have ended, when there are many."""
         holdings = state.fold.holdings
-        if len(self.lots) > 2 * len(holdings) + 64:
-            self.lots = {key: footprint for key, footprint in self.lots.items() if key[0] in holdings}
+        if len(self.footprints) > 2 * len(holdings) + 64:
+            self.footprints = {key: footprint for key, footprint in self.footprints.items() if key[0] in holdings}
 
 
 class Backfill:
@@ -235,7 +235,7 @@ class Backfill:
         """The availability profile, with what the round has placed so far."""
         state, memory = self._state, self._memory
         if self._times is None:
-            self._times = AvailabilityProfile(state, self._scorer, self._at_ms, self._silent, memory.lots)
+            self._times = AvailabilityProfile(state, self._scorer, self._at_ms, self._silent, memory.footprints)
             memory.keep(state)
             silent = tuple(None if rows is None else rows.tobytes() for rows in self._silent)
             ends = self._times.ends

@@ -21,7 +21,7 @@ from berth.core.state.ledger import Folded, GangRecord, Holding, LedgerFold, Pod
 from berth.core.state.level_index import LevelMap
 from berth.core.state.occupancy import Occupancy
 from berth.core.state.pod_facts import PodFacts
-from berth.core.state.superpod_index import BlockGround, ColocationIndex, SuperpodMap
+from berth.core.state.superpod_index import BlockInputs, ColocationIndex, SuperpodMap
 from berth.core.switches.occupancy.leaf_states import LeafOccupancy
 from berth.core.switches.occupancy.leaf_table import LeafTable, check_topology, leaf_table
 from berth.schemas.envelope import DecodeError, Envelope, body_of, open_envelope
@@ -75,7 +75,7 @@ class State:
         self.jobs: dict[JobKey, JobSeen] = {}
         nodes = JobNodes(self.fold, self._occupancy.owned, self.jobs)
         colocation = ColocationIndex(nodes.of_service, nodes.of_labels)
-        self.blocks = BlockGround(SuperpodMap(self.table), LevelMap(self.table), colocation)
+        self.blocks = BlockInputs(SuperpodMap(self.table), LevelMap(self.table), colocation)
         self.name_of: dict[str, JobKey] = {}
         """Job of each uid: jobs that were accepted and have not given up their names."""
         self.topologies: dict[str, TopologySeen] = {}

@@ -81,7 +81,7 @@ class _Count(IntEnum):
     UNHEALTHY = 5
 
 
-_MARKS: Final = {
+_BIT_OF_COUNT: Final = {
     _Count.UNHEALTHY: UNHEALTHY,
     _Count.CROSS: CROSS,
     _Count.NOT_NORMAL: NOT_NORMAL,
@@ -221,7 +221,7 @@ def _bits_by_counts(*, parity: bool) -> Bits:
         some = {count for count in _Count if index >> count & 1}
         is_shared = _Count.SHARED in some or (_Count.UNHEALTHY in some and not parity)
         state = SHARED if is_shared else EXCLUSIVE if _Count.EXCLUSIVE in some else 0
-        marks = sum(_MARKS[count] for count in _MARKS if count in some)
+        marks = sum(_BIT_OF_COUNT[count] for count in _BIT_OF_COUNT if count in some)
         bits[index] = state + marks
     return bits
 
