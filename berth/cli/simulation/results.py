@@ -93,11 +93,13 @@ def show(found: Results) -> None:
 
 def settings_lines(found: Results) -> list[str]:
     """Settings, those that all courses share first."""
-    told = list(found.settings.items())
-    first = told[0][1]
-    shared = {key: value for key, value in first.items() if all(words.get(key) == value for _, words in told)}
+    settings_by_title = list(found.settings.items())
+    first = settings_by_title[0][1]
+    shared = {
+        key: value for key, value in first.items() if all(words.get(key) == value for _, words in settings_by_title)
+    }
     lines = [f"{key}: {value}" for key, value in shared.items()]
-    for title, words in told:
+    for title, words in settings_by_title:
         own = [f"{key}={value}" for key, value in words.items() if key not in shared]
         if own:
             lines.append(f"{title}: {', '.join(own)}")
