@@ -20,8 +20,8 @@ from tests.support.cells import Cell
 from tests.support.fake_bus import FakeBus, FakeServed
 
 FAULTS: Final = ("lost", "unheard", "late", "rival", "away")
-"""What may become of an append: it is lost, stored without an answer, stored before the next one is looked at, another writer's void
-record comes first, or nothing is sent."""
+"""What may become of an append: it is lost, stored without an answer, stored before the next one is looked at, another
+writer's void record comes first, or nothing is sent."""
 
 
 class UnreliableBus(FakeBus):

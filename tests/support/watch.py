@@ -153,8 +153,9 @@ async def at_rest(watch: Watch) -> None:
 async def verify(watch: Watch, acked: Acked) -> State:
     """Judge a cell that has come to rest, from its streams alone; returns the state that they make.
 
-    No job lost, none placed twice, no chip with two owners at any point, every decision made again as it was, from facts, times
-    and settings alone, statuses as the ledger says, dead letters once, and a start from what is stored comes to the same state.
+    No job lost, none placed twice, no chip with two owners at any point, every decision made again as it was, from
+    facts, times and settings alone, statuses as the ledger says, dead letters once, and a start from what is stored
+    comes to the same state.
     """
     bus = watch.bus
     await watch.reach_heads()

@@ -1,4 +1,4 @@
-"""The turn of the dispatcher as a pure thing: what it makes of the same history however it was cut, and of rounds that came to nothing."""
+"""Turns of the scheduler: the same history gives the same decisions however it is cut, and after turns taken back."""
 
 from collections.abc import Iterator, Sequence
 

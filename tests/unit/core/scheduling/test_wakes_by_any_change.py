@@ -1,7 +1,7 @@
 """Classes that a change for the worse may help: that nodes become fewer, are taken or lose chips wakes them.
 
-Under ``reference_parity`` a SuperPoD with more free nodes than ``super_pod_size`` bars a job; a plan of levels fills whole nodes; a task
-stands in the way of another on the node that it finds best.
+Under ``reference_parity`` a SuperPoD with more free nodes than ``super_pod_size`` bars a job; a plan of levels fills
+whole nodes; a task stands in the way of another on the node that it finds best.
 """
 
 from collections.abc import Callable
@@ -204,7 +204,7 @@ def test_a_chip_beyond_the_product_that_the_network_loses_wakes_pods_of_a_distri
 
 
 def too_many_to_share(**settings: object) -> Seat:
-    """A soft-share node whose first chip is shared, and that lists one chip more than can be shared by now; a job waits for it."""
+    """A soft-share node whose first chip is shared, and that lists one chip too many to be shared; a job waits for it."""
     seat = Seat(**settings)
     for chips in (0xFFFF, 0x1FFFF):
         node = a_node("s", "soft-share", leaf="s", chips=chips, allocatable=chips.bit_count())

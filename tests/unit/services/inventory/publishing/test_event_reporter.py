@@ -1,4 +1,4 @@
-"""What the inventory says beside facts: of odd requests, of PodGroups that wait, of what is wrong; and pods that nobody saw."""
+"""What the inventory reports beside facts: odd requests, PodGroups that wait, errors, and pods that nobody saw."""
 
 import pytest
 
