@@ -1,4 +1,4 @@
-"""Families ``superpod`` and ``superpod_validate``: which SuperPoDs a gang gets nodes of, and which requests are sound."""
+"""Families ``superpod`` and ``superpod_validate``: the SuperPoDs whose nodes a gang gets, and valid requests."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence

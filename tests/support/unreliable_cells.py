@@ -1,4 +1,4 @@
-"""A cell whose ledger answers late or not at all, whose scorers stop answering, and that keeps every possible snapshot."""
+"""A cell whose ledger answers late or not at all, whose scorers stop answering, and that keeps every snapshot."""
 
 from collections.abc import Awaitable, Callable
 from typing import Final

@@ -170,7 +170,7 @@ async def verify(watch: Watch, acked: Acked) -> State:
 
 
 async def _verify_requests(watch: Watch, state: State, acked: Acked) -> None:
-    """Every request that was acknowledged has its verdict, and every accepted job its place in the ledger or its end."""
+    """Every acknowledged request has its verdict, and every accepted job its place in the ledger or its end."""
     kept = {message.sequence: message for message in await watch.bus.read(StreamName.INTAKE)}
     verdicts = watch.verdicts()
     for sequence, message in acked:

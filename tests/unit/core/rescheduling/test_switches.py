@@ -198,7 +198,7 @@ class TestKeptStates:
 
 
 class TestOwnLeaves:
-    """At one position, and of positions alike, a node below a leaf of the gang precedes others, whatever their names."""
+    """At one position, and of positions alike, a node below a leaf of the gang comes first, whatever the names."""
 
     def test_at_one_position(self) -> None:
         pool = a_board("..x.", "..x.", "....")
