@@ -65,7 +65,10 @@ def fact(word: Word) -> PodsSeen:
 
 
 def merged(said: dict[int, Word]) -> list[int]:
-    """State byte of each leaf: unhealthy if a pod says so; shared if unhealthy or a pod says so, else maybe exclusive."""
+    """State byte of each leaf.
+
+    Unhealthy if any pod says so; shared if unhealthy or any pod says so, else exclusive if any pod does.
+    """
     found = []
     for leaf in range(LEAVES):
         states = [word.state or 0 for pod, word in said.items() if pod % (LEAVES * PLACES) // PLACES == leaf]
