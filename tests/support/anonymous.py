@@ -93,9 +93,9 @@ def decided(log: Log) -> int:
     state = State()
     scheduler = Scheduler(state)
     if head.start.ledger:
-        changes = state.load(head.start)
-        if state.waiting is not None:
-            scheduler.load(state.waiting, changes)
+        changes, waiting = state.load(head.start)
+        if waiting is not None:
+            scheduler.load(waiting, changes)
         else:
             scheduler.note(changes)
     rounds = 0
