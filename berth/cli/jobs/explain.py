@@ -72,17 +72,17 @@ def explain_job(
         if point.log is not None:
             with complaints_of(point.log, hint="" if point.salvage else "uses what comes before it"):
                 file = Recorded(point.log, salvage=point.salvage)
-                told = file.told(key, point)
+                result = file.describe(key, point)
             damage = file.damage
         elif point.salvage:
             raise CommandError("--salvage is for recordings: name one with --log", code=WRONG_USE)
         else:
             async with connected(options) as bus:
-                told = await describe_cell(bus, key, point)
+                result = await describe_cell(bus, key, point)
         if options.json:
-            emit(told)
+            emit(result)
         else:
-            show(told)
+            show(result)
         if damage:
             complain([f"{point.log}: {damage}; what comes before it was used"])
         return FAILED if damage else OK
@@ -137,8 +137,8 @@ class Recorded:
         self.damage = ""
         """What ended the reading early."""
 
-    def told(self, key: JobKey, point: Where) -> ExplainResult:
-        """What it tells of a job.
+    def describe(self, key: JobKey, point: Where) -> ExplainResult:
+        """Describe a job from the recording.
 
         Raises:
             CommandError: Nobody had the name.

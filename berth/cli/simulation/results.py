@@ -12,7 +12,7 @@ from berth.cli.output import emit, listed, new_table, results, say, tell
 from berth.cli.simulation.pictures import write_file, write_pictures
 from berth.cli.simulation.report_page import write_page
 from berth.core.explain.text import pluralize
-from berth.core.simulation.comparison import Comparison, Row, compared, markdown_of
+from berth.core.simulation.comparison import Comparison, ComparisonRow, compared, markdown_of
 from berth.core.simulation.simulator import RejectedJob
 from berth.core.simulation.statistics import Statistics, statistics_of
 from berth.core.simulation.timeline import Timeline
@@ -37,7 +37,7 @@ class Results(msgspec.Struct, frozen=True):
     turned_away: list[RejectedJob]
     """Jobs that can never be placed, of the first simulated course."""
     figures: list[Statistics]
-    rows: list[Row]
+    rows: list[ComparisonRow]
     """The figures side by side."""
 
 
@@ -93,11 +93,13 @@ def show(found: Results) -> None:
 
 def settings_lines(found: Results) -> list[str]:
     """Settings, those that all courses share first."""
-    told = list(found.settings.items())
-    first = told[0][1]
-    shared = {key: value for key, value in first.items() if all(words.get(key) == value for _, words in told)}
+    settings_by_title = list(found.settings.items())
+    first = settings_by_title[0][1]
+    shared = {
+        key: value for key, value in first.items() if all(words.get(key) == value for _, words in settings_by_title)
+    }
     lines = [f"{key}: {value}" for key, value in shared.items()]
-    for title, words in told:
+    for title, words in settings_by_title:
         own = [f"{key}={value}" for key, value in words.items() if key not in shared]
         if own:
             lines.append(f"{title}: {', '.join(own)}")
