@@ -72,17 +72,17 @@ def explain_job(
         if point.log is not None:
             with complaints_of(point.log, hint="" if point.salvage else "uses what comes before it"):
                 file = Recorded(point.log, salvage=point.salvage)
-                result = file.describe(key, point)
+                told = file.told(key, point)
             damage = file.damage
         elif point.salvage:
             raise CommandError("--salvage is for recordings: name one with --log", code=WRONG_USE)
         else:
             async with connected(options) as bus:
-                result = await describe_cell(bus, key, point)
+                told = await describe_cell(bus, key, point)
         if options.json:
-            emit(result)
+            emit(told)
         else:
-            show(result)
+            show(told)
         if damage:
             complain([f"{point.log}: {damage}; what comes before it was used"])
         return FAILED if damage else OK
@@ -137,8 +137,8 @@ class Recorded:
         self.damage = ""
         """What ended the reading early."""
 
-    def describe(self, key: JobKey, point: Where) -> ExplainResult:
-        """Describe a job from the recording.
+    def told(self, key: JobKey, point: Where) -> ExplainResult:
+        """What it tells of a job.
 
         Raises:
             CommandError: Nobody had the name.

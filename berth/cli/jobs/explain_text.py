@@ -173,33 +173,33 @@ async def _kept(bus: Bus, status: JobStatus) -> Kept | None:
     return await verdict_on(bus, status.uid, hint_seq=status.ledger_seq)
 
 
-def show(result: ExplainResult) -> None:
+def show(told: ExplainResult) -> None:
     """Print an explanation."""
     console = results()
-    name = f"{result.namespace}/{result.name}"
-    at = f" as of {moment(result.at_ms)}" if result.at_ms else ""
-    if result.phase == NOT_ASKED:
+    name = f"{told.namespace}/{told.name}"
+    at = f" as of {moment(told.at_ms)}" if told.at_ms else ""
+    if told.phase == NOT_ASKED:
         console.print(f"[bold]{escape(name)}[/] was not submitted yet{at}")
-        tell(f"  {result.sentences[0]}")
+        tell(f"  {told.sentences[0]}")
         return
-    attempt = f" (attempt {result.attempt})" if result.attempt > 1 else ""
-    since = "; it ended at" if result.phase in {"succeeded", "failed"} else " since"
+    attempt = f" (attempt {told.attempt})" if told.attempt > 1 else ""
+    since = "; it ended at" if told.phase in {"succeeded", "failed"} else " since"
     console.print(
-        f"[bold]{escape(name)}[/] {phase_words(result.phase)}{attempt}{since} {moment(result.since_ms)}"
+        f"[bold]{escape(name)}[/] {phase_words(told.phase)}{attempt}{since} {moment(told.since_ms)}"
         f"{f'; explained{at}' if at else ''}"
     )
-    if result.explanation is not None:
-        tell(_basis_words(result.explanation.basis))
-    for line in result.sentences:
+    if told.explanation is not None:
+        tell(_basis_words(told.explanation.basis))
+    for line in told.sentences:
         tell(f"  {line}")
-    if result.explanation is not None:
-        _show_candidates(result.explanation)
+    if told.explanation is not None:
+        _show_candidates(told.explanation)
 
 
-def _show_candidates(result: Explanation) -> None:
+def _show_candidates(told: Explanation) -> None:
     """The best other nodes for the first pod of each task, as a table."""
     first: dict[str, Choice] = {}
-    for choice in result.choices:
+    for choice in told.choices:
         first.setdefault(choice.task, choice)
     for choice in list(first.values())[:_TABLES_MAX]:
         if not choice.candidates:
@@ -207,7 +207,7 @@ def _show_candidates(result: Explanation) -> None:
         tell(f"  The best nodes for rank {choice.rank} ({choice.task}):")
         table = new_table("", "NODE", "SCORE", "FREE", "CLASS", "WHY NOT")
         table.add_row(" ", escape(choice.node), str(choice.score), str(choice.free), str(choice.affinity), "it won")
-        later = {other.node: other.rank for other in reversed(result.choices) if other.rank > choice.rank}
+        later = {other.node: other.rank for other in reversed(told.choices) if other.rank > choice.rank}
         for other in choice.candidates:
             then = f"; rank {later[other.node]} takes it" if other.node in later else ""
             why = escape(f"{other.words(choice.score)}{then}")

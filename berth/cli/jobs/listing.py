@@ -223,13 +223,13 @@ def cancel(job: str, *, namespace: str = "default", reason: str = "", common: Co
             async with Watch(bus, [(status.namespace, status.name)]) as watch:
                 await bus.publish(bus.subjects.intake_cancel(status.namespace, status.name), encode(wish))
                 key = (status.namespace, status.name)
-                final = await watch.until(lambda: _stopped(watch, key, status.uid), timeout_s=_CANCEL_S)
-            if final is None:
+                told = await watch.until(lambda: _stopped(watch, key, status.uid), timeout_s=_CANCEL_S)
+            if told is None:
                 raise CommandError(f"{label}: no answer from the dispatcher within {_CANCEL_S:g} s; is one running?")
         if options.json:
-            emit(row_of(final))
+            emit(row_of(told))
         else:
-            tell(f"{label} is {final.phase}{f': {final.sentence}' if final.sentence else ''}")
+            tell(f"{label} is {told.phase}{f': {told.sentence}' if told.sentence else ''}")
 
     return run(work)
 

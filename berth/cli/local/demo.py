@@ -197,10 +197,10 @@ def _show(report: Report) -> None:
     console.print(table)
     console.print("\n[bold]The cluster when most chips were in use[/]")
     show_map(report.fullest)
-    for result in (report.placed, report.waited):
-        if result is not None:
+    for told in (report.placed, report.waited):
+        if told is not None:
             console.print("\n[bold]Why[/]", end=" ")
-            show(result)
+            show(told)
     ran = sum(tale.fate == "succeeded" for tale in report.jobs)
     queued = sum(bool(tale.waited_for) and bool(tale.ranks) for tale in report.jobs)
     away = sum(tale.fate in {"rejected", "too large"} for tale in report.jobs)

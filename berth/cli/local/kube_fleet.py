@@ -142,10 +142,10 @@ class KubeFleet(Fleet):
         if not await super()._is_ready(bus):
             return False
         try:
-            judged_by_node = await judged_nodes(bus)
+            told = await judged_nodes(bus)
         except TransientError:
             return False
-        return sum(judged.condition.updated_ms > 0 for judged in judged_by_node.values()) >= self.nodes
+        return sum(judged.condition.updated_ms > 0 for judged in told.values()) >= self.nodes
 
     async def _look_at_server(self) -> None:
         await super()._look_at_server()

@@ -76,7 +76,7 @@ class Play:
                         break
                     await self._rest()
                 if self.placed is None:  # it ran too short to be caught at it
-                    self.placed = await self._description(self._explained("succeeded"), "succeeded")
+                    self.placed = await self._told(self._explained("succeeded"), "succeeded")
         except TimeoutError as error:
             open_ = [f"{tale.name} is {tale.fate}: {tale.reason}" for tale in self.story.tales if not tale.is_done]
             open_ += [f"step {step} of the scenario was never due" for step in sorted(self._to_do)]
@@ -109,9 +109,9 @@ class Play:
         """Take the steps that are due. A step whose moment was missed is taken late and shows less."""
         fate_of = self.story.fate_of
         if self.waited is None:
-            self.waited = await self._description(self._waiting(), "waiting")
+            self.waited = await self._told(self._waiting(), "waiting")
         if self.placed is None:
-            self.placed = await self._description(self._explained("running"), "running")
+            self.placed = await self._told(self._explained("running"), "running")
         if self._is_due("taken", fate_of(_TAKEN) in {"placed", "running", *OVER}):
             await self._stage.send(jobs_of("demo-taken.yaml"))
         if self._is_due("cancel", fate_of(_CANCELLED) in {"waiting", "placed", "running", *OVER}):
@@ -132,7 +132,7 @@ class Play:
     def _explained(self, fate: str) -> Tale | None:
         return next((t for t in self.story.tales if t.fate == fate and t.name == _EXPLAINED), None)
 
-    async def _description(self, tale: Tale | None, phase: str) -> ExplainResult | None:
+    async def _told(self, tale: Tale | None, phase: str) -> ExplainResult | None:
         """Explanation of a job in a phase; None while its status does not say so yet."""
         if tale is None:
             return None

@@ -75,11 +75,11 @@ def record_cell(
         may_write(file, force=force)
         async with connected(options) as bus:
             recorded = await write_recording(bus, file, since=begin, until=end, anonymise=anonymise)
-        result = _result_of(recorded, options.cell)
+        told = _told(recorded, options.cell)
         if options.json:
-            emit(result)
+            emit(told)
         else:
-            _print_result(result)
+            _tell(told)
 
     return run(work)
 
@@ -125,7 +125,7 @@ def may_write(file: Path, *, force: bool | None = None) -> None:
         raise CommandError(f"{file} exists; name another file{hint}", code=WRONG_USE)
 
 
-def _result_of(recorded: Recorded, cell: str) -> RecordResult:
+def _told(recorded: Recorded, cell: str) -> RecordResult:
     start, end = recorded.start, recorded.end
     return RecordResult(
         file=recorded.path,
@@ -142,12 +142,12 @@ def _result_of(recorded: Recorded, cell: str) -> RecordResult:
     )
 
 
-def _print_result(result: RecordResult) -> None:
-    tell(f"{result.file}: {math.ceil(result.bytes / 1024)} KiB, the history of cell {result.cell!r}")
-    tell(f"  {_span('fact', result.facts, result.facts_from, result.facts_to)}")
-    tell(f"  {_span('record', result.records, result.records_from, result.records_to)}")
-    before = "the beginning" if result.records_from == result.facts_from == 1 else "a snapshot"
-    when = f", then from {moment(result.from_ms)} to {moment(result.to_ms)}" if result.from_ms else ""
+def _tell(told: RecordResult) -> None:
+    tell(f"{told.file}: {math.ceil(told.bytes / 1024)} KiB, the history of cell {told.cell!r}")
+    tell(f"  {_span('fact', told.facts, told.facts_from, told.facts_to)}")
+    tell(f"  {_span('record', told.records, told.records_from, told.records_to)}")
+    before = "the beginning" if told.records_from == told.facts_from == 1 else "a snapshot"
+    when = f", then from {moment(told.from_ms)} to {moment(told.to_ms)}" if told.from_ms else ""
     tell(f"  from {before}{when}")
 
 
@@ -199,11 +199,11 @@ def _print_file(file: Path, show: Callable[[Entry], str], *, salvage: bool) -> i
         _print(reading, show)
         if reading.damage is None:
             return OK
-        end = reading.order.end()
+        told = reading.order.end()
         complain(
             [
-                f"{file}: {reading.damage}; before it come {pluralize(end.facts, 'fact')} up to {end.facts_seq} and"
-                f" {pluralize(end.records, 'record')} up to {end.ledger_seq}"
+                f"{file}: {reading.damage}; before it come {pluralize(told.facts, 'fact')} up to {told.facts_seq} and"
+                f" {pluralize(told.records, 'record')} up to {told.ledger_seq}"
             ]
         )
         return FAILED

@@ -122,16 +122,16 @@ def _watched(file: Path, reading: Reading, *, is_shown: bool) -> Iterator[Iterab
     if not is_shown or not console.is_terminal:
         yield reading
         return
-    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[done]}"), TimeElapsedColumn())
+    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[told]}"), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True) as progress:
-        task = progress.add_task(file.name, total=file.stat().st_size, done="")
+        task = progress.add_task(file.name, total=file.stat().st_size, told="")
 
         def shown() -> Iterator[Entry]:
             for number, entry in enumerate(reading):
                 if not number % _SHOW_EVERY:
                     order = reading.order
-                    done = f"{order.facts + order.records:,} events"
-                    progress.update(task, completed=reading.position, done=done)
+                    told = f"{order.facts + order.records:,} events"
+                    progress.update(task, completed=reading.position, told=told)
                 yield entry
 
         yield shown()
@@ -216,9 +216,9 @@ def words_of(outcome: Outcome) -> list[str]:
         f" {counted_large(found.rounds, 'round')} ({speed})"
     )
     if found.differences:
-        summary = f"{counted_large(found.differences, 'round')} {'differs' if found.differences == 1 else 'differ'}"
+        told = f"{counted_large(found.differences, 'round')} {'differs' if found.differences == 1 else 'differ'}"
         sums = f"ledger sha256 {found.digest[:_DIGEST_SHOWN]} here, {found.recorded_digest[:_DIGEST_SHOWN]} recorded"
-        lines.append(f"{head}: {summary}; {sums}")
+        lines.append(f"{head}: {told}; {sums}")
     elif found.rounds:
         lines.append(f"{head}: every decision is the recorded one; ledger sha256 {found.digest[:_DIGEST_SHOWN]}")
     else:

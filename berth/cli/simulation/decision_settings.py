@@ -42,7 +42,7 @@ def settings_with(base: Settings, pairs: Sequence[str]) -> Settings:
     return msgspec.structs.replace(base, **{key: getattr(said, key) for key in words})
 
 
-def settings_words(settings: Settings) -> dict[str, str]:
+def told_settings(settings: Settings) -> dict[str, str]:
     """Settings in words: those of the queue, and others that are not the default."""
     queue = ("queue_policy", "reserve_chips", "reserve_depth", "unknown_run_ms")
     default = DecisionConfig().to_settings()

@@ -108,7 +108,7 @@ def _films(films: Sequence[Film]) -> str:
 def _film(film: Film) -> str:
     """A map with its slider; all frames stand behind it as JSON, the first is shown without script too."""
     frames = [(words, b64encode(png).decode()) for words, png in film.frames]
-    frames_json = msgspec.json.encode(frames).decode().replace("<", "\\u003c")
+    told = msgspec.json.encode(frames).decode().replace("<", "\\u003c")
     title = escape(film.title)
     words, first = frames[0]
     return (
@@ -117,5 +117,5 @@ def _film(film: Film) -> str:
         f'<img class="cells" src="data:image/png;base64,{first}" alt="Chips in use on each node: {title}"></div>'
         f'<div class="time"><label>moment <input type="range" min="0" max="{len(frames) - 1}" value="0" '
         f'aria-valuetext="{escape(words)}"></label><output>{escape(words)}</output></div>'
-        f'<script type="application/json">{frames_json}</script></figure>'
+        f'<script type="application/json">{told}</script></figure>'
     )

@@ -93,13 +93,11 @@ def show(found: Results) -> None:
 
 def settings_lines(found: Results) -> list[str]:
     """Settings, those that all courses share first."""
-    settings_by_title = list(found.settings.items())
-    first = settings_by_title[0][1]
-    shared = {
-        key: value for key, value in first.items() if all(words.get(key) == value for _, words in settings_by_title)
-    }
+    told = list(found.settings.items())
+    first = told[0][1]
+    shared = {key: value for key, value in first.items() if all(words.get(key) == value for _, words in told)}
     lines = [f"{key}: {value}" for key, value in shared.items()]
-    for title, words in settings_by_title:
+    for title, words in told:
         own = [f"{key}={value}" for key, value in words.items() if key not in shared]
         if own:
             lines.append(f"{title}: {', '.join(own)}")

@@ -17,7 +17,7 @@ from rich.progress import Progress
 from berth.cli.cell import run
 from berth.cli.output import WRONG_USE, CommandError, talk
 from berth.cli.recordings.record import may_write
-from berth.cli.simulation.decision_settings import settings_with, settings_words
+from berth.cli.simulation.decision_settings import settings_with, told_settings
 from berth.cli.simulation.log_workload import is_recording, workload_of
 from berth.cli.simulation.pictures import may_draw
 from berth.cli.simulation.results import Results, give, results_of
@@ -191,7 +191,7 @@ def simulated(setup: Setup, wanted: Wanted, *, record: Path | None = None) -> tu
     turned_away: list[RejectedJob] = []
     for number, (policy, baseline) in enumerate(columns):
         settings = msgspec.structs.replace(setup.settings, queue_policy=policy)
-        words = {**setup.words, **settings_words(settings), "nodes chosen": f"{baseline}" if baseline else "Berth"}
+        words = {**setup.words, **told_settings(settings), "nodes chosen": f"{baseline}" if baseline else "Berth"}
         if baseline is not None:
             words["seed"] = str(wanted.seed)
         plan = SimulationPlan(

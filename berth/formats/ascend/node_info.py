@@ -85,10 +85,10 @@ def judge_node(info: NodeInfo) -> NodeVerdict:
         unknown = f"FaultLevel {names[0]!r} is unknown (known: {', '.join(KNOWN_LEVELS)})" if names else ""
     if health is NodeHealth.OK:
         return NodeVerdict(health)
-    return NodeVerdict(health, unknown or f"node status is {info.node_status or 'not given'}{_message_of(info)}")
+    return NodeVerdict(health, unknown or f"node status is {info.node_status or 'not given'}{_told(info)}")
 
 
-def _message_of(info: NodeInfo) -> str:
+def _told(info: NodeInfo) -> str:
     """Short text of the faults of a report."""
     faults = [
         f"{fault.device_type} {fault.device_id} {fault.fault_level} {'/'.join(fault.fault_code or ())}".rstrip()

@@ -16,7 +16,7 @@ from berth.formats.manifests.gang_request import MIN_AVAILABLE, REPLICAS_MAX
 
 _OWN_RULES: Final = frozenset({"ReplicaSet", "StatefulSet", "Job"})
 """Controllers for which Volcano creates PodGroups of one member, whatever their size."""
-_COUNT_FIELDS: Final = {
+_TOLD: Final = {
     "native": ("PodGroup", "minCount"),
     "workload": ("Workload", "minCount"),
     "lws": ("LeaderWorkerSet", "size"),
@@ -61,8 +61,8 @@ def minimum(
     """
     if group is None and size is not None:
         return Minimum(count=max(size, 1), size=size, name=f"annotation {LWS_SIZE}")
-    if group is None and key.kind in _COUNT_FIELDS:
-        return _declared(key, facts)
+    if group is None and key.kind in _TOLD:
+        return _told(key, facts)
     if group is None:
         return _minimum_of_owner(facts, pod, None, has_chips=has_chips)
     spec = group.spec
@@ -122,9 +122,9 @@ def _annotated(sources: Iterable[PodGroup | OwnerFacts | Pod | None], size: int)
     return None
 
 
-def _declared(key: GangKey, facts: OwnerFacts | None) -> Minimum:
+def _told(key: GangKey, facts: OwnerFacts | None) -> Minimum:
     """Minimum of gangs whose own object has the number."""
-    kind, name = _COUNT_FIELDS[key.kind]
+    kind, name = _TOLD[key.kind]
     if facts is None:
         return Minimum(wrong=f"{kind} {key.name} does not exist or cannot be read")
     return Minimum(count=max(facts.min_count or 0, 1), size=_size(facts), name=name)

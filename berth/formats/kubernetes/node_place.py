@@ -145,14 +145,14 @@ def _reported(key: str, value: object) -> int | None:
     return value
 
 
-def needs_report(node: NodeDescription, declared: NodePlace) -> bool:
+def needs_report(node: NodeDescription, told: NodePlace) -> bool:
     """Whether the object of a node with chips does not have its place: no SuperPoD, or no rack.
 
     Only nodes of ``huawei.com/npu`` have racks, and only inside SuperPoDs.
     """
     if not node.resource:
         return False
-    return declared.superpod is None or (declared.is_inside and declared.rack is None and node.resource == RESOURCE_NPU)
+    return told.superpod is None or (told.is_inside and told.rack is None and node.resource == RESOURCE_NPU)
 
 
 def outside_superpod(node: NodeDescription, place: NodePlace) -> str:

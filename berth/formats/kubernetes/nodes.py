@@ -37,12 +37,12 @@ _NAMES_EXPECTED: Final = 'a JSON map of chip names, such as {"Ascend910-0": {}}'
 class NodeReading(NamedTuple):
     """Description of a node, and the errors of its object in the order of the fields.
 
-    ``declared`` is the place in a SuperPoD in the object; the description already has it.
+    ``told`` is the place in a SuperPoD in the object; the description already has it.
     """
 
     node: NodeDescription
     reasons: tuple[str, ...] = ()
-    declared: NodePlace = NodePlace()
+    told: NodePlace = NodePlace()
 
     def at(self, place: NodePlace, *wrong: str) -> "NodeReading":
         """The same node at another place.
@@ -98,7 +98,7 @@ def read_node(node: Node) -> NodeReading:
     allocatable = node.status.allocatable or {}
     resource, chips = _chips(node, allocatable, errors)
     meta = node.metadata
-    declared = object_place(meta.annotation, meta.label, errors.add)
+    told = object_place(meta.annotation, meta.label, errors.add)
     reading = NodeReading(
         NodeDescription(
             name=meta.name,
@@ -114,9 +114,9 @@ def read_node(node: Node) -> NodeReading:
             address=node.internal_ip,
         ),
         tuple(errors.found),
-        declared,
+        told,
     )
-    return reading.at(declared)
+    return reading.at(told)
 
 
 def _chips(node: Node, allocatable: Mapping[str, str], errors: _NodeErrors) -> tuple[str, int]:

@@ -266,13 +266,13 @@ class Reading:
         found = self.order.end()
         if end != found:
             raise self._source.error(
-                f"the end tells of {_end_text(end)}, but before it come {_end_text(found)}: frames are missing"
+                f"the end tells of {_told(end)}, but before it come {_told(found)}: frames are missing"
             )
         self._source.nothing_more()
         self.end = end
 
 
-def _end_text(end: RecordingEnd) -> str:
+def _told(end: RecordingEnd) -> str:
     return f"{end.facts} facts up to {end.facts_seq} and {end.records} records up to {end.ledger_seq}"
 
 

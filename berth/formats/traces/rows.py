@@ -92,8 +92,8 @@ class TraceRow(NamedTuple):
 
     def wrong(self, column: str, expected: str, *, value: str | None = None) -> TraceError:
         """Error about a column, to be raised; ``value`` is the wrong part if it is not the whole field."""
-        field = self.text(column) or None if value is None else value
-        return TraceError(TraceFault(self.line, column, shown(field) if value is None else value, expected))
+        told = self.text(column) or None if value is None else value
+        return TraceError(TraceFault(self.line, column, shown(told) if value is None else value, expected))
 
     def seconds(self, column: str) -> Fraction:
         """Seconds, 0 or more, exact.

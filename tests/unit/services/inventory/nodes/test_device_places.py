@@ -20,11 +20,11 @@ NPU: Final = {"accelerator": "huawei-npu"}
 
 
 def a_node(
-    name: str = "n", *, kind: str = "Ascend910", chips: int = 16, labels: dict[str, str] = A3, **declared: str
+    name: str = "n", *, kind: str = "Ascend910", chips: int = 16, labels: dict[str, str] = A3, **told: str
 ) -> Node:
     infos: dict[str, object] = {f"{kind}-{chip}": {} for chip in range(chips)}
     annotations = {"baseDeviceInfos": json.dumps(infos)} if chips else {}
-    return msgspec.convert({"metadata": {"name": name, "labels": labels, "annotations": annotations | declared}}, Node)
+    return msgspec.convert({"metadata": {"name": name, "labels": labels, "annotations": annotations | told}}, Node)
 
 
 def report(**numbers: object) -> str:
@@ -87,7 +87,7 @@ def test_a_report_that_cannot_be_read_says_which_number_and_its_value(text: str,
 )
 def test_which_nodes_need_their_report(node: Node, needed: bool) -> None:  # noqa: FBT001 - a parameter of the table
     reading = read_node(node)
-    assert needs_report(reading.node, reading.declared) is needed
+    assert needs_report(reading.node, reading.told) is needed
     nodes = Nodes()
     nodes.put(node)
     assert nodes.needs_devices is needed
