@@ -10,7 +10,7 @@ from cyclopts import Parameter
 
 from berth.cli.cell import run
 from berth.cli.output import WRONG_USE, CommandError, listed, near_names
-from berth.cli.simulation.decision_settings import settings_with, told_settings
+from berth.cli.simulation.decision_settings import settings_text, settings_with
 from berth.cli.simulation.log_workload import recorded_course, workload_of
 from berth.cli.simulation.pictures import may_draw
 from berth.cli.simulation.results import give, results_of
@@ -75,14 +75,14 @@ def what_if(file: Path, *, change: Change | None = None, given: Given | None = N
         logged = workload_of(file)
         settings = settings_with(logged.settings, wishes.set)
         facts = _changed(logged, wishes.nodes)
-        told = told_settings(logged.settings)
+        result = settings_text(logged.settings)
         words = {"recording": file.name, "jobs": str(len(logged.workload.jobs)), "nodes": _counted(logged.facts)}
         control = SimulationPlan(
             workload=logged.workload,
             facts=logged.facts,
             settings=logged.settings,
             title=CONTROL,
-            words=words | told,
+            words=words | result,
             cell=logged.cell,
         )
         changed = msgspec.structs.replace(
@@ -90,9 +90,9 @@ def what_if(file: Path, *, change: Change | None = None, given: Given | None = N
             facts=facts,
             settings=settings,
             title="; ".join([*wishes.set, *([f"nodes {wishes.nodes}"] if wishes.nodes else [])]),
-            words=words | {"nodes": _counted(facts)} | told_settings(settings),
+            words=words | {"nodes": _counted(facts)} | settings_text(settings),
         )
-        recorded = recorded_course(file, words | told)
+        recorded = recorded_course(file, words | result)
         courses = [recorded, run_plan(control)[1]]
         simulation, timeline = run_plan(changed)
         courses.append(timeline)
