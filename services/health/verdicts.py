@@ -60,7 +60,7 @@ class PartialVerdict(msgspec.Struct, frozen=True):
         unhealthy: Bitmap of chips.
         recovering: Bitmap of chips.
         network_unhealthy: Bitmap of chips.
-        withheld: Bitmap of chips that take no new work.
+        withheld: Bitmap of chips that accept no new work.
     """
 
     level: NodeHealth = NodeHealth.OK
@@ -177,7 +177,7 @@ def _withheld(node: NodeDescription, view: FreeView, *, held: int) -> int:
 
 
 def _rows(rows: tuple[FaultRow, ...], source: str, *, unusable: int) -> list[PartialVerdict]:
-    """Part of the fault rows in addition to the lists: reasons, sub-health, and chips that take no new work."""
+    """Part of the fault rows in addition to the lists: reasons, sub-health, and chips that accept no new work."""
     texts: list[str] = []
     level = NodeHealth.OK
     withheld = 0

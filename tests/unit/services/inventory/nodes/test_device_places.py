@@ -103,7 +103,7 @@ def test_a_node_stands_where_its_report_says_whichever_comes_first(first: str) -
         assert (only(nodes).superpod, nodes.reasons["n"]) == (
             "",
             (
-                "node n: SuperPodID is not known: expected 0 or more, for its label accelerator-type is "
+                "node n: SuperPodID is not known: expected 0 or more, because its label accelerator-type is "
                 "'module-a3-16-super-pod'",
             ),
         )
