@@ -194,10 +194,10 @@ class KubeCluster:
             raise NotYetError(f"{len(missing)} ranks have no pod yet", retry_after_s=left_s)
         failed = [rank for rank in missing if rank not in progress.failures]
         for rank in failed:
-            progress.failures[rank] = f"no pod has stood for this rank for {self._config.members_wait_s:g} s"
+            progress.failures[rank] = f"this rank has had no pod for {self._config.members_wait_s:g} s"
         other = next(iter(members.values()), None)
         if failed and other is not None:
-            why = f"no pod has stood for rank {failed[0]} of the gang for {self._config.members_wait_s:g} s"
+            why = f"rank {failed[0]} of the gang has had no pod for {self._config.members_wait_s:g} s"
             self._report_event(involved_pod(gang.namespace, other.pod, other.uid), "FailedBinding", why)
 
     def _ready(

@@ -127,11 +127,11 @@ def _lines(status: JobStatus, found: Explanation | None) -> list[str]:
         lines = ["The decision and its history are no longer stored.", *([status.sentence] if status.sentence else [])]
     else:
         lines = [status.sentence or "Nothing was decided yet."]
-    beside = status.rejection
-    if beside is not None:
-        wrong = beside.refusal
+    rejected = status.rejection
+    if rejected is not None:
+        wrong = rejected.refusal
         lines.append(
-            f"Another request for this name was rejected at {moment(beside.at_ms)}:"
+            f"Another request for this name was rejected at {moment(rejected.at_ms)}:"
             f" {wrong.field} is {wrong.value}, expected {wrong.expected}."
         )
     return lines

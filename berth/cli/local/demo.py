@@ -215,10 +215,10 @@ def _show(report: Report) -> None:
             show(result)
     ran = sum(tale.fate == "succeeded" for tale in report.jobs)
     queued = sum(bool(tale.waited_for) and bool(tale.ranks) for tale in report.jobs)
-    away = sum(tale.fate in {"rejected", "too large"} for tale in report.jobs)
+    rejected = sum(tale.fate in {"rejected", "too large"} for tale in report.jobs)
     print_result("")
     print_result(
-        f"{len(report.jobs)} jobs in {report.took_s:g} s: {ran} have run, {queued} of them had to wait; {away} were"
+        f"{len(report.jobs)} jobs in {report.took_s:g} s: {ran} have run, {queued} of them had to wait; {rejected} were"
         f" refused with a reason, {sum(tale.fate == 'cancelled' for tale in report.jobs)} cancelled."
     )
     print_result(f"Chips given twice: {report.double_allocations}. Nodes overcommitted: {report.overcommits}.")

@@ -241,9 +241,9 @@ class _Groups:
             return
         job = f"{short_kind(owner)}.{owner.name}"
         self.jobs[job] = group.metadata.name
-        said = [item.message for item in group.status.conditions or () if item.status == "True" and item.message]
-        if group.status.phase == "Pending" and said:
-            self._story.held(job, said[-1])
+        messages = [item.message for item in group.status.conditions or () if item.status == "True" and item.message]
+        if group.status.phase == "Pending" and messages:
+            self._story.held(job, messages[-1])
 
     def _drop(self, group: PodGroup) -> None:
         for job, name in list(self.jobs.items()):

@@ -166,23 +166,23 @@ def _epoch(body: Epoch) -> str:
 
 
 def _round(body: Round, names: Mapping[str, str]) -> str:
-    said: list[str] = []
+    parts: list[str] = []
     for verdict in body.verdicts:
         name = f"{verdict.namespace}/{verdict.name}"
         if verdict.placement is not None:
-            said.append(f"placed {name} {_place(verdict.placement)}")
+            parts.append(f"placed {name} {_place(verdict.placement)}")
         elif verdict.refusal is not None:
-            said.append(f"{'rejected' if verdict.final else 'refused'} {name}: {sentence(verdict.refusal)}")
-    said += [f"evicted {names.get(one.uid, one.uid)}: {one.reason}" for one in body.evictions]
+            parts.append(f"{'rejected' if verdict.final else 'refused'} {name}: {sentence(verdict.refusal)}")
+    parts += [f"evicted {names.get(one.uid, one.uid)}: {one.reason}" for one in body.evictions]
     for release in body.releases:
         part = f" ({pluralize(len(release.ranks), 'pod')})" if release.ranks else ""
-        said.append(
+        parts.append(
             f"released {names.get(release.uid, release.uid)}{part}: {release.reason}{', again' if release.again else ''}"
         )
-    said += [f"adopted {one.namespace}/{one.gang} {_place(one.placement)}" for one in body.adoptions]
+    parts += [f"adopted {one.namespace}/{one.gang} {_place(one.placement)}" for one in body.adoptions]
     if body.missing:
-        said.append(f"without shards {', '.join(map(str, body.missing))}")
-    return f"round {body.number}: {'; '.join(said) or 'nothing'}"
+        parts.append(f"without shards {', '.join(map(str, body.missing))}")
+    return f"round {body.number}: {'; '.join(parts) or 'nothing'}"
 
 
 def _place(placement: Placement) -> str:

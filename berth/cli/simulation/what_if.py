@@ -119,10 +119,10 @@ def trust(recorded: Timeline, control: Timeline) -> str:
         if job.placed_ms >= 0 and (job.namespace, job.name) in placed
     )
     if not apart:
-        return f"no job was placed both in the record and where it was {CONTROL}: differences say nothing"
+        return f"no job was placed both in the record and where it was {CONTROL}: differences are not significant"
     return (
         f"{CONTROL}, {len(apart)} jobs were placed as in the record, half of them within {percentile(apart, 50) / 1000:g} s"
-        f" of the recorded moment, 95 % within {percentile(apart, 95) / 1000:g} s: smaller differences say nothing"
+        f" of the recorded moment, 95 % within {percentile(apart, 95) / 1000:g} s: smaller differences are not significant"
     )
 
 
@@ -155,7 +155,7 @@ def _changed(logged: LoggedWorkload, nodes: str) -> list[TimedFact]:
 def _without(logged: LoggedWorkload, names: list[str], known: list[str]) -> list[TimedFact]:
     if not set(known) - set(names):
         raise CommandError(
-            f"--nodes takes all {len(known)} nodes of the recording away, expected at least one to stay", code=WRONG_USE
+            f"--nodes removes all {len(known)} nodes of the recording, expected at least one to remain", code=WRONG_USE
         )
     try:
         return without_nodes(logged.facts, names)

@@ -1,7 +1,7 @@
 """Bound pods as facts: gangs placed by Berth, by rank, and pods placed by others. Pure.
 
-A pod belongs to a placement if its annotations say so and the bus knows the job. Any other pod with chips is *foreign*:
-its chips are adopted. The resources of a foreign pod without chips are subtracted from its node instead.
+A pod belongs to a placement if its annotations name it and the bus knows the job. Any other pod with chips is
+*foreign*: its chips are adopted. The resources of a foreign pod without chips are subtracted from its node instead.
  One subject reports one attempt of a job. While pods of an attempt live, it keeps the subject; then the next one
 follows.
 """
