@@ -36,11 +36,11 @@ _BEGIN_BYTES: Final = len(MAGIC) + 1
 _PART_BYTES: Final = 64 << 10
 """Bytes of entries after which a part is complete."""
 _HEAD_BYTES_MAX: Final = 256 << 20
-"""Maximum size of the unpacked head, in bytes. It contains a snapshot, which has about 700 bytes per job (measured on the
-stored recordings): enough for 380,000 jobs in the state."""
+"""Maximum size of the unpacked head, in bytes. It contains a snapshot, which has about 700 bytes per job (measured on
+the stored recordings): enough for 380,000 jobs in the state."""
 _FRAME_BYTES_MAX: Final = 65 << 20
-"""Maximum size of an unpacked frame after the head, in bytes. A part has at most one message beyond its size, which is far
-below 1 MiB in all releases, and NATS accepts no message above 64 MiB."""
+"""Maximum size of an unpacked frame after the head, in bytes. A part has at most one message beyond its size, which is
+far below 1 MiB in all releases, and NATS accepts no message above 64 MiB."""
 _ENTRY_BYTES: Final = 64
 """Approximate bytes of an entry besides its message."""
 
