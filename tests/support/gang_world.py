@@ -99,17 +99,20 @@ def a_group(  # noqa: PLR0913 - each is something that a PodGroup says
     queue: str = "",
     created: str = CREATED,
     status: dict[str, Any] | None = None,
+    uid: str = "",
+    deleting: bool = False,
 ) -> PodGroup:
     """A Volcano PodGroup."""
     tree: dict[str, Any] = {
         "metadata": {
             "name": name,
             "namespace": "ns",
-            "uid": f"uid-{name}",
+            "uid": uid or f"uid-{name}",
             "resourceVersion": version,
             "annotations": annotations or {},
             "labels": labels or {},
             "creationTimestamp": created,
+            "deletionTimestamp": CREATED if deleting else None,
             "ownerReferences": [
                 {"apiVersion": owner[0], "kind": owner[1], "name": owner[2], "uid": owner[3], "controller": True}
             ]

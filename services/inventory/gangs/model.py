@@ -5,6 +5,7 @@ from typing import Final, Literal, TypeAlias
 
 from berth.formats.ascend.pod_annotations import ASCEND_REAL, OPERATOR_NAME, PREDICATE_TIME, RANK_INDEX
 from berth.formats.kubernetes.objects import Pod
+from berth.formats.kubernetes.owners import OwnerKey
 from berth.formats.kubernetes.pods import PodAsk, PodAsks
 from berth.formats.kubernetes.workloads import GangKey, Membership, membership, natural, task_order
 from berth.schemas.facts import JobSeen, OutcomeSeen
@@ -247,6 +248,11 @@ class Part:
         return True
 
 
+def is_past(key: GangKey) -> bool:
+    """Whether a gang belongs to a PodGroup that was deleted or replaced."""
+    return key.kind == "podgroup" and bool(key.uid)
+
+
 @dataclass(slots=True, eq=False)
 class Gang:
     """Pods that belong together, and the requests made for them.
@@ -260,6 +266,9 @@ class Gang:
         failures: Number of requests that failed in a row.
         retry_at_ms: Earliest time of the next request.
         retry_reason: Why the last request failed; empty when unknown.
+        podgroup_uid: Uid of its Volcano PodGroup; empty while it has none.
+        look: Owner that is read for it; None when its pods name none.
+        ended: Why its owner is over, as a sentence: nothing new is requested, and what waits is withdrawn.
         due_ms: Time at which the gang must be processed even if nothing changes; None for never.
     """
 
@@ -271,11 +280,19 @@ class Gang:
     failures: int = 0
     retry_at_ms: int = 0
     retry_reason: str = ""
+    podgroup_uid: str = ""
+    look: OwnerKey | None = None
+    ended: str = ""
     due_ms: int | None = None
 
     def due(self, at_ms: int) -> None:
         """Process the gang again at that time at the latest."""
         self.due_ms = at_ms if self.due_ms is None else min(self.due_ms, at_ms)
+
+    @property
+    def is_past(self) -> bool:
+        """Whether its PodGroup was deleted or replaced: it keeps what is placed, and ends with it."""
+        return is_past(self.key)
 
     @property
     def is_empty(self) -> bool:

@@ -116,6 +116,10 @@ def _withdrawal_reason(gang: Gang, part: Part, settings: GangSettings, *, is_pen
     if is_pending and waits:
         return is_pending
     there = sum(1 for slot in part.slots if slot.is_live)
+    if gang.ended and _ends_with_owner(part):
+        return gang.ended
+    if waits and (changed := _changed(gang, part)):
+        return changed
     incomplete = there < len(part.slots) and waits
     gone = there == 0 and part.phase != "ending" and (not part.is_settled or _all_deleted(gang, part))
     part.incomplete_since_ms = (
@@ -129,7 +133,41 @@ def _withdrawal_reason(gang: Gang, part: Part, settings: GangSettings, *, is_pen
     if now_ms < due_ms:
         gang.due(due_ms)
         return ""
-    return "its pods are gone" if gone else f"{len(part.slots) - there} of its {len(part.slots)} pods are gone"
+    lost = len(part.slots) - there
+    return "its pods are gone" if gone else f"{lost} of its {len(part.slots)} pods {'is' if lost == 1 else 'are'} gone"
+
+
+def _ends_with_owner(part: Part) -> bool:
+    """Whether a request is withdrawn when its owner is over.
+
+    A placement whose pods are all there, or of which some pod has a node, was decided before: it keeps its chips until
+    its pods are gone.
+    """
+    if part.phase in {"", "waiting"}:
+        return True
+    if part.phase == "ending" or part.is_settled:
+        return False
+    live = [slot for slot in part.slots if slot.is_live]
+    return len(live) < len(part.slots) and not any(slot.was_bound for slot in live)
+
+
+def _changed(gang: Gang, part: Part) -> str:
+    """Why pods that came in place of those of a waiting request need a new one; empty when none do.
+
+    Of a request that was never placed nothing has to last when all of its pods are others. A pod with another resource
+    request never takes the rank of the pod that it replaces.
+    """
+    vacant = [slot for slot in part.slots if not slot.is_live]
+    if not vacant:
+        return ""
+    free = [member for member in unassigned(gang) if member.waits]
+    if free and len(vacant) == len(part.slots) and part.attempt <= 1:
+        return "its pods were replaced"
+    for member in free:
+        replaced = [slot for slot in vacant if slot.task == member.place.task and slot.source == member.place.source]
+        if replaced and all(slot.ask is not None and slot.ask != member.ask for slot in replaced):
+            return f"pod {member.name} requests other resources than the pod that it replaces"
+    return ""
 
 
 def _all_deleted(gang: Gang, part: Part) -> bool:

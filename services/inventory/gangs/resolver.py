@@ -16,7 +16,7 @@ from berth.schemas.status import JobStatus
 from berth.services.inventory.effects import Effect, PublishCancel, PublishMembers, PublishRequest, ReadOwner
 from berth.services.inventory.gangs.barriers import admission_grace_ends_ms, barrier_of_group, pending_again, unreadable
 from berth.services.inventory.gangs.lookups import Lookups
-from berth.services.inventory.gangs.members import held, members_of, tombstone
+from berth.services.inventory.gangs.members import GangOwner, held, members_of, tombstone
 from berth.services.inventory.gangs.model import OVER, Gang, Member, Part
 from berth.services.inventory.gangs.plan import GangContext, Plan, is_fresh, plan
 from berth.services.inventory.gangs.ranks import slots_of
@@ -85,6 +85,10 @@ class Resolver:
         """
         # 1. Update the slots from the pods; end requests that are over, vanished or not admitted any more.
         gang.due_ms = None
+        if group is not None:
+            gang.podgroup_uid = group.metadata.uid
+        if gang.key.kind == "pod" and not gang.members:
+            gang.ended = f"pod {gang.key.name} was deleted"
         see_pods(gang)
         back = settle_parts(gang, self._settings, is_pending=pending_again(group), now_ms=now_ms)
         context, reads = self._context(gang, group, now_ms)
@@ -94,7 +98,7 @@ class Resolver:
         tasks = context.tasks
         free = fill(gang, sorted(unassigned(gang), key=lambda member: member.order(tasks)))
         # 3. The other pods become requests, or wait.
-        found = plan(gang, free, context, now_ms=now_ms)
+        found = plan(gang, free, context, now_ms=now_ms) if not gang.is_past else Plan()
         base = base_name(gang.key, group)
         if found.is_short and context.again_ms is not None:
             gang.due(context.again_ms)
@@ -220,18 +224,15 @@ class Resolver:
         self, gang: Gang, found: Plan, base: str, context: GangContext, now_ms: int
     ) -> dict[str, MembersSeen]:
         """Facts to publish about the gang's pods, by name."""
-        podgroup = gang.key.name if gang.key.kind == "podgroup" else ""
         owner = _owner(gang, context)
-        wanted = {
-            name: members_of(part, owner=owner, podgroup=podgroup, at_ms=now_ms) for name, part in gang.parts.items()
-        }
+        wanted = {name: members_of(part, owner, at_ms=now_ms) for name, part in gang.parts.items()}
         is_alone = gang.key.kind == "pod"
         waiting = [([member], why, is_alone) for member, why in found.held_single]
         if found.held is not None:
             waiting.insert(0, (*found.held, True))
         for members, why, may_be_base in waiting:
             name = self._free_name(gang, base, digest([members[0].uid], 32), may_be_base=may_be_base)
-            wanted[name] = held(gang.key.namespace, name, members, why, owner=owner, podgroup=podgroup, at_ms=now_ms)
+            wanted[name] = held(gang.key.namespace, name, members, why, owner, at_ms=now_ms)
         return wanted
 
     def _publish_members(self, gang: Gang, wanted: dict[str, MembersSeen], now_ms: int) -> list[Effect]:
@@ -273,13 +274,16 @@ def _request(part: Part, members: list[Member], context: GangContext) -> JobRequ
     )
 
 
-def _owner(gang: Gang, context: GangContext) -> Owner:
-    """Controller of a gang: the controller of its PodGroup, otherwise that of its pods."""
-    controller = context.group.metadata.controller if context.group is not None else None
-    if controller is not None:
-        return Owner(controller.kind, controller.name, controller.uid)
-    return min(
-        (member.place.owner for member in gang.members.values()),
-        key=lambda it: (it.kind, it.name, it.uid),
-        default=Owner(),
-    )
+def _owner(gang: Gang, context: GangContext) -> GangOwner:
+    """Owner of a gang: its PodGroup, and the controller of that, otherwise the controller of its pods."""
+    made_by = context.group.metadata.controller if context.group is not None else None
+    if made_by is not None:
+        controller = Owner(made_by.kind, made_by.name, made_by.uid)
+    else:
+        controller = min(
+            (member.place.owner for member in gang.members.values()),
+            key=lambda it: (it.kind, it.name, it.uid),
+            default=Owner(),
+        )
+    is_grouped = gang.key.kind == "podgroup"
+    return GangOwner(controller, gang.key.name if is_grouped else "", gang.podgroup_uid if is_grouped else "")
