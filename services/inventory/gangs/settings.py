@@ -12,7 +12,7 @@ class GangSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     scheduler_names: Annotated[tuple[str, ...], Meta(min_length=1)] = ("berth",)
     """Pods with one of these values in ``schedulerName`` become job requests."""
     vanished_s: Annotated[float, Meta(gt=0, le=86_400)] = 30.0
-    """A request whose owner still exists is withdrawn after its pods have been gone for this long; otherwise at once."""
+    """A request without pods is withdrawn after this time if its owner still exists; otherwise at once."""
     retry_s: Annotated[float, Meta(gt=0, le=86_400)] = 30.0
     """Pause before pods whose request failed are requested again; it doubles with each failure ..."""
     retry_max_s: Annotated[float, Meta(gt=0, le=86_400)] = 600.0
