@@ -126,8 +126,8 @@ def a_group(  # noqa: PLR0913 - each is something that a PodGroup says
 
 
 def facts_of(key: OwnerKey, spec: dict[str, Any], **metadata: object) -> OwnerFacts:
-    """Facts of an owner with a spec as Kubernetes writes it."""
-    tree = {"metadata": {"name": key.name, "namespace": key.namespace, "uid": f"uid-{key.name}"} | metadata}
+    """Facts of an owner with a spec as Kubernetes writes it; without a uid, whichever object the pods name is meant."""
+    tree = {"metadata": {"name": key.name, "namespace": key.namespace} | metadata}
     status = spec.pop("status", None)
     return owner_facts(key, msgspec.convert(tree | {"spec": spec, "status": status}, OWNER_TYPES[key.kind]))
 

@@ -20,7 +20,7 @@ from berth.schemas.facts import JobSeen, MembersSeen, OutcomeSeen
 from berth.schemas.status import JobStatus
 from berth.services.inventory.effects import Effect, ReadOwner
 from berth.services.inventory.gangs.gang_index import GangIndex
-from berth.services.inventory.gangs.model import Gang, is_past, member_of
+from berth.services.inventory.gangs.model import GROUPED, Gang, is_past, member_of
 from berth.services.inventory.gangs.resolver import Name, Resolver
 from berth.services.inventory.gangs.restoring import part_from
 from berth.services.inventory.gangs.settings import GangSettings
@@ -97,7 +97,8 @@ class Gangs:
             return
         known = self._podgroups.get(name)
         if known is not None and known.metadata.uid != group.metadata.uid:
-            self._retire(known, f"PodGroup {group.metadata.name} was deleted and created again")
+            why = f"PodGroup {name[1]} was deleted and created again"
+            self._retire(GangKey("podgroup", *name), known.metadata.uid, why)
         self._podgroups[name] = group
         self._groups.set(group)
         self._touch(GangKey("podgroup", *name))
@@ -108,16 +109,25 @@ class Gangs:
         if group is None:
             return
         self._groups.drop((namespace, name))
-        self._retire(group, f"PodGroup {name} was deleted")
         key = GangKey("podgroup", namespace, name)
+        self._retire(key, group.metadata.uid, f"PodGroup {name} was deleted")
         if key not in self._gangs:
             self._resolver.lookups.use(key, None)
         self._touch(key)
 
-    def set_owner(self, key: OwnerKey, facts: OwnerFacts | None) -> None:
-        """Take the result of a lookup; None when the object does not exist, is not served, or may not be read."""
-        for gang in self._resolver.lookups.answer(key, facts):
-            self._touch(gang)
+    def set_owner(self, key: OwnerKey, facts: OwnerFacts | None, *, is_gone: bool = False) -> None:
+        """Take the result of a lookup.
+
+        Args:
+            key: The owner.
+            facts: Its facts; None when the object does not exist, is not served, or may not be read.
+            is_gone: The object does not exist.
+        """
+        for gang_key in self._resolver.lookups.answer(key, facts, is_gone=is_gone):
+            gang = self._gangs.get(gang_key)
+            if gang is not None and gang_key.kind in GROUPED and gang_key.kind != "podgroup":
+                self._see_group(gang, facts, is_gone=is_gone)
+            self._touch(gang_key)
 
     def set_capacity(self, capacity: Capacity) -> None:
         """Take the free capacity of schedulable nodes. No PodGroup is admitted before the first call."""
@@ -227,15 +237,23 @@ class Gangs:
         if gang.due_ms is not None:
             heapq.heappush(self._due, (gang.due_ms, key))
         if gang.is_empty:
-            del self._gangs[key]
+            self._index.forget(key)
         if key.kind == "podgroup":
             self._groups.touch((key.namespace, key.name))
         return effects
 
-    def _retire(self, group: PodGroup, why: str) -> None:
-        """End the gang of a PodGroup that is gone: a later one of the name begins without requests and ranks."""
-        key = GangKey("podgroup", group.metadata.namespace, group.metadata.name)
-        gang = self._index.retire(key, group.metadata.uid, why)
+    def _see_group(self, gang: Gang, facts: OwnerFacts | None, *, is_gone: bool) -> None:
+        """Note which object has the name of a group that is read on demand."""
+        uid = facts.uid if facts is not None and not facts.is_ending else ""
+        if gang.podgroup_uid and (uid != gang.podgroup_uid) and (uid or is_gone or facts is not None):
+            again = " and created again" if uid else ""
+            self._retire(gang.key, gang.podgroup_uid, f"{gang.key.kind} group {gang.key.name} was deleted{again}")
+        elif uid:
+            gang.podgroup_uid = uid
+
+    def _retire(self, key: GangKey, uid: str, why: str) -> None:
+        """End the gang of a group that is gone: a later one of the name begins without requests and ranks."""
+        gang = self._index.retire(key, uid, why)
         if gang is None:
             return
         self._dirty.pop(key, None)

@@ -12,6 +12,7 @@ from berth.formats.kubernetes.workloads import GangKey
 from berth.schemas.facts import MembersSeen
 from berth.services.inventory.gangs.model import Gang, Member, is_past
 from berth.services.inventory.gangs.request_lifecycle import unassigned
+from berth.services.inventory.gangs.restoring import restored_owner
 
 _LOST: Final = "lost"
 """Kind of a gang of which only requests are left."""
@@ -31,13 +32,28 @@ class GangIndex:
         self._gang_of: dict[str, GangKey] = {}
         """Gang of each pod, by uid of the pod."""
         self._touch = touch
+        self._namesakes: dict[tuple[str, str, str], dict[GangKey, None]] = {}
+        """Gangs of controllers of one kind and name, by their uids: at most one of these controllers exists."""
 
     def gang(self, key: GangKey) -> Gang:
         """Gang of a key; created if there is none."""
         gang = self.gangs.get(key)
         if gang is None:
             gang = self.gangs[key] = Gang(key)
+            if key.uid and not is_past(key):
+                namesakes = self._namesakes.setdefault(key[:3], {})
+                for before in namesakes:
+                    self.gangs[before].is_succeeded = True
+                    self._touch(before)
+                namesakes[key] = None
         return gang
+
+    def forget(self, key: GangKey) -> None:
+        """Take out a gang that has no state."""
+        del self.gangs[key]
+        namesakes = self._namesakes.get(key[:3], {})
+        if namesakes.pop(key, key) is None and not namesakes:
+            del self._namesakes[key[:3]]
 
     def __contains__(self, uid: str) -> bool:
         """Whether a pod is in some gang, by uid of the pod."""
@@ -112,8 +128,9 @@ class GangIndex:
             known = (self._gang_of[uid] for uid in seen.pod_uids if uid in self._gang_of)
             key = next(known, None) or owned
             gang = self.gang(key or GangKey(_LOST, seen.namespace, seen.job))
-            if key is None and not seen.owner.name and seen.job.startswith("pod."):
-                gang.ended = "its pod was deleted"
+            if key is None:
+                gang.look, gang.owner_uid = restored_owner(seen), seen.owner.uid
+                gang.ended = "its pod was deleted" if not seen.owner.name and seen.job.startswith("pod.") else ""
             return gang
         key = GangKey("podgroup", seen.namespace, seen.podgroup)
         if group_uid and seen.podgroup_uid in {"", group_uid}:

@@ -191,6 +191,13 @@ class Part:
         return self.phase in OVER
 
     @property
+    def lacking_since_ms(self) -> int | None:
+        """Time since which pods of a request that is not over are missing; None when none are."""
+        if self.is_over or all(slot.is_live for slot in self.slots):
+            return None
+        return self.gone_since_ms if self.gone_since_ms is not None else self.incomplete_since_ms
+
+    @property
     def is_placed(self) -> bool:
         """Whether it holds, or held, chips."""
         return self.phase not in {"", "waiting", "cancelled", "rejected", "gone"}
@@ -248,9 +255,13 @@ class Part:
         return True
 
 
+GROUPED: Final = frozenset({"podgroup", "native", "workload", "cosched"})
+"""Kinds of gangs whose pods name a group, but not its uid."""
+
+
 def is_past(key: GangKey) -> bool:
-    """Whether a gang belongs to a PodGroup that was deleted or replaced."""
-    return key.kind == "podgroup" and bool(key.uid)
+    """Whether a gang belongs to a PodGroup or Workload that was deleted or replaced."""
+    return key.kind in GROUPED and bool(key.uid)
 
 
 @dataclass(slots=True, eq=False)
@@ -266,8 +277,11 @@ class Gang:
         failures: Number of requests that failed in a row.
         retry_at_ms: Earliest time of the next request.
         retry_reason: Why the last request failed; empty when unknown.
-        podgroup_uid: Uid of its Volcano PodGroup; empty while it has none.
+        podgroup_uid: Uid of the PodGroup or Workload that its key names; empty while it has none, or is unknown.
         look: Owner that is read for it; None when its pods name none.
+        owner_uid: Uid that this owner must have; empty when the pods do not name it.
+        check_ms: Time at which the owner is read again because pods are missing; None when none are.
+        is_succeeded: Its controller was created again with another uid, and that has pods.
         ended: Why its owner is over, as a sentence: nothing new is requested, and what waits is withdrawn.
         due_ms: Time at which the gang must be processed even if nothing changes; None for never.
     """
@@ -282,6 +296,9 @@ class Gang:
     retry_reason: str = ""
     podgroup_uid: str = ""
     look: OwnerKey | None = None
+    owner_uid: str = ""
+    check_ms: int | None = None
+    is_succeeded: bool = False
     ended: str = ""
     due_ms: int | None = None
 
@@ -291,7 +308,7 @@ class Gang:
 
     @property
     def is_past(self) -> bool:
-        """Whether its PodGroup was deleted or replaced: it keeps what is placed, and ends with it."""
+        """Whether its PodGroup or Workload is gone or another: it keeps what is placed, and ends with it."""
         return is_past(self.key)
 
     @property

@@ -1,11 +1,15 @@
 """Lifecycle of the requests of one gang: replacement of pods, end, disappearance and withdrawal of requests."""
 
 from collections.abc import Iterator
+from typing import Final
 
 from berth.runtime.backoff import Backoff
 from berth.services.inventory.gangs.barriers import PENDING_AGAIN
 from berth.services.inventory.gangs.model import Gang, Member, Part, Slot
 from berth.services.inventory.gangs.settings import GangSettings
+
+REPLACED: Final = "its pods were replaced"
+"""Reason of a cancellation: the pods are others, and so may be what their owner says."""
 
 
 def see_pods(gang: Gang) -> None:
@@ -162,7 +166,7 @@ def _changed(gang: Gang, part: Part) -> str:
         return ""
     free = [member for member in unassigned(gang) if member.waits]
     if free and len(vacant) == len(part.slots) and part.attempt <= 1:
-        return "its pods were replaced"
+        return REPLACED
     for member in free:
         replaced = [slot for slot in vacant if slot.task == member.place.task and slot.source == member.place.source]
         if replaced and all(slot.ask is not None and slot.ask != member.ask for slot in replaced):
