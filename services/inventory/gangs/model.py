@@ -161,6 +161,7 @@ class Part:
         slots: Its ranks, in order.
         is_first: It holds the gang's minimum.
         gang_pods: Pods with chips of the whole gang at the time of the request.
+        minimum: Pods of the gang that had to start together at that time; 0 when unknown after a restart.
         state: ``closed`` when it is over and its pods are not requested again.
         hold: Why it is closed, when no other field says so.
     """
@@ -171,6 +172,7 @@ class Part:
     slots: list[Slot]
     is_first: bool
     gang_pods: int
+    minimum: int = 0
     request: JobRequest | None = None
     published: bool = False
     state: State = "open"

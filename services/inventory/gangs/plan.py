@@ -62,6 +62,7 @@ class Plan:
         held_single: Pods that wait, each with its own reason.
         is_short: Held because pods are missing or because of the owner's facts: the owner is to be read again.
         gang_pods: Pods with chips of the whole gang.
+        minimum: Pods of the gang that must start together.
     """
 
     first: list[Member] = field(default_factory=list)
@@ -70,6 +71,7 @@ class Plan:
     held_single: list[tuple[Member, str]] = field(default_factory=list)
     is_short: bool = False
     gang_pods: int = 0
+    minimum: int = 0
 
 
 def plan(gang: Gang, free: Sequence[Member], context: GangContext, *, now_ms: int) -> Plan:
@@ -98,11 +100,26 @@ def plan(gang: Gang, free: Sequence[Member], context: GangContext, *, now_ms: in
         found.is_short = True
         return found
     least = _in_blocks(gang, free, context, least)
+    found.minimum = least.count
     if is_fresh(gang):
         _plan_first(gang, list(free), context, least, found, now_ms)
     elif least.count <= 1 or not _is_blocked(gang):
         _plan_single(gang, free, found, now_ms)
     return found
+
+
+def minimum_now(gang: Gang, context: GangContext) -> int:
+    """Pods of a gang that must start together, by what its owner says now; 0 when that is not known.
+
+    Args:
+        gang: The gang.
+        context: Known state besides the pods.
+    """
+    waiting = [member for member in gang.members.values() if member.waits]
+    if not waiting or context.is_reading or context.barrier:
+        return 0
+    least = _minimum(gang, waiting[0], context)
+    return 0 if least.wrong else _in_blocks(gang, waiting, context, least).count
 
 
 def is_fresh(gang: Gang) -> bool:

@@ -105,6 +105,24 @@ def settle_parts(gang: Gang, settings: GangSettings, *, is_pending: str, now_ms:
     return back
 
 
+def resized(gang: Gang, minimum: int) -> list[tuple[Part, str]]:
+    """Withdraw the first request of a gang that waits, if it was made for another minimum; with the reason.
+
+    Args:
+        gang: The gang.
+        minimum: Pods that must start together now; 0 when unknown.
+    """
+    back: list[tuple[Part, str]] = []
+    for part in list(gang.parts.values()) if minimum else ():
+        if not part.is_first or part.phase not in {"", "waiting"} or part.state == "closed":
+            continue
+        if part.minimum not in {0, minimum}:
+            back.append((part, f"its minimum is now {minimum}, not {part.minimum}"))
+            dissolve(gang, part)
+        part.minimum = minimum
+    return back
+
+
 def _give_up_ranks(part: Part) -> None:
     """Release pods that the binder could not bind while the rest of the gang runs."""
     for rank in part.failed_ranks():

@@ -17,12 +17,13 @@ from berth.services.inventory.gangs.barriers import admission_grace_ends_ms, bar
 from berth.services.inventory.gangs.lookups import Lookups
 from berth.services.inventory.gangs.members import GangOwner, held, members_of, tombstone
 from berth.services.inventory.gangs.model import GROUPED, OVER, Gang, Member, Part
-from berth.services.inventory.gangs.plan import GangContext, Plan, is_fresh, plan
+from berth.services.inventory.gangs.plan import GangContext, Plan, is_fresh, minimum_now, plan
 from berth.services.inventory.gangs.ranks import slots_of
 from berth.services.inventory.gangs.request_lifecycle import (
     REPLACED,
     dissolve,
     fill,
+    resized,
     see_pods,
     settle_parts,
     unassigned,
@@ -101,6 +102,7 @@ class Resolver:
         if any(reason == REPLACED for _, reason in back):
             self.lookups.outdate(gang.key)
         context, reads = self._context(gang, group, now_ms)
+        back += resized(gang, minimum_now(gang, context))
         again, lost = self._rebuild(gang, context)
         effects = [self._withdraw(part, reason, now_ms) for part, reason in (*back, *lost)]
         # 2. Free pods take the ranks of pods that are gone.
@@ -201,7 +203,7 @@ class Resolver:
             while self._is_over((gang.key.namespace, name), uid):
                 uid = digest([uid], 32)
                 name = self._free_name(gang, base, uid, may_be_base=is_first)
-            part = Part(gang.key, name, uid, slots, is_first=is_first, gang_pods=found.gang_pods)
+            part = Part(gang.key, name, uid, slots, is_first=is_first, gang_pods=found.gang_pods, minimum=found.minimum)
             part.request = _request(part, members, context)
             part.published = True
             gang.parts[name] = part
