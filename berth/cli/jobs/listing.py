@@ -8,7 +8,7 @@ from rich.markup import escape
 
 from berth.cli.cell import Common, connected, run
 from berth.cli.jobs.watching import Watch
-from berth.cli.output import CommandError, age, emit, listed, near_names, new_table, results, say, tell
+from berth.cli.output import CommandError, age, emit, known_jobs, listed, near_names, new_table, results, say, tell
 from berth.runtime.bus.port import Bus
 from berth.runtime.clock import SystemClock
 from berth.schemas.envelope import DecodeError, decode, encode
@@ -152,7 +152,7 @@ async def find_job(bus: Bus, job: str, namespace: str) -> JobStatus:
     known = {f"{status.namespace}/{status.name}" for status in await statuses(bus)}
     near = near_names(f"{space}/{name}", known)
     near += sorted(other for other in known if other.endswith(f"/{name}") and other not in near)
-    hint = f"near names: {', '.join(near)}" if near else f"{len(known)} jobs are known, see: berth jobs --all"
+    hint = f"near names: {', '.join(near)}" if near else f"{known_jobs(len(known))}, see: berth jobs --all"
     raise CommandError(f"no job is named {space}/{name}; {hint}")
 
 
@@ -181,7 +181,7 @@ def jobs(
         _show(shown, SystemClock().now_ms())
         hidden = len(found) - len(shown)
         if hidden:
-            say(f"{hidden} jobs are over; list them with --all")
+            say(f"{'1 job is' if hidden == 1 else f'{hidden} jobs are'} over; list them with --all")
 
     return run(work)
 

@@ -24,7 +24,7 @@ from berth.cli.local.story import Story, Tale
 from berth.cli.local.up import Shards, asked_to_stop, ready_bus, unless, watched
 from berth.cli.output import FAILED, OK, CommandError, emit, new_table, results, say, talk, tell
 from berth.cli.recordings.record import may_write, write_recording
-from berth.core.explain.text import ranges
+from berth.core.explain.text import pluralize, ranges
 from berth.runtime.bus.port import Bus
 from berth.runtime.clock import Clock, SystemClock
 
@@ -206,7 +206,7 @@ def _show(report: Report) -> None:
     away = sum(tale.fate in {"rejected", "too large"} for tale in report.jobs)
     tell("")
     tell(
-        f"{len(report.jobs)} jobs in {report.took_s:g} s: {ran} have run, {queued} of them had to wait; {away} were"
+        f"{pluralize(len(report.jobs), 'job')} in {report.took_s:g} s: {ran} have run, {queued} of them had to wait; {away} were"
         f" refused with a reason, {sum(tale.fate == 'cancelled' for tale in report.jobs)} cancelled."
     )
     tell(f"Chips given twice: {report.double_allocations}. Nodes overcommitted: {report.overcommits}.")
@@ -216,6 +216,6 @@ def _show(report: Report) -> None:
     phases = ", ".join(f"{count} {phase}" for phase, count in sight.podgroups.items()) or "none"
     tell(f"Pods with the chips of another: {report.swapped}. Pods whose node knew no chips: {report.admission_errors}.")
     tell(
-        f"Kubernetes {sight.version}: {sight.pods_bound} pods bound, {sight.pods_waiting} not; {sight.summaries} job"
-        f" summaries; PodGroups: {phases}."
+        f"Kubernetes {sight.version}: {pluralize(sight.pods_bound, 'pod')} bound, {sight.pods_waiting} not;"
+        f" {'1 job summary' if sight.summaries == 1 else f'{sight.summaries} job summaries'}; PodGroups: {phases}."
     )

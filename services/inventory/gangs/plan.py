@@ -12,6 +12,7 @@ from typing import Final
 
 import msgspec
 
+from berth.core.explain.text import pluralize
 from berth.formats.ascend.pod_annotations import NO_AFFINITY, TOR_AFFINITY
 from berth.formats.kubernetes.gang_minimum import Minimum, minimum
 from berth.formats.kubernetes.objects import PodGroup
@@ -182,7 +183,9 @@ def _in_blocks(gang: Gang, free: Sequence[Member], context: GangContext, least: 
 def _too_many(least: Minimum) -> str:
     if not least.size or least.count <= least.size:
         return ""
-    return f"{least.name} {least.count} is more than the {least.size} pods of the job: a configuration error"
+    return (
+        f"{least.name} {least.count} is more than the {pluralize(least.size, 'pod')} of the job: a configuration error"
+    )
 
 
 def _partial_minimum(gang: Gang, free: Sequence[Member], context: GangContext, least: Minimum) -> str:
@@ -282,7 +285,7 @@ def _shortage(ready: Sequence[Member], need: int, least: Minimum) -> str:
         for task, count in least.by_task:
             there = sum(1 for member in ready if member.place.task == task.lower())
             if there < count:
-                return f"task {task} has {there} of at least {count} pods"
+                return f"task {task} has {there} of at least {pluralize(count, 'pod')}"
     return f"{len(ready)} of at least {need} pods exist"
 
 

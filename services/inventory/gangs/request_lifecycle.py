@@ -156,7 +156,8 @@ def _withdrawal_reason(gang: Gang, part: Part, settings: GangSettings, *, is_pen
         gang.due(due_ms)
         return ""
     lost = len(part.slots) - there
-    return "its pods are gone" if gone else f"{lost} of its {len(part.slots)} pods {'is' if lost == 1 else 'are'} gone"
+    whole = "its pod is gone" if len(part.slots) == 1 else "its pods are gone"
+    return whole if gone else f"{lost} of its {len(part.slots)} pods {'is' if lost == 1 else 'are'} gone"
 
 
 def _ends_with_owner(part: Part) -> bool:

@@ -460,28 +460,3 @@ def test_a_minimum_that_changes_when_the_gang_is_placed_changes_nothing() -> Non
     world.settle()
     assert world.withdrawn == []
     assert len(world.standing(BASE)) == 3
-
-
-# What the owner says now
-
-
-@pytest.mark.parametrize(("least", "pods"), [(4, 0), (2, 2)])
-def test_a_minimum_that_changes_while_the_request_waits_counts(least: int, pods: int) -> None:
-    world = requested(3)
-    uid = world.requests[BASE].uid
-    world.gangs.set_group(a_group("pg", least=least, version="2"))
-    world.settle()
-    assert world.withdrawn == [(BASE, uid, f"its minimum is now {least}, not 3")]
-    if pods:
-        assert world.requests[BASE].min_available == pods
-    else:
-        assert world.hold(BASE) == "3 of at least 4 pods exist"
-
-
-def test_a_minimum_that_changes_when_the_gang_is_placed_changes_nothing() -> None:
-    world = requested(3)
-    world.status(BASE, "placed")
-    world.gangs.set_group(a_group("pg", least=4, version="2"))
-    world.settle()
-    assert world.withdrawn == []
-    assert len(world.standing(BASE)) == 3
