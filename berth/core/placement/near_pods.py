@@ -1,8 +1,8 @@
 """Pods without chips of a gang whose other pods have chips: they are placed near those.
 
 A node of the gang comes first, then a node in the same SuperPoD, or below the same leaf switch, as one of these, then
-any other. In numbers, 20,000 or 10,000 is added to the score. Within each of these the better score wins, and of equal ones
-the first name.
+any other. In numbers, 20,000 or 10,000 is added to the score. Within each of these the better score wins, and of equal
+ones the first name.
 
 Nodes in one SuperPoD, or below one leaf and in no SuperPoD, are one domain, and belong to one shard. So if a shard does
 not answer, none of its nodes is near a gang: the pods with chips are on nodes of shards that did.
