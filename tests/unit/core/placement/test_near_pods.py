@@ -106,9 +106,10 @@ def test_a_rank_that_ended_counts_no_more_and_not_twice() -> None:
         assert (other.no_cpu[0], other.no_memory[0]) == (left, left)
 
 
-def test_pods_without_chips_are_on_nodes_of_their_gang_before_others() -> None:
+@pytest.mark.parametrize("leaf", ["", "1"])
+def test_pods_without_chips_are_on_nodes_of_their_gang_before_others(leaf: str) -> None:
     # The node with chips has the least free, and comes last by name.
-    seat = seat_of(a_node("z", cpu_milli=20_000), *(bare(name) for name in "ab"))
+    seat = seat_of(a_node("z", cpu_milli=20_000, leaf=leaf), *(bare(name, leaf=leaf) for name in "ab"))
     seat.job(mixed("j", cpu=8_000, masters=3))
     seat.round()
     assert nodes_by_job(seat)["j"] == ["z", "z", "a", "z"]
@@ -131,10 +132,10 @@ def test_then_in_the_superpod_or_below_the_leaf_of_their_gang(place: str) -> Non
 
 
 def test_nodes_of_a_bucket_are_not_near_one_another() -> None:
-    seat = seat_of(a_node("z", cpu_milli=500), bare("m", cpu_milli=3_000), bare("y"))
+    seat = seat_of(a_node("z", cpu_milli=500), bare("m", cpu_milli=3_000), bare("y", leaf="1"))
     seat.job(mixed("j"))
     seat.round()
-    assert nodes_by_job(seat)["j"] == ["y", "z"]  # m has less free, and no node is near z
+    assert nodes_by_job(seat)["j"] == ["y", "z"]  # m has less free, and is as near as any other
 
 
 def test_under_parity_no_node_is_preferred_for_being_near() -> None:
