@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -30,11 +31,11 @@ def clusters(draw: st.DrawFn) -> list[NodeDescription]:
     nodes = []
     for name in names:
         kind, number = draw(st.sampled_from(("superpod", "leaf", ""))), draw(st.integers(0, 1))
-        place = {kind: str(number)} if kind else {}
-        chips = draw(st.booleans())
-        bare = {} if chips else {"chips": 0, "allocatable": 0, "resource": ""}
+        place: dict[str, object] = {kind: str(number)} if kind else {}
+        bare: dict[str, object] = {} if draw(st.booleans()) else {"chips": 0, "allocatable": 0, "resource": ""}
         cpu, memory = draw(st.sampled_from((0, 3_000, 8_000, 20_000))), draw(st.sampled_from((0, 10_000, 40_000)))
-        nodes.append(a_node(name, cpu_milli=cpu, memory_mib=memory, **place, **bare))
+        node = a_node(name, cpu_milli=cpu, memory_mib=memory)
+        nodes.append(msgspec.structs.replace(node, **place, **bare))
     return nodes
 
 
