@@ -29,6 +29,8 @@ class GangClass(msgspec.Struct, gc=False):
     """Waiting gangs of one class, and whether the class sleeps."""
 
     key: ClassKey
+    is_plain: bool = False
+    """It is in the lane of jobs without chips."""
     gangs: dict[str, Gang] = {}
     line: list[tuple[tuple[int, int, str], str]] = []
     """(order, uid), sorted; entries of gangs that left are passed over, and removed when they are many."""

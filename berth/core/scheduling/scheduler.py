@@ -106,7 +106,8 @@ class Scheduler:
         """
         self.note(changes)
         state = self.state
-        self.queue = Queue(strict=state.fold.settings.queue_policy == "fifo")
+        settings = state.fold.settings
+        self.queue = Queue(strict=settings.queue_policy == "fifo", lanes=settings.plain_pods)
         self.scorer = self.new_scorer()
         self.decisions = Decisions(state, self.queue, self.scorer)
         self._wakeups = Wakeups(state, self.queue, self.scorer)
@@ -163,8 +164,12 @@ class Scheduler:
         # it.
         skims = settings.skims_classes and settings.queue_policy == "skip" and not settings.strict_product_support
         most = self._most() if skims else None
-        taken = self.queue.take(gangs_max=settings.round_gangs_max, bytes_max=settings.round_bytes_max, most=most)
-        gangs = gangs_of_one_offer(taken, nodes=len(state.table))
+        gangs_max, bytes_max = settings.round_gangs_max, settings.round_bytes_max
+        taken = self.queue.take(gangs_max=gangs_max, bytes_max=bytes_max, most=most)
+        gangs = [
+            *gangs_of_one_offer(taken, nodes=len(state.table)),
+            *self.queue.take_plain(gangs_max=gangs_max, bytes_max=bytes_max),
+        ]
         must, settled, set_aside = examine(state, self.to_examine)
         for uid in settled:
             del self.to_examine[uid]

@@ -398,6 +398,8 @@ class PodShare(msgspec.Struct, frozen=True, gc=False):
     chips: tuple[int, ...]
     cpu_milli: int
     memory_mib: int
+    pods: int = 1
+    """0 for a rank that gave back what it owned."""
 
 
 def chips_in(runs: Iterable[Run]) -> int:
@@ -409,7 +411,7 @@ def owned_by(holding: Holding) -> list[PodShare]:
     """What each rank of a held attempt owns, in rank order; a rank that gave it back owns nothing of its node."""
     pods = pods_of(holding.placement)
     for rank in holding.gone:
-        pods[rank] = PodShare(pods[rank].node, 0, (), 0, 0)
+        pods[rank] = PodShare(pods[rank].node, 0, (), 0, 0, pods=0)
     return pods
 
 
