@@ -1,4 +1,4 @@
-"""Take in what the cluster and the bus show, wait until it has settled, publish what is new.
+"""Collect changes of the cluster and the bus, wait until they have settled, publish new facts.
 
 Nothing is published before all kinds have been listed once: an object that is not listed yet must not count as deleted.
 """
@@ -28,6 +28,7 @@ from berth.schemas.status import JobStatus
 from berth.services.inventory import effects
 from berth.services.inventory.config import InventoryConfig
 from berth.services.inventory.gangs.collection import Gangs
+from berth.services.inventory.job_policies import JobPolicies
 from berth.services.inventory.metrics import InventoryMetrics
 from berth.services.inventory.nodes.collection import Nodes
 from berth.services.inventory.nodes.device_reports import DeviceReports
@@ -39,7 +40,6 @@ from berth.services.inventory.pods.rows import read_row
 from berth.services.inventory.publishing.api_tasks import ApiTask, ApiTasks
 from berth.services.inventory.publishing.publish_queue import OutboundMessage, PublishQueue
 from berth.services.inventory.publishing.reporters import Reporters
-from berth.services.inventory.publishing.warnings import RequestWarnings
 
 PODGROUPS: Final = "/apis/scheduling.volcano.sh/v1beta1"
 _MS: Final = 1000
@@ -83,7 +83,7 @@ class Loop:
         self._waiting = AdmissionReasons()
         self._suspect: dict[str, dict[str, str]] = {}
         """Nodes with an unreadable report, and the text from when that began, by domain."""
-        self._warnings = RequestWarnings()
+        self.policies = JobPolicies(self.gangs, self._changed.set)
 
     # What the cluster shows.
 
@@ -179,7 +179,7 @@ class Loop:
         self._changed.set()
 
     def note_outcome(self, outcome: OutcomeSeen) -> None:
-        """Take what the binder achieved."""
+        """Take a result of the binder."""
         self.gangs.note_outcome(outcome)
         self._changed.set()
 
@@ -209,13 +209,13 @@ class Loop:
             self._changed.set()
 
     def restore_members(self, seen: MembersSeen, job: JobSeen | None) -> None:
-        """Restore what an earlier run published of a request's pods."""
+        """Restore the published pods of a request."""
         self.gangs.restore(seen, job)
 
     # What is published.
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Publish what is new until ``stop`` is set; the next run publishes the rest."""
+        """Publish changes until ``stop`` is set; the next run publishes the rest."""
         backoff, failures = Backoff(first_s=self._config.retry_wait_s, max_s=self._config.retry_wait_max_s), 0
         while not stop.is_set():
             await self._until_something_is_due(stop)
@@ -244,7 +244,7 @@ class Loop:
         return published
 
     async def _publish_nodes(self, now_ms: int) -> bool:
-        """Say what is new of nodes and switches, first where nodes leave; whether all of it was stored."""
+        """Publish changes of nodes and switches, removals of nodes first; returns whether all were stored."""
         subjects = self._bus.subjects
         self.switches.settle()
         due = self.nodes.due(now_ms)
@@ -264,7 +264,7 @@ class Loop:
         return True
 
     async def _publish_pods(self, now_ms: int) -> bool:
-        """Publish what is new of bound pods; returns whether all of it was stored.
+        """Publish changes of bound pods; returns whether all were stored.
 
         What follows from that is published next.
         """
@@ -284,6 +284,7 @@ class Loop:
         if capacity != self._capacity:
             self._capacity = capacity
             self.gangs.set_capacity(capacity)
+        self.policies.begin_turn()
         for effect in self.gangs.settle(now_ms):
             self._perform(effect)
 
@@ -292,11 +293,10 @@ class Loop:
         match effect:
             case effects.PublishMembers(seen):
                 if not seen.rank:
-                    self._warnings.drop(seen.namespace, seen.job)
+                    self.policies.warnings.drop(seen.namespace, seen.job)
                 self._outbound.append(OutboundMessage(subjects.fact_member(seen.namespace, seen.job), seen))
-            case effects.PublishRequest(request):
-                members = self.gangs.published_members(request.namespace, request.name)
-                self._warnings.judge(request, members, self.gangs.group_uid)
+            case effects.PublishRequest(request, priority_warning):
+                self.policies.judge(request, priority_warning)
                 subject = subjects.intake_request(request.namespace, request.name)
                 self._outbound.append(OutboundMessage(subject, request))
             case effects.PublishCancel(cancel):
@@ -376,7 +376,7 @@ class Loop:
         self._reporters.health.look(suspect, lambda name: Involved(kind="Node", name=name, uid=name))
         self._reporters.moves.look(self.nodes.moves(), lambda name: Involved(kind="Node", name=name, uid=name))
         self._reporters.groups.look(self._waiting.sentences, self._waiting.involved)
-        self._reporters.jobs.look(self._warnings.sentences, self._warnings.involved)
+        self._reporters.look_at_jobs(self.policies.warnings)
         self._reporters.pods.look(self.pods.reasons, self._pod_involved)
         found = {CONFIG_MAP: self.switches.reason} if self.switches.reason else {}
         about = Involved(

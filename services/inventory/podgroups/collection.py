@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from berth.formats.kubernetes.objects import PodGroup
-from berth.formats.manifests.pod_template import SYSTEM_CLASSES
 from berth.services.inventory.effects import PatchPodGroup
 from berth.services.inventory.gangs.barriers import NOT_ADMITTED
 from berth.services.inventory.gangs.requests import unix_ms
@@ -80,9 +79,9 @@ class _Group:
     backoff_until_ms: int = 0
     """The PodGroup went back to Pending and is not admitted before that time."""
     gave_up: bool = False
-    """The last patch failed for good, and the next one is not computed yet."""
+    """The last patch failed permanently, and the next one is not computed yet."""
     retry_at_ms: int = 0
-    """No patch before that time: the last one failed for good."""
+    """No patch before that time: the last one failed permanently."""
     due_ms: int | None = None
 
     def due(self, at_ms: int) -> None:
@@ -140,7 +139,7 @@ class Groups:
             self._may_admit = True
 
     def failed(self, name: Name) -> None:
-        """Note that the last patch of a PodGroup failed for good; the next one is delayed."""
+        """Note that the last patch of a PodGroup failed permanently; the next one is delayed."""
         group = self._groups.get(name)
         if group is not None:
             group.sent_version = None
@@ -249,9 +248,12 @@ class Groups:
 
     def _order(self, name: Name) -> tuple[int, int, int, Name]:
         group = self._groups[name]
-        spec = group.observed.spec
-        priority = max(group.pods.priority, SYSTEM_CLASSES.get(spec.priority_class_name, 0))
-        return (-priority, dequeues(group.observed), unix_ms(group.observed.metadata.creation_timestamp), name)
+        return (
+            -group.pods.priority,
+            dequeues(group.observed),
+            unix_ms(group.observed.metadata.creation_timestamp),
+            name,
+        )
 
     def _barrier(self, group: _Group, capacity: Capacity, claims: Counter[str]) -> Why:
         """Why a PodGroup cannot be admitted now; empty when it can."""
