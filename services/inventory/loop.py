@@ -386,9 +386,7 @@ class Loop:
 
     def _pod_involved(self, uid: str) -> Involved | None:
         row = self.pods.row(uid)
-        if row is None:
-            return None
-        return Involved(api_version="v1", kind="Pod", namespace=row.namespace, name=row.name, uid=row.uid)
+        return row.involved if row is not None else None
 
     async def _until_something_is_due(self, stop: asyncio.Event) -> None:
         """Return when something has changed, a moment has come, or ``stop`` is set."""
