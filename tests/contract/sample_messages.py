@@ -83,7 +83,7 @@ _LATER: Final[dict[str, dict[type, set[str]]]] = {
         Refusal: {"ahead", "start_ms"},
         Settings: {"queue_policy", "reserve_chips", "reserve_depth", "unknown_run_ms", "skims_classes"},
     },
-    "v0.4": {Settings: {"corrections"}, ShapeOffer: {"error"}, MembersSeen: {"podgroup_uid"}},
+    "v0.4": {Settings: {"corrections", "plain_pods"}, ShapeOffer: {"error"}, MembersSeen: {"podgroup_uid"}},
 }
 """Fields that came after a release, and were in the next."""
 
@@ -426,6 +426,7 @@ def _settings() -> Settings:
         unknown_run_ms=3_600_000,
         skims_classes=True,
         corrections=1,
+        plain_pods=True,
     )
 
 

@@ -104,7 +104,7 @@ class Slot:
         task: Task of the pod.
         ask: Resource request of the pod; None when unknown after a restart.
         source: Origin of the pod's rank; a pod with the same origin may replace it. None when unknown after a restart.
-        index: Rank in the whole gang.
+        index: Rank in the whole gang; ``NO_INDEX`` for a pod without chips.
         pod: Name of the pod.
         uid: Its uid.
         needs_no_rank: The pod states its rank itself, or needs none.
