@@ -1,4 +1,4 @@
-"""Pods without chips as a user of a cluster sees them: masters, a scheduler task, plain pods, and a job with a reservation."""
+"""Pods without chips as a user of a cluster sees them: masters, a scheduler task, plain pods, a reservation."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Pods without chips in gangs: they count neither in the size of the gang nor among its ranks, and keep no chips out."""
+"""Pods without chips in gangs: they count neither in its size nor among its ranks, and keep no chips out."""
 
 from typing import Any
 
