@@ -330,16 +330,19 @@ class Loop:
     async def _look(self, key: OwnerKey) -> None:
         """Read an owner; one that is absent, not served or forbidden is answered with None."""
         found: OwnerFacts | None = None
+        is_gone = True
         for path in paths(key):
             try:
                 found = owner_facts(key, await self._api.get(path, OWNER_TYPES[key.kind]))
                 break
             except RefusedError as error:
                 if not error.is_absent:
+                    is_gone = False
                     self._log_once(f"cannot read {key.kind}", error)
             except PoisonError as error:
+                is_gone = False
                 self._log_once(f"cannot read {key.kind} {key.namespace}/{key.name}", error)
-        self.gangs.set_owner(key, found)
+        self.gangs.set_owner(key, found, is_gone=found is None and is_gone)
         self._changed.set()
 
     def _log_once(self, what: str, error: PoisonError) -> None:

@@ -83,7 +83,7 @@ _LATER: Final[dict[str, dict[type, set[str]]]] = {
         Refusal: {"ahead", "start_ms"},
         Settings: {"queue_policy", "reserve_chips", "reserve_depth", "unknown_run_ms", "skims_classes"},
     },
-    "v0.4": {Settings: {"corrections", "plain_pods"}, ShapeOffer: {"error"}},
+    "v0.4": {Settings: {"corrections", "plain_pods"}, ShapeOffer: {"error"}, MembersSeen: {"podgroup_uid"}},
 }
 """Fields that came after a release, and were in the next."""
 
@@ -363,6 +363,7 @@ def _facts() -> tuple[Message, ...]:
             writes_real=True,
             at_ms=_AT_MS + 3,
             stale=[2],
+            podgroup_uid="5c1e",
         ),
         JobSeen(
             namespace="team-a",

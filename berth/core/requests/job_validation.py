@@ -274,7 +274,12 @@ def _check_pairs(form: Form, request: JobRequest, settings: Settings) -> Refusal
     total = _total_chips(request)
     single = total == 1 and _gang_pods(request) == 1
     if not single and total % 2:
-        return _refuse("invalid-request", "tasks", f"{total} chips in all", "an even number, or one pod with one chip")
+        return _refuse(
+            "invalid-request",
+            "tasks",
+            f"{total} chip{'' if total == 1 else 's'} in all",
+            "an even number, or one pod with one chip",
+        )
     for index, task in _pods_to_pair(request, settings):
         if not (single and task.chips == 1) and (task.chips < 1 or task.chips % 2 or task.chips > form.chips_max):
             return _refuse(
@@ -319,12 +324,18 @@ def _check_shape(form: Form, request: JobRequest, settings: Settings) -> Refusal
     Source: docs/reference/nodes-and-chips.md, "Validation of jobs".
     """
     total, pods, most = _total_chips(request), _chip_pods(request), form.chips_max
-    off = "(setting strict_job_shape)"
-    if total <= most and pods > 1:
-        return _refuse("job-shape", "tasks", f"{total} chips in {pods} pods", f"up to {most} chips in one pod {off}")
-    if total > most and any(task.chips != most for _, task in _asking(request, settings)):
-        return _refuse("job-shape", "tasks", f"{total} chips in {pods} pods", f"{most} chips in every pod {off}")
-    return None
+    is_split = total <= most and pods > 1
+    is_ragged = total > most and any(task.chips != most for _, task in _asking(request, settings))
+    if not is_split and not is_ragged:
+        return None
+    sizes = [str(size) for size in range(1, most + 1) if size not in form.forbidden]
+    return _refuse(
+        "job-shape",
+        "tasks",
+        f"{total} chips in {pods} pods",
+        f"one pod with {', '.join(sizes[:-1])} or {sizes[-1]} chips, or {most} chips in every pod"
+        " (setting strict_job_shape)",
+    )
 
 
 def _check_labels(request: JobRequest, settings: Settings) -> Refusal | None:

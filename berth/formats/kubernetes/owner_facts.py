@@ -63,6 +63,8 @@ class OwnerFacts(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """Pods that must start together."""
     tasks: tuple[TaskFacts, ...] = ()
     """In order of rank."""
+    is_ending: bool = False
+    """It is being deleted."""
 
 
 def owner_facts(key: OwnerKey, owner: OwnerObject) -> OwnerFacts:
@@ -86,7 +88,12 @@ def owner_facts(key: OwnerKey, owner: OwnerObject) -> OwnerFacts:
             assert_never(owner)
     meta = owner.metadata
     return msgspec.structs.replace(
-        facts, name=meta.name, uid=meta.uid, labels=meta.labels or {}, annotations=meta.annotations or {}
+        facts,
+        name=meta.name,
+        uid=meta.uid,
+        labels=meta.labels or {},
+        annotations=meta.annotations or {},
+        is_ending=meta.deletion_timestamp is not None,
     )
 
 

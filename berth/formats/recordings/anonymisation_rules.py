@@ -92,6 +92,7 @@ RULES: Final[Mapping[str, Mapping[str, Rule]]] = {
         "rank_index": Kind.KEEP,
         "hold": Kind.REASON,
         "podgroup": Kind.POD,
+        "podgroup_uid": Kind.UID,
     },
     "Rejection": {"uid": Kind.UID},
     "JobSeen": _OF_JOB | {"state": Kind.KEEP, "reason": Kind.REASON},

@@ -12,6 +12,7 @@ from typing import Final
 
 import msgspec
 
+from berth.core.explain.text import pluralize
 from berth.formats.ascend.pod_annotations import NO_AFFINITY, TOR_AFFINITY
 from berth.formats.kubernetes.gang_minimum import Minimum, minimum
 from berth.formats.kubernetes.objects import PodGroup
@@ -63,6 +64,7 @@ class Plan:
         held_single: Pods that wait, each with its own reason.
         is_short: Held because pods are missing or because of the owner's facts: the owner is to be read again.
         gang_pods: Pods with chips of the whole gang.
+        minimum: Pods of the gang that must start together.
     """
 
     first: list[Member] = field(default_factory=list)
@@ -71,6 +73,7 @@ class Plan:
     held_single: list[tuple[Member, str]] = field(default_factory=list)
     is_short: bool = False
     gang_pods: int = 0
+    minimum: int = 0
 
 
 def plan(gang: Gang, free: Sequence[Member], context: GangContext, *, now_ms: int) -> Plan:
@@ -99,11 +102,26 @@ def plan(gang: Gang, free: Sequence[Member], context: GangContext, *, now_ms: in
         found.is_short = True
         return found
     least = _in_blocks(gang, free, context, least)
+    found.minimum = least.count
     if is_fresh(gang):
         _plan_first(gang, list(free), context, least, found, now_ms)
     elif least.count <= 1 or not _is_blocked(gang):
         _plan_single(gang, free, found, now_ms)
     return found
+
+
+def minimum_now(gang: Gang, context: GangContext) -> int:
+    """Pods of a gang that must start together, by what its owner says now; 0 when that is not known.
+
+    Args:
+        gang: The gang.
+        context: Known state besides the pods.
+    """
+    waiting = [member for member in gang.members.values() if member.waits]
+    if not waiting or context.is_reading or context.barrier:
+        return 0
+    least = _minimum(gang, waiting[0], context)
+    return 0 if least.wrong else _in_blocks(gang, waiting, context, least).count
 
 
 def is_fresh(gang: Gang) -> bool:
@@ -167,7 +185,9 @@ def _in_blocks(gang: Gang, free: Sequence[Member], context: GangContext, least: 
 def _too_many(least: Minimum) -> str:
     if not least.size or least.count <= least.size:
         return ""
-    return f"{least.name} {least.count} is more than the {least.size} pods of the job: a configuration error"
+    return (
+        f"{least.name} {least.count} is more than the {pluralize(least.size, 'pod')} of the job: a configuration error"
+    )
 
 
 def _partial_minimum(gang: Gang, free: Sequence[Member], context: GangContext, least: Minimum) -> str:
@@ -243,7 +263,7 @@ def _shortage(ready: Sequence[Member], need: int, least: Minimum) -> str:
         for task, count in least.by_task:
             there = sum(1 for member in ready if member.place.task == task.lower())
             if there < count:
-                return f"task {task} has {there} of at least {count} pods"
+                return f"task {task} has {there} of at least {pluralize(count, 'pod')}"
     return f"{len(ready)} of at least {need} pods exist"
 
 

@@ -1,11 +1,31 @@
 """Requests restored from the facts of an earlier run."""
 
+from typing import Final
+
+from berth.formats.kubernetes.owners import OwnerKey, OwnerKind
 from berth.formats.whole_numbers import whole_number
 from berth.schemas.columns import unpack
 from berth.schemas.facts import JobSeen, MembersSeen
 from berth.schemas.intake import JobRequest, Task
 from berth.services.inventory.gangs.model import NO_INDEX, Gang, Part, Slot, needs_no_rank
 from berth.services.inventory.gangs.requests import GANG_PODS, as_pod_ask
+
+_KINDS: Final[dict[str, OwnerKind]] = {
+    "acjob": "AscendJob",
+    "job": "Job",
+    "jobset": "JobSet",
+    "lws": "LeaderWorkerSet",
+    "replicaset": "ReplicaSet",
+    "statefulset": "StatefulSet",
+    "vcjob": "VolcanoJob",
+}
+"""Kinds of controllers by the first word of the names of their requests."""
+
+
+def restored_owner(seen: MembersSeen) -> OwnerKey | None:
+    """Controller of a request of which no pod is left; None if it is not known or cannot be read."""
+    kind = _KINDS.get(seen.job.partition(".")[0])
+    return OwnerKey(kind, seen.namespace, seen.owner.name) if kind is not None and seen.owner.name else None
 
 
 def part_from(seen: MembersSeen, job: JobSeen | None, gang: Gang, *, is_first: bool) -> Part:
