@@ -173,7 +173,7 @@ class KubeCluster:
         return found
 
     def _gives_up(self, progress: Progress) -> bool:
-        """Whether all pods are bound."""
+        """Whether a pod failed to bind and the setting ``partial`` is ``undo``, so that the gang is undone."""
         return bool(progress.failures) and self._config.partial == "undo"
 
     def _fail(self, gang: Gang, progress: Progress, rank: int, reason: str, member: Member) -> None:

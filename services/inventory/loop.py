@@ -97,8 +97,7 @@ class Loop:
         """Take changes of nodes."""
         for change, node in changes:
             name = node.metadata.name
-            differs = self.nodes.remove(name) if change == "DELETED" else self.nodes.put(node)
-            if differs:
+            if self.nodes.remove(name) if change == "DELETED" else self.nodes.put(node):
                 self.pods.touch_nodes([name])
         self.devices.look()
         if self.nodes.is_changed:
@@ -106,8 +105,7 @@ class Loop:
 
     def replace_pods(self, pods: list[Pod]) -> None:
         """Take all pods."""
-        listed = {pod.metadata.uid for pod in pods}
-        for uid in sorted(self._pod_uids - listed):
+        for uid in sorted(self._pod_uids - {pod.metadata.uid for pod in pods}):
             self._drop_pod(uid)
         for pod in pods:
             self._set_pod(pod)

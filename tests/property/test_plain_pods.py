@@ -25,7 +25,7 @@ POLICIES = ("fifo", "skip", "easy", "conservative")
 
 @st.composite
 def clusters(draw: st.DrawFn) -> list[NodeDescription]:
-    """Nodes with and without chips in SuperPoDs, below leaves and in neither, in any order of names."""
+    """Nodes with and without chips in SuperPoDs, below leaves and in neither, names in random order."""
     count = draw(st.integers(2, 9))
     names = draw(st.permutations([f"n{number}" for number in range(count)]))
     nodes = []

@@ -70,8 +70,8 @@ class Backfill:
         scorer: Its scoring.
         at_ms: The moment of the round.
         waiting: Gangs that wait and are not tried in this round, in order.
-        silent: Rows that count for nothing.
-        memory: Of the dispatcher.
+        silent: Rows of nodes whose shard did not answer.
+        memory: Cache that the dispatcher keeps between rounds.
         on_error: Called with each gang that gets no reservation because of an error.
     """
 

@@ -11,16 +11,16 @@ from berth.core.requests.gangs import ClassKey, Gang
 
 Entry = tuple[tuple[int, int, str], Gang]
 ORDER: Final = operator.itemgetter(0)
-"""A gang behind its order, which no other gang has."""
+"""Sort key of an entry; it is unique for each gang."""
 
 
 class Sleep(NamedTuple):
     """How a class sleeps."""
 
     retry_at_ms: int
-    """When to try again although nothing got better; 0 for never."""
+    """When to try again without an improvement; 0 for never."""
     never: bool = False
-    """It waits for another cluster, and does not block other gangs."""
+    """It is larger than the cluster: it waits for more nodes, and does not block other gangs."""
     by_any_change: bool = False
     """Any change of a node may help it, also one for the worse."""
 
@@ -40,9 +40,9 @@ class GangClass(msgspec.Struct, gc=False):
     """Gangs (uid) without a verdict."""
     sleeps: bool = False
     retry_at_ms: int = 0
-    """When to try again although nothing got better; 0 for never."""
+    """When to try again without an improvement; 0 for never."""
     never: bool = False
-    """It waits for another cluster, and does not block other gangs."""
+    """It is larger than the cluster: it waits for more nodes, and does not block other gangs."""
     by_any_change: bool = False
     """Any change of a node may help it, also one for the worse."""
     held: dict[str, int] = {}

@@ -4,10 +4,9 @@ A request class that was refused sleeps: its gangs are not scored again until so
 the node take one of its pods, a missing shard's wait is over, or a new epoch begins. Sleep is a function of the log, so
 a replay sleeps and wakes alike.
 
-Gangs that find room and may not have it, because of a reservation, are held one by one: not their class, for how long
-they run differs. Anything that changes for the better releases all of them, and so does a node that is less than it
-was, for then a reservation may be another. In strict order no gang is held: a gang behind the first one that sleeps is
-not taken, except for its first verdict.
+Gangs that are blocked by a reservation are held individually, because run times differ within a class. Any improvement
+releases all of them, and so does a node that lost capacity, because reservations may change. In strict order no gang is
+held: a gang behind the first one that sleeps is not taken, except for its first verdict.
 
 Gangs without chips may have a lane of their own: they wait behind no gang with chips, and none of them waits behind
 them. A round takes from both lanes.

@@ -340,15 +340,15 @@ class Scheduler:
         return WaitingDump(
             known=known,
             sleeping=sleeping,
-            improved=sorted(names[row] for row in pending.capacity_gained),
-            thinned=sorted((names[row], chips) for row, chips in pending.chips_taken.items()),
-            eased=pending.leaf_opened,
+            capacity_gained=sorted(names[row] for row in pending.capacity_gained),
+            chips_taken=sorted((names[row], chips) for row, chips in pending.chips_taken.items()),
+            leaf_opened=pending.leaf_opened,
             time_ms=self.state.time_ms,
             held=self.queue.held,
-            loosened=pending.queue_unblocked,
-            worsened=pending.capacity_lost,
-            regained=sorted(names[row] for row in pending.chips_returned),
-            stirred=pending.nodes_changed,
+            queue_unblocked=pending.queue_unblocked,
+            capacity_lost=pending.capacity_lost,
+            chips_returned=sorted(names[row] for row in pending.chips_returned),
+            nodes_changed=pending.nodes_changed,
         )
 
     def load(self, dump: WaitingDump, changes: Changes) -> None:
@@ -363,12 +363,12 @@ class Scheduler:
         row = self.state.table.row
         self._pending.append(
             Changes(
-                capacity_gained=dict.fromkeys(row(name) for name in dump.improved),
-                chips_taken={row(name): chips for name, chips in dump.thinned},
-                chips_returned=dict.fromkeys(row(name) for name in dump.regained),
-                capacity_lost=dump.worsened,
-                nodes_changed=dump.stirred,
-                leaf_opened=dump.eased,
-                queue_unblocked=dump.loosened,
+                capacity_gained=dict.fromkeys(row(name) for name in dump.capacity_gained),
+                chips_taken={row(name): chips for name, chips in dump.chips_taken},
+                chips_returned=dict.fromkeys(row(name) for name in dump.chips_returned),
+                capacity_lost=dump.capacity_lost,
+                nodes_changed=dump.nodes_changed,
+                leaf_opened=dump.leaf_opened,
+                queue_unblocked=dump.queue_unblocked,
             )
         )

@@ -1,8 +1,8 @@
 """What may help a class of request that was refused, besides more room on a node that takes one of its pods.
 
-More room never hurts most classes, so less of it never helps them: a class sleeps until a node improves that takes one
-of its pods. The refusals named here are different: any change of a node may help their classes, also one for the worse.
-Such a class is tried again after a change unless :func:`may_fit` says that it finds no room.
+Losing capacity does not help most classes: a class sleeps until a node improves that takes one of its pods. The
+refusals named here are different: any change of a node may help their classes, also one for the worse. Such a class is
+tried again after a change unless :func:`may_fit` says that it finds no room.
 """
 
 from typing import Final
@@ -46,7 +46,7 @@ def is_helped_by_any_change(request_class: ClassKey, refusal: Refusal, *, plain_
 def may_fit(scorer: Scorer, request_class: ClassKey) -> bool:
     """Whether a class may find room: the cluster is large enough, and nodes that take its pods have free chips enough.
 
-    A class that a node cannot be scored for may.
+    If scoring a node fails, the answer is yes.
     """
     return guarded(
         lambda: (
