@@ -32,11 +32,13 @@ from berth.services.inventory.gangs.model import Member
 
 GANG_PODS: Final = "berth/gang-pods"
 """Annotation of a request: number of pods with chips of the whole gang."""
+BESIDE: Final = "berth/beside"
+"""Annotation of a request without chips: name of the request with the pods with chips of its gang."""
 ENQUEUE_TIME: Final = "huawei.com/schedule_enqueue_time"
 DEQUEUE_FREQUENCY: Final = "huawei.com/schedule_dequeue_frequency"
 _VOLCANO_QUEUE: Final = "volcano.sh/queue-name"
 _NOT_COPIED: Final = frozenset(
-    {ENQUEUE_TIME, DEQUEUE_FREQUENCY, "kubectl.kubernetes.io/last-applied-configuration", GANG_PODS}
+    {ENQUEUE_TIME, DEQUEUE_FREQUENCY, "kubectl.kubernetes.io/last-applied-configuration", GANG_PODS, BESIDE}
 )
 """Annotations of a PodGroup that change, or are long, and do not affect placement."""
 _OF_ONE_POD: Final = frozenset(
@@ -71,6 +73,7 @@ def request_of(
     group: PodGroup | None,
     facts: OwnerFacts | None,
     gang_pods: int,
+    beside: str = "",
 ) -> JobRequest:
     """Job request for some pods of a gang.
 
@@ -82,6 +85,7 @@ def request_of(
         group: Volcano PodGroup of the gang, if there is one.
         facts: Facts of its owner, if the owner was looked up.
         gang_pods: Pods with chips of the whole gang.
+        beside: Name of the request near whose pods these are placed; empty without.
     """
     firsts = _firsts(members)
     selector = common_selector([member.ask.node_selector for member in members])
@@ -92,6 +96,8 @@ def request_of(
         *(_selected(member.pod.metadata.annotations or {}) for member in firsts),
     )
     annotations[GANG_PODS] = str(gang_pods)
+    if beside:
+        annotations[BESIDE] = beside
     return JobRequest(
         namespace=key.namespace,
         name=name,

@@ -3,9 +3,10 @@
 import msgspec
 import pytest
 
-from berth.core.cluster.domains import domains
+from berth.core.cluster.domains import domains, shard_of
 from berth.core.cluster.node_packing import pack_nodes
 from berth.core.requests.gangs import Gang
+from berth.core.scheduling.turn import MissingShards
 from berth.products.catalogue import NODE_PRODUCTS
 from berth.schemas.columns import pack, pack_names
 from berth.schemas.facts import JobSeen, PodPhase, PodsSeen
@@ -178,3 +179,39 @@ def test_a_gang_of_a_round_leaves_the_next_one_what_its_master_does_not_use() ->
     seat.job(a_job("three", tasks=[Task("master", 1, 0, 4_000), Task("worker", 1, 4)]))
     seat.round()
     assert nodes_by_job(seat) == {"one": ["a", "a"], "three": ["b", "a"]}
+
+
+def late(name: str = "late", *, beside: str = "j", cpu: int = 1_000) -> JobRequest:
+    annotations = {"berth/gang-pods": "1", "berth/beside": beside}
+    return a_job(name, tasks=[Task("master", 1, 0, cpu)], annotations=annotations)
+
+
+def test_a_part_without_chips_that_comes_later_is_near_the_rest_of_its_gang() -> None:
+    nodes = [a_node("z", cpu_milli=20_000, leaf="1"), bare("y", cpu_milli=20_000, leaf="1"), bare("a")]
+    seat = seat_of(*nodes)
+    seat.job(a_job("j", chips=8))
+    seat.round()
+    for name, cpu, node in (("one", 15_000, "z"), ("two", 15_000, "y"), ("three", 15_000, "a")):
+        seat.job(late(name, cpu=cpu))
+        seat.round()
+        assert nodes_by_job(seat)[name] == [node]
+    seat.job(late("stranger", beside="nobody"))
+    seat.job(late("other"))
+    seat.round()
+    assert (nodes_by_job(seat)["stranger"], nodes_by_job(seat)["other"]) == (["a"], ["z"])
+    off = seat_of(*nodes, plain_pods=False)
+    off.job(a_job("j", chips=8))
+    off.round()
+    off.job(late())
+    off.round()
+    assert nodes_by_job(off)["late"] == ["a"]
+
+
+def test_while_a_shard_is_missing_no_node_is_near_a_part_that_comes_later() -> None:
+    seat = seat_of(a_node("z", leaf="1"), bare("a", leaf="2"))
+    seat.job(a_job("j", chips=8))
+    seat.round()
+    shards = next(count for count in range(2, 20) if shard_of("leaf-1", count) != shard_of("leaf-2", count))
+    seat.job(late())
+    seat.round(MissingShards(shards, [shard_of("leaf-1", shards)]))
+    assert nodes_by_job(seat)["late"] == ["a"]
