@@ -96,7 +96,8 @@ async def replaced(api: KubeApi, namespace: str, pod: Tree) -> Tree:
     async def runs() -> bool:
         nonlocal found
         found = await api.get(path) if await api.status_of("GET", path) == 200 else pod
-        return found["metadata"]["uid"] != pod["metadata"]["uid"] and found["status"]["phase"] == "Running"
+        is_new = bool(found["metadata"]["uid"] != pod["metadata"]["uid"])
+        return is_new and bool(found["status"]["phase"] == "Running")
 
     await until_true(runs, deadline_s=60, what=f"{path} runs again")
     return found

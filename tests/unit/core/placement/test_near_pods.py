@@ -75,6 +75,18 @@ def test_the_score_is_which_part_of_cpu_and_memory_stays_free() -> None:
     assert scores(off, plain(off, cpu=1_000)) == {"a": 0, "b": 0}
 
 
+def test_what_pods_of_others_use_counts_as_allocated() -> None:
+    nodes = [
+        bare("a", cpu_milli=4_000, memory_mib=10_000, cpu_others=60_000, memory_others=30_000),
+        bare("b", cpu_milli=10_000, memory_mib=10_000),
+    ]
+    seat = seat_of(*nodes)
+    found = scores(seat, plain(seat, cpu=1_000, memory=2_000))
+    assert found == {"a": (3_000 * 10_000 // 64_000 + 2_000) // 2, "b": (9_000 + 8_000) // 2}
+    other = restarted(seat)
+    assert scores(other, plain(other, cpu=1_000, memory=2_000)) == found
+
+
 def test_pods_that_request_nothing_spread_also_over_rounds_and_leave_when_they_end() -> None:
     seat = seat_of(*(bare(name) for name in "ab"))
     for number in range(3):
