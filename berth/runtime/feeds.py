@@ -66,6 +66,11 @@ class Feed:
         return self._follower.recreations if self._follower is not None else 0
 
     @property
+    def next(self) -> Stored | None:
+        """The oldest received message that is not applied."""
+        return self._waiting[0] if self._waiting else None
+
+    @property
     def is_empty(self) -> bool:
         """Whether all received messages are applied."""
         return not self._waiting and self.gap is None
@@ -100,6 +105,10 @@ class Feed:
         while self._waiting and (up_to is None or self._waiting[0].sequence <= up_to):
             yield self._waiting.popleft()
 
+    def skip(self) -> None:
+        """Drop the oldest message that is not applied."""
+        self._waiting.popleft()
+
     def _take_in(self, message: Stored) -> None:
         self._waiting.append(message)
         self._arrived.set()
@@ -121,6 +130,10 @@ class Feeds:
         self.arrived = asyncio.Event()
         self.facts = Feed(self.arrived)
         self.records = Feed(self.arrived)
+        self.is_from_latest = False
+        """Whether facts were missing at the start, and LATEST was read instead."""
+        self.snapshot: tuple[int, int] | None = None
+        """Sequences of ledger and facts of the loaded snapshot; None without one."""
         self.dead: dict[int, tuple[Stored, str]] = {}
         """Facts that can never be applied and that :meth:`write_dead_letters` has not written yet."""
 
@@ -137,6 +150,26 @@ class Feeds:
             FatalError: The bus holds less history than the snapshot states.
         """
         found = ChangesBuilder()
+        found.add(await self.load(filters=filters))
+        await self.caught_up()
+        found.add(self.replay())
+        if self.is_from_latest:
+            self.state.forget_unnamed()
+        return found.build()
+
+    async def load(self, *, filters: Sequence[str] = ()) -> Changes:
+        """Load the newest snapshot and start to receive later messages.
+
+        Args:
+            filters: Facts to follow; none means all.
+
+        Returns:
+            What the snapshot changed, and the facts of LATEST, if they were needed.
+
+        Raises:
+            FatalError: The bus holds less history than the snapshot states.
+        """
+        found = ChangesBuilder()
         body = await newest_snapshot(self.bus, self._log)
         # Read after the snapshot: the dispatcher may write one at any time, and it must not appear to be ahead.
         facts = await self.bus.state(StreamName.FACTS)
@@ -148,26 +181,27 @@ class Feeds:
                     f" {ledger.last_seq} and {facts.last_seq}: streams were lost or created again"
                 )
             found.add(self.state.load(body))
+            self.snapshot = (body.ledger_seq, body.facts_seq)
         start = self.state.facts_seq + 1
-        from_latest = start < facts.first_seq and facts.last_seq > 0
-        if from_latest:
+        self.is_from_latest = start < facts.first_seq and facts.last_seq > 0
+        if self.is_from_latest:
             found.add(await self._load_latest(facts.last_seq, filters))
             start = self.state.facts_seq + 1
         self.facts.start(self.bus, StreamName.FACTS, start_seq=start, filters=filters, created=facts.created)
         self.records.start(self.bus, StreamName.LEDGER, start_seq=self.state.fold.head + 1, created=ledger.created)
+        return found.build()
+
+    async def caught_up(self) -> None:
+        """Wait until every message that was stored at the start is received."""
         await self.records.caught_up()
         await self.facts.caught_up()
-        found.add(self._replay())
-        if from_latest:
-            self.state.forget_unnamed()
-        return found.build()
 
     async def stop(self) -> None:
         """Stop receiving."""
         await self.facts.stop()
         await self.records.stop()
 
-    def _replay(self) -> Changes:
+    def replay(self) -> Changes:
         """Apply received messages in their original order: before each record the facts that it used.
 
         A reused name or uid is therefore not confused with the previous job.

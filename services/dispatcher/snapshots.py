@@ -40,6 +40,10 @@ class Snapshots:
         self._ledger_seq = 0
         self._facts_seq = 0
 
+    def found(self, ledger_seq: int, facts_seq: int) -> None:
+        """Note the sequences of a snapshot that is stored."""
+        self._ledger_seq, self._facts_seq = ledger_seq, facts_seq
+
     async def maybe_write(self) -> None:
         """Write a snapshot after enough messages since the last one."""
         records = self._state.fold.head - self._ledger_seq
