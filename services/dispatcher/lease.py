@@ -9,8 +9,6 @@ from berth.schemas.status import LeaseHeld
 from berth.schemas.subjects import StreamName
 from berth.services.dispatcher.metrics import DispatcherMetrics
 
-_FREE = LeaseHeld("", 0, 0)
-
 
 class Lease:
     """A lease of the cell.
@@ -111,4 +109,4 @@ def _held(data: bytes) -> LeaseHeld:
     try:
         return decode(data, LeaseHeld)
     except DecodeError:
-        return _FREE
+        return LeaseHeld("", 0, 0)

@@ -39,7 +39,16 @@ from berth.schemas.recording import Entry, RecordingEnd, RecordingHead, Recordin
 from berth.schemas.refusal import BlockLack, NearGroup, NodeReason, ReasonCount, Refusal, SwitchLack
 from berth.schemas.reports import HealthReport
 from berth.schemas.simulation import BindGang, BreakNode, EvictGang, GangBound, GangEvicted, NodeBroken, SimCounts
-from berth.schemas.status import DeadLetter, JobStatus, KeptFact, LeaseHeld, SnapshotBody, SnapshotChunk, SnapshotEnd
+from berth.schemas.status import (
+    DeadLetter,
+    Heartbeat,
+    JobStatus,
+    KeptFact,
+    LeaseHeld,
+    SnapshotBody,
+    SnapshotChunk,
+    SnapshotEnd,
+)
 from berth.schemas.summary import JobSummary
 
 FOLDER: Final = Path(__file__).parent / "samples"
@@ -82,7 +91,12 @@ _LATER: Final[dict[str, dict[type, set[str]]]] = {
         Refusal: {"ahead", "start_ms"},
         Settings: {"queue_policy", "reserve_chips", "reserve_depth", "unknown_run_ms", "skims_classes"},
     },
-    "v0.4": {Settings: {"corrections"}, ShapeOffer: {"error"}},
+    "v0.4": {
+        Settings: {"corrections"},
+        ShapeOffer: {"error"},
+        LeaseHeld: {"silence_ms"},
+        Epoch: {"resumes"},
+    },
 }
 """Fields that came after a release, and were in the next."""
 
@@ -430,7 +444,15 @@ def _settings() -> Settings:
 def _ledger() -> tuple[Message, ...]:
     uid = "0b7c7a2e-9d6b-4c35-9d57-2f6f2a1d4c11"
     return (
-        Epoch(epoch=3, base_seq=40, facts_seq=99, at_ms=_AT_MS, holder="dispatcher-0", settings=_settings()),
+        Epoch(
+            epoch=3,
+            base_seq=40,
+            facts_seq=99,
+            at_ms=_AT_MS,
+            holder="dispatcher-0",
+            settings=_settings(),
+            resumes=True,
+        ),
         Round(
             epoch=3,
             base_seq=41,
@@ -583,7 +605,8 @@ def _status() -> tuple[Message, ...]:
             deleted=True,
             at_ms=_AT_MS,
         ),
-        LeaseHeld(holder="dispatcher-0", epoch=3, at_ms=_AT_MS),
+        LeaseHeld(holder="dispatcher-0", epoch=3, at_ms=_AT_MS, silence_ms=400),
+        Heartbeat(process="dispatcher-0-17-5f1c2a", is_over=True, ledger_seq=42, facts_seq=101),
         DeadLetter(
             stream="INTAKE",
             sequence=19,
