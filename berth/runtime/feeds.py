@@ -13,7 +13,7 @@ from typing import Final
 
 from berth.core.changes import Changes, ChangesBuilder
 from berth.core.state.cell import State
-from berth.core.state.ledger import Folded
+from berth.core.state.ledger import Folded, WaitingDump
 from berth.runtime.bus.port import Bus, Follower, Gap, Stored
 from berth.runtime.clock import Clock
 from berth.runtime.errors import ConflictError, FatalError, TransientError
@@ -134,6 +134,8 @@ class Feeds:
         """Whether facts were missing at the start, and LATEST was read instead."""
         self.snapshot: tuple[int, int] | None = None
         """Sequences of ledger and facts of the loaded snapshot; None without one."""
+        self.waiting: WaitingDump | None = None
+        """Gangs that waited in the loaded snapshot; None if it does not say it."""
         self.dead: dict[int, tuple[Stored, str]] = {}
         """Facts that can never be applied and that :meth:`write_dead_letters` has not written yet."""
 
@@ -180,7 +182,9 @@ class Feeds:
                     f"snapshot at ledger {body.ledger_seq}, facts {body.facts_seq} is ahead of the bus, which ends at"
                     f" {ledger.last_seq} and {facts.last_seq}: streams were lost or created again"
                 )
-            found.add(self.state.load(body))
+            loaded = self.state.load(body)
+            found.add(loaded.changes)
+            self.waiting = loaded.waiting
             self.snapshot = (body.ledger_seq, body.facts_seq)
         start = self.state.facts_seq + 1
         self.is_from_latest = start < facts.first_seq and facts.last_seq > 0

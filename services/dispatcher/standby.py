@@ -74,7 +74,7 @@ class Standby:
         """
         feeds, scheduler = self._feeds, self._scheduler
         changes = await feeds.load()
-        waiting = self._state.waiting
+        waiting = feeds.waiting
         if waiting is not None and not feeds.is_from_latest:
             self.is_exact = True
             scheduler.load(waiting, changes)

@@ -1,4 +1,4 @@
-"""Shards beside a decider: the offers that they make, through the dispatcher's own gathering, must lead to the same record."""
+"""Offers of shards, gathered as the dispatcher gathers them, lead to the same record as no shards."""
 
 import functools
 from collections.abc import Coroutine, Mapping
@@ -6,7 +6,8 @@ from typing import Any
 
 import msgspec
 
-from berth.core.scheduling.turn import Asking, MissingShards, OffersExhaustedError, Opening, Verdicts
+from berth.core.placement.gang_placement import Verdicts
+from berth.core.scheduling.turn import Asking, MissingShards, OffersExhaustedError, Opening
 from berth.core.scheduling.verdicts import round_of
 from berth.runtime.bus.port import Gathered
 from berth.runtime.instruments import Instruments

@@ -1,4 +1,4 @@
-"""States of leaves that follow from annotations of adopted pods: the merge of what the living say, in whatever order it came."""
+"""States of leaves from annotations of adopted pods: the merge of what live pods say, in whatever order it came."""
 
 from typing import Final
 
@@ -65,7 +65,10 @@ def fact(word: Word) -> PodsSeen:
 
 
 def merged(said: dict[int, Word]) -> list[int]:
-    """State byte of each leaf: unhealthy if any pod says so; shared if unhealthy or any says so, else exclusive if any does."""
+    """State byte of each leaf.
+
+    Unhealthy if any pod says so; shared if unhealthy or any pod says so, else exclusive if any pod does.
+    """
     found = []
     for leaf in range(LEAVES):
         states = [word.state or 0 for pod, word in said.items() if pod % (LEAVES * PLACES) // PLACES == leaf]
@@ -101,8 +104,8 @@ def test_leaves_are_as_the_living_pods_say(words: list[Word], at_once: int) -> N
             settle(life)
     settle(life)
     mask = STATE | UNHEALTHY
-    assert [int(bits) & mask for bits in life.state.leaf_book.bits()] == merged(said)
+    assert [int(bits) & mask for bits in life.state.leaf_occupancy.bits()] == merged(said)
     check(life.state)
     again = State(keeps=True)
     again.load(decode(life.state.dump(), SnapshotBody))
-    assert again.leaf_book.bits().tolist() == life.state.leaf_book.bits().tolist()
+    assert again.leaf_occupancy.bits().tolist() == life.state.leaf_occupancy.bits().tolist()

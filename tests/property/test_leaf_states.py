@@ -1,4 +1,4 @@
-"""States of leaf switches: whoever starts whenever knows the same, and who waits for leaves is woken by all that helps."""
+"""States of leaf switches: the same after a start at any time, and gangs that wait for leaves wake when it helps."""
 
 import asyncio
 from collections.abc import Sequence
@@ -164,8 +164,8 @@ class History:
             other = shard.state
             assert (other.nodes_seq, other.fold.head) == (state.nodes_seq, state.fold.head)
             assert (other.leaves.names, other.leaves.node_names) == (state.leaves.names, state.leaves.node_names)
-            if not state.leaf_book.parity:
-                assert other.leaf_book.bits().tolist() == state.leaf_book.bits().tolist()
+            if not state.leaf_occupancy.parity:
+                assert other.leaf_occupancy.bits().tolist() == state.leaf_occupancy.bits().tolist()
 
     def _advance(self) -> bytes:
         state = self.cell.dispatcher.state

@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 
 from berth.cli.simulation.pictures import Film, Picture, drawn, filmed, has_map, write_file
-from berth.core.simulation.comparison import Row
+from berth.core.simulation.comparison import ComparisonRow
 from berth.core.simulation.timeline import Timeline
 
 _TEMPLATE: Final = Path(__file__).with_name("report.html")
@@ -26,7 +26,7 @@ _SVG_BYTES_MAX: Final = 300_000
 """A drawing is put into the page as SVG up to here, which is sharp at any size; a larger one in its smaller form."""
 
 
-def write_page(courses: Sequence[Timeline], rows: Sequence[Row], path: Path) -> None:
+def write_page(courses: Sequence[Timeline], rows: Sequence[ComparisonRow], path: Path) -> None:
     """Write the page of courses; ``rows`` are their figures, in the order of the courses.
 
     Raises:
@@ -35,7 +35,7 @@ def write_page(courses: Sequence[Timeline], rows: Sequence[Row], path: Path) -> 
     write_file(path, page_of(courses, rows).encode())
 
 
-def page_of(courses: Sequence[Timeline], rows: Sequence[Row]) -> str:
+def page_of(courses: Sequence[Timeline], rows: Sequence[ComparisonRow]) -> str:
     """The page as HTML; equal courses give equal text.
 
     Raises:
@@ -68,7 +68,7 @@ def _settings(courses: Sequence[Timeline]) -> str:
     return _scrolled(f"<table>{head}<tbody>{''.join(lines)}</tbody></table>")
 
 
-def _table(section: str, titles: Sequence[str], rows: Sequence[Row]) -> str:
+def _table(section: str, titles: Sequence[str], rows: Sequence[ComparisonRow]) -> str:
     """Figures of a section."""
     lines = []
     for row in rows:

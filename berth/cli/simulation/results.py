@@ -12,7 +12,7 @@ from berth.cli.output import emit, listed, new_table, results, say, tell
 from berth.cli.simulation.pictures import write_file, write_pictures
 from berth.cli.simulation.report_page import write_page
 from berth.core.explain.text import pluralize
-from berth.core.simulation.comparison import Comparison, Row, compared, markdown_of
+from berth.core.simulation.comparison import Comparison, ComparisonRow, compared, markdown_of
 from berth.core.simulation.simulator import RejectedJob
 from berth.core.simulation.statistics import Statistics, statistics_of
 from berth.core.simulation.timeline import Timeline
@@ -37,7 +37,7 @@ class Results(msgspec.Struct, frozen=True):
     turned_away: list[RejectedJob]
     """Jobs that can never be placed, of the first simulated course."""
     figures: list[Statistics]
-    rows: list[Row]
+    rows: list[ComparisonRow]
     """The figures side by side."""
 
 

@@ -71,15 +71,17 @@ class Wanted:
         affinity: Jobs that request switch affinity: all, those with two or more pods (gangs), none.
         set: A setting of decisions, such as reserve_chips=32; may be given several times.
         seed: Seed of the random nodes of --baselines.
+        rivals: The name of --baselines until 0.4.
     """
 
     policy: Annotated[tuple[Policy, ...], Parameter(negative=(), show_default=False)] = ()
-    baselines: Annotated[bool, Parameter(name=("--baselines", "--rivals"), negative=())] = False
+    baselines: Annotated[bool, Parameter(negative=())] = False
     compress: float = 1.0
     declare: str = "none"
     affinity: Affinity = "all"
     set: Annotated[tuple[str, ...], Parameter(negative=(), show_default=False)] = ()
     seed: int = 0
+    rivals: Annotated[bool, Parameter(negative=(), show=False)] = False
 
 
 @Parameter(name="*")
@@ -183,7 +185,7 @@ def simulated(setup: Setup, wanted: Wanted, *, record: Path | None = None) -> tu
     """
     policies = wanted.policy or (setup.settings.queue_policy,)
     columns: list[tuple[str, Baseline | None]] = [(policy, None) for policy in dict.fromkeys(policies)]
-    if wanted.baselines:
+    if wanted.baselines or wanted.rivals:
         columns += [(policies[0], baseline) for baseline in BASELINES]
     courses: list[Timeline] = []
     turned_away: list[RejectedJob] = []

@@ -33,7 +33,7 @@ def follow_record(scheduler: Scheduler, sequence: int, data: bytes) -> Folded:
     if envelope.kind == Round.KIND:
         record = body_of(envelope, Round)
         if record.epoch == state.fold.epoch and record.base_seq == sequence - 1 == state.fold.head:
-            opening = scheduler.open(record.at_ms)
+            opening = scheduler.open(record.at_ms).opening
         folded = state.apply_round(sequence, record)
     else:
         folded = state.apply_record(sequence, data)

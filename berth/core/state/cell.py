@@ -17,12 +17,12 @@ from berth.core.cluster.node_facts import check_health, check_nodes
 from berth.core.cluster.node_packing import SWITCHES
 from berth.core.state.fact_checks import check_pods, check_subject
 from berth.core.state.job_nodes import JobNodes
-from berth.core.state.ledger import Folded, GangRecord, Holding, LedgerFold, PodShare, WaitingDump, dump_of
+from berth.core.state.ledger import Folded, GangRecord, Holding, LedgerFold, Loaded, PodShare, WaitingDump, dump_of
 from berth.core.state.level_index import LevelMap
 from berth.core.state.occupancy import Occupancy
 from berth.core.state.pod_facts import PodFacts
-from berth.core.state.superpod_index import BlockGround, ColocationIndex, SuperpodMap
-from berth.core.switches.occupancy.leaf_states import LeafBook
+from berth.core.state.superpod_index import BlockInputs, ColocationIndex, SuperpodMap
+from berth.core.switches.occupancy.leaf_states import LeafOccupancy
 from berth.core.switches.occupancy.leaf_table import LeafTable, check_topology, leaf_table
 from berth.schemas.envelope import DecodeError, Envelope, body_of, open_envelope
 from berth.schemas.facts import (
@@ -75,7 +75,7 @@ class State:
         self.jobs: dict[JobKey, JobSeen] = {}
         nodes = JobNodes(self.fold, self._occupancy.owned, self.jobs)
         colocation = ColocationIndex(nodes.of_service, nodes.of_labels)
-        self.blocks = BlockGround(SuperpodMap(self.table), LevelMap(self.table), colocation)
+        self.blocks = BlockInputs(SuperpodMap(self.table), LevelMap(self.table), colocation)
         self.name_of: dict[str, JobKey] = {}
         """Job of each uid: jobs that were accepted and have not given up their names."""
         self.topologies: dict[str, TopologySeen] = {}
@@ -85,8 +85,6 @@ class State:
         self.intake_seq = 0
         """Highest INTAKE sequence that has a verdict."""
         self.time_ms = 0
-        self.waiting: WaitingDump | None = None
-        """Waiting gangs in the snapshot from which it started."""
         self.unknown: Counter[str] = Counter()
         self.applied = 0
         """Facts and records that changed something."""
@@ -109,9 +107,9 @@ class State:
         return self._occupancy.leaves
 
     @property
-    def leaf_book(self) -> LeafBook:
+    def leaf_occupancy(self) -> LeafOccupancy:
         """Jobs on leaf switches."""
-        return self._occupancy.leaf_book
+        return self._occupancy.leaf_occupancy
 
     def apply_fact(self, subject: str, sequence: int, data: bytes, *, latest: bool = False) -> AppliedFact:
         """Fold a fact.
@@ -205,7 +203,7 @@ class State:
         """Bring in line with the settings of an epoch what does not follow from facts and holdings alone."""
         settings = self.fold.settings
         is_new = settings.corrected and not before.corrected
-        if is_new or settings.reference_parity != self.leaf_book.parity:
+        if is_new or settings.reference_parity != self.leaf_occupancy.parity:
             found.add(self._count_leaves(self.leaves))
         self.table.corrected = settings.corrected
         if is_new:
@@ -289,12 +287,8 @@ class State:
         )
         return encode_record(body, self.fold.settings)
 
-    def load(self, body: SnapshotBody) -> Changes:
+    def load(self, body: SnapshotBody) -> Loaded:
         """Become what a snapshot holds; only for a state that has applied nothing yet.
-
-        Returns:
-            The gangs to examine. The scheduler must be given them, where there is one; it tries all waiting gangs
-            again.
 
         Raises:
             DecodeError: The folded ledger does not decode; then nothing was loaded.
@@ -312,14 +306,13 @@ class State:
         self.intake_seq = max(self.intake_seq, dump.intake_seq)
         self.facts_seq = body.facts_seq
         self.nodes_seq = dump.nodes_seq
-        self.waiting = dump.waiting
         self.time_ms = dump.waiting.time_ms if dump.waiting is not None else 0
         if self._owns is None:
             found.gangs_to_examine.update(dict.fromkeys(self.fold.gangs))
             found.gangs_to_examine.update(dict.fromkeys(self.foreign))
         else:
             self._forget_idle(list(self.fold.gangs.values()))
-        return found.build()
+        return Loaded(found.build(), dump.waiting)
 
     def forget_unnamed(self) -> None:
         """Drop gangs whose name belongs to another job or to none.
@@ -369,7 +362,7 @@ class State:
         found.pods_changed[fact.namespace, fact.gang] = None
         found.gangs_to_examine[fact.uid] = None
         found.add(self._occupancy.mark((fact.uid, fact.attempt), fact))
-        if self.leaf_book.parity:
+        if self.leaf_occupancy.parity:
             found.add(self._occupancy.note_leaves((fact.uid, fact.attempt)))
         return _FOLDED
 
@@ -437,7 +430,7 @@ class State:
             found.gangs_to_examine[key[0]] = None
             if self.pods_seen(self.fold.holdings[key]) is None:
                 found.add(self._occupancy.unmark(key))
-                if self.leaf_book.parity:
+                if self.leaf_occupancy.parity:
                     found.add(self._occupancy.note_leaves(key))
 
     def _timer(self, envelope: Envelope, _: ChangesBuilder) -> str:

@@ -8,6 +8,7 @@ Longer than 400 lines because what a record changes, its folded form and what a 
 """
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
 import msgspec
 
@@ -128,6 +129,15 @@ class WaitingDump(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """Nodes on which chips came back, whoever holds them, by name."""
     stirred: bool = False
     """Some node changed."""
+
+
+class Loaded(NamedTuple):
+    """Result of loading a snapshot."""
+
+    changes: Changes
+    """The gangs to examine. A scheduler of the state must be given them; it tries all waiting gangs again."""
+    waiting: WaitingDump | None
+    """Gangs that waited; None in a snapshot of a release before 0.4."""
 
 
 class LedgerDump(msgspec.Struct, array_like=True, gc=False):

@@ -191,17 +191,6 @@ def offered_load(workload: Workload, nodes: Iterable[NodeDescription]) -> float:
     return _chip_ms(workload) / room if room else 0.0
 
 
-def larger_than(workload: Workload, nodes: Iterable[NodeDescription]) -> list[PlannedJob]:
-    """Jobs with more chips than all nodes together, or more in one pod than any node has, by arrival."""
-    have = [node.whole_chips for node in nodes]
-    total, most = sum(have), max(have, default=0)
-    return [
-        job
-        for job in workload.jobs
-        if chips_of(job) > total or max((task.chips for task in job.request.tasks), default=0) > most
-    ]
-
-
 def _chip_ms(workload: Workload) -> int:
     return sum(chips_of(job) * job.run_ms for job in workload.jobs)
 

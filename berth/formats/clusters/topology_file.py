@@ -36,7 +36,7 @@ from berth.formats.quantities import NUMBER_MAX, QuantityError, duration_ms, rou
 from berth.formats.yaml_tree import DocumentError, Tree, is_dns_name, nearest, read_documents
 from berth.products.catalogue import NODE_PRODUCTS
 from berth.products.model import NodeProduct
-from berth.schemas.constraints import Effect, Taint
+from berth.schemas.constraints import Taint, TaintEffect
 from berth.schemas.facts import NodeHealth
 from berth.schemas.nodes import NodeDescription
 
@@ -278,7 +278,7 @@ def _taint(item: Tree) -> Taint:
     return Taint(
         key=item.need("key", "the taint's key").text(),
         value="" if value is None else value.text(),
-        effect="NoSchedule" if effect is None else effect.choice(get_args(Effect)),  # type: ignore[arg-type]  # one of its words
+        effect="NoSchedule" if effect is None else effect.choice(get_args(TaintEffect)),  # type: ignore[arg-type]  # one of its words
     )
 
 

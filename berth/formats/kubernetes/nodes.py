@@ -20,12 +20,12 @@ from berth.formats.kubernetes.objects import Node
 from berth.formats.quantities import NUMBER_MAX, QuantityError, quantity
 from berth.products.catalogue import NODE_PRODUCTS
 from berth.products.model import LABEL_FAMILY, NodeProduct
-from berth.schemas.constraints import Effect, Taint
+from berth.schemas.constraints import Taint, TaintEffect
 from berth.schemas.nodes import NodeDescription
 
 ALLOCATABLE_MAX: Final = (1 << 15) - 1
 """Most chips of a node that fit its column."""
-_EFFECTS: Final = frozenset(get_args(Effect))
+_EFFECTS: Final = frozenset(get_args(TaintEffect))
 _MIB: Final = 1 << 20
 _MILLI: Final = Fraction(1, 1000)
 _SHOWN_MAX: Final = 80

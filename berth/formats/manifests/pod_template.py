@@ -14,7 +14,7 @@ from typing import Final, get_args
 
 from berth.formats.quantities import QuantityError, pieces, quantity, rounded_up
 from berth.formats.yaml_tree import Tree
-from berth.schemas.constraints import Effect, Expression, Operator, Term, Toleration, TolerationOperator
+from berth.schemas.constraints import Expression, Operator, TaintEffect, Term, Toleration, TolerationOperator
 
 CHIP_PREFIX: Final = "huawei.com/"
 """Prefix of the resource names of chips."""
@@ -23,7 +23,7 @@ SYSTEM_CLASSES: Final = {"system-cluster-critical": 2_000_000_000, "system-node-
 PRIORITY_MAX: Final = 2_000_001_000
 _MIB: Final = 1 << 20
 _OPERATORS: Final = get_args(Operator)
-_EFFECTS: Final = get_args(Effect)
+_EFFECTS: Final = get_args(TaintEffect)
 
 
 @dataclass(frozen=True, slots=True)

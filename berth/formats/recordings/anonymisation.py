@@ -278,12 +278,6 @@ class Anonymiser:
         """Replacement of a collected name."""
         return name if self._stays(kind, name) else self._new[kind][name]
 
-    def old_names(self) -> Iterator[tuple[Kind, str]]:
-        """All names that are replaced."""
-        for kind in Kind:
-            for name in sorted(self._new[kind]):
-                yield kind, name
-
     def _note(self, kind: Kind, name: str) -> str:
         if not _stays(kind, name):
             self._names[kind].add(name)

@@ -15,7 +15,7 @@ import msgspec
 from berth.formats.ascend.pod_annotations import TOR_AFFINITY
 from berth.formats.manifests.gang_request import REPLICAS_MAX
 from berth.formats.quantities import RUN_MS_MAX
-from berth.formats.traces.rows import Row
+from berth.formats.traces.rows import TraceRow
 from berth.formats.yaml_tree import is_dns_name
 from berth.products.model import ANNOTATION_POLICY, NodeProduct
 from berth.schemas.intake import JobRequest, Task
@@ -47,7 +47,7 @@ class Wish(msgspec.Struct, kw_only=True, gc=False):
         tor_affinity: Value of the label; empty: by its pods.
     """
 
-    row: Row
+    row: TraceRow
     at: Fraction
     run: Fraction
     chips: int
@@ -71,7 +71,7 @@ class Tally:
         self._counts: dict[str, int] = {}
         self._first: dict[str, str] = {}
 
-    def note(self, kind: str, row: Row, example: str) -> None:
+    def note(self, kind: str, row: TraceRow, example: str) -> None:
         """Count one; the example is a text about this row."""
         self._counts[kind] = self._counts.get(kind, 0) + 1
         self._first.setdefault(kind, f"line {row.line}, {example}")
@@ -139,7 +139,7 @@ class Planner:
         )
         return PlannedJob(request=request, at_ms=at_ms, run_ms=run_ms, cancel_ms=self._cancel_ms(wish, at_ms))
 
-    def _milliseconds(self, row: Row, what: str, seconds: Fraction) -> int:
+    def _milliseconds(self, row: TraceRow, what: str, seconds: Fraction) -> int:
         """Whole milliseconds, rounded half up."""
         exact = seconds * 1000
         rounded = math.floor(exact + Fraction(1, 2))
@@ -213,7 +213,7 @@ class Planner:
             raise wish.row.wrong("name", f"another name: the job of line {line} has it", value=f"{namespace}/{name}")
         return name, namespace
 
-    def _kubernetes(self, row: Row, what: str, name: str) -> str:
+    def _kubernetes(self, row: TraceRow, what: str, name: str) -> str:
         escaped = kubernetes_name(name)
         if escaped != name:
             self.tally.note(f"{what} that Kubernetes does not allow and that were escaped", row, f"{name!r}: {escaped}")

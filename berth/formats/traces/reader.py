@@ -17,7 +17,7 @@ import numpy as np
 from berth.formats.manifests.gang_request import REPLICAS_MAX
 from berth.formats.manifests.pod_template import PRIORITY_MAX
 from berth.formats.traces.jobs import TOR_VALUES, Affinity, Planner, Wish
-from berth.formats.traces.rows import Row, Table, TraceError, TraceFault
+from berth.formats.traces.rows import Table, TraceError, TraceFault, TraceRow
 from berth.formats.yaml_tree import nearest
 from berth.products.catalogue import NODE_PRODUCTS
 from berth.schemas.workload import PlannedJob, Workload
@@ -218,7 +218,7 @@ def _assumed(kind: str, compress: float, jobs: Sequence[PlannedJob]) -> list[str
     return notes
 
 
-def _csv_wish(row: Row) -> Wish:
+def _csv_wish(row: TraceRow) -> Wish:
     row.check_length()
     tor_affinity = row.text("tor_affinity")
     if tor_affinity and tor_affinity not in TOR_VALUES:
@@ -242,10 +242,10 @@ def _csv_wish(row: Row) -> Wish:
     )
 
 
-def _kalos_reader(node_chips: int) -> Callable[[Row], Wish]:
+def _kalos_reader(node_chips: int) -> Callable[[TraceRow], Wish]:
     """Reader of rows of Kalos; workers with more chips than a node are redistributed."""
 
-    def read(row: Row) -> Wish:
+    def read(row: TraceRow) -> Wish:
         row.check_length()
         workers = row.whole("gpu_workers", least=1, most=REPLICAS_MAX)
         each = row.whole("gpu_per_worker", least=1, most=_CHIPS_MAX // workers)
@@ -262,7 +262,7 @@ def _kalos_reader(node_chips: int) -> Callable[[Row], Wish]:
     return read
 
 
-def _philly_wish(row: Row) -> Wish:
+def _philly_wish(row: TraceRow) -> Wish:
     row.check_length()
     return Wish(
         row=row,
@@ -273,7 +273,7 @@ def _philly_wish(row: Row) -> Wish:
     )
 
 
-def _moment(row: Row, column: str) -> Fraction:
+def _moment(row: TraceRow, column: str) -> Fraction:
     """Seconds since 1970 of a date and a time of day.
 
     Raises:

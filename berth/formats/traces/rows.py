@@ -59,7 +59,7 @@ class TraceError(ValueError):
         super().__init__("\n".join(words))
 
 
-class Row(NamedTuple):
+class TraceRow(NamedTuple):
     """A row of a trace.
 
     Attributes:
@@ -166,7 +166,7 @@ class Table:
         self.header_line = self.line
         self.columns: Sequence[str] = header
 
-    def rows(self) -> Iterator[Row]:
+    def rows(self) -> Iterator[TraceRow]:
         """Rows below the header, in order; can be read once.
 
         Raises:
@@ -174,7 +174,7 @@ class Table:
         """
         place = {name: index for index, name in enumerate(self.columns)}
         while (fields := self._next()) is not None:
-            yield Row(self.line, place, fields)
+            yield TraceRow(self.line, place, fields)
 
     def _counted(self, lines: Iterable[str]) -> Iterator[str]:
         for line in lines:

@@ -1,4 +1,4 @@
-"""The choice of a round on nodes that it has touched: ties, gangs that leave nothing behind, offers that end, soft share."""
+"""The choice of a round on nodes that it has touched: ties, gangs that leave nothing behind, ends of offers, shares."""
 
 import pytest
 
@@ -93,7 +93,7 @@ def test_more_offers_are_asked_for_when_those_of_a_shard_with_more_end() -> None
             PlacementRound(scorer, {shape: found}, {shape: count}).choose([gang])
         assert (error.value.shape, error.value.count) == (shape, more)
     assert scorer.candidates(shape, 3).exhausted
-    (verdict,) = PlacementRound(scorer, {shape: scorer.candidates(shape, 3)}, {shape: 3}).choose([gang])
+    (verdict,) = PlacementRound(scorer, {shape: scorer.candidates(shape, 3)}, {shape: 3}).choose([gang]).verdicts
     assert verdict.placement is not None
 
 

@@ -96,7 +96,7 @@ def test_pods_that_are_gone_before_their_adoption_is_read_are_released_all_the_s
         head += 1
         life.record(head, record)
     other = State(keeps=True)
-    changes = other.load(decode(life.state.dump(), SnapshotBody))
+    changes, _ = other.load(decode(life.state.dump(), SnapshotBody))
     assert examine(other, changes.gangs_to_examine).due.releases == [Release("alien", 0, "vanished")]
     assert life.carry_out() == Due(releases=[Release("alien", 0, "vanished")])
     assert life.state.held("c") == 0
@@ -260,7 +260,7 @@ def test_adopted_pods_keep_their_blocks_in_the_superpods_of_their_nodes_and_thei
         superpod_index=pack([2, 1, 0, 0, 0, 0, 0], 2),
         service="llama",
     )
-    assert life.state.blocks.company.of_service("llama") == ["c", "d", "e", "x"]
+    assert life.state.blocks.colocation.of_service("llama") == ["c", "d", "e", "x"]
     assert life.carry_out() == Due(releases=[Release("alien", 0, "succeeded", ranks=[2])])
     assert not life.due()
     check(life.state)
