@@ -59,7 +59,7 @@ _FILE_KINDS: Final = {"unhealthy": "chip", "network-unhealthy": "network", "reco
 
 
 class WrongBreakError(ValueError):
-    """Invalid fault request; the text names field, value and what is expected."""
+    """Invalid fault request; the text names field, value and valid values."""
 
 
 @dataclass(frozen=True, slots=True)

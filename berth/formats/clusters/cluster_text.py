@@ -18,7 +18,7 @@ from berth.schemas.nodes import NodeDescription
 from berth.schemas.workload import ClusterPlan, PlannedJob, Workload
 
 NODES_MAX: Final = 100_000
-"""Most nodes of a cluster from a text."""
+"""Maximum number of nodes of a cluster from a text."""
 KEYS: Final = ("nodes", "leaf", "superpod", "product", "prefix")
 PRODUCT: Final = "module910bx8"
 LEAF: Final = 16
@@ -61,7 +61,7 @@ def read_cluster(text: str, *, name: str = "") -> ClusterPlan:
         name: Name of the cluster; empty: the text, or ``file``.
 
     Returns:
-        The cluster. Faults of a topology file are left out, with a note.
+        The cluster. Faults of a topology file are omitted, with a note.
 
     Raises:
         ClusterTextError: A key is unknown, missing or repeated, or a value is wrong.
@@ -172,7 +172,7 @@ def _fitting_nodes(workload: Workload, node_chips: int) -> int:
 
 
 def _nodes_of(job: PlannedJob, node_chips: int) -> int:
-    """Nodes that a job needs if each of its pods has a node of its own, as with switch affinity."""
+    """Nodes that a job needs if each of its pods has a separate node, as with switch affinity."""
     return sum(task.replicas for task in job.request.tasks if 0 < task.chips <= node_chips)
 
 

@@ -135,8 +135,8 @@ def pod_ask(spec: PodSpec) -> PodAsk:
     Chips must be requested in one container: the device plug-in allocates chips by container, and compares their number
     with the whole list of the pod.
 
-    Containers and init containers that keep running add up. The others run one at a time, beside those started before
-    them. The overhead of the pod is added.
+    Containers and init containers that keep running add up. The others run one at a time, in addition to those started
+    before them. The overhead of the pod is added.
 
     Source: Kubernetes, effective requests.
     """

@@ -137,8 +137,8 @@ def read_pieces(place: Tree) -> int:
 def _resources(spec: Tree) -> tuple[str, Tree, _Ask]:
     """Chip resource, the path of its request, and the requests of all containers of the pod together.
 
-    Containers and init containers that keep running add up. The others run one at a time, beside those started before
-    them. The overhead of the pod is added.
+    Containers and init containers that keep running add up. The others run one at a time, in addition to those started
+    before them. The overhead of the pod is added.
 
     Source: Kubernetes, effective requests.
     """

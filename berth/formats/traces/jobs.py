@@ -119,7 +119,7 @@ class Planner:
         at_ms = self._milliseconds(row, "arrival times", wish.at / self._compress)
         run_ms = self._milliseconds(row, "run times", wish.run)
         if not run_ms:
-            self.tally.note("jobs that run 0 ms and end at once", row, f"{_told(wish.run)} s")
+            self.tally.note("jobs that run 0 ms and end at once", row, f"{_seconds_text(wish.run)} s")
         pods, chips = self._shape(wish)
         product = self._product
         name, namespace = self._names(wish, number)
@@ -147,7 +147,7 @@ class Planner:
             raise row.wrong("", f"at most {RUN_MS_MAX} ms", value=f"{rounded} ms")
         if rounded != exact:
             kind = f"{what} that are no whole milliseconds and were rounded, the half up"
-            self.tally.note(kind, row, f"{_told(seconds)} s: {rounded} ms")
+            self.tally.note(kind, row, f"{_seconds_text(seconds)} s: {rounded} ms")
         return rounded
 
     def _declared_ms(self, wish: Wish) -> int:
@@ -164,7 +164,7 @@ class Planner:
         if wish.cancel is None:
             return 0
         if wish.cancel <= wish.at:
-            raise wish.row.wrong("cancel_s", f"a moment after the arrival at {_told(wish.at)} s")
+            raise wish.row.wrong("cancel_s", f"a moment after the arrival at {_seconds_text(wish.at)} s")
         return at_ms + max(1, self._milliseconds(wish.row, "cancellations", wish.cancel - wish.at))
 
     def _shape(self, wish: Wish) -> tuple[int, int]:
@@ -231,6 +231,6 @@ def kubernetes_name(name: str) -> str:
     return f"{plain or 'x'}-{zlib.crc32(name.encode()):0{_CRC_CHARACTERS}x}"
 
 
-def _told(seconds: Fraction) -> str:
+def _seconds_text(seconds: Fraction) -> str:
     """Seconds for display: exact if short."""
     return f"{float(seconds):.12g}"

@@ -60,7 +60,7 @@ def read_trace(
     Args:
         lines: Lines of the file.
         kind: Kind of trace; ``auto``: by the columns.
-        product: Product of the nodes that jobs ask for.
+        product: Product of the nodes that jobs request.
         sizes: Valid numbers of chips per pod, ascending; none: every number up to the chips of a node.
         compress: Divisor of arrival times; run times stay.
         declare: Factor from run times to declared ones (1 is exact), for rows that declare none; None: nothing is
@@ -207,14 +207,14 @@ def _columns_left_out(table: Table, kind: str) -> list[str]:
 
 
 def _assumed(kind: str, compress: float, jobs: Sequence[PlannedJob]) -> list[str]:
-    """Notes that hold for all jobs."""
+    """Notes that apply to all jobs."""
     notes = []
     if kind == "kalos":
         notes.append(f"run times are num_iteration times {float(ITERATION)} s")
     if compress != 1:
         notes.append(f"arrival times were divided by {compress:g}; run times were not")
     if any(after.at_ms < before.at_ms for before, after in itertools.pairwise(jobs)):
-        notes.append("rows do not stand in the order of arrival; jobs were sorted by it")
+        notes.append("rows are not in the order of arrival; jobs were sorted by it")
     return notes
 
 
