@@ -5,7 +5,7 @@ stored: a new one is appended with the next number.
 """
 
 from enum import IntEnum
-from typing import Literal
+from typing import Final, Literal
 
 from berth.schemas.message import Part
 from berth.schemas.units import UnixMs
@@ -83,6 +83,8 @@ Code = Literal[
     "reserved",
     "internal",
 ]
+INTERNAL: Final[Code] = "internal"
+"""An error of Berth set the gang aside."""
 
 
 class ReasonCount(Part, frozen=True, gc=False):

@@ -8,8 +8,8 @@ from berth.core.scheduling.scheduler import Scheduler
 from berth.runtime.bus.port import Bus
 from berth.runtime.clock import Clock
 from berth.runtime.errors import TransientError
-from berth.runtime.feeds import snapshot_ends
 from berth.runtime.instruments import Instruments
+from berth.runtime.stored_snapshots import snapshot_ends
 from berth.schemas.envelope import encode
 from berth.schemas.status import SnapshotChunk, SnapshotEnd
 from berth.schemas.subjects import StreamName

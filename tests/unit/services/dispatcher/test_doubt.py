@@ -7,8 +7,8 @@ import msgspec
 import pytest
 
 from berth.runtime.errors import PoisonError, TransientError
-from berth.runtime.feeds import snapshot_ends
 from berth.runtime.instruments import Instruments
+from berth.runtime.stored_snapshots import snapshot_ends
 from berth.schemas.envelope import decode, encode
 from berth.schemas.facts import JobSeen, PodPhase, TimerSeen
 from berth.schemas.subjects import StreamName
