@@ -97,13 +97,21 @@ class Feed:
         Raises:
             FatalError: The stream has a gap; the process must restart.
         """
+        self.see_whole()
+        while self._waiting and (up_to is None or self._waiting[0].sequence <= up_to):
+            yield self._waiting.popleft()
+
+    def see_whole(self) -> None:
+        """See that no message is missing.
+
+        Raises:
+            FatalError: The stream has a gap; the process must restart.
+        """
         if self.gap is not None:
             gap = self.gap
             raise FatalError(
                 f"{gap.stream}: {gap.reason}: sequence {gap.wanted} was next, the stream has {gap.first_seq} to {gap.last_seq}"
             )
-        while self._waiting and (up_to is None or self._waiting[0].sequence <= up_to):
-            yield self._waiting.popleft()
 
     def skip(self) -> None:
         """Drop the oldest message that is not applied."""

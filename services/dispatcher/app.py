@@ -32,7 +32,9 @@ async def serve(
     """Decide while the lease is held, follow the leader while it is not, until asked to stop."""
     process = process_identity()
     await bus.ensure_streams(replicas=config.bus.replicas)
-    terms = Terms(config.lease_s, config.heartbeat_s, config.heartbeat_lost_s, config.stalled_s)
+    terms = Terms(
+        config.lease_s, config.heartbeat_s, config.heartbeat_lost_s, config.heartbeat_answer_s, config.stalled_s
+    )
     standing = Standing(clock)
     changed = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -110,7 +112,7 @@ class _Term:
         standing.stand(is_candidate=True)
         while not standing.leads and not self._stop.is_set():
             dispatcher.feeds.arrived.clear()
-            dispatcher.follow(standing.heard)
+            await dispatcher.follow(standing.heard)
             if not standing.leads:
                 await _rest(dispatcher)
 

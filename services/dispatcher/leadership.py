@@ -27,8 +27,6 @@ _RENEWALS: Final = 3
 """Times that a lease is renewed in its length."""
 _LATE: Final = 2
 """A look that comes later than so many intervals was delayed: what lay between is no silence of the leader."""
-_ANSWER_S: Final = 0.2
-"""How long a leader that is connected may take to answer a question."""
 
 
 class Terms(NamedTuple):
@@ -37,6 +35,7 @@ class Terms(NamedTuple):
     lease_s: int
     heartbeat_s: float
     lost_s: float
+    answer_s: float
     stalled_s: float
 
 
@@ -283,7 +282,7 @@ class Keeper:
     async def _is_answered(self) -> bool:
         """Whether a leader is alive. A process that has ended has no connection: the server says so at once."""
         try:
-            await self._bus.request(self._bus.subjects.heartbeat_question(ROLE), b"", timeout_s=_ANSWER_S)
+            await self._bus.request(self._bus.subjects.heartbeat_question(ROLE), b"", timeout_s=self._terms.answer_s)
         except TransientError:
             return False
         return True

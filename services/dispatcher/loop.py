@@ -129,9 +129,9 @@ class Dispatcher:
         if self.feeds.snapshot is not None:
             self.snapshots.found(*self.feeds.snapshot)
 
-    def follow(self, leader: Progress) -> None:
+    async def follow(self, leader: Progress) -> None:
         """Apply what another leader decided; see :meth:`berth.services.dispatcher.standby.Standby.follow`."""
-        self._standby.follow(leader)
+        await self._standby.follow(leader)
         self.views.look()
 
     async def lead(self) -> None:

@@ -1,5 +1,6 @@
 """Standby: a dispatcher that does not lead keeps step with the one that does, so that it can go on at once."""
 
+import asyncio
 from typing import Final
 
 from berth.core.scheduling.following import follow_record
@@ -16,6 +17,8 @@ from berth.schemas.versions import Versions, encode_record, withdrawn
 from berth.services.dispatcher.leadership import Progress
 from berth.services.dispatcher.metrics import DispatcherMetrics
 
+_FACTS_AT_ONCE: Final = 200
+"""Facts that are applied before other tasks have a turn."""
 _APPENDS_MAX: Final = 3
 """Times that an epoch record is sent while another leader still appends."""
 
@@ -84,9 +87,9 @@ class Standby:
         if feeds.is_from_latest:  # which facts the records knew is not kept
             scheduler.note(feeds.replay())
             self._state.forget_unnamed()
-        self.follow(Progress())
+        await self.follow(Progress())
 
-    def follow(self, leader: Progress) -> None:
+    async def follow(self, leader: Progress) -> None:
         """Apply what another leader decided and what its decisions knew: each record after its facts.
 
         Args:
@@ -97,17 +100,27 @@ class Standby:
             NewerVersionError: Only a newer release reads a record.
         """
         feeds, scheduler, fold = self._feeds, self._scheduler, self._state.fold
+        feeds.facts.see_whole()
+        feeds.records.see_whole()
         while (stored := feeds.records.next) is not None:
             if stored.sequence > fold.head:
                 known = facts_known(stored.data)
                 if feeds.facts.received < known:
                     return  # they are on their way
-                scheduler.note(feeds.apply_facts(up_to=known))
+                await self._apply_facts(known)
                 folded = follow_record(scheduler, stored.sequence, stored.data)
                 self.is_exact |= folded.epoch and not folded.resumes
+                await asyncio.sleep(0)
             feeds.records.skip()
         if leader.ledger_seq == fold.head:
-            scheduler.note(feeds.apply_facts(up_to=leader.facts_seq))
+            await self._apply_facts(leader.facts_seq)
+
+    async def _apply_facts(self, up_to: int) -> None:
+        """Apply received facts, some at a time: a process that starts may have very many."""
+        feeds = self._feeds
+        while (stored := feeds.facts.next) is not None and stored.sequence <= up_to:
+            self._scheduler.note(feeds.apply_facts(up_to=min(up_to, stored.sequence + _FACTS_AT_ONCE)))
+            await asyncio.sleep(0)
 
     async def begin_epoch(self, settings: Settings) -> int:
         """Apply all that is stored and append an epoch record; returns the epoch.
@@ -166,5 +179,5 @@ class Standby:
         await self._feeds.reach_record(records, timeout_s=self._timeout_s)
         facts = (await self._bus.state(StreamName.FACTS)).last_seq
         await self._feeds.reach_fact(facts, timeout_s=self._timeout_s)
-        self.follow(Progress())
+        await self.follow(Progress())
         self._scheduler.note(self._feeds.apply_facts())

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 import msgspec
 import pytest
 
+from berth.runtime.errors import FatalError
 from berth.runtime.instruments import Instruments
 from berth.schemas.envelope import body_of, decode, encode, open_envelope
 from berth.schemas.facts import PodPhase
@@ -39,7 +40,7 @@ class Pair:
 
     async def follow(self, heir: Dispatcher) -> None:
         await self.cell.settle()
-        heir.follow(self.cell.dispatcher.progress)
+        await heir.follow(self.cell.dispatcher.progress)
 
     async def succeed(self, heir: Dispatcher) -> None:
         """The leader ends, and the standby leads."""
@@ -144,11 +145,11 @@ async def test_facts_wait_until_a_record_or_the_leader_says_that_it_knows_them(p
     known = heir.state.facts_seq
     await pair.cell.pods("big0", PodPhase.RUNNING)
     await pair.cell.settle()
-    heir.follow(Progress(heir.state.fold.head, known))
+    await heir.follow(Progress(heir.state.fold.head, known))
     assert heir.state.facts_seq == known
-    heir.follow(Progress(heir.state.fold.head - 1, known + 1))
+    await heir.follow(Progress(heir.state.fold.head - 1, known + 1))
     assert heir.state.facts_seq == known, "said before the last record"
-    heir.follow(Progress(heir.state.fold.head, known + 1))
+    await heir.follow(Progress(heir.state.fold.head, known + 1))
     assert heir.state.facts_seq == known + 1
 
 
@@ -188,6 +189,18 @@ async def test_a_standby_that_comes_second_is_fenced(pair: Pair) -> None:
     with pytest.raises(FencedError):
         await second.lead()
     await second.stop()
+
+
+@pytest.mark.parametrize("stream", [StreamName.FACTS, StreamName.LEDGER])
+async def test_a_standby_whose_history_broke_ends(pair: Pair, stream: StreamName) -> None:
+    heir = await pair.standby()
+    await pair.follow(heir)
+    pair.cell.server.delete(pair.cell.user.subjects.stream(stream))
+    await pair.cell.user.ensure_streams()
+    await pair.cell.settle()
+    with pytest.raises(FatalError, match=stream.value):
+        await heir.follow(Progress())
+    await heir.stop()
 
 
 async def test_statuses_that_are_stored_are_not_written_again_and_those_that_are_missing_are(pair: Pair) -> None:
