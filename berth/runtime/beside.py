@@ -1,15 +1,16 @@
 """Work beside the event loop of a service: on a thread of its own, with an event loop and a connection of its own.
 
 For work that must not wait while the service computes, such as heartbeats. The interpreter switches between threads
-every few milliseconds, so the work goes on while the service runs Python; it waits while the service is inside one long
+every millisecond, so the work goes on while the service runs Python; it waits while the service is inside one long
 call of a library that does not release the lock of the interpreter.
 """
 
 import asyncio
+import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, Final
 
 import uvloop
 
@@ -19,6 +20,8 @@ from berth.runtime.connection import connect
 from berth.runtime.errors import FatalError
 from berth.runtime.logs import Logger
 
+_SWITCH_S: Final = 0.001
+"""How soon a thread that computes gives way to another one; with the 5 ms of Python a busy machine delays the work."""
 BesideWork = Callable[[Bus, asyncio.Event], Coroutine[Any, Any, None]]
 """Work until the event is set; both belong to the event loop of the thread."""
 
@@ -101,6 +104,7 @@ class _Thread:
 
     async def _serve(self) -> None:
         stop = asyncio.Event()
+        sys.setswitchinterval(_SWITCH_S)
         with self._lock:
             if self._is_stopping:
                 return

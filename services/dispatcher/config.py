@@ -102,7 +102,7 @@ class DispatcherConfig(ServiceConfig, frozen=True, kw_only=True, forbid_unknown_
     heartbeat_lost_s: Annotated[float, Meta(ge=0.02, le=60)] = 0.4
     """After so long without a heartbeat a standby asks the leader whether it is alive. If no leader is connected, it
     takes over at once ..."""
-    heartbeat_answer_s: Annotated[float, Meta(ge=0.01, le=60)] = 1.0
+    heartbeat_answer_s: Annotated[float, Meta(ge=0.01, le=60)] = 2.0
     """... and otherwise after so long without an answer."""
     stalled_s: Annotated[float, Meta(ge=1, le=3600)] = 30.0
     """A leader that computes for so long without a pause sends no heartbeats."""
