@@ -49,6 +49,9 @@ class DecisionConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     those that had no verdict yet."""
     corrections: Annotated[int, Meta(ge=0, le=CORRECTIONS_OF_0_5)] = CORRECTIONS_OF_0_5
     """Corrections of rules that are in force; 0 decides as releases before 0.5 did."""
+    plain_pods: bool = True
+    """Pods without chips, alone or in jobs with chips, are placed by the rules of 0.5; false decides as releases before
+    0.5 did."""
     health_first: bool = False
     """A healthier node outranks a better affinity, forevery product form."""
     round_gangs_max: Annotated[int, Meta(ge=1, le=4096)] = 256

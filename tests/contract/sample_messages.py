@@ -93,8 +93,9 @@ _LATER: Final[dict[str, dict[type, set[str]]]] = {
         Settings: {"queue_policy", "reserve_chips", "reserve_depth", "unknown_run_ms", "skims_classes"},
     },
     "v0.4": {
-        Settings: {"corrections"},
+        Settings: {"corrections", "plain_pods"},
         ShapeOffer: {"error"},
+        MembersSeen: {"podgroup_uid"},
         LeaseHeld: {"silence_ms"},
         Epoch: {"resumes"},
     },
@@ -377,6 +378,7 @@ def _facts() -> tuple[Message, ...]:
             writes_real=True,
             at_ms=_AT_MS + 3,
             stale=[2],
+            podgroup_uid="5c1e",
         ),
         JobSeen(
             namespace="team-a",
@@ -439,6 +441,7 @@ def _settings() -> Settings:
         unknown_run_ms=3_600_000,
         skims_classes=True,
         corrections=1,
+        plain_pods=True,
     )
 
 
