@@ -13,6 +13,8 @@ import msgspec
 
 JobKey = tuple[str, str]
 """(namespace, name)"""
+Pods = tuple[str, tuple[tuple[str, str], ...], bool]
+"""Pods that no selector tells apart: namespace, labels, whether they are being deleted."""
 _EMPTY: Final[Mapping[Any, Any]] = MappingProxyType({})
 
 
@@ -49,6 +51,17 @@ class Changes(msgspec.Struct, frozen=True, gc=False):
     """Gangs (uid) that may have to be evicted, released or adopted."""
     applied: int = 0
     """Facts and records that these changes come from, those without any change left out."""
+    rows_freed: Mapping[int, None] = _EMPTY
+    """Rows on which constraints may forbid less than before: a pod, a host port or a claim left, or a resource is
+    free."""
+    pods_moved: Mapping[Pods, None] = _EMPTY
+    """Pods that came to some nodes or left some."""
+    repulsion_eased: bool = False
+    """A pod with a required anti-affinity left a node."""
+    topology_changed: bool = False
+    """Nodes or namespaces came, went, or have other labels or taints."""
+    terms_changed: bool = False
+    """Other required anti-affinity terms than before bear on pods."""
 
 
 NO_CHANGES: Final = Changes()
@@ -70,6 +83,9 @@ class ChangesBuilder:
         self.pods_changed: dict[JobKey, None] = {}
         self.gangs_to_examine: dict[str, None] = {}
         self.applied = 0
+        self.rows_freed: dict[int, None] = {}
+        self.pods_moved: dict[Pods, None] = {}
+        self.repulsion_eased = self.topology_changed = self.terms_changed = False
 
     def add(self, changes: Changes) -> None:
         """Merge changes in."""
@@ -88,6 +104,13 @@ class ChangesBuilder:
         if changes.gangs_to_examine:
             self.gangs_to_examine.update(changes.gangs_to_examine)
         self.applied += changes.applied
+        if changes.rows_freed:
+            self.rows_freed.update(changes.rows_freed)
+        if changes.pods_moved:
+            self.pods_moved.update(changes.pods_moved)
+        self.repulsion_eased |= changes.repulsion_eased
+        self.topology_changed |= changes.topology_changed
+        self.terms_changed |= changes.terms_changed
 
     def _add_nodes(self, changes: Changes) -> None:
         self.nodes_changed |= changes.nodes_changed
@@ -117,6 +140,11 @@ class ChangesBuilder:
             or self.pods_changed
             or self.gangs_to_examine
             or self.applied
+            or self.rows_freed
+            or self.pods_moved
+            or self.repulsion_eased
+            or self.topology_changed
+            or self.terms_changed
         ):
             return NO_CHANGES
         return Changes(
@@ -131,6 +159,11 @@ class ChangesBuilder:
             self.pods_changed,
             self.gangs_to_examine,
             self.applied + applied,
+            self.rows_freed,
+            self.pods_moved,
+            self.repulsion_eased,
+            self.topology_changed,
+            self.terms_changed,
         )
 
 
