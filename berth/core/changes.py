@@ -11,6 +11,8 @@ from typing import Any, Final
 
 import msgspec
 
+from berth.schemas.pod_constraints import PodTerm
+
 JobKey = tuple[str, str]
 """(namespace, name)"""
 Pods = tuple[str, tuple[tuple[str, str], ...], bool]
@@ -60,8 +62,10 @@ class Changes(msgspec.Struct, frozen=True, gc=False):
     """A pod with a required anti-affinity left a node."""
     topology_changed: bool = False
     """Nodes or namespaces came, went, or have other labels or taints."""
-    terms_changed: bool = False
-    """Other required anti-affinity terms than before bear on pods."""
+    terms_changed: Mapping[PodTerm, None] = _EMPTY
+    """Required anti-affinity terms that bear on pods and did not before, or do no longer."""
+    namespaces_changed: bool = False
+    """Any such term may bear on other pods than before."""
 
 
 NO_CHANGES: Final = Changes()
@@ -85,7 +89,8 @@ class ChangesBuilder:
         self.applied = 0
         self.rows_freed: dict[int, None] = {}
         self.pods_moved: dict[Pods, None] = {}
-        self.repulsion_eased = self.topology_changed = self.terms_changed = False
+        self.terms_changed: dict[PodTerm, None] = {}
+        self.repulsion_eased = self.topology_changed = self.namespaces_changed = False
 
     def add(self, changes: Changes) -> None:
         """Merge changes in."""
@@ -110,7 +115,9 @@ class ChangesBuilder:
             self.pods_moved.update(changes.pods_moved)
         self.repulsion_eased |= changes.repulsion_eased
         self.topology_changed |= changes.topology_changed
-        self.terms_changed |= changes.terms_changed
+        self.namespaces_changed |= changes.namespaces_changed
+        if changes.terms_changed:
+            self.terms_changed.update(changes.terms_changed)
 
     def _add_nodes(self, changes: Changes) -> None:
         self.nodes_changed |= changes.nodes_changed
@@ -145,6 +152,7 @@ class ChangesBuilder:
             or self.repulsion_eased
             or self.topology_changed
             or self.terms_changed
+            or self.namespaces_changed
         ):
             return NO_CHANGES
         return Changes(
@@ -164,6 +172,7 @@ class ChangesBuilder:
             self.repulsion_eased,
             self.topology_changed,
             self.terms_changed,
+            self.namespaces_changed,
         )
 
 

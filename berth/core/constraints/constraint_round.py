@@ -37,6 +37,8 @@ class ConstraintView(NamedTuple):
     namespaces: NamespaceLabels
     rows: int
     """Rows of the node table."""
+    moved: tuple[Placed, ...] = ()
+    """Pods that are counted beside ``usage`` (1), or not counted though they are in it (-1)."""
 
 
 class _ShapeChecks:
@@ -49,7 +51,7 @@ class _ShapeChecks:
         self._allowed: Fits | None = None
 
     def _made(self, shape: Shape, pod: PodProfile, view: ConstraintView) -> list[tuple[NodeReason, Check]]:
-        index, topology, names, rows = view
+        index, topology, names, rows, _ = view
         wanted = pod.constraints
         found: list[tuple[NodeReason, Check]] = [
             (NodeReason.RESOURCE, ResourceCheck(name, need, index, rows))
@@ -107,6 +109,9 @@ class ConstraintRound:
             self._slots = np.full(view.rows, _NO_LIMIT, np.int64)
             for row, most in limits.items():
                 self._slots[row] = most - view.usage.pods.get(row, 0)
+        for pod, row, sign in view.moved:
+            self._note(pod, row, sign)
+        self.begin_gang()
 
     def begin_gang(self) -> None:
         """Begin with the next gang: what was placed before it stays placed."""

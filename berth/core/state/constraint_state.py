@@ -8,24 +8,25 @@ While no fact of usage is there and no job has constraints, nothing is counted, 
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, Protocol
 
 from berth.core.changes import NO_CHANGES, Changes, ChangesBuilder, JobKey
 from berth.core.cluster.node_table import NodeTable
 from berth.core.constraints.constraint_round import ConstraintView
-from berth.core.constraints.selectors import PodKey
+from berth.core.constraints.selectors import NamespaceLabels, PodKey
 from berth.core.constraints.topology import Topology
 from berth.core.constraints.usage import Usage, check_usage, limits_of, usage_of
 from berth.core.constraints.usage_changes import note_limits, note_usage
 from berth.core.constraints.usage_index import TermIndex, UsageIndex
+from berth.core.requests.gangs import Profiles
 from berth.core.state.fact_checks import check_subject
 from berth.core.state.ledger import Holding, LedgerFold
 from berth.schemas.columns import unpack
 from berth.schemas.envelope import Envelope, body_of
 from berth.schemas.facts import JobSeen, PodPhase, PodsSeen
 from berth.schemas.intake import JobRequest, Task
-from berth.schemas.pod_constraints import PodConstraints, PodProfile
+from berth.schemas.pod_constraints import PodConstraints, PodProfile, PodTerm
 from berth.schemas.usage_facts import ClaimName, NamespaceSeen, UsageSeen
 
 AttemptKey = tuple[str, int]
@@ -75,6 +76,11 @@ class ConstraintState:
         return self._fold.settings.enforces_constraints
 
     @property
+    def namespaces(self) -> NamespaceLabels:
+        """Labels of each namespace."""
+        return self._namespaces
+
+    @property
     def view(self) -> ConstraintView | None:
         """What a round starts from; None where there is nothing to check."""
         if self._index is None:
@@ -108,7 +114,7 @@ class ConstraintState:
         if not fact.gone:
             self._namespaces[fact.name] = fact.labels
         if before != self._namespaces.get(fact.name, {}) and self._index is not None:
-            found.terms_changed = found.topology_changed = True
+            found.namespaces_changed = found.topology_changed = True
         return fact.gone
 
     def _follow_usage(self, before: UsageSeen | None, fact: UsageSeen, found: ChangesBuilder) -> None:
@@ -125,7 +131,7 @@ class ConstraintState:
         note_usage(self._index.replace(source, usage), usage, found)
         for terms, number in ((fact.terms, 1), (before.terms if before is not None else (), -1)):
             for term in terms:
-                found.terms_changed |= self._terms.add(term, number)
+                self._count_term(term, number, found)
         names = {(name.uid, name.attempt, name.rank): 1 for name in fact.relabelled}
         gone = {(name.uid, name.attempt, name.rank): 1 for name in (before.relabelled if before is not None else ())}
         self._relabelled.update(names)
@@ -163,7 +169,7 @@ class ConstraintState:
         for seen, number in ((job if is_constrained else None, 1), (before, -1)):
             for task in seen.request.tasks if seen is not None and seen.request is not None else ():
                 for term in task.constraints.anti_affinity if task.constraints is not None else ():
-                    found.terms_changed |= self._terms.add(term, number)
+                    self._count_term(term, number, found)
         found.add(self._note_all(name))
         return found.build()
 
@@ -207,7 +213,11 @@ class ConstraintState:
                     self._terms.add(term, 1)
         for key in self._fold.holdings:
             self._index.replace(("attempt", *key), self._usage_of(key))
-        found.terms_changed = found.topology_changed = True
+        found.namespaces_changed = found.topology_changed = True
+
+    def _count_term(self, term: PodTerm, number: int, found: ChangesBuilder) -> None:
+        if self._terms.add(term, number):
+            found.terms_changed[term] = None
 
     def _usage_of(self, key: AttemptKey) -> Usage | None:
         """What an attempt uses; None when it holds nothing, or when its pods are in facts of usage."""
@@ -229,6 +239,22 @@ class ConstraintState:
             start += task.replicas
             self._add_task(found, holding, task, [(rank, rows[rank]) for rank in ranks if rank not in gone], ending)
         return found
+
+    def pods_of(self, key: AttemptKey) -> Iterator[tuple[PodProfile, int]]:
+        """Pods of an attempt that count, and their rows."""
+        holding = self._fold.holdings.get(key)
+        if holding is None or holding.foreign:
+            return
+        job = self._jobs.get((holding.namespace, holding.name))
+        request = job.request if job is not None and job.uid == holding.uid else None
+        if request is None:
+            return
+        nodes = holding.placement.names()
+        profiles = self.profiles(holding.namespace, request).pods
+        pods = [pod for pod, task in zip(profiles, request.tasks, strict=True) for _ in range(task.replicas)]
+        for rank, (pod, node) in enumerate(zip(pods, nodes, strict=False)):
+            if rank not in holding.gone:
+                yield pod, self._table.row(node)
 
     def _add_task(
         self,
@@ -267,16 +293,17 @@ class ConstraintState:
         rows = zip(unpack(seen.rank, 4), seen.phase, strict=True)
         return {rank for rank, phase in rows if phase == PodPhase.TERMINATING}
 
-    def pods_of(self, namespace: str, request: JobRequest) -> tuple[PodProfile, ...]:
-        """Profile of the pods of each task; empty while constraints are off."""
+    def profiles(self, namespace: str, request: JobRequest) -> Profiles:
+        """Labels and constraints of the pods of each task of a request."""
         if not self._is_on:
-            return ()
-        return tuple(
+            return Profiles()
+        pods = tuple(
             PodProfile(namespace, tuple(sorted(task.labels.items())), task.constraints or _NONE)
             for task in request.tasks
         )
+        return Profiles(pods, tuple(map(self._of_shape, pods)))
 
-    def of_shape(self, pod: PodProfile) -> PodProfile | None:
+    def _of_shape(self, pod: PodProfile) -> PodProfile | None:
         """What the shape of a pod says of constraints; None when none bears on it, as of most pods."""
         wanted = pod.constraints
         repelled = self._index is not None and self._terms.repels(PodKey(pod.namespace, pod.labels), self._namespaces)
