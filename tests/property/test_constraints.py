@@ -74,7 +74,7 @@ class Life:
 
 
 @pytest.mark.timeout(300)
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(steps=STEPS)
 def test_no_placement_breaks_a_constraint_and_nobody_oversleeps(steps: list[Step]) -> None:
     life = Life()
@@ -86,7 +86,7 @@ def test_no_placement_breaks_a_constraint_and_nobody_oversleeps(steps: list[Step
 
 
 @pytest.mark.timeout(300)
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(steps=STEPS)
 def test_a_single_pod_waits_only_where_no_node_with_chips_is_allowed(steps: list[Step]) -> None:
     life = Life()
@@ -111,7 +111,7 @@ def test_a_single_pod_waits_only_where_no_node_with_chips_is_allowed(steps: list
 
 
 @pytest.mark.timeout(300)
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(steps=STEPS)
 def test_a_snapshot_at_any_moment_decides_the_same(steps: list[Step]) -> None:
     life = Life()
@@ -180,7 +180,7 @@ async def ledger_of(steps: list[Step], *, shards: int) -> list[bytes]:
 
 
 @pytest.mark.timeout(300)
-@settings(max_examples=12)
+@settings(max_examples=6)
 @given(steps=STEPS)
 def test_any_number_of_shards_writes_the_same_ledger_to_the_byte(steps: list[Step]) -> None:
     ledgers = [asyncio.run(ledger_of(steps, shards=shards)) for shards in COUNTS]

@@ -214,7 +214,7 @@ class PlacementRound:
         found: list[NotPlaced] = []
         for home in homes:
             allowed = self._allowed(gang, home)
-            planned = self._planned.plan(gang, missing, allowed)
+            planned = self._planned.plan(gang, missing, allowed=allowed)
             if isinstance(planned, Refusal):
                 found.append(NotPlaced(first_planned(gang), planned))
                 continue

@@ -56,7 +56,7 @@ class PlannedPods:
         self._leaves = LeafRound(nodes.scorer, *leaves)
         self._blocks = BlockRound(nodes.scorer, blocks)
 
-    def plan(self, gang: Gang, missing: Sequence[int], allowed: Fits | None = None) -> PlannedRows | Refusal:
+    def plan(self, gang: Gang, missing: Sequence[int], *, allowed: Fits | None = None) -> PlannedRows | Refusal:
         """Nodes of all planned pods of a gang, or why there is no plan.
 
         Args:
