@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, Protocol
 
-from berth.core.changes import NO_CHANGES, Changes, ChangesBuilder, JobKey
+from berth.core.changes import NO_CHANGES, Changes, ChangesBuilder, ConstraintChangesBuilder, JobKey
 from berth.core.cluster.node_table import NodeTable
 from berth.core.constraints.constraint_round import ConstraintView
 from berth.core.constraints.selectors import NamespaceLabels, PodKey
@@ -87,7 +87,7 @@ class ConstraintState:
             return None
         return ConstraintView(self._index, self._topology, self._namespaces, len(self._table))
 
-    def apply(self, envelope: Envelope, subject: str, found: ChangesBuilder) -> bool:
+    def apply(self, envelope: Envelope, subject: str, changes: ChangesBuilder) -> bool:
         """Apply a fact of usage or of a namespace.
 
         Returns:
@@ -97,7 +97,7 @@ class ConstraintState:
             DecodeError: It does not decode, contradicts itself, or is stored on another subject.
         """
         if envelope.kind == NamespaceSeen.KIND:
-            return self._apply_namespace(body_of(envelope, NamespaceSeen), subject, found)
+            return self._apply_namespace(body_of(envelope, NamespaceSeen), subject, changes)
         fact = body_of(envelope, UsageSeen)
         check_usage(fact)
         check_subject(subject, "usage", fact.domain)
@@ -105,20 +105,24 @@ class ConstraintState:
         if fact.names:
             self._facts[fact.domain] = fact
         if self._is_on:
+            found = ConstraintChangesBuilder()
             self._follow_usage(before, fact, found)
+            changes.add(found.build())
         return not fact.names
 
-    def _apply_namespace(self, fact: NamespaceSeen, subject: str, found: ChangesBuilder) -> bool:
+    def _apply_namespace(self, fact: NamespaceSeen, subject: str, changes: ChangesBuilder) -> bool:
         check_subject(subject, "namespace", fact.name)
         before = self._namespaces.pop(fact.name, {})
         if not fact.gone:
             self._namespaces[fact.name] = fact.labels
         if before != self._namespaces.get(fact.name, {}) and self._index is not None:
+            found = ConstraintChangesBuilder()
             found.topology_changed = True
             found.namespaces_changed = self._terms.selects_namespaces
+            changes.add(found.build())
         return fact.gone
 
-    def _follow_usage(self, before: UsageSeen | None, fact: UsageSeen, found: ChangesBuilder) -> None:
+    def _follow_usage(self, before: UsageSeen | None, fact: UsageSeen, found: ConstraintChangesBuilder) -> None:
         if self._index is None:
             self._wake(found)
             return
@@ -138,14 +142,14 @@ class ConstraintState:
         self._relabelled.update(names)
         self._relabelled.subtract(gone)
         for uid, attempt in sorted({(uid, attempt) for uid, attempt, _ in names.keys() ^ gone.keys()}):
-            found.add(self.note((uid, attempt)))
+            found.add(self.note((uid, attempt)).constraints)
 
     def note(self, key: AttemptKey) -> Changes:
         """Count an attempt anew: it holds, gave back or is told of something else than before."""
         if self._index is None:
             return NO_CHANGES
         usage = self._usage_of(key)
-        found = ChangesBuilder()
+        found = ConstraintChangesBuilder()
         note_usage(self._index.replace(("attempt", *key), usage), usage, found)
         return found.build()
 
@@ -162,7 +166,7 @@ class ConstraintState:
         before = self._constrained.pop(name, None)
         if job is not None and is_constrained:
             self._constrained[name] = job
-        found = ChangesBuilder()
+        found = ConstraintChangesBuilder()
         if self._index is None:
             if is_constrained:
                 self._wake(found)
@@ -171,15 +175,15 @@ class ConstraintState:
             for task in seen.request.tasks if seen is not None and seen.request is not None else ():
                 for term in task.constraints.anti_affinity if task.constraints is not None else ():
                     self._count_term(term, number, found)
-        found.add(self._note_all(name))
+        found.add(self._note_all(name).constraints)
         return found.build()
 
     def _note_all(self, name: JobKey) -> Changes:
         if self._index is None:
             return NO_CHANGES
-        found = ChangesBuilder()
+        found = ConstraintChangesBuilder()
         for key in list(self._occupancy.attempts_of(name)):
-            found.add(self.note(key))
+            found.add(self.note(key).constraints)
         return found.build()
 
     def _has_labels(self, name: JobKey) -> bool:
@@ -190,12 +194,12 @@ class ConstraintState:
         """Count everything anew: an epoch began, or the state was loaded."""
         self._index = None
         self._constrained = {name: job for name, job in self._jobs.items() if self._is_on and _is_constrained(job)}
-        found = ChangesBuilder()
+        found = ConstraintChangesBuilder()
         if self._is_on and (self._facts or self._constrained):
             self._wake(found)
         return found.build()
 
-    def _wake(self, found: ChangesBuilder) -> None:
+    def _wake(self, found: ConstraintChangesBuilder) -> None:
         """Begin to count."""
         self._index = UsageIndex()
         self._terms = TermIndex()
@@ -216,7 +220,7 @@ class ConstraintState:
             self._index.replace(("attempt", *key), self._usage_of(key))
         found.namespaces_changed = found.topology_changed = True
 
-    def _count_term(self, term: PodTerm, number: int, found: ChangesBuilder) -> None:
+    def _count_term(self, term: PodTerm, number: int, found: ConstraintChangesBuilder) -> None:
         if self._terms.add(term, number):
             found.terms_changed[term] = None
 
