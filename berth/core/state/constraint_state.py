@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, Protocol
 
-from berth.core.changes import NO_CHANGES, Changes, ChangesBuilder, ConstraintChangesBuilder, JobKey
+from berth.core.changes import NO_CHANGES, TOPOLOGY_CHANGED, Changes, ChangesBuilder, ConstraintChangesBuilder, JobKey
 from berth.core.cluster.node_table import NodeTable
 from berth.core.constraints.constraint_round import ConstraintView
 from berth.core.constraints.selectors import NamespaceLabels, PodKey
@@ -19,6 +19,7 @@ from berth.core.constraints.topology import Topology
 from berth.core.constraints.usage import Usage, check_usage, limits_of, usage_of
 from berth.core.constraints.usage_changes import note_limits, note_usage
 from berth.core.constraints.usage_index import TermIndex, UsageIndex
+from berth.core.constraints.volumes import Volumes
 from berth.core.requests.gangs import Profiles
 from berth.core.state.fact_checks import check_subject
 from berth.core.state.ledger import Holding, LedgerFold
@@ -28,6 +29,7 @@ from berth.schemas.facts import JobSeen, PodPhase, PodsSeen
 from berth.schemas.intake import JobRequest, Task
 from berth.schemas.pod_constraints import PodConstraints, PodProfile, PodTerm
 from berth.schemas.usage_facts import ClaimName, NamespaceSeen, UsageSeen
+from berth.schemas.volume_facts import ClaimSeen, StorageSeen, VolumeSeen
 
 AttemptKey = tuple[str, int]
 _NONE: Final = PodConstraints()
@@ -63,6 +65,7 @@ class ConstraintState:
         self._table = occupancy.table
         self._topology = Topology(self._table)
         self._namespaces: dict[str, dict[str, str]] = {}
+        self._volumes = Volumes()
         self._facts: dict[str, UsageSeen] = {}
         self._relabelled: Counter[tuple[str, int, int]] = Counter()
         """Ranks whose labels facts tell, not their request."""
@@ -85,10 +88,10 @@ class ConstraintState:
         """What a round starts from; None where there is nothing to check."""
         if self._index is None:
             return None
-        return ConstraintView(self._index, self._topology, self._namespaces, len(self._table))
+        return ConstraintView(self._index, self._topology, self._namespaces, len(self._table), self._volumes)
 
     def apply(self, envelope: Envelope, subject: str, changes: ChangesBuilder) -> bool:
-        """Apply a fact of usage or of a namespace.
+        """Apply a fact of usage, of a namespace, or about volumes.
 
         Returns:
             Whether it tells that something is gone.
@@ -98,6 +101,8 @@ class ConstraintState:
         """
         if envelope.kind == NamespaceSeen.KIND:
             return self._apply_namespace(body_of(envelope, NamespaceSeen), subject, changes)
+        if envelope.kind != UsageSeen.KIND:
+            return self._apply_volume(envelope, subject, changes)
         fact = body_of(envelope, UsageSeen)
         check_usage(fact)
         check_subject(subject, "usage", fact.domain)
@@ -120,6 +125,22 @@ class ConstraintState:
             found.topology_changed = True
             found.namespaces_changed = self._terms.selects_namespaces
             changes.add(found.build())
+        return fact.gone
+
+    def _apply_volume(self, envelope: Envelope, subject: str, changes: ChangesBuilder) -> bool:
+        fact: ClaimSeen | VolumeSeen | StorageSeen
+        if envelope.kind == ClaimSeen.KIND:
+            fact = body_of(envelope, ClaimSeen)
+            check_subject(subject, "claim", fact.namespace, fact.name)
+        elif envelope.kind == VolumeSeen.KIND:
+            fact = body_of(envelope, VolumeSeen)
+            check_subject(subject, "volume", fact.name)
+        else:
+            fact = body_of(envelope, StorageSeen)
+            check_subject(subject, "storage", fact.name)
+        self._volumes.apply(fact)
+        if self._index is not None:
+            changes.add(Changes(constraints=TOPOLOGY_CHANGED))
         return fact.gone
 
     def _follow_usage(self, before: UsageSeen | None, fact: UsageSeen, found: ConstraintChangesBuilder) -> None:
