@@ -49,6 +49,9 @@ class DecisionConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     those that had no verdict yet."""
     corrections: Annotated[int, Meta(ge=0, le=CORRECTIONS_OF_0_5)] = CORRECTIONS_OF_0_5
     """Corrections of rules that are in force; 0 decides as releases before 0.5 did."""
+    plain_pods: bool = True
+    """Pods without chips, alone or in jobs with chips, are placed by the rules of 0.5; false decides as releases before
+    0.5 did."""
     constraints: Annotated[int, Meta(ge=0, le=1)] = 1
     """Constraints of pods that are enforced, such as pod affinity and topology spread: 0 none, as before 0.5; 1 the
     required ones, if ``corrections`` is at least 1."""

@@ -4,7 +4,7 @@ Constraints such as topology spread exclude most nodes, so the shards answer wit
 their best nodes. The scores of marked nodes follow from the dispatcher's own columns, which are those of the shards.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -14,7 +14,7 @@ from berth.core.constraints.constraint_round import ConstraintRound
 from berth.core.constraints.topology import Ints
 from berth.core.placement.round_nodes import RoundNodes
 from berth.core.placement.scoring import Candidates, RowState
-from berth.core.requests.gangs import Gang
+from berth.core.requests.gangs import Gang, placing_order
 from berth.schemas.offers import Shape
 from berth.schemas.refusal import NodeReason
 
@@ -63,17 +63,22 @@ class ConstrainedPods:
         self._ranks = nodes.scorer.table.ranks().astype(np.int64)
         self._columns: dict[Shape, _Column] = {}
 
-    def best(self, shape: Shape, home: Home | None = None) -> int | None:
+    def best(self, shape: Shape, home: Home | None = None, first: Sequence[Sequence[int]] = ()) -> int | None:
         """Row of the best node for one more pod, by score and then by name; None when no node fits.
 
         Args:
             shape: Shape of the pod.
             home: Rows to choose from, if it is for this shape; None for all.
+            first: Groups of rows from which to choose before all others, in this order.
         """
         column = self._now(shape)
         chosen = column.fits & self.round.allowed(shape)
         if home is not None and home.shape == shape:
             chosen &= home.rows
+        for group in first:
+            near = [row for row in group if chosen[row]]
+            if near:
+                return min(near, key=lambda row: int(column.keys[row]))
         keys = np.where(chosen, column.keys, _LAST)
         if not len(keys):
             return None
@@ -105,7 +110,8 @@ class ConstrainedPods:
         All of these pods go where the first one goes, so each group of nodes with the same topology values is tried:
         first that of the best node, those without room for all left out. A single None for any other gang.
         """
-        shape = next((shape for shape, _ in gang.request_class if shape.is_planned), gang.request_class[0][0])
+        tasks = placing_order(gang.request_class, plain_last=self._scorer.settings.plain_pods)
+        shape = gang.request_class[tasks[0]][0]
         groups = self.round.homes(shape)
         if groups is None:
             return [None]

@@ -5,14 +5,12 @@ from typing import Final
 from berth.formats.ascend.device_list import CHIPS_MAX
 from berth.formats.ascend.pod_annotations import CONSUMED, PREDICATE_TIME, RESOURCE_PREFIX, SHARE_LABEL
 from berth.formats.kubernetes.objects import Container, ContainerStatus, Lean, Meta, PodSpec, PodStatus
-from berth.formats.manifests.gang_request import RUN_FOR
+from berth.formats.manifests.gang_request import FOREVER, RUN_FOR
 from berth.formats.quantities import QuantityError, cpu_milli, duration_ms, memory_mib, pieces
 from berth.schemas.placement import Share
 from berth.schemas.units import UnixMs
 from berth.services.nodesim.stamps import moment_ms
 
-FOREVER: Final = "forever"
-"""Value of the annotation ``berth/run-for`` of a pod that never ends."""
 ENDED: Final = frozenset({"Failed", "Succeeded"})
 UINT64_MAX: Final = (1 << 64) - 1
 _SERVICES: Final = frozenset({"DaemonSet", "ReplicaSet", "StatefulSet", "LeaderWorkerSet"})
