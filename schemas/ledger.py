@@ -10,6 +10,8 @@ from berth.schemas.placement import Placement
 from berth.schemas.refusal import Refusal
 from berth.schemas.units import Sequence, UnixMs
 
+PREFERRED: Final = 2
+"""Value of :attr:`Settings.constraints` from which on preferred terms decide between nodes with equal scores."""
 CORRECTIONS_OF_0_5: Final = 1
 """Value of :attr:`Settings.corrections` that enables the corrections of release 0.5."""
 
@@ -74,7 +76,8 @@ class Settings(Part, frozen=True):
     Off, as in all records before 0.5."""
     constraints: int = 0
     """Constraints of pods beside chips, cpu, memory, labels and taints (``PodConstraints``): 0 ignores them, as in all
-    records before 0.5; 1 enforces the required ones, if ``corrections`` is at least 1."""
+    records before 0.5; 1 enforces the required ones, if ``corrections`` is at least 1; 2 also lets the preferred ones
+    decide between nodes with equal scores, unless ``reference_parity`` is set."""
 
     @property
     def corrected(self) -> bool:

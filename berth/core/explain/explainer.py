@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 import msgspec
 import numpy as np
 
+from berth.core.constraints.preferences import has_preferences
 from berth.core.explain.alternatives import alternatives_of, runner_up_of
 from berth.core.explain.evidence import LostBy
 from berth.core.explain.model import Basis, Choice, Explanation
@@ -311,9 +312,9 @@ def _leaves_room(gang: Gang, settings: Settings) -> bool:
 
 
 def _seeks_home(gang: Gang) -> bool:
-    """Whether a gang goes near certain pods: if to itself, where all of it has room, not to the best node of a pod."""
+    """Whether constraints choose between nodes: a gang goes where all of it has room, or where it prefers to be."""
     profiles = [shape.profile for shape, _ in gang.request_class if shape.profile is not None]
-    return any(profile.constraints.affinity for profile in profiles)
+    return any(profile.constraints.affinity or has_preferences(profile.constraints) for profile in profiles)
 
 
 def _leaves_of(placement: Placement) -> list[str]:

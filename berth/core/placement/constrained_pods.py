@@ -20,6 +20,7 @@ from berth.schemas.refusal import NodeReason
 
 HOMES_MAX: Final = 32
 """Groups of nodes that are tried for a gang with affinity to itself."""
+_RANK_BITS: Final = 32
 _LAST: Final = np.iinfo(np.int64).max
 _MANY: Final = 1 << 20
 """Room of a node for pods that ask it for nothing."""
@@ -64,7 +65,7 @@ class ConstrainedPods:
         self._columns: dict[Shape, _Column] = {}
 
     def best(self, shape: Shape, home: Home | None = None, first: Sequence[Sequence[int]] = ()) -> int | None:
-        """Row of the best node for one more pod, by score and then by name; None when no node fits.
+        """Row of the best node for one more pod, by score, preferences and name; None when no node fits.
 
         Args:
             shape: Shape of the pod.
@@ -75,15 +76,20 @@ class ConstrainedPods:
         chosen = column.fits & self.round.allowed(shape)
         if home is not None and home.shape == shape:
             chosen &= home.rows
-        for group in first:
-            near = [row for row in group if chosen[row]]
-            if near:
-                return min(near, key=lambda row: int(column.keys[row]))
-        keys = np.where(chosen, column.keys, _LAST)
-        if not len(keys):
+        if not chosen.any():
             return None
-        row = int(keys.argmin())
-        return row if chosen[row] else None
+        for group in first:
+            near = np.zeros_like(chosen)
+            near[list(group)] = True
+            if (chosen & near).any():
+                chosen &= near
+                break
+        preferred = self.round.preferred(shape, chosen)
+        if preferred is not None:
+            scores = column.keys >> _RANK_BITS
+            chosen &= scores == scores[chosen].min()
+            chosen &= preferred == preferred[chosen].max()
+        return int(np.where(chosen, column.keys, _LAST).argmin())
 
     def allowed(self, shape: Shape) -> Fits:
         """Rows on which constraints allow one more pod of a shape, shape (rows,)."""
@@ -156,7 +162,7 @@ class ConstrainedPods:
         for row in dict.fromkeys(nodes.log[column.seen :]):
             reason, score = self._scorer.evaluate_one(shape, row, nodes.states[row], nodes.before.get(row))
             column.fits[row] = not reason
-            column.keys[row] = (-score << 32) | int(self._ranks[row])
+            column.keys[row] = (-score << _RANK_BITS) | int(self._ranks[row])
         column.seen = len(nodes.log)
         return column
 
@@ -166,7 +172,7 @@ class ConstrainedPods:
         fits = reasons == NodeReason.FITS
         if not shape.tor_affinity:
             fits = offered.copy() if offered is not None else np.zeros_like(fits)
-        return _Column(fits, (-scores.astype(np.int64) << 32) | self._ranks)
+        return _Column(fits, (-scores.astype(np.int64) << _RANK_BITS) | self._ranks)
 
 
 def _chips(state: RowState) -> int:
