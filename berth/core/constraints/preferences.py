@@ -1,7 +1,8 @@
 """Preferences of a pod among nodes with equal scores.
 
-They are preferred node affinity, preferred pod affinity, and topology spread with ``ScheduleAnyway``. Each of them is a number from 0 to 100 for each node that is allowed, as kube-scheduler's plug-ins compute it, and
-counts with the default weight of its plug-in there. The sum decides between nodes with equal scores, before the name.
+They are preferred node affinity, preferred pod affinity, and topology spread with ``ScheduleAnyway``. Each of them is a
+number from 0 to 100 for each node that is allowed, as kube-scheduler's plug-ins compute it, and counts with the default
+weight of its plug-in there. The sum decides between nodes with equal scores, before the name.
 """
 
 from typing import Final
