@@ -236,3 +236,34 @@ def test_preferences_follow_the_pods_of_the_gang_itself() -> None:
     wanted = PodConstraints(preferred_spread=(SpreadTerm("zone", 1, having(app="a")),))
     nodes = placed(a_cell(ZONES, **PREFERS), "job", a_task(wanted, replicas=4, chips=8, app="a"))
     assert [node[0] for node in nodes] == ["a", "b", "a", "b"]
+
+
+def test_pods_placed_in_a_round_repel_others_of_the_same_round() -> None:
+    cell = a_cell({"a1": "a"})
+    cell.ask(job("one", a_task(APART, app="b")), job("two", a_task(app="a")))
+    one, two = cell.decide()
+    assert nodes_of(one) == ["a1"]
+    assert two.refusal is not None
+    assert [(count.reason, count.nodes) for count in two.refusal.counts] == [(NodeReason.REPELLED, 1)]
+
+
+def test_pods_of_a_gang_that_does_not_fit_whole_count_no_longer() -> None:
+    cell = a_cell()
+    cell.ask(job("one", a_task(APART, replicas=5, app="a")), job("two", a_task(APART, replicas=4, app="a")))
+    one, two = cell.decide()
+    assert one.refusal is not None
+    assert (one.refusal.pods_have, one.refusal.nodes_fit) == (4, 4)
+    assert sorted(nodes_of(two)) == sorted(ZONES)
+
+
+def test_pods_that_are_being_deleted_count_for_affinity_and_no_longer_for_spread() -> None:
+    cell = a_cell({"a1": "a", "b1": "b"})
+    say(cell, OnePod("b1", labels={"app": "a"}, ending=True), zones={"a1": "a", "b1": "b"})
+    spread = PodConstraints(spread=(SpreadTerm("zone", 1, having(app="a")),))
+    assert placed(cell, "one", a_task(spread, app="a")) == ["a1"]
+    assert placed(cell, "two", a_task(spread, app="a")) == ["b1"]
+    assert placed(cell, "three", a_task(PodConstraints(affinity=(near(HOST, app="a"),)), chips=7)) == ["a1"]
+    assert reasons(cell, "four", a_task(PodConstraints(anti_affinity=(near(HOST, app="a"),)))) == {
+        NodeReason.SHORTAGE: 1,
+        NodeReason.ANTI_AFFINITY: 1,
+    }
