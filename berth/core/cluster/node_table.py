@@ -2,9 +2,8 @@
 
 ``free`` is derived: it is the node's chips without used, releasing, unhealthy, recovering and withheld ones. All
 columns are a function of the folded facts and the folded ledger, independent of the order in which these were applied
-to one another. Each method that changes rows returns the changes that a later decision depends on, or adds them to the
-builder that it gets. Rows of nodes that are gone are not among those that gained capacity, because a reader of a
-snapshot does not know these nodes.
+to one another. Each method that changes rows returns the changes that a later decision depends on. Rows of nodes that
+are gone are not among those that gained capacity, because a reader of a snapshot does not know these nodes.
 """
 
 from collections.abc import Iterable
@@ -62,9 +61,7 @@ class NodeTable(NodeColumns):
 
     def settle(self, row: int) -> Changes:
         """Update the derived columns of a row after other columns were written from outside."""
-        found = ChangesBuilder()
-        self._derive(row, found)
-        return found.build()
+        return self._derive(row)
 
     def apply_nodes(self, fact: NodesSeen) -> Changes:
         """Set the nodes of a domain to those of the fact; other nodes of the domain are gone."""
@@ -99,7 +96,7 @@ class NodeTable(NodeColumns):
             self.leaf[row] = leaves[leaf]
             self.position[row] = position
             self.addresses[row] = address
-            self._derive(row, found)
+            found.add(self._derive(row))
         if now:
             self._seen[fact.domain] = now
         else:
@@ -124,7 +121,7 @@ class NodeTable(NodeColumns):
         self.spoken[row] = self._is_spoken_of(domain, row)
         if self.corrected and self.spoken[row] and not was_spoken_of:
             found.capacity_gained[row] = None
-        self._set_health(row, self._health.get(domain, {}).get(row, _HEALTHY), found)
+        found.add(self._set_health(row, self._health.get(domain, {}).get(row, _HEALTHY)))
 
     def _is_less(self, row: int, chips: int, allocatable: int, cpu: int, memory: int) -> bool:
         """Whether a fact has fewer resources than the row."""
@@ -140,22 +137,22 @@ class NodeTable(NodeColumns):
                 self.present[row] = False
                 self.domain[row] = -1
                 self.spoken[row] = False
-                self._set_health(row, _HEALTHY, found)
+                found.add(self._set_health(row, _HEALTHY))
                 if self.corrected:
-                    self._forget(row, found)
+                    found.add(self._forget(row))
 
     def forget_gone(self) -> Changes:
         """Delete the columns of nodes that are gone: a reader of a snapshot does not know these nodes."""
         found = ChangesBuilder()
         for row in np.flatnonzero(~self.present[self.view()]).tolist():
-            self._forget(row, found)
+            found.add(self._forget(row))
         return found.build()
 
-    def _forget(self, row: int, found: ChangesBuilder) -> None:
+    def _forget(self, row: int) -> Changes:
         self.node_class[row] = self.superpod[row] = self.leaf[row] = self.rack[row] = -1
         self.chips[row] = self.capacity[row] = self.allocatable_seen[row] = self.position[row] = 0
         self.cpu[row] = self.memory[row] = 0
-        self._derive(row, found)
+        return self._derive(row)
 
     def apply_health(self, fact: HealthSeen) -> Changes:
         """Set the health of a domain's nodes to that of the fact; nodes that it omits are healthy.
@@ -180,19 +177,16 @@ class NodeTable(NodeColumns):
         found = ChangesBuilder()
         for row in before | now:
             if self.domain[row] == domain:
-                self._set_health(row, now.get(row, _HEALTHY), found)
+                found.add(self._set_health(row, now.get(row, _HEALTHY)))
         if domain is not None:
             found.add(self._speak(spoken[self.domain[spoken] == domain], spoken=True))
             found.add(self._speak(unspoken[self.domain[unspoken] == domain], spoken=False))
         return found.build()
 
-    def hold(
-        self, found: ChangesBuilder, row: int, mask: int, *, cpu_milli: int, memory_mib: int, pods: int = 1
-    ) -> None:
+    def hold(self, row: int, mask: int, *, cpu_milli: int, memory_mib: int, pods: int = 1) -> Changes:
         """Allocate chips, CPU and memory of a node to a pod.
 
         Args:
-            found: The changes are added to it.
             row: The node.
             mask: The chips.
             cpu_milli: CPU in thousandths.
@@ -205,25 +199,23 @@ class NodeTable(NodeColumns):
         if mask & (int(self.used[row]) | int(self.releasing[row])):
             raise InvariantError("a chip would have two owners", subject=f"node {self.names[row]}")
         self.used[row] |= np.uint64(mask)
-        self._use(row, cpu_milli, memory_mib, pods, found)
+        return self._use(row, cpu_milli, memory_mib, pods)
 
-    def let_go(
-        self, found: ChangesBuilder, row: int, mask: int, *, cpu_milli: int, memory_mib: int, pods: int = 1
-    ) -> None:
+    def let_go(self, row: int, mask: int, *, cpu_milli: int, memory_mib: int, pods: int = 1) -> Changes:
         """Release what a pod held; the arguments are those of :meth:`hold`."""
         keep = np.uint64(~mask & 0xFFFF_FFFF_FFFF_FFFF)
         self.used[row] &= keep
         self.releasing[row] &= keep
-        self._use(row, -cpu_milli, -memory_mib, -pods, found)
+        return self._use(row, -cpu_milli, -memory_mib, -pods)
 
-    def set_shared(self, found: ChangesBuilder, row: int, mask: int, *, shared: bool) -> None:
-        """Mark chips as used by soft-share pods, or as not used; the changes are added to ``found``."""
+    def set_shared(self, row: int, mask: int, *, shared: bool) -> Changes:
+        """Mark chips as used by soft-share pods, or as not used."""
         bits = np.uint64(mask)
         self.used[row] = self.used[row] | bits if shared else self.used[row] & ~bits
-        self._derive(row, found)
+        return self._derive(row)
 
-    def mark_releasing(self, found: ChangesBuilder, row: int, mask: int, *, releasing: bool) -> None:
-        """Move held chips between used and releasing; the changes are added to ``found``."""
+    def mark_releasing(self, row: int, mask: int, *, releasing: bool) -> Changes:
+        """Move held chips between used and releasing."""
         bits = np.uint64(mask)
         if releasing:
             self.releasing[row] |= bits
@@ -231,7 +223,7 @@ class NodeTable(NodeColumns):
         else:
             self.used[row] |= bits
             self.releasing[row] &= ~bits
-        self._derive(row, found)
+        return self._derive(row)
 
     def _speak(self, rows: Ints, *, spoken: bool) -> Changes:
         """Record which rows a health fact covers."""
