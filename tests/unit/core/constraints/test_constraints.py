@@ -240,6 +240,7 @@ def test_preferences_follow_the_pods_of_the_gang_itself() -> None:
 
 def test_pods_placed_in_a_round_repel_others_of_the_same_round() -> None:
     cell = a_cell({"a1": "a"})
+    say(cell, zones={"a1": "a"})
     cell.ask(job("one", a_task(APART, app="b")), job("two", a_task(app="a")))
     one, two = cell.decide()
     assert nodes_of(one) == ["a1"]
