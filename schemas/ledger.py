@@ -67,6 +67,9 @@ class Settings(Part, frozen=True):
     SuperPoD had too many free nodes; an attempt is examined again when the facts under its name change; no state is
     kept of nodes that are gone; a new reservation lets held gangs be tried; a gang is larger than the cluster if one of
     its tasks is."""
+    constraints: int = 0
+    """Constraints of pods beside chips, cpu, memory, labels and taints (``PodConstraints``): 0 ignores them, as in all
+    records before 0.5; 1 enforces the required ones."""
 
     @property
     def corrected(self) -> bool:

@@ -5,6 +5,7 @@ from typing import ClassVar
 from berth.schemas.constraints import Term, Toleration
 from berth.schemas.message import Message, Part
 from berth.schemas.placement import Share
+from berth.schemas.pod_constraints import PodProfile
 from berth.schemas.refusal import ReasonCount
 from berth.schemas.units import Sequence, UnixMs
 
@@ -57,6 +58,8 @@ class Shape(Part, frozen=True, cache_hash=True):
     """The job's label ``tor-affinity``; empty without switch affinity."""
     blocks: Blocks | None = None
     """For jobs with SuperPoD affinity."""
+    profile: PodProfile | None = None
+    """For pods with constraints, or on which constraints of other pods may bear; None: there are none."""
 
     @property
     def is_planned(self) -> bool:

@@ -42,12 +42,15 @@ from berth.schemas.recording import Entry, RecordingHead
 from berth.schemas.refusal import Refusal
 from berth.schemas.status import KeptFact, SnapshotBody
 from berth.schemas.subjects import token, untoken
+from berth.schemas.usage_facts import NamespaceSeen, UsageSeen
+from berth.schemas.volume_facts import ClaimSeen, StorageSeen, VolumeSeen
 
 CELL: Final = "cell"
 MESSAGES: Final[Mapping[str, type[Message]]] = {
     kind.KIND: kind
     for kind in (
-        NodesSeen, HealthSeen, TopologySeen, PodsSeen, MembersSeen, JobSeen, OutcomeSeen, TimerSeen, Epoch, Round,
+        NodesSeen, HealthSeen, TopologySeen, PodsSeen, MembersSeen, JobSeen, OutcomeSeen, TimerSeen, UsageSeen, NamespaceSeen,
+        ClaimSeen, VolumeSeen, StorageSeen, Epoch, Round,
     )
 }  # fmt: skip
 _SUBJECTS: Final[Mapping[str, tuple[Kind, ...]]] = {
@@ -59,6 +62,11 @@ _SUBJECTS: Final[Mapping[str, tuple[Kind, ...]]] = {
     "job": (Kind.NAMESPACE, Kind.JOB),
     "outcome": (Kind.NAMESPACE, Kind.JOB),
     "timer": (),
+    "usage": (Kind.DOMAIN,),
+    "namespace": (Kind.NAMESPACE,),
+    "claim": (Kind.NAMESPACE, Kind.CLAIM),
+    "volume": (Kind.VOLUME,),
+    "storage": (Kind.CLASS,),
 }
 """Names at the end of the subject of a fact, by its kind."""
 _SUBJECT_TOKENS: Final = 4
