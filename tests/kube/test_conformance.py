@@ -4,20 +4,13 @@ Clusters are generated from seeds, with ten waiting pods each. kube-scheduler st
 extender which nodes its filters leave for each pod, and binds none.
 """
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import asyncio
+from collections.abc import Iterator
 
 import pytest
 
 from berth.runtime.local.kube_server import KubeServer
 from berth.schemas.ledger import Settings
-from tests.support.allowed_nodes import AllowedNodes
-from tests.support.constraint_clusters import ClusterObjects, Waiting, cluster_of
-from tests.support.constraint_world import ConstraintWorld
-from tests.support.kube_api import KubeApi
-from tests.support.kube_scheduler import KubeScheduler
 
 ENFORCED = frozenset({"nodeSelector", "nodeAffinity", "tolerations", "sizes"})
 SETTINGS = Settings(corrections=1)

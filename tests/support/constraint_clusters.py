@@ -185,7 +185,10 @@ def _may_add_tier(selector: Tree) -> bool:
 
 def _pod_term(dice: Dice) -> Tree:
     """A required term of affinity or anti-affinity."""
-    term: Tree = {"labelSelector": _selector(dice), "topologyKey": "nowhere" if dice.chance(0.05) else dice.pick(ZONE, ZONE, HOST, RACK)}
+    term: Tree = {
+        "labelSelector": _selector(dice),
+        "topologyKey": "nowhere" if dice.chance(0.05) else dice.pick(ZONE, ZONE, HOST, RACK),
+    }
     match dice.number(0, 7):
         case 0:
             term["namespaces"] = dice.some(NAMESPACES, 2)

@@ -81,7 +81,11 @@ class ConstraintWorld:
             await self._empty(path)
 
     async def _empty(self, path: str) -> None:
-        """Delete all objects of a collection, those with finalizers too."""
+        """Delete all objects of a collection, those with finalizers too.
+
+        Raises:
+            RefusedError: The server refuses, and not because there is no such namespace.
+        """
         try:
             await self._api.delete(path)
         except RefusedError as error:

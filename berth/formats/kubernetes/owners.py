@@ -11,7 +11,7 @@ scheduler-plugins, scheduling.x-k8s.io/v1alpha1.
 
 from typing import Final, Literal, NamedTuple, TypeAlias
 
-from berth.formats.kubernetes.objects import Lean, Meta
+from berth.formats.kubernetes.lean import Lean, Meta
 
 OwnerKind: TypeAlias = Literal[
     "ReplicaSet",

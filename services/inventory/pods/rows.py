@@ -85,7 +85,7 @@ def read_row(pod: Pod, asks: PodAsks) -> Row | None:
     node = pod.spec.node_name
     if not node:
         return None
-    ask = asks.ask(pod.spec)
+    ask = asks.ask(pod.spec, pod.metadata)
     wrong: list[str] = []
     claim = _claim(pod, wrong)
     phase = phase_of(pod)
