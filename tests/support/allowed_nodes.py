@@ -14,6 +14,15 @@ from berth.core.cluster.node_packing import pack_health
 from berth.core.scheduling.scheduler import Scheduler
 from berth.core.state.cell import State
 from berth.formats.kubernetes.objects import Node, Pod
+from berth.formats.kubernetes.storage_objects import (
+    CsiDriver,
+    CsiNode,
+    CsiStorageCapacity,
+    Namespace,
+    PersistentVolume,
+    PersistentVolumeClaim,
+    StorageClass,
+)
 from berth.runtime.instruments import Instruments
 from berth.schemas.columns import unpack_names
 from berth.schemas.envelope import decode, encode
@@ -24,6 +33,7 @@ from berth.schemas.message import Message
 from berth.schemas.nodes import NodeCondition
 from berth.schemas.subjects import StreamName, Subjects
 from berth.services.inventory.config import InventoryConfig
+from berth.services.inventory.constraint_facts import STORAGE, Taker
 from berth.services.inventory.gangs.settings import GangSettings
 from berth.services.inventory.loop import Loop
 from berth.services.inventory.metrics import InventoryMetrics
@@ -67,6 +77,17 @@ class AllowedNodes:
         loop = Loop(bus, FakeKube(clock=clock), clock, config, Instruments.make(InventoryMetrics))
         loop.replace_nodes(_converted(self._seen.of("/api/v1/nodes"), Node))
         loop.replace_pods(_converted(self._seen.of("/api/v1/pods"), Pod))
+        storage, usage = loop.constraints.storage, loop.constraints.usage
+        for path, kind, taker in (
+            ("/api/v1/namespaces", Namespace, storage.namespaces),
+            ("/api/v1/persistentvolumeclaims", PersistentVolumeClaim, storage.claims),
+            ("/api/v1/persistentvolumes", PersistentVolume, storage.volumes),
+            (f"{STORAGE}/storageclasses", StorageClass, storage.classes),
+            (f"{STORAGE}/csidrivers", CsiDriver, storage.drivers),
+            (f"{STORAGE}/csinodes", CsiNode, usage.volume_limits),
+            (f"{STORAGE}/csistoragecapacities", CsiStorageCapacity, storage.capacities),
+        ):
+            _give(taker, _converted(self._seen.of(path), kind))
         for _ in range(_TURNS_MAX):
             assert await loop.turn()
             clock.advance(_TURN_S)
@@ -162,6 +183,10 @@ class AllowedNodes:
         for domain in sorted(by_domain):
             fact: HealthSeen = pack_health(domain, by_domain[domain])
             self._say(SUBJECTS.fact_health(domain), fact)
+
+
+def _give(taker: Taker[Any], objects: list[Any]) -> None:
+    taker.replace(objects)
 
 
 def _converted(trees: Sequence[dict[str, Any]], kind: type[Any]) -> list[Any]:

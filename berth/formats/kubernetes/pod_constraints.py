@@ -3,8 +3,8 @@
 Source: Kubernetes, PodSpec; docs/reference/pod-fields.md.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Final, get_args
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Final, TypeVar, get_args
 
 from berth.formats.kubernetes.lean import Meta
 from berth.formats.kubernetes.node_terms import term_of
@@ -18,13 +18,24 @@ from berth.formats.kubernetes.pod_terms import (
     weight_of,
 )
 from berth.formats.kubernetes.wrong_fields import WrongFieldError
-from berth.schemas.pod_constraints import HostPort, PodConstraints, PreferredNodes, Protocol, SpreadTerm
+from berth.schemas.pod_constraints import (
+    HostPort,
+    PodConstraints,
+    PodTerm,
+    PreferredNodes,
+    PreferredPods,
+    Protocol,
+    SpreadTerm,
+)
+
+_T = TypeVar("_T")
 
 ANY_ADDRESS: Final = frozenset({"", "0.0.0.0"})  # noqa: S104 - what a pod may write; nothing listens here
 _PORT_MAX: Final = 65_535
 _PROTOCOLS: Final = get_args(Protocol)
 _REQUIRED_SPREAD: Final = "DoNotSchedule"
 _PREFERRED_SPREAD: Final = "ScheduleAnyway"
+_SPREADS: Final = (_REQUIRED_SPREAD, _PREFERRED_SPREAD)
 _UNSHARED: Final[Mapping[str, str]] = {
     "aws_elastic_block_store": "awsElasticBlockStore",
     "gce_persistent_disk": "gcePersistentDisk",
@@ -34,46 +45,51 @@ _UNSHARED: Final[Mapping[str, str]] = {
 """Sources that two pods of a node may not share, by attribute."""
 
 
-def constraints_of(spec: PodSpec, meta: Meta, resources: Mapping[str, int]) -> PodConstraints | None:
-    """Constraints of a pod; None without any.
+def constraints_of(
+    spec: PodSpec, meta: Meta, resources: Mapping[str, int], note: Callable[[WrongFieldError], None]
+) -> PodConstraints | None:
+    """Constraints of a pod, as far as they can be read; None without any.
 
     Args:
         spec: Spec of the pod.
         meta: Its metadata: namespace, labels, and the name for claims that are made for it alone.
         resources: What it requests of resources beside chips, cpu and memory, above 0.
-
-    Raises:
-        WrongFieldError: A field is invalid, or asks for something that Berth does not do.
+        note: Takes each field that is invalid, or asks for something that Berth does not do.
     """
     if spec.resource_claims:
         names = [item.name for item in spec.resource_claims]
-        raise WrongFieldError("spec.resourceClaims", names, "none: dynamic resource allocation is not supported")
+        note(WrongFieldError("spec.resourceClaims", names, "none: dynamic resource allocation is not supported"))
     affinity = spec.affinity or Affinity()
     near, apart = affinity.pod_affinity or PodAffinity(), affinity.pod_anti_affinity or PodAffinity()
     namespace = meta.namespace
-    where = "spec.affinity"
-    required_spread, preferred_spread = _spreads(spec, meta)
+
+    def read(part: Callable[[], tuple[_T, ...]]) -> tuple[_T, ...]:
+        try:
+            return part()
+        except WrongFieldError as error:
+            note(error)
+            return ()
+
+    def required(name: str, found: PodAffinity) -> tuple[PodTerm, ...]:
+        terms = found.required_during_scheduling_ignored_during_execution
+        return read(lambda: pod_terms_of(f"spec.affinity.{name}.{REQUIRED}", terms, namespace))
+
+    def preferred(name: str, found: PodAffinity) -> tuple[PreferredPods, ...]:
+        terms = found.preferred_during_scheduling_ignored_during_execution
+        return read(lambda: preferred_pods_of(f"spec.affinity.{name}.{PREFERRED}", terms, namespace))
+
+    spread = read(lambda: _spreads(spec, meta))
     found = PodConstraints(
-        affinity=pod_terms_of(
-            f"{where}.podAffinity.{REQUIRED}", near.required_during_scheduling_ignored_during_execution, namespace
-        ),
-        anti_affinity=pod_terms_of(
-            f"{where}.podAntiAffinity.{REQUIRED}", apart.required_during_scheduling_ignored_during_execution, namespace
-        ),
-        spread=required_spread,
-        ports=_ports(spec),
+        affinity=required("podAffinity", near),
+        anti_affinity=required("podAntiAffinity", apart),
+        spread=tuple(one for when, one in spread if when == _REQUIRED_SPREAD),
+        ports=_ports(spec, note),
         resources=tuple(sorted(resources.items())),
-        claims=tuple(sorted(set(_claims(spec.volumes or (), meta.name)))),
-        preferred_nodes=_preferred_nodes(affinity.node_affinity or NodeAffinity()),
-        preferred_near=preferred_pods_of(
-            f"{where}.podAffinity.{PREFERRED}", near.preferred_during_scheduling_ignored_during_execution, namespace
-        ),
-        preferred_apart=preferred_pods_of(
-            f"{where}.podAntiAffinity.{PREFERRED}",
-            apart.preferred_during_scheduling_ignored_during_execution,
-            namespace,
-        ),
-        preferred_spread=preferred_spread,
+        claims=_claims(spec.volumes or (), meta.name, note),
+        preferred_nodes=read(lambda: _preferred_nodes(affinity.node_affinity or NodeAffinity())),
+        preferred_near=preferred("podAffinity", near),
+        preferred_apart=preferred("podAntiAffinity", apart),
+        preferred_spread=tuple(one for when, one in spread if when == _PREFERRED_SPREAD),
     )
     return found if found != _NONE else None
 
@@ -95,7 +111,11 @@ _NONE: Final = PodConstraints()
 
 
 def _preferred_nodes(affinity: NodeAffinity) -> tuple[PreferredNodes, ...]:
-    """Preferred nodes; a term without conditions prefers none."""
+    """Preferred nodes; a term without conditions prefers none.
+
+    Raises:
+        WrongFieldError: A field is invalid.
+    """
     field = f"spec.affinity.nodeAffinity.{PREFERRED}"
     read = (
         PreferredNodes(
@@ -106,34 +126,37 @@ def _preferred_nodes(affinity: NodeAffinity) -> tuple[PreferredNodes, ...]:
     return tuple(one for one in read if one.term.expressions)
 
 
-def _spreads(spec: PodSpec, meta: Meta) -> tuple[tuple[SpreadTerm, ...], tuple[SpreadTerm, ...]]:
-    """Required and preferred topology spread, each once.
+def _spreads(spec: PodSpec, meta: Meta) -> tuple[tuple[str, SpreadTerm], ...]:
+    """Topology spread with what to do where it cannot be, each once.
 
     Raises:
         WrongFieldError: A field is invalid.
     """
-    found: dict[str, dict[SpreadTerm, None]] = {_REQUIRED_SPREAD: {}, _PREFERRED_SPREAD: {}}
+    found: dict[tuple[str, SpreadTerm], None] = {}
     for at, item in enumerate(spec.topology_spread_constraints or ()):
         field = f"spec.topologySpreadConstraints[{at}]"
-        if item.when_unsatisfiable not in found:
-            raise WrongFieldError(f"{field}.whenUnsatisfiable", item.when_unsatisfiable, f"one of {', '.join(found)}")
-        found[item.when_unsatisfiable][spread_of(field, item, meta.labels or {})] = None
-    return tuple(found[_REQUIRED_SPREAD]), tuple(found[_PREFERRED_SPREAD])
+        if item.when_unsatisfiable not in _SPREADS:
+            raise WrongFieldError(
+                f"{field}.whenUnsatisfiable", item.when_unsatisfiable, f"one of {', '.join(_SPREADS)}"
+            )
+        found[item.when_unsatisfiable, spread_of(field, item, meta.labels or {})] = None
+    return tuple(found)
 
 
-def _ports(spec: PodSpec) -> tuple[HostPort, ...]:
-    """Ports of the node that containers take for as long as the pod runs, sorted.
-
-    Raises:
-        WrongFieldError: A port is invalid, or there twice.
-    """
+def _ports(spec: PodSpec, note: Callable[[WrongFieldError], None]) -> tuple[HostPort, ...]:
+    """Ports of the node that containers take for as long as the pod runs, sorted."""
     found: dict[HostPort, str] = {}
     for field, port in _host_ports(spec):
-        one = _port(field, port)
+        try:
+            one = _port(field, port)
+        except WrongFieldError as error:
+            note(error)
+            continue
         other = next((known for known in found if _collide(known, one)), None)
         if other is not None:
-            raise WrongFieldError(f"{field}.hostPort", port.host_port, f"another port than {found[other]}.hostPort")
-        found[one] = field
+            expected = f"another port than {found[other]}.hostPort"
+            note(WrongFieldError(f"{field}.hostPort", port.host_port, expected))
+        found.setdefault(one, field)
     return tuple(sorted(found, key=lambda one: (one.port, one.protocol, one.address)))
 
 
@@ -150,6 +173,11 @@ def _host_ports(spec: PodSpec) -> Iterator[tuple[str, ContainerPort]]:
 
 
 def _port(field: str, port: ContainerPort) -> HostPort:
+    """A port of the node.
+
+    Raises:
+        WrongFieldError: A field is invalid.
+    """
     protocol = port.protocol or "TCP"
     if not 1 <= port.host_port <= _PORT_MAX:
         raise WrongFieldError(f"{field}.hostPort", port.host_port, f"1 to {_PORT_MAX}")
@@ -165,17 +193,16 @@ def _collide(one: HostPort, other: HostPort) -> bool:
     return one.address == other.address or not one.address or not other.address
 
 
-def _claims(volumes: Iterable[Volume], pod: str) -> Iterator[str]:
-    """Names of the claims of a pod.
-
-    Raises:
-        WrongFieldError: A volume is of a kind that two pods of a node may not share.
-    """
+def _claims(volumes: Iterable[Volume], pod: str, note: Callable[[WrongFieldError], None]) -> tuple[str, ...]:
+    """Names of the claims of a pod, sorted."""
+    found: set[str] = set()
     for at, volume in enumerate(volumes):
         unshared = next((name for key, name in _UNSHARED.items() if getattr(volume, key) is not None), "")
         if unshared:
-            raise WrongFieldError(f"spec.volumes[{at}].{unshared}", volume.name, "a persistentVolumeClaim in its place")
+            expected = "a persistentVolumeClaim in its place"
+            note(WrongFieldError(f"spec.volumes[{at}].{unshared}", volume.name, expected))
         if volume.persistent_volume_claim is not None:
-            yield volume.persistent_volume_claim.claim_name
+            found.add(volume.persistent_volume_claim.claim_name)
         elif volume.ephemeral is not None:
-            yield f"{pod}-{volume.name}"
+            found.add(f"{pod}-{volume.name}")
+    return tuple(sorted(found))

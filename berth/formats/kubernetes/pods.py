@@ -155,13 +155,12 @@ def pod_ask(spec: PodSpec, meta: Meta = NO_META) -> PodAsk:
     others = _others(reading, amounts)
     affinity: tuple[Term, ...] = ()
     tolerations: tuple[Toleration, ...] = ()
-    constraints: PodConstraints | None = None
     try:
         affinity = _required_affinity(spec)
         tolerations = tuple(_toleration(at, item) for at, item in enumerate(spec.tolerations or ()))
-        constraints = constraints_of(spec, meta, others)
     except WrongFieldError as error:
         reading.note(error)
+    constraints = constraints_of(spec, meta, others, reading.note)
     return PodAsk(
         resource=resource,
         chips=chips,
@@ -199,11 +198,12 @@ def amount_of(resource: str, value: object) -> int:
 
 
 class PodAsks:
-    """Requirements of many pods: those of one template are read once, and are one object."""
+    """Requirements and labels of many pods: those of one template are read once, and are one object."""
 
     def __init__(self, entries_max: int = 4_096) -> None:
         self._entries_max = entries_max
         self._known: dict[bytes, PodAsk] = {}
+        self._labels: dict[bytes, dict[str, str]] = {}
         self._encoder = msgspec.msgpack.Encoder()
 
     def ask(self, spec: PodSpec, meta: Meta = NO_META) -> PodAsk:
@@ -229,6 +229,13 @@ class PodAsks:
                 self._known.clear()
             found = self._known[key] = pod_ask(spec, meta)
         return found
+
+    def labels(self, meta: Meta) -> dict[str, str]:
+        """Labels of a pod, which are not to be changed."""
+        given = meta.labels or {}
+        if len(self._labels) >= self._entries_max:
+            self._labels.clear()
+        return self._labels.setdefault(self._encoder.encode(given), given)
 
 
 def _effective(reading: _Reading, spec: PodSpec) -> dict[str, Fraction]:
