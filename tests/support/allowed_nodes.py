@@ -137,9 +137,9 @@ class AllowedNodes:
 
     def _adopt(self) -> None:
         """Let the ledger take over what running pods hold."""
-        opening = self._scheduler.open(self._now_ms)
-        if opening is not None:
-            found = self._scheduler.decide(opening)
+        opened = self._scheduler.open(self._now_ms)
+        if opened.opening is not None:
+            found = self._scheduler.decide(opened.opening)
             head = self._state.fold.head + 1
             self._scheduler.adopt(found, self._state.apply_record(head, encode(found.round)))
 
@@ -163,7 +163,7 @@ class AllowedNodes:
 
     def _place(self, request: JobRequest) -> str | None:
         """Node that the pod of a request gets now; nothing of the decision stays."""
-        opening = self._scheduler.open(self._now_ms)
+        opening = self._scheduler.open(self._now_ms).opening
         assert opening is not None, f"{request.name} is not due"
         found = self._scheduler.decide(opening)
         self._scheduler.take_back(found)

@@ -13,7 +13,7 @@ from berth.schemas.facts import JobSeen, is_repeat
 from berth.schemas.pod_constraints import PodConstraints
 from berth.schemas.units import UnixMs
 from berth.schemas.usage_facts import UsageSeen
-from berth.services.inventory.pods.rows import Row
+from berth.services.inventory.pods.rows import PodRow
 from berth.services.inventory.usage.node_usage import NodeUsage, Offer, PlacedPod, offer_of, usage_of
 from berth.services.inventory.usage.selector_keys import SelectorKeys
 from berth.services.inventory.usage.usage_facts import NodeState, usage_fact
@@ -70,7 +70,7 @@ class Usage:
         self._keys = SelectorKeys()
         self._offers: dict[str, Offer] = {}
         self.volume_limits = VolumeLimits(self._touch)
-        self._rows: dict[str, tuple[Row, bool]] = {}
+        self._rows: dict[str, tuple[PodRow, bool]] = {}
         """Bound pods by uid, and whether Berth has placed them."""
         self._on_node: dict[str, dict[str, None]] = {}
         self._of_job: dict[JobKey, dict[str, None]] = {}
@@ -134,7 +134,7 @@ class Usage:
             self._labels[key] = known
             self._dirty.update((self._rows[uid][0].node, None) for uid in self._of_job.get(key, ()))
 
-    def put(self, row: Row, *, is_own: bool) -> None:
+    def put(self, row: PodRow, *, is_own: bool) -> None:
         """Take the current state of a bound pod.
 
         Args:
@@ -146,8 +146,8 @@ class Usage:
             return
         self._rows[row.uid] = (row, is_own)
         self._on_node.setdefault(row.node, {})[row.uid] = None
-        if row.claim is not None:
-            self._of_job.setdefault((row.namespace, row.claim.job), {})[row.uid] = None
+        if row.identity is not None:
+            self._of_job.setdefault((row.namespace, row.identity.job), {})[row.uid] = None
         self._dirty[row.node] = None
         if row.is_live:
             self._keys.note(row.constraints)
@@ -159,8 +159,8 @@ class Usage:
             return
         row = found[0]
         _leave(self._on_node, row.node, uid)
-        if row.claim is not None:
-            _leave(self._of_job, (row.namespace, row.claim.job), uid)
+        if row.identity is not None:
+            _leave(self._of_job, (row.namespace, row.identity.job), uid)
         self._dirty[row.node] = None
 
     def due(self, domain_of: Mapping[str, str], at_ms: UnixMs) -> list[UsageSeen]:
@@ -224,12 +224,12 @@ class Usage:
         row, is_own = self._rows[uid]
         return PlacedPod(row, self._asked_labels(row) if is_own else None)
 
-    def _asked_labels(self, row: Row) -> Mapping[str, str]:
+    def _asked_labels(self, row: PodRow) -> Mapping[str, str]:
         """Labels that the request of a pod has for its rank; those of the pod while the request is unknown."""
-        known = self._labels.get((row.namespace, row.claim.job)) if row.claim is not None else None
-        if known is None or row.claim is None or known[0] != row.claim.uid:
+        known = self._labels.get((row.namespace, row.identity.job)) if row.identity is not None else None
+        if known is None or row.identity is None or known[0] != row.identity.uid:
             return row.labels
-        rank = row.claim.rank
+        rank = row.identity.rank
         for replicas, labels in known[1]:
             if rank < replicas:
                 return labels

@@ -10,7 +10,7 @@ from berth.formats.quantities import QuantityError, quantity
 from berth.schemas.facts import PodPhase
 from berth.schemas.pod_constraints import HostPort, PodConstraints, PodTerm
 from berth.schemas.usage_facts import UNLIMITED
-from berth.services.inventory.pods.rows import Row
+from berth.services.inventory.pods.rows import PodRow
 from berth.services.inventory.usage.selector_keys import SelectorKeys
 
 PODS: Final = "pods"
@@ -52,7 +52,7 @@ class PlacedPod(NamedTuple):
         asked_labels: Labels in its request; None for a pod that Berth has not placed.
     """
 
-    row: Row
+    row: PodRow
     asked_labels: Mapping[str, str] | None
 
 
@@ -84,8 +84,8 @@ def usage_of(pods: Iterable[PlacedPod], keys: SelectorKeys) -> NodeUsage:
         labels = keys.told(row.labels)
         group = (row.namespace, tuple(labels.items()), row.phase == PodPhase.TERMINATING)
         if pod.asked_labels is not None:
-            if row.claim is not None and labels != keys.told(pod.asked_labels):
-                relabelled.append((row.claim.uid, row.claim.attempt, row.claim.rank))
+            if row.identity is not None and labels != keys.told(pod.asked_labels):
+                relabelled.append((row.identity.uid, row.identity.attempt, row.identity.rank))
                 sets[group] += 1
             continue
         count += 1
