@@ -5,7 +5,7 @@ labels are told. Pods of all other schedulers are told whole, also those whose c
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Final, TypeVar
+from typing import TypeVar
 
 from berth.formats.kubernetes.objects import Node
 from berth.formats.kubernetes.storage_objects import CsiNode
@@ -20,8 +20,6 @@ from berth.services.inventory.usage.usage_facts import NodeState, usage_fact
 
 K = TypeVar("K")
 JobKey = tuple[str, str]
-_NO_OFFER: Final = Offer()
-_NO_USAGE: Final = NodeUsage()
 
 
 class VolumeLimits:
@@ -212,7 +210,7 @@ class Usage:
                 self._touch(name)
         for name in self._dirty:
             usage = usage_of((self._placed(uid) for uid in self._on_node.get(name, ())), self._keys)
-            if self._usages.get(name, _NO_USAGE) != usage:
+            if self._usages.get(name) != usage:
                 self._usages[name] = usage
                 self._touch(name)
         self._dirty.clear()
@@ -239,8 +237,8 @@ class Usage:
     def _state(self, name: str) -> NodeState:
         return NodeState(
             name,
-            self._offers.get(name, _NO_OFFER),
-            self._usages.get(name, _NO_USAGE),
+            self._offers.get(name) or Offer(),
+            self._usages.get(name) or NodeUsage(),
             self.volume_limits.of(name),
         )
 

@@ -8,7 +8,7 @@ from berth.formats.ascend.pod_annotations import RESOURCE_PREFIX
 from berth.formats.kubernetes.objects import Node
 from berth.formats.quantities import QuantityError, quantity
 from berth.schemas.facts import PodPhase
-from berth.schemas.pod_constraints import HostPort, PodConstraints, PodTerm
+from berth.schemas.pod_constraints import HostPort, PodTerm
 from berth.schemas.usage_facts import UNLIMITED
 from berth.services.inventory.pods.rows import PodRow
 from berth.services.inventory.usage.selector_keys import SelectorKeys
@@ -16,7 +16,6 @@ from berth.services.inventory.usage.selector_keys import SelectorKeys
 PODS: Final = "pods"
 _OWN_FIELDS: Final = frozenset({"cpu", "memory", PODS})
 _AMOUNT_MAX: Final = (1 << 62) - 1
-_NONE: Final = PodConstraints()
 
 SetKey = tuple[str, tuple[tuple[str, str], ...], bool]
 """Namespace, labels, and whether the pods are being deleted."""
@@ -91,7 +90,9 @@ def usage_of(pods: Iterable[PlacedPod], keys: SelectorKeys) -> NodeUsage:
         count += 1
         if keys.has_selectors:
             sets[group] += 1
-        found = row.constraints or _NONE
+        found = row.constraints
+        if found is None:
+            continue
         resources.update(dict(found.resources))
         terms.update(dict.fromkeys(found.anti_affinity))
         ports.update(dict.fromkeys(found.ports))
