@@ -1,6 +1,6 @@
 """Constraints of a pod beside chips, cpu, memory, labels and taints of nodes, in the normal form of messages.
 
-Source: Kubernetes, PodSpec; docs/reference/pod-fields.md.
+Source: Kubernetes, PodSpec; docs/reference/pod-fields.md, "PodSpec".
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping

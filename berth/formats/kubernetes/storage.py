@@ -2,8 +2,9 @@
 
 What cannot be read never allows more: an invalid selector selects no volume, and invalid node affinity allows no node.
 
-Source: Kubernetes, PersistentVolume, PersistentVolumeClaim, StorageClass and CSIStorageCapacity; labels of zones and
-regions of volumes: kube-scheduler, plug-in VolumeZone.
+Labels of zones and regions of a volume count as for the plug-in VolumeZone of kube-scheduler.
+
+Source: Kubernetes, PersistentVolume, PersistentVolumeClaim, StorageClass and CSIStorageCapacity.
 """
 
 from collections.abc import Iterable, Mapping

@@ -209,9 +209,11 @@ class Usage:
             for name in sorted(moved):
                 self._touch(name)
         for name in self._dirty:
-            usage = usage_of((self._placed(uid) for uid in self._on_node.get(name, ())), self._keys)
-            if self._usages.get(name) != usage:
-                self._usages[name] = usage
+            before = self._usages.pop(name, None)
+            uids = self._on_node.get(name)
+            if uids:
+                self._usages[name] = usage_of((self._placed(uid) for uid in uids), self._keys)
+            if self._usages.get(name) != before:
                 self._touch(name)
         self._dirty.clear()
 
