@@ -69,12 +69,17 @@ class Settings(Part, frozen=True):
     its tasks is."""
     constraints: int = 0
     """Constraints of pods beside chips, cpu, memory, labels and taints (``PodConstraints``): 0 ignores them, as in all
-    records before 0.5; 1 enforces the required ones."""
+    records before 0.5; 1 enforces the required ones, if ``corrections`` is at least 1."""
 
     @property
     def corrected(self) -> bool:
         """Whether the corrections of 0.5 are in force."""
         return self.corrections >= CORRECTIONS_OF_0_5
+
+    @property
+    def enforces_constraints(self) -> bool:
+        """Whether the constraints of pods are enforced: also the corrections must be in force."""
+        return self.constraints > 0 and self.corrected
 
 
 class Epoch(Message, frozen=True):

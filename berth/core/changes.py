@@ -11,8 +11,12 @@ from typing import Any, Final
 
 import msgspec
 
+from berth.schemas.pod_constraints import PodTerm
+
 JobKey = tuple[str, str]
 """(namespace, name)"""
+Pods = tuple[str, tuple[tuple[str, str], ...], bool]
+"""Pods that no selector tells apart: namespace, labels, whether they are being deleted."""
 _EMPTY: Final[Mapping[Any, Any]] = MappingProxyType({})
 
 
@@ -49,6 +53,19 @@ class Changes(msgspec.Struct, frozen=True, gc=False):
     """Gangs (uid) that may have to be evicted, released or adopted."""
     applied: int = 0
     """Facts and records that these changes come from, those without any change left out."""
+    rows_freed: Mapping[int, None] = _EMPTY
+    """Rows on which constraints may forbid less than before: a pod, a host port or a claim left, or a resource is
+    free."""
+    pods_moved: Mapping[Pods, None] = _EMPTY
+    """Pods that came to some nodes or left some."""
+    repulsion_eased: bool = False
+    """A pod with a required anti-affinity left a node."""
+    topology_changed: bool = False
+    """Nodes or namespaces came, went, or have other labels or taints."""
+    terms_changed: Mapping[PodTerm, None] = _EMPTY
+    """Required anti-affinity terms that bear on pods and did not before, or do no longer."""
+    namespaces_changed: bool = False
+    """Any such term may bear on other pods than before."""
 
 
 NO_CHANGES: Final = Changes()
@@ -70,6 +87,10 @@ class ChangesBuilder:
         self.pods_changed: dict[JobKey, None] = {}
         self.gangs_to_examine: dict[str, None] = {}
         self.applied = 0
+        self.rows_freed: dict[int, None] = {}
+        self.pods_moved: dict[Pods, None] = {}
+        self.terms_changed: dict[PodTerm, None] = {}
+        self.repulsion_eased = self.topology_changed = self.namespaces_changed = False
 
     def add(self, changes: Changes) -> None:
         """Merge changes in."""
@@ -88,6 +109,15 @@ class ChangesBuilder:
         if changes.gangs_to_examine:
             self.gangs_to_examine.update(changes.gangs_to_examine)
         self.applied += changes.applied
+        if changes.rows_freed:
+            self.rows_freed.update(changes.rows_freed)
+        if changes.pods_moved:
+            self.pods_moved.update(changes.pods_moved)
+        self.repulsion_eased |= changes.repulsion_eased
+        self.topology_changed |= changes.topology_changed
+        self.namespaces_changed |= changes.namespaces_changed
+        if changes.terms_changed:
+            self.terms_changed.update(changes.terms_changed)
 
     def _add_nodes(self, changes: Changes) -> None:
         self.nodes_changed |= changes.nodes_changed
@@ -117,6 +147,12 @@ class ChangesBuilder:
             or self.pods_changed
             or self.gangs_to_examine
             or self.applied
+            or self.rows_freed
+            or self.pods_moved
+            or self.repulsion_eased
+            or self.topology_changed
+            or self.terms_changed
+            or self.namespaces_changed
         ):
             return NO_CHANGES
         return Changes(
@@ -131,6 +167,12 @@ class ChangesBuilder:
             self.pods_changed,
             self.gangs_to_examine,
             self.applied + applied,
+            self.rows_freed,
+            self.pods_moved,
+            self.repulsion_eased,
+            self.topology_changed,
+            self.terms_changed,
+            self.namespaces_changed,
         )
 
 

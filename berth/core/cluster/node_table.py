@@ -68,11 +68,8 @@ class NodeTable(NodeColumns):
         rows = [self.row(name) for name in unpack_names(fact.names)]
         now = dict.fromkeys(rows)
         domain = index_of(fact.domain, self._domain_of, self.domains)
-        layout = layout_of(fact)
-        if self._layouts.get(fact.domain) != layout:
-            self._layouts[fact.domain] = layout
-            self.layout_revision += 1
         found = ChangesBuilder()
+        found.topology_changed = self._is_new_layout(fact)
         self._leave(domain, [row for row in self._seen.get(fact.domain, {}) if row not in now], found)
         classes = [index_of(key_of(node_class), self._class_of, self.classes) for node_class in fact.classes]
         superpods = [-1, *(index_of(name, self._superpod_of, self.superpods) for name in fact.superpods)]
@@ -84,6 +81,7 @@ class NodeTable(NodeColumns):
             place = (True, classes[class_index], superpods[superpod], racks[rack])
             if (self.present[row], self.node_class[row], self.superpod[row], self.rack[row]) != place:
                 found.capacity_gained[row] = None
+                found.topology_changed = True
             self.present[row], self.node_class[row], self.superpod[row], self.rack[row] = place
             if self.domain[row] != domain:
                 self._enter(row, fact.domain, found)
@@ -104,6 +102,15 @@ class NodeTable(NodeColumns):
         else:
             self._seen.pop(fact.domain, None)
         return found.build()
+
+    def _is_new_layout(self, fact: NodesSeen) -> bool:
+        """Note the layout of a domain; returns whether it differs from the one before."""
+        layout = layout_of(fact)
+        if self._layouts.get(fact.domain) == layout:
+            return False
+        self._layouts[fact.domain] = layout
+        self.layout_revision += 1
+        return True
 
     def _enter(self, row: int, domain: str, found: ChangesBuilder) -> None:
         """Move a node to another domain; its health is then that of the new domain's fact."""

@@ -47,7 +47,9 @@ class NodeSnapshot:
         job = self.state.jobs.get((verdict.namespace, verdict.name))
         if job is None or job.uid != verdict.uid or job.request is None:
             return None
-        return gang_of(job, job.request, attempt=verdict.attempt, settings=self.state.fold.settings)
+        profiles = self.state.constraints.profiles(job.namespace, job.request)
+        settings = self.state.fold.settings
+        return gang_of(job, job.request, attempt=verdict.attempt, settings=settings, profiles=profiles)
 
     def at(self, row: int) -> RowState:
         """State of a node after everything that was taken from it so far."""

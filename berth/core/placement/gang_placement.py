@@ -12,9 +12,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import msgspec
+import numpy as np
 
+from berth.core.cluster.bitmaps import Fits
+from berth.core.constraints.constraint_round import ConstraintRound, ConstraintView
 from berth.core.errors import guarded
-from berth.core.placement.planned_pods import PlannedPods, PlannedRows, first_planned
+from berth.core.placement.constrained_pods import ConstrainedPods, Home
+from berth.core.placement.planned_pods import PlannedPods, PlannedRows, first_planned, planned_shapes
 from berth.core.placement.queue_policy import RESERVED, QueuePolicy
 from berth.core.placement.round_demand import NeedMoreError
 from berth.core.placement.round_nodes import RoundNodes
@@ -42,6 +46,14 @@ class Verdicts(NamedTuple):
     """Errors, each with the gang that was set aside for it."""
 
 
+class NotPlaced(NamedTuple):
+    """Why a gang has no placement."""
+
+    task: int
+    """Index of the task that found no room."""
+    refusal: Refusal
+
+
 class PlacementRound:
     """One round.
 
@@ -52,6 +64,7 @@ class PlacementRound:
         leaves: Leaf switches and the jobs on them; None when no leaf switches are known.
         blocks: SuperPoDs, trees of levels, and the jobs on them; None derives them from the nodes, without jobs.
         policy: Queue policy; None lets every gang start that finds room.
+        constraints: Constraints of pods; None where there are none.
     """
 
     def __init__(
@@ -63,13 +76,20 @@ class PlacementRound:
         leaves: tuple[LeafTable, LeafOccupancy] | None = None,
         blocks: BlockInputs | None = None,
         policy: QueuePolicy | None = None,
+        constraints: ConstraintView | None = None,
     ) -> None:
         self._scorer = scorer
         self._views = views
         self._policy = policy
         self._nodes = RoundNodes(scorer)
-        self._single = SinglePods(self._nodes, views, counts)
-        self._refusals = RoundRefusals(self._nodes, views)
+        self._constrained: ConstrainedPods | None = None
+        if constraints is None:
+            self._single = SinglePods(self._nodes, views, counts)
+            self._refusals = RoundRefusals(self._nodes, views)
+        else:
+            self._constrained = ConstrainedPods(self._nodes, views, ConstraintRound(constraints))
+            self._single = SinglePods(self._nodes, views, counts, self._constrained.round.is_full)
+            self._refusals = RoundRefusals(self._nodes, views, self._constrained.forbidden)
         self._planned = PlannedPods(
             self._nodes,
             views,
@@ -108,6 +128,8 @@ class PlacementRound:
     def _guarded(self, gang: Gang, known: Refusal | None, missing: Sequence[int]) -> list[Verdict]:
         """As :meth:`_verdicts`; an error refuses the gang."""
         self._nodes.begin_gang()
+        if self._constrained is not None:
+            self._constrained.round.begin_gang()
         return guarded(
             lambda: list(self._verdicts(gang, known, missing)),
             lambda error: [self._set_aside(gang, error)],
@@ -116,7 +138,7 @@ class PlacementRound:
 
     def _set_aside(self, gang: Gang, error: Exception) -> Verdict:
         """Refuse a gang and its class because of an error, and return everything that its pods took."""
-        self._nodes.roll_back()
+        self._roll_back()
         self._errors.append(SetAside(gang.namespaced_name, error))
         refusal = set_aside(error, pods=gang.pods, form=gang.form, because=gang.form_because)
         self._refused[gang.request_class] = refusal
@@ -174,40 +196,82 @@ class PlacementRound:
             error = self._views[shape].error
             if error is not None:
                 raise error
-        planned = self._planned.plan(gang, missing)
-        if isinstance(planned, Refusal):
-            return self._refuse(gang, first_planned(gang), planned)
-        placement = self._place(gang, planned, missing)
-        if isinstance(placement, Verdict):
-            return placement
+        placement = self._find(gang, missing)
+        if isinstance(placement, NotPlaced):
+            return self._refuse(gang, *placement)
         refusal = self._policy.may_start(gang, placement) if self._policy is not None else None
         if refusal is not None:
-            self._nodes.roll_back()
+            self._roll_back()
             self._reserved[gang.request_class] = self._refusals.no_room(gang, 0, gang.pods, missing)
             return _verdict(gang, refusal=refusal)
         self._planned.note(gang, placement)
         return _verdict(gang, placement=placement)
 
-    def _place(self, gang: Gang, planned: PlannedRows, missing: Sequence[int]) -> Placement | Verdict:
-        """Give every pod of a gang its node and chips; the refusal when one finds no node."""
+    def _find(self, gang: Gang, missing: Sequence[int]) -> "Placement | NotPlaced":
+        """Placement of a gang; where there is none, why its pods find no room."""
+        constrained = self._constrained
+        homes = constrained.homes(gang) if constrained is not None and gang.request_class else [None]
+        found: list[NotPlaced] = []
+        for home in homes:
+            allowed = self._allowed(gang, home)
+            planned = self._planned.plan(gang, missing, allowed=allowed)
+            if isinstance(planned, Refusal):
+                found.append(NotPlaced(first_planned(gang), planned))
+                continue
+            placement = self._place(gang, planned, missing, home)
+            if isinstance(placement, Placement):
+                return placement
+            found.append(placement)
+        return max(found, key=lambda one: one.refusal.pods_have)  # the first of those with most
+
+    def _allowed(self, gang: Gang, home: Home | None) -> Fits | None:
+        """Rows that constraints leave to the planned pods of a gang, shape (rows,); None for all."""
+        shapes = planned_shapes(gang)
+        if self._constrained is None or not shapes:
+            return None
+        allowed: Fits = np.logical_and.reduce([self._constrained.allowed(shape) for shape in shapes])
+        return allowed if home is None else allowed & home.rows
+
+    def _place(
+        self, gang: Gang, planned: PlannedRows, missing: Sequence[int], home: Home | None
+    ) -> "Placement | NotPlaced":
+        """Give every pod of a gang its node and chips; where one finds no node, all are given back."""
         rows = iter(planned.rows)
         names: list[str] = [""] * gang.pods
         chips: list[tuple[int, ...]] = [()] * gang.pods
         nodes, table_names = self._nodes, self._scorer.table.names
         for placed, (index, rank) in enumerate(_pods_in_order(gang)):
             shape = gang.request_class[index][0]
-            row = next(rows) if shape.is_planned else self._single.best(shape)
+            row = self._row(shape, rows, home)
             if row is None:
-                nodes.roll_back()
-                return self._refuse(gang, index, self._refusals.no_room(gang, index, placed, missing))
+                self._roll_back()
+                return NotPlaced(index, self._refusals.no_room(gang, index, placed, missing))
             names[rank] = table_names[row]
             chips[rank] = nodes.take(row, shape)
+            if self._constrained is not None and gang.profiles:
+                self._constrained.round.add(gang.profiles[index], row)
         share = next((shape.share for shape, _ in gang.request_class if shape.share is not None), None)
         if share is not None:
             nodes.end_soft_share()
         return placement_of(
             names, chips, gang.runs, resource=gang.resource, share=share, switch=planned.switch, block=planned.block
         )
+
+    def _row(self, shape: Shape, planned: Iterator[int], home: Home | None) -> int | None:
+        """Row of one more pod; None when no node takes it."""
+        constrained = self._constrained
+        if shape.is_planned:
+            row = next(planned)
+            return row if constrained is None or constrained.round.allows(shape, row) else None
+        if constrained is None or shape.profile is None:
+            return self._single.best(shape)
+        return constrained.best(shape, home)
+
+    def _roll_back(self) -> None:
+        """Return everything that the pods of the current gang have taken."""
+        self._nodes.roll_back()
+        if self._constrained is not None:
+            self._constrained.round.roll_back()
 
     def _refuse(self, gang: Gang, index: int, refusal: Refusal) -> Verdict:
         """Refuse a gang and its class."""

@@ -18,6 +18,7 @@ from berth.core.placement.gang_placement import Verdicts
 from berth.core.placement.round_demand import candidate_counts, gangs_of_one_offer
 from berth.core.placement.scoring import Candidates, Scorer
 from berth.core.requests.gangs import ClassKey, Gang, gang_of
+from berth.core.scheduling.constraint_wakeups import is_about_gang
 from berth.core.scheduling.queue import Queue
 from berth.core.scheduling.record_effects import take_effect
 from berth.core.scheduling.turn import Choice, MissingShards, Opened, Opening, Recorded, Turn, opening_of
@@ -65,7 +66,8 @@ class Scheduler:
 
     def gang(self, job: JobSeen, request: JobRequest, attempt: int) -> Gang:
         """A job as it waits."""
-        return gang_of(job, request, attempt=attempt, settings=self.state.fold.settings)
+        profiles = self.state.constraints.profiles(job.namespace, request)
+        return gang_of(job, request, attempt=attempt, settings=self.state.fold.settings, profiles=profiles)
 
     def _gang(self, job: JobSeen, request: JobRequest, attempt: int) -> Gang:
         """As :meth:`gang`; of a request that ends with an error, a gang that is refused."""
@@ -117,6 +119,7 @@ class Scheduler:
 
     def sync(self) -> None:
         """Bring the queue in line with the jobs that changed."""
+        self._sync_terms()
         pending = self.pending
         if not pending.jobs_changed:
             return
@@ -124,6 +127,21 @@ class Scheduler:
         for key in pending.jobs_changed:
             unblocked |= self._sync_job(key)
         self._pending = [msgspec.structs.replace(pending, jobs_changed={}, queue_unblocked=unblocked)]
+
+    def _sync_terms(self) -> None:
+        """Bring the classes of waiting gangs in line with the required anti-affinity of other pods, if that changed."""
+        pending = self.pending
+        if not (pending.terms_changed or pending.namespaces_changed):
+            return
+        for known in self.queue.gangs():
+            if not is_about_gang(pending, known, self.state.constraints.namespaces):
+                continue
+            job = self.state.jobs.get((known.namespace, known.name))
+            if job is None or job.request is None or job.uid != known.uid:
+                continue
+            gang = self._gang(job, job.request, known.attempt)
+            if gang.request_class != known.request_class:
+                self.queue.move(gang)
 
     def _sync_job(self, key: JobKey) -> bool:
         """Bring the queue in line with a job; returns whether that may help gangs that are held."""
@@ -330,6 +348,8 @@ class Scheduler:
 
     def dump(self) -> WaitingDump:
         """Gangs that wait and classes that sleep, for snapshots: they follow from the epoch, not from the state."""
+        if self._turn is None:
+            self._sync_terms()
         names, pending = self.state.table.names, self.pending
         known, sleeping = self.queue.dump()
         return WaitingDump(
@@ -344,6 +364,12 @@ class Scheduler:
             worsened=pending.capacity_lost,
             regained=sorted(names[row] for row in pending.chips_returned),
             stirred=pending.nodes_changed,
+            freed=sorted(names[row] for row in pending.rows_freed),
+            moved=sorted(pending.pods_moved),
+            repels_less=pending.repulsion_eased,
+            relabelled=pending.topology_changed,
+            terms=sorted(pending.terms_changed, key=repr),
+            renamed=pending.namespaces_changed,
         )
 
     def load(self, dump: WaitingDump, changes: Changes) -> None:
@@ -365,5 +391,11 @@ class Scheduler:
                 nodes_changed=dump.stirred,
                 leaf_opened=dump.eased,
                 queue_unblocked=dump.loosened,
+                rows_freed=dict.fromkeys(row(name) for name in dump.freed),
+                pods_moved=dict.fromkeys(dump.moved),
+                repulsion_eased=dump.repels_less,
+                topology_changed=dump.relabelled,
+                terms_changed=dict.fromkeys(dump.terms),
+                namespaces_changed=dump.renamed,
             )
         )

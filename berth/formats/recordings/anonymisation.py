@@ -111,6 +111,10 @@ class _Walk:
             Special.BY_KEY: self._by_key,
             Special.UIDS: lambda _, numbers: {see(Kind.UID, uid): number for uid, number in numbers.items()},
             Special.WORD: lambda _, text: text if _WORD.fullmatch(text) else see(Kind.REASON, text),
+            Special.PODS: lambda _, pods: [
+                (see(Kind.NAMESPACE, namespace), tuple((key, see_label(key, value)) for key, value in labels), ending)
+                for namespace, labels, ending in pods
+            ],
             Special.PAIRS: lambda _, pairs: [(see(Kind.NODE, name), number) for name, number in pairs],
         }
 

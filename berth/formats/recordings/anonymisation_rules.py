@@ -54,6 +54,7 @@ class Special(StrEnum):
     BY_KEY = "value of a label, by the field key"
     UIDS = "numbers by uid"
     PAIRS = "nodes with numbers"
+    PODS = "pods by namespace and labels"
     WORD = "a word of Berth's own, or a sentence"
     REFUSED = "value of what was refused, by the field field"
 
@@ -189,7 +190,14 @@ RULES: Final[Mapping[str, Mapping[str, Rule]]] = {
     "Holding": _OF_JOB | {"ending": Special.WORD},
     "GangRecord": _OF_JOB | {"phase": Kind.KEEP},
     "SleeperDump": {"uid": Kind.UID},
-    "WaitingDump": {"known": Kind.UID, "improved": Kind.NODE, "thinned": Special.PAIRS, "regained": Kind.NODE},
+    "WaitingDump": {
+        "known": Kind.UID,
+        "improved": Kind.NODE,
+        "thinned": Special.PAIRS,
+        "regained": Kind.NODE,
+        "freed": Kind.NODE,
+        "moved": Special.PODS,
+    },
     "RunTime": {"namespace": Kind.NAMESPACE},
     "LedgerDump": {"holder": Kind.HOLDER, "leaving": Special.UIDS},
 }
