@@ -48,7 +48,7 @@ class NewerVersionError(Exception):
     Attributes:
         kind: Kind of the message.
         version: Its version.
-        release: First release that reads it; empty if the message does not say it.
+        release: First release that reads it; empty if the message does not contain it.
     """
 
     def __init__(self, envelope: Envelope) -> None:

@@ -186,7 +186,7 @@ class Owner(Part, frozen=True):
 
 
 class MembersSeen(Message, frozen=True):
-    """Pods of the ranks of a job, which the binder binds as the placement says.
+    """Pods of the ranks of a job, which the binder binds according to the placement.
 
     Without ranks: there are no pods (tombstone). Lists have one entry per row, rows are sorted by rank. A rank without
     a pod has no row.

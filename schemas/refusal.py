@@ -1,6 +1,6 @@
 """Refusals: a closed set of reasons, with the numbers that explain them.
 
-The reason of a node says why it cannot take a pod of a shape. A refusal says why a gang waits or is rejected. Codes are
+The reason of a node is why it cannot take a pod of a shape. A refusal is why a gang waits or is rejected. Codes are
 stored: a new one is appended with the next number.
 """
 
@@ -27,7 +27,7 @@ class NodeReason(IntEnum):
     """nodeSelector or required node affinity does not match."""
     TAINT = 5
     NODE_FAULT = 6
-    """The node or its switch is reported unhealthy, or takes no new work."""
+    """The node or its switch is reported unhealthy, or accepts no new work."""
     SUB_HEALTH = 7
     """Sub-healthy, and the job's label ``subHealthyStrategy`` is not ``ignore``."""
     CPU = 8

@@ -147,6 +147,7 @@ def _a3_superpod(name: str, chips: int, policy: str, kind: str, node: NodeProduc
             block_product="A3",
             block_annotations=True,
         ),
+        is_a3=True,
         policies=(policy,),
         accelerator_types=(kind,),
         nodes=(node,),
@@ -253,11 +254,13 @@ PRODUCTS: Final[tuple[Product, ...]] = (
     Product(
         form=_a3("module910a3x16", "A3, 16 chips in pairs"),
         policies=("chip2-node16", "module-a3-16"),
+        is_a3=True,
         accelerator_types=("module-a3-16",),
         nodes=(_by_type("module910a3x16", "Atlas 800T A3, pairs", 16, "module-a3-16"),),
     ),
     Product(
         form=_a3("module910a3x8", "A3, 8 chips in pairs"),
+        is_a3=True,
         policies=("chip2-node8",),
         nodes=(
             NodeProduct(
@@ -442,3 +445,5 @@ NODE_PRODUCTS: Final[Mapping[str, NodeProduct]] = MappingProxyType(
     {node.name: node for entry in PRODUCTS for node in entry.nodes}
 )
 """Products of nodes by name."""
+A3_NODES: Final = frozenset(node.name for entry in PRODUCTS if entry.is_a3 for node in entry.nodes)
+"""Names of the products of A3 nodes."""

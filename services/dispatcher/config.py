@@ -20,7 +20,7 @@ class DecisionConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     strict_label_values: bool = True
     """A label with a value that it cannot have is refused; off, it counts as absent."""
     needs_health: bool = False
-    """A node with chips takes no work until its health is known. For clusters where ``health`` runs."""
+    """A node with chips accepts no work until its health is known. For clusters where ``health`` runs."""
     nslb_version: Literal["1.0", "2.0"] = "1.0"
     """Switch affinity on a spine-leaf network. A single layer of leaves (``tor_level``) has a policy of its own."""
     shared_tor_num: Annotated[int, Meta(ge=1, le=2)] = 2

@@ -1,4 +1,4 @@
-"""Take in what the cluster and the bus show, wait until it has settled, publish what is new.
+"""Collect changes of the cluster and the bus, wait until they have settled, publish new facts.
 
 Nothing is published before all kinds have been listed once: an object that is not listed yet must not count as deleted.
 
@@ -188,7 +188,7 @@ class Loop:
         self._changed.set()
 
     def note_outcome(self, outcome: OutcomeSeen) -> None:
-        """Take what the binder achieved."""
+        """Take a result of the binder."""
         self.gangs.note_outcome(outcome)
         self._changed.set()
 
@@ -218,13 +218,13 @@ class Loop:
             self._changed.set()
 
     def restore_members(self, seen: MembersSeen, job: JobSeen | None) -> None:
-        """Restore what an earlier run published of a request's pods."""
+        """Restore the published pods of a request."""
         self.gangs.restore(seen, job)
 
     # What is published.
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Publish what is new until ``stop`` is set; the next run publishes the rest."""
+        """Publish changes until ``stop`` is set; the next run publishes the rest."""
         backoff, failures = Backoff(first_s=self._config.retry_wait_s, max_s=self._config.retry_wait_max_s), 0
         while not stop.is_set():
             await self._until_something_is_due(stop)
@@ -256,7 +256,7 @@ class Loop:
         return published
 
     async def _publish_nodes(self, now_ms: int) -> bool:
-        """Say what is new of nodes and switches, first where nodes leave; whether all of it was stored."""
+        """Publish changes of nodes and switches, removals of nodes first; returns whether all were stored."""
         subjects = self._bus.subjects
         self.switches.settle()
         due = self.nodes.due(now_ms)
@@ -276,7 +276,7 @@ class Loop:
         return True
 
     async def _publish_pods(self, now_ms: int) -> bool:
-        """Publish what is new of bound pods; returns whether all of it was stored.
+        """Publish changes of bound pods; returns whether all were stored.
 
         What follows from that is published next.
         """

@@ -1,8 +1,9 @@
 """A realistic message of every kind, and their stored bytes.
 
 ``python -m tests.contract.sample_messages`` stores the bytes of kinds that have none yet under the current release; a
-file that exists is never written again. Longer than 400 lines because every field of every message has a value. When a message gets a new field: give the field a value here under a new
-release's folder, and let :func:`samples` keep the old value for the old folder.
+file that exists is never written again. Longer than 400 lines because every field of every message has a value. When a
+message gets a new field: give the field a value here under a new release's folder, and let :func:`samples` keep the old
+value for the old folder.
 """
 
 from pathlib import Path

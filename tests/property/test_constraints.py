@@ -23,8 +23,7 @@ class Life:
 
     def __init__(self) -> None:
         self.history = History("cell")
-        self.cell = CoreCell([], **ON)
-        self.cell.state._kept = {}  # the core cell of tests keeps no facts for snapshots
+        self.cell = CoreCell([], keeps=True, **ON)
         self.history.follow(encode(Epoch(1, 0, 0, 1_000, "test", self.cell.state.fold.settings)))
         for subject, message in self.history.begin():
             self.cell.fact(subject, message)
@@ -118,20 +117,19 @@ def test_a_snapshot_at_any_moment_decides_the_same(steps: list[Step]) -> None:
     for number, step in enumerate(steps):
         life.live(step)
         if number == len(steps) // 2:
-            life.cell.state._kept = life.cell.state._kept  # as above
             body = life.cell.state.dump(life.cell.scheduler.dump())
             state = State(keeps=True)
-            changes = state.load(decode(body, SnapshotBody))
+            loaded = state.load(decode(body, SnapshotBody))
             scheduler = Scheduler(state)
-            assert state.waiting is not None
-            scheduler.load(state.waiting, changes)
+            assert loaded.waiting is not None
+            scheduler.load(loaded.waiting, loaded.changes)
             assert _rounds(scheduler, state) == _rounds_of(life)
         else:
             life.decide()
 
 
 def _rounds(scheduler: Scheduler, state: State) -> list[bytes]:
-    found = []
+    found: list[bytes] = []
     for _ in range(_TURNS_MAX):
         opening = scheduler.open(1_000).opening
         if opening is None:

@@ -1,5 +1,5 @@
-"""The pure turn on whatever happens: it decides the same however often it was looked at, whatever rounds came to nothing and from
-whichever snapshot, and nobody sleeps or is held who would be placed if everybody were tried anew.
+"""The pure turn on whatever happens: it decides the same however often it was looked at, whatever rounds came to
+nothing and from whichever snapshot, and nobody sleeps or is held who would be placed if everybody were tried anew.
 """
 
 from collections.abc import Callable
@@ -42,7 +42,7 @@ STEPS = st.lists(
 
 
 class Story:
-    """Two that live through the same: one is looked at often, the other for records alone, now and then from a snapshot."""
+    """Two with the same history: one is examined often, the other for records alone, now and then from a snapshot."""
 
     def __init__(self, way: dict[str, object]) -> None:
         self.live, self.reader = Seat(*NODES, **way), Seat(*NODES, **way)

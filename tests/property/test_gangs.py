@@ -1,4 +1,4 @@
-"""Whatever happens in whatever order: each pod is asked for once, nobody is forgotten, and a restart changes nothing."""
+"""Events in any order: each pod is requested once, no pod is forgotten, and a restart changes nothing."""
 
 from typing import Any
 

@@ -1,8 +1,8 @@
 """Nodes on which Berth may place each waiting pod of a cluster, asked of the parts that decide.
 
-Objects of an API server go through the inventory, its facts and requests through the core, as in a cell; only the processes
-and the bus between them are missing. A pod is placed, the decision is taken back, its node is reported as taking no new
-work, and so on until the pod is refused: the nodes that it got are those that are allowed.
+Objects of an API server go through the inventory, its facts and requests through the core, as in a cell; only the
+processes and the bus between them are missing. A pod is placed, the decision is taken back, its node is reported as
+taking no new work, and so on until the pod is refused: the nodes that it got are those that are allowed.
 """
 
 from collections.abc import Sequence

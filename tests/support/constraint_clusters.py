@@ -1,7 +1,8 @@
 """Clusters for the comparison with kube-scheduler: nodes, namespaces, running pods, and pods that ask for a place.
 
-Everything follows from a seed and is plain API objects. Names and values come from small sets, so that what pods ask for
-is often there on some nodes and not on others. Each waiting pod combines up to three features, see :data:`FEATURES`.
+Everything follows from a seed and is plain API objects. Names and values come from small sets, so that what pods ask
+for is often there on some nodes and not on others. Each waiting pod combines up to three features, see
+:data:`FEATURES`.
 """
 
 from collections.abc import Callable

@@ -1,8 +1,8 @@
 """Storage of a generated cluster: classes, drivers, volumes and claims, and pods that mount claims.
 
-Claims come in every state that a scheduler meets: bound to a volume that is tied to nodes or not, waiting for the first pod,
-to be bound at once, lost, of a class that nobody has, and missing. Volumes and claims agree as the controller that binds
-them would leave them.
+Claims come in every state that a scheduler meets: bound to a volume that is tied to nodes or not, waiting for the
+first pod, to be bound at once, lost, of a class that nobody has, and missing. Volumes and claims agree as the
+controller that binds them would leave them.
 """
 
 from typing import Any, Final

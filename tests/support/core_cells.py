@@ -1,4 +1,4 @@
-"""A cell without a bus for tests of the core: facts are applied, rounds are decided and folded, events of a way happen."""
+"""A cell without a bus for tests of the core: facts are applied, rounds are decided and folded, events happen."""
 
 from collections.abc import Sequence
 
@@ -27,8 +27,8 @@ SUBJECTS = Subjects("cell")
 class CoreCell:
     """A cell without a bus: facts go in, rounds are decided and folded."""
 
-    def __init__(self, nodes: Sequence[NodeDescription], **changes: object) -> None:
-        self.state = State()
+    def __init__(self, nodes: Sequence[NodeDescription], *, keeps: bool = False, **changes: object) -> None:
+        self.state = State(keeps=keeps)
         self.nodes = {node.name: node for node in nodes}
         self.conditions: dict[str, NodeCondition] = {}
         self.requests = 0

@@ -1,7 +1,7 @@
 """A kube-scheduler that says which nodes its default plug-ins allow for a pod, and binds nothing.
 
-An HTTP extender gets the nodes that are left after the filters of the plug-ins, keeps them, and allows none. A pod for which
-no node is left never gets there; the condition ``PodScheduled`` of the pod says that it was tried.
+An HTTP extender gets the nodes that are left after the filters of the plug-ins, keeps them, and allows none. A pod
+for which no node is left never gets there; the condition ``PodScheduled`` of the pod says that it was tried.
 """
 
 import json
@@ -36,7 +36,7 @@ class KubeScheduler:
 
     Args:
         server: The API server, which runs.
-        folder: Folder for its files, which exists.
+        folder: Folder for its files; created if missing.
         sees: Fields of the profile's plug-in arguments, by plug-in.
     """
 
@@ -54,9 +54,7 @@ class KubeScheduler:
         await self._runner.setup()
         await web.TCPSite(self._runner, "127.0.0.1", 0).start()
         port = self._runner.addresses[0][1]
-        config = self._folder / "scheduler.json"
-        config.write_text(json.dumps(self._config(f"http://127.0.0.1:{port}")), "utf-8")
-        self._child = self._spawn(config)
+        self._child = self._spawn(f"http://127.0.0.1:{port}")
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -93,7 +91,10 @@ class KubeScheduler:
         await until_true(all_are_tried, deadline_s=_DEADLINE_S, what=f"kube-scheduler tried {sorted(wanted)}")
         return {name: frozenset(self._allowed.get(pod["metadata"]["uid"], ())) for name, pod in found.items()}
 
-    def _spawn(self, config: Path) -> "subprocess.Popen[bytes]":
+    def _spawn(self, extender: str) -> "subprocess.Popen[bytes]":
+        self._folder.mkdir(parents=True, exist_ok=True)
+        config = self._folder / "scheduler.json"
+        config.write_text(json.dumps(self._config(extender)), "utf-8")
         program = program_in(kube_assets(), SCHEDULER)
         args = [f"--config={config}", "--secure-port=0", f"--feature-gates={','.join(_GATES)}"]
         with self._log.open("ab") as log:

@@ -1,4 +1,4 @@
-"""Histories of jobs with SuperPoD affinity: nodes of three products in SuperPoDs, racks and levels, and what happens there."""
+"""Histories of jobs with SuperPoD affinity: nodes of three products in SuperPoDs, racks and levels, and events."""
 
 from typing import Any, Final
 

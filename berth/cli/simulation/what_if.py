@@ -10,7 +10,7 @@ from cyclopts import Parameter
 
 from berth.cli.cell import run
 from berth.cli.output import WRONG_USE, CommandError, listed, near_names
-from berth.cli.simulation.decision_settings import settings_with, told_settings
+from berth.cli.simulation.decision_settings import settings_text, settings_with
 from berth.cli.simulation.log_workload import recorded_course, workload_of
 from berth.cli.simulation.pictures import may_draw
 from berth.cli.simulation.results import give, results_of
@@ -75,14 +75,14 @@ def what_if(file: Path, *, change: Change | None = None, given: Given | None = N
         logged = workload_of(file)
         settings = settings_with(logged.settings, wishes.set)
         facts = _changed(logged, wishes.nodes)
-        told = told_settings(logged.settings)
+        result = settings_text(logged.settings)
         words = {"recording": file.name, "jobs": str(len(logged.workload.jobs)), "nodes": _counted(logged.facts)}
         control = SimulationPlan(
             workload=logged.workload,
             facts=logged.facts,
             settings=logged.settings,
             title=CONTROL,
-            words=words | told,
+            words=words | result,
             cell=logged.cell,
         )
         changed = msgspec.structs.replace(
@@ -90,9 +90,9 @@ def what_if(file: Path, *, change: Change | None = None, given: Given | None = N
             facts=facts,
             settings=settings,
             title="; ".join([*wishes.set, *([f"nodes {wishes.nodes}"] if wishes.nodes else [])]),
-            words=words | {"nodes": _counted(facts)} | told_settings(settings),
+            words=words | {"nodes": _counted(facts)} | settings_text(settings),
         )
-        recorded = recorded_course(file, words | told)
+        recorded = recorded_course(file, words | result)
         courses = [recorded, run_plan(control)[1]]
         simulation, timeline = run_plan(changed)
         courses.append(timeline)
@@ -119,10 +119,10 @@ def trust(recorded: Timeline, control: Timeline) -> str:
         if job.placed_ms >= 0 and (job.namespace, job.name) in placed
     )
     if not apart:
-        return f"no job was placed both in the record and where it was {CONTROL}: differences say nothing"
+        return f"no job was placed both in the record and where it was {CONTROL}: differences are not significant"
     return (
         f"{CONTROL}, {len(apart)} jobs were placed as in the record, half of them within {percentile(apart, 50) / 1000:g} s"
-        f" of the recorded moment, 95 % within {percentile(apart, 95) / 1000:g} s: smaller differences say nothing"
+        f" of the recorded moment, 95 % within {percentile(apart, 95) / 1000:g} s: smaller differences are not significant"
     )
 
 
@@ -155,7 +155,7 @@ def _changed(logged: LoggedWorkload, nodes: str) -> list[TimedFact]:
 def _without(logged: LoggedWorkload, names: list[str], known: list[str]) -> list[TimedFact]:
     if not set(known) - set(names):
         raise CommandError(
-            f"--nodes takes all {len(known)} nodes of the recording away, expected at least one to stay", code=WRONG_USE
+            f"--nodes removes all {len(known)} nodes of the recording, expected at least one to remain", code=WRONG_USE
         )
     try:
         return without_nodes(logged.facts, names)

@@ -150,6 +150,11 @@ class TermIndex:
                 place.pop(term, None)
         return True
 
+    @property
+    def selects_namespaces(self) -> bool:
+        """Whether some term selects namespaces by their labels."""
+        return any(term.namespace_selector is not None for term in self.counts)
+
     def repels(self, pod: PodKey, namespaces: NamespaceLabels) -> bool:
         """Whether some term selects a pod."""
         labels = dict(pod.labels)

@@ -193,7 +193,11 @@ def _explained(case: _Case, basis: Basis) -> Explanation:
         beaten = any(
             choice.runner_up is not None and choice.runner_up.lost_by == "better" for choice in explanation.choices
         )
-        is_best = (is_same and not beaten) or bool(basis.missing_shards)
+        # A gang with affinity to itself goes where all of it has room, not where its first pod has the best node.
+        is_drawn = any(
+            shape.profile is not None and shape.profile.constraints.affinity for shape, _ in gang.request_class
+        )
+        is_best = (is_same and (not beaten or is_drawn)) or bool(basis.missing_shards)
         explanation.is_confirmed = basis.is_current or (do_fit and is_best)
     elif refusal is not None:
         _add_refusal(case, refusal, explanation)
@@ -285,6 +289,8 @@ def _choices(snapshot: NodeSnapshot, gang: Gang, placement: Placement) -> tuple[
         ranks_on.setdefault(pod.node, []).append(rank)
         before.setdefault(row, snapshot.at(row))
         snapshot.take(pod, placement.share)
+        if gang.profiles:
+            snapshot.note(gang.profiles[tasks[rank]], row)
         for other in evaluations.values():
             other.refresh(row, before[row])
     return sorted(choices, key=lambda choice: choice.rank), bool(do_fit)

@@ -137,11 +137,10 @@ class Scheduler:
             if not is_about_gang(pending, known, self.state.constraints.namespaces):
                 continue
             job = self.state.jobs.get((known.namespace, known.name))
-            if job is None or job.request is None or job.uid != known.uid:
-                continue
-            gang = self._gang(job, job.request, known.attempt)
-            if gang.request_class != known.request_class:
-                self.queue.move(gang)
+            if job is not None and job.request is not None and job.uid == known.uid:
+                gang = self._gang(job, job.request, known.attempt)
+                if gang.request_class != known.request_class:
+                    self.queue.move(gang)
 
     def _sync_job(self, key: JobKey) -> bool:
         """Bring the queue in line with a job; returns whether that may help gangs that are held."""

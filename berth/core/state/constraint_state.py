@@ -114,7 +114,8 @@ class ConstraintState:
         if not fact.gone:
             self._namespaces[fact.name] = fact.labels
         if before != self._namespaces.get(fact.name, {}) and self._index is not None:
-            found.namespaces_changed = found.topology_changed = True
+            found.topology_changed = True
+            found.namespaces_changed = self._terms.selects_namespaces
         return fact.gone
 
     def _follow_usage(self, before: UsageSeen | None, fact: UsageSeen, found: ChangesBuilder) -> None:

@@ -8,6 +8,7 @@ Longer than 400 lines because what a record changes, its folded form and what a 
 """
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
 import msgspec
 
@@ -136,9 +137,19 @@ class WaitingDump(msgspec.Struct, array_like=True, frozen=True, gc=False):
     relabelled: bool = False
     """Nodes or namespaces came, went, or have other labels or taints."""
     terms: list[PodTerm] = []
-    """Required anti-affinity terms that bear on pods and did not before, or do no longer, in the order of their text."""
+    """Required anti-affinity terms that bear on pods and did not before, or do no longer, in the order of their
+    text."""
     renamed: bool = False
     """Namespaces came, went, or have other labels."""
+
+
+class Loaded(NamedTuple):
+    """Result of loading a snapshot."""
+
+    changes: Changes
+    """The gangs to examine. A scheduler of the state must be given them; it tries all waiting gangs again."""
+    waiting: WaitingDump | None
+    """Gangs that waited; None in a snapshot of a release before 0.4."""
 
 
 class LedgerDump(msgspec.Struct, array_like=True, gc=False):

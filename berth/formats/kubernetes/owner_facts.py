@@ -49,13 +49,13 @@ class OwnerFacts(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """Scheduler of the pods; empty if the object does not name it."""
     queue: str = ""
     replicas: int | None = None
-    """Pods that it keeps."""
+    """Pods that it keeps running."""
     parallelism: int | None = None
     completions: int | None = None
     succeeded: int = 0
     indexed: bool = False
     ordered: bool = False
-    """It creates a pod only when the one before is ready."""
+    """It creates a pod only when the previous one is ready."""
     suspended: bool = False
     min_count: int | None = None
     """Pods that must start together."""
@@ -122,10 +122,10 @@ def _job_facts(owner: Job) -> OwnerFacts:
 
 def _volcano_facts(owner: VolcanoJob) -> OwnerFacts:
     tasks = owner.spec.tasks or []
-    told = next((task.template.scheduler_name for task in tasks if task.template.scheduler_name), "")
+    scheduler = next((task.template.scheduler_name for task in tasks if task.template.scheduler_name), "")
     return OwnerFacts(
         kind="VolcanoJob",
-        scheduler_name=owner.spec.scheduler_name or told,
+        scheduler_name=owner.spec.scheduler_name or scheduler,
         queue=owner.spec.queue,
         min_count=owner.spec.min_available,
         tasks=tuple(
@@ -141,10 +141,10 @@ def _ascend_facts(owner: AscendJob) -> OwnerFacts:
     wishes = policy.scheduling_policy if policy is not None else None
     known = [kind for kind in REPLICA_TYPES if kind in specs]
     kinds = [*known, *sorted(kind for kind in specs if kind not in REPLICA_TYPES)]
-    told = next((specs[kind].template.scheduler_name for kind in kinds if specs[kind].template.scheduler_name), "")
+    scheduler = next((specs[kind].template.scheduler_name for kind in kinds if specs[kind].template.scheduler_name), "")
     return OwnerFacts(
         kind="AscendJob",
-        scheduler_name=owner.spec.scheduler_name or told,
+        scheduler_name=owner.spec.scheduler_name or scheduler,
         queue=wishes.queue if wishes is not None else "",
         min_count=wishes.min_available if wishes is not None else None,
         suspended=bool(policy.suspend) if policy is not None else False,
@@ -164,10 +164,10 @@ def _job_set_facts(owner: JobSet) -> OwnerFacts:
         first = tasks[:1]
     else:
         first = tuple(task for task, job in zip(tasks, jobs, strict=True) if not job.depends_on)
-    told = (job.template.spec.template.scheduler_name for job in jobs)
+    schedulers = (job.template.spec.template.scheduler_name for job in jobs)
     return OwnerFacts(
         kind="JobSet",
-        scheduler_name=next((name for name in told if name), ""),
+        scheduler_name=next((name for name in schedulers if name), ""),
         suspended=bool(owner.spec.suspend),
         min_count=sum(task.pods for task in first),
         tasks=tasks,

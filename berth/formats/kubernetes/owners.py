@@ -88,7 +88,7 @@ class JobSpec(Lean, frozen=True):
 
     @property
     def width(self) -> int:
-        """Most pods that run at a time."""
+        """Maximum number of pods that run at a time."""
         parallelism = 1 if self.parallelism is None else self.parallelism
         return parallelism if self.completions is None else min(parallelism, self.completions)
 

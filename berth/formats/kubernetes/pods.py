@@ -22,7 +22,7 @@ from berth.formats.kubernetes.pod_spec import Container, PodSpec, PodToleration,
 from berth.formats.kubernetes.pod_terms import REQUIRED
 from berth.formats.kubernetes.wrong_fields import WrongFieldError
 from berth.formats.quantities import NUMBER_MAX, QuantityError, pieces, quantity, rounded_up
-from berth.schemas.constraints import Effect, Term, Toleration, TolerationOperator
+from berth.schemas.constraints import TaintEffect, Term, Toleration, TolerationOperator
 from berth.schemas.pod_constraints import PodConstraints
 
 GATED: Final = "waits for scheduling gate"
@@ -30,7 +30,7 @@ GATED: Final = "waits for scheduling gate"
 Amounts: TypeAlias = Mapping[str, str | int | float]
 
 _MIB: Final = 1 << 20
-_EFFECTS: Final = get_args(Effect)
+_EFFECTS: Final = get_args(TaintEffect)
 _TOLERATION_OPERATORS: Final = get_args(TolerationOperator)
 _NONE: Final = Fraction(0)
 NO_META: Final = Meta()
@@ -142,8 +142,8 @@ def pod_ask(spec: PodSpec, meta: Meta = NO_META) -> PodAsk:
     Chips must be requested in one container: the device plug-in allocates chips by container, and compares their number
     with the whole list of the pod.
 
-    Containers and init containers that keep running add up. The others run one at a time, beside those started before
-    them. The overhead of the pod is added.
+    Containers and init containers that keep running add up. The others run one at a time, in addition to those started
+    before them. The overhead of the pod is added.
 
     Source: Kubernetes, effective requests.
     """

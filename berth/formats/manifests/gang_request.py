@@ -72,7 +72,7 @@ def read_metadata(document: Tree) -> Metadata:
     uid = metadata.find("uid")
     return Metadata(
         namespace="default" if namespace is None else namespace.dns_label(),
-        name=metadata.need("name", "a name, which tells the job from others").dns_name(),
+        name=metadata.need("name", "a name that identifies the job").dns_name(),
         uid="" if uid is None else uid.text(),
         labels=metadata.strings_of("labels"),
         annotations=metadata.strings_of("annotations"),

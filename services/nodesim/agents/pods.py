@@ -59,13 +59,13 @@ class AgentPod(Lean, frozen=True):
 
 
 def chips_asked(pod: AgentPod, resource: str) -> list[int]:
-    """Number of chips of each container, in order, without containers that ask for none."""
+    """Number of chips of each container, in order, without containers that request none."""
     found = [_amount(container, resource) for container in pod.spec.containers or ()]
     return [count for count in found if count]
 
 
 def other_chips(pod: AgentPod, resource: str) -> str:
-    """Name of a chip resource that a pod asks for and a node with ``resource`` does not have; empty without one."""
+    """Name of a chip resource that a pod requests and a node with ``resource`` does not have; empty without one."""
     for container in pod.spec.containers or ():
         for name in sorted({**_of(container, "limits"), **_of(container, "requests")}):
             if name.startswith(RESOURCE_PREFIX) and name != resource and _amount(container, name):

@@ -1,8 +1,9 @@
-"""Constraints of pods, one by one: what they allow, what a refusal says, and what wakes a class that they kept waiting."""
+"""Constraints of pods, one by one: what they allow, what a refusal says, and what wakes a class."""
 
 import msgspec
 import pytest
 
+from berth.core.explain.explainer import explain
 from berth.core.explain.refusal_text import sentence
 from berth.schemas.intake import JobRequest, Task
 from berth.schemas.ledger import Verdict
@@ -20,11 +21,11 @@ ZONES = {"a1": "a", "a2": "a", "b1": "b", "b2": "b"}
 
 
 def a_cell(zones: dict[str, str] = ZONES, **changes: object) -> CoreCell:
-    return CoreCell([in_zone(name, zone) for name, zone in zones.items()], **{**ON, **changes})
+    return CoreCell([in_zone(name, zone) for name, zone in zones.items()], keeps=False, **{**ON, **changes})
 
 
-def in_zone(name: str, zone: str, **changes: object) -> NodeDescription:
-    node = a_node(name, **changes)
+def in_zone(name: str, zone: str) -> NodeDescription:
+    node = a_node(name)
     return msgspec.structs.replace(node, labels={**node.labels, "zone": zone} if zone else node.labels)
 
 
@@ -163,3 +164,24 @@ def test_a_namespace_selector_follows_the_labels_of_namespaces() -> None:
     assert reasons(cell, "three", a_task()) == {NodeReason.REPELLED: 1}
     cell.fact(SUBJECTS.fact_namespace("default"), NamespaceSeen("default", gone=True))
     assert nodes_of(*cell.decide()) == ["a1"]
+
+
+def test_an_explanation_confirms_what_constraints_decided_and_names_what_they_forbid() -> None:
+    cell = a_cell()
+    cell.ask(job("one", a_task(APART, replicas=3, chips=8, app="a")), job("two", a_task(APART, chips=2, app="a")))
+    opening = cell.scheduler.open(cell.now_ms).opening
+    assert opening is not None
+    found = cell.scheduler.decide(opening)
+    for uid in ("uid-one", "uid-two"):
+        told = explain(cell.state, found.round, uid, ledger_seq=2)
+        assert told is not None
+        assert told.is_confirmed
+    cell.scheduler.adopt(found, cell.folded(found.round))
+    cell.ask(job("three", a_task(app="a")))
+    opening = cell.scheduler.open(cell.now_ms).opening
+    assert opening is not None
+    record = cell.scheduler.decide(opening).round
+    told = explain(cell.state, record, "uid-three", ledger_seq=3)
+    assert told is not None
+    forbids = "1 is near a pod whose required anti-affinity forbids this one"
+    assert told.sentence == f"0 of 4 nodes fit: 3 have fewer than 1 free chip, {forbids}"

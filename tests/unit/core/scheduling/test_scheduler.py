@@ -1,4 +1,4 @@
-"""The turn of the dispatcher as a pure thing: what it makes of the same history however it was cut, and of rounds that came to nothing."""
+"""Turns of the scheduler: the same history gives the same decisions however it is cut, and after turns taken back."""
 
 from collections.abc import Iterator, Sequence
 
@@ -93,10 +93,10 @@ def restarted(seat: Seat) -> Seat:
     """Another one, from a snapshot."""
     other = Seat.__new__(Seat)
     other.state = State(keeps=True)
-    changes = other.state.load(decode(seat.state.dump(seat.scheduler.dump()), SnapshotBody))
+    changes, waiting = other.state.load(decode(seat.state.dump(seat.scheduler.dump()), SnapshotBody))
     other.scheduler, other.intake = Scheduler(other.state), seat.intake
-    assert other.state.waiting is not None
-    other.scheduler.load(other.state.waiting, changes)
+    assert waiting is not None
+    other.scheduler.load(waiting, changes)
     return other
 
 

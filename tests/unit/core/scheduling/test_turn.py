@@ -1,4 +1,4 @@
-"""Steps of a turn: each value is used once, changes are handed over whole, and offers are asked for a bounded number of times."""
+"""Steps of a turn: each value is used once, changes are handed over whole, and asking for offers is bounded."""
 
 from collections.abc import Callable
 

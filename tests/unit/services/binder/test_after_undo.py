@@ -32,5 +32,5 @@ async def test_it_does_not_wait_for_ever() -> None:
     with pytest.raises(NotYetError):
         await world.cluster.bind(gang)
     world.clock.advance(30)
-    assert await world.cluster.bind(gang) == bound(0, (0, "no pod has stood for this rank for 30 s"))
+    assert await world.cluster.bind(gang) == bound(0, (0, "this rank has had no pod for 30 s"))
     assert [(pod, reason) for pod, reason, _ in world.told] == [("p0", "FailedBinding")]

@@ -149,7 +149,7 @@ def test_node_affinity_that_cannot_be_read_allows_no_node(terms: list[dict[str, 
 
 
 def test_zones_of_a_bound_volume_are_conditions_on_nodes() -> None:
-    def affinity(labels: dict[str, str], status: str = "Bound", **spec: Any) -> list[Term]:
+    def affinity(labels: dict[str, str], status: str = "Bound", **spec: Any) -> list[Term]:  # noqa: ANN401
         storage = Storage()
         storage.volumes.put(a_volume(labels=labels, status=status, claimRef={"name": "c"}, **spec))
         fact = told(storage)
