@@ -51,7 +51,7 @@ class DecisionConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     """Corrections of rules that are in force; 0 decides as releases before 0.5 did."""
     constraints: Annotated[int, Meta(ge=0, le=1)] = 1
     """Constraints of pods that are enforced, such as pod affinity and topology spread: 0 none, as before 0.5; 1 the
-    required ones. Needs ``corrections``."""
+    required ones, if ``corrections`` is at least 1."""
     health_first: bool = False
     """A healthier node outranks a better affinity, forevery product form."""
     round_gangs_max: Annotated[int, Meta(ge=1, le=4096)] = 256
@@ -75,8 +75,6 @@ class DecisionConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
             raise ValueError(
                 f"reserve_nodes is {self.reserve_nodes}: expected fewer than super_pod_size, which is {self.super_pod_size}"
             )
-        if self.constraints and not self.corrections:
-            raise ValueError(f"constraints is {self.constraints}: expected 0, or corrections of at least 1")
         if self.resource_levels:
             try:
                 read_level_config(self.resource_levels)

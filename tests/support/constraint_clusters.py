@@ -328,7 +328,7 @@ FEATURES: Final[dict[str, Callable[[Dice, Tree], None]]] = {
 
 
 def _waiting(dice: Dice, name: str, volumes: Volumes) -> Waiting:
-    features = dice.some((*FEATURES, "volumes"), dice.pick(1, 2, 3))
+    features = list(dict.fromkeys(dice.some((*FEATURES, "volumes", "volumes"), dice.pick(1, 2, 3))))
     spec: Tree = {"schedulerName": NAME, "containers": [_container({"cpu": "1", "memory": "512Mi", CHIPS: "1"})]}
     for feature in features:
         if feature == "volumes":

@@ -37,6 +37,7 @@ class Volumes:
         self._dice = dice
         self._nodes = nodes
         self._claims: dict[str, list[str]] = {namespace: [] for namespace in namespaces}
+        self._bound: dict[str, list[str]] = {namespace: [] for namespace in namespaces}
         self.objects: list[tuple[str, Tree]] = []
         self._add_classes()
         self._add_drivers()
@@ -52,10 +53,11 @@ class Volumes:
         Args:
             spec: Spec of the pod.
             namespace: Its namespace.
-            running: It is on a node, so its claims are there.
+            running: It is on a node, so its claims are bound.
         """
         dice = self._dice
-        names = dice.some(self._claims[namespace], dice.pick(1, 1, 2))
+        claims = (self._bound if running else self._claims)[namespace]
+        names = dice.some(claims, dice.pick(1, 1, 2)) if claims else []
         if not running and dice.chance(0.05):
             names.append("missing")
         volumes: list[Tree] = [
@@ -189,6 +191,7 @@ class Volumes:
     def _bind(self, claim: Tree, volume: str, storage_class: str) -> None:
         """Bind a claim to a volume of its own, now and then to one that another pod alone may use."""
         dice, meta, spec = self._dice, claim["metadata"], claim["spec"]
+        self._bound[meta["namespace"]].append(meta["name"])
         one = self._volume(volume, storage_class)
         if dice.chance(0.15):
             spec["accessModes"] = one["spec"]["accessModes"] = ["ReadWriteOncePod"]

@@ -89,7 +89,7 @@ def name_fits(shape: Shape, name: str, labels: Mapping[str, str]) -> bool:
     seen = dict(labels) | dict.fromkeys(NAME_KEYS, name)
     if any(seen.get(key) != value for key, value in shape.selector):
         return False
-    return not shape.affinity or any(term.expressions and _all_hold(term.expressions, seen) for term in shape.affinity)
+    return not shape.affinity or any(term.expressions and holds_for(term.expressions, seen) for term in shape.affinity)
 
 
 _CORDON: Final = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
@@ -108,10 +108,11 @@ def _tolerated(taint: Taint, tolerations: Sequence[Toleration]) -> bool:
 
 def _term_holds(term: Term, labels: Mapping[str, str]) -> bool:
     rest = [expression for expression in term.expressions if expression.key not in NAME_KEYS]
-    return bool(term.expressions) and _all_hold(rest, labels)
+    return bool(term.expressions) and holds_for(rest, labels)
 
 
-def _all_hold(expressions: Sequence[Expression], labels: Mapping[str, str]) -> bool:
+def holds_for(expressions: Sequence[Expression], labels: Mapping[str, str]) -> bool:
+    """Whether all conditions hold for labels of a node."""
     return all(_holds(expression, labels.get(expression.key)) for expression in expressions)
 
 

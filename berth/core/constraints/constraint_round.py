@@ -19,6 +19,8 @@ from berth.core.constraints.checks import (
 from berth.core.constraints.selectors import NamespaceLabels
 from berth.core.constraints.topology import Ints, Topology
 from berth.core.constraints.usage_index import UsageIndex
+from berth.core.constraints.volume_checks import VolumeCheck, VolumeLimitCheck
+from berth.core.constraints.volumes import Volumes
 from berth.schemas.offers import Shape
 from berth.schemas.pod_constraints import PodProfile
 from berth.schemas.refusal import NodeReason
@@ -37,6 +39,7 @@ class ConstraintView(NamedTuple):
     namespaces: NamespaceLabels
     rows: int
     """Rows of the node table."""
+    volumes: Volumes
     moved: tuple[Placed, ...] = ()
     """Pods that are counted beside ``usage`` (1), or not counted though they are in it (-1)."""
 
@@ -51,7 +54,7 @@ class _ShapeChecks:
         self._allowed: Fits | None = None
 
     def _made(self, shape: Shape, pod: PodProfile, view: ConstraintView) -> list[tuple[NodeReason, Check]]:
-        index, topology, names, rows, _ = view
+        index, topology, names, rows, volumes, _ = view
         wanted = pod.constraints
         found: list[tuple[NodeReason, Check]] = [
             (NodeReason.RESOURCE, ResourceCheck(name, need, index, rows))
@@ -59,6 +62,11 @@ class _ShapeChecks:
         ]
         if wanted.ports:
             found.append((NodeReason.PORT, PortCheck(wanted.ports, index, rows)))
+        if wanted.claims and (index.limits or volumes.is_told):
+            found += [
+                (NodeReason.VOLUME, VolumeCheck(pod, index, volumes, topology)),
+                (NodeReason.VOLUME_LIMIT, VolumeLimitCheck(pod, index, volumes, rows)),
+            ]
         if wanted.affinity:
             self.affinity = AffinityCheck(wanted.affinity, pod, index, topology, names)
             found.append((NodeReason.AFFINITY, self.affinity))

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import TypeVar
 
-from berth.core.changes import ChangesBuilder
+from berth.core.changes import ConstraintChangesBuilder
 from berth.core.constraints.usage import Amounts, Limits, Usage
 
 K = TypeVar("K")
@@ -11,7 +11,7 @@ _NOTHING = Usage()
 _UNKNOWN = Limits()
 
 
-def note_usage(before: Usage | None, now: Usage | None, found: ChangesBuilder) -> None:
+def note_usage(before: Usage | None, now: Usage | None, found: ConstraintChangesBuilder) -> None:
     """Note what differs between the usage of a source before and now; None for nothing."""
     was, is_now = before or _NOTHING, now or _NOTHING
     found.rows_freed.update(dict.fromkeys(_fallen(was.pods, is_now.pods)))
@@ -24,10 +24,12 @@ def note_usage(before: Usage | None, now: Usage | None, found: ChangesBuilder) -
     for group in {**was.groups, **is_now.groups}:
         if was.groups.get(group) != is_now.groups.get(group):
             found.pods_moved[group] = None
-    found.repulsion_eased |= bool(_fallen_named(was.terms, is_now.terms))
+    # A claim that one pod alone may use is free for pods on any node.
+    claims_left = bool(_fallen_named(was.claims, is_now.claims))
+    found.repulsion_eased |= claims_left or bool(_fallen_named(was.terms, is_now.terms))
 
 
-def note_limits(before: Limits | None, now: Limits, found: ChangesBuilder) -> None:
+def note_limits(before: Limits | None, now: Limits, found: ConstraintChangesBuilder) -> None:
     """Note which nodes limit less than before."""
     was = before or _UNKNOWN
     found.rows_freed.update(dict.fromkeys(row for row in now.rows if row not in set(was.rows)))

@@ -18,7 +18,7 @@ from berth.core.placement.gang_placement import Verdicts
 from berth.core.placement.round_demand import candidate_counts, gangs_of_one_offer
 from berth.core.placement.scoring import Candidates, Scorer
 from berth.core.requests.gangs import ClassKey, Gang, gang_of
-from berth.core.scheduling.constraint_wakeups import is_about_gang
+from berth.core.scheduling.constraint_wakeups import dump_changes, is_about_gang, load_changes
 from berth.core.scheduling.queue import Queue
 from berth.core.scheduling.record_effects import take_effect
 from berth.core.scheduling.turn import Choice, MissingShards, Opened, Opening, Recorded, Turn, opening_of
@@ -130,11 +130,11 @@ class Scheduler:
 
     def _sync_terms(self) -> None:
         """Bring the classes of waiting gangs in line with the required anti-affinity of other pods, if that changed."""
-        pending = self.pending
-        if not (pending.terms_changed or pending.namespaces_changed):
+        changes = self.pending.constraints
+        if not (changes.terms_changed or changes.namespaces_changed):
             return
         for known in self.queue.gangs():
-            if not is_about_gang(pending, known, self.state.constraints.namespaces):
+            if not is_about_gang(changes, known, self.state.constraints.namespaces):
                 continue
             job = self.state.jobs.get((known.namespace, known.name))
             if job is not None and job.request is not None and job.uid == known.uid:
@@ -363,12 +363,7 @@ class Scheduler:
             worsened=pending.capacity_lost,
             regained=sorted(names[row] for row in pending.chips_returned),
             stirred=pending.nodes_changed,
-            freed=sorted(names[row] for row in pending.rows_freed),
-            moved=sorted(pending.pods_moved),
-            repels_less=pending.repulsion_eased,
-            relabelled=pending.topology_changed,
-            terms=sorted(pending.terms_changed, key=repr),
-            renamed=pending.namespaces_changed,
+            constraints=dump_changes(pending.constraints, names),
         )
 
     def load(self, dump: WaitingDump, changes: Changes) -> None:
@@ -390,11 +385,6 @@ class Scheduler:
                 nodes_changed=dump.stirred,
                 leaf_opened=dump.eased,
                 queue_unblocked=dump.loosened,
-                rows_freed=dict.fromkeys(row(name) for name in dump.freed),
-                pods_moved=dict.fromkeys(dump.moved),
-                repulsion_eased=dump.repels_less,
-                topology_changed=dump.relabelled,
-                terms_changed=dict.fromkeys(dump.terms),
-                namespaces_changed=dump.renamed,
+                constraints=load_changes(dump.constraints, row),
             )
         )

@@ -41,6 +41,7 @@ from berth.schemas.ledger import Round, Settings
 from berth.schemas.status import KeptFact, SnapshotBody
 from berth.schemas.usage_facts import NamespaceSeen, UsageSeen
 from berth.schemas.versions import encode_record
+from berth.schemas.volume_facts import ClaimSeen, StorageSeen, VolumeSeen
 
 __all__ = ["AppliedFact", "JobKey", "State"]
 
@@ -103,8 +104,7 @@ class State:
             JobSeen.KIND: self._job,
             OutcomeSeen.KIND: self._outcome,
             TimerSeen.KIND: self._timer,
-            UsageSeen.KIND: self._constraint,
-            NamespaceSeen.KIND: self._constraint,
+            **{fact.KIND: self._constraint for fact in (UsageSeen, NamespaceSeen, ClaimSeen, VolumeSeen, StorageSeen)},
         }
 
     @property

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, Protocol
 
-from berth.core.changes import NO_CHANGES, Changes, ChangesBuilder, JobKey
+from berth.core.changes import NO_CHANGES, TOPOLOGY_CHANGED, Changes, ChangesBuilder, ConstraintChangesBuilder, JobKey
 from berth.core.cluster.node_table import NodeTable
 from berth.core.constraints.constraint_round import ConstraintView
 from berth.core.constraints.selectors import NamespaceLabels, PodKey
@@ -19,6 +19,7 @@ from berth.core.constraints.topology import Topology
 from berth.core.constraints.usage import Usage, check_usage, limits_of, usage_of
 from berth.core.constraints.usage_changes import note_limits, note_usage
 from berth.core.constraints.usage_index import TermIndex, UsageIndex
+from berth.core.constraints.volumes import Volumes
 from berth.core.requests.gangs import Profiles
 from berth.core.state.fact_checks import check_subject
 from berth.core.state.ledger import Holding, LedgerFold
@@ -28,6 +29,7 @@ from berth.schemas.facts import JobSeen, PodPhase, PodsSeen
 from berth.schemas.intake import JobRequest, Task
 from berth.schemas.pod_constraints import PodConstraints, PodProfile, PodTerm
 from berth.schemas.usage_facts import ClaimName, NamespaceSeen, UsageSeen
+from berth.schemas.volume_facts import ClaimSeen, StorageSeen, VolumeSeen
 
 AttemptKey = tuple[str, int]
 _NONE: Final = PodConstraints()
@@ -63,6 +65,7 @@ class ConstraintState:
         self._table = occupancy.table
         self._topology = Topology(self._table)
         self._namespaces: dict[str, dict[str, str]] = {}
+        self._volumes = Volumes()
         self._facts: dict[str, UsageSeen] = {}
         self._relabelled: Counter[tuple[str, int, int]] = Counter()
         """Ranks whose labels facts tell, not their request."""
@@ -85,10 +88,10 @@ class ConstraintState:
         """What a round starts from; None where there is nothing to check."""
         if self._index is None:
             return None
-        return ConstraintView(self._index, self._topology, self._namespaces, len(self._table))
+        return ConstraintView(self._index, self._topology, self._namespaces, len(self._table), self._volumes)
 
-    def apply(self, envelope: Envelope, subject: str, found: ChangesBuilder) -> bool:
-        """Apply a fact of usage or of a namespace.
+    def apply(self, envelope: Envelope, subject: str, changes: ChangesBuilder) -> bool:
+        """Apply a fact of usage, of a namespace, or about volumes.
 
         Returns:
             Whether it tells that something is gone.
@@ -97,7 +100,9 @@ class ConstraintState:
             DecodeError: It does not decode, contradicts itself, or is stored on another subject.
         """
         if envelope.kind == NamespaceSeen.KIND:
-            return self._apply_namespace(body_of(envelope, NamespaceSeen), subject, found)
+            return self._apply_namespace(body_of(envelope, NamespaceSeen), subject, changes)
+        if envelope.kind != UsageSeen.KIND:
+            return self._apply_volume(envelope, subject, changes)
         fact = body_of(envelope, UsageSeen)
         check_usage(fact)
         check_subject(subject, "usage", fact.domain)
@@ -105,20 +110,40 @@ class ConstraintState:
         if fact.names:
             self._facts[fact.domain] = fact
         if self._is_on:
+            found = ConstraintChangesBuilder()
             self._follow_usage(before, fact, found)
+            changes.add(found.build())
         return not fact.names
 
-    def _apply_namespace(self, fact: NamespaceSeen, subject: str, found: ChangesBuilder) -> bool:
+    def _apply_namespace(self, fact: NamespaceSeen, subject: str, changes: ChangesBuilder) -> bool:
         check_subject(subject, "namespace", fact.name)
         before = self._namespaces.pop(fact.name, {})
         if not fact.gone:
             self._namespaces[fact.name] = fact.labels
         if before != self._namespaces.get(fact.name, {}) and self._index is not None:
+            found = ConstraintChangesBuilder()
             found.topology_changed = True
             found.namespaces_changed = self._terms.selects_namespaces
+            changes.add(found.build())
         return fact.gone
 
-    def _follow_usage(self, before: UsageSeen | None, fact: UsageSeen, found: ChangesBuilder) -> None:
+    def _apply_volume(self, envelope: Envelope, subject: str, changes: ChangesBuilder) -> bool:
+        fact: ClaimSeen | VolumeSeen | StorageSeen
+        if envelope.kind == ClaimSeen.KIND:
+            fact = body_of(envelope, ClaimSeen)
+            check_subject(subject, "claim", fact.namespace, fact.name)
+        elif envelope.kind == VolumeSeen.KIND:
+            fact = body_of(envelope, VolumeSeen)
+            check_subject(subject, "volume", fact.name)
+        else:
+            fact = body_of(envelope, StorageSeen)
+            check_subject(subject, "storage", fact.name)
+        self._volumes.apply(fact)
+        if self._index is not None:
+            changes.add(Changes(constraints=TOPOLOGY_CHANGED))
+        return fact.gone
+
+    def _follow_usage(self, before: UsageSeen | None, fact: UsageSeen, found: ConstraintChangesBuilder) -> None:
         if self._index is None:
             self._wake(found)
             return
@@ -138,14 +163,14 @@ class ConstraintState:
         self._relabelled.update(names)
         self._relabelled.subtract(gone)
         for uid, attempt in sorted({(uid, attempt) for uid, attempt, _ in names.keys() ^ gone.keys()}):
-            found.add(self.note((uid, attempt)))
+            found.add(self.note((uid, attempt)).constraints)
 
     def note(self, key: AttemptKey) -> Changes:
         """Count an attempt anew: it holds, gave back or is told of something else than before."""
         if self._index is None:
             return NO_CHANGES
         usage = self._usage_of(key)
-        found = ChangesBuilder()
+        found = ConstraintChangesBuilder()
         note_usage(self._index.replace(("attempt", *key), usage), usage, found)
         return found.build()
 
@@ -162,7 +187,7 @@ class ConstraintState:
         before = self._constrained.pop(name, None)
         if job is not None and is_constrained:
             self._constrained[name] = job
-        found = ChangesBuilder()
+        found = ConstraintChangesBuilder()
         if self._index is None:
             if is_constrained:
                 self._wake(found)
@@ -171,15 +196,15 @@ class ConstraintState:
             for task in seen.request.tasks if seen is not None and seen.request is not None else ():
                 for term in task.constraints.anti_affinity if task.constraints is not None else ():
                     self._count_term(term, number, found)
-        found.add(self._note_all(name))
+        found.add(self._note_all(name).constraints)
         return found.build()
 
     def _note_all(self, name: JobKey) -> Changes:
         if self._index is None:
             return NO_CHANGES
-        found = ChangesBuilder()
+        found = ConstraintChangesBuilder()
         for key in list(self._occupancy.attempts_of(name)):
-            found.add(self.note(key))
+            found.add(self.note(key).constraints)
         return found.build()
 
     def _has_labels(self, name: JobKey) -> bool:
@@ -190,12 +215,12 @@ class ConstraintState:
         """Count everything anew: an epoch began, or the state was loaded."""
         self._index = None
         self._constrained = {name: job for name, job in self._jobs.items() if self._is_on and _is_constrained(job)}
-        found = ChangesBuilder()
+        found = ConstraintChangesBuilder()
         if self._is_on and (self._facts or self._constrained):
             self._wake(found)
         return found.build()
 
-    def _wake(self, found: ChangesBuilder) -> None:
+    def _wake(self, found: ConstraintChangesBuilder) -> None:
         """Begin to count."""
         self._index = UsageIndex()
         self._terms = TermIndex()
@@ -216,7 +241,7 @@ class ConstraintState:
             self._index.replace(("attempt", *key), self._usage_of(key))
         found.namespaces_changed = found.topology_changed = True
 
-    def _count_term(self, term: PodTerm, number: int, found: ChangesBuilder) -> None:
+    def _count_term(self, term: PodTerm, number: int, found: ConstraintChangesBuilder) -> None:
         if self._terms.add(term, number):
             found.terms_changed[term] = None
 

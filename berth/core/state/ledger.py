@@ -104,6 +104,24 @@ class SleeperDump(msgspec.Struct, array_like=True, frozen=True, order=True, gc=F
     """Any change of a node may help it, also one for the worse."""
 
 
+class ConstraintsDump(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """What changed for constraints of pods since classes were woken last."""
+
+    freed: list[str] = []
+    """Nodes on which constraints may forbid less than before, by name."""
+    moved: list[Pods] = []
+    """Pods that came to some nodes or left some, in order."""
+    repels_less: bool = False
+    """A pod with a required anti-affinity left a node."""
+    relabelled: bool = False
+    """Nodes or namespaces came, went, or have other labels or taints."""
+    terms: list[PodTerm] = []
+    """Required anti-affinity terms that bear on pods and did not before, or do no longer, in the order of their
+    text."""
+    renamed: bool = False
+    """Namespaces came, went, or have other labels."""
+
+
 class WaitingDump(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """Who waits for a decision, and what may help them, for snapshots."""
 
@@ -128,19 +146,8 @@ class WaitingDump(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """Nodes on which chips came back, whoever holds them, by name."""
     stirred: bool = False
     """Some node changed."""
-    freed: list[str] = []
-    """Nodes on which constraints may forbid less than before, by name."""
-    moved: list[Pods] = []
-    """Pods that came to some nodes or left some, in order."""
-    repels_less: bool = False
-    """A pod with a required anti-affinity left a node."""
-    relabelled: bool = False
-    """Nodes or namespaces came, went, or have other labels or taints."""
-    terms: list[PodTerm] = []
-    """Required anti-affinity terms that bear on pods and did not before, or do no longer, in the order of their
-    text."""
-    renamed: bool = False
-    """Namespaces came, went, or have other labels."""
+    constraints: ConstraintsDump | None = None
+    """What changed for constraints of pods; None for nothing."""
 
 
 class Loaded(NamedTuple):

@@ -195,9 +195,8 @@ RULES: Final[Mapping[str, Mapping[str, Rule]]] = {
         "improved": Kind.NODE,
         "thinned": Special.PAIRS,
         "regained": Kind.NODE,
-        "freed": Kind.NODE,
-        "moved": Special.PODS,
     },
+    "ConstraintsDump": {"freed": Kind.NODE, "moved": Special.PODS},
     "RunTime": {"namespace": Kind.NAMESPACE},
     "LedgerDump": {"holder": Kind.HOLDER, "leaving": Special.UIDS},
 }
