@@ -1,7 +1,8 @@
 """Envelope of messages: kind and version outside, body as raw bytes inside.
 
-A reader skips an unknown kind without decoding its body. There are two exceptions that stop the reader: kinds of the
-ledger, and newer versions of messages with ``MUST_READ``. ``docs/messages.md`` states the rule.
+A reader skips an unknown kind without decoding its body. Two exceptions stop the reader: newer versions of messages
+with ``MUST_READ`` (:func:`body_of`), and unknown kinds of the ledger (``LedgerFold.apply``). ``docs/messages.md``
+states the rule.
 """
 
 from typing import Final, TypeVar

@@ -4,6 +4,7 @@ The reason of a node is why it cannot take a pod of a shape. A refusal is why a 
 stored: a new one is appended with the next number.
 """
 
+from collections.abc import Mapping
 from enum import IntEnum
 from typing import Literal
 
@@ -109,6 +110,15 @@ class ReasonCount(Part, frozen=True, gc=False):
 
     reason: int
     nodes: int
+
+
+def reason_counts(counts: Mapping[int, int]) -> list[ReasonCount]:
+    """Nodes by reason, most frequent first, ties by code; reasons without nodes are left out."""
+    return [
+        ReasonCount(reason, nodes)
+        for reason, nodes in sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+        if nodes
+    ]
 
 
 class SwitchLack(Part, frozen=True):

@@ -106,6 +106,11 @@ def listed(names: Iterable[str], most: int = _NODES_SHOWN) -> str:
     return f"{', '.join(known[:most])}{more}"
 
 
+def known_jobs(count: int) -> str:
+    """How many jobs are known, for a hint."""
+    return "1 job is known" if count == 1 else f"{count} jobs are known"
+
+
 def near_names(word: str, known: Iterable[str]) -> list[str]:
     """Up to three similar names, the most similar first."""
     return difflib.get_close_matches(word, sorted(known), n=3, cutoff=0.5)

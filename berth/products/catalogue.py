@@ -1,8 +1,8 @@
 """Product catalogue: one entry per product form, with its chip rules, its nodes and what a job sets that asks for it.
 
-A new product whose rules exist is one more :class:`Product` in :data:`PRODUCTS` and nothing else. The rules that an
-entry names are in ``berth.core.chips``, ``berth.core.superpods`` and ``berth.core.requests``. Forms that several labels
-together decide (310 and 310P) are chosen in ``berth.core.chips.form_selection``.
+A new product whose rules exist is one more :class:`Product` in :data:`PRODUCTS`; no other code changes. The rules that
+an entry names are in ``berth.core.chips``, ``berth.core.superpods`` and ``berth.core.requests``. Forms that several
+labels together decide (310 and 310P) are chosen in ``berth.core.chips.form_selection``.
 
 Longer than 400 lines because the catalogue is one table.
 
@@ -34,7 +34,8 @@ from berth.products.model import (
 )
 
 RINGS_OF_4: Final = ((0, 2, 1, 3), (4, 0, 2, 1), (4, 4, 4, 4), (4, 4, 4, 0))
-"""910A: one chip prefers rings with 1, 3, 2, 4 free; two prefer 2, 4, 3; four need 4; three never."""
+"""Row n - 1, column f - 1: class of a ring with f free chips for n chips, 0 is best, 4 is unusable. 910A: one chip
+prefers rings with 1, 3, 2, 4 free; two prefer 2, 4, 3; four need 4; three never."""
 RINGS_OF_8: Final = tuple(tuple(have - need if have >= need else 8 for have in range(1, 9)) for need in range(1, 9))
 """A2 Box16: the class is the number of chips left over in the ring."""
 CARDS_OF_4: Final = ((0, 2, 1, 3), (4, 0, 1, 2), (4, 4, 0, 1), (4, 4, 4, 0))

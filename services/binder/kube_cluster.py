@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from berth.core.explain.text import pluralize
 from berth.formats.ascend.bind_annotations import BaseDevice, BoundPod, NodeCard, annotations, takes_whole_node
 from berth.formats.ascend.pod_annotations import RANK
 from berth.formats.kubernetes.events import Involved
@@ -172,7 +173,7 @@ class KubeCluster:
         return found
 
     def _gives_up(self, progress: Progress) -> bool:
-        """Whether all pods are bound."""
+        """Whether a pod failed to bind and the setting ``partial`` is ``undo``, so that the gang is undone."""
         return bool(progress.failures) and self._config.partial == "undo"
 
     def _fail(self, gang: Gang, progress: Progress, rank: int, reason: str, member: Member) -> None:
@@ -191,7 +192,10 @@ class KubeCluster:
             return
         left_s = progress.began_s + self._config.members_wait_s - self._clock.monotonic_s()
         if left_s > 0:
-            raise NotYetError(f"{len(missing)} ranks have no pod yet", retry_after_s=left_s)
+            raise NotYetError(
+                f"{pluralize(len(missing), 'rank')} {'has' if len(missing) == 1 else 'have'} no pod yet",
+                retry_after_s=left_s,
+            )
         failed = [rank for rank in missing if rank not in progress.failures]
         for rank in failed:
             progress.failures[rank] = f"this rank has had no pod for {self._config.members_wait_s:g} s"
@@ -243,7 +247,7 @@ class KubeCluster:
             return left_s
         uid, attempt, other = self._chip_slots.occupant(slot, besides=(*gang.key, rank)) or ("", 0, 0)
         why = (
-            f"on node {slot.node} another pod with {slot.chips} chips (rank {other} of {uid}, attempt {attempt}) has not"
+            f"on node {slot.node} another pod with {pluralize(slot.chips, 'chip')} (rank {other} of {uid}, attempt {attempt}) has not"
             f" got them from the device plug-in for {self._config.consume_wait_s:g} s"
         )
         self._fail(gang, progress, rank, why, pod.member)

@@ -3,6 +3,7 @@
 import asyncio
 from typing import Final
 
+from berth.core.explain.text import pluralize
 from berth.runtime.backoff import Backoff
 from berth.runtime.bus.port import Bus
 from berth.runtime.clock import Clock
@@ -184,7 +185,7 @@ class Loop:
             rank = next(rank for rank in _ranks(attempt) if rank not in named)
             failures = [
                 *failures,
-                RankFailure(rank, f"the cluster reports no result for {silent} pods, this one or others"),
+                RankFailure(rank, f"the cluster reports no result for {pluralize(silent, 'pod')}, this one or others"),
             ]
         return self._outcome(attempt, bound, failures)
 

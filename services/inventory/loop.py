@@ -102,8 +102,7 @@ class Loop:
         """Take changes of nodes."""
         for change, node in changes:
             name = node.metadata.name
-            differs = self.nodes.remove(name) if change == "DELETED" else self.nodes.put(node)
-            if differs:
+            if self.nodes.remove(name) if change == "DELETED" else self.nodes.put(node):
                 self.pods.touch_nodes([name])
             self.constraints.usage.take_node(node, is_gone=change == "DELETED")
         self.devices.look()
@@ -112,8 +111,7 @@ class Loop:
 
     def replace_pods(self, pods: list[Pod]) -> None:
         """Take all pods."""
-        listed = {pod.metadata.uid for pod in pods}
-        for uid in sorted(self._pod_uids - listed):
+        for uid in sorted(self._pod_uids - {pod.metadata.uid for pod in pods}):
             self._drop_pod(uid)
         for pod in pods:
             self._set_pod(pod)
@@ -342,16 +340,19 @@ class Loop:
     async def _look(self, key: OwnerKey) -> None:
         """Read an owner; one that is absent, not served or forbidden is answered with None."""
         found: OwnerFacts | None = None
+        is_gone = True
         for path in paths(key):
             try:
                 found = owner_facts(key, await self._api.get(path, OWNER_TYPES[key.kind]))
                 break
             except RefusedError as error:
                 if not error.is_absent:
+                    is_gone = False
                     self._log_once(f"cannot read {key.kind}", error)
             except PoisonError as error:
+                is_gone = False
                 self._log_once(f"cannot read {key.kind} {key.namespace}/{key.name}", error)
-        self.gangs.set_owner(key, found)
+        self.gangs.set_owner(key, found, is_gone=found is None and is_gone)
         self._changed.set()
 
     def _log_once(self, what: str, error: PoisonError) -> None:

@@ -96,8 +96,9 @@ _LATER: Final[dict[str, dict[type, set[str]]]] = {
         Settings: {"queue_policy", "reserve_chips", "reserve_depth", "unknown_run_ms", "skims_classes"},
     },
     "v0.4": {
-        Settings: {"corrections", "constraints"},
+        Settings: {"corrections", "plain_pods", "constraints"},
         ShapeOffer: {"error"},
+        MembersSeen: {"podgroup_uid"},
         Task: {"labels", "constraints"},
         Shape: {"profile"},
     },
@@ -409,6 +410,7 @@ def _facts() -> tuple[Message, ...]:
             writes_real=True,
             at_ms=_AT_MS + 3,
             stale=[2],
+            podgroup_uid="5c1e",
         ),
         JobSeen(
             namespace="team-a",
@@ -559,6 +561,7 @@ def _settings() -> Settings:
         unknown_run_ms=3_600_000,
         skims_classes=True,
         corrections=1,
+        plain_pods=True,
         constraints=1,
     )
 

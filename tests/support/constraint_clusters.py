@@ -329,7 +329,8 @@ FEATURES: Final[dict[str, Callable[[Dice, Tree], None]]] = {
 
 def _waiting(dice: Dice, name: str, volumes: Volumes) -> Waiting:
     features = list(dict.fromkeys(dice.some((*FEATURES, "volumes", "volumes"), dice.pick(1, 2, 3))))
-    spec: Tree = {"schedulerName": NAME, "containers": [_container({"cpu": "1", "memory": "512Mi", CHIPS: "1"})]}
+    requests = {"cpu": "1", "memory": "512Mi"} | ({CHIPS: "1"} if dice.chance(0.7) else {})
+    spec: Tree = {"schedulerName": NAME, "containers": [_container(requests)]}
     for feature in features:
         if feature == "volumes":
             volumes.mount(spec, NAMESPACES[0], running=False)

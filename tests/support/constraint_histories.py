@@ -12,20 +12,21 @@ from hypothesis import strategies as st
 from berth.core.cluster.node_packing import pack_nodes, pack_switches
 from berth.core.state.ledger import LedgerFold
 from berth.schemas.columns import pack, pack_names
-from berth.schemas.constraints import Expression
+from berth.schemas.constraints import Expression, Term
 from berth.schemas.envelope import open_envelope
 from berth.schemas.facts import PodPhase, PodsSeen
 from berth.schemas.intake import JobRequest, Task
 from berth.schemas.message import Message
 from berth.schemas.nodes import NodeDescription
-from berth.schemas.pod_constraints import HostPort, LabelSelector, PodConstraints, PodTerm, SpreadTerm
+from berth.schemas.pod_constraints import HostPort, LabelSelector, PodConstraints, PodTerm, PreferredPods, SpreadTerm
 from berth.schemas.subjects import Subjects
 from berth.schemas.usage_facts import NamespaceSeen
+from berth.schemas.volume_facts import ClaimSeen, StorageSeen, VolumeSeen
 from tests.support.cells import a_job, a_node
 from tests.support.constraint_worlds import HOST, OneNode, OnePod, Oracle, having, near, pods_of, usage_of
 
 NODES: Final = 10
-ON: Final = {"corrections": 1, "constraints": 1, "skims_classes": True}
+ON: Final = {"corrections": 1, "constraints": 2, "skims_classes": True, "plain_pods": True}
 _APPS: Final = ("a", "b", "data")
 _NOT_B: Final = LabelSelector((Expression("app", "NotIn", ("b",)), Expression("app", "Exists")))
 _CHOICES: Final[tuple[PodConstraints | None, ...]] = (
@@ -45,6 +46,15 @@ _CHOICES: Final[tuple[PodConstraints | None, ...]] = (
     PodConstraints(ports=(HostPort(80, address="10.0.0.1"), HostPort(81, "UDP"))),
     PodConstraints(resources=(("rdma/hca", 2),)),
     PodConstraints(anti_affinity=(PodTerm("rack", LabelSelector(), ("default",)),)),
+    PodConstraints(claims=("in-b",)),
+    PodConstraints(claims=("once",), preferred_near=(PreferredPods(3, near("zone", app="a")),)),
+    PodConstraints(claims=("made",), ports=(HostPort(80),)),
+    PodConstraints(claims=("in-b", "made"), spread=(SpreadTerm("rack", 1, having(app="a")),)),
+    PodConstraints(claims=("missing",)),
+    PodConstraints(
+        preferred_spread=(SpreadTerm("rack", 1, having(app="a")),),
+        preferred_apart=(PreferredPods(3, near("zone", app="b")),),
+    ),
     PodConstraints(
         affinity=(near("zone", app="a"),),
         spread=(SpreadTerm("rack", 1, having(app="a")),),
@@ -120,6 +130,14 @@ class History:
         yield self._nodes()
         yield self.subjects.fact_topology("switch"), pack_switches(self.nodes.values())
         yield self._usage()
+        zones = [[Term((Expression("zone", "In", values),))] for values in (("b",), ("a", "b"))]
+        claim = ClaimSeen("default", "in-b", phase="bound", volume="pv-b")
+        for fact in (claim, msgspec.structs.replace(claim, name="once", volume="pv", access=["ReadWriteOncePod"])):
+            yield self.subjects.fact_claim("default", fact.name), fact
+        yield self.subjects.fact_claim("default", "made"), ClaimSeen("default", "made", storage_class="fast", size=1)
+        for volume in (VolumeSeen("pv-b", affinity=zones[0]), VolumeSeen("pv")):
+            yield self.subjects.fact_volume(volume.name), volume
+        yield self.subjects.fact_storage("fast"), StorageSeen("fast", provisioner="d", waits=True, topologies=zones[1])
 
     def _nodes(self) -> tuple[str, Message]:
         return self.subjects.fact_node("all"), pack_nodes("all", self.nodes.values())

@@ -11,7 +11,7 @@ from berth.schemas.columns import pack, pack_names
 from berth.schemas.constraints import Expression
 from berth.schemas.intake import Task
 from berth.schemas.pod_constraints import HostPort, LabelSelector, PodConstraints, PodTerm, SpreadTerm
-from berth.schemas.usage_facts import UNLIMITED, PodSet, UsageSeen
+from berth.schemas.usage_facts import UNLIMITED, ClaimName, PodSet, UsageSeen
 
 HOST = "kubernetes.io/hostname"
 NONE = PodConstraints()
@@ -81,6 +81,10 @@ def usage_of(domain: str, nodes: Sequence[OneNode], pods: Iterable[OnePod]) -> U
         for at, host in enumerate(names)
         for name in sorted(by_name[host].resources)
     ]
+    claims = list(dict.fromkeys((pod.namespace, name) for pod in mine for name in pod.constraints.claims))
+    claim_rows = sorted(
+        {(row[pod.node], claims.index((pod.namespace, name))) for pod in mine for name in pod.constraints.claims}
+    )
     counts = Counter(pod.node for pod in mine)
     return UsageSeen(
         domain=domain,
@@ -104,6 +108,9 @@ def usage_of(domain: str, nodes: Sequence[OneNode], pods: Iterable[OnePod]) -> U
         ports=list(ports),
         port_node=pack([at for at, _ in port_rows], 4),
         port_index=pack([index for _, index in port_rows], 4),
+        claims=[ClaimName(*claim) for claim in claims],
+        claim_node=pack([at for at, _ in claim_rows], 4),
+        claim_index=pack([index for _, index in claim_rows], 4),
     )
 
 
@@ -140,8 +147,24 @@ class Oracle:
             "pods": len(here) + 1 > node.pods_max,
             "resource": bool(short),
             "port": any(clash(port, other) for port in wanted.ports for other in taken),
+            "volume": not all(self._has_claim(name, pod, node) for name in wanted.claims),
         }
         return [name for name, is_broken in checks.items() if is_broken]
+
+    def _has_claim(self, name: str, pod: OnePod, node: OneNode) -> bool:
+        """Claims of "default": "in-b" is bound in zone b, "once" has one pod, "made" is made in zones a and b."""
+        users = {
+            other.node for other in self.pods if other.namespace == pod.namespace and name in other.constraints.claims
+        }
+        match name if pod.namespace == "default" else "":
+            case "in-b":
+                return node.value("zone") == "b"
+            case "once":
+                return not users
+            case "made":
+                return node.value("zone") in {"a", "b"} and users <= {node.name}
+            case _:
+                return False
 
     def _near(self, pod: OnePod, node: OneNode, node_selector: Mapping[str, str]) -> list[str]:
         wanted = pod.constraints

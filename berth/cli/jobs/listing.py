@@ -12,6 +12,7 @@ from berth.cli.output import (
     CommandError,
     age,
     emit,
+    known_jobs,
     listed,
     near_names,
     new_table,
@@ -162,7 +163,7 @@ async def find_job(bus: Bus, job: str, namespace: str) -> JobStatus:
     known = {f"{status.namespace}/{status.name}" for status in await statuses(bus)}
     near = near_names(f"{space}/{name}", known)
     near += sorted(other for other in known if other.endswith(f"/{name}") and other not in near)
-    hint = f"near names: {', '.join(near)}" if near else f"{len(known)} jobs are known, see: berth jobs --all"
+    hint = f"near names: {', '.join(near)}" if near else f"{known_jobs(len(known))}, see: berth jobs --all"
     raise CommandError(f"no job is named {space}/{name}; {hint}")
 
 
@@ -191,7 +192,7 @@ def jobs(
         _show(shown, SystemClock().now_ms())
         hidden = len(found) - len(shown)
         if hidden:
-            print_progress(f"{hidden} jobs are over; list them with --all")
+            print_progress(f"{'1 job is' if hidden == 1 else f'{hidden} jobs are'} over; list them with --all")
 
     return run(work)
 

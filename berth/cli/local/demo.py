@@ -34,7 +34,7 @@ from berth.cli.output import (
     results,
 )
 from berth.cli.recordings.record import may_write, write_recording
-from berth.core.explain.text import ranges
+from berth.core.explain.text import pluralize, ranges
 from berth.runtime.bus.port import Bus
 from berth.runtime.clock import Clock, SystemClock
 
@@ -218,7 +218,7 @@ def _show(report: Report) -> None:
     rejected = sum(tale.fate in {"rejected", "too large"} for tale in report.jobs)
     print_result("")
     print_result(
-        f"{len(report.jobs)} jobs in {report.took_s:g} s: {ran} have run, {queued} of them had to wait; {rejected} were"
+        f"{pluralize(len(report.jobs), 'job')} in {report.took_s:g} s: {ran} have run, {queued} of them had to wait; {rejected} were"
         f" refused with a reason, {sum(tale.fate == 'cancelled' for tale in report.jobs)} cancelled."
     )
     print_result(f"Chips given twice: {report.double_allocations}. Nodes overcommitted: {report.overcommits}.")
@@ -230,6 +230,6 @@ def _show(report: Report) -> None:
         f"Pods with the chips of another: {report.swapped}. Pods whose node knew no chips: {report.admission_errors}."
     )
     print_result(
-        f"Kubernetes {sight.version}: {sight.pods_bound} pods bound, {sight.pods_waiting} not; {sight.summaries} job"
-        f" summaries; PodGroups: {phases}."
+        f"Kubernetes {sight.version}: {pluralize(sight.pods_bound, 'pod')} bound, {sight.pods_waiting} not;"
+        f" {'1 job summary' if sight.summaries == 1 else f'{sight.summaries} job summaries'}; PodGroups: {phases}."
     )

@@ -15,6 +15,7 @@ from cyclopts.validators import Number
 from berth.cli.cell import run
 from berth.cli.local.fleet import DEMO_CLUSTER, Fleet, read_topology
 from berth.cli.output import emit, print_progress, print_result
+from berth.core.explain.text import pluralize
 from berth.runtime.bus.nats_bus import NatsBus
 
 SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
@@ -136,7 +137,9 @@ async def _announce(fleet: Fleet, nodes: int, shards: int, *, json: bool) -> Non
         return
     url = fleet.server.url
     option = "" if fleet.server.port == 4222 else f" --url {url}"  # noqa: PLR2004  # the default of every command
-    print_result(f"ready: {url}, cell {fleet.cell}, {nodes} nodes, {shards} scorers; files in {fleet.root}")
+    print_result(
+        f"ready: {url}, cell {fleet.cell}, {pluralize(nodes, 'node')}, {pluralize(shards, 'scorer')}; files in {fleet.root}"
+    )
     for words in ("submit FILE", "jobs", "explain JOB", "nodes"):
         print_result(f"  berth {words}{option}")
     print_result("Ctrl-C stops everything.")

@@ -15,6 +15,7 @@ from berth.cli.simulation.log_workload import recorded_course, workload_of
 from berth.cli.simulation.pictures import may_draw
 from berth.cli.simulation.results import give, results_of
 from berth.cli.simulation.simulate import run_plan
+from berth.core.explain.text import pluralize
 from berth.core.simulation.cluster_changes import UnknownNodeError, last_names, nodes_of, with_nodes, without_nodes
 from berth.core.simulation.recorded_workload import LoggedWorkload
 from berth.core.simulation.simulator import SimulationPlan, TimedFact
@@ -121,14 +122,14 @@ def trust(recorded: Timeline, control: Timeline) -> str:
     if not apart:
         return f"no job was placed both in the record and where it was {CONTROL}: differences are not significant"
     return (
-        f"{CONTROL}, {len(apart)} jobs were placed as in the record, half of them within {percentile(apart, 50) / 1000:g} s"
+        f"{CONTROL}, {pluralize(len(apart), 'job')} placed as in the record, half of them within {percentile(apart, 50) / 1000:g} s"
         f" of the recorded moment, 95 % within {percentile(apart, 95) / 1000:g} s: smaller differences are not significant"
     )
 
 
 def _counted(facts: list[TimedFact]) -> str:
     nodes = nodes_of(facts)
-    return f"{len(nodes)}, {sum(node.whole_chips for node in nodes)} chips"
+    return f"{len(nodes)}, {pluralize(sum(node.whole_chips for node in nodes), 'chip')}"
 
 
 def _changed(logged: LoggedWorkload, nodes: str) -> list[TimedFact]:
@@ -145,7 +146,7 @@ def _changed(logged: LoggedWorkload, nodes: str) -> list[TimedFact]:
     if match is None:
         return _without(logged, [name.strip() for name in nodes.split(",") if name.strip()], known)
     if not 0 < count <= (_ADDED_MAX if match[1] == "+" else len(known) - 1):
-        most = _ADDED_MAX if match[1] == "+" else f"{len(known) - 1}: the recording has {len(known)} nodes"
+        most = _ADDED_MAX if match[1] == "+" else f"{len(known) - 1}: the recording has {pluralize(len(known), 'node')}"
         raise CommandError(f"--nodes is {nodes}, expected a number from 1 to {most}", code=WRONG_USE)
     if match[1] == "+":
         return with_nodes(logged.facts, count, cell=logged.cell)

@@ -33,7 +33,7 @@ def key_of(pod: PodProfile) -> PodKey:
     return PodKey(pod.namespace, pod.labels)
 
 
-class _ByValue:
+class PodsByValue:
     """Numbers of pods by topology value of some keys."""
 
     def __init__(self, topology: Topology, keys: Iterable[str]) -> None:
@@ -42,6 +42,7 @@ class _ByValue:
         """The last entry is for nodes without the label, and always 0."""
 
     def add(self, key: str, row: int, number: int) -> None:
+        """Add pods on a row."""
         value = self.values[key][row]
         if value >= 0:
             self.counts[key][value] += number
@@ -52,6 +53,7 @@ class _ByValue:
         return found
 
     def has_value(self, key: str) -> Fits:
+        """Rows whose node has the label, shape (rows,)."""
         found: Fits = self.values[key] >= 0
         return found
 
@@ -68,7 +70,7 @@ class AffinityCheck:
         self.terms = terms
         self._names = names
         self._keys = [term.topology_key for term in dict.fromkeys(terms)]
-        self._pods = _ByValue(topology, self._keys)
+        self._pods = PodsByValue(topology, self._keys)
         self._selected: dict[PodKey, bool] = {}
         self.selects_itself = self._selects(key_of(pod))
         for _, amounts in index.of_terms(tuple(terms), names):
@@ -112,7 +114,7 @@ class AntiAffinityCheck:
     def __init__(self, terms: Sequence[PodTerm], index: UsageIndex, topology: Topology, names: NamespaceLabels) -> None:
         self._terms = tuple(dict.fromkeys(terms))
         self._names = names
-        self._pods = _ByValue(topology, (term.topology_key for term in self._terms))
+        self._pods = PodsByValue(topology, (term.topology_key for term in self._terms))
         self._keys: dict[PodKey, list[str]] = {}
         for term in self._terms:
             for _, amounts in index.of_terms((term,), names):
@@ -145,7 +147,7 @@ class RepelledCheck:
         self._topology = topology
         self._selected: dict[tuple[PodTerm, ...], list[str]] = {}
         found = {term: amounts for term, amounts in index.terms.items() if term_selects(term, self._pod, names)}
-        self._pods = _ByValue(topology, (term.topology_key for term in found))
+        self._pods = PodsByValue(topology, (term.topology_key for term in found))
         for term, amounts in found.items():
             for row, number in amounts.items():
                 self._pods.add(term.topology_key, row, number)
@@ -167,7 +169,7 @@ class RepelledCheck:
             keys = self._selected[terms] = chosen
             for key in chosen:
                 if key not in self._pods.values:
-                    more = _ByValue(self._topology, [key])
+                    more = PodsByValue(self._topology, [key])
                     self._pods.values |= more.values
                     self._pods.counts |= more.counts
         for key in keys:

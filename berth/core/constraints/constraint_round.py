@@ -16,6 +16,7 @@ from berth.core.constraints.checks import (
     ResourceCheck,
     SpreadCheck,
 )
+from berth.core.constraints.preferences import Preferences, has_preferences
 from berth.core.constraints.selectors import NamespaceLabels
 from berth.core.constraints.topology import Ints, Topology
 from berth.core.constraints.usage_index import UsageIndex
@@ -50,6 +51,9 @@ class _ShapeChecks:
     def __init__(self, shape: Shape, pod: PodProfile, view: ConstraintView) -> None:
         self.affinity: AffinityCheck | None = None
         self._checks = list(self._made(shape, pod, view))
+        self.preferences: Preferences | None = None
+        if has_preferences(pod.constraints):
+            self.preferences = Preferences(shape, pod, view.usage, view.topology, view.namespaces)
         self._seen = 0
         self._allowed: Fits | None = None
 
@@ -82,6 +86,8 @@ class _ShapeChecks:
             changed = [check.add(pod, row, sign) for _, check in self._checks]
             if any(changed):
                 self._allowed = None
+            if self.preferences is not None:
+                self.preferences.add(pod, row, sign)
         self._seen = len(log)
 
     def allowed(self) -> Fits:
@@ -153,6 +159,11 @@ class ConstraintRound:
         open_rows: Fits = np.ones(self._view.rows, np.bool_) if self._slots is None else self._slots > 0
         checks = self._of(shape)
         return open_rows if checks is None else open_rows & checks.allowed()
+
+    def preferred(self, shape: Shape, rows: Fits) -> Ints | None:
+        """Preference of a shape for each of some rows, the better the higher; None if it has no preferences."""
+        checks = self._of(shape)
+        return None if checks is None or checks.preferences is None else checks.preferences.scores(rows)
 
     def allows(self, shape: Shape, row: int) -> bool:
         """Whether constraints allow one more pod of a shape on a row."""

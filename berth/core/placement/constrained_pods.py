@@ -4,7 +4,7 @@ Constraints such as topology spread exclude most nodes, so the shards answer wit
 their best nodes. The scores of marked nodes follow from the dispatcher's own columns, which are those of the shards.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -14,12 +14,13 @@ from berth.core.constraints.constraint_round import ConstraintRound
 from berth.core.constraints.topology import Ints
 from berth.core.placement.round_nodes import RoundNodes
 from berth.core.placement.scoring import Candidates, RowState
-from berth.core.requests.gangs import Gang
+from berth.core.requests.gangs import Gang, placing_order
 from berth.schemas.offers import Shape
 from berth.schemas.refusal import NodeReason
 
 HOMES_MAX: Final = 32
 """Groups of nodes that are tried for a gang with affinity to itself."""
+_RANK_BITS: Final = 32
 _LAST: Final = np.iinfo(np.int64).max
 _MANY: Final = 1 << 20
 """Room of a node for pods that ask it for nothing."""
@@ -63,22 +64,32 @@ class ConstrainedPods:
         self._ranks = nodes.scorer.table.ranks().astype(np.int64)
         self._columns: dict[Shape, _Column] = {}
 
-    def best(self, shape: Shape, home: Home | None = None) -> int | None:
-        """Row of the best node for one more pod, by score and then by name; None when no node fits.
+    def best(self, shape: Shape, home: Home | None = None, first: Sequence[Sequence[int]] = ()) -> int | None:
+        """Row of the best node for one more pod, by score, preferences and name; None when no node fits.
 
         Args:
             shape: Shape of the pod.
             home: Rows to choose from, if it is for this shape; None for all.
+            first: Groups of rows from which to choose before all others, in this order.
         """
         column = self._now(shape)
         chosen = column.fits & self.round.allowed(shape)
         if home is not None and home.shape == shape:
             chosen &= home.rows
-        keys = np.where(chosen, column.keys, _LAST)
-        if not len(keys):
+        if not chosen.any():
             return None
-        row = int(keys.argmin())
-        return row if chosen[row] else None
+        for group in first:
+            near = np.zeros_like(chosen)
+            near[list(group)] = True
+            if (chosen & near).any():
+                chosen &= near
+                break
+        preferred = self.round.preferred(shape, chosen)
+        if preferred is not None:
+            scores = column.keys >> _RANK_BITS
+            chosen &= scores == scores[chosen].min()
+            chosen &= preferred == preferred[chosen].max()
+        return int(np.where(chosen, column.keys, _LAST).argmin())
 
     def allowed(self, shape: Shape) -> Fits:
         """Rows on which constraints allow one more pod of a shape, shape (rows,)."""
@@ -105,7 +116,8 @@ class ConstrainedPods:
         All of these pods go where the first one goes, so each group of nodes with the same topology values is tried:
         first that of the best node, those without room for all left out. A single None for any other gang.
         """
-        shape = next((shape for shape, _ in gang.request_class if shape.is_planned), gang.request_class[0][0])
+        tasks = placing_order(gang.request_class, plain_last=self._scorer.settings.plain_pods)
+        shape = gang.request_class[tasks[0]][0]
         groups = self.round.homes(shape)
         if groups is None:
             return [None]
@@ -150,7 +162,7 @@ class ConstrainedPods:
         for row in dict.fromkeys(nodes.log[column.seen :]):
             reason, score = self._scorer.evaluate_one(shape, row, nodes.states[row], nodes.before.get(row))
             column.fits[row] = not reason
-            column.keys[row] = (-score << 32) | int(self._ranks[row])
+            column.keys[row] = (-score << _RANK_BITS) | int(self._ranks[row])
         column.seen = len(nodes.log)
         return column
 
@@ -160,7 +172,7 @@ class ConstrainedPods:
         fits = reasons == NodeReason.FITS
         if not shape.tor_affinity:
             fits = offered.copy() if offered is not None else np.zeros_like(fits)
-        return _Column(fits, (-scores.astype(np.int64) << 32) | self._ranks)
+        return _Column(fits, (-scores.astype(np.int64) << _RANK_BITS) | self._ranks)
 
 
 def _chips(state: RowState) -> int:

@@ -46,7 +46,7 @@ class SinglePods:
         counts: Mapping[Shape, int],
         is_full: Callable[[int], bool] = lambda _: False,
     ) -> None:
-        self._is_full = is_full
+        self.is_full = is_full
         self._nodes = nodes
         self._scorer = nodes.scorer
         self._ranks = nodes.scorer.table.ranks()
@@ -65,7 +65,7 @@ class SinglePods:
         versions, states = nodes.versions, nodes.states
         while heap and heap[0][3] != versions[heap[0][2]]:
             heapq.heappop(heap)
-        while cursor.next < len(rows) and (rows[cursor.next] in states or self._is_full(rows[cursor.next])):
+        while cursor.next < len(rows) and (rows[cursor.next] in states or self.is_full(rows[cursor.next])):
             cursor.next += 1
         if cursor.next == len(rows):
             if not cursor.found.exhausted:
@@ -82,7 +82,7 @@ class SinglePods:
         states, before = nodes.states, nodes.before
         rule = scorer.rule(shape)
         for row in dict.fromkeys(nodes.log[cursor.seen :]):
-            if (rule is not None and states[row].idle < rule.chips) or self._is_full(row):
+            if (rule is not None and states[row].idle < rule.chips) or self.is_full(row):
                 continue  # it cannot fit, whatever the reason
             reason, score = scorer.evaluate_one(shape, row, states[row], before.get(row))
             if not reason:

@@ -11,9 +11,12 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, Protocol
 
+import msgspec
+
 from berth.core.changes import NO_CHANGES, TOPOLOGY_CHANGED, Changes, ChangesBuilder, ConstraintChangesBuilder, JobKey
 from berth.core.cluster.node_table import NodeTable
 from berth.core.constraints.constraint_round import ConstraintView
+from berth.core.constraints.preferences import has_preferences
 from berth.core.constraints.selectors import NamespaceLabels, PodKey
 from berth.core.constraints.topology import Topology
 from berth.core.constraints.usage import Usage, check_usage, limits_of, usage_of
@@ -27,6 +30,7 @@ from berth.schemas.columns import unpack
 from berth.schemas.envelope import Envelope, body_of
 from berth.schemas.facts import JobSeen, PodPhase, PodsSeen
 from berth.schemas.intake import JobRequest, Task
+from berth.schemas.ledger import PREFERRED
 from berth.schemas.pod_constraints import PodConstraints, PodProfile, PodTerm
 from berth.schemas.usage_facts import ClaimName, NamespaceSeen, UsageSeen
 from berth.schemas.volume_facts import ClaimSeen, StorageSeen, VolumeSeen
@@ -323,8 +327,14 @@ class ConstraintState:
         """Labels and constraints of the pods of each task of a request."""
         if not self._is_on:
             return Profiles()
+        settings = self._fold.settings
+        prefers = settings.constraints >= PREFERRED and not settings.reference_parity
         pods = tuple(
-            PodProfile(namespace, tuple(sorted(task.labels.items())), task.constraints or _NONE)
+            PodProfile(
+                namespace,
+                tuple(sorted(task.labels.items())),
+                task.constraints or _NONE if prefers else _required(task.constraints or _NONE),
+            )
             for task in request.tasks
         )
         return Profiles(pods, tuple(map(self._of_shape, pods)))
@@ -332,12 +342,31 @@ class ConstraintState:
     def _of_shape(self, pod: PodProfile) -> PodProfile | None:
         """What the shape of a pod says of constraints; None when none bears on it, as of most pods."""
         wanted = pod.constraints
-        repelled = self._index is not None and self._terms.repels(PodKey(pod.namespace, pod.labels), self._namespaces)
-        if repelled or wanted.affinity or wanted.anti_affinity or wanted.spread:
+        if (
+            self._is_repelled(pod)
+            or wanted.affinity
+            or wanted.anti_affinity
+            or wanted.spread
+            or has_preferences(wanted)
+        ):
             return pod
-        if wanted.ports or wanted.resources or wanted.claims:
-            return PodProfile(pod.namespace if wanted.claims else "", (), wanted)
-        return None
+        if not (wanted.ports or wanted.resources or wanted.claims):
+            return None
+        bare = PodProfile(pod.namespace if wanted.claims else "", (), wanted)
+        return pod if self._is_repelled(bare) else bare  # a term may select pods for labels that they lack
+
+    def _is_repelled(self, pod: PodProfile) -> bool:
+        """Whether the required anti-affinity of some pod selects this one."""
+        return self._index is not None and self._terms.repels(PodKey(pod.namespace, pod.labels), self._namespaces)
+
+
+def _required(wanted: PodConstraints) -> PodConstraints:
+    """Constraints without preferences."""
+    if not has_preferences(wanted):
+        return wanted
+    return msgspec.structs.replace(
+        wanted, preferred_nodes=(), preferred_near=(), preferred_apart=(), preferred_spread=()
+    )
 
 
 def _add(amounts: dict[int, int], rows: Mapping[int, int], factor: int) -> None:

@@ -35,6 +35,8 @@ class TaskFacts(msgspec.Struct, frozen=True, gc=False):
     width: int = 1
     """Pods of one child, if the task consists of several: the place of a pod is ``child * width`` plus its index
     there."""
+    has_chips: bool | None = None
+    """Whether its pods ask for chips; None when its template does not say what its containers need."""
 
 
 class OwnerFacts(msgspec.Struct, frozen=True, gc=False, kw_only=True):
@@ -61,6 +63,8 @@ class OwnerFacts(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """Pods that must start together."""
     tasks: tuple[TaskFacts, ...] = ()
     """In order of rank."""
+    is_ending: bool = False
+    """It is being deleted."""
 
 
 def owner_facts(key: OwnerKey, owner: OwnerObject) -> OwnerFacts:
@@ -84,7 +88,12 @@ def owner_facts(key: OwnerKey, owner: OwnerObject) -> OwnerFacts:
             assert_never(owner)
     meta = owner.metadata
     return msgspec.structs.replace(
-        facts, name=meta.name, uid=meta.uid, labels=meta.labels or {}, annotations=meta.annotations or {}
+        facts,
+        name=meta.name,
+        uid=meta.uid,
+        labels=meta.labels or {},
+        annotations=meta.annotations or {},
+        is_ending=meta.deletion_timestamp is not None,
     )
 
 
@@ -129,7 +138,11 @@ def _volcano_facts(owner: VolcanoJob) -> OwnerFacts:
         queue=owner.spec.queue,
         min_count=owner.spec.min_available,
         tasks=tuple(
-            TaskFacts(task.name or f"default{index}", 1 if task.replicas is None else task.replicas)
+            TaskFacts(
+                task.name or f"default{index}",
+                1 if task.replicas is None else task.replicas,
+                has_chips=task.template.has_chips,
+            )
             for index, task in enumerate(tasks)
         ),
     )
@@ -148,7 +161,10 @@ def _ascend_facts(owner: AscendJob) -> OwnerFacts:
         queue=wishes.queue if wishes is not None else "",
         min_count=wishes.min_available if wishes is not None else None,
         suspended=bool(policy.suspend) if policy is not None else False,
-        tasks=tuple(TaskFacts(kind.lower(), _or_one(specs[kind].replicas)) for kind in kinds),
+        tasks=tuple(
+            TaskFacts(kind.lower(), _or_one(specs[kind].replicas), has_chips=specs[kind].template.has_chips)
+            for kind in kinds
+        ),
     )
 
 
@@ -158,7 +174,13 @@ def _job_set_facts(owner: JobSet) -> OwnerFacts:
     policy = owner.spec.startup_policy
     one_by_one = policy is not None and policy.startup_policy_order == "InOrder"
     tasks = tuple(
-        TaskFacts(job.name, _or_one(job.replicas) * job.template.spec.width, job.template.spec.width) for job in jobs
+        TaskFacts(
+            job.name,
+            _or_one(job.replicas) * job.template.spec.width,
+            job.template.spec.width,
+            job.template.spec.template.has_chips,
+        )
+        for job in jobs
     )
     if one_by_one:
         first = tasks[:1]

@@ -19,15 +19,13 @@ from berth.formats.kubernetes.workloads import GangKey, base_name, group_owner
 from berth.schemas.facts import JobSeen, MembersSeen, OutcomeSeen
 from berth.schemas.status import JobStatus
 from berth.services.inventory.effects import Effect, ReadOwner
-from berth.services.inventory.gangs.model import Gang, member_of
+from berth.services.inventory.gangs.gang_index import GangIndex
+from berth.services.inventory.gangs.model import GROUPED, Gang, is_past, member_of
 from berth.services.inventory.gangs.resolver import Name, Resolver
 from berth.services.inventory.gangs.restoring import part_from
 from berth.services.inventory.gangs.settings import GangSettings
 from berth.services.inventory.podgroups.collection import Capacity, Groups
 from berth.services.inventory.podgroups.pods import GroupPods, group_pods
-
-_LOST = "lost"
-"""Kind of a gang of which only requests are left."""
 
 
 class Gangs:
@@ -38,9 +36,8 @@ class Gangs:
         self._schedulers = frozenset(settings.scheduler_names)
         self._asks = PodAsks()
         self._resolver = Resolver(settings)
-        self._gangs: dict[GangKey, Gang] = {}
-        self._gang_of: dict[str, GangKey] = {}
-        """Gang of each pod, by uid of the pod."""
+        self._index = GangIndex(self._touch)
+        self._gangs = self._index.gangs
         self._dirty: dict[GangKey, None] = {}
         self._due: list[tuple[int, GangKey]] = []
         self._podgroups: dict[Name, PodGroup] = {}
@@ -78,13 +75,9 @@ class Gangs:
         if pod.spec.scheduler_name not in self._schedulers:
             self._set_foreign(pod)
             return
-        member = member_of(pod, self._asks)
-        key = member.place.key
-        if self._gang_of.get(uid, key) != key or uid in self._foreign:
+        if uid in self._foreign:
             self.drop_pod(uid)
-        self._gang(key).members[uid] = member
-        self._gang_of[uid] = key
-        self._touch(key)
+        self._index.put(member_of(pod, self._asks))
 
     def drop_pod(self, uid: str) -> None:
         """Take the deletion of a pod."""
@@ -94,32 +87,47 @@ class Gangs:
             if not self._foreign_pods[group]:
                 del self._foreign_pods[group]
             self._groups.touch(group)
-        key = self._gang_of.pop(uid, None)
-        if key is not None:
-            del self._gangs[key].members[uid]
-            self._touch(key)
+        self._index.drop(uid)
 
     def set_group(self, group: PodGroup) -> None:
         """Take a new or changed Volcano PodGroup."""
         name = (group.metadata.namespace, group.metadata.name)
+        if group.metadata.deletion_timestamp is not None:
+            self.drop_group(*name)
+            return
+        known = self._podgroups.get(name)
+        if known is not None and known.metadata.uid != group.metadata.uid:
+            why = f"PodGroup {name[1]} was deleted and created again"
+            self._retire(GangKey("podgroup", *name), known.metadata.uid, why)
         self._podgroups[name] = group
         self._groups.set(group)
         self._touch(GangKey("podgroup", *name))
 
     def drop_group(self, namespace: str, name: str) -> None:
         """Take the deletion of a Volcano PodGroup."""
-        if self._podgroups.pop((namespace, name), None) is None:
+        group = self._podgroups.pop((namespace, name), None)
+        if group is None:
             return
         self._groups.drop((namespace, name))
         key = GangKey("podgroup", namespace, name)
+        self._retire(key, group.metadata.uid, f"PodGroup {name} was deleted")
         if key not in self._gangs:
             self._resolver.lookups.use(key, None)
         self._touch(key)
 
-    def set_owner(self, key: OwnerKey, facts: OwnerFacts | None) -> None:
-        """Take the result of a lookup; None when the object does not exist, is not served, or may not be read."""
-        for gang in self._resolver.lookups.answer(key, facts):
-            self._touch(gang)
+    def set_owner(self, key: OwnerKey, facts: OwnerFacts | None, *, is_gone: bool = False) -> None:
+        """Take the result of a lookup.
+
+        Args:
+            key: The owner.
+            facts: Its facts; None when the object does not exist, is not served, or may not be read.
+            is_gone: The object does not exist.
+        """
+        for gang_key in self._resolver.lookups.answer(key, facts, is_gone=is_gone):
+            gang = self._gangs.get(gang_key)
+            if gang is not None and gang_key.kind in GROUPED and gang_key.kind != "podgroup":
+                self._see_group(gang, facts, is_gone=is_gone)
+            self._touch(gang_key)
 
     def set_capacity(self, capacity: Capacity) -> None:
         """Take the free capacity of schedulable nodes. No PodGroup is admitted before the first call."""
@@ -172,9 +180,10 @@ class Gangs:
             at_ms, key = heapq.heappop(self._due)
             if self._is_due(key, at_ms):
                 self._touch(key)
-        touched, self._dirty = sorted(self._dirty), {}
         effects: list[Effect] = []
-        for key in touched:
+        for key in self._take_dirty(past=True):  # first: names that they give up are free for their successors
+            effects += self._settle_gang(key, now_ms)
+        for key in self._take_dirty(past=False):
             effects += self._settle_gang(key, now_ms)
         reads: list[Effect] = []
         patches = self._groups.settle(lambda group: self._pods_of(group, reads, now_ms), now_ms)
@@ -211,18 +220,46 @@ class Gangs:
         """Number of requests that have pods."""
         return sum(len(gang.parts) for gang in self._gangs.values())
 
+    def _take_dirty(self, *, past: bool) -> list[GangKey]:
+        """Changed gangs of PodGroups that are gone, or all others, in order."""
+        found = sorted(key for key in self._dirty if is_past(key) == past)
+        for key in found:
+            del self._dirty[key]
+        return found
+
     def _settle_gang(self, key: GangKey, now_ms: int) -> list[Effect]:
         gang = self._gangs.get(key)
         if gang is None:
             return []
         effects = self._resolver.settle(gang, self._podgroup_of(key), now_ms)
+        if gang.is_past:
+            self._index.release(gang)
         if gang.due_ms is not None:
             heapq.heappush(self._due, (gang.due_ms, key))
         if gang.is_empty:
-            del self._gangs[key]
+            self._index.forget(key)
         if key.kind == "podgroup":
             self._groups.touch((key.namespace, key.name))
         return effects
+
+    def _see_group(self, gang: Gang, facts: OwnerFacts | None, *, is_gone: bool) -> None:
+        """Note which object has the name of a group that is read on demand."""
+        uid = facts.uid if facts is not None and not facts.is_ending else ""
+        if gang.podgroup_uid and (uid != gang.podgroup_uid) and (uid or is_gone or facts is not None):
+            again = " and created again" if uid else ""
+            self._retire(gang.key, gang.podgroup_uid, f"{gang.key.kind} group {gang.key.name} was deleted{again}")
+        elif uid:
+            gang.podgroup_uid = uid
+
+    def _retire(self, key: GangKey, uid: str, why: str) -> None:
+        """End the gang of a group that is gone: a later one of the name begins without requests and ranks."""
+        gang = self._index.retire(key, uid, why)
+        if gang is None:
+            return
+        self._dirty.pop(key, None)
+        self._resolver.lookups.use(key, None)
+        for name in (*gang.published_names, *gang.parts):
+            self._resolver.names[key.namespace, name] = gang.key
 
     def _pods_of(self, group: PodGroup, reads: list[Effect], now_ms: int) -> GroupPods:
         """State of a PodGroup's pods; appends the reads that are needed to find out which scheduler places them."""
@@ -252,7 +289,7 @@ class Gangs:
         """Take a pod of another scheduler; its PodGroup belongs to that scheduler too."""
         uid, name = pod.metadata.uid, pod.metadata.annotation(GROUP_NAME)
         group = (pod.metadata.namespace, name) if name else None
-        if uid in self._gang_of or self._foreign.get(uid, group) != group:
+        if uid in self._index or self._foreign.get(uid, group) != group:
             self.drop_pod(uid)
         if group is not None and uid not in self._foreign:
             self._foreign[uid] = group
@@ -270,17 +307,10 @@ class Gangs:
             seen = self._podless[name]
         else:
             return  # its pods may exist: they are requested again, under the same uid
-        key = GangKey("podgroup", job.namespace, seen.podgroup) if seen.podgroup else GangKey(_LOST, *name)
-        gang = self._gang(key)
+        gang = self._index.of_fact(seen, self.group_uid(seen.namespace, seen.podgroup), None)
         gang.parts[job.name] = part_from(seen, job, gang, is_first=False)
         self._resolver.names[name] = gang.key
         self._touch(gang.key)
-
-    def _gang(self, key: GangKey) -> Gang:
-        gang = self._gangs.get(key)
-        if gang is None:
-            gang = self._gangs[key] = Gang(key)
-        return gang
 
     def _gang_named(self, namespace: str, name: str) -> Gang | None:
         key = self._resolver.names.get((namespace, name))
@@ -297,7 +327,7 @@ class Gangs:
         return gang is not None and gang.due_ms == at_ms
 
     def _podgroup_of(self, key: GangKey) -> PodGroup | None:
-        return self._podgroups.get((key.namespace, key.name)) if key.kind == "podgroup" else None
+        return self._podgroups.get((key.namespace, key.name)) if key.kind == "podgroup" and not key.uid else None
 
     def _attach(self) -> None:
         """Assign the restored facts to the gangs of their pods."""
@@ -305,11 +335,9 @@ class Gangs:
         early, self._early_notes = self._early_notes or [], None
         by_owner = {key.uid: key for key in sorted(self._gangs) if key.uid} if restored else {}
         for _, (seen, job) in sorted(restored.items(), key=lambda item: item[0]):
-            known = (self._gang_of[uid] for uid in seen.pod_uids if uid in self._gang_of)
-            group = (
-                GangKey("podgroup", seen.namespace, seen.podgroup) if seen.podgroup else by_owner.get(seen.owner.uid)
-            )
-            gang = self._gang(next(known, None) or group or GangKey(_LOST, seen.namespace, seen.job))
+            group_uid = self.group_uid(seen.namespace, seen.podgroup)
+            gang = self._index.of_fact(seen, group_uid, by_owner.get(seen.owner.uid))
+            self._index.keep(seen, gang)
             gang.published_names[seen.job] = None
             self._resolver.names[seen.namespace, seen.job] = gang.key
             if seen.uid:

@@ -264,7 +264,9 @@ class Groups:
             free, claimed = capacity.amount(resource), claims[resource]
             if need > free - claimed:
                 others = f", of which other admitted PodGroups claim {claimed}" if claimed else ""
-                return Why(ENQUEUE_FAILED, f"asks for {need} {resource}, {free} are free{others}")
+                return Why(
+                    ENQUEUE_FAILED, f"asks for {need} {resource}, {free} {'is' if free == 1 else 'are'} free{others}"
+                )
         return NO_REASON
 
     def _claims(self) -> Counter[str]:

@@ -7,14 +7,12 @@ from berth.formats.ascend.pod_annotations import CONSUMED, PREDICATE_TIME, RESOU
 from berth.formats.kubernetes.lean import Lean, Meta
 from berth.formats.kubernetes.objects import ContainerStatus, PodStatus
 from berth.formats.kubernetes.pod_spec import Container, PodSpec
-from berth.formats.manifests.gang_request import RUN_FOR
+from berth.formats.manifests.gang_request import FOREVER, RUN_FOR
 from berth.formats.quantities import QuantityError, cpu_milli, duration_ms, memory_mib, pieces
 from berth.schemas.placement import Share
 from berth.schemas.units import UnixMs
 from berth.services.nodesim.stamps import moment_ms
 
-FOREVER: Final = "forever"
-"""Value of the annotation ``berth/run-for`` of a pod that never ends."""
 ENDED: Final = frozenset({"Failed", "Succeeded"})
 UINT64_MAX: Final = (1 << 64) - 1
 _SERVICES: Final = frozenset({"DaemonSet", "ReplicaSet", "StatefulSet", "LeaderWorkerSet"})

@@ -55,7 +55,7 @@ def test_policies_stand_side_by_side_with_settings_notes_and_what_was_turned_awa
         "rejected: default/huge (64 chips in 8 pods): larger-than-cluster, tasks[0].replicas is 8, the job asks for 64"
     )
     assert away in out
-    assert "there are 8 in all, on 1 nodes" in out
+    assert "there are 8 in all, on 1 node" in out
     heading = next(line for line in out.splitlines() if "skip, random nodes" in line and "unit" in line)
     assert heading.split("  ")[-1].strip() == "skip, spread nodes"
     mean = next(line.split() for line in out.splitlines() if line.strip().startswith("mean"))

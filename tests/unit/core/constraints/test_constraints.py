@@ -5,10 +5,19 @@ import pytest
 
 from berth.core.explain.explainer import explain
 from berth.core.explain.refusal_text import sentence
+from berth.schemas.constraints import Expression, Term
 from berth.schemas.intake import JobRequest, Task
 from berth.schemas.ledger import Verdict
 from berth.schemas.nodes import NodeDescription
-from berth.schemas.pod_constraints import HostPort, LabelSelector, PodConstraints, PodTerm, SpreadTerm
+from berth.schemas.pod_constraints import (
+    HostPort,
+    LabelSelector,
+    PodConstraints,
+    PodTerm,
+    PreferredNodes,
+    PreferredPods,
+    SpreadTerm,
+)
 from berth.schemas.refusal import NodeReason
 from berth.schemas.usage_facts import NamespaceSeen
 from tests.support.cells import a_job, a_node
@@ -185,3 +194,76 @@ def test_an_explanation_confirms_what_constraints_decided_and_names_what_they_fo
     assert told is not None
     forbids = "1 is near a pod whose required anti-affinity forbids this one"
     assert told.sentence == f"0 of 4 nodes fit: 3 have fewer than 1 free chip, {forbids}"
+
+
+PREFERS: dict[str, object] = {**ON, "constraints": 2}
+IN_B = Term((Expression("zone", "In", ("b",)),))
+
+
+@pytest.mark.parametrize(
+    ("wanted", "node"),
+    [
+        (PodConstraints(preferred_nodes=(PreferredNodes(1, IN_B),)), "b1"),
+        (PodConstraints(preferred_near=(PreferredPods(50, near("zone", app="data")),)), "b1"),
+        (PodConstraints(preferred_apart=(PreferredPods(50, near(HOST, app="web")),)), "a2"),
+        (PodConstraints(preferred_spread=(SpreadTerm("zone", 1, having(app="web")),)), "b1"),
+        (
+            PodConstraints(
+                preferred_nodes=(PreferredNodes(1, IN_B),),
+                preferred_apart=(PreferredPods(1, near(HOST, app="data")), PreferredPods(9, near(HOST, app="web"))),
+            ),
+            "b1",
+        ),
+    ],
+)
+def test_preferences_decide_between_nodes_with_equal_scores(wanted: PodConstraints, node: str) -> None:
+    there = [OnePod("a1", labels={"app": "web"}), OnePod("b2", labels={"app": "data"})]
+    for settings, expected in (
+        (PREFERS, node),
+        ({**PREFERS, "constraints": 1}, "a1"),
+        ({**PREFERS, "reference_parity": True}, "a1"),
+    ):
+        cell = a_cell(ZONES, **settings)
+        say(cell, *there)
+        assert placed(cell, "job", a_task(wanted)) == [expected], settings
+        better = a_cell(ZONES, **settings)
+        say(better, *there)
+        placed(better, "small", Task("worker", 1, 7, node_selector={HOST: "a1"}))
+        assert placed(better, "job", a_task(wanted)) == ["a1"], "the score of a node goes before preferences"
+
+
+def test_preferences_follow_the_pods_of_the_gang_itself() -> None:
+    wanted = PodConstraints(preferred_spread=(SpreadTerm("zone", 1, having(app="a")),))
+    nodes = placed(a_cell(ZONES, **PREFERS), "job", a_task(wanted, replicas=4, chips=8, app="a"))
+    assert [node[0] for node in nodes] == ["a", "b", "a", "b"]
+
+
+def test_pods_placed_in_a_round_repel_others_of_the_same_round() -> None:
+    cell = a_cell({"a1": "a"})
+    cell.ask(job("one", a_task(APART, app="b")), job("two", a_task(app="a")))
+    one, two = cell.decide()
+    assert nodes_of(one) == ["a1"]
+    assert two.refusal is not None
+    assert [(count.reason, count.nodes) for count in two.refusal.counts] == [(NodeReason.REPELLED, 1)]
+
+
+def test_pods_of_a_gang_that_does_not_fit_whole_count_no_longer() -> None:
+    cell = a_cell()
+    cell.ask(job("one", a_task(APART, replicas=5, app="a")), job("two", a_task(APART, replicas=4, app="a")))
+    one, two = cell.decide()
+    assert one.refusal is not None
+    assert (one.refusal.pods_have, one.refusal.nodes_fit) == (4, 4)
+    assert sorted(nodes_of(two)) == sorted(ZONES)
+
+
+def test_pods_that_are_being_deleted_count_for_affinity_and_no_longer_for_spread() -> None:
+    cell = a_cell({"a1": "a", "b1": "b"})
+    say(cell, OnePod("b1", labels={"app": "a"}, ending=True), zones={"a1": "a", "b1": "b"})
+    spread = PodConstraints(spread=(SpreadTerm("zone", 1, having(app="a")),))
+    assert placed(cell, "one", a_task(spread, app="a")) == ["a1"]
+    assert placed(cell, "two", a_task(spread, app="a")) == ["b1"]
+    assert placed(cell, "three", a_task(PodConstraints(affinity=(near(HOST, app="a"),)), chips=7)) == ["a1"]
+    assert reasons(cell, "four", a_task(PodConstraints(anti_affinity=(near(HOST, app="a"),)))) == {
+        NodeReason.SHORTAGE: 1,
+        NodeReason.ANTI_AFFINITY: 1,
+    }

@@ -129,7 +129,7 @@ def test_a_round_that_was_taken_back_leaves_what_it_woke_asleep(full: Seat) -> N
     full.ended("first")
     assert full.round() is not None
     before = full.scheduler.dump()
-    assert (len(before.sleeping), before.improved) == (1, ["a"])
+    assert (len(before.sleeping), before.capacity_gained) == (1, ["a"])
     opening = full.scheduler.open(6).opening
     assert opening is not None
     assert [gang.name for gang in opening.gangs] == ["third", "fourth"]

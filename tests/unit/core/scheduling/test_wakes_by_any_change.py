@@ -254,4 +254,4 @@ def test_under_parity_pods_that_run_are_a_change_for_those_who_wait(corrections:
         pack([0xFF] * 2, 8),
     )  # fmt: skip
     seat.fact("pod.default.j", pods)
-    assert seat.scheduler.dump().stirred == bool(corrections)
+    assert seat.scheduler.dump().nodes_changed == bool(corrections)
