@@ -4,7 +4,7 @@ import argparse
 import subprocess
 import sys
 
-from bench import bind, gang, kube_gang, replay, score, simulate, spine, superpod, switch, watch
+from bench import bind, gang, kube_gang, replay, score, simulate, spine, superpod, switch, usage, watch
 from bench.report import show
 
 _BENCHES = {
@@ -15,6 +15,7 @@ _BENCHES = {
     "superpod": superpod.run,
     "bind": bind.run,
     "watch": watch.run,
+    "usage": usage.run,
     "simulate": simulate.run,
     "kube-gang": kube_gang.run,
     "replay": replay.run,

@@ -4,7 +4,7 @@ The rules are those of kube-scheduler's plug-ins VolumeBinding, VolumeRestrictio
 PersistentVolumeClaims; which volume a claim gets is chosen as there: the smallest that suits, ties by name.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple, TypeVar
 
 import numpy as np
@@ -96,7 +96,7 @@ class Volumes:
         made = self._provisioned(claim, storage, topology)
         if claim.selected_node:
             return ClaimVolumes(made & topology.named(claim.selected_node))
-        return ClaimVolumes(made, sorted(self._free(name, claim), key=lambda volume: (volume.size, volume.name)))
+        return ClaimVolumes(made, self._choices(name, claim))
 
     def _provisioned(self, claim: ClaimSeen, storage: StorageSeen, topology: Topology) -> Fits:
         """Nodes for which a volume can be made."""
@@ -111,18 +111,28 @@ class Volumes:
             found = found & reached
         return found
 
-    def _free(self, name: ClaimName, claim: ClaimSeen) -> Iterator[VolumeSeen]:
-        """Volumes that may be bound to a claim."""
-        for volume in self.volumes.values():
-            is_reserved = volume.claim is not None and (
-                volume.claim != name or (volume.claim_uid and volume.claim_uid != claim.uid)
-            )
-            if is_reserved or volume.deleting or volume.storage_class != claim.storage_class:
-                continue
-            if volume.size < claim.size or volume.mode != claim.mode or not set(claim.access) <= set(volume.access):
-                continue
-            if claim.selector is None or selects(claim.selector, volume.labels):
-                yield volume
+    def _choices(self, name: ClaimName, claim: ClaimSeen) -> list[VolumeSeen]:
+        """Volumes that may be bound to a claim, the smallest first; ones that are reserved for it exclude all others.
+
+        Access modes and labels of a reserved volume do not count, as for kube-scheduler.
+        """
+        suits = [
+            volume
+            for volume in self.volumes.values()
+            if not volume.deleting
+            and volume.storage_class == claim.storage_class
+            and volume.size >= claim.size
+            and volume.mode == claim.mode
+        ]
+        kept = [volume for volume in suits if volume.claim == name and volume.claim_uid in {"", claim.uid}]
+        free = (
+            volume
+            for volume in suits
+            if volume.claim is None
+            and set(claim.access) <= set(volume.access)
+            and (claim.selector is None or selects(claim.selector, volume.labels))
+        )
+        return sorted(kept or free, key=lambda volume: (volume.size, volume.name))
 
 
 def disks_of(names: Iterable[ClaimName], volumes: Volumes) -> dict[Disk, None]:
