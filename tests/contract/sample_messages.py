@@ -617,7 +617,7 @@ def _offers() -> tuple[Message, ...]:
             near=(("app", "mindie"),),
             levels=(2, 4),
         ),
-        profile=PodProfile(namespace="team-a", labels=(("app", "llm-7b"),), constraints=_constraints()),
+        profile=PodProfile("team-a", (("app", "llm-7b"),), _constraints(), is_whole=False),
     )
     return (
         ScoreRequest(round=7, epoch=3, facts_seq=101, ledger_seq=41, asks=[Ask(shape=shape, count=12)], wait_ms=40),
