@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from bench import bind, gang, kube_gang, replay, restart, score, simulate, spine, superpod, switch, watch
+from bench import bind, gang, kube_gang, replay, restart, score, simulate, spine, superpod, switch, usage, watch
 from bench.processes import ROOT
 from bench.report import show
 
@@ -17,6 +17,7 @@ _BENCHES = {
     "superpod": superpod.run,
     "bind": bind.run,
     "watch": watch.run,
+    "usage": usage.run,
     "simulate": simulate.run,
     "kube-gang": kube_gang.run,
     "replay": replay.run,
