@@ -22,7 +22,7 @@ from berth.schemas.offers import Advance, Offer, ScoreRequest
 from berth.schemas.recording import RecordingEnd, RecordingHead, RecordingPart
 from berth.schemas.reports import HealthReport
 from berth.schemas.simulation import BindGang, BreakNode, EvictGang, GangBound, GangEvicted, NodeBroken, SimCounts
-from berth.schemas.status import DeadLetter, JobStatus, LeaseHeld, SnapshotBody, SnapshotChunk, SnapshotEnd
+from berth.schemas.status import DeadLetter, Heartbeat, JobStatus, LeaseHeld, SnapshotBody, SnapshotChunk, SnapshotEnd
 from berth.schemas.summary import JobSummary
 
 MESSAGES: Final[tuple[type[Message], ...]] = (
@@ -35,6 +35,7 @@ MESSAGES: Final[tuple[type[Message], ...]] = (
     PodsSeen,
     TimerSeen,
     TopologySeen,
+    Heartbeat,
     JobCancel,
     JobRequest,
     LeaseHeld,

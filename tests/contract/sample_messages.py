@@ -40,7 +40,16 @@ from berth.schemas.recording import Entry, RecordingEnd, RecordingHead, Recordin
 from berth.schemas.refusal import BlockLack, NearGroup, NodeReason, ReasonCount, Refusal, SwitchLack
 from berth.schemas.reports import HealthReport
 from berth.schemas.simulation import BindGang, BreakNode, EvictGang, GangBound, GangEvicted, NodeBroken, SimCounts
-from berth.schemas.status import DeadLetter, JobStatus, KeptFact, LeaseHeld, SnapshotBody, SnapshotChunk, SnapshotEnd
+from berth.schemas.status import (
+    DeadLetter,
+    Heartbeat,
+    JobStatus,
+    KeptFact,
+    LeaseHeld,
+    SnapshotBody,
+    SnapshotChunk,
+    SnapshotEnd,
+)
 from berth.schemas.summary import JobSummary
 
 FOLDER: Final = Path(__file__).parent / "samples"
@@ -88,6 +97,8 @@ _LATER: Final[dict[str, dict[type, set[str]]]] = {
         Settings: {"corrections", "plain_pods"},
         ShapeOffer: {"error"},
         MembersSeen: {"podgroup_uid"},
+        LeaseHeld: {"silence_ms"},
+        Epoch: {"resumes"},
     },
 }
 """Fields that came after a release, and were in the next."""
@@ -440,7 +451,15 @@ def _settings() -> Settings:
 def _ledger() -> tuple[Message, ...]:
     uid = "0b7c7a2e-9d6b-4c35-9d57-2f6f2a1d4c11"
     return (
-        Epoch(epoch=3, base_seq=40, facts_seq=99, at_ms=_AT_MS, holder="dispatcher-0", settings=_settings()),
+        Epoch(
+            epoch=3,
+            base_seq=40,
+            facts_seq=99,
+            at_ms=_AT_MS,
+            holder="dispatcher-0",
+            settings=_settings(),
+            resumes=True,
+        ),
         Round(
             epoch=3,
             base_seq=41,
@@ -593,7 +612,8 @@ def _status() -> tuple[Message, ...]:
             deleted=True,
             at_ms=_AT_MS,
         ),
-        LeaseHeld(holder="dispatcher-0", epoch=3, at_ms=_AT_MS),
+        LeaseHeld(holder="dispatcher-0", epoch=3, at_ms=_AT_MS, silence_ms=400),
+        Heartbeat(process="dispatcher-0-17-5f1c2a", is_over=True, ledger_seq=42, facts_seq=101),
         DeadLetter(
             stream="INTAKE",
             sequence=19,

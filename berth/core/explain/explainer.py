@@ -26,14 +26,13 @@ from berth.core.requests.block_requests import mixes_freely
 from berth.core.requests.gangs import Gang, placing_order
 from berth.core.scheduling.turn import MissingShards
 from berth.core.state.cell import State
-from berth.core.state.internal_errors import INTERNAL
 from berth.core.state.ledger import Holding, pods_of
 from berth.products.catalogue import FORMS
 from berth.schemas.columns import unpack
 from berth.schemas.ledger import Round, Settings, Verdict
 from berth.schemas.offers import Shape
 from berth.schemas.placement import Placement
-from berth.schemas.refusal import NodeReason, Refusal
+from berth.schemas.refusal import INTERNAL, NodeReason, Refusal
 
 _SETTING: Final = re.compile(r"\(setting (\w+)\)")
 """How a refusal names the setting that causes it."""

@@ -26,14 +26,14 @@ from berth.core.placement.scoring import Candidates, Scorer
 from berth.core.placement.single_pods import SinglePods
 from berth.core.requests.block_requests import mixes_freely
 from berth.core.requests.gangs import ClassKey, Gang, placing_order
-from berth.core.state.internal_errors import INTERNAL, SetAside, set_aside
+from berth.core.state.internal_errors import SetAside, set_aside
 from berth.core.state.superpod_index import BlockInputs, inputs_without_jobs
 from berth.core.switches.occupancy.leaf_states import LeafOccupancy
 from berth.core.switches.occupancy.leaf_table import LeafTable
 from berth.schemas.ledger import Verdict
 from berth.schemas.offers import Shape
 from berth.schemas.placement import Placement, placement_of
-from berth.schemas.refusal import Refusal
+from berth.schemas.refusal import INTERNAL, Refusal
 
 _NO_LEAVES: Final = LeafTable()
 
