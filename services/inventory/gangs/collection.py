@@ -9,6 +9,7 @@ Source: docs/reference/kubernetes.md, "Volcano PodGroups", "Gangs of plain Kuber
 """
 
 import heapq
+from typing import Final
 
 from berth.formats.ascend.pod_annotations import GROUP_NAME
 from berth.formats.kubernetes.objects import Pod, PodGroup
@@ -19,29 +20,41 @@ from berth.formats.kubernetes.workloads import GangKey, base_name, group_owner
 from berth.schemas.facts import JobSeen, MembersSeen, OutcomeSeen
 from berth.schemas.status import JobStatus
 from berth.services.inventory.effects import Effect, ReadOwner
+from berth.services.inventory.gangs.completeness import Completeness
 from berth.services.inventory.gangs.model import Gang, member_of
 from berth.services.inventory.gangs.resolver import Name, Resolver
 from berth.services.inventory.gangs.restoring import part_from
 from berth.services.inventory.gangs.settings import GangSettings
 from berth.services.inventory.podgroups.collection import Capacity, Groups
 from berth.services.inventory.podgroups.pods import GroupPods, group_pods
+from berth.services.inventory.publishing.pace import apart_ms
 
-_LOST = "lost"
+_LOST: Final = "lost"
 """Kind of a gang of which only requests are left."""
+_PATIENCE: Final = 4
+"""Settle times after which a gang that lacks pods is processed though more of them keep coming."""
 
 
 class Gangs:
-    """All gangs whose pods Berth places, and all Volcano PodGroups."""
+    """All gangs whose pods Berth places, and all Volcano PodGroups.
 
-    def __init__(self, settings: GangSettings) -> None:
+    Args:
+        settings: Settings.
+        settle_ms: Time that a gang waits for more changes unless it is known to be complete. A large gang that is
+            complete is processed at once, but not more often than this.
+    """
+
+    def __init__(self, settings: GangSettings, *, settle_ms: int = 0) -> None:
         self._settings = settings
+        self._settle_ms = settle_ms
         self._schedulers = frozenset(settings.scheduler_names)
         self._asks = PodAsks()
         self._resolver = Resolver(settings)
         self._gangs: dict[GangKey, Gang] = {}
         self._gang_of: dict[str, GangKey] = {}
         """Gang of each pod, by uid of the pod."""
-        self._dirty: dict[GangKey, None] = {}
+        self._dirty: dict[GangKey, int] = {}
+        """Gangs that changed, and the time at which each is processed; 0 until that is known."""
         self._due: list[tuple[int, GangKey]] = []
         self._podgroups: dict[Name, PodGroup] = {}
         self._groups = Groups(settings)
@@ -121,6 +134,16 @@ class Gangs:
         for gang in self._resolver.lookups.answer(key, facts):
             self._touch(gang)
 
+    @property
+    def awaits_admission(self) -> bool:
+        """Whether the free capacity matters to a PodGroup."""
+        return self._groups.awaits_admission
+
+    @property
+    def has_new_groups(self) -> bool:
+        """Whether a PodGroup that is not admitted changed."""
+        return self._groups.has_new
+
     def set_capacity(self, capacity: Capacity) -> None:
         """Take the free capacity of schedulable nodes. No PodGroup is admitted before the first call."""
         self._groups.set_capacity(capacity)
@@ -172,9 +195,9 @@ class Gangs:
             at_ms, key = heapq.heappop(self._due)
             if self._is_due(key, at_ms):
                 self._touch(key)
-        touched, self._dirty = sorted(self._dirty), {}
+                self._dirty[key] = now_ms
         effects: list[Effect] = []
-        for key in touched:
+        for key in self._ready(now_ms):
             effects += self._settle_gang(key, now_ms)
         reads: list[Effect] = []
         patches = self._groups.settle(lambda group: self._pods_of(group, reads, now_ms), now_ms)
@@ -184,8 +207,10 @@ class Gangs:
         """Time at which :meth:`settle` must be called even if nothing changes; None for never."""
         while self._due and not self._is_due(self._due[0][1], self._due[0][0]):
             heapq.heappop(self._due)
-        own = self._due[0][0] if self._due else None
-        return min((at_ms for at_ms in (own, self._groups.next_due_ms()) if at_ms is not None), default=None)
+        moments = [self._due[0][0]] if self._due else []
+        moments += self._dirty.values()
+        groups = self._groups.next_due_ms()
+        return min(moments if groups is None else [*moments, groups], default=None)
 
     def published_members(self, namespace: str, name: str) -> MembersSeen | None:
         """Fact that was published last under a name."""
@@ -211,11 +236,44 @@ class Gangs:
         """Number of requests that have pods."""
         return sum(len(gang.parts) for gang in self._gangs.values())
 
+    def _ready(self, now_ms: int) -> list[GangKey]:
+        """Gangs to process now, in order of their keys; the others of those that changed wait."""
+        ready: list[GangKey] = []
+        for key, known_ms in list(self._dirty.items()):
+            at_ms = known_ms if 0 < known_ms <= now_ms + _PATIENCE * self._settle_ms else self._ready_ms(key, now_ms)
+            if at_ms <= now_ms:
+                del self._dirty[key]
+                ready.append(key)
+            else:
+                self._dirty[key] = at_ms
+        return sorted(ready)
+
+    def _ready_ms(self, key: GangKey, now_ms: int) -> int:
+        """Time at which a gang that has just changed is processed."""
+        gang = self._gangs.get(key)
+        if gang is None or not self._settle_ms:
+            return now_ms
+        since_ms = min(now_ms if gang.changed_ms is None else gang.changed_ms, now_ms)
+        gang.changed_ms = since_ms
+        match self._resolver.completeness(gang, self._podgroup_of(key), now_ms):
+            case Completeness.COMPLETE:
+                if gang.whole_ms is None:
+                    return now_ms
+                return min(gang.whole_ms, now_ms) + apart_ms(self._settle_ms, len(gang.members))
+            case Completeness.SHORT:
+                return min(now_ms + self._settle_ms, since_ms + _PATIENCE * self._settle_ms)
+            case _:
+                return since_ms + self._settle_ms
+
     def _settle_gang(self, key: GangKey, now_ms: int) -> list[Effect]:
         gang = self._gangs.get(key)
         if gang is None:
             return []
-        effects = self._resolver.settle(gang, self._podgroup_of(key), now_ms)
+        group = self._podgroup_of(key)
+        if self._settle_ms:
+            is_whole = self._resolver.completeness(gang, group, now_ms) is Completeness.COMPLETE
+            gang.changed_ms, gang.whole_ms = None, now_ms if is_whole else None
+        effects = self._resolver.settle(gang, group, now_ms)
         if gang.due_ms is not None:
             heapq.heappush(self._due, (gang.due_ms, key))
         if gang.is_empty:
@@ -288,8 +346,8 @@ class Gangs:
 
     def _touch(self, key: GangKey) -> None:
         if key in self._gangs:
-            self._dirty[key] = None
-        if key.kind == "podgroup":
+            self._dirty[key] = 0
+        elif key.kind == "podgroup":
             self._groups.touch((key.namespace, key.name))
 
     def _is_due(self, key: GangKey, at_ms: int) -> bool:

@@ -261,6 +261,8 @@ class Gang:
         retry_at_ms: Earliest time of the next request.
         retry_reason: Why the last request failed; empty when unknown.
         due_ms: Time at which the gang must be processed even if nothing changes; None for never.
+        changed_ms: Time of the first change that was not processed; None when all were.
+        whole_ms: Time at which it was last processed while complete; None when it was not complete.
     """
 
     key: GangKey
@@ -272,6 +274,8 @@ class Gang:
     retry_at_ms: int = 0
     retry_reason: str = ""
     due_ms: int | None = None
+    changed_ms: int | None = None
+    whole_ms: int | None = None
 
     def due(self, at_ms: int) -> None:
         """Process the gang again at that time at the latest."""

@@ -15,6 +15,7 @@ from berth.schemas.intake import JobCancel, JobRequest
 from berth.schemas.status import JobStatus
 from berth.services.inventory.effects import Effect, PublishCancel, PublishMembers, PublishRequest, ReadOwner
 from berth.services.inventory.gangs.barriers import admission_grace_ends_ms, barrier_of_group, pending_again, unreadable
+from berth.services.inventory.gangs.completeness import Completeness, completeness
 from berth.services.inventory.gangs.lookups import Lookups
 from berth.services.inventory.gangs.members import held, members_of, tombstone
 from berth.services.inventory.gangs.model import OVER, Gang, Member, Part
@@ -106,6 +107,10 @@ class Resolver:
         effects += reads
         self._forget(gang, group)
         return effects
+
+    def completeness(self, gang: Gang, group: PodGroup | None, now_ms: int) -> Completeness:
+        """What is known of the pods of a gang."""
+        return completeness(gang, group, self._look(gang, group), self.lookups.lookup(gang.key, now_ms))
 
     def _context(self, gang: Gang, group: PodGroup | None, now_ms: int) -> tuple[GangContext, list[Effect]]:
         """State besides the pods, and the reads that are needed."""
