@@ -391,7 +391,7 @@ class Loop:
         return Involved(api_version="v1", kind="Pod", namespace=row.namespace, name=row.name, uid=row.uid)
 
     async def _until_something_is_due(self, stop: asyncio.Event) -> bool:
-        """Wait for a change, a moment or ``stop``; returns whether to continue, that is, whether ``stop`` is not set."""
+        """Wait for a change, a moment or ``stop``; returns whether ``stop`` is not set."""
         moments = (self.gangs.next_due_ms(), self.pods.next_due_ms(), self._reporters.next_due_ms())
         now_ms = self._clock.now_ms()
         waits = [max(moment - now_ms, 0) / _MS for moment in moments if moment is not None]
