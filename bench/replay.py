@@ -76,7 +76,7 @@ class _Cell:
         while self._state.facts_seq < facts:
             self._at_ms += _ROUND_MS
             yield from self._news()
-            opening = self._scheduler.open(self._at_ms)
+            opening = self._scheduler.open(self._at_ms).opening
             if opening is not None:
                 recorded = self._scheduler.decide(opening)
                 yield self._record(recorded.round, recorded)

@@ -78,7 +78,7 @@ def _core(state: State, case: _Case) -> list[Row]:
     for index in range(_REPEATS + 1):
         begin = time.perf_counter()
         views = {shape: scorer.candidates(shape, asks[shape])}
-        verdict = PlacementRound(scorer, views, asks, blocks=state.blocks).choose([gang])[0]
+        verdict = PlacementRound(scorer, views, asks, blocks=state.blocks).choose([gang]).verdicts[0]
         decided_ms = (time.perf_counter() - begin) * 1000
         fits = views[shape].fits
         if fits is None or verdict.placement is None or verdict.placement.pods() != _REPLICAS:

@@ -75,13 +75,15 @@ def _core(case: _Case) -> list[Row]:
     for index in range(_REPEATS + 1):
         begin = time.perf_counter()
         views = {shape: scorer.candidates(shape, asks[shape], leaves=state.leaves)}
-        verdict = PlacementRound(scorer, views, asks, leaves=(state.leaves, state.leaf_book)).choose([gang])[0]
+        verdict = (
+            PlacementRound(scorer, views, asks, leaves=(state.leaves, state.leaf_occupancy)).choose([gang]).verdicts[0]
+        )
         decided_ms = (time.perf_counter() - begin) * 1000
         usable = views[shape].usable
         if usable is None or verdict.placement is None or verdict.placement.pods() != _REPLICAS:
             raise RuntimeError(f"{case}: the gang was not placed: {verdict.refusal}")
         begin = time.perf_counter()
-        leaf_round = LeafRound(scorer, state.leaves, state.leaf_book)
+        leaf_round = LeafRound(scorer, state.leaves, state.leaf_occupancy)
         found = leaf_round.plan(gang, usable)
         names = [state.table.names[at] for at in leaf_round.rows(found)] if isinstance(found, Plan) else []
         planned_ms = (time.perf_counter() - begin) * 1000

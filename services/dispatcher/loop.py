@@ -206,8 +206,8 @@ class Dispatcher:
             FencedError: Another dispatcher is the leader.
         """
         # 1. Take gangs in queue order, and what is due without a decision.
-        opening = self.scheduler.open(self.clock.now_ms())
-        self._report(self.scheduler.setbacks)
+        opening, set_aside = self.scheduler.open(self.clock.now_ms())
+        self._report(set_aside)
         if opening is None:
             return False
         turn: Turn = opening
@@ -256,7 +256,7 @@ class Dispatcher:
                 choice = asking.tried(choose)
             except OffersExhaustedError as error:
                 raise TransientError(str(error)) from error
-        self._report(choice.setbacks)
+        self._report(choice.set_aside)
         return choice
 
     def _report(self, set_aside: Iterable[SetAside]) -> None:

@@ -125,8 +125,8 @@ class Scatter:
 
     def _contradicts(self, offer: Offer) -> bool:
         """Whether a shard has other leaf states from the same ledger and leaf switches; its answer is then not used."""
-        book = self._state.leaf_book
-        if book.parity or offer.leaf_states == book.bits().tobytes():
+        occupancy = self._state.leaf_occupancy
+        if occupancy.parity or offer.leaf_states == occupancy.bits().tobytes():
             return False
         self._log.error("shard reports different leaf states, offer rejected", shard=offer.shard, round=offer.round)
         return True

@@ -28,7 +28,7 @@ from berth.services.health.config import HealthConfig
 from berth.services.health.metrics import HealthMetrics
 from berth.services.health.report_store import ReportStore
 from berth.services.health.reports import answer, check_against, parse_report
-from berth.services.health.verdicts import Rules, is_own_list, judge, next_change_ms
+from berth.services.health.verdicts import HealthRules, is_own_list, judge, next_change_ms
 
 AGENT: Final = "agent"
 _MS: Final = 1000
@@ -48,7 +48,7 @@ class Loop:
         self._bus = bus
         self._clock = clock
         self._config = config
-        self.rules = Rules(
+        self.rules = HealthRules(
             source=config.source,
             stale_ms=round(config.stale_s * _MS),
             self_maintained=config.self_maintain_available_card,

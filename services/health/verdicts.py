@@ -32,7 +32,7 @@ _HOUR_S: Final = 3600
 _MS: Final = 1000
 
 
-class Rules(msgspec.Struct, frozen=True):
+class HealthRules(msgspec.Struct, frozen=True):
     """Settings of verdicts.
 
     Attributes:
@@ -71,7 +71,9 @@ class PartialVerdict(msgspec.Struct, frozen=True):
     withheld: int = 0
 
 
-def judge(node: NodeDescription, reports: NodeReports, rules: Rules, *, held: int, now_ms: UnixMs) -> NodeCondition:
+def judge(
+    node: NodeDescription, reports: NodeReports, rules: HealthRules, *, held: int, now_ms: UnixMs
+) -> NodeCondition:
     """Condition of a node.
 
     Args:
@@ -106,7 +108,7 @@ def judge(node: NodeDescription, reports: NodeReports, rules: Rules, *, held: in
     )
 
 
-def is_own_list(node: NodeDescription, reports: NodeReports, rules: Rules) -> bool:
+def is_own_list(node: NodeDescription, reports: NodeReports, rules: HealthRules) -> bool:
     """Whether the device plug-in's own free list counts, so that pods on the node change the verdict.
 
     Source: docs/reference/nodes-and-chips.md, "Free list".
@@ -116,7 +118,7 @@ def is_own_list(node: NodeDescription, reports: NodeReports, rules: Rules) -> bo
     return reports.device is not None and any(lists.has_virtual for lists in reports.device.report.chips.values())
 
 
-def next_change_ms(reports: NodeReports, rules: Rules, *, now_ms: UnixMs) -> UnixMs | None:
+def next_change_ms(reports: NodeReports, rules: HealthRules, *, now_ms: UnixMs) -> UnixMs | None:
     """Time at which the verdict on a node changes if no report arrives; None for never."""
     reported = [stored.reported_ms for stored in (reports.device, reports.agent) if stored is not None]
     if not reported and reports.restored is not None:
@@ -131,7 +133,7 @@ def next_change_ms(reports: NodeReports, rules: Rules, *, now_ms: UnixMs) -> Uni
 
 
 def _devices(
-    node: NodeDescription, reports: NodeReports, rules: Rules, *, held: int, now_ms: UnixMs
+    node: NodeDescription, reports: NodeReports, rules: HealthRules, *, held: int, now_ms: UnixMs
 ) -> list[PartialVerdict]:
     """Part of the device plug-in's report."""
     if reports.device is None:
@@ -203,7 +205,7 @@ def _rows(rows: tuple[FaultRow, ...], source: str, *, unusable: int) -> list[Par
     return [PartialVerdict(level, f"{source}: {', '.join(texts[:_ROWS_SHOWN_MAX])}{more}", withheld=withheld)]
 
 
-def _others(reports: NodeReports, rules: Rules) -> list[PartialVerdict]:
+def _others(reports: NodeReports, rules: HealthRules) -> list[PartialVerdict]:
     """Parts of NodeD and the switch."""
     parts = []
     if reports.node is not None:
@@ -228,7 +230,7 @@ def judge_switch(info: SwitchInfo) -> tuple[NodeHealth, str]:
     return found.health, f"node status is {name}, fault level {info.fault_level or 'not given'}"
 
 
-def _agent(reports: NodeReports, rules: Rules, *, now_ms: UnixMs) -> PartialVerdict | None:
+def _agent(reports: NodeReports, rules: HealthRules, *, now_ms: UnixMs) -> PartialVerdict | None:
     """Part of the agent's report; an old one does not count where a device plug-in reports."""
     if reports.agent is None:
         return None
@@ -250,7 +252,7 @@ def _agent(reports: NodeReports, rules: Rules, *, now_ms: UnixMs) -> PartialVerd
     )
 
 
-def _no_report(node: NodeDescription, reports: NodeReports, rules: Rules, *, now_ms: UnixMs) -> PartialVerdict:
+def _no_report(node: NodeDescription, reports: NodeReports, rules: HealthRules, *, now_ms: UnixMs) -> PartialVerdict:
     """Part of a node with chips and without a readable report."""
     if reports.suspect:
         return PartialVerdict(NodeHealth.NO_NEW_WORK, "no report that can be read")

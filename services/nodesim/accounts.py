@@ -13,7 +13,7 @@ _GIB_MIB: Final = 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
+class ResourceUse:
     """Resources that a pod uses on a node.
 
     Attributes:
@@ -49,7 +49,7 @@ class Accounts:
     """Resources in use on each node.
 
     Attributes:
-        double_allocations: Chips that were claimed for a second pod; the claim was refused.
+        double_allocations: Chips that were requested for a second pod; it was refused.
         overcommits: Pods for which a node had no CPU or memory left; they were refused too.
     """
 
@@ -59,59 +59,59 @@ class Accounts:
         self.double_allocations = 0
         self.overcommits = 0
 
-    def take(self, claim: Claim) -> str:
-        """Book a claim; returns why it is refused, or an empty text when it is booked."""
-        node = self._nodes.get(claim.node)
+    def take(self, use: ResourceUse) -> str:
+        """Account for a pod; returns why it is refused, or an empty text when it is accepted."""
+        node = self._nodes.get(use.node)
         if node is None:
-            return f"node {claim.node} does not exist"
+            return f"node {use.node} does not exist"
         if not node.ready:
-            return f"node {claim.node} is not ready"
-        if claim.chips and claim.resource != node.resource:
-            return f"node {claim.node} has {node.resource}, not {claim.resource}"
-        if claim.chips & ~node.chips:
-            return f"node {claim.node} has no chip {(claim.chips & ~node.chips).bit_length() - 1}"
-        taken = self._taken.setdefault(claim.node, _Ledger())
-        reason = self._chips_taken(claim, node, taken) or self._overcommitted(claim, node, taken)
+            return f"node {use.node} is not ready"
+        if use.chips and use.resource != node.resource:
+            return f"node {use.node} has {node.resource}, not {use.resource}"
+        if use.chips & ~node.chips:
+            return f"node {use.node} has no chip {(use.chips & ~node.chips).bit_length() - 1}"
+        taken = self._taken.setdefault(use.node, _Ledger())
+        reason = self._chips_taken(use, node, taken) or self._overcommitted(use, node, taken)
         if not reason:
-            _book(taken, claim)
+            _book(taken, use)
         return reason
 
-    def _chips_taken(self, claim: Claim, node: NodeDescription, taken: _Ledger) -> str:
+    def _chips_taken(self, use: ResourceUse, node: NodeDescription, taken: _Ledger) -> str:
         shared = sum(1 << chip for chip, shares in taken.shares.items() if shares)
-        if claim.share is not None:
-            full = [chip for chip in _ids(claim.chips) if not _fits(taken.shares.get(chip, []), claim.share, node)]
-            clash = claim.chips & taken.whole | sum(1 << chip for chip in full)
+        if use.share is not None:
+            full = [chip for chip in _ids(use.chips) if not _fits(taken.shares.get(chip, []), use.share, node)]
+            clash = use.chips & taken.whole | sum(1 << chip for chip in full)
         else:
-            clash = claim.chips & (taken.whole | shared)
-        if claim.repeated or clash:
+            clash = use.chips & (taken.whole | shared)
+        if use.repeated or clash:
             self.double_allocations += max(clash.bit_count(), 1)
             chips = ", ".join(map(str, _ids(clash)))
-            return f"chips {chips} of node {claim.node} are held by another pod" if clash else "a chip is given twice"
+            return f"chips {chips} of node {use.node} are held by another pod" if clash else "a chip is given twice"
         return ""
 
-    def _overcommitted(self, claim: Claim, node: NodeDescription, taken: _Ledger) -> str:
+    def _overcommitted(self, use: ResourceUse, node: NodeDescription, taken: _Ledger) -> str:
         for word, wanted, free in (
-            ("cpu", claim.cpu_milli, node.cpu_milli - taken.cpu_milli),
-            ("memory", claim.memory_mib, node.memory_mib - taken.memory_mib),
+            ("cpu", use.cpu_milli, node.cpu_milli - taken.cpu_milli),
+            ("memory", use.memory_mib, node.memory_mib - taken.memory_mib),
         ):
             if wanted > free:
                 self.overcommits += 1
-                return f"node {claim.node} has {free} {word} left, {wanted} requested"
+                return f"node {use.node} has {free} {word} left, {wanted} requested"
         return ""
 
-    def release(self, claim: Claim) -> None:
-        """Release a booked claim."""
-        taken = self._taken.get(claim.node)
+    def release(self, use: ResourceUse) -> None:
+        """Release what an accepted pod uses."""
+        taken = self._taken.get(use.node)
         if taken is None:
             return
-        if claim.share is None:
-            taken.whole &= ~claim.chips
+        if use.share is None:
+            taken.whole &= ~use.chips
         else:
-            for chip in _ids(claim.chips):
-                if claim.share in taken.shares.get(chip, []):
-                    taken.shares[chip].remove(claim.share)
-        taken.cpu_milli -= claim.cpu_milli
-        taken.memory_mib -= claim.memory_mib
+            for chip in _ids(use.chips):
+                if use.share in taken.shares.get(chip, []):
+                    taken.shares[chip].remove(use.share)
+        taken.cpu_milli -= use.cpu_milli
+        taken.memory_mib -= use.memory_mib
 
     def chips_held(self) -> int:
         """Number of chips in use, wholly or in part."""
@@ -121,14 +121,14 @@ class Accounts:
         )
 
 
-def _book(taken: _Ledger, claim: Claim) -> None:
-    if claim.share is None:
-        taken.whole |= claim.chips
+def _book(taken: _Ledger, use: ResourceUse) -> None:
+    if use.share is None:
+        taken.whole |= use.chips
     else:
-        for chip in _ids(claim.chips):
-            taken.shares.setdefault(chip, []).append(claim.share)
-    taken.cpu_milli += claim.cpu_milli
-    taken.memory_mib += claim.memory_mib
+        for chip in _ids(use.chips):
+            taken.shares.setdefault(chip, []).append(use.share)
+    taken.cpu_milli += use.cpu_milli
+    taken.memory_mib += use.memory_mib
 
 
 def _ids(mask: int) -> list[int]:

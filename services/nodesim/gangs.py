@@ -8,10 +8,10 @@ from berth.schemas.facts import PodPhase, PodsSeen
 from berth.schemas.placement import Placement, Share
 from berth.schemas.simulation import GangBound
 from berth.schemas.units import UnixMs
-from berth.services.nodesim.accounts import Claim
+from berth.services.nodesim.accounts import ResourceUse
 
 LIVE: Final = frozenset({PodPhase.RUNNING, PodPhase.TERMINATING})
-"""Phases in which a pod holds its claim."""
+"""Phases in which a pod uses its resources."""
 GangKey: TypeAlias = tuple[str, str]
 """(namespace, name)"""
 
@@ -30,7 +30,7 @@ class SimPod:
     """A pod that has been bound."""
 
     rank: int
-    claim: Claim
+    use: ResourceUse
     phase: PodPhase = PodPhase.RUNNING
 
 
@@ -40,7 +40,7 @@ class SimGang:
 
     Attributes:
         due_ms: Time at which its pods finish, or are gone when terminating.
-        live: Some of its pods hold their claims.
+        live: Some of its pods use their resources.
         evicted: Its pods were evicted.
     """
 
@@ -63,15 +63,15 @@ class SimGang:
         return (self.namespace, self.name)
 
 
-def claims_of(placement: Placement) -> list[Claim]:
-    """Claim of each rank, in rank order."""
+def uses_of(placement: Placement) -> list[ResourceUse]:
+    """Resources of each rank, in rank order."""
     runs = [run for run in placement.runs for _ in range(run.pods)]
-    out: list[Claim] = []
+    out: list[ResourceUse] = []
     for node, chips, run in zip(placement.names(), placement.chips_by_rank(), runs, strict=True):
         mask = sum(1 << chip for chip in set(chips))
         repeated = len(set(chips)) != len(chips)
         share = placement.share if chips else None
-        out.append(Claim(node, mask, placement.resource, run.cpu_milli, run.memory_mib, share, repeated=repeated))
+        out.append(ResourceUse(node, mask, placement.resource, run.cpu_milli, run.memory_mib, share, repeated=repeated))
     return out
 
 
@@ -81,9 +81,9 @@ def pods_fact(gang: SimGang, now_ms: UnixMs) -> PodsSeen:
     After an eviction, pods of an incomplete gang are not listed: none is left.
     """
     pods = [] if gang.evicted and not gang.live and len(gang.pods) != gang.size else gang.pods
-    table = sorted({pod.claim.node for pod in pods})
+    table = sorted({pod.use.node for pod in pods})
     index = {name: position for position, name in enumerate(table)}
-    first = pods[0].claim if pods else None
+    first = pods[0].use if pods else None
     return PodsSeen(
         namespace=gang.namespace,
         gang=gang.name,
@@ -91,9 +91,9 @@ def pods_fact(gang: SimGang, now_ms: UnixMs) -> PodsSeen:
         attempt=gang.attempt,
         rank=pack([pod.rank for pod in pods], 4),
         nodes=pack_names(table),
-        node_index=pack([index[pod.claim.node] for pod in pods], 4),
+        node_index=pack([index[pod.use.node] for pod in pods], 4),
         phase=pack([pod.phase for pod in pods], 1),
-        chips=pack([pod.claim.chips for pod in pods], 8),
+        chips=pack([pod.use.chips for pod in pods], 8),
         resource=gang.resource,
         cpu_milli=first.cpu_milli if first else 0,
         memory_mib=first.memory_mib if first else 0,
@@ -109,7 +109,9 @@ def gang_of(event: Restored) -> SimGang:
     pods = [
         SimPod(
             rank,
-            Claim(node, chips, seen.resource if chips else "", seen.cpu_milli, seen.memory_mib, event.share if chips else None),
+            ResourceUse(
+                node, chips, seen.resource if chips else "", seen.cpu_milli, seen.memory_mib, event.share if chips else None
+            ),
             PodPhase(phase),
         )
         for rank, node, chips, phase in zip(

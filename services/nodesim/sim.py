@@ -1,7 +1,7 @@
 """Pods of a simulated cluster: their nodes and run times. Pure: events and times in, effects out.
 
 The simulation trusts no scheduler: it keeps its own account of chips, CPU and memory, refuses what does not fit, and
-counts every chip that was claimed twice.
+counts every chip that was given twice.
 """
 
 import heapq
@@ -12,7 +12,7 @@ from berth.schemas.facts import PodPhase, PodsSeen, RankFailure
 from berth.schemas.simulation import BindGang, EvictGang, GangBound, GangEvicted, SimCounts
 from berth.schemas.units import UnixMs
 from berth.services.nodesim.accounts import Accounts
-from berth.services.nodesim.gangs import LIVE, GangKey, Restored, SimGang, SimPod, claims_of, gang_of, pods_fact
+from berth.services.nodesim.gangs import LIVE, GangKey, Restored, SimGang, SimPod, gang_of, pods_fact, uses_of
 from berth.services.nodesim.sim_nodes import SimNodes
 
 ENDED_KEPT_MAX: Final = 10_000
@@ -47,7 +47,7 @@ class Alarmed:
 
 
 Event: TypeAlias = BindGang | EvictGang | Restored | Ticked
-Effect: TypeAlias = PodsChanged | Answered | Alarmed
+SimEffect: TypeAlias = PodsChanged | Answered | Alarmed
 
 
 class Sim:
@@ -69,7 +69,7 @@ class Sim:
         self._due: list[tuple[UnixMs, GangKey]] = []
         self._bound = self._failed = self._over = 0
 
-    def step(self, event: Event, now_ms: UnixMs) -> list[Effect]:
+    def step(self, event: Event, now_ms: UnixMs) -> list[SimEffect]:
         """Take an event at a moment; returns the effects."""
         match event:
             case BindGang():
@@ -100,7 +100,7 @@ class Sim:
             overcommits=self._accounts.overcommits,
         )
 
-    def _bind(self, event: BindGang, now_ms: UnixMs) -> list[Effect]:
+    def _bind(self, event: BindGang, now_ms: UnixMs) -> list[SimEffect]:
         key = (event.namespace, event.name)
         known = self._gangs.get(key)
         ranks = event.placement.pods()
@@ -112,7 +112,7 @@ class Sim:
             if known.uid == event.uid and known.attempt > event.attempt:
                 return [Answered(_refused(ranks, f"attempt {known.attempt} came first"))]
         doubles, overcommits = self._accounts.double_allocations, self._accounts.overcommits
-        pods, failures = self._claim(event, now_ms)
+        pods, failures = self._take(event, now_ms)
         self._bound += len(pods)
         self._failed += len(failures)
         gang = SimGang(
@@ -127,7 +127,7 @@ class Sim:
         )
         self._gangs[key] = gang
         self._ended.pop(key, None)
-        effects: list[Effect] = []
+        effects: list[SimEffect] = []
         if (doubles, overcommits) != (self._accounts.double_allocations, self._accounts.overcommits):
             effects.append(Alarmed(event, failures))
         if pods:
@@ -137,20 +137,20 @@ class Sim:
             self._end(gang)
         return [*effects, Answered(gang.answer)]
 
-    def _claim(self, event: BindGang, now_ms: UnixMs) -> tuple[list[SimPod], list[RankFailure]]:
+    def _take(self, event: BindGang, now_ms: UnixMs) -> tuple[list[SimPod], list[RankFailure]]:
         pods: list[SimPod] = []
         failures: list[RankFailure] = []
-        for rank, claim in enumerate(claims_of(event.placement)):
-            known = claim.node in self._sim_nodes.nodes
-            broken = self._sim_nodes.condition(claim.node, now_ms).unhealthy & claim.chips if known else 0
-            reason = f"chips {_listed(broken)} of the node are unhealthy" if broken else self._accounts.take(claim)
+        for rank, use in enumerate(uses_of(event.placement)):
+            known = use.node in self._sim_nodes.nodes
+            broken = self._sim_nodes.condition(use.node, now_ms).unhealthy & use.chips if known else 0
+            reason = f"chips {_listed(broken)} of the node are unhealthy" if broken else self._accounts.take(use)
             if reason:
                 failures.append(RankFailure(rank, reason))
             else:
-                pods.append(SimPod(rank, claim))
+                pods.append(SimPod(rank, use))
         return pods, failures
 
-    def _evict(self, event: EvictGang, now_ms: UnixMs) -> list[Effect]:
+    def _evict(self, event: EvictGang, now_ms: UnixMs) -> list[SimEffect]:
         key = (event.namespace, event.name)
         gang = self._gangs.get(key)
         if gang is not None and (gang.uid, gang.attempt) == (event.uid, event.attempt):
@@ -169,12 +169,12 @@ class Sim:
         none = PodsSeen(event.namespace, event.name, event.uid, event.attempt, at_ms=now_ms)
         return [PodsChanged(none), Answered(GangEvicted(0))]
 
-    def _restore(self, event: Restored, now_ms: UnixMs) -> list[Effect]:
+    def _restore(self, event: Restored, now_ms: UnixMs) -> list[SimEffect]:
         seen = event.seen
         gang = gang_of(event)
         if gang.key in self._gangs:
             return []
-        lost = [pod for pod in gang.pods if pod.phase in LIVE and self._accounts.take(pod.claim)]
+        lost = [pod for pod in gang.pods if pod.phase in LIVE and self._accounts.take(pod.use)]
         for pod in lost:
             pod.phase = PodPhase.GONE
         self._gangs[gang.key] = gang
@@ -186,8 +186,8 @@ class Sim:
             self._wake(gang, seen.at_ms + lasts_ms)
         return [PodsChanged(pods_fact(gang, now_ms))] if lost else []
 
-    def _tick(self, now_ms: UnixMs) -> list[Effect]:
-        effects: list[Effect] = []
+    def _tick(self, now_ms: UnixMs) -> list[SimEffect]:
+        effects: list[SimEffect] = []
         while self._due and self._due[0][0] <= now_ms:
             due_ms, key = heapq.heappop(self._due)
             gang = self._gangs.get(key)
@@ -196,7 +196,7 @@ class Sim:
             for pod in gang.pods:
                 if pod.phase in LIVE:
                     pod.phase = PodPhase.GONE if pod.phase == PodPhase.TERMINATING else PodPhase.SUCCEEDED
-                    self._accounts.release(pod.claim)
+                    self._accounts.release(pod.use)
                     self._over += 1
             self._end(gang)
             effects.append(PodsChanged(pods_fact(gang, now_ms)))

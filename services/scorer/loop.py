@@ -104,10 +104,10 @@ class Shard:
 
     def _leaf_states(self, request: ScoreRequest) -> bytes:
         """What the ledger makes of the leaves. Under parity that depends on pods, which a shard does not follow."""
-        book = self.state.leaf_book
-        if book.parity or not any(ask.shape.tor_affinity for ask in request.asks):
+        occupancy = self.state.leaf_occupancy
+        if occupancy.parity or not any(ask.shape.tor_affinity for ask in request.asks):
             return b""
-        return book.bits().tobytes()
+        return occupancy.bits().tobytes()
 
     async def advance(self, data: bytes) -> None:
         """Apply what may be applied between requests.

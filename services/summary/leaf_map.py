@@ -11,7 +11,7 @@ import msgspec
 
 from berth.core.cluster.node_packing import SWITCHES
 from berth.core.state.cell import State
-from berth.core.switches.occupancy.leaf_states import STATE, UNHEALTHY, LeafBook
+from berth.core.switches.occupancy.leaf_states import STATE, UNHEALTHY, LeafOccupancy
 from berth.formats.kubernetes.objects import Pod
 from berth.services.summary.views import resource_of
 
@@ -100,7 +100,7 @@ def leaf_map(state: State, jobs: NodeJobs) -> str | None:
         return None
     if state.fold.settings.nslb_version != _TWO or state.leaves.is_single_layer or not len(state.leaves):
         return ""
-    bits = dict(zip(state.leaves.names, _book(state).bits().tolist(), strict=True))
+    bits = dict(zip(state.leaves.names, _occupancy(state).bits().tolist(), strict=True))
     found: dict[str, _Leaf] = {}
     for leaf in sorted(state.topologies[SWITCHES].leaves, key=lambda item: item.name):
         addresses = leaf.addresses or [""] * len(leaf.nodes)
@@ -115,11 +115,11 @@ def leaf_map(state: State, jobs: NodeJobs) -> str | None:
     return msgspec.json.encode(found).decode()
 
 
-def _book(state: State) -> LeafBook:
+def _occupancy(state: State) -> LeafOccupancy:
     """Jobs by leaf switch, counted from the decision, even where decisions follow the reference implementation."""
-    if not state.leaf_book.parity:
-        return state.leaf_book
-    book = LeafBook(state.leaves)
-    for key, job in state.leaf_book.jobs().items():
-        book.put(key, job)
-    return book
+    if not state.leaf_occupancy.parity:
+        return state.leaf_occupancy
+    occupancy = LeafOccupancy(state.leaves)
+    for key, job in state.leaf_occupancy.jobs().items():
+        occupancy.put(key, job)
+    return occupancy

@@ -19,13 +19,13 @@ def steps(scheduler: Scheduler, opening: Opening, choice: Choice, recorded: Reco
 """
 RIGHT = {
     "a turn that is stored": """
-    found = scheduler.open(5)
+    found, _ = scheduler.open(5)
     if found is not None:
         stored = scheduler.record(scheduler.choose(found, {}, found.asks, MissingShards()))
         scheduler.adopt(stored, folded)
 """,
     "a turn that is taken back": """
-    found = scheduler.open(5)
+    found = scheduler.open(5).opening
     if found is not None:
         scheduler.take_back(found)
 """,
@@ -36,7 +36,10 @@ RIGHT = {
 """,
 }
 WRONG = {
-    "nothing to decide is not looked at": "    scheduler.choose(scheduler.open(5), {}, {}, MissingShards())\n",
+    "nothing to decide is not looked at": "    scheduler.choose(scheduler.open(5).opening, {}, {}, MissingShards())\n",
+    "what open returns taken for the opening": "    scheduler.choose(scheduler.open(5), {}, {}, MissingShards())\n",
+    "what open returns taken for a turn": "    scheduler.take_back(scheduler.open(5))\n",
+    "errors that are changed": "    scheduler.open(5).set_aside = ()\n",
     "recorded without a choice": "    scheduler.record(opening)\n",
     "chosen again": "    scheduler.choose(choice, {}, {}, MissingShards())\n",
     "adopted without a record": "    scheduler.adopt(choice, folded)\n",

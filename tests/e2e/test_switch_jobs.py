@@ -46,7 +46,7 @@ def part_of(status: JobStatus) -> SwitchPart:
 async def leaf_bits(bus: NatsBus) -> list[int]:
     """States of all leaves, as a reader finds them who starts now."""
     state = await state_now(bus, SystemClock())
-    bits: list[int] = state.leaf_book.bits().tolist()
+    bits: list[int] = state.leaf_occupancy.bits().tolist()
     return bits
 
 

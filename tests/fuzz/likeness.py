@@ -1,4 +1,4 @@
-"""A state beside one that was loaded from its snapshot: every column, book and queue, and what is due."""
+"""A state beside one that was loaded from its snapshot: every column, table and queue, and what is due."""
 
 from collections.abc import Iterator
 
@@ -55,8 +55,8 @@ def see_same_snapshot(snapshot: bytes, other: bytes, whose: str) -> None:
 def _pairs(live: Seat, other: Seat) -> Iterator[tuple[str, object, object]]:
     yield "columns", columns_of(live.state), columns_of(other.state)
     yield "shared chips", _shares(live.state), _shares(other.state)
-    yield "states of leaves", live.state.leaf_book.bits().tobytes(), other.state.leaf_book.bits().tobytes()
-    yield "jobs on leaves", live.state.leaf_book.jobs(), other.state.leaf_book.jobs()
+    yield "states of leaves", live.state.leaf_occupancy.bits().tobytes(), other.state.leaf_occupancy.bits().tobytes()
+    yield "jobs on leaves", live.state.leaf_occupancy.jobs(), other.state.leaf_occupancy.jobs()
     for name in ("jobs", "pods", "outcomes", "topologies", "intake_seq", "nodes_seq", "time_ms"):
         yield name, getattr(live.state, name), getattr(other.state, name)
     yield "who has a uid", live.state.name_of, other.state.name_of

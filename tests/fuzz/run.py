@@ -3,6 +3,7 @@
 import contextlib
 import random
 from collections import Counter
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
@@ -11,6 +12,7 @@ from berth.cli.recordings.replay import lines_of
 from berth.core.errors import CoreError
 from berth.core.replay.replay import Replay
 from berth.core.scheduling.turn import MissingShards, Opening, Recorded
+from berth.core.state.internal_errors import SetAside
 from berth.core.state.invariants import check
 from berth.schemas.envelope import decode, encode
 from berth.schemas.ledger import Round
@@ -85,12 +87,14 @@ class Checks:
         for shards in self._shards.values():
             shards.hear(entry)
 
-    def opened(self, at_ms: int, turn: Recorded | None, missing_shards: MissingShards) -> None:
+    def opened(
+        self, at_ms: int, turn: Recorded | None, missing_shards: MissingShards, set_aside: Sequence[SetAside]
+    ) -> None:
         """A turn was opened, and decided; None when there was nothing to decide."""
         self._turns += 1
         if self._reader is not None:
             self._read(at_ms, turn.round if turn is not None else None, missing_shards)
-        self._see_no_errors(turn)
+        self._see_no_errors([*set_aside, *(turn.set_aside if turn is not None else ())])
         if turn is None:
             return
         opening, record = turn.opening, turn.round
@@ -102,16 +106,15 @@ class Checks:
             for shards in self._shards.values():
                 self._compare(opening, record, missing_shards, shards)
 
-    def _see_no_errors(self, turn: Recorded | None) -> None:
+    def _see_no_errors(self, set_aside: Sequence[SetAside]) -> None:
         """Nobody is set aside but for what a history breaks.
 
         Raises:
             Failure: Somebody is.
         """
-        chosen = turn.setbacks if turn is not None else ()
-        for setback in [*self.world.seat.scheduler.setbacks, *chosen]:
-            if BrokenError.__name__ not in {type(setback.error).__name__, str(setback.error)}:
-                raise Failure(f"set aside: {type(setback.error).__name__}", f"{setback}") from setback.error
+        for one in set_aside:
+            if BrokenError.__name__ not in {type(one.error).__name__, str(one.error)}:
+                raise Failure(f"set aside: {type(one.error).__name__}", f"{one}") from one.error
             self.count["gang: set aside"] += 1
 
     def _read(self, at_ms: int, record: Round | None, missing_shards: MissingShards) -> None:
@@ -134,7 +137,11 @@ class Checks:
         self.count["check: shards"] += 1
         # A shard is doubted for what it says of leaf switches: where nothing is asked of them, it is not, and it counts.
         asked = any(shape.tor_affinity for shape in opening.asks)
-        if missing_shards.missing and missing_shards.doubted and (not asked or self.world.seat.state.leaf_book.parity):
+        if (
+            missing_shards.missing
+            and missing_shards.doubted
+            and (not asked or self.world.seat.state.leaf_occupancy.parity)
+        ):
             return
         see_same(record, shards.record(self.world.seat, opening, missing_shards), shards.count)
 

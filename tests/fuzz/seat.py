@@ -39,7 +39,7 @@ class Seat:
 
     def decided(self, at_ms: int, missing_shards: MissingShards) -> Round | None:
         """Decide a round; None when there is nothing to decide. It is to be stored or taken back."""
-        opening = self.scheduler.open(at_ms)
+        opening = self.scheduler.open(at_ms).opening
         return None if opening is None else self.on(opening, missing_shards).round
 
     def on(self, opening: Opening, missing_shards: MissingShards) -> Recorded:

@@ -6,7 +6,8 @@ from typing import Any
 
 import msgspec
 
-from berth.core.scheduling.turn import Asking, MissingShards, OffersExhaustedError, Opening, Verdicts
+from berth.core.placement.gang_placement import Verdicts
+from berth.core.scheduling.turn import Asking, MissingShards, OffersExhaustedError, Opening
 from berth.core.scheduling.verdicts import round_of
 from berth.runtime.bus.port import Gathered
 from berth.runtime.instruments import Instruments

@@ -9,6 +9,7 @@ import msgspec
 
 from berth.core.scheduling.turn import MissingShards, Recorded
 from berth.core.state.admission import Holder, Receipt, admit, cancel, holder_of
+from berth.core.state.internal_errors import SetAside
 from berth.core.state.ledger import Holding
 from berth.schemas.envelope import encode
 from berth.schemas.facts import JobSeen, TimerSeen
@@ -42,8 +43,10 @@ class Watch(Protocol):
     def fact(self, entry: Entry) -> None:
         """A fact was stored and applied."""
 
-    def opened(self, at_ms: int, turn: Recorded | None, missing_shards: MissingShards) -> None:
-        """A turn was begun, and what was decided in it."""
+    def opened(
+        self, at_ms: int, turn: Recorded | None, missing_shards: MissingShards, set_aside: Sequence[SetAside]
+    ) -> None:
+        """A turn was begun, what was decided in it, and who was set aside when it was opened."""
 
     def taken_back(self) -> None:
         """What was decided was not stored."""
@@ -115,9 +118,9 @@ class World:
         """A turn; returns whether a record was stored."""
         self.now_ms += 1
         seat = self.seat
-        opening = seat.scheduler.open(self.now_ms)
+        opening, set_aside = seat.scheduler.open(self.now_ms)
         turn = None if opening is None else seat.on(opening, self.missing_shards)
-        self._watch.opened(self.now_ms, turn, self.missing_shards)
+        self._watch.opened(self.now_ms, turn, self.missing_shards, set_aside)
         if turn is None:
             return False
         record = turn.round

@@ -7,7 +7,7 @@ import msgspec
 import numpy as np
 
 from berth.core.requests.job_validation import validate
-from berth.core.switches.occupancy.leaf_states import STATE, UNHEALTHY, JobPhase, LeafBook, LeafJob
+from berth.core.switches.occupancy.leaf_states import STATE, UNHEALTHY, JobPhase, LeafJob, LeafOccupancy
 from berth.core.switches.occupancy.leaf_table import LeafTable, check_topology, leaf_table
 from berth.core.switches.planner import (
     TOR_AFFINITY,
@@ -70,7 +70,7 @@ class Scene(NamedTuple):
     """A line's cluster as production sees it."""
 
     table: LeafTable
-    book: LeafBook
+    occupancy: LeafOccupancy
     rules: SwitchRules
 
 
@@ -89,10 +89,10 @@ def scene_of(line: Line, settings: Settings) -> Scene:
     settings = msgspec.structs.replace(
         settings, nslb_version=VERSIONS.get(line["version"], ""), shared_tor_num=line["shared_tor_num"]
     )
-    book = LeafBook(table, parity=settings.reference_parity)
+    occupancy = LeafOccupancy(table, parity=settings.reference_parity)
     for job in line.get("existing", []):
-        book.put((job["job"], 0), leaf_job(job["type"], job["nodes"], job["annotations"], job["status"]))
-    return Scene(table, book, switch_rules(settings, is_single_layer=table.is_single_layer))
+        occupancy.put((job["job"], 0), leaf_job(job["type"], job["nodes"], job["annotations"], job["status"]))
+    return Scene(table, occupancy, switch_rules(settings, is_single_layer=table.is_single_layer))
 
 
 def leaf_job(label: str, nodes: Sequence[str], annotations: Mapping[str, dict[str, str]], status: str) -> LeafJob:
@@ -110,7 +110,7 @@ def board_of(scene: Scene, candidates: Sequence[str], *, without: str = "") -> L
         table.names,
         usable.reshape(table.listed.shape),
         table.slices,
-        scene.book.bits(without=(without, 0)),
+        scene.occupancy.bits(without=(without, 0)),
         table.places,
     )
 
@@ -151,7 +151,7 @@ def book_decisions(line: Line, settings: Settings, *, without: str = "") -> tupl
     begun = line | {"existing": [job | {"status": "Running"} for job in line.get("existing", [])]}
     defaults = msgspec.structs.replace(settings, reference_parity=False)
     known, as_if_begun, merged = (
-        scene_of(other, its).book.bits(without=(without, 0)).tobytes()
+        scene_of(other, its).occupancy.bits(without=(without, 0)).tobytes()
         for other, its in ((line, parity), (begun, parity), (begun, defaults))
     )
     return (
@@ -270,10 +270,10 @@ def compare_trace(line: Line, settings: Settings) -> Answer:
         elif event["op"] == "node_up":
             down.difference_update(event["nodes"])
         elif event["op"] == "depart":
-            scene.book.drop((event["name"], 0))
+            scene.occupancy.drop((event["name"], 0))
         else:
             job, expected = event["job"], event["result"]
-            busy = {node for other in scene.book.jobs().values() for node in other.nodes}
+            busy = {node for other in scene.occupancy.jobs().values() for node in other.nodes}
             free = [node for node in scene.table.cell_of if node not in down and node not in busy]
             here = scenery._replace(candidates=frozenset(free))
             answer = compare_job(scene, board_of(scene, free), here, job, expected)
@@ -281,5 +281,5 @@ def compare_trace(line: Line, settings: Settings) -> Answer:
             decided |= dict.fromkeys(answer.decided)
             if expected["ok"]:
                 placed = leaf_job(job["type"], expected["chosen_nodes"], expected["pod_annotations"], "Running")
-                scene.book.put((job["name"], 0), placed)
+                scene.occupancy.put((job["name"], 0), placed)
     return Answer(tuple(differences), decided=tuple(decided))

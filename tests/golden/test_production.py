@@ -10,7 +10,7 @@ from typing import Final
 
 import pytest
 
-from berth.core.chips.soft_share_table import ShareBook
+from berth.core.chips.soft_share_table import SoftShareTable
 from berth.core.cluster.node_packing import pack_health, pack_nodes
 from berth.core.cluster.node_table import NodeTable
 from berth.core.placement.gang_placement import PlacementRound
@@ -18,7 +18,7 @@ from berth.core.placement.round_demand import candidate_counts
 from berth.core.placement.scoring import Scorer
 from berth.core.requests.gangs import gang_of
 from berth.core.state.level_index import LevelMap
-from berth.core.state.superpod_index import BlockGround, ColocationIndex, SuperpodMap
+from berth.core.state.superpod_index import BlockInputs, ColocationIndex, SuperpodMap
 from berth.products.catalogue import NODE_PRODUCTS
 from berth.schemas.columns import unpack
 from berth.schemas.facts import JobSeen, NodeHealth
@@ -89,13 +89,13 @@ def placed(line: Line) -> Placement | None:
     table, request = table_of(line), request_of(line)
     seen = JobSeen("default", "j", "u", "accepted", intake_seq=1, accepted_seq=1, request=request)
     gang = gang_of(seen, request, attempt=1, settings=settings)
-    scorer = Scorer(table, ShareBook(table), settings)
+    scorer = Scorer(table, SoftShareTable(table), settings)
     asks = candidate_counts([gang])
     hosts = line.get("infer", {}).get("super_pods_already_hosting_service") or []
     beside = [superpod["nodes"][0] for superpod in line["super_pods"] if superpod["id"] in hosts]
-    ground = BlockGround(SuperpodMap(table), LevelMap(table), ColocationIndex(lambda _: beside, lambda _: []))
+    inputs = BlockInputs(SuperpodMap(table), LevelMap(table), ColocationIndex(lambda _: beside, lambda _: []))
     views = {shape: scorer.candidates(shape, count) for shape, count in asks.items()}
-    return PlacementRound(scorer, views, asks, blocks=ground).choose([gang])[0].placement
+    return PlacementRound(scorer, views, asks, blocks=inputs).choose([gang]).verdicts[0].placement
 
 
 def by_phys(line: Line, placement: Placement) -> list[list[int]]:

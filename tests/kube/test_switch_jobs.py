@@ -56,7 +56,7 @@ async def table_of(api: KubeApi) -> dict[str, Tree]:
 
 async def bits_of(bus: NatsBus) -> list[int]:
     """States of the leaves as the ledger and the facts give them now."""
-    return [int(bit) & STATE for bit in (await state_now(bus, SystemClock())).leaf_book.bits()]
+    return [int(bit) & STATE for bit in (await state_now(bus, SystemClock())).leaf_occupancy.bits()]
 
 
 async def test_annotations_say_what_leaves_are_and_later_jobs_respect_it_after_a_restart_of_everything(

@@ -101,8 +101,8 @@ def test_leaves_are_as_the_living_pods_say(words: list[Word], at_once: int) -> N
             settle(life)
     settle(life)
     mask = STATE | UNHEALTHY
-    assert [int(bits) & mask for bits in life.state.leaf_book.bits()] == merged(said)
+    assert [int(bits) & mask for bits in life.state.leaf_occupancy.bits()] == merged(said)
     check(life.state)
     again = State(keeps=True)
     again.load(decode(life.state.dump(), SnapshotBody))
-    assert again.leaf_book.bits().tolist() == life.state.leaf_book.bits().tolist()
+    assert again.leaf_occupancy.bits().tolist() == life.state.leaf_occupancy.bits().tolist()

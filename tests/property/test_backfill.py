@@ -127,7 +127,7 @@ def test_a_restart_from_a_snapshot_at_any_turn_decides_the_same(
         if envelope.kind != Round.KIND:
             scheduler.begin(state.apply_record(entry.sequence, entry.data).changes)
             continue
-        opening = scheduler.open(body_of(envelope, Round).at_ms)
+        opening = scheduler.open(body_of(envelope, Round).at_ms).opening
         scheduler.follow(state.apply_record(entry.sequence, entry.data), opening)
         turns += 1
         if turns % every == 0:

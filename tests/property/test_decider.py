@@ -117,7 +117,7 @@ class Story:
         """A turn of the one, and of the other if there is a record."""
         self.now_ms += 1
         if how == "taken back":
-            opening = self.live.scheduler.open(self.now_ms)
+            opening = self.live.scheduler.open(self.now_ms).opening
             if opening is not None:
                 self.live.scheduler.take_back(opening)
             return

@@ -14,7 +14,7 @@ from berth.schemas.facts import JobSeen, NodesSeen, PodPhase, PodsSeen
 from berth.schemas.intake import JobRequest, Task
 from berth.services.inventory.nodes.collection import Nodes
 from berth.services.inventory.pods.collection import Pods
-from berth.services.inventory.pods.rows import ENDED, Claim, Row
+from berth.services.inventory.pods.rows import ENDED, PodRow, RankIdentity
 
 NAMES = [f"n{index}" for index in range(8)]
 LIVE = [PodPhase.PENDING, PodPhase.RUNNING, PodPhase.TERMINATING]
@@ -113,17 +113,17 @@ def test_readers_of_nodes_never_see_a_node_twice_and_end_with_what_is_true(
     assert (due.leaving, due.rest) == ([], [])
 
 
-def row(uid: int, phase: PodPhase, rank: int) -> Row:
+def row(uid: int, phase: PodPhase, rank: int) -> PodRow:
     """Pod ``uid``: below 6 it belongs to job j or k, above it is foreign."""
     job = owner(uid)
-    return Row(
+    return PodRow(
         namespace="team",
         name=f"p{uid}",
         uid=f"u{uid}",
         node="n1",
         phase=phase,
         created="",
-        claim=Claim(job, f"uid-{job}", 1, rank) if job != "pod" else None,
+        identity=RankIdentity(job, f"uid-{job}", 1, rank) if job != "pod" else None,
         resource="huawei.com/Ascend910",
         asked=1,
         chips=1 << uid,

@@ -164,8 +164,8 @@ class History:
             other = shard.state
             assert (other.nodes_seq, other.fold.head) == (state.nodes_seq, state.fold.head)
             assert (other.leaves.names, other.leaves.node_names) == (state.leaves.names, state.leaves.node_names)
-            if not state.leaf_book.parity:
-                assert other.leaf_book.bits().tolist() == state.leaf_book.bits().tolist()
+            if not state.leaf_occupancy.parity:
+                assert other.leaf_occupancy.bits().tolist() == state.leaf_occupancy.bits().tolist()
 
     def _advance(self) -> bytes:
         state = self.cell.dispatcher.state

@@ -256,7 +256,7 @@ def decide(state: State, gangs: Sequence[Gang]) -> Round:
     scorer = Scorer(state.table, state.shares, state.fold.settings)
     asks = candidate_counts(gangs)
     views = {shape: scorer.candidates(shape, count) for shape, count in asks.items()}
-    verdicts = PlacementRound(scorer, views, asks).choose(gangs)
+    verdicts = PlacementRound(scorer, views, asks).choose(gangs).verdicts
     return Round(1, state.fold.head, state.facts_seq, 0, 1, verdicts)
 
 

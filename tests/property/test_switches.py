@@ -18,15 +18,15 @@ from berth.core.switches.occupancy.leaf_states import (
     SHARED,
     STATE,
     UNHEALTHY,
-    LeafBook,
     LeafJob,
+    LeafOccupancy,
 )
 from berth.core.switches.occupancy.leaf_table import LeafTable
 from berth.core.switches.planner import LARGE, NORMAL, Demand, LeafPool, NoPlan, Plan, SwitchRules, plan
 from berth.schemas.facts import Leaf
 
 STATES = (0, EXCLUSIVE, SHARED, SHARED | UNHEALTHY)
-MARKS = (0, CROSS, CROSS | NOT_NORMAL, CROSS | NOT_NORMAL | LARGE_CROSS, NOT_NORMAL)
+LEAF_STATES = (0, CROSS, CROSS | NOT_NORMAL, CROSS | NOT_NORMAL | LARGE_CROSS, NOT_NORMAL)
 LABELS = st.sampled_from([NORMAL, LARGE])
 
 Kind = TypeVar("Kind", bound=np.generic)
@@ -40,7 +40,7 @@ def boards(draw: st.DrawFn) -> LeafPool:
     usable = draw(st.lists(st.integers(0, 3).map(lambda n: n < share), min_size=count * width, max_size=count * width))
     slices = [draw(st.permutations(range(width))) for _ in range(count)]
     state = draw(st.lists(st.sampled_from(STATES), min_size=count, max_size=count))
-    marks = draw(st.lists(st.sampled_from(MARKS), min_size=count, max_size=count))
+    marks = draw(st.lists(st.sampled_from(LEAF_STATES), min_size=count, max_size=count))
     return LeafPool(
         [f"leaf{index}" for index in range(count)],
         frozen(np.array(usable, np.bool_).reshape(count, width)),
@@ -138,7 +138,7 @@ class Cluster:
         self.table = LeafTable(
             [Leaf(f"leaf{leaf}", "", [f"n{leaf}-{place}" for place in range(width)]) for leaf in range(leaves)]
         )
-        self.book = LeafBook(self.table)
+        self.occupancy = LeafOccupancy(self.table)
         self.rules = rules
         self.jobs: dict[int, LeafJob] = {}
 
@@ -146,20 +146,20 @@ class Cluster:
         usable = self.table.listed.copy()
         for job in self.jobs.values():
             usable.reshape(-1)[[self.table.cell_of[node] for node in job.nodes]] = False
-        return LeafPool(self.table.names, frozen(usable), self.table.slices, self.book.bits(), self.table.places)
+        return LeafPool(self.table.names, frozen(usable), self.table.slices, self.occupancy.bits(), self.table.places)
 
     def arrive(self, number: int, replicas: int, label: str) -> None:
         found = plan(self.pool(), Demand(replicas, replicas, label), self.rules)
         if isinstance(found, Plan):
             nodes = [self.table.node_names[cell] for cell in found.cells]
             self.jobs[number] = LeafJob(label, replicas, nodes, found.states)
-            self.book.put(("job", number), self.jobs[number])
+            self.occupancy.put(("job", number), self.jobs[number])
 
     def depart(self, which: int) -> None:
         if self.jobs:
             number = sorted(self.jobs)[which % len(self.jobs)]
             del self.jobs[number]
-            self.book.drop(("job", number))
+            self.occupancy.drop(("job", number))
 
     def crossing(self) -> dict[int, list[LeafJob]]:
         """Jobs on several leaves, by leaf."""
@@ -202,7 +202,7 @@ def test_an_exclusive_leaf_has_one_crossing_job_and_a_job_few_shared_leaves(
 ) -> None:
     cluster = Cluster(leaves, width, SwitchRules("2.0", shared_max))
     life(cluster, history)
-    bits = cluster.book.bits()
+    bits = cluster.occupancy.bits()
     used: Counter[int] = Counter()
     for leaf, jobs in cluster.crossing().items():
         assert int(bits[leaf]) & (STATE | UNHEALTHY) in {SHARED, EXCLUSIVE}

@@ -103,7 +103,7 @@ def decided(log: Log) -> int:
             scheduler.begin(state.apply_record(entry.sequence, entry.data).changes)
             continue
         record = body_of(envelope, Round)
-        opening = scheduler.open(record.at_ms)
+        opening = scheduler.open(record.at_ms).opening
         assert opening is not None
         made = scheduler.decide(opening, MissingShards(record.shards, record.missing, record.doubted))
         assert made.round == record

@@ -71,7 +71,7 @@ class CoreCell:
 
     def decide(self) -> list[Verdict]:
         """Verdicts of one round, folded."""
-        opening = self.scheduler.open(self.now_ms)
+        opening = self.scheduler.open(self.now_ms).opening
         if opening is None:
             return []
         found = self.scheduler.decide(opening)
@@ -149,7 +149,7 @@ def shown(state: State) -> object:
     )
     nodes = [(table.names[row], *(int(getattr(table, name)[row]) for name in columns)) for row in rows]
     holdings = {key: (holding.name, state.owned(key)) for key, holding in state.fold.holdings.items()}
-    return nodes, holdings, state.leaf_book.bits().tolist()
+    return nodes, holdings, state.leaf_occupancy.bits().tolist()
 
 
 def on(node: str) -> dict[str, str]:

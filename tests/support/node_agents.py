@@ -13,9 +13,9 @@ from berth.schemas.nodes import NodeDescription
 from berth.services.nodesim.accounts import Accounts
 from berth.services.nodesim.agents.device_report import Place
 from berth.services.nodesim.agents.effects import (
+    AgentEffect,
     AgentRules,
     Annotate,
-    Effect,
     Report,
     SetStatus,
     Tally,
@@ -61,13 +61,13 @@ class World:
         for pod in pods:
             self.agents.see(pod, T0 + at_ms)
 
-    def step(self, at_ms: int) -> list[Effect]:
+    def step(self, at_ms: int) -> list[AgentEffect]:
         return self.agents.step(T0 + at_ms)
 
     def statuses(self, at_ms: int) -> dict[str, dict[str, Any]]:
         return {item.pod.metadata.name: item.status for item in self.step(at_ms) if isinstance(item, SetStatus)}
 
-    def report(self, at_ms: int) -> list[Effect]:
+    def report(self, at_ms: int) -> list[AgentEffect]:
         return self.agents.report(T0 + at_ms)
 
     def lists(self, at_ms: int) -> ChipLists:
@@ -121,5 +121,5 @@ def since(pod: AgentPod, moment: str) -> AgentPod:
     return replace(pod, status=replace(pod.status, conditions=[ready]))
 
 
-def annotated(effects: list[Effect]) -> dict[str, dict[str, str]]:
+def annotated(effects: list[AgentEffect]) -> dict[str, dict[str, str]]:
     return {item.pod.metadata.name: item.annotations for item in effects if isinstance(item, Annotate)}

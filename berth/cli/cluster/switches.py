@@ -88,7 +88,7 @@ def switches_of(state: State) -> SwitchesShown:
     rules = switch_rules(state.fold.settings, is_single_layer=leaves.is_single_layer)
     users = leaf_users(state)
     topology = state.topologies.get(SWITCHES)
-    bits = state.leaf_book.bits().tolist()
+    bits = state.leaf_occupancy.bits().tolist()
     return SwitchesShown(
         policy=rules.policy,
         shared_max=rules.shared_max if rules.policy == "2.0" else 0,

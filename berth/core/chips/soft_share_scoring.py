@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from berth.core.chips.soft_share import OwnUse, ShareColumns, evaluate_share, pick_share
-from berth.core.chips.soft_share_table import ShareBook, SharedNode, free_for_share
+from berth.core.chips.soft_share_table import SharedNode, SoftShareTable, free_for_share
 from berth.core.cluster.node_table import NodeTable
 from berth.core.errors import InvariantError
 from berth.schemas.ledger import Settings
@@ -19,13 +19,13 @@ from berth.schemas.refusal import NodeReason
 
 
 def share_reasons(
-    table: NodeTable, book: ShareBook, shape: Shape, settings: Settings
+    table: NodeTable, soft_shares: SoftShareTable, shape: Shape, settings: Settings
 ) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int32]]:
     """Reason and raw score of every row for one pod of a soft-share shape.
 
     Args:
         table: The nodes.
-        book: Shared use of all nodes.
+        soft_shares: Shared use of all nodes.
         shape: Pods that are requested, with a quota.
         settings: Settings of the epoch.
 
@@ -35,9 +35,11 @@ def share_reasons(
     """
     reasons = np.full(len(table), NodeReason.NODE_LABEL, np.uint8)
     scores = np.zeros(len(table), np.int32)
-    rows = sorted(row for row, node in book.nodes.items() if node.enabled)
+    rows = sorted(row for row, node in soft_shares.nodes.items() if node.enabled)
     if rows and shape.share is not None:
-        columns = _columns([book.nodes[row] for row in rows], [book.free_mask(row, settings) for row in rows])
+        columns = _columns(
+            [soft_shares.nodes[row] for row in rows], [soft_shares.free_mask(row, settings) for row in rows]
+        )
         reasons[rows], scores[rows] = evaluate_share(
             columns, shape.share, gang_pods=max(shape.gang_pods, 1), settings=settings
         )
@@ -45,7 +47,7 @@ def share_reasons(
 
 
 def share_row(
-    book: ShareBook,
+    soft_shares: SoftShareTable,
     shape: Shape,
     row: int,
     *,
@@ -57,7 +59,7 @@ def share_row(
     """Result of :func:`share_reasons` for one row.
 
     Args:
-        book: Shared use of all nodes.
+        soft_shares: Shared use of all nodes.
         shape: Pods that are requested.
         row: The node.
         free: Mask of its chips that no pod holds now.
@@ -67,7 +69,7 @@ def share_row(
     """
     if now is None or not now.enabled or shape.share is None:
         return int(NodeReason.NODE_LABEL), 0
-    usable = free_of(book, row, now, free, settings)
+    usable = free_of(soft_shares, row, now, free, settings)
     own = None
     if base is not None:
         own = OwnUse(
@@ -81,12 +83,12 @@ def share_row(
 
 
 def pick_chip(
-    book: ShareBook, share: Share, row: int, now: SharedNode, *, name: str, free: int, settings: Settings
+    soft_shares: SoftShareTable, share: Share, row: int, now: SharedNode, *, name: str, free: int, settings: Settings
 ) -> int:
     """Chip for one more pod on a node that fits.
 
     Args:
-        book: Shared use of all nodes.
+        soft_shares: Shared use of all nodes.
         share: Quota of the pod.
         row: The node.
         now: Its shared use now.
@@ -99,7 +101,7 @@ def pick_chip(
     """
     chip = pick_share(
         share,
-        free=free_of(book, row, now, free, settings),
+        free=free_of(soft_shares, row, now, free, settings),
         core=now.core,
         hbm=now.hbm,
         policy=now.policy,
@@ -110,19 +112,19 @@ def pick_chip(
     return chip
 
 
-def free_of(book: ShareBook, row: int, now: SharedNode, free: int, settings: Settings) -> int:
+def free_of(soft_shares: SoftShareTable, row: int, now: SharedNode, free: int, settings: Settings) -> int:
     """Mask of the chips of a node that a soft-share pod may get.
 
     A chip that is neither free nor shared belongs to other work, for example to an earlier gang of the same round.
 
     Args:
-        book: Shared use of all nodes.
+        soft_shares: Shared use of all nodes.
         row: The node.
         now: Its shared use now.
         free: Mask of its chips that no pod holds.
         settings: Settings of the epoch.
     """
-    return free_for_share(now, book.offered(row, settings), ~(free | now.mask))
+    return free_for_share(now, soft_shares.offered(row, settings), ~(free | now.mask))
 
 
 def _columns(nodes: Sequence[SharedNode], free: Sequence[int]) -> ShareColumns:

@@ -63,7 +63,7 @@ class SharedNode(msgspec.Struct):
         )
 
 
-class ShareBook:
+class SoftShareTable:
     """Soft-share use of all nodes of a table, by row."""
 
     def __init__(self, table: NodeTable) -> None:

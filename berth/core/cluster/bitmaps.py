@@ -31,7 +31,7 @@ def bitmap_of(marks: Marks, order: Order) -> bytes:
     return np.packbits(marks[order], bitorder="little").tobytes()
 
 
-def marks_of(mask: bytes, order: Order, size: int, *, what: str) -> Marks:
+def unpack_bitmap(mask: bytes, order: Order, size: int, *, what: str) -> Marks:
     """Entries of a bitmap as a boolean array. Entries outside ``order`` are False.
 
     Args:

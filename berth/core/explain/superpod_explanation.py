@@ -79,9 +79,9 @@ def seats_of(part: BlockPart | None, ranks: int) -> list[Seat | None]:
 
 def superpods_of(state: State) -> Places:
     """All SuperPoDs in order of the table."""
-    ground = state.blocks.superpods
+    superpod_map = state.blocks.superpods
     of_row = np.full(len(state.table), _NO_PLACE, np.int64)
-    pool = ground.pool(np.ones(len(state.table), np.bool_))
+    pool = superpod_map.pool(np.ones(len(state.table), np.bool_))
     of_row[pool.rows] = np.repeat(np.arange(len(pool.ids)), pool.counts)
     return Places(pool.ids, of_row)
 

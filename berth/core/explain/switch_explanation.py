@@ -55,17 +55,17 @@ class SwitchSnapshot:
     def __init__(self, state: State, scorer: Scorer) -> None:
         self._state = state
         self._scorer = scorer
-        self._book = state.leaf_book.copy()
+        self._occupancy = state.leaf_occupancy.copy()
         self._more: list[tuple[str, Placement]] = []
 
     def take(self, verdict: Verdict, placement: Placement) -> None:
         """Apply an earlier verdict of the record."""
-        self._book.put((verdict.uid, verdict.attempt), placed_job(placement))
+        self._occupancy.put((verdict.uid, verdict.attempt), placed_job(placement))
         self._more.append((f"{verdict.namespace}/{verdict.name}", placement))
 
     def give_back(self, verdict: Verdict) -> None:
         """Remove the placement of the gang itself."""
-        self._book.drop((verdict.uid, verdict.attempt))
+        self._occupancy.drop((verdict.uid, verdict.attempt))
 
     def placed(
         self, gang: Gang, part: SwitchPart, names: Sequence[str], reasons: Mapping[Shape, Reasons], *, is_current: bool
@@ -123,7 +123,7 @@ class SwitchSnapshot:
             return layout
         usable = self._usable(gang, reasons)
         counts = np.count_nonzero(usable, axis=1)
-        bits = self._book.bits()
+        bits = self._occupancy.bits()
         users = leaf_users(self._state, self._more)
         for leaf in np.argsort(-counts, kind="stable")[:NEAREST].tolist():
             layout.nearest.append(
@@ -140,7 +140,7 @@ class SwitchSnapshot:
         return layout
 
     def _round(self) -> LeafRound:
-        return LeafRound(self._scorer, self._state.leaves, self._book)
+        return LeafRound(self._scorer, self._state.leaves, self._occupancy)
 
     def _usable(self, gang: Gang, reasons: Mapping[Shape, Reasons]) -> Grid:
         """Places that can take any planned pod of the gang, shape (leaves, places)."""

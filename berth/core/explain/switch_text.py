@@ -53,7 +53,7 @@ def bits_words(bits: int, policy: str) -> str:
     """State of a leaf under a policy, in words; empty for a policy without states.
 
     Args:
-        bits: As :meth:`berth.core.switches.occupancy.leaf_states.LeafBook.bits` gives them.
+        bits: As :meth:`berth.core.switches.occupancy.leaf_states.LeafOccupancy.bits` gives them.
         policy: Current policy. Only 2.0 has states.
     """
     parts = [state_words(bits)] if policy == "2.0" else []

@@ -9,7 +9,7 @@ A gang goes through these steps; each is in the module of its name:
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -23,8 +23,8 @@ from berth.core.placement.scoring import Candidates, Scorer
 from berth.core.placement.single_pods import SinglePods
 from berth.core.requests.gangs import ClassKey, Gang
 from berth.core.state.internal_errors import INTERNAL, SetAside, set_aside
-from berth.core.state.superpod_index import BlockGround, ground_of
-from berth.core.switches.occupancy.leaf_states import LeafBook
+from berth.core.state.superpod_index import BlockInputs, inputs_without_jobs
+from berth.core.switches.occupancy.leaf_states import LeafOccupancy
 from berth.core.switches.occupancy.leaf_table import LeafTable
 from berth.schemas.ledger import Verdict
 from berth.schemas.offers import Shape
@@ -32,6 +32,14 @@ from berth.schemas.placement import Placement, placement_of
 from berth.schemas.refusal import Refusal
 
 _NO_LEAVES: Final = LeafTable()
+
+
+class Verdicts(NamedTuple):
+    """Verdicts on the gangs of a turn."""
+
+    verdicts: list[Verdict]
+    set_aside: Sequence[SetAside]
+    """Errors, each with the gang that was set aside for it."""
 
 
 class PlacementRound:
@@ -44,9 +52,6 @@ class PlacementRound:
         leaves: Leaf switches and the jobs on them; None when no leaf switches are known.
         blocks: SuperPoDs, trees of levels, and the jobs on them; None derives them from the nodes, without jobs.
         policy: Queue policy; None lets every gang start that finds room.
-
-    Attributes:
-        setbacks: Gangs that were set aside because of an error.
     """
 
     def __init__(
@@ -55,11 +60,10 @@ class PlacementRound:
         views: Mapping[Shape, Candidates],
         counts: Mapping[Shape, int],
         *,
-        leaves: tuple[LeafTable, LeafBook] | None = None,
-        blocks: BlockGround | None = None,
+        leaves: tuple[LeafTable, LeafOccupancy] | None = None,
+        blocks: BlockInputs | None = None,
         policy: QueuePolicy | None = None,
     ) -> None:
-        self.setbacks: list[SetAside] = []
         self._scorer = scorer
         self._views = views
         self._policy = policy
@@ -70,19 +74,20 @@ class PlacementRound:
             self._nodes,
             views,
             self._refusals,
-            leaves=leaves or (_NO_LEAVES, LeafBook(_NO_LEAVES)),
-            blocks=blocks or ground_of(scorer.table),
+            leaves=leaves or (_NO_LEAVES, LeafOccupancy(_NO_LEAVES)),
+            blocks=blocks or inputs_without_jobs(scorer.table),
         )
         self._refused: dict[ClassKey, Refusal] = {}
         self._failed_task: dict[ClassKey, int] = {}
         self._reserved: dict[ClassKey, Refusal] = {}
         """Nodes by reason, for classes that found nodes which are reserved."""
+        self._errors: list[SetAside] = []
 
-    def choose(self, gangs: Sequence[Gang], *, missing: Sequence[int] = ()) -> list[Verdict]:
+    def choose(self, gangs: Sequence[Gang], *, missing: Sequence[int] = ()) -> Verdicts:
         """Verdicts on the gangs, in their order.
 
         Once a class is refused, its further gangs get a verdict only if they have none yet. A gang whose decision ends
-        with an error is refused as ``internal`` together with its class; :attr:`setbacks` has the errors.
+        with an error is refused as ``internal`` together with its class.
 
         Args:
             gangs: Gangs in queue order.
@@ -98,7 +103,7 @@ class PlacementRound:
             if known is not None and not (gang.fresh or is_asked or gang.invalid):
                 continue
             verdicts.extend(self._guarded(gang, known, missing))
-        return verdicts
+        return Verdicts(verdicts, self._errors)
 
     def _guarded(self, gang: Gang, known: Refusal | None, missing: Sequence[int]) -> list[Verdict]:
         """As :meth:`_verdicts`; an error refuses the gang."""
@@ -112,7 +117,7 @@ class PlacementRound:
     def _set_aside(self, gang: Gang, error: Exception) -> Verdict:
         """Refuse a gang and its class because of an error, and return everything that its pods took."""
         self._nodes.roll_back()
-        self.setbacks.append(SetAside(gang.namespaced_name, error))
+        self._errors.append(SetAside(gang.namespaced_name, error))
         refusal = set_aside(error, pods=gang.pods, form=gang.form, because=gang.form_because)
         self._refused[gang.request_class] = refusal
         self._failed_task[gang.request_class] = 0

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from berth.core.cluster.bitmaps import Fits, marks_of
+from berth.core.cluster.bitmaps import Fits, unpack_bitmap
 from berth.core.cluster.node_table import NodeTable
 from berth.core.errors import ReportedError, brief
 from berth.core.placement.scoring import Candidates, counts_of, unscored
@@ -77,7 +77,7 @@ def candidates_of(
         raise DecodeError(f"runs: cover {len(scores)} of {len(rows)} names", kind="score.offer")
     try:
         usable = leaves.unpack(offer.usable) if leaves is not None else None
-        fits = marks_of(offer.usable, own, len(table), what="nodes") if own is not None else None
+        fits = unpack_bitmap(offer.usable, own, len(table), what="nodes") if own is not None else None
     except ValueError as error:
         raise DecodeError(f"usable: {error}", kind="score.offer") from error
     return Candidates(

@@ -12,8 +12,8 @@ from berth.core.placement.scoring import Candidates
 from berth.core.placement.superpod_placement import BlockRound
 from berth.core.placement.switch_placement import LeafRound, code_of
 from berth.core.requests.gangs import Gang
-from berth.core.state.superpod_index import BlockGround
-from berth.core.switches.occupancy.leaf_states import LeafBook
+from berth.core.state.superpod_index import BlockInputs
+from berth.core.switches.occupancy.leaf_states import LeafOccupancy
 from berth.core.switches.occupancy.leaf_table import LeafTable
 from berth.core.switches.planner import Plan
 from berth.schemas.offers import Shape
@@ -46,8 +46,8 @@ class PlannedPods:
         views: Mapping[Shape, Candidates],
         refusals: RoundRefusals,
         *,
-        leaves: tuple[LeafTable, LeafBook],
-        blocks: BlockGround,
+        leaves: tuple[LeafTable, LeafOccupancy],
+        blocks: BlockInputs,
     ) -> None:
         self._nodes = nodes
         self._views = views

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from berth.core.chips.soft_share_table import ShareBook
+from berth.core.chips.soft_share_table import SoftShareTable
 from berth.core.cluster.bitmaps import Fits
 from berth.core.cluster.node_columns import Mask
 from berth.core.cluster.node_table import NodeTable
@@ -22,8 +22,8 @@ from berth.core.requests.gangs import Gang
 from berth.core.state.cell import State
 from berth.core.state.leaf_occupancy import placed_job
 from berth.core.state.ledger import PodShare, pods_of
-from berth.core.state.superpod_index import BlockGround, ColocationIndex
-from berth.core.switches.occupancy.leaf_states import LeafBook, LeafJob
+from berth.core.state.superpod_index import BlockInputs, ColocationIndex
+from berth.core.switches.occupancy.leaf_states import LeafJob, LeafOccupancy
 from berth.schemas.placement import Placement, Share
 
 Rows = npt.NDArray[np.int64]
@@ -132,14 +132,14 @@ class _Cell(NamedTuple):
     """The parts of a cell that a projected state changes."""
 
     table: NodeTable
-    shares: ShareBook
-    book: LeafBook
+    shares: SoftShareTable
+    occupancy: LeafOccupancy
     ended: frozenset[tuple[str, int]] = frozenset()
     """Attempts that have ended."""
     started: tuple[tuple[Mapping[str, str], Placement], ...] = ()
     """Labels and placements of the gangs that have started."""
     pending: tuple[tuple[tuple[str, int], LeafJob | None], ...] = ()
-    """Attempts that have started, or ended (None), and are not yet in ``book``."""
+    """Attempts that have started, or ended (None), and are not yet in ``occupancy``."""
 
 
 class ProjectedState:
@@ -153,23 +153,28 @@ class ProjectedState:
     """
 
     def __init__(self, state: State, scorer: Scorer, missing: MissingRows, *, origin: _Cell | None = None) -> None:
-        cell = origin or _Cell(state.table, state.shares, state.leaf_book)
+        cell = origin or _Cell(state.table, state.shares, state.leaf_occupancy)
         self._state = state
         self._missing = missing
         self._origin = scorer
         self._table = _ForkedTable(cell.table)
-        self._shares = ShareBook(self._table)
+        self._shares = SoftShareTable(self._table)
         self._shares.nodes = {row: node.copy() for row, node in cell.shares.nodes.items()}
         self._scorer = scorer.on(self._table, self._shares)
         self._has_leaves = bool(len(state.leaves))
-        self._book = cell.book.copy() if self._has_leaves else cell.book
+        self._occupancy = cell.occupancy.copy() if self._has_leaves else cell.occupancy
         self._ended, self._started = set(cell.ended), list(cell.started)
         self._pending = list(cell.pending)
 
     def copy(self) -> "ProjectedState":
         """An independent copy."""
         cell = _Cell(
-            self._table, self._shares, self._book, frozenset(self._ended), tuple(self._started), tuple(self._pending)
+            self._table,
+            self._shares,
+            self._occupancy,
+            frozenset(self._ended),
+            tuple(self._started),
+            tuple(self._pending),
         )
         return ProjectedState(self._state, self._origin, self._missing, origin=cell)
 
@@ -207,19 +212,21 @@ class ProjectedState:
             )
             for shape, count in counts.items()
         }
-        ground = BlockGround(
+        inputs = BlockInputs(
             state.blocks.superpods, state.blocks.levels, ColocationIndex(self._nodes_of_service, self._nodes_of_labels)
         )
-        placement_round = PlacementRound(self._scorer, views, counts, leaves=(state.leaves, self._book), blocks=ground)
-        return placement_round.choose([gang])[0].placement
+        placement_round = PlacementRound(
+            self._scorer, views, counts, leaves=(state.leaves, self._occupancy), blocks=inputs
+        )
+        return placement_round.choose([gang]).verdicts[0].placement
 
     def _update_leaves(self) -> None:
         """Apply the pending starts and ends to the leaf switches."""
         for key, job in self._pending:
             if job is None:
-                self._book.drop(key)
+                self._occupancy.drop(key)
             else:
-                self._book.put(key, job)
+                self._occupancy.put(key, job)
         self._pending.clear()
 
     def may_fit(self, gang: Gang) -> bool:

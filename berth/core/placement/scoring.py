@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from berth.core.chips.chip_rules import ChipColumns, ChipRow, ChipRule, compile_rule
 from berth.core.chips.soft_share_scoring import share_reasons, share_row
-from berth.core.chips.soft_share_table import ShareBook, SharedNode
+from berth.core.chips.soft_share_table import SharedNode, SoftShareTable
 from berth.core.cluster.bitmaps import Fits
 from berth.core.cluster.node_classes import ClassKey, asks_name, class_reason, name_fits
 from berth.core.cluster.node_table import NodeTable
@@ -86,7 +86,7 @@ class _Compiled(NamedTuple):
 class Scorer:
     """Scoring of one table under one set of settings."""
 
-    def __init__(self, table: NodeTable, shares: ShareBook, settings: Settings) -> None:
+    def __init__(self, table: NodeTable, shares: SoftShareTable, settings: Settings) -> None:
         self.table = table
         self.shares = shares
         self.settings = settings
@@ -99,7 +99,7 @@ class Scorer:
         """``_class_reasons`` as lists, which are faster for single rows."""
         self._has_number: Fits = np.empty(0, np.bool_)
 
-    def on(self, table: NodeTable, shares: ShareBook) -> "Scorer":
+    def on(self, table: NodeTable, shares: SoftShareTable) -> "Scorer":
         """Scoring of a copy of the table with the same nodes, classes and topology, and other free resources."""
         other = copy.copy(self)
         other.table, other.shares = table, shares

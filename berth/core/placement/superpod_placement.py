@@ -12,7 +12,7 @@ from berth.core.placement.scoring import RowState, Scorer
 from berth.core.placement.touched_nodes import TouchedMarks
 from berth.core.requests.gangs import Gang
 from berth.core.state.ledger import pods_of
-from berth.core.state.superpod_index import BlockGround
+from berth.core.state.superpod_index import BlockInputs
 from berth.core.superpods.inference import AffinityPreference, mindie_allocations, service_allocations
 from berth.core.superpods.model import VARIANTS, BlockDemand, BlockPlan, BlockRules, CandidatePool, NoBlocks, Rows
 from berth.core.superpods.planner import candidates, draw_nodes, not_enough_nodes, plan_blocks
@@ -39,15 +39,15 @@ class BlockRound:
 
     Args:
         scorer: Scoring on the dispatcher's own columns, unchanged during the round.
-        ground: SuperPoDs, trees, and the jobs that were placed before the round.
+        inputs: SuperPoDs, trees, and the jobs that were placed before the round.
     """
 
-    def __init__(self, scorer: Scorer, ground: BlockGround) -> None:
+    def __init__(self, scorer: Scorer, inputs: BlockInputs) -> None:
         settings = scorer.settings
         self._scorer = scorer
-        self._ground = ground.superpods
-        self._levels = ground.levels
-        self._company = ground.company
+        self._superpods = inputs.superpods
+        self._levels = inputs.levels
+        self._colocation = inputs.colocation
         self._rules = BlockRules(settings.reserve_nodes, settings.super_pod_size, settings.reference_parity)
         self._placed: list[tuple[Gang, Placement]] = []
         self._usable = TouchedMarks(scorer, int)  # marks are by row
@@ -90,7 +90,7 @@ class BlockRound:
             return self._by_levels(gang, blocks, fits)
         demand = block_demand(gang, blocks)
         idle = self._idle(states) if demand.replicas == 1 else None
-        pool = self._ground.pool(fits, idle=idle)
+        pool = self._superpods.pool(fits, idle=idle)
         if blocks.service or blocks.mindie:
             found = self._beside(blocks, demand, pool)
         elif blocks.rack_size:
@@ -152,8 +152,8 @@ class BlockRound:
         """Plan an inference job."""
         hosts: list[tuple[str, int]] = []
         if blocks.service:
-            nodes = [*self._company.of_service(blocks.service), *self._new(blocks.service)]
-            hosts = sorted(set(self._ground.places_of(nodes)))
+            nodes = [*self._colocation.of_service(blocks.service), *self._new(blocks.service)]
+            hosts = sorted(set(self._superpods.places_of(nodes)))
         if blocks.rack_size:
             return plan_rack_service(pool, demand, hosts)
         pool = candidates(pool, demand)
@@ -177,14 +177,14 @@ class BlockRound:
         """Count of nodes of each SuperPoD with pods that the gang prefers to be near, candidates excluded."""
         table = self._scorer.table
         near = dict(blocks.near)
-        nodes = set(self._company.of_labels(near))
+        nodes = set(self._colocation.of_labels(near))
         for gang, placement in self._placed:
             if near.items() <= gang.labels.items():
                 nodes.update(placement.names())
         nodes.difference_update(table.names[row] for row in pool.rows.tolist())
         place = {name: index for index, name in enumerate(pool.ids)}
         matching = np.zeros(len(pool.ids), np.int64)
-        for superpod, _ in self._ground.places_of(sorted(nodes)):
+        for superpod, _ in self._superpods.places_of(sorted(nodes)):
             if superpod in place:
                 matching[place[superpod]] += 1
         return matching

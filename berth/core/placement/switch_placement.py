@@ -9,7 +9,7 @@ from berth.core.placement.scoring import RowState, Scorer
 from berth.core.placement.touched_nodes import TouchedMarks
 from berth.core.requests.gangs import Gang
 from berth.core.state.leaf_occupancy import placed_job
-from berth.core.switches.occupancy.leaf_states import LeafBook
+from berth.core.switches.occupancy.leaf_states import LeafOccupancy
 from berth.core.switches.occupancy.leaf_table import Grid, LeafTable
 from berth.core.switches.planner import Demand, LeafPool, NoPlan, Plan, is_annotated, plan, switch_rules
 from berth.core.switches.support import unsupported
@@ -33,15 +33,15 @@ class LeafRound:
     Args:
         scorer: Scoring on the dispatcher's own columns, unchanged during the round.
         leaves: The leaf switches.
-        book: Jobs on them before the round; not changed.
+        occupancy: Jobs on them before the round; not changed.
     """
 
-    def __init__(self, scorer: Scorer, leaves: LeafTable, book: LeafBook) -> None:
+    def __init__(self, scorer: Scorer, leaves: LeafTable, occupancy: LeafOccupancy) -> None:
         self.leaves = leaves
         self.rules = switch_rules(scorer.settings, is_single_layer=leaves.is_single_layer)
         self._scorer = scorer
-        self._before = book
-        self._book: LeafBook | None = None
+        self._before = occupancy
+        self._occupancy: LeafOccupancy | None = None
         self._placed: list[tuple[tuple[str, int], Placement]] = []
         self._usable = TouchedMarks(scorer, self._cell_of)
 
@@ -50,15 +50,15 @@ class LeafRound:
         if len(self.leaves):
             self._placed.append(((gang.uid, gang.attempt), placement))
 
-    def book(self) -> LeafBook:
+    def occupancy(self) -> LeafOccupancy:
         """Jobs on the leaf switches, the placements of the round included."""
         if self._placed:
-            if self._book is None:
-                self._book = self._before.copy()
+            if self._occupancy is None:
+                self._occupancy = self._before.copy()
             for key, placement in self._placed:
-                self._book.put(key, placed_job(placement))
+                self._occupancy.put(key, placed_job(placement))
             self._placed.clear()
-        return self._book or self._before
+        return self._occupancy or self._before
 
     def usable(
         self, shape: Shape, offered: Grid | None, log: Sequence[int], state_of: Callable[[int], RowState]
@@ -88,7 +88,7 @@ class LeafRound:
     def pool(self, usable: Grid) -> LeafPool:
         """Input of the planner: the leaf switches with the jobs on them and the usable places."""
         leaves = self.leaves
-        return LeafPool(leaves.names, usable, leaves.slices, self.book().bits(), leaves.places)
+        return LeafPool(leaves.names, usable, leaves.slices, self.occupancy().bits(), leaves.places)
 
     def rows(self, found: Plan) -> list[int]:
         """Row of each planned pod, by rank."""

@@ -227,7 +227,7 @@ class Replay:
 
     def _decided(self, at_ms: int, missing_shards: MissingShards, *, skip: bool) -> _Own:
         """The decision on the current state, independent of the recorded one."""
-        opening = self.scheduler.open(at_ms)
+        opening = self.scheduler.open(at_ms).opening
         if opening is None or skip:
             return _Own(opening, None)
         return _Own(opening, self.scheduler.decide(opening, missing_shards).round)

@@ -18,7 +18,7 @@ from berth.core.placement.projected_state import MissingRows, ProjectedState, Re
 from berth.core.placement.scoring import Scorer
 from berth.core.requests.gangs import ClassKey, Gang
 from berth.core.scheduling.queue_policies import NEVER
-from berth.core.scheduling.reservations import AttemptKey, AvailabilityProfile, LotKey, Reservation
+from berth.core.scheduling.reservations import AttemptKey, AvailabilityProfile, FootprintKey, Reservation
 from berth.core.state.cell import State
 from berth.core.state.internal_errors import SetAside
 from berth.schemas.placement import Placement
@@ -39,19 +39,26 @@ class Terms(NamedTuple):
     """Gangs that wait for a reservation of others may have one too."""
 
 
+class _Planned(NamedTuple):
+    """Result of planning without an error."""
+
+    reservation: Reservation | None
+    """None if the gang can have none."""
+
+
 class Memory:
     """What one round may reuse of the rounds before it. It saves time only: decisions do not depend on it."""
 
     def __init__(self) -> None:
-        self.lots: dict[LotKey, ResourceFootprint] = {}
+        self.footprints: dict[FootprintKey, ResourceFootprint] = {}
         self.made_for: object = None
         self.reservations: dict[tuple[_Tried, ...], Reservation | None] = {}
 
     def keep(self, state: State) -> None:
         """Forget the footprints of attempts that have ended, when there are many."""
         holdings = state.fold.holdings
-        if len(self.lots) > 2 * len(holdings) + 64:
-            self.lots = {key: footprint for key, footprint in self.lots.items() if key[0] in holdings}
+        if len(self.footprints) > 2 * len(holdings) + 64:
+            self.footprints = {key: footprint for key, footprint in self.footprints.items() if key[0] in holdings}
 
 
 class Backfill:
@@ -64,12 +71,20 @@ class Backfill:
         waiting: Gangs that wait and are not tried in this round, in order.
         silent: Rows that count for nothing.
         memory: Of the dispatcher.
+        on_error: Called with each gang that gets no reservation because of an error.
     """
 
     is_strict = False
 
     def __init__(
-        self, state: State, scorer: Scorer, at_ms: int, waiting: Iterator[Gang], silent: MissingRows, memory: Memory
+        self,
+        state: State,
+        scorer: Scorer,
+        at_ms: int,
+        waiting: Iterator[Gang],
+        silent: MissingRows,
+        memory: Memory,
+        on_error: Callable[[SetAside], None],
     ) -> None:
         settings = state.fold.settings
         is_deep = settings.queue_policy == "conservative"
@@ -83,8 +98,7 @@ class Backfill:
         self._tried: tuple[_Tried, ...] = ()
         self._placed: list[tuple[Gang, Placement]] = []
         self._has_placed = False
-        self.setbacks: list[SetAside] = []
-        """Gangs that got no reservation because of an error."""
+        self._on_error = on_error
         self._has_colocation = False
         """A gang was tried whose nodes depend on the jobs that run; remembered reservations do not account for that."""
         self._refused: dict[ClassKey, tuple[int, Refusal]] = {}
@@ -119,8 +133,7 @@ class Backfill:
             if not (is_there and _meets(one, footprint)) and not any(_meets(one, other.footprint) for other in moved):
                 left.append(one)
                 continue
-            failed = len(self.setbacks)
-            again = self._guarded(
+            planned = self._guarded(
                 one.gang,
                 functools.partial(
                     times.planned,
@@ -131,8 +144,9 @@ class Backfill:
                     besides=enter if is_there else None,
                 ),
             )
-            if len(self.setbacks) > failed:
+            if planned is None:
                 continue  # a reservation that cannot be planned blocks no gang
+            again = planned.reservation
             if again is None:
                 refusal = Refusal(code="reserved", ahead=one.gang.namespaced_name, start_ms=one.start_ms)
                 self._refused[gang.request_class] = (run_ms, refusal)
@@ -201,33 +215,33 @@ class Backfill:
             found = known[self._tried]
             found = None if found is None else found._replace(gang=gang)  # its labels may have changed
         else:
-            found = self._guarded(gang, lambda: times.reserve(gang, self._reservations))
+            planned = self._guarded(gang, lambda: times.reserve(gang, self._reservations))
+            found = None if planned is None else planned.reservation
             if may_know and (found is None or found.start_ms > self._at_ms):
                 known[self._tried] = found
         if found is not None:
             self._reservations.append(found)
         return found
 
-    def _guarded(self, gang: Gang, plan: Callable[[], Reservation | None]) -> Reservation | None:
-        """The reservation of a gang; None if planning it fails, which must not block the gangs after it."""
+    def _guarded(self, gang: Gang, plan: Callable[[], Reservation | None]) -> _Planned | None:
+        """Plan the reservation of a gang; None if that fails, which must not block the gangs after it."""
 
-        def left_out(error: Exception) -> Reservation | None:
-            self.setbacks.append(SetAside(gang.namespaced_name, error))
-            return None
+        def left_out(error: Exception) -> None:
+            self._on_error(SetAside(gang.namespaced_name, error))
 
-        return guarded(plan, left_out)
+        return guarded(lambda: _Planned(plan()), left_out)
 
     def _now(self) -> AvailabilityProfile:
         """The availability profile, with what the round has placed so far."""
         state, memory = self._state, self._memory
         if self._times is None:
-            self._times = AvailabilityProfile(state, self._scorer, self._at_ms, self._silent, memory.lots)
+            self._times = AvailabilityProfile(state, self._scorer, self._at_ms, self._silent, memory.footprints)
             memory.keep(state)
             silent = tuple(None if rows is None else rows.tobytes() for rows in self._silent)
             ends = self._times.ends
             is_late = bool(ends) and ends[0][0] == self._at_ms  # then there is one moment less to look at
-            made_for = (state.table.revision, state.nodes_seq, state.leaf_book.parity, is_late, ends, silent)
-            if made_for != memory.made_for or state.leaf_book.parity:
+            made_for = (state.table.revision, state.nodes_seq, state.leaf_occupancy.parity, is_late, ends, silent)
+            if made_for != memory.made_for or state.leaf_occupancy.parity:
                 memory.made_for = made_for
                 memory.reservations = {}
         for gang, placement in self._placed:

@@ -18,7 +18,7 @@ from berth.core.state.ledger import Holding, chips_in, pods_of
 from berth.schemas.placement import Placement, Run
 
 AttemptKey = tuple[str, int]
-LotKey = tuple[AttemptKey, int, int]
+FootprintKey = tuple[AttemptKey, int, int]
 """Attempt, the record that gave it what it holds, and how many of its ranks have given that back."""
 
 
@@ -76,17 +76,22 @@ class AvailabilityProfile:
         scorer: Its scoring.
         at_ms: The moment of the round.
         silent: Rows that count for nothing.
-        lots: Footprints of holdings, as far as known; missing ones are added.
+        footprints: Footprints of holdings, as far as known; missing ones are added.
     """
 
     def __init__(
-        self, state: State, scorer: Scorer, at_ms: int, silent: MissingRows, lots: dict[LotKey, ResourceFootprint]
+        self,
+        state: State,
+        scorer: Scorer,
+        at_ms: int,
+        silent: MissingRows,
+        footprints: dict[FootprintKey, ResourceFootprint],
     ) -> None:
         self._state = state
         self._at_ms = at_ms
         self._now = ProjectedState(state, scorer, silent)
         self._occupants = sorted(
-            (self._occupant(holding, lots) for holding in state.fold.holdings.values()), key=lambda one: one[:2]
+            (self._occupant(holding, footprints) for holding in state.fold.holdings.values()), key=lambda one: one[:2]
         )
         self._at: dict[int, ProjectedState] = {}
 
@@ -95,12 +100,12 @@ class AvailabilityProfile:
         """Expected ends, the next first."""
         return tuple((one.end_ms, one.key) for one in self._occupants)
 
-    def _occupant(self, holding: Holding, lots: dict[LotKey, ResourceFootprint]) -> Occupant:
+    def _occupant(self, holding: Holding, footprints: dict[FootprintKey, ResourceFootprint]) -> Occupant:
         known = (holding.key, holding.ledger_seq, len(holding.gone))
-        footprint = lots.get(known)
+        footprint = footprints.get(known)
         if footprint is None:
             pods = self._state.owned(holding.key)
-            footprint = lots[known] = footprint_of(self._state.table, pods, holding.placement)
+            footprint = footprints[known] = footprint_of(self._state.table, pods, holding.placement)
         return Occupant(end_ms_of(self._state, holding, self._at_ms), holding.key, footprint)
 
     def footprint(self, placement: Placement) -> ResourceFootprint:

@@ -6,7 +6,7 @@ depends on the state at its sequences, the moment, and the shards that did not a
 turns led to it. So a turn that was opened and is not stored is taken back.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Final
 
 import msgspec
@@ -14,16 +14,17 @@ import numpy as np
 
 from berth.core.changes import NO_CHANGES, Changes, merged
 from berth.core.errors import InvariantError, guarded
+from berth.core.placement.gang_placement import Verdicts
 from berth.core.placement.round_demand import candidate_counts, gangs_of_one_offer
 from berth.core.placement.scoring import Candidates, Scorer
 from berth.core.requests.gangs import ClassKey, Gang, gang_of
 from berth.core.scheduling.queue import Queue
 from berth.core.scheduling.record_effects import take_effect
-from berth.core.scheduling.turn import Choice, MissingShards, Opening, Recorded, Turn, Verdicts, opening_of
+from berth.core.scheduling.turn import Choice, MissingShards, Opened, Opening, Recorded, Turn, opening_of
 from berth.core.scheduling.verdicts import Decisions, round_of
 from berth.core.scheduling.wakeups import Wakeups, Woken
 from berth.core.state.cell import JobKey, State
-from berth.core.state.internal_errors import SetAside, unreadable
+from berth.core.state.internal_errors import unreadable
 from berth.core.state.ledger import Folded, WaitingDump
 from berth.core.state.lifecycle import examine
 from berth.schemas.facts import JobSeen
@@ -51,8 +52,6 @@ class Scheduler:
         self._pending: list[Changes] = []
         self._applied = 0
         """Facts and records whose changes were handed over."""
-        self.setbacks: Sequence[SetAside] = ()
-        """Errors in what is due, found when a turn was last opened, each with the gang that was set aside for it."""
         self.to_examine: dict[str, None] = {}
         """Gangs (uid) that may have to be evicted, released or adopted."""
         self._turn: Turn | None = None
@@ -139,11 +138,14 @@ class Scheduler:
         attempt = gang.attempt if gang is not None else 1
         return queue.put(self._gang(job, job.request, attempt)) or unblocked
 
-    def open(self, at_ms: int) -> Opening | None:
-        """Open a turn at the state as it is; None when there is nothing to decide.
+    def open(self, at_ms: int) -> Opened:
+        """Open a turn at the state as it is, if there is something to decide.
 
         Args:
             at_ms: The moment, as the record will say it.
+
+        Returns:
+            The opening, or None when there is nothing to decide, and the errors in what is due.
 
         Raises:
             InvariantError: The turn before is neither adopted nor taken back, or changes were not handed over.
@@ -163,8 +165,7 @@ class Scheduler:
         most = self._most() if skims else None
         taken = self.queue.take(gangs_max=settings.round_gangs_max, bytes_max=settings.round_bytes_max, most=most)
         gangs = gangs_of_one_offer(taken, nodes=len(state.table))
-        must, settled = examine(state, self.to_examine)
-        self.setbacks = must.setbacks
+        must, settled, set_aside = examine(state, self.to_examine)
         for uid in settled:
             del self.to_examine[uid]
         if must.adoptions:
@@ -172,11 +173,11 @@ class Scheduler:
         if not gangs and not must:
             if self._consumed[0].classes:
                 self._restore()  # in strict order, classes behind the head that were woken: no record will say so
-            return None
+            return Opened(None, set_aside)
         asks = candidate_counts([gang for gang in gangs if gang.invalid is None])
         opening = Opening(number, at_ms, gangs, must, asks)
         self._turn = opening
-        return opening
+        return Opened(opening, set_aside)
 
     def _consume(self) -> None:
         """Wake and release what the pending changes help; they are consumed by that."""
@@ -229,7 +230,7 @@ class Scheduler:
         return self._chosen(opening, self.decisions.on_offers(opening, views, asks, missing_shards), missing_shards)
 
     def _chosen(self, opening: Opening, found: Verdicts, missing_shards: MissingShards) -> Choice:
-        choice = Choice(opening, found.verdicts, missing_shards, found.setbacks)
+        choice = Choice(opening, found.verdicts, missing_shards, found.set_aside)
         self._turn = choice
         return choice
 
@@ -241,7 +242,7 @@ class Scheduler:
         """
         self._expect(choice)
         record = round_of(self.state, choice.opening, choice.verdicts, choice.missing_shards)
-        recorded = Recorded(choice.opening, record, choice.setbacks)
+        recorded = Recorded(choice.opening, record, choice.set_aside)
         self._turn = recorded
         return recorded
 

@@ -1,8 +1,8 @@
 """Steps of a turn: each step of the scheduler takes the value that the step before it returned.
 
-A turn is opened (:class:`Opening`), chosen (:class:`Choice`), recorded (:class:`Recorded`), and then adopted once its
-record is stored, or taken back. The types make it impossible to leave a step out; the scheduler refuses a value that
-was used before.
+A turn is opened (:class:`Opened`, which has an :class:`Opening` if there is something to decide), chosen
+(:class:`Choice`), recorded (:class:`Recorded`), and then adopted once its record is stored, or taken back. The types
+make it impossible to leave a step out; the scheduler refuses a value that was used before.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -33,7 +33,7 @@ class MissingShards(NamedTuple):
 
 
 class Opening(NamedTuple):
-    """A turn that was opened."""
+    """A turn that was opened and has something to decide."""
 
     number: int
     """Number of the round in its epoch."""
@@ -45,12 +45,14 @@ class Opening(NamedTuple):
     """Candidates that are needed of each shape; more may be asked for later."""
 
 
-class Verdicts(NamedTuple):
-    """Verdicts on the gangs of a turn."""
+class Opened(NamedTuple):
+    """Result of opening a turn."""
 
-    verdicts: list[Verdict]
-    setbacks: Sequence[SetAside]
-    """Errors, each with the gang that was set aside for it."""
+    opening: Opening | None
+    """None when there is nothing to decide; then no turn is open."""
+    set_aside: Sequence[SetAside]
+    """Errors in what is due, each with the gang (uid) that was set aside for it; also when there is nothing to decide.
+    """
 
 
 class Choice(NamedTuple):
@@ -59,7 +61,7 @@ class Choice(NamedTuple):
     opening: Opening
     verdicts: list[Verdict]
     missing_shards: MissingShards
-    setbacks: Sequence[SetAside]
+    set_aside: Sequence[SetAside]
     """Errors of the choice, each with the gang that was set aside for it."""
 
 
@@ -68,7 +70,7 @@ class Recorded(NamedTuple):
 
     opening: Opening
     round: Round
-    setbacks: Sequence[SetAside]
+    set_aside: Sequence[SetAside]
     """As in :class:`Choice`."""
 
 

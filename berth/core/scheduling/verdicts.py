@@ -1,20 +1,20 @@
 """Verdicts on the gangs of a turn, on offers of shards or on candidates of the state itself."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
 from berth.core.cluster.bitmaps import Fits
 from berth.core.cluster.domains import shard_of
 from berth.core.errors import ReportedError
-from berth.core.placement.gang_placement import PlacementRound
+from berth.core.placement.gang_placement import PlacementRound, Verdicts
 from berth.core.placement.offers import merge
 from berth.core.placement.projected_state import MissingRows
 from berth.core.placement.scoring import Candidates, Scorer
 from berth.core.scheduling.backfill import Backfill, Memory
 from berth.core.scheduling.queue import Queue
 from berth.core.scheduling.queue_policies import StrictOrder
-from berth.core.scheduling.turn import Asking, MissingShards, Opening, Verdicts
+from berth.core.scheduling.turn import Asking, MissingShards, Opening
 from berth.core.state.cell import State
 from berth.core.state.internal_errors import INTERNAL, SetAside
 from berth.schemas.ledger import Round, Verdict
@@ -58,21 +58,22 @@ class Decisions:
         if not opening.gangs:
             return Verdicts([], ())
         state = self._state
-        policy = self._policy(opening, missing_shards)
+        reservation_errors: list[SetAside] = []
+        policy = self._policy(opening, missing_shards, reservation_errors.append)
         chooser = PlacementRound(
-            self._scorer, views, asks, leaves=(state.leaves, state.leaf_book), blocks=state.blocks, policy=policy
+            self._scorer, views, asks, leaves=(state.leaves, state.leaf_occupancy), blocks=state.blocks, policy=policy
         )
-        verdicts = chooser.choose(opening.gangs, missing=missing_shards.missing)
-        setbacks = [
+        found = chooser.choose(opening.gangs, missing=missing_shards.missing)
+        set_aside = [
             *(
                 SetAside(gang.namespaced_name, ReportedError(gang.invalid.value))
                 for gang in opening.gangs
                 if gang.invalid is not None and gang.invalid.code == INTERNAL
             ),
-            *chooser.setbacks,
-            *(policy.setbacks if isinstance(policy, Backfill) else ()),
+            *found.set_aside,
+            *reservation_errors,
         ]
-        return Verdicts(verdicts, setbacks)
+        return found._replace(set_aside=set_aside)
 
     def on_own_candidates(self, opening: Opening, missing_shards: MissingShards) -> Verdicts:
         """Verdicts on the gangs of a turn, on candidates of the state instead of offers.
@@ -108,8 +109,16 @@ class Decisions:
                 marks[table.rows_of_domain(domain)] = True
         return marks
 
-    def _policy(self, opening: Opening, missing_shards: MissingShards) -> StrictOrder | Backfill | None:
-        """The policy of the queue; None where each gang gets what it finds."""
+    def _policy(
+        self, opening: Opening, missing_shards: MissingShards, on_error: Callable[[SetAside], None]
+    ) -> StrictOrder | Backfill | None:
+        """The policy of the queue; None where each gang gets what it finds.
+
+        Args:
+            opening: The turn.
+            missing_shards: Shards that did not answer.
+            on_error: Called with each gang that gets no reservation because of an error.
+        """
         policy = self._state.fold.settings.queue_policy
         if policy == "skip":
             return None
@@ -119,7 +128,7 @@ class Decisions:
         waiting = self._queue.waiting_for_room(held=policy == "conservative")
         others = (gang for gang in waiting if gang.uid not in tried)
         silent = self._silent(missing_shards)
-        return Backfill(self._state, self._scorer, opening.at_ms, others, silent, self._memory)
+        return Backfill(self._state, self._scorer, opening.at_ms, others, silent, self._memory, on_error)
 
     def _last_refusal(self, uid: str) -> Refusal | None:
         known = self._state.fold.gangs.get(uid)

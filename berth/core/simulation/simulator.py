@@ -273,7 +273,7 @@ class Simulation:
 
     def _round(self) -> bool:
         """Run one round; returns whether there was anything to decide."""
-        opening = self._scheduler.open(self.now_ms)
+        opening = self._scheduler.open(self.now_ms).opening
         if opening is None:
             return self._reject_larger()
         recorded = self._scheduler.decide(opening)

@@ -21,8 +21,8 @@ from berth.core.state.ledger import Folded, GangRecord, Holding, LedgerFold, Pod
 from berth.core.state.level_index import LevelMap
 from berth.core.state.occupancy import Occupancy
 from berth.core.state.pod_facts import PodFacts
-from berth.core.state.superpod_index import BlockGround, ColocationIndex, SuperpodMap
-from berth.core.switches.occupancy.leaf_states import LeafBook
+from berth.core.state.superpod_index import BlockInputs, ColocationIndex, SuperpodMap
+from berth.core.switches.occupancy.leaf_states import LeafOccupancy
 from berth.core.switches.occupancy.leaf_table import LeafTable, check_topology, leaf_table
 from berth.schemas.envelope import DecodeError, Envelope, body_of, open_envelope
 from berth.schemas.facts import (
@@ -75,7 +75,7 @@ class State:
         self.jobs: dict[JobKey, JobSeen] = {}
         nodes = JobNodes(self.fold, self._occupancy.owned, self.jobs)
         colocation = ColocationIndex(nodes.of_service, nodes.of_labels)
-        self.blocks = BlockGround(SuperpodMap(self.table), LevelMap(self.table), colocation)
+        self.blocks = BlockInputs(SuperpodMap(self.table), LevelMap(self.table), colocation)
         self.name_of: dict[str, JobKey] = {}
         """Job of each uid: jobs that were accepted and have not given up their names."""
         self.topologies: dict[str, TopologySeen] = {}
@@ -109,9 +109,9 @@ class State:
         return self._occupancy.leaves
 
     @property
-    def leaf_book(self) -> LeafBook:
+    def leaf_occupancy(self) -> LeafOccupancy:
         """Jobs on leaf switches."""
-        return self._occupancy.leaf_book
+        return self._occupancy.leaf_occupancy
 
     def apply_fact(self, subject: str, sequence: int, data: bytes, *, latest: bool = False) -> AppliedFact:
         """Fold a fact.
@@ -205,7 +205,7 @@ class State:
         """Bring in line with the settings of an epoch what does not follow from facts and holdings alone."""
         settings = self.fold.settings
         is_new = settings.corrected and not before.corrected
-        if is_new or settings.reference_parity != self.leaf_book.parity:
+        if is_new or settings.reference_parity != self.leaf_occupancy.parity:
             found.add(self._count_leaves(self.leaves))
         self.table.corrected = settings.corrected
         if is_new:
@@ -369,7 +369,7 @@ class State:
         found.pods_changed[fact.namespace, fact.gang] = None
         found.gangs_to_examine[fact.uid] = None
         found.add(self._occupancy.mark((fact.uid, fact.attempt), fact))
-        if self.leaf_book.parity:
+        if self.leaf_occupancy.parity:
             found.add(self._occupancy.note_leaves((fact.uid, fact.attempt)))
         return _FOLDED
 
@@ -437,7 +437,7 @@ class State:
             found.gangs_to_examine[key[0]] = None
             if self.pods_seen(self.fold.holdings[key]) is None:
                 found.add(self._occupancy.unmark(key))
-                if self.leaf_book.parity:
+                if self.leaf_occupancy.parity:
                     found.add(self._occupancy.note_leaves(key))
 
     def _timer(self, envelope: Envelope, _: ChangesBuilder) -> str:

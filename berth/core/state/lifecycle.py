@@ -39,8 +39,6 @@ class Due(msgspec.Struct):
     evictions: list[Eviction] = []
     releases: list[Release] = []
     adoptions: list[Adoption] = []
-    setbacks: list[SetAside] = []
-    """Gangs (uid) that could not be examined because of an error; they are unchanged."""
 
     def __bool__(self) -> bool:
         return bool(self.evictions or self.releases or self.adoptions)
@@ -52,6 +50,8 @@ class Examination(NamedTuple):
     due: Due
     settled: list[str]
     """Gangs (uid) for which nothing is due; they are not examined again until a fact or record changes them."""
+    set_aside: list[SetAside]
+    """Gangs (uid) that could not be examined because of an error; they are unchanged, and among the settled."""
 
 
 def examine(state: State, gangs: Iterable[str]) -> Examination:
@@ -65,27 +65,28 @@ def examine(state: State, gangs: Iterable[str]) -> Examination:
     """
     found = Due()
     settled: list[str] = []
+    set_aside: list[SetAside] = []
     size = 0
     for uid in sorted(gangs):
         if size >= _SIZE_MAX:
             break
         adopted = len(found.adoptions)
-        if not _examined(state, uid, found):
+        if not _examined(state, uid, found, set_aside):
             settled.append(uid)
         elif len(found.adoptions) > adopted:
             size += found.adoptions[-1].placement.pods()
         else:
             size += 1
-    return Examination(found, settled)
+    return Examination(found, settled, set_aside)
 
 
-def _examined(state: State, uid: str, found: Due) -> bool:
-    """As :func:`_examine`; on an error the gang is unchanged, and the others are examined."""
+def _examined(state: State, uid: str, found: Due, set_aside: list[SetAside]) -> bool:
+    """As :func:`_examine`; on an error the gang is unchanged and set aside, and the others are examined."""
     evictions, releases, adoptions = len(found.evictions), len(found.releases), len(found.adoptions)
 
     def left_out(error: Exception) -> bool:
         del found.evictions[evictions:], found.releases[releases:], found.adoptions[adoptions:]
-        found.setbacks.append(SetAside(uid, error))
+        set_aside.append(SetAside(uid, error))
         return False
 
     return guarded(lambda: _examine(state, uid, found), left_out)

@@ -3,11 +3,11 @@
 from collections.abc import Iterable, Mapping
 
 from berth.core.changes import NO_CHANGES, Changes, ChangesBuilder, JobKey
-from berth.core.chips.soft_share_table import ShareBook
+from berth.core.chips.soft_share_table import SoftShareTable
 from berth.core.cluster.node_table import NodeTable
 from berth.core.state.leaf_occupancy import leaf_job
 from berth.core.state.ledger import Holding, LedgerFold, PodShare, owned_by
-from berth.core.switches.occupancy.leaf_states import LeafBook
+from berth.core.switches.occupancy.leaf_states import LeafOccupancy
 from berth.core.switches.occupancy.leaf_table import LeafTable
 from berth.schemas.columns import unpack
 from berth.schemas.facts import PodPhase, PodsSeen
@@ -30,9 +30,9 @@ class Occupancy:
 
     def __init__(self, fold: LedgerFold, pods: Mapping[JobKey, PodsSeen]) -> None:
         self.table = NodeTable()
-        self.shares = ShareBook(self.table)
+        self.shares = SoftShareTable(self.table)
         self.leaves = LeafTable()
-        self.leaf_book = LeafBook(self.leaves)
+        self.leaf_occupancy = LeafOccupancy(self.leaves)
         self._fold = fold
         self._facts = pods
         self._owned: dict[AttemptKey, list[PodShare]] = {}
@@ -82,7 +82,7 @@ class Occupancy:
         del attempts[holding.key]
         if not attempts:
             del self._attempts_of[holding.namespace, holding.name]
-        found.leaf_opened |= self.leaf_book.drop(holding.key)
+        found.leaf_opened |= self.leaf_occupancy.drop(holding.key)
         return found.build()
 
     def free(self, holding: Holding, ranks: Iterable[int]) -> Changes:
@@ -157,7 +157,7 @@ class Occupancy:
             parity: Count as the reference does.
         """
         self.leaves = leaves
-        self.leaf_book = LeafBook(leaves, parity=parity)
+        self.leaf_occupancy = LeafOccupancy(leaves, parity=parity)
         found = ChangesBuilder()
         for key in sorted(self._owned):
             found.add(self.note_leaves(key))
@@ -169,9 +169,9 @@ class Occupancy:
         holding = self._fold.holdings.get(key)
         if holding is None or key not in self._owned or not len(self.leaves):
             return NO_CHANGES
-        parity = self.leaf_book.parity
+        parity = self.leaf_occupancy.parity
         job = leaf_job(holding, self._owned[key], parity=parity, seen=self.pods_seen(holding) if parity else None)
-        has_opened = self.leaf_book.put(key, job)
+        has_opened = self.leaf_occupancy.put(key, job)
         if parity and self._fold.settings.corrected:  # there, what pods do changes their leaves, and no row
             return Changes(leaf_opened=has_opened, nodes_changed=True)
         return _LEAF_OPENED if has_opened else NO_CHANGES

@@ -107,23 +107,23 @@ class ColocationIndex(NamedTuple):
     of_labels: Callable[[Mapping[str, str]], list[str]]
 
 
-class BlockGround(NamedTuple):
+class BlockInputs(NamedTuple):
     """Inputs of the planners of blocks.
 
     Attributes:
         superpods: SuperPoDs of the table.
         levels: Trees of the table.
-        company: Nodes of other jobs.
+        colocation: Nodes of other jobs.
     """
 
     superpods: SuperpodMap
     levels: LevelMap
-    company: ColocationIndex
+    colocation: ColocationIndex
 
 
-def ground_of(table: NodeTable) -> BlockGround:
+def inputs_without_jobs(table: NodeTable) -> BlockInputs:
     """Inputs for a table without placed jobs."""
-    return BlockGround(SuperpodMap(table), LevelMap(table), ColocationIndex(lambda _: [], lambda _: []))
+    return BlockInputs(SuperpodMap(table), LevelMap(table), ColocationIndex(lambda _: [], lambda _: []))
 
 
 def _order(names: list[str]) -> list[int]:

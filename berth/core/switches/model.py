@@ -44,8 +44,8 @@ class LeafPool(NamedTuple):
         names: Leaves in the order of their source.
         usable: ``bool[leaves, width]``: places whose nodes can take a pod of the gang.
         slices: ``int32[leaves, width]``: position of each place.
-        bits: ``uint8[leaves]``, as :meth:`berth.core.switches.occupancy.leaf_states.LeafBook.bits` returns them without
-            the gang itself.
+        bits: ``uint8[leaves]``, as :meth:`berth.core.switches.occupancy.leaf_states.LeafOccupancy.bits` returns them
+            without the gang itself.
         places: Number of nodes below a whole leaf.
     """
 

@@ -26,7 +26,7 @@ from berth.formats.kubernetes.objects import ConfigMap
 from berth.schemas.facts import Leaf, NodesSeen, TopologySeen
 from berth.schemas.units import UnixMs
 from berth.services.inventory.nodes.collection import Nodes
-from berth.services.inventory.pods.rows import Row
+from berth.services.inventory.pods.rows import PodRow
 
 PATH: Final = f"/api/v1/namespaces/{NAMESPACE}/configmaps"
 SELECTOR: Final = {"fieldSelector": f"metadata.name={CONFIG_MAP}"}
@@ -43,7 +43,7 @@ class Switches:
         pods_on: Pods that are bound to a node.
     """
 
-    def __init__(self, nodes: Nodes, pods_on: Callable[[str], Iterable[Row]]) -> None:
+    def __init__(self, nodes: Nodes, pods_on: Callable[[str], Iterable[PodRow]]) -> None:
         self._nodes = nodes
         self._pods_on = pods_on
         self.reason = ""
@@ -166,7 +166,7 @@ class Switches:
     def _pods(self, nodes: Iterable[str]) -> str:
         """Some of the pods with chips on nodes, with their jobs if known."""
         found = sorted(
-            (row.namespace, row.name, row.claim.job if row.claim is not None else "", row.node)
+            (row.namespace, row.name, row.identity.job if row.identity is not None else "", row.node)
             for node in nodes
             for row in self._pods_on(node)
             if row.is_live and row.asked

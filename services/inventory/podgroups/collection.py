@@ -26,13 +26,13 @@ from berth.services.inventory.podgroups.status import (
     MEMORY,
     NO_REASON,
     VALIDATE_FAILED,
-    Claim,
+    MinResources,
     Wanted,
     Why,
     annotations_patch,
-    claim_of,
     dequeues,
     enqueued_ms,
+    min_resources_of,
     phase_after,
     status_patch,
 )
@@ -68,7 +68,7 @@ class _Group:
     """A PodGroup and the last patch of it."""
 
     observed: PodGroup
-    claim: Claim
+    min_resources: MinResources
     pods: GroupPods = _UNKNOWN
     phase: str = ""
     """Phase of the object, or of a patch that the object does not show yet."""
@@ -120,9 +120,9 @@ class Groups:
         name = (group.metadata.namespace, group.metadata.name)
         known = self._groups.get(name)
         if known is None or known.observed.metadata.uid != group.metadata.uid:
-            known = self._groups[name] = _Group(group, claim_of(group))
+            known = self._groups[name] = _Group(group, min_resources_of(group))
         elif known.observed.spec != group.spec:
-            known.claim = claim_of(group)
+            known.min_resources = min_resources_of(group)
         if known.sent_version is not None and known.sent_version != group.metadata.resource_version:
             known.sent_version = None
         known.observed = group
@@ -253,7 +253,7 @@ class Groups:
                 self._waiting.pop(name)
                 self._claiming[name] = None
                 if not self._settings.force_enqueue:
-                    claims.update(group.claim.amounts)
+                    claims.update(group.min_resources.amounts)
             wanted[name] = Wanted(phase, group.pods.counts, why, enqueued, dequeues(group.observed))
         return wanted
 
@@ -265,10 +265,10 @@ class Groups:
 
     def _barrier(self, group: _Group, capacity: Capacity, claims: Counter[str]) -> Why:
         """Why a PodGroup cannot be admitted now; empty when it can."""
-        claim = group.claim
-        if claim.wrong:
-            return Why(VALIDATE_FAILED, claim.wrong)
-        for resource, need in claim.amounts.items():
+        min_resources = group.min_resources
+        if min_resources.wrong:
+            return Why(VALIDATE_FAILED, min_resources.wrong)
+        for resource, need in min_resources.amounts.items():
             if self._settings.force_enqueue and resource in {CPU, MEMORY}:
                 continue
             free, claimed = capacity.amount(resource), claims[resource]
@@ -282,7 +282,7 @@ class Groups:
         claims: Counter[str] = Counter()
         if not self._settings.force_enqueue:
             for name in self._claiming:
-                claims.update(self._groups[name].claim.amounts)
+                claims.update(self._groups[name].min_resources.amounts)
         return claims
 
     def _write(self, name: Name, wanted: Wanted, now_ms: int) -> PatchPodGroup | None:

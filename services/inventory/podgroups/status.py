@@ -82,7 +82,7 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
+class MinResources:
     """Resources in a PodGroup's ``minResources``.
 
     Attributes:
@@ -94,7 +94,7 @@ class Claim:
     wrong: str = ""
 
 
-def claim_of(group: PodGroup) -> Claim:
+def min_resources_of(group: PodGroup) -> MinResources:
     """Total resources that a PodGroup asks for."""
     amounts: dict[str, int] = {}
     for key, value in sorted((group.spec.min_resources or {}).items()):
@@ -104,10 +104,10 @@ def claim_of(group: PodGroup) -> Claim:
         try:
             amount = amount_of(key, value)
         except QuantityError as error:
-            return Claim({}, wrong=f"spec.minResources.{key} is {value!r}: expected {error.expected}")
+            return MinResources({}, wrong=f"spec.minResources.{key} is {value!r}: expected {error.expected}")
         if amount:
             amounts[name] = amount
-    return Claim(amounts)
+    return MinResources(amounts)
 
 
 def reason_of(code: str) -> str:

@@ -6,7 +6,7 @@ from typing import NamedTuple, TypeAlias
 from berth.schemas.facts import PodsSeen
 from berth.schemas.units import UnixMs
 from berth.services.inventory.pods.facts import RankState
-from berth.services.inventory.pods.rows import Row
+from berth.services.inventory.pods.rows import PodRow
 
 AttemptKey: TypeAlias = tuple[str, int]
 """(uid of the job request, attempt)"""
@@ -31,10 +31,10 @@ class Attempt:
     """Pods of one attempt: existing ones by rank and uid, and the last state of ranks without a pod."""
 
     def __init__(self) -> None:
-        self.pods: dict[int, dict[str, Row]] = {}
+        self.pods: dict[int, dict[str, PodRow]] = {}
         self.gone: dict[int, RankState] = {}
 
-    def rows(self) -> Iterator[Row]:
+    def rows(self) -> Iterator[PodRow]:
         """All existing pods."""
         return (row for pods in self.pods.values() for row in pods.values())
 

@@ -16,7 +16,7 @@ from berth.services.inventory.nodes.collection import Nodes, Use
 from berth.services.inventory.pods.attempts import Attempt, AttemptKey, JobPods, LatestAttempt, NameHolder
 from berth.services.inventory.pods.facts import RankState, common_fields, pods_fact, rank_states
 from berth.services.inventory.pods.foreign import Foreign
-from berth.services.inventory.pods.rows import ENDED, Claim, Row
+from berth.services.inventory.pods.rows import ENDED, PodRow, RankIdentity
 from berth.services.inventory.publishing.pace import apart_ms
 
 JobKey: TypeAlias = tuple[str, str]
@@ -39,7 +39,7 @@ class Pods:
         self._nodes = nodes
         self._await_job_ms = await_job_ms
         self._settle_ms = settle_ms
-        self._rows: dict[str, Row] = {}
+        self._rows: dict[str, PodRow] = {}
         self._uses: dict[str, Use] = {}
         self._on_node: dict[str, dict[str, None]] = {}
         self._gangs: dict[JobKey, JobPods] = {}
@@ -59,11 +59,11 @@ class Pods:
         """Whether facts may be due, now or later."""
         return bool(self._dirty or self._offered or self._foreign.is_changed)
 
-    def row(self, uid: str) -> Row | None:
+    def row(self, uid: str) -> PodRow | None:
         """Bound pod by uid."""
         return self._rows.get(uid)
 
-    def on_node(self, node: str) -> list[Row]:
+    def on_node(self, node: str) -> list[PodRow]:
         """Pods that are bound to a node."""
         return [self._rows[uid] for uid in self._on_node.get(node, ())]
 
@@ -107,23 +107,23 @@ class Pods:
             self._latest_attempts[key] = latest
             self._reevaluate(key)
 
-    def put(self, row: Row, now_ms: UnixMs) -> None:
+    def put(self, row: PodRow, now_ms: UnixMs) -> None:
         """Take the current state of a bound pod."""
         before = self._rows.get(row.uid)
         if before == row:
             return
-        if before is not None and before.claim != row.claim:
+        if before is not None and before.identity != row.identity:
             self.remove(row.uid)
             before = None
         self._rows[row.uid] = row
         if before is None:
             self._on_node.setdefault(row.node, {})[row.uid] = None
-        if row.claim is not None:
-            gang = self._gangs.setdefault((row.namespace, row.claim.job), JobPods())
-            attempt = gang.attempts.setdefault((row.claim.uid, row.claim.attempt), Attempt())
-            attempt.pods.setdefault(row.claim.rank, {})[row.uid] = row
-            self._dirty[row.namespace, row.claim.job] = None
-            if self._claim_ownership(row.namespace, row.claim) == "unknown":
+        if row.identity is not None:
+            gang = self._gangs.setdefault((row.namespace, row.identity.job), JobPods())
+            attempt = gang.attempts.setdefault((row.identity.uid, row.identity.attempt), Attempt())
+            attempt.pods.setdefault(row.identity.rank, {})[row.uid] = row
+            self._dirty[row.namespace, row.identity.job] = None
+            if self._ownership_of(row.namespace, row.identity) == "unknown":
                 self._awaiting_job.setdefault(row.uid, now_ms)
         self._account(row)
 
@@ -140,18 +140,18 @@ class Pods:
         self.reasons.pop(uid, None)
         self._nodes.use(self._uses.pop(uid, None), None)
         self._foreign.drop(uid)
-        if row.claim is not None:
-            self._leave(row, row.claim)
+        if row.identity is not None:
+            self._leave(row, row.identity)
 
-    def _leave(self, row: Row, claim: Claim) -> None:
-        key = (row.namespace, claim.job)
-        attempt = self._gangs[key].attempts[claim.uid, claim.attempt]
-        of_rank = attempt.pods[claim.rank]
+    def _leave(self, row: PodRow, identity: RankIdentity) -> None:
+        key = (row.namespace, identity.job)
+        attempt = self._gangs[key].attempts[identity.uid, identity.attempt]
+        of_rank = attempt.pods[identity.rank]
         del of_rank[row.uid]
         if not of_rank:
-            del attempt.pods[claim.rank]
+            del attempt.pods[identity.rank]
             phase = PodPhase.GONE if row.is_live else row.phase
-            attempt.gone[claim.rank] = self._rank_state(row)._replace(phase=phase, taken=1)
+            attempt.gone[identity.rank] = self._rank_state(row)._replace(phase=phase, taken=1)
         self._dirty[key] = None
 
     def held(self, node: str) -> int:
@@ -168,8 +168,8 @@ class Pods:
         for name in names:
             for uid in self._on_node.get(name, ()):
                 row = self._rows[uid]
-                if row.claim is not None:
-                    self._dirty[row.namespace, row.claim.job] = None
+                if row.identity is not None:
+                    self._dirty[row.namespace, row.identity.job] = None
                 self._account(row)
 
     def wake(self, now_ms: UnixMs) -> None:
@@ -273,19 +273,19 @@ class Pods:
         )
         return pods_fact(key, chosen, by_rank, common_fields(rows, published), at_ms=now_ms)
 
-    def _rank_state(self, row: Row) -> RankState:
+    def _rank_state(self, row: PodRow) -> RankState:
         return RankState(
             row.node, row.phase, self._physical_chips(row), self._has_taken(row), row.leaf_state, row.block
         )
 
-    def _has_taken(self, row: Row) -> int:
+    def _has_taken(self, row: PodRow) -> int:
         """1 unless the device plug-in has yet to allocate the chips of a pod.
 
         Source: docs/reference/kubernetes.md, "Life of a pod".
         """
         return int(row.taken or (row.chips != 0 and self._physical_chips(row) == self._nodes.mask(row.node)))
 
-    def _physical_chips(self, row: Row) -> int:
+    def _physical_chips(self, row: PodRow) -> int:
         """Bitmap of the physical chips of a pod that its node has."""
         return self._nodes.named(row.node, row.chips, physical=row.physical).chips
 
@@ -303,8 +303,8 @@ class Pods:
             return "own"
         return "unknown"
 
-    def _claim_ownership(self, namespace: str, claim: Claim) -> Ownership:
-        return self._ownership((namespace, claim.job), (claim.uid, claim.attempt))
+    def _ownership_of(self, namespace: str, identity: RankIdentity) -> Ownership:
+        return self._ownership((namespace, identity.job), (identity.uid, identity.attempt))
 
     def _reevaluate(self, key: JobKey) -> None:
         gang = self._gangs.get(key)
@@ -312,14 +312,14 @@ class Pods:
             return
         self._dirty[key] = None
         for row in [row for attempt in gang.attempts.values() for row in attempt.rows()]:
-            if row.claim is not None and self._claim_ownership(row.namespace, row.claim) != "unknown":
+            if row.identity is not None and self._ownership_of(row.namespace, row.identity) != "unknown":
                 self._awaiting_job.pop(row.uid, None)
             self._account(row)
 
-    def _account(self, row: Row) -> None:
+    def _account(self, row: PodRow) -> None:
         """Note what accounts for a pod's resources: the ledger, an adoption, or the node."""
-        ownership = "unknown" if row.claim is None else self._claim_ownership(row.namespace, row.claim)
-        is_own = ownership == "own" or (row.claim is not None and row.uid in self._awaiting_job)
+        ownership = "unknown" if row.identity is None else self._ownership_of(row.namespace, row.identity)
+        is_own = ownership == "own" or (row.identity is not None and row.uid in self._awaiting_job)
         is_adopted = row.is_live and not is_own and self._physical_chips(row) != 0
         use = Use(row.node, row.asked, row.cpu_milli, row.memory_mib, counted=is_own or is_adopted)
         after = use if row.is_live else None
@@ -338,7 +338,7 @@ class Pods:
         else:
             self.reasons.pop(row.uid, None)
 
-    def _reason(self, row: Row) -> str:
+    def _reason(self, row: PodRow) -> str:
         """Errors of a pod's annotations, with its name; empty without one."""
         wrong = [row.reason] if row.reason else []
         extra = self._nodes.named(row.node, row.chips, physical=row.physical).unknown
@@ -363,6 +363,6 @@ class Pods:
             del self._gangs[key]
 
 
-def _weight(row: Row) -> tuple[bool, str, str]:
+def _weight(row: PodRow) -> tuple[bool, str, str]:
     """Sort key among pods of one rank: a live pod before a finished one, then the youngest."""
     return (row.is_live, row.created, row.uid)

@@ -6,7 +6,7 @@ from typing import NamedTuple
 from berth.schemas.columns import pack, pack_names, unpack, unpack_names
 from berth.schemas.facts import PodPhase, PodsSeen
 from berth.schemas.units import UnixMs
-from berth.services.inventory.pods.rows import ENDED, Row
+from berth.services.inventory.pods.rows import ENDED, PodRow
 
 
 class RankState(NamedTuple):
@@ -39,7 +39,7 @@ class CommonFields(NamedTuple):
     service: str = ""
 
 
-def common_fields(rows: Mapping[int, Row], published: PodsSeen | None) -> CommonFields:
+def common_fields(rows: Mapping[int, PodRow], published: PodsSeen | None) -> CommonFields:
     """Values that pods share; the published ones where no pod states a value.
 
     Args:

@@ -6,7 +6,7 @@ from typing import Final
 from berth.schemas.facts import PodsSeen, is_repeat
 from berth.schemas.units import UnixMs
 from berth.services.inventory.pods.facts import RankState, common_fields, pods_fact
-from berth.services.inventory.pods.rows import Row
+from berth.services.inventory.pods.rows import PodRow
 
 PREFIX: Final = "pod/"
 NAME_KEPT_MS: Final = 600_000
@@ -20,9 +20,9 @@ class Foreign:
         rank_state: State of a pod, with the chips that its node has.
     """
 
-    def __init__(self, rank_state: Callable[[Row], RankState]) -> None:
+    def __init__(self, rank_state: Callable[[PodRow], RankState]) -> None:
         self._rank_state = rank_state
-        self._rows: dict[str, Row] = {}
+        self._rows: dict[str, PodRow] = {}
         self._published: dict[str, PodsSeen] = {}
         self._names: dict[tuple[str, str], str] = {}
         self._reserved_names: dict[tuple[str, str], UnixMs] = {}
@@ -42,7 +42,7 @@ class Foreign:
         """Whether facts may be due."""
         return bool(self._dirty)
 
-    def put(self, row: Row) -> None:
+    def put(self, row: PodRow) -> None:
         """Take the current state of a live pod whose chips are known."""
         self._rows[row.uid] = row
         self._dirty[row.uid] = None
@@ -75,14 +75,14 @@ class Foreign:
             self._reserved_names[fact.namespace, fact.gang] = fact.at_ms
         self._dirty[fact.uid] = None
 
-    def _fact(self, row: Row, published: PodsSeen | None, now_ms: UnixMs) -> PodsSeen:
+    def _fact(self, row: PodRow, published: PodsSeen | None, now_ms: UnixMs) -> PodsSeen:
         gang = published.gang if published is not None else self._name(row)
         by_rank = {0: self._rank_state(row)}
         return pods_fact(
             (row.namespace, gang), (row.uid, 0), by_rank, common_fields({0: row}, None), foreign=True, at_ms=now_ms
         )
 
-    def _name(self, row: Row) -> str:
+    def _name(self, row: PodRow) -> str:
         """Name of the pod's subject: the pod's name, with its uid where another pod had that name recently."""
         name = f"{PREFIX}{row.name}"
         if self._names.setdefault((row.namespace, name), row.uid) != row.uid:

@@ -27,8 +27,8 @@ _PHASES: Final[Mapping[str, PodPhase]] = {
 }
 
 
-class Claim(NamedTuple):
-    """Placement of a bound pod, from its annotations."""
+class RankIdentity(NamedTuple):
+    """Job, attempt and rank of a bound pod, from its annotations."""
 
     job: str
     uid: str
@@ -36,12 +36,12 @@ class Claim(NamedTuple):
     rank: int
 
 
-class Row(msgspec.Struct, frozen=True, gc=False):
+class PodRow(msgspec.Struct, frozen=True, gc=False):
     """A bound pod.
 
     Attributes:
         created: Time of its creation, as RFC 3339; the form is fixed, so that texts compare as times.
-        claim: Set on a pod that Berth bound.
+        identity: Set on a pod that Berth bound.
         resource: Resource name of its chips; empty for a pod without.
         asked: Number of chips that it asks for.
         chips: Bitmap of the chips that its annotation names, as far as the text can be read.
@@ -60,7 +60,7 @@ class Row(msgspec.Struct, frozen=True, gc=False):
     node: str
     phase: PodPhase
     created: str
-    claim: Claim | None
+    identity: RankIdentity | None
     resource: str
     asked: int
     chips: int
@@ -80,27 +80,27 @@ class Row(msgspec.Struct, frozen=True, gc=False):
         return self.phase not in ENDED
 
 
-def read_row(pod: Pod, asks: PodAsks) -> Row | None:
+def read_row(pod: Pod, asks: PodAsks) -> PodRow | None:
     """Row of a pod; None while it is not bound."""
     node = pod.spec.node_name
     if not node:
         return None
     ask = asks.ask(pod.spec)
     wrong: list[str] = []
-    claim = _claim(pod, wrong)
+    identity = _identity(pod, wrong)
     phase = phase_of(pod)
     resource, chips = _chips(pod, ask.resource, wrong)
     meta = pod.metadata
     block = block_of(meta.annotations or {})
     has_taken = phase != PodPhase.PENDING or meta.annotation(PREDICATE_TIME) == CONSUMED or not ask.chips
-    return Row(
+    return PodRow(
         namespace=meta.namespace,
         name=meta.name,
         uid=meta.uid,
         node=node,
         phase=phase,
         created=meta.creation_timestamp or "",
-        claim=claim,
+        identity=identity,
         resource=resource,
         asked=ask.chips,
         chips=chips,
@@ -124,7 +124,7 @@ def phase_of(pod: Pod) -> PodPhase:
     return PodPhase.TERMINATING
 
 
-def _claim(pod: Pod, wrong: list[str]) -> Claim | None:
+def _identity(pod: Pod, wrong: list[str]) -> RankIdentity | None:
     """Placement of a pod that Berth bound; None for any other pod, and for annotations that name no placement."""
     meta = pod.metadata
     job, uid = meta.annotation(JOB), meta.annotation(JOB_UID)
@@ -139,7 +139,7 @@ def _claim(pod: Pod, wrong: list[str]) -> Claim | None:
             wrong.append(f"annotation {key} is {_quoted(text)}: expected a whole number from {least}")
     if not job or not uid:
         wrong.append(f"annotations {JOB} and {JOB_UID} are {_quoted(job)} and {_quoted(uid)}: expected both")
-    return None if wrong else Claim(job, uid, numbers[0], numbers[1])
+    return None if wrong else RankIdentity(job, uid, numbers[0], numbers[1])
 
 
 def _chips(pod: Pod, asked: str, wrong: list[str]) -> tuple[str, int]:

@@ -54,7 +54,7 @@ class Alarm:
     reason: str
 
 
-Effect: TypeAlias = Annotate | SetStatus | Confirm | Report | SetNode | Alarm
+AgentEffect: TypeAlias = Annotate | SetStatus | Confirm | Report | SetNode | Alarm
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,15 +16,15 @@ from berth.formats.ascend import device_info, node_info
 from berth.formats.ascend.pod_annotations import ASCEND_REAL, KLT_DEV
 from berth.schemas.nodes import NodeDescription
 from berth.schemas.units import UnixMs
-from berth.services.nodesim.accounts import Accounts, Claim
+from berth.services.nodesim.accounts import Accounts, ResourceUse
 from berth.services.nodesim.agents.device_plugin import Allocated, AllocateError, DevicePlugin, consumption, shares_of
 from berth.services.nodesim.agents.device_report import Place, device_data, device_list, node_data
 from berth.services.nodesim.agents.effects import (
+    AgentEffect,
     AgentRules,
     Alarm,
     Annotate,
     Confirm,
-    Effect,
     Report,
     SetNode,
     SetStatus,
@@ -70,7 +70,7 @@ class _Hosted:
     leaves_ms: UnixMs | None = None
     started_ms: UnixMs = 0
     given: list[Allocated] = field(default_factory=list)
-    claim: Claim | None = None
+    use: ResourceUse | None = None
     is_booked: bool = False
     is_reported: bool = False
 
@@ -177,11 +177,11 @@ class NodeAgents:
         found = min(dues if turn is None else [*dues, turn], default=_NEVER)
         return found if found < _NEVER else None
 
-    def step(self, now_ms: UnixMs) -> list[Effect]:
+    def step(self, now_ms: UnixMs) -> list[AgentEffect]:
         """Perform what is due at kubelet."""
         self._stepped_ms = now_ms
         broken = self.breakages.at(now_ms)
-        effects: list[Effect] = []
+        effects: list[AgentEffect] = []
         if not self._is_dead(broken):
             self._finish_deletions(now_ms, effects)
             self._admit(broken, now_ms, effects)
@@ -189,10 +189,10 @@ class NodeAgents:
         self._report_node(broken, now_ms, effects)
         return effects
 
-    def report(self, now_ms: UnixMs) -> list[Effect]:
+    def report(self, now_ms: UnixMs) -> list[AgentEffect]:
         """One reporting period of the device plug-in and NodeD."""
         broken = self.breakages.at(now_ms)
-        effects: list[Effect] = []
+        effects: list[AgentEffect] = []
         if self.node.resource and not broken.plugin:
             for item in self._hosted.values():
                 if item.given and not item.is_reported and item.step in {Step.ADMITTED, Step.RUNNING}:
@@ -240,14 +240,14 @@ class NodeAgents:
         lasts_ms = runs_for_ms(item.pod, default_ms=self._rules.run_default_ms)
         return _NEVER if lasts_ms is None else item.started_ms + lasts_ms
 
-    def _finish_deletions(self, now_ms: UnixMs, effects: list[Effect]) -> None:
+    def _finish_deletions(self, now_ms: UnixMs, effects: list[AgentEffect]) -> None:
         for item in self._hosted.values():
             if item.leaves_ms is not None and item.leaves_ms <= now_ms:
                 item.leaves_ms = _NEVER
                 self._release(item)
                 effects.append(Confirm(item.pod))
 
-    def _admit(self, broken: Broken, now_ms: UnixMs, effects: list[Effect]) -> None:
+    def _admit(self, broken: Broken, now_ms: UnixMs, effects: list[AgentEffect]) -> None:
         """Admit all new pods when one of them is due."""
         new = [item for item in self._hosted.values() if item.step is Step.NEW and item.leaves_ms is None]
         if not any(item.due_ms <= now_ms for item in new):
@@ -257,7 +257,7 @@ class NodeAgents:
         for item in new:
             self._take(item, broken, now_ms, effects)
 
-    def _take(self, item: _Hosted, broken: Broken, now_ms: UnixMs, effects: list[Effect]) -> None:
+    def _take(self, item: _Hosted, broken: Broken, now_ms: UnixMs, effects: list[AgentEffect]) -> None:
         pod = item.pod
         asked = chips_asked(pod, self.node.resource) if self.node.resource else []
         free = self._healthy_ids(broken)
@@ -280,7 +280,7 @@ class NodeAgents:
             return self._refuse(item, UNEXPECTED_ADMISSION, text, now_ms, effects)
         return self._account(item, now_ms, effects)
 
-    def _account(self, item: _Hosted, now_ms: UnixMs, effects: list[Effect]) -> None:
+    def _account(self, item: _Hosted, now_ms: UnixMs, effects: list[AgentEffect]) -> None:
         """Book the resources of a pod. Without CPU or memory it is refused; chips of another pod raise an alarm."""
         overcommits = self._accounts.overcommits
         reason = self._book(item)
@@ -299,7 +299,7 @@ class NodeAgents:
 
     def _book(self, item: _Hosted) -> str:
         cpu, memory = cpu_and_memory(item.pod)
-        item.claim = Claim(
+        item.use = ResourceUse(
             self.node.name,
             item.mask,
             self.node.resource if item.given else "",
@@ -308,18 +308,18 @@ class NodeAgents:
             share=share_of(item.pod) if shares_of(self.node) > 1 else None,
             repeated=len(set(item.chips)) != len(item.chips),
         )
-        reason = self._accounts.take(item.claim)
+        reason = self._accounts.take(item.use)
         item.is_booked = not reason
         return reason
 
-    def _refuse(self, item: _Hosted, reason: str, text: str, now_ms: UnixMs, effects: list[Effect]) -> None:
+    def _refuse(self, item: _Hosted, reason: str, text: str, now_ms: UnixMs, effects: list[AgentEffect]) -> None:
         self._tally.failed += 1
         item.given = []
         item.step = Step.OVER
         item.due_ms = _NEVER
         effects.append(SetStatus(item.pod, refused(reason, text, now_ms)))
 
-    def _move(self, now_ms: UnixMs, effects: list[Effect]) -> None:
+    def _move(self, now_ms: UnixMs, effects: list[AgentEffect]) -> None:
         for item in self._hosted.values():
             if item.due_ms > now_ms or item.leaves_ms is not None:
                 continue
@@ -337,9 +337,9 @@ class NodeAgents:
     def _release(self, item: _Hosted) -> None:
         if item.step in {Step.ADMITTED, Step.RUNNING}:
             self._tally.ended += 1
-        if item.claim is not None and item.is_booked:
-            self._accounts.release(item.claim)
-        item.claim, item.is_booked = None, False
+        if item.use is not None and item.is_booked:
+            self._accounts.release(item.use)
+        item.use, item.is_booked = None, False
         item.given = []
         item.step, item.due_ms = Step.OVER, _NEVER
 
@@ -355,7 +355,7 @@ class NodeAgents:
         unhealthy = broken.unhealthy(self.used) | broken.recovering
         return [klt for klt in self._free_ids() if not unhealthy >> self._plugin.stands_for(klt) & 1]
 
-    def _report_node(self, broken: Broken, now_ms: UnixMs, effects: list[Effect]) -> None:
+    def _report_node(self, broken: Broken, now_ms: UnixMs, effects: list[AgentEffect]) -> None:
         if broken.kubelet:
             status = (self._reported_status[0], False)
         else:
@@ -367,7 +367,7 @@ class NodeAgents:
             body = node_status(self.node, status[0], is_ready=status[1], now_ms=now_ms)
             effects.append(SetNode(self.node.name, body))
 
-    def _report_devices(self, broken: Broken, now_ms: UnixMs, effects: list[Effect]) -> None:
+    def _report_devices(self, broken: Broken, now_ms: UnixMs, effects: list[AgentEffect]) -> None:
         taken = 0
         for item in self._hosted.values():
             if item.step is not Step.OVER:
@@ -382,7 +382,7 @@ class NodeAgents:
         data = device_data(self.node, self.place, broken, lists, now_ms)
         effects.append(Report(device_info.NAMESPACE, device_info.NAME_PREFIX + self.node.name, data))
 
-    def _report_faults(self, broken: Broken, now_ms: UnixMs, effects: list[Effect]) -> None:
+    def _report_faults(self, broken: Broken, now_ms: UnixMs, effects: list[AgentEffect]) -> None:
         """Report of NodeD: its ConfigMap exists while the node has a fault."""
         faults = tuple(broken.of("node"))
         if faults == self._reported_node or broken.kubelet:

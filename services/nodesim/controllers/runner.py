@@ -48,7 +48,7 @@ J = TypeVar("J", bound=Job)
 T = TypeVar("T")
 
 
-class Rules(Protocol[J]):
+class ControllerRules(Protocol[J]):
     """Rules of a controller."""
 
     @property
@@ -106,7 +106,7 @@ async def controllers_of(
     return found
 
 
-async def _gangs(api: Api, clock: Clock, rules: Rules[J], writes: KubeWrites, log: Logger) -> list[Working]:
+async def _gangs(api: Api, clock: Clock, rules: ControllerRules[J], writes: KubeWrites, log: Logger) -> list[Working]:
     """Controller with the given rules, unless the server does not serve the kind."""
     if await api.serves(rules.group_version, rules.plural):
         return [GangController(api, clock, rules, writes, log)]
@@ -155,7 +155,7 @@ class GangController(Generic[J]):
         log: Logger of the service.
     """
 
-    def __init__(self, api: Api, clock: Clock, rules: Rules[J], writes: KubeWrites, log: Logger) -> None:
+    def __init__(self, api: Api, clock: Clock, rules: ControllerRules[J], writes: KubeWrites, log: Logger) -> None:
         self._api = api
         self._clock = clock
         self._rules = rules

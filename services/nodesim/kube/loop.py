@@ -16,11 +16,11 @@ from berth.schemas.units import UnixMs
 from berth.services.nodesim.accounts import Accounts
 from berth.services.nodesim.agents.device_report import FOR_CLUSTERD
 from berth.services.nodesim.agents.effects import (
+    AgentEffect,
     AgentRules,
     Alarm,
     Annotate,
     Confirm,
-    Effect,
     Report,
     SetNode,
     SetStatus,
@@ -165,7 +165,7 @@ class KubeLoop:
                 next_ms = now_ms + round(self._config.agents.report_s * _MS)
             await asyncio.sleep(min(self._config.tick_s, self._config.agents.report_s))
 
-    def _do(self, effects: list[Effect]) -> None:
+    def _do(self, effects: list[AgentEffect]) -> None:
         for effect in effects:
             match effect:
                 case Annotate(pod, annotations):

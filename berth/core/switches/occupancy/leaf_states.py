@@ -31,7 +31,7 @@ CROSS: Final = 8
 NOT_NORMAL: Final = 16
 LARGE_CROSS: Final = 32
 STATE: Final = 3
-"""Bits 0 and 1 of :meth:`LeafBook.bits` are the state."""
+"""Bits 0 and 1 of :meth:`LeafOccupancy.bits` are the state."""
 Bits = npt.NDArray[np.uint8]
 
 
@@ -81,7 +81,7 @@ class _Count(IntEnum):
     UNHEALTHY = 5
 
 
-_MARKS: Final = {
+_BIT_OF_COUNT: Final = {
     _Count.UNHEALTHY: UNHEALTHY,
     _Count.CROSS: CROSS,
     _Count.NOT_NORMAL: NOT_NORMAL,
@@ -97,7 +97,7 @@ index of its leaf if it is not a common job, -1 if it adds to no count."""
 _NOTHING: Final = -1
 
 
-class LeafBook:
+class LeafOccupancy:
     """Jobs by leaf, and the state of each leaf.
 
     Args:
@@ -112,9 +112,9 @@ class LeafBook:
         self._bits_of = _bits_by_counts(parity=parity)
         self._jobs: dict[tuple[str, int], tuple[LeafJob, _Parts]] = {}
 
-    def copy(self) -> "LeafBook":
+    def copy(self) -> "LeafOccupancy":
         """Independent copy."""
-        other = LeafBook(self.table, parity=self.parity)
+        other = LeafOccupancy(self.table, parity=self.parity)
         other._counts = self._counts.copy()
         other._jobs = dict(self._jobs)
         return other
@@ -221,7 +221,7 @@ def _bits_by_counts(*, parity: bool) -> Bits:
         some = {count for count in _Count if index >> count & 1}
         is_shared = _Count.SHARED in some or (_Count.UNHEALTHY in some and not parity)
         state = SHARED if is_shared else EXCLUSIVE if _Count.EXCLUSIVE in some else 0
-        marks = sum(_MARKS[count] for count in _MARKS if count in some)
+        marks = sum(_BIT_OF_COUNT[count] for count in _BIT_OF_COUNT if count in some)
         bits[index] = state + marks
     return bits
 

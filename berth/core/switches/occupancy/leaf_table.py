@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from berth.core.cluster.bitmaps import bitmap_of, marks_of, mask_bytes
+from berth.core.cluster.bitmaps import bitmap_of, mask_bytes, unpack_bitmap
 from berth.core.cluster.node_table import NodeTable
 from berth.schemas.envelope import DecodeError
 from berth.schemas.facts import Leaf, TopologySeen
@@ -106,7 +106,7 @@ class LeafTable:
         Raises:
             ValueError: The length of the bitmap does not match the places.
         """
-        return marks_of(mask, self._order, self.listed.size, what="places").reshape(self.listed.shape)
+        return unpack_bitmap(mask, self._order, self.listed.size, what="places").reshape(self.listed.shape)
 
 
 def leaf_table(fact: TopologySeen) -> LeafTable:

@@ -108,7 +108,7 @@ def test_a_round_that_is_taken_back_leaves_what_came_back_to_the_next() -> None:
     seat.shares("second", **small)
     seat.round()
     seat.says(withheld=0b10)
-    opening = seat.scheduler.open(5)
+    opening = seat.scheduler.open(5).opening
     assert opening is not None
     seat.scheduler.take_back(opening)
     assert placed(seat.round()) == {"second": [0]}

@@ -160,7 +160,7 @@ def test_scorers_that_answer_again_are_named() -> None:
         ground.fact(SUBJECTS.fact_node(f"leaf-{leaf}"), pack_nodes(f"leaf-{leaf}", below))
     job = a_job("job", chips=8, replicas=7)
     ground.ask(job)
-    opening = ground.scheduler.open(ground.now_ms)
+    opening = ground.scheduler.open(ground.now_ms).opening
     assert opening is not None
     missing_shards = MissingShards(shards=2, missing=[shard_of("leaf-0", 2)])
     (verdict,) = ground.scheduler.decide(opening, missing_shards).round.verdicts

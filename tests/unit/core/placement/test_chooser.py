@@ -93,7 +93,7 @@ def test_more_offers_are_asked_for_when_those_of_a_shard_with_more_end() -> None
             PlacementRound(scorer, {shape: found}, {shape: count}).choose([gang])
         assert (error.value.shape, error.value.count) == (shape, more)
     assert scorer.candidates(shape, 3).exhausted
-    (verdict,) = PlacementRound(scorer, {shape: scorer.candidates(shape, 3)}, {shape: 3}).choose([gang])
+    (verdict,) = PlacementRound(scorer, {shape: scorer.candidates(shape, 3)}, {shape: 3}).choose([gang]).verdicts
     assert verdict.placement is not None
 
 

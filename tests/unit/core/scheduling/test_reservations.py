@@ -52,7 +52,7 @@ def test_placements_of_a_round_that_was_never_stored_delay_no_reservation() -> N
     seat = a_seat()
     seat.job(a_job("other", chips=8, run_ms=50_000, priority=1))
     seat.job(a_job("large", chips=8, replicas=2))
-    opening = seat.scheduler.open(100)
+    opening = seat.scheduler.open(100).opening
     assert opening is not None
     assert told(seat.scheduler.decide(opening).round) == {"large": ("no-room", 50_100)}
     seat.scheduler.take_back(opening)

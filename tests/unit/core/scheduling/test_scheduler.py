@@ -28,7 +28,7 @@ class Seat:
         self.state = State(keeps=True)
         self.scheduler = Scheduler(self.state)
         self.intake = 0
-        self.setbacks: Sequence[SetAside] = ()
+        self.set_aside: Sequence[SetAside] = ()
         """Of the last round."""
         for name in nodes:
             self.fact(f"node.leaf-{name}", pack_nodes(f"leaf-{name}", [a_node(name, leaf=name)], at_ms=1))
@@ -74,11 +74,11 @@ class Seat:
 
     def round(self, missing_shards: MissingShards | None = None, at_ms: int = 5) -> Round | None:
         """A round that is decided and stored; None when there is nothing to decide."""
-        opening = self.scheduler.open(at_ms)
+        opening = self.scheduler.open(at_ms).opening
         if opening is None:
             return None
         recorded = self.scheduler.decide(opening, missing_shards)
-        self.setbacks = recorded.setbacks
+        self.set_aside = recorded.set_aside
         self.scheduler.adopt(recorded, self.state.apply_record(self.state.fold.head + 1, encode(recorded.round)))
         return recorded.round
 
@@ -130,7 +130,7 @@ def test_a_round_that_was_taken_back_leaves_what_it_woke_asleep(full: Seat) -> N
     assert full.round() is not None
     before = full.scheduler.dump()
     assert (len(before.sleeping), before.improved) == (1, ["a"])
-    opening = full.scheduler.open(6)
+    opening = full.scheduler.open(6).opening
     assert opening is not None
     assert [gang.name for gang in opening.gangs] == ["third", "fourth"]
     assert full.scheduler.dump().sleeping == []
@@ -143,7 +143,7 @@ def test_a_round_that_was_taken_back_leaves_what_it_woke_asleep(full: Seat) -> N
 def test_a_round_is_taken_back_once_only(full: Seat) -> None:
     full.ended("first")
     full.round()
-    opening = full.scheduler.open(6)
+    opening = full.scheduler.open(6).opening
     assert opening is not None
     full.scheduler.take_back(opening)
     once = full.scheduler.dump()

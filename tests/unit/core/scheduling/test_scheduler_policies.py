@@ -121,7 +121,7 @@ def test_a_gang_that_came_and_went_between_two_records_lets_nobody_go() -> None:
         assert told(seat.round(at_ms=100)) == {"large": ("no-room", 100), "small": ("reserved", 100)}
         seat.job(a_job("another", chips=8, replicas=2))
         if looks:
-            opening = seat.scheduler.open(101)
+            opening = seat.scheduler.open(101).opening
             assert opening is not None
             seat.scheduler.take_back(opening)
         seat.job(a_job("another", chips=8, replicas=2), state="cancelled")

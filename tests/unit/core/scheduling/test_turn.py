@@ -24,7 +24,7 @@ def seat() -> Seat:
 
 
 def opened(seat: Seat) -> Opening:
-    opening = seat.scheduler.open(5)
+    opening = seat.scheduler.open(5).opening
     assert opening is not None
     return opening
 
@@ -93,8 +93,8 @@ def test_the_next_turn_opens_once_the_one_before_has_ended(seat: Seat) -> None:
     seat.scheduler.take_back(opened(seat))
     seat.scheduler.take_back(seat.scheduler.decide(opened(seat)))
     assert dict(seat.verdicts()) == {"one": True}
-    assert seat.scheduler.open(6) is None
-    assert seat.scheduler.open(7) is None
+    assert seat.scheduler.open(6).opening is None
+    assert seat.scheduler.open(7).opening is None
 
 
 def test_a_record_of_another_does_not_end_a_turn(seat: Seat) -> None:
@@ -112,7 +112,7 @@ def test_changes_that_were_not_handed_over_are_noticed(seat: Seat) -> None:
     with pytest.raises(InvariantError, match="round 2: changes of facts or records were not handed over"):
         seat.scheduler.open(6)
     seat.scheduler.note(folded.changes)
-    assert seat.scheduler.open(6) is None
+    assert seat.scheduler.open(6).opening is None
 
 
 def test_offers_are_asked_for_a_bounded_number_of_times(seat: Seat) -> None:

@@ -58,7 +58,7 @@ def test_a_gang_released_in_a_turn_that_is_taken_back_is_held_as_before(change: 
     seat.scheduler.sync()
     before = seat.scheduler.dump()
     assert before.worsened or before.loosened
-    opening = seat.scheduler.open(101)
+    opening = seat.scheduler.open(101).opening
     assert opening is not None
     assert (seat.scheduler.dump().held, seat.scheduler.dump().worsened, seat.scheduler.dump().loosened) == (
         [],
@@ -74,7 +74,7 @@ def test_leaves_that_open_wake_a_gang_that_waits_for_them_also_after_a_turn_that
     seat.fact("topology.switch", topology("ab"))
     before = seat.scheduler.dump()
     assert (before.eased, before.improved) == (True, [])
-    opening = seat.scheduler.open(6)
+    opening = seat.scheduler.open(6).opening
     assert opening is not None
     assert not seat.scheduler.dump().eased
     seat.scheduler.take_back(opening)
@@ -89,7 +89,7 @@ def test_chips_that_were_taken_are_known_after_a_turn_that_was_taken_back() -> N
     seat.job(a_job("second", chips=8, replicas=2))
     before = seat.scheduler.dump()
     assert [chips for _, chips in before.thinned] == [0xFF]
-    opening = seat.scheduler.open(6)
+    opening = seat.scheduler.open(6).opening
     assert opening is not None
     assert seat.scheduler.dump().thinned == []
     seat.scheduler.take_back(opening)
@@ -108,7 +108,7 @@ def test_chips_of_adopted_pods_are_not_given_away_in_the_same_record() -> None:
     seat = Seat("a")
     seat.job(a_job("small", chips=1))
     foreign(seat, "a")
-    opening = seat.scheduler.open(5)
+    opening = seat.scheduler.open(5).opening
     assert opening is not None
     assert (list(opening.gangs), len(opening.must.adoptions)) == ([], 1)
     seat.scheduler.take_back(opening)

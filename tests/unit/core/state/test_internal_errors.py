@@ -98,10 +98,10 @@ def test_others_are_decided_in_the_same_round_whatever_the_queue_policy(policy: 
     assert refusal is not None
     assert (refusal.value, refusal.pods_need, verdicts[0].final) == (NO_CHIP, 1, False)
     assert NO_CHIP in sentence(refusal)
-    (setback,) = seat.setbacks
-    assert setback.subject == "default/broken"
-    assert isinstance(setback.error, InvariantError)
-    assert setback.error.subject == "node s"
+    (one,) = seat.set_aside
+    assert one.subject == "default/broken"
+    assert isinstance(one.error, InvariantError)
+    assert one.error.subject == "node s"
 
 
 @POLICIES
@@ -191,13 +191,13 @@ def test_a_shape_that_cannot_be_scored_leaves_the_other_shapes_alone() -> None:
     assert said(record.verdicts) == [("four", "internal"), ("eight", "")]
     assert record.verdicts[0].refusal is not None
     assert record.verdicts[0].refusal.value == "IndexError"
-    assert [setback.subject for setback in seat.setbacks] == ["default/four"]
+    assert [one.subject for one in seat.set_aside] == ["default/four"]
 
 
 def test_a_shard_reports_an_error_in_the_words_of_the_record() -> None:
     seat = Seat("a", "b")
     seat.job(a_job("four", chips=4))
-    opening = seat.scheduler.open(5)
+    opening = seat.scheduler.open(5).opening
     assert opening is not None
     (shape,) = opening.asks
     table = seat.state.table
@@ -232,9 +232,9 @@ def test_pods_of_others_that_cannot_be_adopted_leave_the_others_alone() -> None:
         )  # fmt: skip
         assert state.apply_fact(f"berth.c.fact.pod.default.pod-{node}", state.facts_seq + 1, encode(pods)).error == ""
     asked = {"uid-a": None, "uid-b": None}
-    found, settled = examine(state, asked)
+    found, settled, set_aside = examine(state, asked)
     assert [adoption.uid for adoption in found.adoptions] == ["uid-b"]
-    assert [setback.subject for setback in found.setbacks] == ["uid-a"]
+    assert [one.subject for one in set_aside] == ["uid-a"]
     assert settled == ["uid-a"], "it is left as it is until something changes for it"
 
 
@@ -322,7 +322,7 @@ def test_a_request_that_cannot_be_read_waits_and_the_others_are_decided(policy: 
     assert record is not None
     assert said(record.verdicts) == [("broken", "internal"), ("sound", "")]
     assert [verdict.final for verdict in record.verdicts] == [False, False]
-    assert [(one.subject, str(one.error)) for one in seat.setbacks] == [("default/broken", "KeyError")]
+    assert [(one.subject, str(one.error)) for one in seat.set_aside] == [("default/broken", "KeyError")]
     assert seat.round() is None
     seat.job(a_job("next", chips=8))
     record = seat.round()

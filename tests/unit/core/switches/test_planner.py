@@ -11,8 +11,8 @@ from berth.core.switches.occupancy.leaf_states import (
     SHARED,
     UNHEALTHY,
     JobPhase,
-    LeafBook,
     LeafJob,
+    LeafOccupancy,
 )
 from berth.core.switches.occupancy.leaf_table import LeafTable
 from berth.core.switches.planner import (
@@ -223,9 +223,9 @@ class TestTwo:
         job = LeafJob(NORMAL, 1, ["a0"], bytes([UNHEALTHY]), phase=JobPhase.RUNNING)
         bits = []
         for parity in (True, False):
-            book = LeafBook(table, parity=parity)
-            book.put(("job", 1), job)
-            bits.append(int(book.bits()[0]))
+            occupancy = LeafOccupancy(table, parity=parity)
+            occupancy.put(("job", 1), job)
+            bits.append(int(occupancy.bits()[0]))
         assert bits == [UNHEALTHY, SHARED | UNHEALTHY]
         assert isinstance(plan(a_board(".xx", bits=(bits[0],)), common(2), TWO), NoPlan)
         assert isinstance(plan(a_board(".xx", bits=(bits[1],)), common(2), TWO), Plan)

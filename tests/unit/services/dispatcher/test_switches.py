@@ -94,7 +94,7 @@ async def test_unlabelled_jobs_make_leaves_busy_from_their_decision_on() -> None
     cell = await a_cell(leaves=2)
     await cell.submit(a_job("plain", chips=8, replicas=5))
     await cell.turns(2)
-    assert cell.dispatcher.state.leaf_book.bits().tolist() == [CROSS | NOT_NORMAL] * 2
+    assert cell.dispatcher.state.leaf_occupancy.bits().tolist() == [CROSS | NOT_NORMAL] * 2
     await cell.submit(by_leaf("j", 4, NORMAL))
     await cell.turns(2)
     assert (await refusal(cell, "j")).code == "no-leaves"
@@ -108,7 +108,7 @@ async def test_states_of_shared_and_exclusive_leaves_are_in_the_placement() -> N
     found = await part(cell, "one")
     assert (found.rule, found.leaves) == ("drained-and-opened", ["leaf0", "leaf1"])
     assert list(found.states) == [2, 2, 2, 2, 1, 1]
-    bits = cell.dispatcher.state.leaf_book.bits()
+    bits = cell.dispatcher.state.leaf_occupancy.bits()
     assert [int(bit) & STATE for bit in bits] == [EXCLUSIVE, SHARED, 0, 0]
     await cell.submit(by_leaf("two", 6))
     await cell.turns(2)
@@ -122,12 +122,12 @@ async def test_ranks_that_have_ended_are_on_their_leaf_no_more() -> None:
     await cell.submit(by_leaf("one", 6))
     await cell.turns(2)
     state = cell.dispatcher.state
-    assert [int(bit) & STATE for bit in state.leaf_book.bits()] == [EXCLUSIVE, SHARED, 0, 0]
+    assert [int(bit) & STATE for bit in state.leaf_occupancy.bits()] == [EXCLUSIVE, SHARED, 0, 0]
     phases = [PodPhase.RUNNING] * 4 + [PodPhase.SUCCEEDED] * 2
     await cell.pods("one", *phases)
     await cell.turns(2)
-    assert [int(bit) & STATE for bit in state.leaf_book.bits()] == [EXCLUSIVE, 0, 0, 0]
-    assert not any(int(bit) & CROSS for bit in state.leaf_book.bits())
+    assert [int(bit) & STATE for bit in state.leaf_occupancy.bits()] == [EXCLUSIVE, 0, 0, 0]
+    assert not any(int(bit) & CROSS for bit in state.leaf_occupancy.bits())
     await cell.close()
 
 
@@ -255,7 +255,7 @@ async def test_a_job_that_its_policy_does_not_support_is_turned_away_though_one_
 async def test_a_shard_that_has_other_leaf_states_is_not_believed() -> None:
     cell = await a_cell(shards=2)
     for shard in cell.shards:
-        shard.state.leaf_book.put(("somebody", 1), LeafJob("", 2, ["n00", "n10"]))
+        shard.state.leaf_occupancy.put(("somebody", 1), LeafJob("", 2, ["n00", "n10"]))
     await cell.submit(by_leaf("j", 2), a_job("plain", chips=8, replicas=3))
     await cell.settle()
     await cell.dispatcher.intake.step(cell.dispatcher.state.fold.settings, batch_max=10)
@@ -270,11 +270,11 @@ async def test_a_restarted_dispatcher_knows_the_same_leaves() -> None:
     cell = await a_cell(nslb_version="2.0")
     await cell.submit(by_leaf("one", 6), by_leaf("two", 2))
     await cell.turns(2)
-    before = cell.dispatcher.state.leaf_book.bits().tolist()
+    before = cell.dispatcher.state.leaf_occupancy.bits().tolist()
     await cell.dispatcher.stop()
     await cell.start_dispatcher()
     await cell.turns()
-    assert cell.dispatcher.state.leaf_book.bits().tolist() == before
+    assert cell.dispatcher.state.leaf_occupancy.bits().tolist() == before
     assert any(before)
     await cell.close()
 
@@ -283,11 +283,11 @@ async def test_under_parity_a_job_counts_once_it_runs() -> None:
     cell = await a_cell(leaves=2, reference_parity=True)
     await cell.submit(a_job("plain", chips=8, replicas=5))
     await cell.turns(2)
-    book = cell.dispatcher.state.leaf_book
-    assert [int(bit) & CROSS for bit in book.bits()] == [0, 0]
+    occupancy = cell.dispatcher.state.leaf_occupancy
+    assert [int(bit) & CROSS for bit in occupancy.bits()] == [0, 0]
     await cell.pods("plain", PodPhase.RUNNING)
     await cell.turns()
-    assert [int(bit) & CROSS for bit in book.bits()] == [CROSS, CROSS]
+    assert [int(bit) & CROSS for bit in occupancy.bits()] == [CROSS, CROSS]
     await cell.close()
 
 
@@ -299,7 +299,7 @@ def test_where_no_shard_is_believed_of_leaves_a_replay_knows_of_no_place_either(
     seat.fact(f"topology.{SWITCHES}", a_topology(1, places=2))
     seat.job(a_job("plain", chips=8, replicas=3, priority=1))
     seat.job(by_leaf("by-leaf", 1))
-    opening = seat.scheduler.open(5)
+    opening = seat.scheduler.open(5).opening
     assert opening is not None
     plain, planned = seat.scheduler.decide(opening, MissingShards(1, [0], [0])).round.verdicts
     assert plain.refusal is not None

@@ -9,7 +9,7 @@ from berth.schemas.facts import NodeHealth
 from berth.schemas.nodes import NodeCondition, NodeDescription
 from berth.schemas.reports import HealthReport
 from berth.services.health.report_store import NodeReports, ReportStore, StoredAgentReport
-from berth.services.health.verdicts import Rules, judge, judge_switch, next_change_ms, span
+from berth.services.health.verdicts import HealthRules, judge, judge_switch, next_change_ms, span
 from tests.support.device_texts import RES, device_list, fault_row
 
 OK, SUB, NO_NEW, EVICT = NodeHealth
@@ -33,7 +33,7 @@ def verdict(
     now_ms: int = NOW,
     **rules: Any,  # noqa: ANN401 - settings
 ) -> NodeCondition:
-    return judge(node, found, Rules(**rules), held=held, now_ms=now_ms)
+    return judge(node, found, HealthRules(**rules), held=held, now_ms=now_ms)
 
 
 def test_a_node_that_is_well() -> None:
@@ -208,7 +208,7 @@ def test_only_where_the_plug_ins_list_counts_chips_are_withheld() -> None:
 
 
 def test_when_time_alone_changes_a_verdict() -> None:
-    rules = Rules()
+    rules = HealthRules()
     found = word(device_list(), age_s=100)
     turn_ms = next_change_ms(found, rules, now_ms=NOW)
     assert turn_ms == NOW + 500_001

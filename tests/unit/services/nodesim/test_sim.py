@@ -6,7 +6,7 @@ from berth.schemas.facts import NodeHealth, PodPhase, PodsSeen
 from berth.schemas.placement import Placement, Run, Share, placement_of
 from berth.schemas.simulation import BindGang, EvictGang, GangBound, GangEvicted
 from berth.services.nodesim.gangs import Restored
-from berth.services.nodesim.sim import Alarmed, Answered, Effect, PodsChanged, Sim, Ticked
+from berth.services.nodesim.sim import Alarmed, Answered, PodsChanged, Sim, SimEffect, Ticked
 from berth.services.nodesim.sim_nodes import SimNodes
 
 RESOURCE = "huawei.com/Ascend910"
@@ -51,18 +51,18 @@ def evicted(*, name: str = "job", uid: str = "u", attempt: int = 1) -> EvictGang
     return EvictGang("ns", name, uid, attempt, "cancelled")
 
 
-def answer(effects: list[Effect]) -> GangBound | GangEvicted:
+def answer(effects: list[SimEffect]) -> GangBound | GangEvicted:
     (found,) = [effect.message for effect in effects if isinstance(effect, Answered)]
     return found
 
 
-def bound(effects: list[Effect]) -> GangBound:
+def bound(effects: list[SimEffect]) -> GangBound:
     found = answer(effects)
     assert isinstance(found, GangBound)
     return found
 
 
-def told(effects: list[Effect]) -> PodsSeen:
+def told(effects: list[SimEffect]) -> PodsSeen:
     (found,) = [effect.seen for effect in effects if isinstance(effect, PodsChanged)]
     return found
 
@@ -71,7 +71,7 @@ def phases(seen: PodsSeen) -> list[PodPhase]:
     return [PodPhase(phase) for phase in seen.phase]
 
 
-def reasons(effects: list[Effect]) -> list[str]:
+def reasons(effects: list[SimEffect]) -> list[str]:
     return [failure.reason for failure in bound(effects).failures]
 
 
@@ -251,7 +251,7 @@ def test_an_attempt_that_a_later_one_has_overtaken_is_refused() -> None:
     assert reasons(sim.step(wish([("n0", (0,))], attempt=1), 1060)) == ["attempt 2 came first"]
 
 
-def restored(seen: PodsSeen, sim: Sim, now_ms: int) -> list[Effect]:
+def restored(seen: PodsSeen, sim: Sim, now_ms: int) -> list[SimEffect]:
     return sim.step(Restored(seen, run_ms=50), now_ms)
 
 

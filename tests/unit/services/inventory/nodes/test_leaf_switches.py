@@ -12,7 +12,7 @@ from berth.schemas.facts import Leaf, NodesSeen, PodPhase, TopologySeen
 from berth.services.inventory.nodes.collection import Nodes
 from berth.services.inventory.nodes.leaf_switches import Switches
 from berth.services.inventory.pods.collection import Pods
-from berth.services.inventory.pods.rows import Claim, Row
+from berth.services.inventory.pods.rows import PodRow, RankIdentity
 from tests.unit.services.inventory.nodes.test_collection import node
 
 NAMES = ("a", "b", "c", "d")
@@ -34,10 +34,10 @@ def map_of(data: dict[str, str]) -> ConfigMap:
     return msgspec.convert(tree, ConfigMap)
 
 
-def pod(name: str, at: str, *, phase: PodPhase = PodPhase.RUNNING, asked: int = 8, job: str = "") -> Row:
-    return Row(
+def pod(name: str, at: str, *, phase: PodPhase = PodPhase.RUNNING, asked: int = 8, job: str = "") -> PodRow:
+    return PodRow(
         namespace="team", name=name, uid=f"u-{name}", node=at, phase=phase, created="",
-        claim=Claim(job, f"uid-{job}", 1, 0) if job else None, resource="huawei.com/Ascend910", asked=asked, chips=0,
+        identity=RankIdentity(job, f"uid-{job}", 1, 0) if job else None, resource="huawei.com/Ascend910", asked=asked, chips=0,
         cpu_milli=1, memory_mib=1, taken=True,
     )  # fmt: skip
 

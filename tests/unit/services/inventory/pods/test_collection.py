@@ -10,7 +10,7 @@ from berth.schemas.intake import JobRequest, Task
 from berth.schemas.status import JobStatus
 from berth.services.inventory.nodes.collection import Nodes
 from berth.services.inventory.pods.collection import Pods
-from berth.services.inventory.pods.rows import Claim, read_row
+from berth.services.inventory.pods.rows import RankIdentity, read_row
 
 ASKS = PodAsks()
 RESOURCE = "huawei.com/Ascend910"
@@ -127,7 +127,7 @@ def test_a_bound_pod_as_a_row() -> None:
     pod = a_pod("a", chips="Ascend910-1,Ascend910-0", job=("j", "u", 3, 7), phase="Pending")
     row = read_row(pod, ASKS)
     assert row is not None
-    assert (row.claim, row.phase, row.chips, row.asked) == (Claim("j", "u", 3, 7), P, 0b11, 2)
+    assert (row.identity, row.phase, row.chips, row.asked) == (RankIdentity("j", "u", 3, 7), P, 0b11, 2)
     assert (row.cpu_milli, row.memory_mib, row.taken, row.reason) == (2000, 1024, False, "")
 
 
@@ -171,7 +171,7 @@ def test_bad_annotations_are_told_and_what_is_sure_counts() -> None:
     assert (virtual.chips, virtual.reason) == (0, "")
     row = read_row(a_pod("a", annotations={"berth/job": "j", "berth/uid": "u", "berth/attempt": "0"}), ASKS)
     assert row is not None
-    assert row.claim is None
+    assert row.identity is None
     assert "berth/attempt is '0': expected a whole number from 1" in row.reason
     assert "berth/rank is ''" in row.reason
 
