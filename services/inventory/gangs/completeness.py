@@ -3,7 +3,7 @@
 A gang that is known to be complete waits for nothing. Any other waits a little after a change, because the next pod may
 be on its way: what its pods become depends on which of them are there.
 
-Source: docs/decisions/act-at-once.md.
+See decision act-at-once.
 """
 
 from enum import Enum
