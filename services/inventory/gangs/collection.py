@@ -253,13 +253,14 @@ class Gangs:
         gang = self._gangs.get(key)
         if gang is None or not self._settle_ms:
             return now_ms
-        since_ms = min(now_ms if gang.changed_ms is None else gang.changed_ms, now_ms)
-        gang.changed_ms = since_ms
+        since_ms = gang.changed_ms = min(now_ms if gang.changed_ms is None else gang.changed_ms, now_ms)
+        if gang.whole_ms is not None:
+            next_ms = min(gang.whole_ms, now_ms) + apart_ms(self._settle_ms, len(gang.members))
+            if next_ms > now_ms:
+                return next_ms
         match self._resolver.completeness(gang, self._podgroup_of(key), now_ms):
             case Completeness.COMPLETE:
-                if gang.whole_ms is None:
-                    return now_ms
-                return min(gang.whole_ms, now_ms) + apart_ms(self._settle_ms, len(gang.members))
+                return now_ms
             case Completeness.SHORT:
                 return min(now_ms + self._settle_ms, since_ms + _PATIENCE * self._settle_ms)
             case _:

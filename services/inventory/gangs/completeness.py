@@ -49,9 +49,11 @@ def completeness(gang: Gang, group: PodGroup | None, look: OwnerKey | None, look
         size=first.place.size,
         has_chips=any(member.ask.chips for member in members),
     )
-    live = sum(1 for member in members if member.is_live)
-    if live == (least.size or _declared(gang, group, least.count)):
-        return Completeness.COMPLETE
+    live = len(members)
+    if live >= max(least.size, least.count):  # else it is not worth while to count
+        live = sum(1 for member in members if member.is_live)
+        if live == (least.size or _declared(gang, group, least.count)):
+            return Completeness.COMPLETE
     return Completeness.SHORT if live < least.count and not gang.parts else Completeness.OPEN
 
 

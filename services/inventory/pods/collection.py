@@ -211,7 +211,10 @@ class Pods:
         key = (fact.namespace, fact.gang)
         gang = self._gangs[key]
         gang.published = fact
-        gang.next_ms = fact.at_ms + apart_ms(self._settle_ms, len(fact.phase))
+        job = self._jobs.get(key)
+        gang.next_ms = fact.at_ms + apart_ms(
+            self._settle_ms, (job.pods if job is not None else None) or len(fact.phase)
+        )
         del self._offered[key]
         if self._chosen(key, gang) != (fact.uid, fact.attempt):
             self._dirty[key] = None

@@ -4,17 +4,19 @@ from typing import Final
 
 from berth.runtime.clock import Clock
 
-_LARGE: Final = 1_000
-"""Pods from which on a gang is large."""
+_PODS: Final = 1_000
+"""Pods of a gang that is looked at once in the settle time; it is more for a larger gang and less for a smaller one."""
+_LONGEST: Final = 5
+"""Settle times between two looks at the largest gangs."""
 
 
 def apart_ms(settle_ms: int, pods: int) -> int:
-    """Least time between two looks at a gang: the settle time for a large one, less for a smaller one.
+    """Least time between two looks at a gang.
 
     What a look costs grows with the pods. So a lone pod is looked at after each change, and a gang of any size takes a
     bounded part of the time.
     """
-    return settle_ms * min(pods, _LARGE) // _LARGE
+    return settle_ms * min(pods, _LONGEST * _PODS) // _PODS
 
 
 class Pace:

@@ -139,7 +139,7 @@ def test_a_podgroup_without_a_minimum_settles() -> None:
     assert list(world.requests) == [BASE]
 
 
-@pytest.mark.parametrize(("count", "apart_ms"), [(2_000, 200), (1_000, 200), (100, 20), (4, 0)])
+@pytest.mark.parametrize(("count", "apart_ms"), [(6_000, 1_000), (1_000, 200), (100, 20), (4, 0)])
 def test_a_complete_gang_is_processed_at_once_but_not_again_before_a_time_that_grows_with_it(
     count: int, apart_ms: int
 ) -> None:
