@@ -18,7 +18,7 @@ import uvloop
 from bench.cluster import USER, admin_of
 from bench.kube_gang import RULES, worked_s
 from bench.kube_parts import measure_parts
-from bench.kube_world import GROUPS, PODS, World, a_group, a_pod, binding_bodies, world
+from bench.kube_world import GROUPS, PODS, SERVICES, World, a_group, a_pod, binding_bodies, world
 from bench.report import Report, Row, machine, row
 from berth.runtime.local.kube_server import KubeServer
 
@@ -141,7 +141,7 @@ async def _gang(cell: World, case: str, pods: int, label: str) -> list[Row]:
     rounds = _ROUNDS if pods == min(SIZES) else 1
     ours: list[float] = []
     bare: list[float] = []
-    cpu_ms: list[float] = []
+    cpu_ms: list[dict[str, float]] = []
     for number in range(rounds):
         for is_ours in (number % 2 == 0, number % 2 == 1):
             name = f"gang-{len(label)}-{pods}-{number}"
@@ -157,8 +157,7 @@ async def _gang(cell: World, case: str, pods: int, label: str) -> list[Row]:
                     await cell.seen.until_bound(pods)
                     ours.append(cell.seen.bound_s[-1] - cell.seen.made_s[-1])
                     worked = await cell.quiet_s(pids, before)
-                    cpu_ms.append(1000 * sum(worked.values()) / pods)
-                    print(case, {key: round(1000 * value / pods, 2) for key, value in worked.items()}, flush=True)
+                    cpu_ms.append({name: 1000 * value / pods for name, value in worked.items()})
                     await cell.remove_all([f"podgroup.{name}"])
             else:
                 await cell.post_all([[(PODS, a_pod(one, group=name, label=label))] for one in names])
@@ -179,5 +178,6 @@ async def _gang(cell: World, case: str, pods: int, label: str) -> list[Row]:
     return [
         row(case, "last pod created to last binding", "s", ours, limits=bare),
         row(case, "rate against the loop", "ratio", ratios, target=_TARGET_RATE[pods], better="more"),
-        row(case, "CPU of all services", "ms a pod", cpu_ms, target=_TARGET_CPU_MS),
+        row(case, "CPU of all services", "ms a pod", [sum(one.values()) for one in cpu_ms], target=_TARGET_CPU_MS),
+        *(row(case, f"CPU of {name}", "ms a pod", [one[name] for one in cpu_ms]) for name in SERVICES),
     ]

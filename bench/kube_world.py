@@ -19,11 +19,12 @@ from bench.kube_gang import until_ready, worked_s
 from bench.kube_story import PodLean, Pods
 from bench.limits.kube import make_and_bind
 from berth.cli.local.fleet import EXAMPLES
-from berth.formats.ascend.bind_annotations import BoundPod, annotations
+from berth.formats.ascend.bind_annotations import BoundPod, NodeCard, annotations
 from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.clock import SystemClock
 from berth.runtime.kube.client import KubeApi
 from berth.runtime.kube.config import KubeConfig
+from berth.runtime.kube.port import Handler
 from berth.runtime.local.kube_server import KubeServer
 from berth.runtime.local.nats_server import EmbeddedServer, free_ports
 from berth.schemas.envelope import decode
@@ -74,9 +75,9 @@ class World:
         self.server = server
         self.seen = seen
         self.bus = bus
+        self.session = session
         self._folder = folder
         self._nats = nats
-        self._session = session
         self._kubeconfig = server.write_kubeconfig(folder / "services", user=USER)
 
     async def post(self, path: str, body: bytes) -> None:
@@ -87,12 +88,12 @@ class World:
         """Create objects: those of a group one after the other, 64 groups at once."""
         url = self.server.url
         requests = [[(url + path, body) for path, body in parts] for parts in groups]
-        await make_and_bind(self._session, requests, at_once=AT_ONCE)
+        await make_and_bind(self.session, requests, at_once=AT_ONCE)
 
     async def remove_all(self, jobs: Sequence[str]) -> None:
         """Delete all pods and PodGroups of the bench, and wait until the chips of the jobs are free."""
         for path in (PODS, GROUPS):
-            async with self._session.delete(self.server.url + path, params={"gracePeriodSeconds": "0"}) as answer:
+            async with self.session.delete(self.server.url + path, params={"gracePeriodSeconds": "0"}) as answer:
                 answer.raise_for_status()
         await self.seen.until_count(0)
         for job in jobs:
@@ -156,6 +157,17 @@ class World:
         info = json.dumps({"version": "1.0", "tor_count": _NODES_PER_LEAF, "server_list": listed})
         body = {"metadata": {"name": "basic-tor-node-cm", "namespace": "kube-system"}, "data": {"tor_info": info}}
         await self.post("/api/v1/namespaces/kube-system/configmaps", json.dumps(body).encode())
+
+    @asynccontextmanager
+    async def watch_pods(self, handler: Handler[PodLean]) -> AsyncIterator[None]:
+        """One more watch of the pods."""
+        config = KubeConfig(kubeconfig=self.server.write_kubeconfig(self._folder / "more"))
+        async with await KubeApi.connect(config, clock=SystemClock()) as api, asyncio.TaskGroup() as group:
+            reflection = api.reflect(PODS, PodLean, handler)
+            watching = group.create_task(reflection.run())
+            await reflection.synced.wait()
+            yield
+            watching.cancel()
 
     async def quiet_s(self, pids: Mapping[str, int], before: Mapping[str, float]) -> dict[str, float]:
         """CPU seconds of processes since ``before``, when they have come to rest."""
@@ -233,13 +245,13 @@ def a_group(name: str, pods: int, *, label: str = "") -> bytes:
 
 def binding_bodies(names: Sequence[str], nodes: int) -> list[bytes]:
     """Bodies of the bindings of whole-node pods, as the binder sends them, one after the other on the nodes."""
-    bodies = []
-    for rank, name in enumerate(names):
-        node = card(rank % nodes)
-        described = BoundPod(
-            name=name, uid="", resource=RESOURCE, chips=CHIPS, predicate_ns=time.time_ns(), distributed=True,
-            rank_index=str(rank), job=f"podgroup.{name}", job_uid=f"uid-{name}", attempt=1, rank=rank,
-        )  # fmt: skip
-        wish = PodBindRequest(NAMESPACE, name, "", node.name, annotations(described, node, node.devices()))
-        bodies.append(binding_of(wish))
-    return bodies
+    return [binding_body(name, card(rank % nodes), CHIPS, rank) for rank, name in enumerate(names)]
+
+
+def binding_body(name: str, node: NodeCard, chips: tuple[int, ...], rank: int) -> bytes:
+    """Body of the binding of a pod, as the binder sends it."""
+    described = BoundPod(
+        name=name, uid="", resource=RESOURCE, chips=chips, predicate_ns=time.time_ns(), distributed=True,
+        rank_index=str(rank), job=f"podgroup.{name}", job_uid=f"uid-{name}", attempt=1, rank=rank,
+    )  # fmt: skip
+    return binding_of(PodBindRequest(NAMESPACE, name, "", node.name, annotations(described, node, node.devices())))

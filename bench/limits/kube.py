@@ -1,10 +1,13 @@
-"""Limits of ``kube``: the same pods created and bound by as many hands, beside as many watches, and nothing else."""
+"""Limits of ``kube``: the same pods created and bound by as many hands, beside as many watches, and nothing else.
+
+Pods with equal counts on a node are bound one after another: the next when the device plug-in has served the last one.
+"""
 
 import asyncio
 import json
 import ssl
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import aiohttp
 
@@ -32,6 +35,36 @@ async def _hand(session: aiohttp.ClientSession, left: Iterator[Sequence[tuple[st
                 text = await answer.read()
                 if answer.status != _CREATED:
                     raise RuntimeError(f"{url}: {answer.status} {text[:200]!r}")
+
+
+class Turns:
+    """Bindings that wait for their turn on a node; a handler of changes of pods.
+
+    Args:
+        waiting: Bindings (name of the pod, URL, body) by node.
+    """
+
+    def __init__(self, waiting: Mapping[str, Sequence[tuple[str, str, bytes]]]) -> None:
+        self._left = {node: iter(bindings) for node, bindings in waiting.items()}
+        self._next: dict[str, asyncio.Event] = {
+            name: asyncio.Event() for found in waiting.values() for name, *_ in found
+        }
+
+    def served(self, name: str) -> None:
+        """Take that a pod has its chips."""
+        if name in self._next:
+            self._next[name].set()
+
+    async def bind(self, session: aiohttp.ClientSession) -> None:
+        """Send all bindings."""
+        async with asyncio.TaskGroup() as group:
+            for left in self._left.values():
+                group.create_task(self._bind(session, left))
+
+    async def _bind(self, session: aiohttp.ClientSession, left: Iterator[tuple[str, str, bytes]]) -> None:
+        for name, url, body in left:
+            await _hand(session, iter([[(url, body)]]))
+            await self._next[name].wait()
 
 
 async def _watch(session: aiohttp.ClientSession, url: str) -> None:

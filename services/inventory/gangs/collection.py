@@ -27,7 +27,7 @@ from berth.services.inventory.gangs.restoring import part_from
 from berth.services.inventory.gangs.settings import GangSettings
 from berth.services.inventory.podgroups.collection import Capacity, Groups
 from berth.services.inventory.podgroups.pods import GroupPods, group_pods
-from berth.services.inventory.publishing.pace import apart_ms
+from berth.services.inventory.publishing.pace import LONGEST, apart_ms
 
 _LOST: Final = "lost"
 """Kind of a gang of which only requests are left."""
@@ -240,7 +240,7 @@ class Gangs:
         """Gangs to process now, in order of their keys; the others of those that changed wait."""
         ready: list[GangKey] = []
         for key, known_ms in list(self._dirty.items()):
-            at_ms = known_ms if 0 < known_ms <= now_ms + _PATIENCE * self._settle_ms else self._ready_ms(key, now_ms)
+            at_ms = known_ms if 0 < known_ms <= now_ms + LONGEST * self._settle_ms else self._ready_ms(key, now_ms)
             if at_ms <= now_ms:
                 del self._dirty[key]
                 ready.append(key)

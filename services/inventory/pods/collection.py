@@ -17,7 +17,7 @@ from berth.services.inventory.pods.attempts import Attempt, AttemptKey, JobPods,
 from berth.services.inventory.pods.facts import RankState, common_fields, pods_fact, rank_states
 from berth.services.inventory.pods.foreign import Foreign
 from berth.services.inventory.pods.rows import ENDED, PodRow, RankIdentity
-from berth.services.inventory.publishing.pace import apart_ms
+from berth.services.inventory.publishing.pace import LONGEST, apart_ms
 
 JobKey: TypeAlias = tuple[str, str]
 """(namespace, name)"""
@@ -192,7 +192,7 @@ class Pods:
         self._dirty.update(self._offered)  # facts that were due before and could not be published
         self._offered.clear()
         for key in sorted(self._dirty):
-            if now_ms < self._gangs[key].next_ms <= now_ms + self._settle_ms:
+            if now_ms < self._gangs[key].next_ms <= now_ms + LONGEST * self._settle_ms:
                 continue
             del self._dirty[key]
             fact = self._fact(key, now_ms)

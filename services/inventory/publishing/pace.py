@@ -6,8 +6,8 @@ from berth.runtime.clock import Clock
 
 _PODS: Final = 1_000
 """Pods of a gang that is looked at once in the settle time; it is more for a larger gang and less for a smaller one."""
-_LONGEST: Final = 5
-"""Settle times between two looks at the largest gangs."""
+LONGEST: Final = 5
+"""Settle times between two looks at the largest gangs; nothing waits longer."""
 
 
 def apart_ms(settle_ms: int, pods: int) -> int:
@@ -16,7 +16,7 @@ def apart_ms(settle_ms: int, pods: int) -> int:
     What a look costs grows with the pods. So a lone pod is looked at after each change, and a gang of any size takes a
     bounded part of the time.
     """
-    return settle_ms * min(pods, _LONGEST * _PODS) // _PODS
+    return settle_ms * min(pods, LONGEST * _PODS) // _PODS
 
 
 class Pace:
