@@ -1,6 +1,6 @@
-# One image for all services; the command chooses: python -m berth.services.<name> --config <file>.
-# The file system may be read-only: nothing is written but to stdout and stderr. Health is asked of the probes, whose port
-# is a setting of each service; so compose.yaml and the manifests hold the checks, and not this file.
+# One image for all services; the command selects one: python -m berth.services.<name> --config <file>.
+# The file system may be read-only: output goes only to stdout and stderr. The port of the probes is a setting of each
+# service; so compose.yaml and the manifests contain the health checks, and not this file.
 FROM python:3.11-slim AS build
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1
 RUN python -m venv /opt/berth

@@ -1,4 +1,4 @@
-# Words of the project. Each target sets up what it needs by itself.
+# Targets of the project. Each target sets up its requirements itself.
 
 PYTHON ?= python3
 BERTH_VECTORS ?= ../shared/vectors
@@ -15,7 +15,7 @@ PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_INPUT=1 $(BIN)/python -m pip --qui
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-setup: $(STAMP) ## Make .venv with everything in requirements.lock
+setup: $(STAMP) ## Create .venv with all packages of requirements.lock
 
 $(STAMP): requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "Python 3.11 or later is needed; name one: make PYTHON=python3.11 setup")'
@@ -28,7 +28,7 @@ $(STAMP): requirements.lock pyproject.toml
 demo: setup ## Start a simulated cluster and watch some fifty jobs being placed
 	@$(BIN)/berth demo
 
-demo-kube: setup kube-assets ## The same on a Kubernetes API server of its own
+demo-kube: setup kube-assets ## The same on a temporary Kubernetes API server
 	@$(BIN)/berth demo --kubernetes
 
 test: setup ## Run all tests that need no Kubernetes
@@ -53,7 +53,7 @@ bench: setup ## Measure latency and throughput
 	@$(BIN)/python -m bench all
 
 SECONDS := 60
-fuzz: setup ## Try random histories of a whole decider for SECONDS; those that fail are made short
+fuzz: setup ## Test random histories of a whole decider for SECONDS; failing ones are minimized
 	@$(BIN)/python -m tests.fuzz --seconds $(SECONDS)
 
 results: setup ## Simulate real traces into docs/results; BERTH_TRACES names their folder
@@ -62,16 +62,16 @@ results: setup ## Simulate real traces into docs/results; BERTH_TRACES names the
 vectors: setup ## Compare decisions with recorded ones; BERTH_VECTORS names the folder
 	@$(BIN)/python -m tests.golden $(BERTH_VECTORS)
 
-mutants: setup ## See that tests notice small faults; ARGS names some of them
+mutants: setup ## Check that tests detect small faults; ARGS names some of them
 	@$(BIN)/python -m tests.mutants $(ARGS)
 
-schemas: setup ## Write schemas/json anew
+schemas: setup ## Write schemas/json again
 	@$(BIN)/python -m tests.contract.schema_files
 
-samples: setup ## Store sample bytes of new messages; those that exist stay
+samples: setup ## Store sample bytes of new messages; existing ones do not change
 	@$(BIN)/python -m tests.contract.sample_messages
 
-lock: setup ## Resolve requirements.lock anew
+lock: setup ## Resolve requirements.lock again
 	$(BIN)/pip-compile --quiet --allow-unsafe --strip-extras --extra=dev --extra=local --extra=plots --generate-hashes \
 	  --no-emit-index-url --no-emit-find-links --no-emit-trusted-host \
 	  --output-file=requirements.lock pyproject.toml

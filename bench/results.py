@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from berth.cli.simulation.pictures import write_file, write_pictures
 from berth.cli.simulation.results import Results, settings_lines
 from berth.cli.simulation.simulate import Policy, Wanted, prepare, simulated
-from berth.core.simulation.comparison import Comparison, Row, markdown_of
+from berth.core.simulation.comparison import Comparison, ComparisonRow, markdown_of
 from berth.core.simulation.statistics import Statistics
 from berth.core.simulation.timeline import Timeline
 from tests.support.traces import FILES, traces_folder
@@ -183,7 +183,7 @@ def _part(study: _Study, all_found: dict[tuple[str, str], Statistics]) -> str:
     return "\n".join(lines)
 
 
-def _kept(found: Results) -> list[Row]:
+def _kept(found: Results) -> list[ComparisonRow]:
     """Rows of a table, with all rows of blocked chips."""
     return [
         row for row in found.rows if row.section in _SECTIONS and (row.metric in _ROWS or row.metric.endswith(_BLOCKED))

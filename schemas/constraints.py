@@ -8,7 +8,7 @@ from berth.schemas.message import Part
 
 Operator = Literal["In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"]
 TolerationOperator = Literal["Equal", "Exists"]
-Effect = Literal["NoSchedule", "PreferNoSchedule", "NoExecute"]
+TaintEffect = Literal["NoSchedule", "PreferNoSchedule", "NoExecute"]
 
 
 class Expression(Part, frozen=True):
@@ -39,4 +39,4 @@ class Taint(Part, frozen=True):
 
     key: str
     value: str = ""
-    effect: Effect = "NoSchedule"
+    effect: TaintEffect = "NoSchedule"

@@ -1,7 +1,8 @@
 """Envelope of messages: kind and version outside, body as raw bytes inside.
 
-A reader skips an unknown kind without decoding its body. There are two exceptions that stop the reader: kinds of the
-ledger, and newer versions of messages with ``MUST_READ``. ``docs/messages.md`` states the rule.
+A reader skips an unknown kind without decoding its body. Two exceptions stop the reader: newer versions of messages
+with ``MUST_READ`` (:func:`body_of`), and unknown kinds of the ledger (``LedgerFold.apply``). ``docs/messages.md``
+states the rule.
 """
 
 from typing import Final, TypeVar
@@ -48,7 +49,7 @@ class NewerVersionError(Exception):
     Attributes:
         kind: Kind of the message.
         version: Its version.
-        release: First release that reads it; empty if the message does not say it.
+        release: First release that reads it; empty if the message does not contain it.
     """
 
     def __init__(self, envelope: Envelope) -> None:

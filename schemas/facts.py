@@ -186,7 +186,7 @@ class Owner(Part, frozen=True):
 
 
 class MembersSeen(Message, frozen=True):
-    """Pods of the ranks of a job, which the binder binds as the placement says.
+    """Pods of the ranks of a job, which the binder binds according to the placement.
 
     Without ranks: there are no pods (tombstone). Lists have one entry per row, rows are sorted by rank. A rank without
     a pod has no row.
@@ -219,6 +219,9 @@ class MembersSeen(Message, frozen=True):
     at_ms: UnixMs = 0
     stale: list[int] = []
     """Ranks whose pods carry chip annotations of an attempt that was rolled back; they are removed before binding."""
+    podgroup_uid: str = ""
+    """Uid of the Volcano PodGroup for which the request was made: one that is created later under the name is another
+    owner. Empty without a PodGroup."""
 
 
 JobState = Literal["accepted", "rejected", "cancelled", "tombstone"]

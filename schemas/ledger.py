@@ -34,7 +34,7 @@ class Settings(Part, frozen=True):
     strict_label_values: bool = True
     """A label with an invalid value is refused. Off under ``reference_parity``, which treats it as absent."""
     needs_health: bool = False
-    """A node with chips takes no work before a source has reported its health."""
+    """A node with chips accepts no work before a source has reported its health."""
     nslb_version: str = "1.0"
     """Switch affinity on a spine-leaf network: ``1.0`` or ``2.0``. A single layer of leaf switches has a policy of its
     own."""
@@ -63,10 +63,15 @@ class Settings(Part, frozen=True):
     verdict. Off, as in all records before 0.4, it takes the first gangs in order."""
     corrections: int = 0
     """Corrections of rules in force: 0 none, as in all records before 0.5; 1 those of 0.5. With them a withheld chip
-    takes no soft-share pod; chips that return while they are shared wake classes, and so does any change where a
+    accepts no soft-share pod; chips that return while they are shared wake classes, and so does any change where a
     SuperPoD had too many free nodes; an attempt is examined again when the facts under its name change; no state is
     kept of nodes that are gone; a new reservation lets held gangs be tried; a gang is larger than the cluster if one of
     its tasks is."""
+    plain_pods: bool = False
+    """Pods without chips by the rules of 0.5: a job may mix pods with and without chips on every product form, and its
+    pods without chips are placed last and near the others; a job without chips waits behind no job with chips and takes
+    no cpu or memory that a reservation counts; the score of a node for a pod without chips is its free cpu and memory.
+    Off, as in all records before 0.5."""
 
     @property
     def corrected(self) -> bool:

@@ -31,7 +31,7 @@ class Blocks(Part, frozen=True, cache_hash=True):
     idlest: bool = False
     """MindIE: SuperPoDs with the most free nodes first (``sp-fit``), not those with the fewest."""
     near: tuple[tuple[str, str], ...] = ()
-    """MindIE: labels of jobs beside which it prefers to be."""
+    """MindIE: labels of jobs near which it prefers to run."""
     levels: tuple[int, ...] = ()
     """Levels: pods of a group at each level, the one nearest to the node first."""
 

@@ -1,9 +1,10 @@
 """Refusals: a closed set of reasons, with the numbers that explain them.
 
-The reason of a node says why it cannot take a pod of a shape. A refusal says why a gang waits or is rejected. Codes are
+The reason of a node is why it cannot take a pod of a shape. A refusal is why a gang waits or is rejected. Codes are
 stored: a new one is appended with the next number.
 """
 
+from collections.abc import Mapping
 from enum import IntEnum
 from typing import Literal
 
@@ -27,7 +28,7 @@ class NodeReason(IntEnum):
     """nodeSelector or required node affinity does not match."""
     TAINT = 5
     NODE_FAULT = 6
-    """The node or its switch is reported unhealthy, or takes no new work."""
+    """The node or its switch is reported unhealthy, or accepts no new work."""
     SUB_HEALTH = 7
     """Sub-healthy, and the job's label ``subHealthyStrategy`` is not ``ignore``."""
     CPU = 8
@@ -90,6 +91,15 @@ class ReasonCount(Part, frozen=True, gc=False):
 
     reason: int
     nodes: int
+
+
+def reason_counts(counts: Mapping[int, int]) -> list[ReasonCount]:
+    """Nodes by reason, most frequent first, ties by code; reasons without nodes are left out."""
+    return [
+        ReasonCount(reason, nodes)
+        for reason, nodes in sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+        if nodes
+    ]
 
 
 class SwitchLack(Part, frozen=True):

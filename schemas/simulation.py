@@ -8,7 +8,7 @@ from berth.schemas.placement import Placement
 
 
 class BindGang(Message, frozen=True):
-    """Request to run the pods of an attempt as the placement says. Repeating it for the same attempt is harmless."""
+    """Request to run the pods of an attempt according to its placement. It is idempotent for an attempt."""
 
     KIND: ClassVar[str] = "sim.bind"
 

@@ -18,7 +18,7 @@ from berth.cli.jobs.listing import cancel, jobs
 from berth.cli.jobs.submit import submit
 from berth.cli.local.demo import demo
 from berth.cli.local.up import up
-from berth.cli.output import WRONG_USE, complain, results, talk
+from berth.cli.output import WRONG_USE, complain, progress_console, results
 from berth.cli.recordings.record import log, record_cell
 from berth.cli.recordings.replay import replay
 from berth.cli.simulation.simulate import simulate
@@ -28,7 +28,7 @@ from berth.runtime.release import release
 
 APP: Final = App(
     name="berth",
-    help="Decide on which nodes and chips NPU jobs run, and say why.",
+    help="Decide on which nodes and chips NPU jobs run, and report the reasons.",
     version=release,
     result_action="return_value",
 )
@@ -57,12 +57,17 @@ APP.command(check_config)
 def call(tokens: list[str]) -> int:
     """Exit code of the command line ``tokens``."""
     for number, token in enumerate(tokens, start=1):
-        if not is_utf8(token):  # bytes of the command line that are no UTF-8 come as halves of surrogate pairs
+        if not is_utf8(token):  # Python decodes invalid UTF-8 on the command line into halves of surrogate pairs
             complain([f"argument {number} is {token!r}, expected {UTF8_TEXT}: is it UTF-8?"])
             return WRONG_USE
     try:
         code = APP(
-            tokens, exit_on_error=False, print_error=False, console=results(), error_console=talk(), backend="asyncio"
+            tokens,
+            exit_on_error=False,
+            print_error=False,
+            console=results(),
+            error_console=progress_console(),
+            backend="asyncio",
         )
     except CycloptsError as error:
         complain(str(error).splitlines())

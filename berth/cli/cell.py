@@ -28,7 +28,7 @@ _NUMBERED: Final = re.compile(r"^\w+\(-?\d+, '(?P<words>[^']*)'\)$")
 @Parameter(name="*")
 @dataclass(frozen=True)
 class Form:
-    """Options of commands that speak with no cell.
+    """Options of commands that connect to no cell.
 
     Attributes:
         json: Print JSON instead of text.
@@ -43,7 +43,7 @@ class Common:
     """Options of every command that connects to a cell.
 
     Attributes:
-        url: Address of NATS; several are separated by commas. Default: $BERTH_NATS_URL, else $BERTH_BUS__URL, else
+        url: Address of NATS; several are separated by commas. Default: $BERTH_NATS_URL, or $BERTH_BUS__URL, or
             nats://127.0.0.1:4222.
         cell: Name of the cell.
         json: Print JSON instead of text.

@@ -10,7 +10,7 @@ import msgspec
 
 from berth import services
 from berth.cli.cell import run
-from berth.cli.output import WRONG_USE, CommandError, emit, tell
+from berth.cli.output import WRONG_USE, CommandError, emit, print_result
 from berth.formats.yaml_tree import nearest
 from berth.runtime.config import ServiceConfig, load
 
@@ -52,13 +52,13 @@ def check_config(service: str, file: Path, *, json: bool = False) -> int:
             emit(tree)
             return
         for path, value in sorted(_flat(tree).items()):
-            tell(f"{path} = {msgspec.json.encode(value).decode()}")
+            print_result(f"{path} = {msgspec.json.encode(value).decode()}")
 
     return run(work)
 
 
 def starred(tree: Any, name: str = "") -> Any:  # noqa: ANN401  # a tree of settings of any form
-    """The tree with stars in place of secrets, which are known by the names of their fields."""
+    """The tree with secrets replaced by stars; the names of fields identify secrets."""
     if isinstance(tree, dict):
         return {key: starred(value, key) for key, value in tree.items()}
     if tree is not None and _SECRET.search(name):

@@ -41,7 +41,7 @@ def results() -> Console:
     return _console(to_stderr=False)
 
 
-def talk() -> Console:
+def progress_console() -> Console:
     """Console for everything else: stderr."""
     return _console(to_stderr=True)
 
@@ -53,12 +53,12 @@ def _console(*, to_stderr: bool) -> Console:
     )
 
 
-def say(line: str) -> None:
+def print_progress(line: str) -> None:
     """Print a line to stderr."""
-    talk().print(escape(line), soft_wrap=True)
+    progress_console().print(escape(line), soft_wrap=True)
 
 
-def tell(line: str) -> None:
+def print_result(line: str) -> None:
     """Print a line of a result."""
     results().print(escape(line), soft_wrap=True)
 
@@ -71,7 +71,7 @@ def emit(value: object) -> None:
 
 def complain(lines: Iterable[str]) -> None:
     """Print errors, one per line."""
-    console = talk()
+    console = progress_console()
     for line in lines:
         console.print(f"[bold red]error:[/] {escape(line)}", soft_wrap=True)
 
@@ -86,12 +86,12 @@ def new_table(*columns: str, last_folds: bool = True) -> Table:
 
 
 def moment(at_ms: int) -> str:
-    """A moment in UTC."""
+    """A time in UTC."""
     return f"{datetime.fromtimestamp(at_ms / _SECOND_MS, UTC):%Y-%m-%d %H:%M:%S}.{at_ms % _SECOND_MS:03} UTC"
 
 
 def age(since_ms: int, now_ms: int) -> str:
-    """Time since a moment, in its largest unit."""
+    """Elapsed time, in its largest unit."""
     seconds = max(0, now_ms - since_ms) / _SECOND_MS
     for size, unit in ((_DAY_S, "d"), (_HOUR_S, "h"), (_MINUTE_S, "min")):
         if seconds >= 2 * size:
@@ -106,6 +106,11 @@ def listed(names: Iterable[str], most: int = _NODES_SHOWN) -> str:
     return f"{', '.join(known[:most])}{more}"
 
 
+def known_jobs(count: int) -> str:
+    """How many jobs are known, for a hint."""
+    return "1 job is known" if count == 1 else f"{count} jobs are known"
+
+
 def near_names(word: str, known: Iterable[str]) -> list[str]:
-    """Up to three names that a word may have meant, the nearest first."""
+    """Up to three similar names, the most similar first."""
     return difflib.get_close_matches(word, sorted(known), n=3, cutoff=0.5)

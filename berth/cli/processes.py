@@ -17,7 +17,7 @@ from berth.runtime.errors import FatalError
 from berth.runtime.local.nats_server import die_with
 
 RESTARTS_MAX: Final = 5
-"""Starts in a row, none of which lasted, after which a child is given up."""
+"""Short starts in a row after which a child is not restarted."""
 _LASTED_S: Final = 30.0
 _BACKOFF: Final = Backoff(first_s=0.25, max_s=8.0)
 _TAIL_LINES: Final = 8
@@ -26,7 +26,7 @@ _MISCONFIGURED: Final = 2
 
 
 class GivenUpError(FatalError):
-    """A child ends again and again, or its settings are invalid. The error contains the end of its log.
+    """A child ends repeatedly, or its settings are invalid. The error contains the end of its log.
 
     Attributes:
         is_setting: Its settings are invalid.
@@ -74,7 +74,7 @@ class Child:
         self._process: subprocess.Popen[bytes] | None = None
         self._started_s = 0.0
         self._due_s: float | None = None
-        """When it is to be started again."""
+        """Time of the next restart."""
 
     @property
     def pid(self) -> int | None:
@@ -100,13 +100,13 @@ class Child:
         self._due_s = None
 
     def look(self) -> str:
-        """See whether it runs, and start it again when that is due.
+        """Check whether it runs, and restart it when that is due.
 
         Returns:
-            What happened, in words; empty when nothing did.
+            The change as text; empty without a change.
 
         Raises:
-            GivenUpError: It ends again and again, or its settings are wrong.
+            GivenUpError: It ends repeatedly, or its settings are wrong.
         """
         now_s = self._clock.monotonic_s()
         if self._due_s is not None:
@@ -129,13 +129,13 @@ class Child:
         return f"{self.name} ended with code {code}; it is started again in {wait_s:g} s"
 
     def ask_to_stop(self) -> None:
-        """Ask it to finish its current work and to end."""
+        """Request that it finishes its current work and ends."""
         self._due_s = None
         if self.pid is not None:
             self._signal(signal.SIGTERM)
 
     def kill(self) -> None:
-        """End it, and whatever it has started."""
+        """Kill it and all its children."""
         if self.pid is not None:
             self._signal(signal.SIGKILL)
             if self._process is not None:

@@ -6,15 +6,15 @@ from typing import Final
 import yaml
 
 DEPTH_MAX: Final = 64
-"""Deepest nesting that is accepted; manifests need about 15."""
+"""Maximum accepted nesting; manifests need about 15."""
 COPIES_MAX: Final = 1_000_000
-"""Most values that aliases and merge keys repeat in a text: five for each of the 200,000 nodes that a topology may
-have. Reading them takes about two seconds."""
+"""Maximum number of values that aliases and merge keys repeat in a text: five for each of the 200,000 nodes that a
+topology may have. Reading them takes about two seconds."""
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 
 
 class StrictLoader(yaml.SafeLoader):
-    """Safe loader that refuses repeated keys, deep nesting and too many repeated aliases.
+    """Safe loader that rejects repeated keys, deep nesting and too many repeated aliases.
 
     It keeps dates as text, and reads a surrogate pair that is written as two escapes, as in JSON, as one character.
     """
@@ -56,7 +56,7 @@ class StrictLoader(yaml.SafeLoader):
         size = self._sizes.get(node)
         if size is None:
             raise yaml.MarkedYAMLError(
-                problem=f"alias *{anchor} stands inside what it names", problem_mark=self.get_mark()
+                problem=f"alias *{anchor} is inside the node that it names", problem_mark=self.get_mark()
             )
         self._values += size
         self._copies += size

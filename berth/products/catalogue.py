@@ -1,8 +1,8 @@
 """Product catalogue: one entry per product form, with its chip rules, its nodes and what a job sets that asks for it.
 
-A new product whose rules exist is one more :class:`Product` in :data:`PRODUCTS` and nothing else. The rules that an
-entry names are in ``berth.core.chips``, ``berth.core.superpods`` and ``berth.core.requests``. Forms that several labels
-together decide (310 and 310P) are chosen in ``berth.core.chips.form_selection``.
+A new product whose rules exist is one more :class:`Product` in :data:`PRODUCTS`; no other code changes. The rules that
+an entry names are in ``berth.core.chips``, ``berth.core.superpods`` and ``berth.core.requests``. Forms that several
+labels together decide (310 and 310P) are chosen in ``berth.core.chips.form_selection``.
 
 Longer than 400 lines because the catalogue is one table.
 
@@ -34,7 +34,8 @@ from berth.products.model import (
 )
 
 RINGS_OF_4: Final = ((0, 2, 1, 3), (4, 0, 2, 1), (4, 4, 4, 4), (4, 4, 4, 0))
-"""910A: one chip prefers rings with 1, 3, 2, 4 free; two prefer 2, 4, 3; four need 4; three never."""
+"""Row n - 1, column f - 1: class of a ring with f free chips for n chips, 0 is best, 4 is unusable. 910A: one chip
+prefers rings with 1, 3, 2, 4 free; two prefer 2, 4, 3; four need 4; three never."""
 RINGS_OF_8: Final = tuple(tuple(have - need if have >= need else 8 for have in range(1, 9)) for need in range(1, 9))
 """A2 Box16: the class is the number of chips left over in the ring."""
 CARDS_OF_4: Final = ((0, 2, 1, 3), (4, 0, 1, 2), (4, 4, 0, 1), (4, 4, 4, 0))
@@ -147,6 +148,7 @@ def _a3_superpod(name: str, chips: int, policy: str, kind: str, node: NodeProduc
             block_product="A3",
             block_annotations=True,
         ),
+        is_a3=True,
         policies=(policy,),
         accelerator_types=(kind,),
         nodes=(node,),
@@ -253,11 +255,13 @@ PRODUCTS: Final[tuple[Product, ...]] = (
     Product(
         form=_a3("module910a3x16", "A3, 16 chips in pairs"),
         policies=("chip2-node16", "module-a3-16"),
+        is_a3=True,
         accelerator_types=("module-a3-16",),
         nodes=(_by_type("module910a3x16", "Atlas 800T A3, pairs", 16, "module-a3-16"),),
     ),
     Product(
         form=_a3("module910a3x8", "A3, 8 chips in pairs"),
+        is_a3=True,
         policies=("chip2-node8",),
         nodes=(
             NodeProduct(
@@ -442,3 +446,5 @@ NODE_PRODUCTS: Final[Mapping[str, NodeProduct]] = MappingProxyType(
     {node.name: node for entry in PRODUCTS for node in entry.nodes}
 )
 """Products of nodes by name."""
+A3_NODES: Final = frozenset(node.name for entry in PRODUCTS if entry.is_a3 for node in entry.nodes)
+"""Names of the products of A3 nodes."""

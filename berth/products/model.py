@@ -166,9 +166,11 @@ class Product(msgspec.Struct, frozen=True, kw_only=True):
         policies: Values of the annotation ``huawei.com/schedule_policy`` that lead to the form.
         accelerator_types: Values of the node selector ``accelerator-type`` that lead to it.
         nodes: Nodes whose jobs get the form; empty where the nodes are those of another entry.
+        is_a3: The nodes are of the A3 generation, whose device plug-in reports switches.
     """
 
     form: Form
     policies: tuple[str, ...] = ()
     accelerator_types: tuple[str, ...] = ()
     nodes: tuple[NodeProduct, ...] = ()
+    is_a3: bool = False

@@ -147,7 +147,7 @@ class Feeds:
                     f"snapshot at ledger {body.ledger_seq}, facts {body.facts_seq} is ahead of the bus, which ends at"
                     f" {ledger.last_seq} and {facts.last_seq}: streams were lost or created again"
                 )
-            found.add(self.state.load(body))
+            found.add(self.state.load(body).changes)
         start = self.state.facts_seq + 1
         from_latest = start < facts.first_seq and facts.last_seq > 0
         if from_latest:

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds Kubernetes 1.20 from Debian's source package, with Debian's Go and etcd; build.sh calls it.
 #   usage: build-debian.sh VERSION SCRATCH
-# VERSION is what the binaries shall call themselves. They end up in SCRATCH/bin; the caller removes SCRATCH.
+# VERSION is the version that the binaries report. They are written to SCRATCH/bin; the caller removes SCRATCH.
 # For Debian 12. Nothing is installed and root is not needed: apt keeps its lists in SCRATCH too, checks signatures, and
 # packages are unpacked there. DEBIAN_MIRROR names another mirror than that of the apt sources of this machine.
 set -euo pipefail
@@ -40,7 +40,7 @@ say "packages are here"
 
 # 2. The source. Debian's patches concern kubectl only and are left out.
 export GOROOT=$scratch/root/usr/lib/go-1.19 GOPATH=$scratch/gopath GO111MODULE=off GOFLAGS='' GOTOOLCHAIN=local CGO_ENABLED=0
-export GOCACHE=$scratch/gocache # of no use to any other build
+export GOCACHE=$scratch/gocache # no other build uses it
 export PATH=$GOROOT/bin:$PATH
 source=$GOPATH/src/k8s.io/kubernetes
 mkdir -p "$source"

@@ -2,9 +2,9 @@
 # Puts etcd, kube-apiserver and kube-controller-manager into ${XDG_CACHE_HOME:-~/.cache}/berth/kube/<version>/.
 #   usage: build.sh [go|debian]
 # "go" builds the modules that are pinned, with hashes, in modules/. "debian" builds an older Kubernetes from Debian's
-# source package. Without an argument it is "go", and "debian" where no recent Go or no module proxy is at hand.
-# Does nothing when the binaries are there and their pins are those of this tree, or when KUBEBUILDER_ASSETS names a
-# folder that has them.
+# source package. Without an argument it is "go", and "debian" if no recent Go or no module proxy is available.
+# Does nothing if the binaries exist and their pins are those of this tree, or if KUBEBUILDER_ASSETS names a folder
+# with them.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/berth/kube
@@ -18,7 +18,7 @@ fail() { say "$*" >&2; exit 1; }
 # The pin of the module $2 in the go.mod of modules/$1.
 pinned() { sed -nE "s|^(require )?[[:space:]]*$2 (v[0-9][^ ]*).*|\2|p" "$here/modules/$1/go.mod" | head -n 1; }
 
-# What the binaries are made from; a folder that was made from something else is made anew.
+# The sources of the binaries; a folder that was built from other sources is built again.
 pins() { (cd "$here" && sha256sum "$@") | sha256sum | cut -d ' ' -f 1; }
 
 complete() { # folder, pins

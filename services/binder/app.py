@@ -1,4 +1,4 @@
-"""Wiring of the binder: learn the facts, fold the ledger, then bind what has no outcome."""
+"""Wiring of the binder: read the facts, fold the ledger, then bind attempts without an outcome."""
 
 import asyncio
 from typing import Final
@@ -33,11 +33,11 @@ _NODES: Final = "/api/v1/nodes"
 async def serve(
     bus: Bus, clock: Clock, config: BinderConfig, instruments: Instruments[BinderMetrics], stop: asyncio.Event
 ) -> None:
-    """Bind and evict until ``stop`` is set: on the Kubernetes cluster of the settings, else on a simulated one.
+    """Bind and evict until ``stop`` is set: on the Kubernetes cluster of the settings, or on a simulated one.
 
     Raises:
         TransientError: The bus did not answer at the start.
-        FatalError: There is no way to the Kubernetes cluster.
+        FatalError: The Kubernetes cluster is unreachable.
         ExceptionGroup: As :func:`bind_on`.
     """
     await bus.ensure_streams(replicas=config.bus.replicas)
@@ -102,13 +102,13 @@ async def bind_on(
         clock: Source of time.
         config: Settings.
         instruments: Of the process.
-        stop: Asks for the end.
-        notices: Learns what becomes of gangs, where notices are written.
+        stop: Set to end the binder.
+        notices: Receives the progress of gangs, if notices are written.
 
     Raises:
         TransientError: The bus did not answer at the start.
-        ExceptionGroup: Holds a :class:`FatalError` when a followed history broke, or a record cannot be folded; the
-            next start folds it again.
+        ExceptionGroup: Contains a :class:`FatalError` if a followed history has a gap, or a record cannot be folded;
+            the next start folds it again.
     """
     loop = Loop(bus, cluster, clock, config, Work(), instruments)
     intake = _Intake(loop, cluster, notices, instruments.log)
@@ -124,7 +124,7 @@ async def bind_on(
 
 
 class _Following:
-    """What is followed: facts and ledger, and statuses where notices are written."""
+    """The followed streams: facts and ledger, and statuses if notices are written."""
 
     def __init__(self, bus: Bus, intake: "_Intake", log: Logger) -> None:
         self._bus = bus
@@ -133,7 +133,7 @@ class _Following:
         self._followers: list[Follower] = []
 
     async def start(self, *, mirror_wait_s: float) -> Follower:
-        """Take what is stored, then follow; returns the follower of the ledger.
+        """Read the stored messages, then follow; returns the follower of the ledger.
 
         Raises:
             TransientError: The bus did not answer.
@@ -209,7 +209,7 @@ async def _work(
 
 
 async def _begin(cluster: Cluster, loop: Loop, log: Logger, stop: asyncio.Event) -> bool:
-    """Let the cluster learn what an earlier run did last; returns whether ``stop`` is not set."""
+    """Let the cluster read the last actions of an earlier run; returns whether ``stop`` is not set."""
     after_ms = loop.work.latest_ms
     while not stop.is_set():
         gangs = [gang_of(item) for item in loop.work.attempts.values() if not item.foreign]
@@ -228,7 +228,7 @@ async def _begin(cluster: Cluster, loop: Loop, log: Logger, stop: asyncio.Event)
 
 
 class _Intake:
-    """Messages on their way into the work."""
+    """Applies messages to the work."""
 
     def __init__(self, loop: Loop, cluster: Cluster, notices: NoticeLoop | None, log: Logger) -> None:
         self._loop = loop
@@ -240,7 +240,7 @@ class _Intake:
 
     @property
     def work(self) -> Work:
-        """What is to be done."""
+        """The pending work."""
         return self._loop.work
 
     def take_record(self, stored: Stored) -> None:
@@ -300,7 +300,7 @@ class _Intake:
             self._loop.wake(keys)
 
     def take_gap(self, gap: Gap) -> None:
-        """Note that a history broke."""
+        """Note a gap in a history."""
         self._break(f"{gap.stream}: {gap.reason.value}, sequence {gap.wanted} was wanted")
 
     def _break(self, reason: str) -> None:
@@ -315,7 +315,7 @@ class _Intake:
         """Wait until the end.
 
         Raises:
-            FatalError: A history broke before it, or could not be folded.
+            FatalError: A history has a gap, or could not be folded.
         """
         reason = await self._ended
         if reason:

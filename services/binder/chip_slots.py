@@ -1,7 +1,7 @@
 """Slots of chips on nodes: pods with the same number of chips on a node are bound one after another. Pure.
 
 The kubelet's request to the device plug-in states the number of chips, not the pod; the plug-in takes the oldest pod
-with that number. With two such pods waiting, the kubelet may ask for the second first, and each gets the other's chips.
+with that number. With two such pods waiting, the kubelet may request the second first, and each gets the other's chips.
 So a *slot*, a number of chips of a kind on a node, belongs to one pod from its binding until it has its chips.
 
 Two sources report the occupants of a slot: Berth's own bindings, at once, and facts of pods, which include pods of
@@ -93,7 +93,7 @@ class ChipSlots:
         now = _rows(fact)
         before = self._seen.pop(name, {})
         freed: list[Slot] = []
-        if any(phase not in _ENDED for phase in fact.phase):  # else no word may ever follow: it is nothing to keep
+        if any(phase not in _ENDED for phase in fact.phase):  # otherwise no further fact may follow: do not store it
             self._seen[name] = now
         if not fact.phase:
             freed += self.forget(fact.uid, fact.attempt)

@@ -25,11 +25,11 @@ Wake: TypeAlias = Callable[[list[AttemptKey]], None]
 
 @dataclass(frozen=True, slots=True)
 class Gang:
-    """An attempt to run a gang: what the cluster needs of it.
+    """An attempt to run a gang: the properties that the cluster needs.
 
     Attributes:
         run_ms: Declared run time; 0 when unknown.
-        gone: Ranks that were released, ascending; they are left alone.
+        gone: Ranks that were released, ascending; they are not touched.
     """
 
     namespace: str
@@ -48,11 +48,11 @@ class Gang:
 
 @dataclass(frozen=True, slots=True)
 class BindResult:
-    """What came of binding a gang.
+    """Result of binding a gang.
 
     Attributes:
         bound: Pods that are bound, or may be.
-        failures: Ranks that cannot be bound, and why.
+        failures: Ranks that cannot be bound, and the reasons.
     """
 
     bound: int
@@ -60,15 +60,15 @@ class BindResult:
 
 
 class NotYetError(TransientError):
-    """Nothing failed: the cluster waits for something that is on its way, at most for ``retry_after_s`` seconds."""
+    """No failure: the cluster waits for an expected change, at most for ``retry_after_s`` seconds."""
 
 
 class Cluster(Protocol):
-    """Where pods are bound. Binding and evicting are harmless when repeated.
+    """The cluster whose pods are bound. Binding and evicting are idempotent.
 
     Attributes:
         fact_kinds: Kinds of facts that it takes besides outcomes: ``member``, ``pod``.
-        uses_run_time: Whether :attr:`Gang.run_ms` means something to it; asking for that costs a request to the bus.
+        uses_run_time: Whether it uses :attr:`Gang.run_ms`; reading that costs a request to the bus.
     """
 
     @property
@@ -83,52 +83,52 @@ class Cluster(Protocol):
         """Take a fact of members.
 
         Raises:
-            ValueError: It is damaged; what was known before holds.
+            ValueError: It is damaged; the previous fact stays in force.
         """
 
     def take_pods(self, fact: PodsSeen) -> None:
         """Take a fact of pods.
 
         Raises:
-            ValueError: It is damaged; what was known before holds.
+            ValueError: It is damaged; the previous fact stays in force.
             IndexError: Likewise.
         """
 
     def forget(self, key: AttemptKey) -> None:
-        """An attempt is over."""
+        """An attempt has ended."""
 
     async def begin(self, gangs: Sequence[Gang], *, after_ms: UnixMs, wake: Wake) -> None:
-        """Learn what an earlier run did; called before the first :meth:`bind`, again after an error.
+        """Read the actions of an earlier run; called before the first :meth:`bind`, again after an error.
 
         Args:
-            gangs: All live attempts of our own.
-            after_ms: The latest moment that the earlier run may have named.
-            wake: Called from now on with attempts that wait for a change which came.
+            gangs: All live attempts of Berth.
+            after_ms: The latest time that the earlier run may have written.
+            wake: Called from now on with attempts whose awaited change has happened.
 
         Raises:
             TransientError: The cluster did not answer.
         """
 
     async def bind(self, gang: Gang) -> BindResult:
-        """Make the pods of a gang run where its placement says; a pod that is bound there already counts.
+        """Bind the pods of a gang according to its placement; a pod that is bound there already counts.
 
         Raises:
             NotYetError: Not all can be bound yet; the cluster wakes the attempt when that changes.
-            TransientError: The cluster did not answer, or cannot do it yet; nothing is known of the result.
-            PoisonError: The cluster will never do it.
+            TransientError: The cluster did not answer, or cannot do it yet; the result is unknown.
+            PoisonError: The cluster rejects it permanently.
         """
 
     async def evict(self, gang: Gang, *, reason: str) -> None:
-        """Make the pods of a gang end; pods that are gone already count.
+        """Evict the pods of a gang; pods that are gone already count.
 
         Raises:
-            TransientError: The cluster did not answer; nothing is known of the result.
-            PoisonError: The cluster will never do it.
+            TransientError: The cluster did not answer; the result is unknown.
+            PoisonError: The cluster rejects it permanently.
         """
 
 
 class FactlessCluster:
-    """The part of the port for a cluster that keeps no facts and has nothing to recover; the base of such a one."""
+    """Base of clusters that use no facts and need no recovery."""
 
     @property
     def fact_kinds(self) -> tuple[str, ...]:
@@ -147,18 +147,18 @@ class FactlessCluster:
         """Ignore it."""
 
     def forget(self, key: AttemptKey) -> None:
-        """Nothing is remembered."""
+        """No state to drop."""
 
     async def begin(self, gangs: Sequence[Gang], *, after_ms: UnixMs, wake: Wake) -> None:
-        """Nothing is to be learned."""
+        """No recovery."""
 
 
 class SimCluster(FactlessCluster):
-    """A simulated cluster, asked over the bus.
+    """A simulated cluster, called over the bus.
 
     Args:
         bus: The bus it listens on.
-        answer_timeout_s: How long it may take to answer.
+        answer_timeout_s: Timeout of an answer.
     """
 
     def __init__(self, bus: Bus, *, answer_timeout_s: float) -> None:
@@ -167,7 +167,7 @@ class SimCluster(FactlessCluster):
 
     @property
     def uses_run_time(self) -> bool:
-        """Its pods end by themselves after that time."""
+        """Its pods end after that time."""
         return True
 
     async def bind(self, gang: Gang) -> BindResult:
@@ -196,7 +196,7 @@ def _answer(data: bytes, kind: type[M]) -> M:
     """Answer of a kind.
 
     Raises:
-        PoisonError: The bytes are something else.
+        PoisonError: The bytes are not such an answer.
     """
     try:
         return decode(data, kind)

@@ -25,7 +25,7 @@ class BinderConfig(ServiceConfig, frozen=True, kw_only=True, forbid_unknown_fiel
     kube: KubeConfig | None = None
     """The Kubernetes cluster in which pods are bound; without it the simulated one on the bus."""
     binds_at_once: Annotated[int, Meta(ge=1, le=1_024)] = 64
-    """Requests to the API server that are under way at the same time, over all gangs."""
+    """Maximum number of concurrent requests to the API server, over all gangs."""
     partial: Literal["undo", "leave"] = "undo"
     """A gang of which some pods cannot be bound: ``undo`` evicts the others and places it again, ``leave`` lets them
     run."""
@@ -35,7 +35,7 @@ class BinderConfig(ServiceConfig, frozen=True, kw_only=True, forbid_unknown_fiel
     """Of pods with equally many chips on one node, the next is bound once the device plug-in has served the one
     before."""
     consume_wait_s: Annotated[float, Meta(gt=0, le=3_600)] = 60.0
-    """How long a pod waits for its turn, before it counts as one that cannot be bound."""
+    """How long a pod waits for its turn, before its binding fails."""
     notices_per_s: Annotated[float, Meta(ge=0, le=1_000)] = 20.0
     """Pod conditions and Events written in a second; 0 writes none."""
     notice_again_s: Annotated[float, Meta(ge=0, le=86_400)] = 300.0

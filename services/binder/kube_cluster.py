@@ -1,7 +1,7 @@
 """A Kubernetes cluster as the binder sees it.
 
-A gang is bound as far as it can be now: what waits for a pod, or for its turn on a node, is taken up when the fact
-comes that it waits for. So nothing here blocks a gang that could go on, nor the eviction of one that waits.
+A gang is bound as far as possible: ranks that wait for a pod, or for their turn on a node, continue when the awaited
+fact arrives. So nothing here blocks a gang that can continue, nor the eviction of one that waits.
 """
 
 import asyncio
@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from berth.core.explain.text import pluralize
 from berth.formats.ascend.bind_annotations import BaseDevice, BoundPod, NodeCard, annotations, takes_whole_node
 from berth.formats.ascend.pod_annotations import RANK
 from berth.formats.kubernetes.events import Involved
@@ -35,7 +36,7 @@ from berth.services.binder.predicate_times import PredicateTimes
 from berth.services.binder.work import AttemptKey
 
 _EVENTS_MAX: Final = 16
-"""Pods of a gang that get an Event of their own when they cannot be bound."""
+"""Maximum number of pods of a gang that get an Event each if they cannot be bound."""
 _FORBIDDEN_AGAIN_S: Final = 0.5
 _UNREPORTED_RETRY_S: Final = 2.0
 """Pause before evicted pods that no fact reports yet are checked again."""
@@ -115,7 +116,7 @@ class KubeCluster:
         """Take a fact of members.
 
         Raises:
-            ValueError: It is damaged; what was known before holds.
+            ValueError: It is damaged; the previous fact stays in force.
         """
         self._members.take(fact)
 
@@ -126,7 +127,7 @@ class KubeCluster:
             self.wake([(fact.uid, fact.attempt)])
 
     def forget(self, key: AttemptKey) -> None:
-        """An attempt is over."""
+        """An attempt has ended."""
         self._progress.pop(key, None)
         self._recovery.take_bound(key)
         self._unreported.discard(key)
@@ -172,7 +173,7 @@ class KubeCluster:
         return found
 
     def _gives_up(self, progress: Progress) -> bool:
-        """Whether no more pods are to be bound."""
+        """Whether a pod failed to bind and the setting ``partial`` is ``undo``, so that the gang is undone."""
         return bool(progress.failures) and self._config.partial == "undo"
 
     def _fail(self, gang: Gang, progress: Progress, rank: int, reason: str, member: Member) -> None:
@@ -191,13 +192,16 @@ class KubeCluster:
             return
         left_s = progress.began_s + self._config.members_wait_s - self._clock.monotonic_s()
         if left_s > 0:
-            raise NotYetError(f"{len(missing)} ranks have no pod yet", retry_after_s=left_s)
+            raise NotYetError(
+                f"{pluralize(len(missing), 'rank')} {'has' if len(missing) == 1 else 'have'} no pod yet",
+                retry_after_s=left_s,
+            )
         failed = [rank for rank in missing if rank not in progress.failures]
         for rank in failed:
-            progress.failures[rank] = f"no pod has stood for this rank for {self._config.members_wait_s:g} s"
+            progress.failures[rank] = f"this rank has had no pod for {self._config.members_wait_s:g} s"
         other = next(iter(members.values()), None)
         if failed and other is not None:
-            why = f"no pod has stood for rank {failed[0]} of the gang for {self._config.members_wait_s:g} s"
+            why = f"rank {failed[0]} of the gang has had no pod for {self._config.members_wait_s:g} s"
             self._report_event(involved_pod(gang.namespace, other.pod, other.uid), "FailedBinding", why)
 
     def _ready(
@@ -243,7 +247,7 @@ class KubeCluster:
             return left_s
         uid, attempt, other = self._chip_slots.occupant(slot, besides=(*gang.key, rank)) or ("", 0, 0)
         why = (
-            f"on node {slot.node} another pod with {slot.chips} chips (rank {other} of {uid}, attempt {attempt}) has not"
+            f"on node {slot.node} another pod with {pluralize(slot.chips, 'chip')} (rank {other} of {uid}, attempt {attempt}) has not"
             f" got them from the device plug-in for {self._config.consume_wait_s:g} s"
         )
         self._fail(gang, progress, rank, why, pod.member)
@@ -284,7 +288,7 @@ class KubeCluster:
         progress.unclear.discard(rank)
         key = (*gang.key, rank)
         if gang.attempt > 1 and (verdict.is_gone or verdict.state == "replaced"):
-            # The attempt before was undone: its pods end, and others come in their place.
+            # The previous attempt was undone: its pods end, and others replace them.
             progress.lost[rank] = pod.member.uid
             self._free(self._chip_slots.release(key))
             return
@@ -330,12 +334,12 @@ class KubeCluster:
         """See :meth:`Cluster.evict`.
 
         After the eviction the chips are free as soon as facts show no pod. So it is complete only when facts report
-        every pod that is left: a pod that no fact reports yet must not be mistaken for one that never existed.
+        every remaining pod: a pod that no fact reports yet must not be mistaken for one that never existed.
 
         Raises:
-            NotYetError: No fact reports some of the pods that are left.
+            NotYetError: No fact reports some of the remaining pods.
             TransientError: The API server did not answer.
-            PoisonError: It does not let us, or the placement is damaged.
+            PoisonError: It rejects the eviction, or the placement is damaged.
         """
         self._progress.pop(gang.key, None)
         job_members = self._members.of(gang.namespace, gang.name, gang.uid)
@@ -367,7 +371,7 @@ class KubeCluster:
         """After a start: read pods that an earlier run may have bound, unless facts show that they have their chips.
 
         Args:
-            gangs: All live attempts of our own.
+            gangs: All live attempts of Berth.
 
         Raises:
             TransientError: The API server did not answer.

@@ -3,6 +3,7 @@
 import asyncio
 from typing import Final
 
+from berth.core.explain.text import pluralize
 from berth.runtime.backoff import Backoff
 from berth.runtime.bus.port import Bus
 from berth.runtime.clock import Clock
@@ -20,18 +21,18 @@ FAILURES_REPORTED_MAX: Final = 256
 """Failures that an outcome lists; a message must stay small."""
 _EVICT_REASONS: Final = {"bind-failed": "the gang cannot be bound whole", "cancelled": "its job was cancelled"}
 _TRIES_QUIET: Final = 2
-"""Tries that fail without a warning."""
+"""Failed tries without a warning."""
 
 
 class Loop:
     """The binder: several attempts at a time, at most one worker per attempt.
 
     Args:
-        bus: Where outcomes go.
+        bus: Receives the outcomes.
         cluster: Where pods are bound.
         clock: Source of time.
         config: Settings.
-        work: What is to be done.
+        work: The pending work.
         instruments: Of the process; its fault points are ``outcome.before`` and ``outcome.after``.
     """
 
@@ -80,11 +81,11 @@ class Loop:
 
     @property
     def idle(self) -> bool:
-        """Whether nothing is to be done now; what waits for another try does not count."""
+        """Whether no work is due; attempts that wait for a retry do not count."""
         return not self._ready and not self._busy
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Work until ``stop`` is set, then finish what is under way."""
+        """Work until ``stop`` is set, then finish the current work."""
         async with asyncio.TaskGroup() as group:
             for number in range(self._config.gangs_at_once):
                 group.create_task(self._worker(), name=f"worker {number}")
@@ -114,7 +115,7 @@ class Loop:
                 self.wake([key])
 
     async def _advance(self, key: AttemptKey) -> None:
-        """Do what is next for an attempt, until nothing is; a failed try is made again later."""
+        """Execute the steps of an attempt until none is due; a failed step is retried later."""
         try:
             while (step := self.work.next_step(key)) is not None and not self._stopping:
                 await self._perform(step)
@@ -151,7 +152,7 @@ class Loop:
         began_s = self._clock.monotonic_s()
         outcome = await (self._bind(attempt) if step.verb == "bind" else self._evict(attempt))
         key = (attempt.uid, attempt.attempt)
-        if key in self.work.attempts:  # else it was released meanwhile, and another attempt may own the subject
+        if key in self.work.attempts:  # otherwise it was released meanwhile, and another attempt may own the subject
             self._faults.hit("outcome.before")
             await self._bus.publish(self._bus.subjects.fact_outcome(attempt.namespace, attempt.name), encode(outcome))
             self._faults.hit("outcome.after")
@@ -184,7 +185,7 @@ class Loop:
             rank = next(rank for rank in _ranks(attempt) if rank not in named)
             failures = [
                 *failures,
-                RankFailure(rank, f"the cluster reports no result for {silent} pods, this one or others"),
+                RankFailure(rank, f"the cluster reports no result for {pluralize(silent, 'pod')}, this one or others"),
             ]
         return self._outcome(attempt, bound, failures)
 
@@ -209,7 +210,7 @@ class Loop:
         try:
             await self._cluster.evict(gang_of(attempt), reason=self._why_evict(attempt))
         except PoisonError as error:
-            # Nothing else can end these pods: retry, and log it.
+            # No other component can end these pods: retry, and log it.
             raise TransientError(error.reason) from error
         before = self.work.outcome_of(attempt)
         return OutcomeSeen(

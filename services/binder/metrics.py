@@ -1,13 +1,13 @@
-"""What the binder counts."""
+"""Metrics of the binder."""
 
 from berth.runtime.metrics import MetricsRegistry
 
 
 class BinderMetrics:
-    """What the binder counts.
+    """Metrics of the binder.
 
     Args:
-        registry: Where the metrics are made.
+        registry: Registry of the metrics.
     """
 
     def __init__(self, registry: MetricsRegistry) -> None:

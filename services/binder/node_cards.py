@@ -48,7 +48,7 @@ class NodeCards:
 
 
 def card_of(node: NodeLean) -> NodeCard:
-    """Data that is kept of a node."""
+    """Stored data of a node."""
     meta = node.metadata
     addresses = node.status.addresses or ()
     return NodeCard(

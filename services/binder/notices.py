@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 from berth.core.explain.refusal_text import sentence
+from berth.core.explain.text import pluralize
 from berth.schemas.columns import unpack_names
 from berth.schemas.facts import MembersSeen
 from berth.schemas.status import JobStatus, Phase
@@ -202,5 +203,5 @@ def _notices_of(status: JobStatus) -> dict[str, Notice]:
         found[status.uid] = Notice(kind, status.sentence)
     elif status.phase in _PLACED:
         nodes = len(unpack_names(status.placement.nodes)) if status.placement is not None else 0
-        found[status.uid] = Notice("placed", f"placed {status.pods} pods on {nodes} nodes")
+        found[status.uid] = Notice("placed", f"placed {pluralize(status.pods, 'pod')} on {pluralize(nodes, 'node')}")
     return found

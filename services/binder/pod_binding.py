@@ -95,7 +95,7 @@ class PodBindRequest(msgspec.Struct, frozen=True, gc=False):
 
 
 class Verdict(NamedTuple):
-    """Verdict on a binding: bound, failed for good, another pod has the name (``replaced``), or ``forbidden`` for now.
+    """Verdict on a binding: bound, finally failed, another pod has the name (``replaced``), or ``forbidden`` for now.
 
     A server that has just started forbids everything until it knows the roles.
 

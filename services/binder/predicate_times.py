@@ -3,7 +3,7 @@
 The device plug-in serves the pod with the smallest time first. So two pods of one node must never share a time, and a
 later decision must never look like an earlier one: not within a millisecond of the clock, not when the clock is set
 back, and not after a restart. After a restart, the times of pods that still wait for chips are read from the pods. For
-all others, whose time does not matter any more, the times of the last outcomes are a lower bound.
+all others, whose time is no longer relevant, the times of the last outcomes are a lower bound.
 
 Source: docs/reference/nodes-and-chips.md, "Pod annotations of chips"; docs/reference/kubernetes.md, "Pod annotations"
 and "Binding".

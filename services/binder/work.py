@@ -77,7 +77,7 @@ class Attempt:
 
     @property
     def gone(self) -> list[int]:
-        """Ranks that were released, ascending: nothing is to be done for them."""
+        """Ranks that were released, ascending: they need no work."""
         return self.holding.gone
 
 
@@ -152,7 +152,7 @@ class Work:
         return touched
 
     def _forget_idle(self) -> None:
-        """Drop gangs that hold nothing: the binder reads no facts of jobs, so nothing else would ever end them."""
+        """Drop gangs without chips: the binder reads no facts of jobs, so no other event would end them."""
         for gang in list(self.fold.gangs.values()):
             if gang.phase not in {"placed", "ending"}:
                 del self.fold.gangs[gang.uid]

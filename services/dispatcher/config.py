@@ -20,7 +20,7 @@ class DecisionConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     strict_label_values: bool = True
     """A label with a value that it cannot have is refused; off, it counts as absent."""
     needs_health: bool = False
-    """A node with chips takes no work until its health is known. For clusters where ``health`` runs."""
+    """A node with chips accepts no work until its health is known. For clusters where ``health`` runs."""
     nslb_version: Literal["1.0", "2.0"] = "1.0"
     """Switch affinity on a spine-leaf network. A single layer of leaves (``tor_level``) has a policy of its own."""
     shared_tor_num: Annotated[int, Meta(ge=1, le=2)] = 2
@@ -49,6 +49,9 @@ class DecisionConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     those that had no verdict yet."""
     corrections: Annotated[int, Meta(ge=0, le=CORRECTIONS_OF_0_5)] = CORRECTIONS_OF_0_5
     """Corrections of rules that are in force; 0 decides as releases before 0.5 did."""
+    plain_pods: bool = True
+    """Pods without chips, alone or in jobs with chips, are placed by the rules of 0.5; false decides as releases before
+    0.5 did."""
     health_first: bool = False
     """A healthier node outranks a better affinity, forevery product form."""
     round_gangs_max: Annotated[int, Meta(ge=1, le=4096)] = 256

@@ -141,7 +141,7 @@ class Dispatcher:
 
         Raises:
             FencedError: Another dispatcher is the leader.
-            TransientError: The bus does not answer; nothing was decided, and another turn may be tried.
+            TransientError: The bus does not answer. A round may be undecided, in doubt or stored: take another turn.
             FatalError: The history broke.
         """
         if self._sent is not None:

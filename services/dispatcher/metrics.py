@@ -1,4 +1,4 @@
-"""What the dispatcher counts."""
+"""Metrics of the dispatcher."""
 
 from collections.abc import Iterable
 
@@ -10,23 +10,23 @@ class DispatcherMetrics:
     """What the dispatcher counts.
 
     Args:
-        registry: Where the metrics are made.
+        registry: Registry on which the metrics are created.
     """
 
     def __init__(self, registry: MetricsRegistry) -> None:
         self.leads = registry.gauge("dispatcher_is_leader", "1 while this dispatcher decides, 0 while it stands by.")
         self.rounds = registry.counter("dispatcher_rounds_total", "Rounds that were appended to the ledger.")
         self.append = registry.seconds("dispatcher_append_seconds", "How long one append to the ledger took.")
-        self.waiting = registry.gauge("dispatcher_waiting_gangs", "Gangs that wait for a place.")
+        self.waiting = registry.gauge("dispatcher_waiting_gangs", "Gangs that wait.")
         self.ledger = registry.gauge(
             "dispatcher_ledger_sequence", "Sequence of the last ledger record that was folded."
         )
         self.facts = registry.gauge("dispatcher_facts_sequence", "Sequence of the last fact that was applied.")
-        self.judged = registry.counter("dispatcher_requests_total", "Requests of the intake that were judged.")
-        self._placed = registry.counter("dispatcher_placed_gangs_total", "Gangs that got a place.")
+        self.judged = registry.counter("dispatcher_requests_total", "Requests of the intake that were validated.")
+        self._placed = registry.counter("dispatcher_placed_gangs_total", "Gangs that were placed.")
         self._refused = registry.counter(
             "dispatcher_refused_gangs_total",
-            "Verdicts of rounds that give no place; a gang may get several while it waits.",
+            "Verdicts of rounds that refuse a gang; a gang may get several while it waits.",
         )
         self.set_aside = registry.counter(
             "dispatcher_set_aside_total",

@@ -113,7 +113,7 @@ async def _open(loop: Loop, reflections: Sequence[Reflection], instruments: Inst
 
 
 async def _forget(source: Clusterd, loop: Loop, config: HealthConfig) -> None:
-    """Forget, now and then, what no chunk holds any more."""
+    """Periodically forget entries that no chunk contains."""
     while True:
         await asyncio.sleep(config.tick_s)
         source.forget(after_ms=loop.rules.stale_ms)

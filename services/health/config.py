@@ -16,7 +16,7 @@ class HealthConfig(ServiceConfig, frozen=True, kw_only=True, forbid_unknown_fiel
     self_maintain_available_card: bool = True
     """Free chips are a node's chips minus those of its pods; off: only what the device plug-in itself lists as free."""
     stale_s: Annotated[float, Meta(ge=1, le=86_400)] = 600.0
-    """A node whose report is older takes no new work. Device plug-ins write at least every 300 s."""
+    """A node whose report is older accepts no new work. Device plug-ins write at least every 300 s."""
     gap_s: Annotated[float, Meta(ge=0, le=10)] = 0.05
     """Pause between two rounds of facts; what changes meanwhile is published together."""
     refresh_s: Annotated[float, Meta(ge=1, le=3_600)] = 300.0

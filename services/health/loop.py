@@ -1,4 +1,4 @@
-"""Fold what comes in, judge the nodes that it concerns, publish what changed.
+"""Fold incoming reports, judge the affected nodes, publish changed facts.
 
 A domain is judged again when something new is reported of one of its nodes, and when time alone changes a verdict. A
 fact is stored only if its meaning differs from the one before; the time of the last reports is published at a lower

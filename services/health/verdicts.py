@@ -1,7 +1,7 @@
 """Verdicts: condition of a node from all reports about it. Pure.
 
 The worst level wins. A chip is unhealthy if any source reports so. The reason names every source with a finding.
-Staleness keeps new work away from a node and never ends running work.
+Staleness prevents new work on a node and never ends running work.
 
 Source: docs/reference/kubernetes.md, "Device information"; docs/reference/faults.md, "Chip fault levels",
 "Node and switch fault levels" and "Normalised levels"; docs/reference/nodes-and-chips.md, "Free list".
@@ -37,7 +37,7 @@ class HealthRules(msgspec.Struct, frozen=True):
 
     Attributes:
         source: Setting ``source``.
-        stale_ms: Age above which a report keeps new work away.
+        stale_ms: Age above which a report prevents new work.
         self_maintained: Setting ``self_maintain_available_card``.
     """
 
@@ -60,7 +60,7 @@ class PartialVerdict(msgspec.Struct, frozen=True):
         unhealthy: Bitmap of chips.
         recovering: Bitmap of chips.
         network_unhealthy: Bitmap of chips.
-        withheld: Bitmap of chips that take no new work.
+        withheld: Bitmap of chips that accept no new work.
     """
 
     level: NodeHealth = NodeHealth.OK
@@ -179,7 +179,7 @@ def _withheld(node: NodeDescription, view: FreeView, *, held: int) -> int:
 
 
 def _rows(rows: tuple[FaultRow, ...], source: str, *, unusable: int) -> list[PartialVerdict]:
-    """Part of the fault rows in addition to the lists: reasons, sub-health, and chips that take no new work."""
+    """Part of the fault rows in addition to the lists: reasons, sub-health, and chips that accept no new work."""
     texts: list[str] = []
     level = NodeHealth.OK
     withheld = 0

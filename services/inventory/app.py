@@ -1,4 +1,4 @@
-"""Wiring of the inventory: learn what earlier runs published, list the cluster, then publish what differs."""
+"""Wiring of the inventory: read the facts of earlier runs, list the cluster, then publish differences."""
 
 import asyncio
 from collections.abc import Callable
@@ -34,10 +34,10 @@ _GROUP_VERSION = PODGROUPS.removeprefix("/apis/")
 async def serve(
     bus: Bus, clock: Clock, config: InventoryConfig, instruments: Instruments[InventoryMetrics], stop: asyncio.Event
 ) -> None:
-    """Tell what the API server shows until ``stop`` is set.
+    """Publish the state on the API server until ``stop`` is set.
 
     Raises:
-        FatalError: As :func:`serve_on`, or there is no way to an API server.
+        FatalError: As :func:`serve_on`, or no API server is reachable.
         TransientError: The bus did not answer at the start.
     """
     api = await KubeApi.connect(config.kube, clock=clock, user_agent="berth-inventory", log=instruments.log)
@@ -82,7 +82,7 @@ async def serve_on(
 async def _restore(
     bus: Bus, config: InventoryConfig, loop: Loop, intake: "_Intake", facts: StreamState, log: Logger
 ) -> None:
-    """Restore what is on the bus: own facts, and what became of the requests."""
+    """Restore the state on the bus: own facts, and the results of requests."""
     await bus.wait_mirror(StreamName.LATEST, at_least=facts.last_seq, timeout_s=config.mirror_wait_s)
     subjects = bus.subjects
     kinds = ("node", "topology", "pod", "job", "outcome", "member")
@@ -223,7 +223,7 @@ async def _reflect_groups(api: Api, config: InventoryConfig, loop: Loop, known: 
 
 
 class _Intake:
-    """Messages on their way into the loop."""
+    """Passes messages to the loop."""
 
     def __init__(self, loop: Loop, log: Logger) -> None:
         self._loop = loop

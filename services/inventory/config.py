@@ -28,7 +28,7 @@ class InventoryConfig(ServiceConfig, frozen=True, kw_only=True, forbid_unknown_f
     event_apart_s: Annotated[float, Meta(ge=0, le=86_400)] = 300.0
     """Least time between two Events about one object that has something wrong."""
     calls_at_once: Annotated[int, Meta(ge=1, le=256)] = 16
-    """Most calls to the API server at the same time, beside the watches."""
+    """Maximum number of concurrent calls to the API server, watches excluded."""
     call_tries_max: Annotated[int, Meta(ge=1, le=1_000)] = 8
     """Tries of a write to the API server that does not answer, before it is given up until something changes."""
     retry_wait_s: Annotated[float, Meta(gt=0, le=60)] = 0.25

@@ -1,4 +1,4 @@
-"""Take in what the cluster and the bus show, and publish at once what is new; what arrives meanwhile comes next.
+"""Collect changes of the cluster and the bus and publish new facts at once; what arrives meanwhile comes next.
 
 Nothing is published before all kinds have been listed once: an object that is not listed yet must not count as deleted.
 """
@@ -99,8 +99,7 @@ class Loop:
         """Take changes of nodes."""
         for change, node in changes:
             name = node.metadata.name
-            differs = self.nodes.remove(name) if change == "DELETED" else self.nodes.put(node)
-            if differs:
+            if self.nodes.remove(name) if change == "DELETED" else self.nodes.put(node):
                 self.pods.touch_nodes([name])
         self.devices.look()
         if self.nodes.is_changed:
@@ -108,8 +107,7 @@ class Loop:
 
     def replace_pods(self, pods: list[Pod]) -> None:
         """Take all pods."""
-        listed = {pod.metadata.uid for pod in pods}
-        for uid in sorted(self._pod_uids - listed):
+        for uid in sorted(self._pod_uids - {pod.metadata.uid for pod in pods}):
             self._drop_pod(uid)
         for pod in pods:
             self._set_pod(pod)
@@ -181,7 +179,7 @@ class Loop:
         self._changed.set()
 
     def note_outcome(self, outcome: OutcomeSeen) -> None:
-        """Take what the binder achieved."""
+        """Take a result of the binder."""
         self.gangs.note_outcome(outcome)
         self._changed.set()
 
@@ -198,19 +196,18 @@ class Loop:
             ValueError: The fact is damaged.
             IndexError: Likewise.
         """
-        if self.nodes.note_health(seen):
-            self._changed.set()
-        if self._suspects.note(seen):
+        changes = (self.nodes.note_health(seen), self._suspects.note(seen))
+        if any(changes):
             self._changed.set()
 
     def restore_members(self, seen: MembersSeen, job: JobSeen | None) -> None:
-        """Restore what an earlier run published of a request's pods."""
+        """Restore the published pods of a request."""
         self.gangs.restore(seen, job)
 
     # What is published.
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Publish what is new until ``stop`` is set; the next run publishes the rest."""
+        """Publish changes until ``stop`` is set; the next run publishes the rest."""
         backoff, failures = Backoff(first_s=self._config.retry_wait_s, max_s=self._config.retry_wait_max_s), 0
         while await self._until_something_is_due(stop):
             self._changed.clear()
@@ -242,7 +239,7 @@ class Loop:
         return published
 
     async def _publish_nodes(self, now_ms: int) -> bool:
-        """Say what is new of nodes and switches, first where nodes leave; whether all of it was stored.
+        """Publish changes of nodes and switches, removals of nodes first; returns whether all were stored.
 
         The chips of a new node are published before the pods on it.
         """
@@ -269,7 +266,7 @@ class Loop:
         return True
 
     async def _publish_pods(self, now_ms: int) -> bool:
-        """Publish what is new of bound pods; returns whether all of it was stored.
+        """Publish changes of bound pods; returns whether all were stored.
 
         What follows from that is published next.
         """
@@ -334,16 +331,19 @@ class Loop:
     async def _look(self, key: OwnerKey) -> None:
         """Read an owner; one that is absent, not served or forbidden is answered with None."""
         found: OwnerFacts | None = None
+        is_gone = True
         for path in paths(key):
             try:
                 found = owner_facts(key, await self._api.get(path, OWNER_TYPES[key.kind]))
                 break
             except RefusedError as error:
                 if not error.is_absent:
+                    is_gone = False
                     self._log_once(f"cannot read {key.kind}", error)
             except PoisonError as error:
+                is_gone = False
                 self._log_once(f"cannot read {key.kind} {key.namespace}/{key.name}", error)
-        self.gangs.set_owner(key, found)
+        self.gangs.set_owner(key, found, is_gone=found is None and is_gone)
         self._changed.set()
 
     def _log_once(self, what: str, error: PoisonError) -> None:

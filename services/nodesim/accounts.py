@@ -136,7 +136,7 @@ def _ids(mask: int) -> list[int]:
 
 
 def _fits(shares: list[Share], share: Share, node: NodeDescription) -> bool:
-    """Whether a share fits beside others on a chip: one policy, up to 100 percent of cores and the chip's memory.
+    """Whether a share fits on a chip with others: one policy, up to 100 percent of cores and the chip's memory.
 
     Source: docs/reference/nodes-and-chips.md, "Soft share".
     """

@@ -34,7 +34,7 @@ async def serve(
 
     Raises:
         FatalError: The topology file cannot be read or does not describe a cluster.
-        RefusedError: The API server does not let nodes be registered.
+        RefusedError: The API server rejects the registration of nodes.
         TransientError: The bus did not answer at the start.
     """
     cluster = read_cluster(config)
@@ -151,7 +151,7 @@ async def _restore_pods(bus: Bus, config: NodesimConfig, loop: Loop, log: Logger
 
 
 async def _declared(bus: Bus, seen: PodsSeen) -> tuple[int, Share | None]:
-    """Run time and quota that the gang's job declared; 0 and None when the job is not known any more."""
+    """Run time and quota that the gang's job declared; 0 and None when the job is no longer known."""
     stored = await bus.last(StreamName.LATEST, bus.subjects.fact_job(seen.namespace, seen.gang))
     if stored is None:
         return 0, None

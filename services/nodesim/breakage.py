@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from berth.formats.clusters.topology_file import Fault
+from berth.products.catalogue import A3_NODES
 from berth.products.model import RESOURCE_910
 from berth.schemas.facts import NodeHealth
 from berth.schemas.nodes import NodeDescription
@@ -58,7 +59,7 @@ _FILE_KINDS: Final = {"unhealthy": "chip", "network-unhealthy": "network", "reco
 
 
 class WrongBreakError(ValueError):
-    """Invalid fault request; the text names field, value and what is expected."""
+    """Invalid fault request; the text names field, value and valid values."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,7 +221,7 @@ def has_switch_reports(node: NodeDescription) -> bool:
 
     Source: docs/reference/kubernetes.md, "ConfigMaps".
     """
-    return node.resource == RESOURCE_910 and "a3" in node.product
+    return node.resource == RESOURCE_910 and node.product in A3_NODES
 
 
 def _chips(request: BreakNode, node: NodeDescription) -> int:

@@ -47,7 +47,7 @@ class Outbox:
         """Store all that waits.
 
         Raises:
-            TransientError: Something could not be stored; it and what came after it wait on.
+            TransientError: A message could not be stored; it and the later ones remain queued.
         """
         async with self._lock:
             while self._waiting:
@@ -218,14 +218,14 @@ class Loop:
             self._log.warning("facts not stored at the end", waiting=len(self.outbox), reason=error.reason)
 
     def _show(self) -> None:
-        """Update the metrics, once a second at most: counting looks at all nodes."""
+        """Update the metrics, once a second at most: counting reads all nodes."""
         now_s = self._clock.monotonic_s()
         if now_s - self._shown_s >= 1:
             self._shown_s = now_s
             self._metrics.show(self.sim.counts())
 
     async def _sleep(self, stop: asyncio.Event) -> None:
-        """Sleep until something is due, a request has changed what is, ``stop`` is set, or a tick has passed."""
+        """Sleep until a step is due, a request has changed the next step, ``stop`` is set, or a tick has passed."""
         due = [moment for moment in (self.sim.next_due_ms(), self._sim_nodes.next_turn_ms(self._stepped_ms)) if moment]
         seconds = self._config.tick_s
         if due:

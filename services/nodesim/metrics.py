@@ -33,7 +33,7 @@ class NodesimMetrics:
         )
 
     def show(self, counts: SimCounts) -> None:
-        """Take over what the simulation has counted."""
+        """Copy the counts of the simulation."""
         self._nodes.set(counts.nodes)
         self._pods.set(counts.pods_live)
         self._chips.set(counts.chips_held)

@@ -19,7 +19,7 @@ def micro_stamp(at_ms: UnixMs) -> str:
 
 
 def moment_ms(text: str | None) -> UnixMs | None:
-    """Milliseconds since 1970 of an RFC 3339 text; None for anything else."""
+    """Milliseconds since 1970 of an RFC 3339 text; None for any other text."""
     try:
         found = datetime.fromisoformat(text or "")
     except ValueError:

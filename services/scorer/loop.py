@@ -47,7 +47,7 @@ class Shard:
         self._scorer = Scorer(self.state.table, self.state.shares, self.state.fold.settings)
 
     async def start(self) -> None:
-        """Load what is stored."""
+        """Load the stored state."""
         subjects = self.bus.subjects
         await self.feeds.start(filters=[subjects.facts(kind) for kind in ("node", "health", "topology")])
         self.show()

@@ -1,4 +1,4 @@
-"""Wiring of the summary writer: reflect pods, PodGroups, nodes and summaries, take up what is there, then write."""
+"""Wiring of the summary writer: reflect pods, PodGroups, nodes and summaries, read existing summaries, then write."""
 
 import asyncio
 from collections.abc import Callable
@@ -172,7 +172,7 @@ class _Handler(Generic[T]):
 
 
 class _Summaries:
-    """Lets the store see what becomes of the ConfigMaps."""
+    """Passes changes of the ConfigMaps to the store."""
 
     def __init__(self, store: Store, dirty: Callable[[], None]) -> None:
         self._store = store

@@ -38,7 +38,7 @@ class Change(msgspec.Struct, frozen=True):
 
     job: JobName
     chunks: list[Chunk]
-    """In order; empty: they are to be deleted."""
+    """In order; empty: they must be deleted."""
 
 
 class JobSummaries:
@@ -215,7 +215,7 @@ class JobSummaries:
 
     @staticmethod
     def _has_summary(observed: Observed) -> bool:
-        """Whether a job gets a summary: it has a PodGroup or asks for chips, and none of its chips are shared."""
+        """Whether a job gets a summary: it has a PodGroup or requests chips, and none of its chips are shared."""
         if any(pod.is_shared for pod in observed.pods) or (observed.group is not None and observed.group.is_shared):
             return False
         return observed.group is not None or any(pod.resource for pod in observed.pods)

@@ -55,7 +55,7 @@ class Loop:
         self._stopping = False
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Work until ``stop`` is set, then finish what is under way."""
+        """Work until ``stop`` is set, then finish the current work."""
         async with asyncio.TaskGroup() as group:
             for number in range(self._config.writes_at_once):
                 group.create_task(self._worker(), name=f"worker {number}")
@@ -75,7 +75,7 @@ class Loop:
         self._woken.set()
 
     async def _wait_for_change(self, stop: asyncio.Event) -> None:
-        """Wait for a change or for a deletion that is due, then gather what comes with it."""
+        """Wait for a change or a due deletion, then collect further changes."""
         due_s = self._summaries.next_due_s()
         wait_s = _IDLE_S if due_s is None else max(due_s - self._clock.now_ms() / 1000, 0.0)
         await pause(self.dirty, wait_s + self._config.settle_s)

@@ -91,7 +91,7 @@ class Store:
     def _take(self, item: ConfigMap) -> None:
         place = (item.metadata.namespace, item.metadata.name)
         if not is_summary(item):
-            self.existing.pop(place, None)  # it is not a summary any more
+            self.existing.pop(place, None)  # it is no longer a summary
             return
         data = item.data or {}
         self.existing[place] = ExistingMap(data["job_id"], _digest(item.metadata.labels or {}, data))

@@ -72,7 +72,7 @@ class GroupView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     name: str
     minimum: int
     resource: str
-    """Resource name of the chips that its pods will ask for; empty when unknown."""
+    """Resource name of the chips that its pods will request; empty when unknown."""
     labels: dict[str, str]
     is_shared: bool
 

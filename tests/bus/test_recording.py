@@ -1,4 +1,4 @@
-"""Recordings of a cell on a real server: what goes into the file, from where to where, and what is said when it is not kept."""
+"""Recordings of a cell on a real server: their content, their range, and the errors when history is not kept."""
 
 import asyncio
 import zlib

@@ -1,4 +1,4 @@
-"""Two instances of every service in one process, in cells of their own: neither sees metrics, readiness or log of the other."""
+"""Two instances of every service in one process: neither sees the metrics, readiness or log of the other."""
 
 import asyncio
 import io
@@ -83,8 +83,8 @@ class Pair:
     """All services once: those of a simulated cluster in one cell, those on a Kubernetes cluster in another.
 
     Args:
-        number: How many jobs are asked for and how many nodes and PodGroups the Kubernetes cluster has; the simulated one
-            has four times as many nodes.
+        number: How many jobs are asked for and how many nodes and PodGroups the Kubernetes cluster has; the simulated
+            one has four times as many nodes.
     """
 
     def __init__(self, number: int, url: str, cell: str, folder: Path) -> None:

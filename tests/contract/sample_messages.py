@@ -1,8 +1,9 @@
 """A realistic message of every kind, and their stored bytes.
 
 ``python -m tests.contract.sample_messages`` stores the bytes of kinds that have none yet under the current release; a
-file that exists is never written again. Longer than 400 lines because every field of every message has a value. When a message gets a new field: give the field a value here under a new
-release's folder, and let :func:`samples` keep the old value for the old folder.
+file that exists is never written again. Longer than 400 lines because every field of every message has a value. When a
+message gets a new field: give the field a value here under a new release's folder, and let :func:`samples` keep the old
+value for the old folder.
 """
 
 from pathlib import Path
@@ -82,7 +83,7 @@ _LATER: Final[dict[str, dict[type, set[str]]]] = {
         Refusal: {"ahead", "start_ms"},
         Settings: {"queue_policy", "reserve_chips", "reserve_depth", "unknown_run_ms", "skims_classes"},
     },
-    "v0.4": {Settings: {"corrections"}, ShapeOffer: {"error"}},
+    "v0.4": {Settings: {"corrections", "plain_pods"}, ShapeOffer: {"error"}, MembersSeen: {"podgroup_uid"}},
 }
 """Fields that came after a release, and were in the next."""
 
@@ -362,6 +363,7 @@ def _facts() -> tuple[Message, ...]:
             writes_real=True,
             at_ms=_AT_MS + 3,
             stale=[2],
+            podgroup_uid="5c1e",
         ),
         JobSeen(
             namespace="team-a",
@@ -424,6 +426,7 @@ def _settings() -> Settings:
         unknown_run_ms=3_600_000,
         skims_classes=True,
         corrections=1,
+        plain_pods=True,
     )
 
 

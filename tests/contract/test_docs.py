@@ -102,7 +102,7 @@ def settings_of(service: str) -> type[ServiceConfig]:
 
 
 def read(text: str, value: object) -> object:
-    """A default as a table shows it: text bare or, when it is empty, in quotes; ``none`` for a file that is not named."""
+    """A default as a table shows it: text bare or, when it is empty, in quotes; ``none`` for an unnamed file."""
     if value is None:
         return None if text == "none" else text
     return text if isinstance(value, str) and value else tomllib.loads(f"x = {text}")["x"]

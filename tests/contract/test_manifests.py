@@ -1,7 +1,7 @@
 """``k8s/`` holds together: what it names exists, its settings are settings of the services, and its rights are few.
 
-Excluded: whether an API server takes the manifests, which ``tests/kube/test_manifests.py`` tries on a real one, and whether
-the image runs in a container.
+Excluded: whether an API server takes the manifests, which ``tests/kube/test_manifests.py`` tries on a real one, and
+whether the image runs in a container.
 """
 
 import re

@@ -1,7 +1,7 @@
 """No mutable state at module level in services and runtime: what a service keeps or counts belongs to one instance.
 
-A module may hold constants: literals, types, compiled patterns and decoders, frozen values, and tables that nothing in the
-module changes. It may not hold an object that remembers something, a cache, or a name that a function assigns.
+A module may hold constants: literals, types, compiled patterns and decoders, frozen values, and tables that nothing in
+the module changes. It may not hold an object that remembers something, a cache, or a name that a function assigns.
 """
 
 import ast

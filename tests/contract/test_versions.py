@@ -1,4 +1,4 @@
-"""The rule of ``docs/messages.md`` for messages that every reader must know: which versions there are, who writes which, who reads which."""
+"""Versions of messages that every reader must know, as ``docs/messages.md`` says: who writes and who reads which."""
 
 import msgspec
 import pytest

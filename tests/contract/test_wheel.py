@@ -1,7 +1,8 @@
-"""The distribution: what the wheel holds, and that it works beside a project with packages of the same names as our folders.
+"""The distribution: what the wheel holds, and that it works beside a project with packages of the same names as our
+folders.
 
-``services`` and ``schemas`` lie at the top of the tree, where links below ``berth`` lead to them. The wheel is built from a
-copy of what the Dockerfile copies, in the same way. Excluded: the image itself, which needs a container runtime.
+``services`` and ``schemas`` lie at the top of the tree, where links below ``berth`` lead to them. The wheel is built
+from a copy of what the Dockerfile copies, in the same way. Excluded: the image itself, which needs a container runtime.
 """
 
 import shutil

@@ -35,8 +35,8 @@ COUNTS: Final = {
 CELLS: Final = 6
 SHARDS: Final = (0, 0, 0, 0, 1, 2)
 TRIMMED: Final = (1, 4)
-"""Cells where old facts are dropped during the storm, so that starts need LATEST and ledgers are pruned. Their server is
-left alone: an observer that is cut off misses what is pruned meanwhile."""
+"""Cells where old facts are dropped during the storm, so that starts need LATEST and ledgers are pruned. Their server
+is left alone: an observer that is cut off misses what is pruned meanwhile."""
 BLOWS: Final = (12, 24, 36)
 """After so many deaths of dispatchers the server of the other cells dies too."""
 FACTS_KEPT_BYTES: Final = 8_000

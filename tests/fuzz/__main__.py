@@ -1,7 +1,8 @@
 """Run random histories for some time, or one of them again.
 
-``python -m tests.fuzz --seconds 60`` runs histories in two processes, makes each that fails as short as it gets, and ends with
-figures; ``python -m tests.fuzz --seed 7 --steps 0-3,9`` lives through some steps of one history and tells what happens.
+``python -m tests.fuzz --seconds 60`` runs histories in two processes, makes each that fails as short as it gets, and
+ends with figures; ``python -m tests.fuzz --seed 7 --steps 0-3,9`` lives through some steps of one history and tells
+what happens.
 """
 
 import argparse

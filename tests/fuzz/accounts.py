@@ -1,4 +1,4 @@
-"""Who owns what by the records alone, counted anew and by other means than the core, beside what the facts said of nodes."""
+"""Owners of chips by the records alone, counted by other means than the core, and compared with the facts of nodes."""
 
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
@@ -158,7 +158,8 @@ class Accounts:
 
     @staticmethod
     def _see_blocks(placement: Placement, job: JobSeen, nodes: Mapping[str, NodeDescription]) -> None:
-        """A placement names the SuperPoDs in which its nodes are; those of a block are in one, unless the gang lets blocks be split.
+        """A placement names the SuperPoDs in which its nodes are; those of a block are in one, unless the gang lets
+        blocks be split.
 
         Raises:
             Failure: They are not.

@@ -65,7 +65,7 @@ def _as_it_is(seed: int, failure: Failure) -> Found:
 
 
 def _shrunk(seed: int, first: Failure) -> Found:
-    """The shortest part of a history that fails alike; looked at closely, where that finds the same or something before it."""
+    """The shortest part of a history that fails alike; observed closely if that finds the error or an earlier one."""
     steps = list(range(len(draw_history(seed).steps)))
     failure = _failure(seed, steps)
     if failure is None:  # what is found depends on how often somebody looks

@@ -146,7 +146,7 @@ def _apart(positions: list[int]) -> list[int]:
 
 
 def _otherwise(leaves: list[Leaf], names: list[str], chance: random.Random) -> list[Leaf]:
-    """Leaves that somebody has otherwise: in another order, of one place less, none at all, or with a node nobody knows."""
+    """Leaves in a changed form: in another order, with one place less, none at all, or with an unknown node."""
     replace = msgspec.structs.replace
     match chance.choice(("order", "less", "none", "more", "positions", "same", "all")):
         case "order":

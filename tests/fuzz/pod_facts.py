@@ -1,4 +1,4 @@
-"""Facts of pods: of those that Berth placed, of those under a name of which nobody knows any more, and of other schedulers."""
+"""Facts of pods: of those that Berth placed, of those under a name that is unknown by now, and of other schedulers."""
 
 import random
 from collections.abc import Sequence

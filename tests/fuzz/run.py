@@ -135,7 +135,8 @@ class Checks:
 
     def _compare(self, opening: Opening, record: Round, missing_shards: MissingShards, shards: Shards) -> None:
         self.count["check: shards"] += 1
-        # A shard is doubted for what it says of leaf switches: where nothing is asked of them, it is not, and it counts.
+        # A shard is doubted for what it says of leaf switches: where nothing is asked of them, it is not, and it
+        # counts.
         asked = any(shape.tor_affinity for shape in opening.asks)
         if (
             missing_shards.missing

@@ -22,9 +22,9 @@ class Seat:
     def loaded(cls, snapshot: bytes) -> "Seat":
         """One that begins at a snapshot."""
         seat = cls()
-        changes = seat.state.load(decode(snapshot, SnapshotBody))
-        assert seat.state.waiting is not None
-        seat.scheduler.load(seat.state.waiting, changes)
+        changes, waiting = seat.state.load(decode(snapshot, SnapshotBody))
+        assert waiting is not None
+        seat.scheduler.load(waiting, changes)
         return seat
 
     def snapshot(self) -> bytes:

@@ -1,4 +1,4 @@
-"""Shards beside a decider: the offers that they make, through the dispatcher's own gathering, must lead to the same record."""
+"""Offers of shards, gathered as the dispatcher gathers them, lead to the same record as no shards."""
 
 import functools
 from collections.abc import Coroutine, Mapping

@@ -282,7 +282,7 @@ class World:
         return holdings[keys[number % len(keys)]] if keys else None
 
     def _identity(self, holding: Holding, chance: random.Random) -> tuple[str, int]:
-        """Uid and attempt of a fact about a holding: mostly its own. Of other schedulers' pods nobody counts attempts."""
+        """Uid and attempt of a fact about a holding: mostly its own. Pods of other schedulers have no attempts."""
         if not holding.foreign and "uids" in self.way.traits and chance.random() < 0.2:
             if chance.random() < 0.6:
                 tally.note_other_uid(self._count, holding)

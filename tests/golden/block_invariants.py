@@ -108,7 +108,8 @@ def sizes_of_ranks(plan: BlockPlan) -> Mapping[tuple[int, int], int]:
 
 
 def piece_faults(eligible: CandidatePool, demand: BlockDemand, plan: BlockPlan) -> Differences:
-    """Pieces come from the SuperPoD with the most left on, none is larger than what is missing, until nothing is missing.
+    """Pieces come from the SuperPoD with the most left on, none is larger than what is missing, until nothing is
+    missing.
 
     Decisions D-4, D-5 and D-6; the whole blocks of the plan are taken as they are.
     """

@@ -7,7 +7,7 @@ import numpy as np
 
 from berth.core.chips.chip_rules import ChipColumns, ChipRow, ChipRule, compile_rule
 from berth.core.chips.form_selection import FormChoice, choose_form
-from berth.core.chips.picking import ids_of, mask_of
+from berth.core.chips.picking import ids_of
 from berth.core.requests.job_validation import validate
 from berth.products.catalogue import FORMS
 from berth.products.model import Form
@@ -15,6 +15,7 @@ from berth.schemas.intake import JobRequest, Task
 from berth.schemas.ledger import Settings
 from berth.schemas.refusal import Refusal
 from tests.golden.harness import Answer, Differences, Line, differ
+from tests.support.chip_masks import mask_of
 
 STOP_SCORE: Final = 512
 """Raw score of an A3 node at which the reference stops to score."""

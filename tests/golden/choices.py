@@ -8,7 +8,6 @@ from typing import Any, Final
 import numpy as np
 
 from berth.core.chips.form_selection import SP_BLOCK, FormChoice, choose_form
-from berth.core.chips.picking import mask_of
 from berth.core.chips.soft_share import CHIP_IDS, POLICY_NUMBERS, ShareColumns, evaluate_share, pick_share
 from berth.core.chips.soft_share_table import memory_of
 from berth.core.requests.job_validation import SHARE_AICORE, SHARE_HBM, SHARE_POLICY, validate
@@ -19,6 +18,7 @@ from berth.schemas.intake import JobRequest, Task
 from berth.schemas.ledger import Settings
 from berth.schemas.refusal import Refusal
 from tests.golden.harness import Answer, Line, differ
+from tests.support.chip_masks import mask_of
 
 CORE: Final = 100
 """Percent of a chip."""

@@ -64,6 +64,6 @@ COMPARED: Final[Mapping[str, tuple[str, ...]]] = {
 }
 """Fields of each family that are compared, and no others; ``[]`` stands for every element of a list.
 
-What holds of ``result`` holds of the other outcomes of a line too. A test alters each of them, and another takes all other
-fields of answers away.
+What holds of ``result`` holds of the other outcomes of a line too. A test alters each of them, and another takes all
+other fields of answers away.
 """

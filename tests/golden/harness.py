@@ -1,8 +1,8 @@
 """Runs lines of expected answers against production functions and counts what agrees.
 
 Every family runs twice: with ``reference_parity``, where all must agree, and with Berth's defaults. There a documented
-decision that is active for the line either says what is expected in the place of the reference's answer (``decided``), or
-pardons a difference in some fields if the parity run agrees in them (``skipped``).
+decision that is active for the line either says what is expected in the place of the reference's answer (``decided``),
+or pardons a difference in some fields if the parity run agrees in them (``skipped``).
 """
 
 import gzip
@@ -48,9 +48,9 @@ DECISIONS: Final[Mapping[str, frozenset[str]]] = {
 }
 """Documented decisions, and the compared fields in which each pardons a difference.
 
-None where the answer that the decision demands is stated anew, so that it is compared in the reference's place. ``ok`` is
-pardoned only where the decision changes what is known of the cluster, so that another plan is made. What is pardoned has to
-keep the rules of :mod:`tests.golden.block_invariants` or :mod:`tests.golden.leaf_invariants`.
+None where the answer that the decision demands is stated anew, so that it is compared in the reference's place. ``ok``
+is pardoned only where the decision changes what is known of the cluster, so that another plan is made. What is pardoned
+has to keep the rules of :mod:`tests.golden.block_invariants` or :mod:`tests.golden.leaf_invariants`.
 """
 
 OUTCOME: Final = frozenset({"error", "ok"})
@@ -61,7 +61,8 @@ LUCK: Final = frozenset({"unstable", "unsampled-order", "tie"})
 
 DEFECTS: Final = frozenset({"a3-early-stop", "leaf-order"}) | LUCK
 """Names under which part of a line is left out in both runs: what a decision says not to copy, is
-not built, or comes out of the reference by luck. ``leaf-order``: the answer is one for another order of the job's leaves."""
+not built, or comes out of the reference by luck. ``leaf-order``: the answer is one for another order of the job's
+leaves."""
 
 ALLOWED: Final = frozenset(DECISIONS) | DEFECTS
 SHOWN_MAX: Final = 3
@@ -75,7 +76,8 @@ class Answer(NamedTuple):
         differences: Field and words for each answer that is not the expected one.
         skipped: Names under which part of the line was not compared.
         active: Decisions that the production code says are in force for the line.
-        decided: Decisions that say what is expected in the place of the reference's answer, so that nothing is left out.
+        decided: Decisions that say what is expected in the place of the reference's answer, so that nothing is left
+            out.
     """
 
     differences: Differences = ()

@@ -1,6 +1,7 @@
 """What every plan below leaf switches has to keep, and what documented decisions demand in the place of the reference.
 
-All of it is stated anew from the reference page and looks at nothing but a line, so that it shares no code with production.
+All of it is stated anew from the reference page and looks at nothing but a line, so that it shares no code with
+production.
 
 Source: docs/reference/switches.md, "Shared leaf states", "Policy 2.0", "Ranks, scores and annotations",
 "Partial replacement" and "Rebuilding leaf states".

@@ -73,8 +73,8 @@ def compare_infer(line: Line, settings: Settings) -> Answer:
 def is_tie(line: Line, scene: Scene, preference: AffinityPreference) -> bool:
     """The reference's own order of SuperPoDs is one that the rule allows, so that only the luck of its heap differs.
 
-    Block by block: were the SuperPoD that the reference took the first one, production would take it too; and the plan made
-    of these blocks is the expected one.
+    Block by block: were the SuperPoD that the reference took the first one, production would take it too; and the plan
+    made of these blocks is the expected one.
     """
     used = line["result"].get("super_pods_used", {})
     left = scene.pool.counts.copy()
@@ -124,8 +124,8 @@ def is_owed(
 ) -> bool:
     """A decision is why there is a plan where the reference has none, or the other way about.
 
-    D-1: the reference has no column for a SuperPoD. D-10: it sets nodes aside for pods that run, so that it lacks them for
-    others; or it moves pods that run, where their block lacks more nodes than its SuperPoD has.
+    D-1: the reference has no column for a SuperPoD. D-10: it sets nodes aside for pods that run, so that it lacks them
+    for others; or it moves pods that run, where their block lacks more nodes than its SuperPoD has.
     """
     if isinstance(found, BlockPlan):
         return name in {"D-1", "D-10"} and not line["result"]["ok"]

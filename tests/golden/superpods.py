@@ -1,4 +1,4 @@
-"""Families ``superpod`` and ``superpod_validate``: which SuperPoDs a gang gets nodes of, and which requests are sound."""
+"""Families ``superpod`` and ``superpod_validate``: the SuperPoDs whose nodes a gang gets, and valid requests."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -124,8 +124,8 @@ def reordered(pool: CandidatePool) -> Iterator[CandidatePool]:
     """The same SuperPoDs in other orders: each two of them first, and by what they have of healthy nodes.
 
     The reference visits SuperPoDs that are alike for its rules in the order of a hash map. They can differ in what the
-    canonical form says all the same: in sub-healthy nodes, and for one pod in nodes with more idle chips. A line of which
-    some other order gives the expected answer is an exact tie.
+    canonical form says all the same: in sub-healthy nodes, and for one pod in nodes with more idle chips. A line of
+    which some other order gives the expected answer is an exact tie.
     """
     pods = range(len(pool.ids))
     healthy = [int((~pool.sub_healthy[pool.starts[pod] : pool.starts[pod + 1]]).sum()) for pod in pods]

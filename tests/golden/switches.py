@@ -1,4 +1,4 @@
-"""Families ``switch`` and ``switch_trace``: which nodes a job gets below leaf switches, and what its pods say of them."""
+"""Families ``switch`` and ``switch_trace``: the nodes that a job gets below leaf switches, and what its pods report."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, NamedTuple

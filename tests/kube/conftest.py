@@ -32,7 +32,8 @@ class Prepared:
 def kube_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KubeServer]:
     """A server with controllers; users may do nothing until somebody gives them a role.
 
-    They are ``berth``, ``stranger``, and one for each service that speaks with it: see ``tests/support/kube_rights.py``.
+    They are ``berth``, ``stranger``, and one for each service that speaks with it: see
+    ``tests/support/kube_rights.py``.
     """
     users = dict.fromkeys(("berth", "stranger", *SERVICES), ())
     server = KubeServer(tmp_path_factory.mktemp("kube"), users=users, start_deadline_s=50)

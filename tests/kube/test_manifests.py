@@ -220,7 +220,7 @@ async def test_controllers_make_every_pod(applied: Applied, api: KubeApi, capfd:
 
 
 Needs = Mapping[tuple[str, str], str]
-"""Verbs by group and resource; a namespace, and a name in it, stand behind the resource: ``configmaps kube-system name``."""
+"""Verbs by group and resource; a namespace, and a name in it, follow the resource: ``configmaps kube-system name``."""
 
 EVENTS: Final = {("", "events"): "get create patch"}
 NEEDED: Final[dict[str, Needs]] = {

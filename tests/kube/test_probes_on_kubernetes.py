@@ -1,4 +1,4 @@
-"""Services that speak with an API server: not ready, and why, while it cannot be reached; ready once they have caught up."""
+"""Services that use an API server: not ready, with the reason, while it is unreachable; ready once they caught up."""
 
 from pathlib import Path
 from urllib.parse import urlsplit

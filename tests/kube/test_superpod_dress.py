@@ -1,4 +1,4 @@
-"""What SuperPoD affinity looks like on a real API server: annotations of Bindings, SuperPoDs from reports, and what is adopted."""
+"""SuperPoD affinity on a real API server: annotations of Bindings, SuperPoDs from reports, and adopted pods."""
 
 import asyncio
 import json

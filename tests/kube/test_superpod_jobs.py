@@ -1,4 +1,4 @@
-"""Jobs with SuperPoD affinity on a real API server: annotations of blocks, pieces, services, a restart of everything."""
+"""Jobs with SuperPoD affinity on a real API server: annotations of blocks, pieces, services, a full restart."""
 
 from collections.abc import Mapping
 from pathlib import Path

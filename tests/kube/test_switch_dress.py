@@ -1,4 +1,4 @@
-"""What switch affinity looks like on a real API server: annotations of Bindings, and ``tor-share-cm``, each with its service's rights."""
+"""Switch affinity on a real API server: annotations of Bindings and ``tor-share-cm``, with each service's rights."""
 
 import json
 from collections.abc import AsyncIterator

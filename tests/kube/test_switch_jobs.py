@@ -1,4 +1,4 @@
-"""Jobs with switch affinity on a real API server: annotations, the table of leaves, a restart, another scheduler's pods."""
+"""Jobs with switch affinity on a real API server: annotations, table of leaves, restart, pods of another scheduler."""
 
 import json
 from collections.abc import Mapping

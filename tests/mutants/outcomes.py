@@ -1,7 +1,7 @@
 """What became of mutants, and the file in which it is remembered.
 
-An outcome holds for the patch, the files that it changes and the files of its tests. While these stay the same, a mutant that was
-killed, or is equivalent, is not tried again.
+An outcome holds for the patch, the files that it changes and the files of its tests. While these stay the same, a
+mutant that was killed, or is equivalent, is not tried again.
 """
 
 import hashlib

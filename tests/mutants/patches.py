@@ -1,8 +1,8 @@
 """Patches of this folder: what a mutant changes, and which tests kill it.
 
-A patch is a unified diff below a head of ``Key: value`` lines, which ``git apply`` ignores; a line without a key goes on with the one
-before it. ``Mutant:`` says what the change does. Then come either ``Killed-by:`` lines, each naming a test that kills it alone, or
-``Equivalent:`` with the reason why no test can.
+A patch is a unified diff below a head of ``Key: value`` lines, which ``git apply`` ignores; a line without a key goes
+on with the one before it. ``Mutant:`` says what the change does. Then come either ``Killed-by:`` lines, each naming a
+test that kills it alone, or ``Equivalent:`` with the reason why no test can.
 """
 
 import re

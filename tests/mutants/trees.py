@@ -1,7 +1,8 @@
 """Copies of the tree in which mutants live, and pytest in them.
 
-A copy is a repository of its own, so that patches are applied to it wherever it lies. Byte code of a changed file is removed whenever
-the file changes: two versions may have the same size and second, and Python would take one for the other.
+A copy is a repository of its own, so that patches are applied to it wherever it lies. Byte code of a changed file is
+removed whenever the file changes: two versions may have the same size and second, and Python would take one for the
+other.
 """
 
 import os

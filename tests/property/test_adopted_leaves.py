@@ -1,4 +1,4 @@
-"""States of leaves that follow from annotations of adopted pods: the merge of what the living say, in whatever order it came."""
+"""States of leaves from annotations of adopted pods: the merge of what live pods say, in whatever order it came."""
 
 from typing import Final
 
@@ -65,7 +65,10 @@ def fact(word: Word) -> PodsSeen:
 
 
 def merged(said: dict[int, Word]) -> list[int]:
-    """State byte of each leaf: unhealthy if any pod says so; shared if unhealthy or any says so, else exclusive if any does."""
+    """State byte of each leaf.
+
+    Unhealthy if any pod says so; shared if unhealthy or any pod says so, else exclusive if any pod does.
+    """
     found = []
     for leaf in range(LEAVES):
         states = [word.state or 0 for pod, word in said.items() if pod % (LEAVES * PLACES) // PLACES == leaf]

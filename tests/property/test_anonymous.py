@@ -1,4 +1,4 @@
-"""Recordings without names, whatever the names are: order is kept, two names stay two, shards stay, and nothing is left."""
+"""Recordings without names, whatever the names are: order and shards are kept, names stay distinct, nothing is left."""
 
 import zlib
 

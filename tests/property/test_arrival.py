@@ -1,4 +1,4 @@
-"""The order in which pods, PodGroups and owners are seen, and the pauses between, do not matter to what is requested."""
+"""The order in which pods, PodGroups and owners are seen does not matter to what is requested."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Queue policies on whatever jobs come: promises are kept, order is kept, and neither shards nor restarts change a decision."""
+"""Queue policies on random jobs: promises and order are kept, and neither shards nor restarts change a decision."""
 
 import asyncio
 from collections.abc import Sequence

@@ -6,10 +6,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from berth.core.chips.chip_rules import ChipColumns, ChipRow, compile_rule
-from berth.core.chips.picking import ids_of, mask_of
+from berth.core.chips.picking import ids_of
 from berth.products.catalogue import FORMS
 from berth.products.model import Form
 from berth.schemas.ledger import Settings
+from tests.support.chip_masks import mask_of
 
 PLACED = [form for form in FORMS.values() if form.rule != "share"]
 

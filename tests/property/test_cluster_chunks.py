@@ -10,7 +10,7 @@ NODES = [f"n{index}" for index in range(6)]
 
 @st.composite
 def writes(draw: st.DrawFn) -> list[tuple[dict[str, int], dict[str, str], list[str], bool]]:
-    """Writes of ClusterD: the time of each node's report, its chunk, the order of the chunks, whether it was restarted."""
+    """Writes of ClusterD: the time of each node's report, its chunk, the order of chunks, whether it was restarted."""
     times = dict.fromkeys(NODES, 0)
     out = []
     for _ in range(draw(st.integers(1, 6))):

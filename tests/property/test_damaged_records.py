@@ -1,4 +1,4 @@
-"""Records, facts and snapshots with damage inside: nothing of them is applied, and only the documented errors are raised."""
+"""Damaged records, facts and snapshots: nothing of them is applied, and only the documented errors are raised."""
 
 from contextlib import suppress
 from functools import cache

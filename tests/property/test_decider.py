@@ -1,5 +1,5 @@
-"""The pure turn on whatever happens: it decides the same however often it was looked at, whatever rounds came to nothing and from
-whichever snapshot, and nobody sleeps or is held who would be placed if everybody were tried anew.
+"""The pure turn on whatever happens: it decides the same however often it was looked at, whatever rounds came to
+nothing and from whichever snapshot, and nobody sleeps or is held who would be placed if everybody were tried anew.
 """
 
 from collections.abc import Callable
@@ -10,18 +10,22 @@ from hypothesis import strategies as st
 from berth.core.cluster.node_packing import pack_nodes
 from berth.core.scheduling.turn import MissingShards
 from berth.schemas.facts import NodeHealth, TimerSeen
+from berth.schemas.intake import Task
 from tests.support.cells import a_job, a_node
 from tests.unit.core.scheduling.test_scheduler import Seat, restarted
 from tests.unit.core.scheduling.test_scheduler_policies import foreign
 
 Act = Callable[[Seat], None]
 NODES = "abcde"
+CPUS = (0, 0, 1_000, 70_000, 100_000, 190_000)
+"""Requests in thousandths; a node has 192,000."""
 SHARDS = 7
 LOOK_MS = 2_000
 WAYS = st.fixed_dictionaries(
     {
         "queue_policy": st.sampled_from(("skip", "fifo", "easy", "conservative")),
         "skims_classes": st.booleans(),
+        "plain_pods": st.booleans(),
         "reserve_chips": st.sampled_from((1, 8, 16)),
         "reserve_depth": st.sampled_from((1, 2, 8)),
         "unknown_run_ms": st.sampled_from((1, 10, 1_000)),
@@ -42,7 +46,7 @@ STEPS = st.lists(
 
 
 class Story:
-    """Two that live through the same: one is looked at often, the other for records alone, now and then from a snapshot."""
+    """Two with the same history: one is examined often, the other for records alone, now and then from a snapshot."""
 
     def __init__(self, way: dict[str, object]) -> None:
         self.live, self.reader = Seat(*NODES, **way), Seat(*NODES, **way)
@@ -75,10 +79,12 @@ class Story:
                 return lambda seat: seat.fact("timer", TimerSeen(self.now_ms))
 
     def _job(self, number: int, one: int, two: int) -> Act:
+        chips, replicas = (1, 2, 4, 8, 8)[one % 5], (1, 1, 2, 3)[two % 4]
+        cpu = CPUS[(one + two) % len(CPUS)]
+        worker, master = Task("worker", replicas, chips, cpu), Task("master", 1 + one % 2, 0, cpu)
         job = a_job(
             f"j{number}",
-            chips=(1, 2, 4, 8, 8)[one % 5],
-            replicas=(1, 1, 2, 3)[two % 4],
+            tasks=([worker], [worker], [master], [master, worker], [worker, master])[(one // 5 + two) % 5],
             priority=(one + two) % 3,
             run_ms=(0, 0, 1, 20, 500)[two % 5],
         )

@@ -1,4 +1,4 @@
-"""Whatever happens in whatever order: each pod is asked for once, nobody is forgotten, and a restart changes nothing."""
+"""Events in any order: each pod is requested once, no pod is forgotten, and a restart changes nothing."""
 
 from typing import Any
 
@@ -27,6 +27,8 @@ class Cell:
         self.pods: dict[str, Pod] = {}
         self.serial = 0
         self.phases = {"pg-a": "Inqueue", "pg-b": "Inqueue"}
+        self.generation = {"pg-a": 1, "pg-b": 1}
+        """Counts how often a PodGroup was created under a name."""
         self.told: dict[str, MembersSeen] = {}
         self.jobs: dict[str, JobSeen] = {}
         self.statuses: dict[str, JobStatus] = {}
@@ -37,7 +39,17 @@ class Cell:
 
     def groups(self) -> None:
         for name, phase in self.phases.items():
-            self.gangs.set_group(a_group(name, least=3, phase=phase))
+            self.gangs.set_group(a_group(name, least=3, phase=phase, uid=f"{name}-{self.generation[name]}"))
+
+    def create_again(self, which: int) -> None:
+        """A PodGroup is deleted and created again, which the watch shows as two events or as one."""
+        name = ("pg-a", "pg-b")[which % 2]
+        self.generation[name] += 1
+        if which % 3:
+            self.gangs.drop_group("ns", name)
+            if which % 5 == 0:
+                self.settle()
+        self.groups()
 
     def add(self, which: int) -> None:
         self.serial += 1
@@ -175,9 +187,16 @@ class Cell:
             pods = sum(task.replicas for task in request.tasks)
             assert pods == request.min_available
             assert pods in {1, 2, 3}
+            self.check_owner(name)
             if name in {"podgroup.pg-a", "podgroup.pg-b"}:
                 seen = self.told.get(name)
                 assert seen is None or seen.uid == request.uid or seen.hold
+
+    def check_owner(self, name: str) -> None:
+        """What waits was requested for the PodGroup that has the name now."""
+        seen = self.told.get(name)
+        if seen is not None and seen.podgroup and self.statuses[name].phase == "waiting" and not seen.hold:
+            assert seen.podgroup_uid == f"{seen.podgroup}-{self.generation[seen.podgroup]}"
 
     def quiet(self) -> None:
         """Let everything that is under way come to its end, and time pass."""
@@ -225,6 +244,8 @@ def run(actions: list[Action], *, restarts: bool = True) -> Cell:
                 name = ("pg-a", "pg-b")[which % 2]
                 cell.phases[name] = ("Inqueue", "Pending", "Running")[which % 3]
                 cell.groups()
+            case "again":
+                cell.create_again(which)
             case "restart" if restarts:
                 cell.restart()
             case _:
@@ -239,7 +260,7 @@ def run(actions: list[Action], *, restarts: bool = True) -> Cell:
 ACTIONS: Any = st.lists(
     st.tuples(
         st.sampled_from(
-            ["add", "add", "add", "add", "remove", "finish", "decide", "decide", "phase", "restart", "wait"]
+            ["add", "add", "add", "add", "remove", "finish", "decide", "decide", "phase", "again", "restart", "wait"]
         ),
         st.integers(0, 1000),
         st.sampled_from([0, 0, 0, 1, 20, 40]),

@@ -1,4 +1,4 @@
-"""States of leaf switches: whoever starts whenever knows the same, and who waits for leaves is woken by all that helps."""
+"""States of leaf switches: the same after a start at any time, and gangs that wait for leaves wake when it helps."""
 
 import asyncio
 from collections.abc import Sequence

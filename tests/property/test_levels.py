@@ -1,4 +1,4 @@
-"""Plans on any number of levels: what holds for every tree and every job, and the rules told once more, node by node."""
+"""Plans on any number of levels: what holds for every tree and job, and the rules stated once more, node by node."""
 
 from collections.abc import Sequence
 

@@ -1,7 +1,8 @@
-"""Whatever happens to a cell, its decisions follow from its facts: a replay makes the same, from the beginning and from any snapshot.
+"""Whatever happens to a cell, its decisions follow from its facts: a replay makes the same, from the beginning and from
+any snapshot.
 
-Turns are cut at random, so are facts between them; dispatchers start anew with other settings, scorers fall silent or say what is
-not so, and appends are lost, doubtful, late, or come behind those of another writer.
+Turns are cut at random, so are facts between them; dispatchers start anew with other settings, scorers fall silent or
+say what is not so, and appends are lost, doubtful, late, or come behind those of another writer.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""Whatever jobs come: no chip has two owners at a time, every job ends or is told why not, and two runs are the same bytes."""
+"""Random jobs: no chip has two owners at a time, every job ends or has a reason, and two runs give the same bytes."""
 
 import msgspec
 import pytest

@@ -1,7 +1,7 @@
 """Plans on every topology that a fact may tell: each passes the check and is planned on, or is refused with its field.
 
-``places`` is not stated, smaller than the lists, as long or longer; lists may be empty and of different lengths; positions
-may have gaps and go beyond the longest list.
+``places`` is not stated, smaller than the lists, as long or longer; lists may be empty and of different lengths;
+positions may have gaps and go beyond the longest list.
 """
 
 from collections import Counter

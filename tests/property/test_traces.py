@@ -1,4 +1,4 @@
-"""Traces: what holds for every list of rows, and that no text does anything but give a workload or say what is wrong."""
+"""Traces: what holds for every list of rows, and that any text gives a workload or a clear error."""
 
 from fractions import Fraction
 

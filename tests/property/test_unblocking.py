@@ -1,4 +1,4 @@
-"""What would help a job that waits: it is placed once those events have really happened, and not without any one of them."""
+"""What would help a job that waits: it is placed once those events have happened, and not without any one of them."""
 
 from collections.abc import Sequence
 

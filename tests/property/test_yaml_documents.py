@@ -62,7 +62,7 @@ def test_aliases_of_aliases_are_bounded() -> None:
 
 @pytest.mark.parametrize("text", ["a: &a [*a]", "a: &a {b: *a}", "&a {<<: *a}"])
 def test_an_alias_inside_what_it_names_is_refused(text: str) -> None:
-    with pytest.raises(DocumentError, match=r"alias \*a stands inside what it names"):
+    with pytest.raises(DocumentError, match=r"alias \*a is inside the node that it names"):
         read_documents(text, DocumentError)
 
 

@@ -1,7 +1,8 @@
 """The recordings beside this file, made by real dispatchers and scorers on a bus in memory.
 
-``python -m tests.replay.histories`` writes those of this release that are not there. A recording that was released is never made
-anew: it says what that release decided. That of 0.3 was written by a dispatcher of 0.3.0 on steps as those of ``chips`` here.
+``python -m tests.replay.histories`` writes those of this release that are not there. A recording that was released is
+never made anew: it says what that release decided. That of 0.3 was written by a dispatcher of 0.3.0 on steps as those
+of ``chips`` here.
 """
 
 import asyncio
@@ -222,7 +223,7 @@ HISTORIES: Final[dict[str, tuple[History, bool]]] = {
     "silence": (missing_shards, False),
     "doubts": (doubts, False),
 }
-"""How each recording is made, and whether it begins at a snapshot in the middle of an epoch with most classes asleep."""
+"""How each recording is made, and whether it begins at a snapshot inside an epoch with most classes asleep."""
 
 
 def sleepiest(snapshots: Sequence[SnapshotBody]) -> SnapshotBody:

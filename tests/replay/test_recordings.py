@@ -1,4 +1,4 @@
-"""Every recording that was ever stored here comes out as it was recorded, and a changed one is caught at the very decision."""
+"""Every recording that was ever stored here replays unchanged, and a changed one is caught at the very decision."""
 
 from pathlib import Path
 

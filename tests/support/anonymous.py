@@ -59,6 +59,11 @@ def _texts(value: Any) -> Iterator[str]:  # noqa: ANN401  # a tree of any form
             pass
 
 
+def old_names(anonymiser: Anonymiser) -> list[tuple[Kind, str]]:
+    """All names that are replaced."""
+    return [(kind, name) for kind in Kind for name in sorted(anonymiser._new[kind])]
+
+
 def left_of(
     anonymiser: Anonymiser, log: Log, *, least: int = 4, but: tuple[str, ...] = ()
 ) -> list[tuple[Kind, str, str]]:
@@ -66,7 +71,7 @@ def left_of(
 
     A name that happens to be inside what is put in place of names is passed over, and so are those in ``but``.
     """
-    names = list(anonymiser.old_names())
+    names = old_names(anonymiser)
     new = {anonymiser.name(kind, name) for kind, name in names}
     texts = sorted(texts_in(log))
     return [
@@ -88,9 +93,9 @@ def decided(log: Log) -> int:
     state = State()
     scheduler = Scheduler(state)
     if head.start.ledger:
-        changes = state.load(head.start)
-        if state.waiting is not None:
-            scheduler.load(state.waiting, changes)
+        changes, waiting = state.load(head.start)
+        if waiting is not None:
+            scheduler.load(waiting, changes)
         else:
             scheduler.note(changes)
     rounds = 0

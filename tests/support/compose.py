@@ -1,8 +1,8 @@
 """``compose.yaml`` without containers: its commands, with its environment and its files, as plain processes.
 
 What a container gives by itself is translated: the name of a service becomes the loopback address, each port of each
-container a port of this machine, and each mounted file or volume a path below a folder; a file of the host stays where it
-is. All else is as the file says.
+container a port of this machine, and each mounted file or volume a path below a folder; a file of the host stays where
+it is. All else is as the file says.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""A cell without a bus for tests of the core: facts are applied, rounds are decided and folded, events of a way happen."""
+"""A cell without a bus for tests of the core: facts are applied, rounds are decided and folded, events happen."""
 
 from collections.abc import Sequence
 

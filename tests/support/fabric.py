@@ -1,7 +1,8 @@
 """A reader of job summaries with the eyes of a fabric controller.
 
-It sees nothing but ConfigMaps with the label ``outside-job-info=true``: it waits until all chunks of a job are there and
-agree, looks at ``operator`` and ``job_status``, and then programs the paths between the servers that the rank table lists.
+It sees nothing but ConfigMaps with the label ``outside-job-info=true``: it waits until all chunks of a job are there
+and agree, looks at ``operator`` and ``job_status``, and then programs the paths between the servers that the rank table
+lists.
 """
 
 import json

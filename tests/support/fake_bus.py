@@ -1,7 +1,7 @@
 """The bus in memory: the same protocol, no server, nothing left to chance.
 
-All clients of a test share one :class:`FakeServer`. Followers and handlers take their turn in the event loop in the order in
-which they were made. Time is the server's clock; only the time-outs of requests that nobody answers are real.
+All clients of a test share one :class:`FakeServer`. Followers and handlers take their turn in the event loop in the
+order in which they were made. Time is the server's clock; only the time-outs of requests that nobody answers are real.
 """
 
 import asyncio

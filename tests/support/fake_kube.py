@@ -88,7 +88,7 @@ class FakeKube:
         self._drop(place_of(path))
 
     def fail(self, error: Exception, *, method: str = "", part: str = "", times: int = 1, landed: bool = False) -> None:
-        """Let the next calls with this method, whose path contains ``part``, raise; after their effect if ``landed``."""
+        """Let the next calls with this method and ``part`` in the path raise; after their effect if ``landed``."""
         self._faults += [_Fault(error, method, part, landed)] * times
 
     def forgive(self) -> None:

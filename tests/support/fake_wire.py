@@ -1,7 +1,8 @@
-"""A connection in memory with one stream behind it, for what a follower does when its messages do not come as they should.
+"""A connection in memory with one stream behind it, for what a follower does when its messages do not come as they
+should.
 
-It speaks as much of the server's stream interface as :class:`berth.runtime.bus.follower.NatsFollower` uses. A test decides
-what is lost on the way, what is held back, and what is removed from the stream.
+It speaks as much of the server's stream interface as :class:`berth.runtime.bus.follower.NatsFollower` uses. A test
+decides what is lost on the way, what is held back, and what is removed from the stream.
 """
 
 from collections.abc import Callable, Mapping

@@ -99,17 +99,20 @@ def a_group(  # noqa: PLR0913 - each is something that a PodGroup says
     queue: str = "",
     created: str = CREATED,
     status: dict[str, Any] | None = None,
+    uid: str = "",
+    deleting: bool = False,
 ) -> PodGroup:
     """A Volcano PodGroup."""
     tree: dict[str, Any] = {
         "metadata": {
             "name": name,
             "namespace": "ns",
-            "uid": f"uid-{name}",
+            "uid": uid or f"uid-{name}",
             "resourceVersion": version,
             "annotations": annotations or {},
             "labels": labels or {},
             "creationTimestamp": created,
+            "deletionTimestamp": CREATED if deleting else None,
             "ownerReferences": [
                 {"apiVersion": owner[0], "kind": owner[1], "name": owner[2], "uid": owner[3], "controller": True}
             ]
@@ -123,8 +126,8 @@ def a_group(  # noqa: PLR0913 - each is something that a PodGroup says
 
 
 def facts_of(key: OwnerKey, spec: dict[str, Any], **metadata: object) -> OwnerFacts:
-    """Facts of an owner with a spec as Kubernetes writes it."""
-    tree = {"metadata": {"name": key.name, "namespace": key.namespace, "uid": f"uid-{key.name}"} | metadata}
+    """Facts of an owner with a spec as Kubernetes writes it; without a uid, whichever object the pods name is meant."""
+    tree = {"metadata": {"name": key.name, "namespace": key.namespace} | metadata}
     status = spec.pop("status", None)
     return owner_facts(key, msgspec.convert(tree | {"spec": spec, "status": status}, OWNER_TYPES[key.kind]))
 

@@ -65,8 +65,8 @@ def longest_chain(imports: Mapping[str, Iterable[str]]) -> list[str]:
         imports: What each module imports. Imports of modules that are no key are ignored.
 
     Returns:
-        Names, the importing end first; of several longest chains the first by name. If modules import each other in a cycle,
-        the cycle: its first name is also the last.
+        Names, the importing end first; of several longest chains the first by name. If modules import each other in a
+        cycle, the cycle: its first name is also the last.
     """
     known = {module: sorted(set(imported) & imports.keys()) for module, imported in imports.items()}
     try:

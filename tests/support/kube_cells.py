@@ -46,7 +46,8 @@ class KubeCell:
         topology: The simulated cluster.
         settings: Settings of services, by name; they stand beside what the cell needs.
         users: User by whose rights a service calls the API server, by name. For those left out it is the user of the
-            service's own name, who is given the rights that ``k8s/`` gives to the service; admin where the server has none.
+            service's own name, who is given the rights that ``k8s/`` gives to the service; admin where the server has
+            none.
     """
 
     def __init__(

@@ -17,7 +17,7 @@ T = TypeVar("T", Pod, PodGroup)
 
 
 class Versions(Generic[T]):
-    """Versions of each object of a kind in one namespace, by name, oldest first; and the names of those that are gone."""
+    """Versions of each object of a kind in one namespace, by name, oldest first; and the names of deleted ones."""
 
     def __init__(self, namespace: str) -> None:
         self.of: dict[str, list[T]] = {}

@@ -93,7 +93,8 @@ def path_of(one: Tree, *, named: bool = True) -> str:
 async def grant(api: KubeApi, user: str, service: str) -> None:
     """Give a user the rights of a service, those of the overlay for trials included, and wait until they hold.
 
-    The namespaces in which roles are (``kube-system``, ``mindx-dl``) must be there. What is made is swept away after the test.
+    The namespaces in which roles are (``kube-system``, ``mindx-dl``) must be there. What is made is swept away after
+    the test.
 
     Args:
         api: As an admin.

@@ -1,7 +1,8 @@
 """Objects of a kustomization, for machines without ``kubectl``: as much of kustomize as ``k8s/`` uses, and no more.
 
-Fields: resources, configMapGenerator (files, literals, behavior merge), patches (strategic or JSON 6902, by path or inline),
-labels (of objects alone) and images (newName, newTag). Anything else is an error, so that nothing is left out in silence.
+Fields: resources, configMapGenerator (files, literals, behavior merge), patches (strategic or JSON 6902, by path or
+inline), labels (of objects alone) and images (newName, newTag). Anything else is an error, so that nothing is left out
+in silence.
 """
 
 import copy

@@ -1,7 +1,7 @@
 """Pods of manifests without containers: their commands, with their environment and files, as plain processes.
 
-What a cluster gives by itself is translated: the name of a pod of NATS becomes the loopback address, each port of each pod a
-port of this machine, and each mounted volume a path below a folder. All else is as the manifests say.
+What a cluster gives by itself is translated: the name of a pod of NATS becomes the loopback address, each port of each
+pod a port of this machine, and each mounted volume a path below a folder. All else is as the manifests say.
 """
 
 import sys

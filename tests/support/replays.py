@@ -1,4 +1,4 @@
-"""Histories that are decided again: what a cell stored must come out the same, from the beginning and from any snapshot."""
+"""Histories that are decided again: what a cell stored comes out the same, from the beginning and from any snapshot."""
 
 from collections.abc import Iterable, Sequence
 

@@ -1,4 +1,4 @@
-"""Histories of jobs with SuperPoD affinity: nodes of three products in SuperPoDs, racks and levels, and what happens there."""
+"""Histories of jobs with SuperPoD affinity: nodes of three products in SuperPoDs, racks and levels, and events."""
 
 from typing import Any, Final
 
@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from berth.products.catalogue import NODE_PRODUCTS
 from berth.schemas.facts import NodeHealth, PodPhase
-from berth.schemas.intake import JobRequest
+from berth.schemas.intake import JobRequest, Task
 from berth.schemas.nodes import NodeCondition, NodeDescription
 from tests.support.cells import Cell, a_job, a_node
 
@@ -95,11 +95,13 @@ def a_request(number: int, step: Step) -> JobRequest:
             annotations["sp-block"] = str(chips)
         case _:
             pass
+    tasks = [Task("worker", 1 if step.verb == "plain" else block * count, chips)]
+    if step.two % 4 == 3:
+        tasks.insert(step.one % 2, Task("master", 1 + step.one % 3, 0, (0, 100_000)[step.one % 2]))
     return a_job(
         f"j{number}",
         product=product,
-        chips=chips,
-        replicas=1 if step.verb == "plain" else block * count,
+        tasks=tasks,
         annotations=annotations,
         labels=labels,
         near={"app": "mindie"} if step.verb == "mindie" and step.two % 2 else {},

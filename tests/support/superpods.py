@@ -23,7 +23,8 @@ def a_pool(candidates: str, *, superpods: int = 4, sub_healthy: str = "") -> Can
 
 
 def blocks(*words: str, first: Sequence[int] = ()) -> list[HeldBlock]:
-    """Blocks of consecutive ranks: ``13`` runs, ``13r`` returns, ``13x`` is lost, ``?x`` is lost from nobody knows where.
+    """Blocks of consecutive ranks: ``13`` runs, ``13r`` returns, ``13x`` is lost, ``?x`` is lost from nobody knows
+    where.
 
     Args:
         words: Nodes of each block.

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from berth.core.cluster.node_packing import SWITCHES
 from berth.schemas.envelope import encode
 from berth.schemas.facts import Leaf, PodPhase, TopologySeen
+from berth.schemas.intake import Task
 from berth.schemas.nodes import NodeCondition, NodeDescription
 from tests.support.cells import Cell, a_job, a_node
 
@@ -94,7 +95,10 @@ async def live(cell: Cell, step: Step, number: int, way: Way) -> None:
         case "common" | "model":
             label = "normal-schema" if step.verb == "common" else "large-model-schema"
             replicas = 1 + step.one % 11
-            await cell.submit(a_job(f"j{number}", chips=8, replicas=replicas, labels={"tor-affinity": label}))
+            tasks = [Task("worker", replicas, 8)]
+            if step.two % 3 == 1:
+                tasks.insert(step.one % 2, Task("master", 1 + step.one % 3, 0, (0, 100_000)[step.one % 2]))
+            await cell.submit(a_job(f"j{number}", tasks=tasks, labels={"tor-affinity": label}))
         case "plain":
             await cell.submit(a_job(f"j{number}", chips=(8, 4, 1)[step.one % 3], replicas=1 + step.two % 3))
         case "ended":

@@ -1,4 +1,4 @@
-"""A cell whose ledger answers late or not at all, whose scorers stop answering, and that keeps every possible snapshot."""
+"""A cell whose ledger answers late or not at all, whose scorers stop answering, and that keeps every snapshot."""
 
 from collections.abc import Awaitable, Callable
 from typing import Final
@@ -20,8 +20,8 @@ from tests.support.cells import Cell
 from tests.support.fake_bus import FakeBus, FakeServed
 
 FAULTS: Final = ("lost", "unheard", "late", "rival", "away")
-"""What may become of an append: it is lost, stored without an answer, stored before the next one is looked at, another writer's void
-record comes first, or nothing is sent."""
+"""What may become of an append: it is lost, stored without an answer, stored before the next one is looked at, another
+writer's void record comes first, or nothing is sent."""
 
 
 class UnreliableBus(FakeBus):

@@ -153,8 +153,9 @@ async def at_rest(watch: Watch) -> None:
 async def verify(watch: Watch, acked: Acked) -> State:
     """Judge a cell that has come to rest, from its streams alone; returns the state that they make.
 
-    No job lost, none placed twice, no chip with two owners at any point, every decision made again as it was, from facts, times
-    and settings alone, statuses as the ledger says, dead letters once, and a start from what is stored comes to the same state.
+    No job lost, none placed twice, no chip with two owners at any point, every decision made again as it was, from
+    facts, times and settings alone, statuses as the ledger says, dead letters once, and a start from what is stored
+    comes to the same state.
     """
     bus = watch.bus
     await watch.reach_heads()
@@ -169,7 +170,7 @@ async def verify(watch: Watch, acked: Acked) -> State:
 
 
 async def _verify_requests(watch: Watch, state: State, acked: Acked) -> None:
-    """Every request that was acknowledged has its verdict, and every accepted job its place in the ledger or its end."""
+    """Every acknowledged request has its verdict, and every accepted job its place in the ledger or its end."""
     kept = {message.sequence: message for message in await watch.bus.read(StreamName.INTAKE)}
     verdicts = watch.verdicts()
     for sequence, message in acked:

@@ -127,6 +127,8 @@ def a_request(number: int, step: Step) -> JobRequest:
     tasks = [task]
     if step.flag and product not in {"module910x8", "soft-share"} and chips:
         tasks.append(Task("other", 1 + step.two % 2, sizes[0] if sizes[0] > 1 else 2, cpu // 2))
+    if step.two % 3 == 1:
+        tasks.insert(step.three % 2, Task("master", 1 + step.one % 2, 0, cpu, affinity=affinity))
     return a_job(
         f"job{number}",
         product=product,

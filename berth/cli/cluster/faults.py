@@ -8,7 +8,7 @@ import msgspec
 from cyclopts import Parameter
 
 from berth.cli.cell import Common, connected, run
-from berth.cli.output import FAILED, WRONG_USE, CommandError, emit, tell
+from berth.cli.output import FAILED, WRONG_USE, CommandError, emit, print_result
 from berth.formats.quantities import QuantityError, duration_ms
 from berth.runtime.bus.port import Bus
 from berth.runtime.errors import TransientError
@@ -122,7 +122,7 @@ async def _send(options: Common, wish: BreakNode) -> None:
         return
     what = f"{wish.fault}{_listed(wish.chips)}"
     lasts = f" for {wish.lasts_ms / 1000:g} s" if wish.lasts_ms else ""
-    tell(f"{wish.node}: {what} is {'repaired' if wish.mend else 'broken'}{lasts}")
+    print_result(f"{wish.node}: {what} is {'repaired' if wish.mend else 'broken'}{lasts}")
 
 
 async def _asked(bus: Bus, wish: BreakNode) -> str:

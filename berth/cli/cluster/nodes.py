@@ -219,11 +219,11 @@ def legend(console: Console) -> str:
 
 def reasons_of(nodes: list[NodeRow]) -> list[str]:
     """Reasons for unhealthy nodes, one line per reason, in the order of the nodes."""
-    told: dict[str, list[str]] = {}
+    result: dict[str, list[str]] = {}
     for node in nodes:
         if node.reason:
-            told.setdefault(node.reason, []).append(node.name)
-    return [f"{listed(names)}: {reason}" for reason, names in told.items()]
+            result.setdefault(node.reason, []).append(node.name)
+    return [f"{listed(names)}: {reason}" for reason, names in result.items()]
 
 
 def show_map(nodes: list[NodeRow]) -> None:

@@ -13,7 +13,7 @@ from rich.table import Table
 
 from berth.cli.cell import Common, connected, run
 from berth.cli.cluster.switches import kind_of
-from berth.cli.output import CommandError, emit, listed, near_names, new_table, results, tell
+from berth.cli.output import CommandError, emit, listed, near_names, new_table, print_result, results
 from berth.core.explain.superpod_explanation import jobs_with_nodes, seats_of, superpods_of, users
 from berth.core.explain.superpod_layout import SuperpodUser
 from berth.core.explain.text import pluralize
@@ -68,7 +68,7 @@ class SuperpodRow(msgspec.Struct, frozen=True):
 
     id: str
     free: int
-    """Nodes that take new work and whose chips are all free."""
+    """Nodes that accept new work and whose chips are all free."""
     nodes: int
     """Known nodes."""
     above: int
@@ -76,7 +76,7 @@ class SuperpodRow(msgspec.Struct, frozen=True):
     used: int
     """Nodes with chips in use."""
     warning: str
-    """Why its numbers are doubtful; empty if they are not."""
+    """Why its numbers are unreliable; empty if they are reliable."""
     jobs: list[SuperpodUser]
     places: list[NodeRow]
     """Its nodes by rack, leaf, position and name; in a rack, sub-healthy ones last."""
@@ -107,7 +107,7 @@ def shown_of(state: State) -> SuperpodsShown:
 
 
 def _blocks(state: State) -> dict[str, BlockKey]:
-    """Job and block on each node that has one; of several jobs the first by name."""
+    """Job and block on each node with a block; of several jobs the first by name."""
     found: dict[str, BlockKey] = {}
     for taken in jobs_with_nodes(state):
         for pod, seat in zip(taken.pods, seats_of(taken.part, len(taken.pods)), strict=True):
@@ -124,7 +124,7 @@ def _superpod(
     kinds = {row: _kind(state, row) for row in rows}
     free = [row for row in rows if kinds[row] == "free"]
     above = max(len(free) - settings.reserve_nodes, 0)
-    kinds |= dict.fromkeys(free[above:], "reserved")  # nodes are taken in this order: the last ones are kept
+    kinds |= dict.fromkeys(free[above:], "reserved")  # nodes are selected in this order: the last ones are the reserve
     racks = pool.racks[pool.starts[at] : pool.starts[at + 1]]
     warning = f"it has {pluralize(len(rows), 'node')}, more than the {settings.super_pod_size} of super_pod_size"
     return SuperpodRow(
@@ -194,7 +194,7 @@ def _sign(place: NodeRow, letters: Mapping[BlockKey, str], glyphs: Mapping[Kind,
 
 
 def glyphs_for(console: Console) -> dict[Kind, str]:
-    """Signs that the console can show."""
+    """Glyphs that the console can show."""
     return _DRAWN if console.encoding.lower().startswith("utf") else _PLAIN
 
 
@@ -230,10 +230,10 @@ def heading(shown: SuperpodsShown) -> str:
 def show(shown: SuperpodsShown) -> None:
     """Print the SuperPoDs and the legend."""
     if not shown.total:
-        tell("no SuperPoD is known: no node has a SuperPoD")
+        print_result("no SuperPoD is known: no node has a SuperPoD")
         return
     console = results()
-    tell(heading(shown))
+    print_result(heading(shown))
     console.print(table_of(shown, console))
     glyphs = glyphs_for(console)
     legend = [f"[{_STYLES[kind]}]{glyphs[kind]}[/] {words}" for kind, words in _WORDS.items()]
@@ -241,7 +241,7 @@ def show(shown: SuperpodsShown) -> None:
     console.print("   ".join(legend))
     for superpod in shown.superpods:
         if superpod.warning:
-            tell(f"SuperPoD {superpod.id}: {superpod.warning}.")
+            print_result(f"SuperPoD {superpod.id}: {superpod.warning}.")
 
 
 def only(shown: SuperpodsShown, superpod: str | None) -> SuperpodsShown:

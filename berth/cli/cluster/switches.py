@@ -9,7 +9,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from berth.cli.cell import Common, connected, run
-from berth.cli.output import CommandError, emit, listed, near_names, new_table, results, tell
+from berth.cli.output import CommandError, emit, listed, near_names, new_table, print_result, results
 from berth.core.cluster.node_packing import SWITCHES
 from berth.core.explain.switch_explanation import leaf_users
 from berth.core.explain.switch_layout import LeafUser
@@ -50,7 +50,7 @@ class LeafRow(msgspec.Struct, frozen=True):
 
     name: str
     free: int
-    """Nodes that take new work and whose chips are all free."""
+    """Nodes that accept new work and whose chips are all free."""
     nodes: int
     """Known nodes."""
     state: str
@@ -72,7 +72,7 @@ class SwitchesShown(msgspec.Struct, frozen=True):
     policy: str
     """``1.0``, ``2.0`` or ``single-layer``."""
     shared_max: int
-    """2.0: most shared leaves of a job; otherwise 0."""
+    """2.0: maximum number of shared leaves of a job; otherwise 0."""
     places: int
     """Nodes below a whole leaf."""
     total: int
@@ -149,7 +149,7 @@ def drawing(leaf: LeafRow, glyphs: dict[Kind, str], *, styled: bool) -> str:
 
 
 def glyphs_for(console: Console) -> dict[Kind, str]:
-    """Signs that the console can show."""
+    """Glyphs that the console can show."""
     return _DRAWN if console.encoding.lower().startswith("utf") else _PLAIN
 
 
@@ -179,12 +179,12 @@ def heading(shown: SwitchesShown) -> str:
 def show(shown: SwitchesShown) -> None:
     """Print the leaves and the legend."""
     if not shown.total:
-        tell(f"no leaf is known: {shown.reason}" if shown.reason else UNKNOWN)
+        print_result(f"no leaf is known: {shown.reason}" if shown.reason else UNKNOWN)
         return
     console = results()
-    tell(heading(shown))
+    print_result(heading(shown))
     if shown.reason:
-        tell(f"The previous topology remains in force: {shown.reason}")
+        print_result(f"The previous topology remains in force: {shown.reason}")
     console.print(table_of(shown, console))
     glyphs = glyphs_for(console)
     console.print("   ".join(f"[{_STYLES[kind]}]{glyphs[kind]}[/] {words}" for kind, words in _WORDS.items()))

@@ -13,7 +13,7 @@ from cyclopts import Parameter
 from berth.cli.cell import Common, connected, run
 from berth.cli.jobs.explain_text import ExplainResult, describe, describe_past, not_asked, show
 from berth.cli.jobs.listing import find_job
-from berth.cli.output import FAILED, OK, WRONG_USE, CommandError, complain, emit, moment, near_names
+from berth.cli.output import FAILED, OK, WRONG_USE, CommandError, complain, emit, known_jobs, moment, near_names
 from berth.cli.recordings.errors import complaints_of
 from berth.core.replay.job_history import Point, Trail, View
 from berth.core.replay.log_clock import moment_of
@@ -43,7 +43,7 @@ class Where:
         at: Explain the job at this time (2026-11-21T10:00:00Z, milliseconds since 1970, or 10:00:00 of the last day)
             or after this record of the ledger (ledger:123). Default: now, or the end of the recording.
         uid: Which of several jobs that had the name. Default: the last one.
-        salvage: Use what comes before a damage of the recording.
+        salvage: Use the entries before a damaged part of the recording.
     """
 
     log: Path | None = None
@@ -72,17 +72,17 @@ def explain_job(
         if point.log is not None:
             with complaints_of(point.log, hint="" if point.salvage else "uses what comes before it"):
                 file = Recorded(point.log, salvage=point.salvage)
-                told = file.told(key, point)
+                result = file.describe(key, point)
             damage = file.damage
         elif point.salvage:
             raise CommandError("--salvage is for recordings: name one with --log", code=WRONG_USE)
         else:
             async with connected(options) as bus:
-                told = await describe_cell(bus, key, point)
+                result = await describe_cell(bus, key, point)
         if options.json:
-            emit(told)
+            emit(result)
         else:
-            show(told)
+            show(result)
         if damage:
             complain([f"{point.log}: {damage}; what comes before it was used"])
         return FAILED if damage else OK
@@ -91,10 +91,10 @@ def explain_job(
 
 
 async def describe_cell(bus: Bus, key: JobKey, point: Where) -> ExplainResult:
-    """What a live cell tells of a job, now or as it stood.
+    """Explanation of a job from a live cell, now or at an earlier time.
 
     Raises:
-        CommandError: Nobody has or had the name, or that time is no longer kept.
+        CommandError: No job has or had the name, or that time is no longer stored.
     """
     clock = SystemClock()
     unknown: CommandError | None = None
@@ -102,7 +102,7 @@ async def describe_cell(bus: Bus, key: JobKey, point: Where) -> ExplainResult:
         try:
             return await describe(bus, clock, await find_job(bus, "/".join(key), key[0]))
         except CommandError as error:
-            unknown = error  # it may be over for so long that it has no status
+            unknown = error  # the status of a job that ended long ago is deleted
     until = point_of(point.at, lambda: (0, clock.now_ms()))
     if until is not None:
         ledger = await bus.state(StreamName.LEDGER)
@@ -124,27 +124,27 @@ async def describe_cell(bus: Bus, key: JobKey, point: Where) -> ExplainResult:
 
 
 class Recorded:
-    """A recording that is explained from.
+    """A recording as the source of explanations.
 
     Args:
         path: The file.
-        salvage: Use what comes before a damage.
+        salvage: Use the entries before a damaged part.
     """
 
     def __init__(self, path: Path, *, salvage: bool) -> None:
         self._path = path
         self._salvage = salvage
         self.damage = ""
-        """What ended the reading early."""
+        """Error that ended the reading early."""
 
-    def told(self, key: JobKey, point: Where) -> ExplainResult:
-        """What it tells of a job.
+    def describe(self, key: JobKey, point: Where) -> ExplainResult:
+        """Explanation of a job.
 
         Raises:
-            CommandError: Nobody had the name.
+            CommandError: No job had the name.
             RecordingError: The file is damaged.
             OSError: It cannot be read.
-            HistoryError: Records are missing; and other errors of a history that is none.
+            HistoryError: Records are missing, or the history is impossible in another way.
         """
         until = point_of(point.at, self._span_ms)
         with self._reading() as reading:
@@ -168,7 +168,7 @@ class Recorded:
         return describe_past(*key, trail, life, view.end())
 
     def _span_ms(self) -> tuple[int, int]:
-        """Moments of the first and the last record."""
+        """Times of the first and the last record."""
         with self._reading() as reading:
             first_ms = last_ms = 0
             for at_ms in (moment_of(entry) for entry in reading if not entry.subject):
@@ -195,11 +195,11 @@ class Recorded:
 
 
 def point_of(text: str, span_ms: Callable[[], tuple[int, int]]) -> When | None:
-    """The point that a person named; None for none.
+    """The point that the user named; None for none.
 
     Args:
         text: A time, a time of day, milliseconds, or a record of the ledger.
-        span_ms: From when to when there is something to tell of; a time of day is the last one in that time.
+        span_ms: Start and end of the explained history; a time of day means its last occurrence in it.
 
     Raises:
         CommandError: It is none of these.
@@ -213,7 +213,7 @@ def point_of(text: str, span_ms: Callable[[], tuple[int, int]]) -> When | None:
 
 
 def _time_of_day(text: str, first_ms: int, last_ms: int) -> When:
-    """The last moment at which it was that time; the end, where it never was.
+    """The last occurrence of a time of day; the end if there is none.
 
     Raises:
         ValueError: There is no such time.
@@ -234,14 +234,14 @@ def _limit(until: When | None) -> Point:
 
 
 def _unknown(key: JobKey, uid: str, trail: Trail, names: list[str]) -> str:
-    """Nobody had the name, or not with that uid."""
+    """Error: no job had the name, or none with that uid."""
     name = "/".join(key)
     if uid and trail.lives:
         known = ", ".join(f"{life.uid} (since {moment(life.since_ms)})" for life in trail.lives.values())
         return f"no job {name} had the uid {uid}; those with this name: {known}"
     near = near_names(name, names)
     near += sorted(other for other in names if other.endswith(f"/{key[1]}") and other not in near)
-    hint = f"near names: {', '.join(near)}" if near else f"{len(names)} jobs are known"
+    hint = f"near names: {', '.join(near)}" if near else known_jobs(len(names))
     if not trail.ledger_seq:
         return f"no job was named {name}; {hint}"
     span = f"from {moment(trail.first_ms)} to {moment(trail.last_ms)}, up to record {trail.ledger_seq} of the ledger"

@@ -6,7 +6,7 @@ import msgspec
 from rich.markup import escape
 
 from berth.cli.jobs.listing import OVER, phase_words
-from berth.cli.output import moment, new_table, results, tell
+from berth.cli.output import moment, new_table, print_result, results
 from berth.core.explain.explainer import explain, explain_now, explain_rejection
 from berth.core.explain.model import Basis, Choice, Explanation, all_sentences
 from berth.core.explain.text import pluralize
@@ -18,9 +18,9 @@ from berth.schemas.ledger import Verdict
 from berth.schemas.status import JobStatus
 
 NOT_ASKED: Final = "not-asked"
-"""Phase of a job that nobody had asked for yet at the moment in question."""
+"""Phase of a job that was not submitted yet at the explained time."""
 _TABLES_MAX: Final = 3
-"""Choices of which the other nodes are listed for people."""
+"""Maximum number of choices with a table of other nodes in the text output."""
 
 
 class LifeRow(msgspec.Struct, frozen=True):
@@ -29,12 +29,12 @@ class LifeRow(msgspec.Struct, frozen=True):
     uid: str
     since_ms: int
     ended: str = ""
-    """How it ended: succeeded, failed, cancelled or rejected; empty when nothing says that it did."""
+    """How it ended: succeeded, failed, cancelled or rejected; empty if no end is known."""
     ended_ms: int = 0
 
 
 class ExplainResult(msgspec.Struct, frozen=True):
-    """Result of ``berth explain --json``. ``explanation`` is null while nothing was decided or when nothing is kept."""
+    """Result of ``berth explain --json``. ``explanation`` is null before a decision or if it is no longer stored."""
 
     namespace: str
     name: str
@@ -45,13 +45,13 @@ class ExplainResult(msgspec.Struct, frozen=True):
     sentences: list[str]
     explanation: Explanation | None = None
     at_ms: int = 0
-    """Moment of the past that it is told of, that of the last record before; 0 for now."""
+    """Explained time in the past, that of the last record before it; 0 for now."""
     lives: list[LifeRow] = []
-    """All jobs that had the name up to then, the last one last, where the past was looked at."""
+    """All jobs that had the name up to then, the last one last; empty if the past was not read."""
 
 
 async def describe(bus: Bus, clock: Clock, status: JobStatus) -> ExplainResult:
-    """What there is to tell of a job."""
+    """Explanation of a job as it is now."""
     found = await _explanation(bus, clock, status)
     lines = _lines(status, found)
     return ExplainResult(
@@ -67,18 +67,18 @@ async def describe(bus: Bus, clock: Clock, status: JobStatus) -> ExplainResult:
 
 
 def describe_past(namespace: str, name: str, trail: Trail, life: Life, look: Look) -> ExplainResult:
-    """What there is to tell of a job as it stood.
+    """Explanation of a job at an earlier time.
 
     Args:
         namespace: Its namespace.
         name: Its name.
-        trail: What there was of the name.
+        trail: History of the name.
         life: The job.
-        look: How it stood.
+        look: Its state at that time.
     """
     status, found = look
     lives = [LifeRow(one.uid, one.since_ms, one.ended, one.ended_ms) for one in trail.lives.values()]
-    if status is None:  # the name is another's by then, or nobody's
+    if status is None:  # another job has the name by then, or none
         since = life.ended_ms or life.since_ms
         status = JobStatus(namespace, name, life.uid, life.ended or "cancelled", since, trail.last_ms)
         if life.seen is not None and life.seen.refusal is not None:
@@ -107,38 +107,38 @@ def describe_past(namespace: str, name: str, trail: Trail, life: Life, look: Loo
 
 
 def not_asked(namespace: str, name: str, *, at_ms: int, first_ms: int) -> ExplainResult:
-    """What there is to tell of a job before anybody asked for it.
+    """Explanation of a job before it was submitted.
 
     Args:
         namespace: Its namespace.
         name: Its name.
-        at_ms: Moment that it is told of.
-        first_ms: When it was asked for.
+        at_ms: Explained time.
+        first_ms: Time of its submission.
     """
     line = f"It was first submitted at {moment(first_ms)}, after that time."
     return ExplainResult(namespace, name, "", NOT_ASKED, first_ms, 0, [line], at_ms=at_ms)
 
 
 def _lines(status: JobStatus, found: Explanation | None) -> list[str]:
-    """Status and explanation in words."""
+    """Status and explanation as sentences."""
     if found is not None:
         lines = all_sentences(found, is_over=status.phase in OVER, clock=lambda at_ms: _near(at_ms, found.basis.at_ms))
     elif status.ledger_seq:
         lines = ["The decision and its history are no longer stored.", *([status.sentence] if status.sentence else [])]
     else:
         lines = [status.sentence or "Nothing was decided yet."]
-    beside = status.rejection
-    if beside is not None:
-        wrong = beside.refusal
+    rejected = status.rejection
+    if rejected is not None:
+        wrong = rejected.refusal
         lines.append(
-            f"Another request for this name was rejected at {moment(beside.at_ms)}:"
+            f"Another request for this name was rejected at {moment(rejected.at_ms)}:"
             f" {wrong.field} is {wrong.value}, expected {wrong.expected}."
         )
     return lines
 
 
 def _near(at_ms: int, other_ms: int) -> str:
-    """A moment in UTC; without its day where that is the day of another one."""
+    """A time in UTC; without its date if that is the date of another time."""
     day, _, time = moment(at_ms).removesuffix(" UTC").partition(" ")
     return f"{time.partition('.')[0]} UTC" if moment(other_ms).startswith(day) else moment(at_ms)
 
@@ -165,7 +165,7 @@ async def _explanation(bus: Bus, clock: Clock, status: JobStatus) -> Explanation
 
 
 async def _kept(bus: Bus, status: JobStatus) -> Kept | None:
-    """Record of the verdict that the job stands on: the placement if it ever had one and does not wait again."""
+    """Record of the verdict in force: the placement if the job ever had one and does not wait again."""
     if status.phase != "waiting":
         kept = await verdict_on(bus, status.uid, hint_seq=status.ledger_seq, placed=True)
         if kept is not None:
@@ -173,41 +173,41 @@ async def _kept(bus: Bus, status: JobStatus) -> Kept | None:
     return await verdict_on(bus, status.uid, hint_seq=status.ledger_seq)
 
 
-def show(told: ExplainResult) -> None:
+def show(result: ExplainResult) -> None:
     """Print an explanation."""
     console = results()
-    name = f"{told.namespace}/{told.name}"
-    at = f" as of {moment(told.at_ms)}" if told.at_ms else ""
-    if told.phase == NOT_ASKED:
+    name = f"{result.namespace}/{result.name}"
+    at = f" as of {moment(result.at_ms)}" if result.at_ms else ""
+    if result.phase == NOT_ASKED:
         console.print(f"[bold]{escape(name)}[/] was not submitted yet{at}")
-        tell(f"  {told.sentences[0]}")
+        print_result(f"  {result.sentences[0]}")
         return
-    attempt = f" (attempt {told.attempt})" if told.attempt > 1 else ""
-    since = "; it ended at" if told.phase in {"succeeded", "failed"} else " since"
+    attempt = f" (attempt {result.attempt})" if result.attempt > 1 else ""
+    since = "; it ended at" if result.phase in {"succeeded", "failed"} else " since"
     console.print(
-        f"[bold]{escape(name)}[/] {phase_words(told.phase)}{attempt}{since} {moment(told.since_ms)}"
+        f"[bold]{escape(name)}[/] {phase_words(result.phase)}{attempt}{since} {moment(result.since_ms)}"
         f"{f'; explained{at}' if at else ''}"
     )
-    if told.explanation is not None:
-        tell(_basis_words(told.explanation.basis))
-    for line in told.sentences:
-        tell(f"  {line}")
-    if told.explanation is not None:
-        _show_candidates(told.explanation)
+    if result.explanation is not None:
+        print_result(_basis_words(result.explanation.basis))
+    for line in result.sentences:
+        print_result(f"  {line}")
+    if result.explanation is not None:
+        _show_candidates(result.explanation)
 
 
-def _show_candidates(told: Explanation) -> None:
+def _show_candidates(result: Explanation) -> None:
     """The best other nodes for the first pod of each task, as a table."""
     first: dict[str, Choice] = {}
-    for choice in told.choices:
+    for choice in result.choices:
         first.setdefault(choice.task, choice)
     for choice in list(first.values())[:_TABLES_MAX]:
         if not choice.candidates:
             continue
-        tell(f"  The best nodes for rank {choice.rank} ({choice.task}):")
+        print_result(f"  The best nodes for rank {choice.rank} ({choice.task}):")
         table = new_table("", "NODE", "SCORE", "FREE", "CLASS", "WHY NOT")
         table.add_row(" ", escape(choice.node), str(choice.score), str(choice.free), str(choice.affinity), "it won")
-        later = {other.node: other.rank for other in reversed(told.choices) if other.rank > choice.rank}
+        later = {other.node: other.rank for other in reversed(result.choices) if other.rank > choice.rank}
         for other in choice.candidates:
             then = f"; rank {later[other.node]} takes it" if other.node in later else ""
             why = escape(f"{other.words(choice.score)}{then}")

@@ -8,7 +8,18 @@ from rich.markup import escape
 
 from berth.cli.cell import Common, connected, run
 from berth.cli.jobs.watching import Watch
-from berth.cli.output import CommandError, age, emit, listed, near_names, new_table, results, say, tell
+from berth.cli.output import (
+    CommandError,
+    age,
+    emit,
+    known_jobs,
+    listed,
+    near_names,
+    new_table,
+    print_progress,
+    print_result,
+    results,
+)
 from berth.runtime.bus.port import Bus
 from berth.runtime.clock import SystemClock
 from berth.schemas.envelope import DecodeError, decode, encode
@@ -18,7 +29,7 @@ from berth.schemas.status import JobStatus
 from berth.schemas.subjects import StreamName
 
 OVER: Final = frozenset({"succeeded", "failed", "cancelled", "rejected"})
-"""Phases after which nothing more happens."""
+"""Final phases."""
 _DONE: Final = frozenset({"succeeded", "failed"})
 _STYLES: Final = {
     "waiting": "yellow",
@@ -35,12 +46,12 @@ _CANCEL_S: Final = 10.0
 
 
 def phase_words(phase: str) -> str:
-    """A job's phase as what is said of the job."""
+    """A job's phase as a phrase after the name of the job."""
     return f"{'has' if phase in _DONE else 'is'} {phase}"
 
 
 class RankRow(msgspec.Struct, frozen=True):
-    """Where a pod is."""
+    """Node and chips of a pod."""
 
     rank: int
     node: str
@@ -128,13 +139,13 @@ def row_of(status: JobStatus) -> JobRow:
 
 
 async def statuses(bus: Bus) -> list[JobStatus]:
-    """Statuses of all jobs, by namespace and name; what does not decode is passed over."""
+    """Statuses of all jobs, by namespace and name; statuses that cannot be decoded are skipped."""
     found = []
     for stored in await bus.read(StreamName.STATUS):
         try:
             found.append(decode(stored.data, JobStatus))
         except DecodeError as error:
-            say(f"status {stored.subject} does not decode: {error.reason}")
+            print_progress(f"status {stored.subject} does not decode: {error.reason}")
     return sorted(found, key=lambda status: (status.namespace, status.name))
 
 
@@ -142,7 +153,7 @@ async def find_job(bus: Bus, job: str, namespace: str) -> JobStatus:
     """Status of a job, named ``name`` or ``namespace/name``.
 
     Raises:
-        CommandError: Nobody has the name; says which names are near.
+        CommandError: No job has the name; the error lists similar names.
     """
     space, _, name = job.rpartition("/")
     space = space or namespace
@@ -152,7 +163,7 @@ async def find_job(bus: Bus, job: str, namespace: str) -> JobStatus:
     known = {f"{status.namespace}/{status.name}" for status in await statuses(bus)}
     near = near_names(f"{space}/{name}", known)
     near += sorted(other for other in known if other.endswith(f"/{name}") and other not in near)
-    hint = f"near names: {', '.join(near)}" if near else f"{len(known)} jobs are known, see: berth jobs --all"
+    hint = f"near names: {', '.join(near)}" if near else f"{known_jobs(len(known))}, see: berth jobs --all"
     raise CommandError(f"no job is named {space}/{name}; {hint}")
 
 
@@ -165,7 +176,7 @@ def jobs(
     """List jobs: phase, pods, chips, time in the phase, and their nodes or why they wait.
 
     Args:
-        all_: Include jobs that are over.
+        all_: Include jobs that have ended.
         namespace: Only jobs of this namespace.
         common: Cell and form of the output.
     """
@@ -181,7 +192,7 @@ def jobs(
         _show(shown, SystemClock().now_ms())
         hidden = len(found) - len(shown)
         if hidden:
-            say(f"{hidden} jobs are over; list them with --all")
+            print_progress(f"{'1 job is' if hidden == 1 else f'{hidden} jobs are'} over; list them with --all")
 
     return run(work)
 
@@ -203,12 +214,12 @@ def _show(shown: list[JobStatus], now_ms: int) -> None:
 
 
 def cancel(job: str, *, namespace: str = "default", reason: str = "", common: Common | None = None) -> int:
-    """Ask that a job shall not run, or run no longer.
+    """Cancel a job, whether it waits or runs.
 
     Args:
         job: Its name, or namespace/name.
         namespace: Namespace of a name without one.
-        reason: Why; it is kept with the job.
+        reason: The reason; it is stored with the job.
         common: Cell and form of the output.
     """
     options = common or Common()
@@ -223,13 +234,13 @@ def cancel(job: str, *, namespace: str = "default", reason: str = "", common: Co
             async with Watch(bus, [(status.namespace, status.name)]) as watch:
                 await bus.publish(bus.subjects.intake_cancel(status.namespace, status.name), encode(wish))
                 key = (status.namespace, status.name)
-                told = await watch.until(lambda: _stopped(watch, key, status.uid), timeout_s=_CANCEL_S)
-            if told is None:
+                result = await watch.until(lambda: _stopped(watch, key, status.uid), timeout_s=_CANCEL_S)
+            if result is None:
                 raise CommandError(f"{label}: no answer from the dispatcher within {_CANCEL_S:g} s; is one running?")
         if options.json:
-            emit(row_of(told))
+            emit(row_of(result))
         else:
-            tell(f"{label} is {told.phase}{f': {told.sentence}' if told.sentence else ''}")
+            print_result(f"{label} is {result.phase}{f': {result.sentence}' if result.sentence else ''}")
 
     return run(work)
 

@@ -10,7 +10,7 @@ from cyclopts import Parameter
 from berth.cli.cell import Common, connected, run
 from berth.cli.jobs.listing import OVER, JobRow, phase_words, row_of
 from berth.cli.jobs.watching import Watch
-from berth.cli.output import FAILED, OK, CommandError, complain, emit, listed, say, tell
+from berth.cli.output import FAILED, OK, CommandError, complain, emit, listed, print_progress, print_result
 from berth.core.requests.job_validation import validate
 from berth.formats.manifests.reader import ManifestError, read_jobs
 from berth.runtime.bus.port import Bus
@@ -29,11 +29,11 @@ _VERDICT_S: Final = 10.0
 _PLACED: Final = frozenset({"placed", "bound", "running", "ending", "succeeded"})
 _STRICT: Final = Settings(strict_job_shape=True, strict_label_values=True)
 _LENIENT: Final = Settings(strict_job_shape=False, strict_label_values=False)
-"""What is refused even under these is wrong for every cell."""
+"""Settings that accept most: a request refused under these is invalid for every cell."""
 
 
 class Fault(msgspec.Struct, frozen=True):
-    """What is wrong with a request, as ``--json`` prints it."""
+    """Error in a request, as ``--json`` prints it."""
 
     file: str
     field: str
@@ -54,20 +54,20 @@ class Fault(msgspec.Struct, frozen=True):
 
 
 class Submitted(msgspec.Struct, frozen=True):
-    """What became of a request, as ``--json`` prints it."""
+    """Result of a request, as ``--json`` prints it."""
 
     namespace: str
     name: str
     uid: str
     intake_seq: int
     verdict: str
-    """accepted, rejected, or unknown when no word came in time."""
+    """accepted, rejected, or unknown if no verdict came in time."""
     refusal: Fault | None = None
     status: JobRow | None = None
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """Result of ``berth submit --json``: faults, and then nothing was sent; or what became of each request."""
+    """Result of ``berth submit --json``: faults, and then nothing was sent; or the result of each request."""
 
     faults: list[Fault] = []
     jobs: list[Submitted] = []
@@ -121,7 +121,7 @@ def submit(
 
 
 def stamped(request: JobRequest, *, now_ms: int) -> JobRequest:
-    """The request with an identity and a time; one that has an identity already is left as it is."""
+    """The request with an identity and a time; an existing identity is kept."""
     if request.uid:
         return request
     return msgspec.structs.replace(request, uid=new_uid(), created_at_ms=now_ms)
@@ -142,7 +142,7 @@ def fault_of(refusal: Refusal, *, file: str = "", job: str = "") -> Fault:
 
 
 def _read(files: tuple[str, ...]) -> tuple[list[_Sent], list[Fault]]:
-    """Requests of all files, and everything that can be known to be wrong with them without a cell."""
+    """Requests of all files, and all errors that can be found without a cell."""
     requests: list[_Sent] = []
     faults: list[Fault] = []
     now_ms = SystemClock().now_ms()
@@ -176,7 +176,7 @@ def _manifest_fault(file: str, error: ManifestError) -> Fault:
 
 
 async def _check(bus: Bus, requests: list[_Sent]) -> list[Fault]:
-    """What is wrong under the settings of the cell, which are asked for only where they matter."""
+    """Errors under the settings of the cell, which are read only if they matter."""
     doubtful = [sent for sent in requests if isinstance(validate(sent.request, _STRICT), Refusal)]
     if not doubtful:
         return []
@@ -193,7 +193,7 @@ def _refuse(faults: list[Fault], options: Common) -> int:
         emit(Outcome(faults=faults))
     else:
         complain(fault.line() for fault in faults)
-        say("nothing was sent")
+        print_progress("nothing was sent")
     return FAILED
 
 
@@ -224,7 +224,7 @@ def _verdict(watch: Watch, sent: _Sent) -> JobSeen | None:
 
 
 def _judged(watch: Watch, sent: _Sent, *, wait: bool) -> Submitted | None:
-    """What is known of a request, once that is enough."""
+    """Result of a request, once it is complete."""
     verdict = _verdict(watch, sent)
     if verdict is None:
         return None
@@ -247,13 +247,13 @@ def _own(watch: Watch, sent: _Sent) -> JobStatus | None:
 
 
 def _is_settled(status: JobStatus) -> bool:
-    """Placed, over, or waiting for what the cluster will never have."""
+    """Whether the job is placed, has ended, or is larger than the cluster."""
     too_large = status.refusal is not None and status.refusal.code == "larger-than-cluster"
     return status.phase in _PLACED or status.phase in OVER or too_large
 
 
 def _unknown(watch: Watch, sent: _Sent) -> Submitted:
-    """What is known of a request when the time is over."""
+    """Result of a request after the timeout."""
     status = _own(watch, sent)
     return _submitted(sent, "unknown" if status is None else "accepted", None, status)
 
@@ -286,4 +286,4 @@ def _show(job: Submitted) -> None:
     elif job.status is not None:
         where = listed(rank.node for rank in job.status.ranks)
         tail = f" on {where}" if where else f": {job.status.sentence}" if job.status.sentence else ""
-        tell(f"{label} {phase_words(job.status.phase)}{tail}")
+        print_result(f"{label} {phase_words(job.status.phase)}{tail}")

@@ -16,7 +16,7 @@ T = TypeVar("T")
 JobKey = tuple[str, str]
 """(namespace, name)"""
 _FILTERS_MAX: Final = 32
-"""Jobs that are asked for by name; of more, all are followed."""
+"""Maximum number of jobs with a filter each; for more, all jobs are followed."""
 
 
 class Watch:
@@ -67,10 +67,10 @@ class Watch:
             await follower.stop()
 
     async def until(self, found: Callable[[], T | None], *, timeout_s: float | None) -> T | None:
-        """What ``found`` gives as soon as it is not None; None when the time is over.
+        """Result of ``found`` as soon as it is not None; None after the timeout.
 
         Raises:
-            CommandError: The history broke.
+            CommandError: The history has a gap.
         """
         try:
             async with asyncio.timeout(timeout_s):

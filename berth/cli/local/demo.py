@@ -22,9 +22,19 @@ from berth.cli.local.scenario import Play
 from berth.cli.local.stage import CellStage, Sight
 from berth.cli.local.story import Story, Tale
 from berth.cli.local.up import Shards, asked_to_stop, ready_bus, unless, watched
-from berth.cli.output import FAILED, OK, CommandError, emit, new_table, results, say, talk, tell
+from berth.cli.output import (
+    FAILED,
+    OK,
+    CommandError,
+    emit,
+    new_table,
+    print_progress,
+    print_result,
+    progress_console,
+    results,
+)
 from berth.cli.recordings.record import may_write, write_recording
-from berth.core.explain.text import ranges
+from berth.core.explain.text import pluralize, ranges
 from berth.runtime.bus.port import Bus
 from berth.runtime.clock import Clock, SystemClock
 
@@ -47,9 +57,9 @@ class Report(msgspec.Struct, frozen=True):
     swapped: int = 0
     """Pods that got the chips of another."""
     admission_errors: int = 0
-    """Pods for which their node found no chips named."""
+    """Pods without chips in an annotation when their node admitted them."""
     kubernetes: Sight | None = None
-    """What the Kubernetes cluster showed at the end."""
+    """State of the Kubernetes cluster at the end."""
 
 
 class _Progress:
@@ -60,11 +70,11 @@ class _Progress:
         self._tasks = {name: bars.add_task(name, total=None, news="") for name in ("decided", "ended")} if bars else {}
 
     def show(self, story: Story) -> None:
-        """Show where the story is."""
+        """Show the progress."""
         news, story.news = story.news, []
         if self._bars is None:
             for line in news:
-                say(line)
+                print_progress(line)
             return
         tales = story.tales
         done = {
@@ -79,7 +89,7 @@ class _Progress:
 
 @contextmanager
 def _progress() -> Iterator[_Progress]:
-    console = talk()
+    console = progress_console()
     if not console.is_terminal:
         yield _Progress(None)
         return
@@ -101,8 +111,8 @@ def demo(
     API server acts concurrently.
 
     Args:
-        kubernetes: Use a Kubernetes API server of its own, with all services; only the nodes are simulated.
-        shards: Number of scorers; 0 lets the dispatcher score in its own process.
+        kubernetes: Use a temporary Kubernetes API server and all services; only the nodes are simulated.
+        shards: Number of scorers; with 0 the dispatcher scores in its own process.
         record: File to which the history of the cell is written, for: berth log, replay, explain, what-if.
         json: Print JSON instead of text.
     """
@@ -121,12 +131,12 @@ def demo(
                 async def play() -> None:
                     async with await ready_bus(fleet) as bus, _staged(fleet, bus, clock) as staged:
                         plays.append(staged)
-                        say(f"ready after {clock.monotonic_s() - began_s:.1f} s; sending jobs")
+                        print_progress(f"ready after {clock.monotonic_s() - began_s:.1f} s; sending jobs")
                         with _progress() as progress:
                             await staged.run(progress.show)
                         if record is not None:
                             recorded = await write_recording(bus, record)
-                            say(f"{record}: {recorded.end.facts} facts and {recorded.end.records} records")
+                            print_progress(f"{record}: {recorded.end.facts} facts and {recorded.end.records} records")
 
                 if not await unless(stop, play):
                     raise CommandError("stopped before the end")
@@ -142,16 +152,18 @@ def demo(
 
 def _fleet(root: Path, *, shards: int, kubernetes: bool) -> Fleet:
     if kubernetes:
-        fleet = KubeFleet(root, topology=DEMO_CLUSTER, shards=shards, cell=CELL, say=say)
-        say(f"starting a Kubernetes API server, NATS, a simulated cluster, {shards} scorers and all services")
+        fleet = KubeFleet(root, topology=DEMO_CLUSTER, shards=shards, cell=CELL, print_progress=print_progress)
+        print_progress(
+            f"starting a Kubernetes API server, NATS, a simulated cluster, {shards} scorers and all services"
+        )
         return fleet
-    say(f"starting NATS, a simulated cluster, {shards} scorers, dispatcher and binder")
-    return Fleet(root, topology=DEMO_CLUSTER, shards=shards, cell=CELL, say=say, is_alone=True)
+    print_progress(f"starting NATS, a simulated cluster, {shards} scorers, dispatcher and binder")
+    return Fleet(root, topology=DEMO_CLUSTER, shards=shards, cell=CELL, print_progress=print_progress, is_alone=True)
 
 
 @asynccontextmanager
 async def _staged(fleet: Fleet, bus: Bus, clock: Clock) -> AsyncIterator[Play]:
-    """The scenario on the stage that the fleet is."""
+    """The scenario for the kind of the fleet."""
     story = Story()
     if not isinstance(fleet, KubeFleet):
         yield Play(bus, clock, CellStage(bus, clock, story), story)
@@ -197,25 +209,27 @@ def _show(report: Report) -> None:
     console.print(table)
     console.print("\n[bold]The cluster when most chips were in use[/]")
     show_map(report.fullest)
-    for told in (report.placed, report.waited):
-        if told is not None:
+    for result in (report.placed, report.waited):
+        if result is not None:
             console.print("\n[bold]Why[/]", end=" ")
-            show(told)
+            show(result)
     ran = sum(tale.fate == "succeeded" for tale in report.jobs)
     queued = sum(bool(tale.waited_for) and bool(tale.ranks) for tale in report.jobs)
-    away = sum(tale.fate in {"rejected", "too large"} for tale in report.jobs)
-    tell("")
-    tell(
-        f"{len(report.jobs)} jobs in {report.took_s:g} s: {ran} have run, {queued} of them had to wait; {away} were"
+    rejected = sum(tale.fate in {"rejected", "too large"} for tale in report.jobs)
+    print_result("")
+    print_result(
+        f"{pluralize(len(report.jobs), 'job')} in {report.took_s:g} s: {ran} have run, {queued} of them had to wait; {rejected} were"
         f" refused with a reason, {sum(tale.fate == 'cancelled' for tale in report.jobs)} cancelled."
     )
-    tell(f"Chips given twice: {report.double_allocations}. Nodes overcommitted: {report.overcommits}.")
+    print_result(f"Chips given twice: {report.double_allocations}. Nodes overcommitted: {report.overcommits}.")
     sight = report.kubernetes
     if sight is None:
         return
     phases = ", ".join(f"{count} {phase}" for phase, count in sight.podgroups.items()) or "none"
-    tell(f"Pods with the chips of another: {report.swapped}. Pods whose node knew no chips: {report.admission_errors}.")
-    tell(
-        f"Kubernetes {sight.version}: {sight.pods_bound} pods bound, {sight.pods_waiting} not; {sight.summaries} job"
-        f" summaries; PodGroups: {phases}."
+    print_result(
+        f"Pods with the chips of another: {report.swapped}. Pods whose node knew no chips: {report.admission_errors}."
+    )
+    print_result(
+        f"Kubernetes {sight.version}: {pluralize(sight.pods_bound, 'pod')} bound, {sight.pods_waiting} not;"
+        f" {'1 job summary' if sight.summaries == 1 else f'{sight.summaries} job summaries'}; PodGroups: {phases}."
     )

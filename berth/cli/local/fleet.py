@@ -34,7 +34,7 @@ _SET_HERE: Final = (
     "BERTH_SHARDS",
     "BERTH_TOPOLOGY_FILE",
 )
-"""Variables that would overrule what the processes of one fleet must agree on."""
+"""Environment variables that would override settings on which the processes of one fleet must agree."""
 SERVER_RESTARTS_MAX: Final = 5
 
 
@@ -44,12 +44,12 @@ class Fleet:
     Args:
         root: Folder for store, settings and logs; made if missing, never removed.
         topology: File that describes the simulated cluster.
-        shards: Number of scorers; 0 lets the dispatcher score.
+        shards: Number of scorers; with 0 the dispatcher scores.
         cell: Name of the cell.
-        port: Port of the server; 0 lets it choose.
+        port: Port of the server; 0 selects a free one.
         sync: When the server writes through to the disk.
-        say: Takes a line about what happens.
-        is_alone: The environment's settings do not count.
+        print_progress: Called with each line about the progress.
+        is_alone: Ignore settings in the environment.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class Fleet:
         cell: str = "default",
         port: int = 0,
         sync: Literal["interval", "always"] = "interval",
-        say: Callable[[str], None],
+        print_progress: Callable[[str], None],
         is_alone: bool = False,
     ) -> None:
         self.root = root
@@ -71,7 +71,7 @@ class Fleet:
         self.server = EmbeddedServer(root / "nats", port=port, sync=sync)
         self._topology = topology
         self._shards = shards
-        self._say = say
+        self._print_progress = print_progress
         self._clock: Clock = SystemClock()
         self._without = ("BERTH_*",) if is_alone else _SET_HERE
         self._children: list[Child] = []
@@ -96,7 +96,7 @@ class Fleet:
         await self.stop()
 
     async def start(self) -> None:
-        """Start the server, make the streams, start the services.
+        """Start the server, create the streams, start the services.
 
         Raises:
             CommandError: The topology file is wrong, the folder is in use, or the server does not start.
@@ -140,7 +140,7 @@ class Fleet:
         """
         try:
             async with asyncio.timeout(_READY_S):
-                while not await self._is_ready(bus):  # noqa: ASYNC110  # readiness is asked for, not told
+                while not await self._is_ready(bus):  # noqa: ASYNC110  # readiness can only be polled
                     await asyncio.sleep(_LOOK_S)
         except TimeoutError as error:
             tails = [f"{child.name}: {line}" for child in self._children for line in child.log_tail().splitlines()[-1:]]
@@ -164,7 +164,7 @@ class Fleet:
             await asyncio.sleep(_LOOK_S / 2)
         for child in group:
             if child.pid is not None:
-                self._say(f"{child.name} did not end within {_STOP_S:g} s and is killed")
+                self._print_progress(f"{child.name} did not end within {_STOP_S:g} s and is killed")
                 child.kill()
 
     async def _is_ready(self, bus: Bus) -> bool:
@@ -186,7 +186,7 @@ class Fleet:
         self._server_restarts += 1
         if self._server_restarts > SERVER_RESTARTS_MAX:
             raise GivenUpError(f"nats-server ended {self._server_restarts} times; its log is {self.server.log_path}")
-        self._say("nats-server ended; it is started again")
+        self._print_progress("nats-server ended; it is started again")
         try:
             await self.server.start()
         except FatalError as error:
@@ -215,13 +215,13 @@ class Fleet:
 
     def _report(self, line: str) -> None:
         if line:
-            self._say(line)
+            self._print_progress(line)
 
     def _take_folder(self) -> None:
-        """See that nobody else uses the folder.
+        """Check that no other process uses the folder.
 
         Raises:
-            CommandError: Somebody does, or it cannot be made.
+            CommandError: Another process uses it, or it cannot be created.
         """
         try:
             self.root.mkdir(parents=True, exist_ok=True)
@@ -237,7 +237,7 @@ def read_topology(path: Path) -> int:
     """Check a topology file; returns how many nodes it has.
 
     Raises:
-        CommandError: It cannot be read, or does not describe a cluster; names field, value and what is right.
+        CommandError: It is unreadable or describes no cluster; the error names field, value and valid values.
     """
     try:
         return len(parse_cluster(path.read_text("utf-8")).nodes)

@@ -1,4 +1,4 @@
-"""All processes of a cell with a Kubernetes API server of its own; only the nodes and their agents are simulated.
+"""All processes of a cell and its Kubernetes API server; only the nodes and their agents are simulated.
 
 Services run with the rights that ``k8s/base/rights`` grants them. The simulated cluster, which acts as kubelets and
 controllers, has all rights.
@@ -28,7 +28,7 @@ RIGHTS: Final = Path(__file__).parents[3] / "k8s" / "base" / "rights"
 """Rights of each service; missing if Berth was installed without its tree."""
 CRDS: Final = EXAMPLES / "crds"
 NAMESPACES: Final = ("mindx-dl",)
-"""Namespaces that a cluster with MindCluster has."""
+"""Namespaces of a cluster with MindCluster."""
 _USER: Final = "system:serviceaccount:berth-system:{}"
 _READERS: Final = ("summary", "health", "inventory")
 _WITH_RIGHTS: Final = (*_READERS, "binder")
@@ -46,7 +46,7 @@ _QUICK: Final[dict[str, dict[str, Any]]] = {
         "agents": {"controllers": ["volcano", "ascend"], "report_s": 0.5, "start_s": 0.2},
     },
 }
-"""Settings for a cluster that lives for a minute."""
+"""Settings for a cluster that runs for a minute."""
 PARTS: Final = (ETCD, API_SERVER, CONTROLLER_MANAGER)
 _TAIL_LINES: Final = 5
 _SERVED_S: Final = 30.0
@@ -59,16 +59,20 @@ class KubeFleet(Fleet):
     Args:
         root: Folder for data, settings and logs; made if missing, never removed.
         topology: File that describes the simulated cluster.
-        shards: Number of scorers; 0 lets the dispatcher score.
+        shards: Number of scorers; with 0 the dispatcher scores.
         cell: Name of the cell.
-        say: Takes a line about what happens.
+        print_progress: Called with each line about the progress.
 
     Raises:
         CommandError: The programs of Kubernetes are not available.
     """
 
-    def __init__(self, root: Path, *, topology: Path, shards: int, cell: str, say: Callable[[str], None]) -> None:
-        super().__init__(root, topology=topology, shards=shards, cell=cell, say=say, is_alone=True)
+    def __init__(
+        self, root: Path, *, topology: Path, shards: int, cell: str, print_progress: Callable[[str], None]
+    ) -> None:
+        super().__init__(
+            root, topology=topology, shards=shards, cell=cell, print_progress=print_progress, is_alone=True
+        )
         self._has_rights = RIGHTS.is_dir()
         users = {_USER.format(name): _groups() for name in _WITH_RIGHTS} if self._has_rights else {}
         try:
@@ -77,7 +81,7 @@ class KubeFleet(Fleet):
             raise CommandError(str(error)) from error
 
     async def start(self) -> None:
-        """Start the API server, teach it what a cluster with Volcano and MindCluster knows, then start all the others.
+        """Start the API server, create the kinds and namespaces of Volcano and MindCluster, then start all others.
 
         Raises:
             CommandError: As of the base, or the API server does not start.
@@ -87,9 +91,9 @@ class KubeFleet(Fleet):
             await self.kube.start()
         except FatalError as error:
             raise CommandError(*str(error).splitlines()) from error
-        self._say(f"kube-apiserver {self.kube.version} is ready")
+        self._print_progress(f"kube-apiserver {self.kube.version} is ready")
         if not self._has_rights:
-            self._say(f"{RIGHTS} is not there: all services run as {ADMIN}")
+            self._print_progress(f"{RIGHTS} is not there: all services run as {ADMIN}")
         async with await self.connect() as api:
             await self._prepare(api)
         await super().start()
@@ -138,14 +142,14 @@ class KubeFleet(Fleet):
         return {"kube": {"kubeconfig": kubeconfig.resolve()}, **_QUICK.get(service, {})}
 
     async def _is_ready(self, bus: Bus) -> bool:
-        """Besides the base: every node has told its health."""
+        """In addition to the base: the health of every node is published."""
         if not await super()._is_ready(bus):
             return False
         try:
-            told = await judged_nodes(bus)
+            result = await judged_nodes(bus)
         except TransientError:
             return False
-        return sum(judged.condition.updated_ms > 0 for judged in told.values()) >= self.nodes
+        return sum(judged.condition.updated_ms > 0 for judged in result.values()) >= self.nodes
 
     async def _look_at_server(self) -> None:
         await super()._look_at_server()

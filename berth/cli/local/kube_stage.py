@@ -38,7 +38,7 @@ PODGROUPS: Final = "/apis/scheduling.volcano.sh/v1beta1/namespaces/{}/podgroups"
 _CLASSES: Final = "/apis/scheduling.k8s.io/v1/priorityclasses"
 _SUMMARIES: Final = "job-summary-"
 _MANY: Final = 32
-"""Pods from which a job is one of Kubernetes' own."""
+"""Smallest number of pods of a job that is sent as a Kubernetes Job."""
 _TRIES: Final = 5
 _PAUSE_S: Final = 0.5
 _GONE_S: Final = 20.0
@@ -50,9 +50,9 @@ class Form:
     """A kind of objects that a job can be.
 
     Attributes:
-        short: What names of requests begin with.
+        short: Prefix of the names of requests.
         collection: Path of the objects of a namespace.
-        write: Makes the object.
+        write: Creates the object.
     """
 
     short: str
@@ -85,7 +85,7 @@ class KubeStage:
     Args:
         api: The cluster, as a user of it.
         clock: Source of time.
-        story: Is told what the cell does not hear of.
+        story: Gets the events that do not reach the cell.
     """
 
     limit_s = 240.0
@@ -107,7 +107,7 @@ class KubeStage:
         await self._make("/api/v1/namespaces", {"metadata": {"name": self.namespace}})
 
     async def send(self, jobs: Sequence[JobRequest]) -> None:
-        """Make the objects; one whose name is in use is rejected by the API server."""
+        """Create the objects; the API server rejects one whose name is in use."""
         for job in jobs:
             request = replace(job, namespace=self.namespace)
             form = form_of(request)
@@ -121,13 +121,13 @@ class KubeStage:
             self._story.sent(request, at_ms=now_ms, job=f"{form.short}.{request.name}")
 
     async def send_again(self, jobs: Sequence[JobRequest]) -> None:
-        """Delete the objects that have the names, and make them anew once those are gone."""
+        """Delete the objects with these names, and create the new ones once they are gone."""
         for job in jobs:
             await self._delete(f"{form_of(job).collection.format(self.namespace)}/{job.name}")
         await self.send(jobs)
 
     async def cancel(self, name: str) -> None:
-        """Delete the object of a job. What was not asked for by then is cancelled once its PodGroup is gone."""
+        """Delete the object of a job. A request that was not made by then is cancelled once its PodGroup is gone."""
         tale = self._story.taken_back(name)
         if tale is None:
             return
@@ -138,7 +138,7 @@ class KubeStage:
             self._story.never_made(tale.job)
 
     async def sight(self) -> Sight | None:
-        """What the cluster shows."""
+        """State of the cluster."""
         pods = (await self._api.get(POD.collection.format(self.namespace), Listed[Pod])).items or []
         groups = (await self._api.get(PODGROUPS.format(self.namespace), Listed[PodGroup])).items or []
         maps = await self._api.get(f"/api/v1/namespaces/{self.namespace}/configmaps", Listed[_Named])
@@ -165,10 +165,10 @@ class KubeStage:
             await asyncio.sleep(_LOOK_S)
 
     async def _is_gone(self, path: str) -> bool:
-        """Whether an object is not there.
+        """Whether an object does not exist.
 
         Raises:
-            RefusedError: The server does not say.
+            RefusedError: The server rejects the request.
         """
         try:
             await self._api.get(path, _Named)
@@ -179,18 +179,18 @@ class KubeStage:
         return False
 
     async def _need_class(self, request: JobRequest) -> None:
-        """Make the priority class of a request, if it has one that is not there."""
+        """Create the priority class of a request, if it has one that does not exist."""
         name = priority_class(request)
         if name and name not in self._classes:
             await self._make(_CLASSES, write_priority_class(name, request.priority))
             self._classes.add(name)
 
     async def _make(self, collection: str, body: dict[str, Any]) -> None:
-        """Make an object, also when the server is slow.
+        """Create an object, also if the server is slow.
 
         Raises:
-            RefusedError: It says no.
-            TransientError: It does not answer, again and again.
+            RefusedError: It rejects the object.
+            TransientError: It does not answer repeatedly.
         """
         is_doubtful = False
         for left in reversed(range(_TRIES)):
@@ -203,7 +203,7 @@ class KubeStage:
                 await asyncio.sleep(max(error.retry_after_s, _PAUSE_S))
             except RefusedError as error:
                 if error.is_conflict and is_doubtful:
-                    return  # it was made by the try that had no answer
+                    return  # the attempt without an answer created it
                 raise
             else:
                 return
@@ -241,9 +241,9 @@ class _Groups:
             return
         job = f"{short_kind(owner)}.{owner.name}"
         self.jobs[job] = group.metadata.name
-        said = [item.message for item in group.status.conditions or () if item.status == "True" and item.message]
-        if group.status.phase == "Pending" and said:
-            self._story.held(job, said[-1])
+        messages = [item.message for item in group.status.conditions or () if item.status == "True" and item.message]
+        if group.status.phase == "Pending" and messages:
+            self._story.held(job, messages[-1])
 
     def _drop(self, group: PodGroup) -> None:
         for job, name in list(self.jobs.items()):

@@ -21,7 +21,7 @@ from berth.schemas.subjects import StreamName
 _REST_S: Final = 0.5
 _ASK_S: Final = 5.0
 _MUST: Final = frozenset({"cancel", "taken", "again"})
-"""Steps of the scenario without which it is not over."""
+"""Steps that the scenario requires before it ends."""
 _CANCELLED: Final = "night-batch"
 _TAKEN: Final = "ring-4"
 _AGAIN: Final = "ring-1"
@@ -29,13 +29,13 @@ _EXPLAINED: Final = "a2-2x8"
 
 
 class Play:
-    """The scenario, played on a stage.
+    """The scenario, run on a stage.
 
     Args:
         bus: The cell.
         clock: Source of time.
         stage: Where the jobs are sent.
-        story: What becomes of them; the stage tells it, too.
+        story: Results of the jobs; the stage reports to it, too.
     """
 
     def __init__(self, bus: Bus, clock: Clock, stage: Stage, story: Story) -> None:
@@ -54,10 +54,10 @@ class Play:
         self._to_do = set(_MUST)
 
     async def run(self, show: Callable[[Story], None]) -> None:
-        """Play to the end.
+        """Run to the end.
 
         Args:
-            show: Called with the story whenever something may have happened.
+            show: Called with the story after every possible change.
 
         Raises:
             CommandError: The jobs do not end in time.
@@ -75,8 +75,8 @@ class Play:
                     if self.story.is_done and not self._to_do & _MUST:
                         break
                     await self._rest()
-                if self.placed is None:  # it ran too short to be caught at it
-                    self.placed = await self._told(self._explained("succeeded"), "succeeded")
+                if self.placed is None:  # its run time was too short to be observed
+                    self.placed = await self._result_of(self._explained("succeeded"), "succeeded")
         except TimeoutError as error:
             open_ = [f"{tale.name} is {tale.fate}: {tale.reason}" for tale in self.story.tales if not tale.is_done]
             open_ += [f"step {step} of the scenario was never due" for step in sorted(self._to_do)]
@@ -88,7 +88,7 @@ class Play:
         self.sight = await self._stage.sight()
 
     async def _rest(self) -> None:
-        """Wait for something to come, but not for long."""
+        """Wait for a message, with a short timeout."""
         try:
             async with asyncio.timeout(_REST_S):
                 await self._feeds.arrived.wait()
@@ -106,12 +106,12 @@ class Play:
         self.story.take_facts(self._state, changes)
 
     async def _act(self) -> None:
-        """Take the steps that are due. A step whose moment was missed is taken late and shows less."""
+        """Execute the steps that are due. A step that was missed is executed late and shows less."""
         fate_of = self.story.fate_of
         if self.waited is None:
-            self.waited = await self._told(self._waiting(), "waiting")
+            self.waited = await self._result_of(self._waiting(), "waiting")
         if self.placed is None:
-            self.placed = await self._told(self._explained("running"), "running")
+            self.placed = await self._result_of(self._explained("running"), "running")
         if self._is_due("taken", fate_of(_TAKEN) in {"placed", "running", *OVER}):
             await self._stage.send(jobs_of("demo-taken.yaml"))
         if self._is_due("cancel", fate_of(_CANCELLED) in {"waiting", "placed", "running", *OVER}):
@@ -126,14 +126,14 @@ class Play:
         return True
 
     def _waiting(self) -> Tale | None:
-        """A job that waits, and that the cell knows."""
+        """A waiting job that the cell knows."""
         return next((t for t in self.story.tales if t.fate == "waiting" and t.uid and t.name != _CANCELLED), None)
 
     def _explained(self, fate: str) -> Tale | None:
         return next((t for t in self.story.tales if t.fate == fate and t.name == _EXPLAINED), None)
 
-    async def _told(self, tale: Tale | None, phase: str) -> ExplainResult | None:
-        """Explanation of a job in a phase; None while its status does not say so yet."""
+    async def _result_of(self, tale: Tale | None, phase: str) -> ExplainResult | None:
+        """Explanation of a job in a phase; None while its status has another phase."""
         if tale is None:
             return None
         subject = self._bus.subjects.status(self._stage.namespace, job_name(tale))

@@ -18,24 +18,24 @@ NAMESPACE: Final = "default"
 
 
 class Sight(msgspec.Struct, frozen=True):
-    """What a Kubernetes cluster shows when the demo is over."""
+    """State of the Kubernetes cluster at the end of the demo."""
 
     version: str
     """Version of the API server."""
     pods_bound: int
-    """Pods that have a node."""
+    """Bound pods."""
     pods_waiting: int
     summaries: int
     """ConfigMaps with the summary of a job."""
     podgroups: dict[str, int]
-    """PodGroups that are left, by phase."""
+    """Remaining PodGroups by phase."""
 
 
 class Stage(Protocol):
-    """A place to which jobs can be sent; what becomes of them is told to the story, as far as the cell does not tell.
+    """A destination of jobs; it reports to the story the events that the cell does not publish.
 
     Attributes:
-        limit_s: How long the whole play may take.
+        limit_s: Timeout of the whole demo.
         namespace: Namespace of the jobs.
     """
 
@@ -49,10 +49,10 @@ class Stage(Protocol):
         """Send jobs whose names are those of jobs that have ended."""
 
     async def cancel(self, name: str) -> None:
-        """Take a job back."""
+        """Cancel a job."""
 
     async def sight(self) -> Sight | None:
-        """What there is to be seen besides the cell; None where nothing is."""
+        """State outside of the cell; None if there is none."""
 
 
 def jobs_of(file: str) -> list[JobRequest]:
@@ -90,10 +90,10 @@ class CellStage:
         await self.send(jobs)
 
     async def cancel(self, name: str) -> None:
-        """Publish the wish."""
+        """Publish the cancellation."""
         wish = JobCancel(self.namespace, name, reason="the demo shows it", created_at_ms=self._clock.now_ms())
         await self._bus.publish(self._bus.subjects.intake_cancel(self.namespace, name), encode(wish))
 
     async def sight(self) -> Sight | None:
-        """Nothing: all that is to be seen is in the cell."""
+        """None: all state is in the cell."""
         return None

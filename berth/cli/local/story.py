@@ -1,4 +1,4 @@
-"""What becomes of a set of jobs, learned from facts and ledger as they come; the demo's memory."""
+"""Progress and results of the demo's jobs, collected from facts and ledger."""
 
 from typing import Final
 
@@ -14,11 +14,11 @@ from berth.schemas.intake import JobRequest
 from berth.schemas.refusal import Refusal
 
 OVER: Final = frozenset({"succeeded", "failed", "cancelled", "vanished"})
-"""Fates of requests that were accepted, and have ended."""
+"""Final states of accepted requests."""
 
 
 class Tale(msgspec.Struct):
-    """What became of one request. Times are milliseconds since 1970, 0 for not yet."""
+    """History of one request. Times are milliseconds since 1970, 0 for not yet."""
 
     name: str
     uid: str
@@ -33,41 +33,41 @@ class Tale(msgspec.Struct):
     over_ms: int = 0
     ranks: list[RankRow] = []
     job: str = ""
-    """Name under which the cell knows it; empty where that is its name, or where nobody has asked the cell for it."""
+    """Its name in the cell; empty if that is the same, or if the cell has no such request."""
 
     @property
     def is_done(self) -> bool:
-        """Whether nothing more will happen to it."""
+        """Whether its state is final."""
         return self.fate in OVER or self.fate in {"rejected", "too large"}
 
     @property
     def is_well(self) -> bool:
-        """Whether it ended as it should: it has run, was cancelled, or was refused with a reason."""
+        """Whether it ended as expected: it has run, was cancelled, or was rejected with a reason."""
         return self.fate in {"succeeded", "cancelled"} or (self.fate in {"rejected", "too large"} and self.reason != "")
 
 
 class Story:
-    """The tales of all requests that were told of with :meth:`sent`, in that order.
+    """The histories of all requests that were added by :meth:`sent`, in that order.
 
-    A request that somebody else makes, from pods, is known by its name until its uid is heard of.
+    A request that the inventory makes from pods is identified by its name until its uid is known.
     """
 
     def __init__(self) -> None:
         self.tales: list[Tale] = []
         self.news: list[str] = []
-        """Lines about what has changed, until somebody takes them."""
+        """Lines about changes, until they are printed."""
         self._by_uid: dict[str, Tale] = {}
         self._by_job: dict[str, Tale] = {}
-        """Newest tale of each name, of requests that somebody else makes."""
+        """Newest history of each name, of requests that the inventory makes."""
         self._taken_back: list[Tale] = []
 
     def sent(self, request: JobRequest, *, at_ms: int, job: str = "") -> Tale:
-        """A request goes out.
+        """A request is sent.
 
         Args:
             request: The request.
             at_ms: Now.
-            job: Name under which somebody else will make it; its uid is heard of later.
+            job: Name under which the inventory will make it; its uid is known later.
         """
         chips = {f"{task.replicas} x {task.chips}" for task in request.tasks}
         tale = Tale(request.name, request.uid, ", ".join(sorted(chips)), at_ms, job=job)
@@ -79,7 +79,7 @@ class Story:
         return tale
 
     def refused(self, request: JobRequest, reason: str, *, at_ms: int) -> None:
-        """A request was rejected before the cell heard of it."""
+        """A request was rejected before it reached the cell."""
         chips = {f"{task.replicas} x {task.chips}" for task in request.tasks}
         tale = Tale(request.name, request.uid, ", ".join(sorted(chips)), at_ms, reason=reason)
         self.tales.append(tale)
@@ -92,10 +92,10 @@ class Story:
             self._wait(tale, "waiting", reason)
 
     def taken_back(self, name: str) -> Tale | None:
-        """The first request of a name is taken back; however it ends from now on, it is cancelled.
+        """The first request of a name is cancelled; any end from now on counts as cancelled.
 
         Returns:
-            Its tale; None when there is none, or it is over.
+            Its history; None if there is none, or it has ended.
         """
         tale = next((tale for tale in self.tales if tale.name == name and not tale.is_done), None)
         if tale is not None:
@@ -103,22 +103,22 @@ class Story:
         return tale
 
     def never_made(self, job: str) -> None:
-        """Nobody can make a request of a name any more: what was taken back, and not made yet, is cancelled."""
+        """A request of a name can no longer be made: if it was cancelled before it was made, it ends as cancelled."""
         tale = self._by_job.get(job)
         if tale is not None and not tale.uid and self._is_taken_back(tale):
             self._turn(tale, "cancelled")
 
     @property
     def is_done(self) -> bool:
-        """Whether nothing more will happen."""
+        """Whether all states are final."""
         return all(tale.is_done for tale in self.tales)
 
     def fate_of(self, name: str) -> str:
-        """Fate of the first request of a name; empty when there was none."""
+        """State of the first request of a name; empty if there was none."""
         return next((tale.fate for tale in self.tales if tale.name == name), "")
 
     def take_facts(self, state: State, changes: Changes) -> None:
-        """Learn from facts that were applied to a state, and changed this."""
+        """Update from facts that were applied to a state, and changed this."""
         for key in changes.jobs_changed:
             job = state.jobs.get(key)
             if job is not None:
@@ -130,7 +130,7 @@ class Story:
                 self._turn(tale, "running", before=("placed",))
 
     def take_record(self, folded: Folded) -> None:
-        """Learn from a record."""
+        """Update from a record."""
         for gang in folded.gangs:
             tale = self._tale(gang.uid, gang.name)
             if tale is None:
@@ -149,7 +149,7 @@ class Story:
                 self._turn(tale, "placed", tail=" on " + ", ".join(dict.fromkeys(holding.placement.names())))
 
     def _tale(self, uid: str, name: str) -> Tale | None:
-        """Tale of a request; one of a name that is expected gets the uid that is heard of first."""
+        """History of a request; an expected name gets the first uid that is observed."""
         tale = self._by_uid.get(uid)
         if tale is None and uid and (tale := self._by_job.get(name)) is not None:
             tale.uid = uid

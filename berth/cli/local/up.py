@@ -14,7 +14,8 @@ from cyclopts.validators import Number
 
 from berth.cli.cell import run
 from berth.cli.local.fleet import DEMO_CLUSTER, Fleet, read_topology
-from berth.cli.output import emit, say, tell
+from berth.cli.output import emit, print_progress, print_result
+from berth.core.explain.text import pluralize
 from berth.runtime.bus.nats_bus import NatsBus
 
 SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
@@ -55,7 +56,7 @@ async def watched(fleet: Fleet) -> AsyncIterator[None]:
 
 
 async def ready_bus(fleet: Fleet) -> NatsBus:
-    """A connection to the fleet, made once everything is ready."""
+    """A connection to the fleet, opened once everything is ready."""
     bus = await NatsBus.connect(fleet.server.url, fleet.cell, name="berth")
     try:
         await fleet.ready(bus)
@@ -66,7 +67,7 @@ async def ready_bus(fleet: Fleet) -> NatsBus:
 
 
 def folder_of(store: Path | None, stack: ExitStack) -> Path:
-    """The folder that was named, or one that goes with ``stack``."""
+    """The named folder, or a temporary one that ``stack`` removes."""
     if store is not None:
         return store
     return Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="berth-")))
@@ -86,7 +87,7 @@ def up(
 
     Args:
         topology: File that describes the simulated cluster; default: the cluster of the demo.
-        shards: Number of scorers; 0 lets the dispatcher score in its own process.
+        shards: Number of scorers; with 0 the dispatcher scores in its own process.
         store: Folder for store, settings and logs, reused at the next start; default: one that is removed at the end.
         port: Port of NATS; 0 selects a free one.
         sync: When NATS writes to the disk: always, or in intervals.
@@ -98,18 +99,20 @@ def up(
         nodes = read_topology(topology)
         with ExitStack() as stack:
             root = folder_of(store, stack)
-            fleet = Fleet(root, topology=topology, shards=shards, cell=cell, port=port, sync=sync, say=say)
+            fleet = Fleet(
+                root, topology=topology, shards=shards, cell=cell, port=port, sync=sync, print_progress=print_progress
+            )
             async with asked_to_stop() as stop, watched(fleet):
-                say(f"starting {nodes} simulated nodes, {shards} scorers, dispatcher and binder")
+                print_progress(f"starting {nodes} simulated nodes, {shards} scorers, dispatcher and binder")
                 if await unless(stop, lambda: _announce(fleet, nodes, shards, json=json)):
                     await stop.wait()
-                say("stopping binder, scorers, dispatcher, simulated cluster and server")
+                print_progress("stopping binder, scorers, dispatcher, simulated cluster and server")
 
     return run(work)
 
 
 async def unless(stop: asyncio.Event, work: Callable[[], Coroutine[Any, Any, None]]) -> bool:
-    """Do ``work`` to its end, or until ``stop`` is set; returns whether it came to its end."""
+    """Run ``work`` to its end, or until ``stop`` is set; returns whether it reached its end."""
     async with asyncio.TaskGroup() as group:
         working = group.create_task(work(), name="work")
         asked = group.create_task(_wait(stop), name="wait for stop")
@@ -134,7 +137,9 @@ async def _announce(fleet: Fleet, nodes: int, shards: int, *, json: bool) -> Non
         return
     url = fleet.server.url
     option = "" if fleet.server.port == 4222 else f" --url {url}"  # noqa: PLR2004  # the default of every command
-    tell(f"ready: {url}, cell {fleet.cell}, {nodes} nodes, {shards} scorers; files in {fleet.root}")
+    print_result(
+        f"ready: {url}, cell {fleet.cell}, {pluralize(nodes, 'node')}, {pluralize(shards, 'scorer')}; files in {fleet.root}"
+    )
     for words in ("submit FILE", "jobs", "explain JOB", "nodes"):
-        tell(f"  berth {words}{option}")
-    tell("Ctrl-C stops everything.")
+        print_result(f"  berth {words}{option}")
+    print_result("Ctrl-C stops everything.")

@@ -1,4 +1,4 @@
-"""What is wrong with a recording that a command was given, as the errors of commands."""
+"""Errors of a recording as errors of commands."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,11 +12,11 @@ from berth.schemas.envelope import DecodeError, NewerVersionError
 
 @contextmanager
 def complaints_of(file: Path, *, hint: str = "") -> Iterator[None]:
-    """Where a recording is read: errors become those of commands, a line each, with the file and the place in it.
+    """Convert errors of reading a recording to errors of commands, one line each, with file and position.
 
     Args:
         file: The recording.
-        hint: What ``--salvage`` does; empty where the command has no such option, or it was given.
+        hint: Effect of ``--salvage``; empty if the command has no such option, or it was given.
 
     Raises:
         CommandError: The file cannot be read, is damaged, is no recording, reports what cannot have happened, or needs
@@ -28,7 +28,7 @@ def complaints_of(file: Path, *, hint: str = "") -> Iterator[None]:
     except BrokenPipeError:
         raise
     except RecordingError as error:
-        more = f"; --salvage {hint}" if hint and error.frame else ""  # without its head nothing is left of a recording
+        more = f"; --salvage {hint}" if hint and error.frame else ""  # a recording without its head cannot be salvaged
         raise CommandError(f"{file}: {error}{more}") from error
     except OSError as error:
         raise CommandError(f"{file} cannot be read: {error.strerror or error}", code=WRONG_USE) from error

@@ -1,4 +1,4 @@
-"""Entries of a log for people, a line each, and for machines, as trees with names and unpacked columns."""
+"""Entries of a log as one line of text each, and as trees for JSON with names and unpacked columns."""
 
 import base64
 from collections import Counter
@@ -35,7 +35,7 @@ _KINDS: Final[dict[str, type[Message]]] = {
     )
 }  # fmt: skip
 _NAMES_MAX: Final = 100_000
-"""Jobs whose names are remembered."""
+"""Maximum number of remembered job names."""
 _NAMES: Final = 0
 _COLUMNS: Final[dict[str, dict[str, int]]] = {
     "NodesSeen": {
@@ -61,7 +61,7 @@ def opened(entry: Entry) -> tuple[Envelope, Message | None]:
     """Envelope and body of an entry; no body for a kind that this release does not know.
 
     Raises:
-        DecodeError: It does not decode.
+        DecodeError: It cannot be decoded.
         NewerVersionError: It is a record that only a newer release reads.
     """
     envelope = open_envelope(entry.data)
@@ -72,14 +72,14 @@ def opened(entry: Entry) -> tuple[Envelope, Message | None]:
 
 
 class Lines:
-    """Entries as lines, one after another: jobs that were named once are called by their names."""
+    """Entries as lines, one after another: a job whose name was in an earlier entry is named by it."""
 
     def __init__(self) -> None:
         self._names: dict[str, str] = {}
         """Job of each uid, the oldest first."""
 
     def line_of(self, entry: Entry) -> str:
-        """An entry as one line: what it is, its sequence, the moment, and what it says."""
+        """An entry as one line: its kind, its sequence, the time, and its content."""
         line = self._line(entry)
         return line if line.isprintable() else "".join(map(_shown, line))
 
@@ -118,12 +118,12 @@ class Lines:
 
 
 def line_of(entry: Entry) -> str:
-    """An entry as one line, by itself."""
+    """An entry as one line, without earlier entries."""
     return Lines().line_of(entry)
 
 
 def _shown(sign: str) -> str:
-    """A sign that moves no cursor and ends no line."""
+    """A character that moves no cursor and ends no line."""
     return sign if sign.isprintable() else sign.encode("unicode_escape").decode()
 
 
@@ -166,23 +166,23 @@ def _epoch(body: Epoch) -> str:
 
 
 def _round(body: Round, names: Mapping[str, str]) -> str:
-    said: list[str] = []
+    parts: list[str] = []
     for verdict in body.verdicts:
         name = f"{verdict.namespace}/{verdict.name}"
         if verdict.placement is not None:
-            said.append(f"placed {name} {_place(verdict.placement)}")
+            parts.append(f"placed {name} {_place(verdict.placement)}")
         elif verdict.refusal is not None:
-            said.append(f"{'rejected' if verdict.final else 'refused'} {name}: {sentence(verdict.refusal)}")
-    said += [f"evicted {names.get(one.uid, one.uid)}: {one.reason}" for one in body.evictions]
+            parts.append(f"{'rejected' if verdict.final else 'refused'} {name}: {sentence(verdict.refusal)}")
+    parts += [f"evicted {names.get(one.uid, one.uid)}: {one.reason}" for one in body.evictions]
     for release in body.releases:
         part = f" ({pluralize(len(release.ranks), 'pod')})" if release.ranks else ""
-        said.append(
+        parts.append(
             f"released {names.get(release.uid, release.uid)}{part}: {release.reason}{', again' if release.again else ''}"
         )
-    said += [f"adopted {one.namespace}/{one.gang} {_place(one.placement)}" for one in body.adoptions]
+    parts += [f"adopted {one.namespace}/{one.gang} {_place(one.placement)}" for one in body.adoptions]
     if body.missing:
-        said.append(f"without shards {', '.join(map(str, body.missing))}")
-    return f"round {body.number}: {'; '.join(said) or 'nothing'}"
+        parts.append(f"without shards {', '.join(map(str, body.missing))}")
+    return f"round {body.number}: {'; '.join(parts) or 'nothing'}"
 
 
 def _place(placement: Placement) -> str:

@@ -13,7 +13,7 @@ import msgspec
 from cyclopts import Parameter
 
 from berth.cli.cell import Common, connected, run
-from berth.cli.output import FAILED, OK, WRONG_USE, CommandError, complain, emit, moment, tell
+from berth.cli.output import FAILED, OK, WRONG_USE, CommandError, complain, emit, moment, print_result
 from berth.cli.recordings.errors import complaints_of
 from berth.cli.recordings.log_lines import Lines, tree_of
 from berth.core.explain.text import pluralize
@@ -26,7 +26,7 @@ from berth.schemas.recording import Entry
 from berth.schemas.subjects import StreamName
 
 _LINES: Final = 512
-"""Lines that are printed at once."""
+"""Maximum number of lines per write."""
 
 
 class RecordResult(msgspec.Struct, frozen=True):
@@ -55,15 +55,15 @@ def record_cell(
     force: Annotated[bool, Parameter(negative=())] = False,
     common: Common | None = None,
 ) -> int:
-    """Write the history of a cell to a file: what it knew, and what it decided.
+    """Write the history of a cell to a file: its facts and its decisions.
 
     Args:
         file: The file to write.
-        since: Begin at the newest snapshot before this time (2026-11-21T10:00:00Z, or milliseconds since 1970) or
-            record of the ledger (ledger:123). Default: the oldest history that is kept.
+        since: Start at the newest snapshot before this time (2026-11-21T10:00:00Z, or milliseconds since 1970) or
+            record of the ledger (ledger:123). Default: the oldest stored history.
         until: End at this time, or with this record. Default: now.
-        anonymise: Replace all names; their order stays, and so do all decisions.
-        force: Write over a file that is there.
+        anonymise: Replace all names; their order and all decisions stay the same.
+        force: Overwrite an existing file.
         common: Cell and form of the output.
     """
     options = common or Common()
@@ -75,11 +75,11 @@ def record_cell(
         may_write(file, force=force)
         async with connected(options) as bus:
             recorded = await write_recording(bus, file, since=begin, until=end, anonymise=anonymise)
-        told = _told(recorded, options.cell)
+        result = _result_of(recorded, options.cell)
         if options.json:
-            emit(told)
+            emit(result)
         else:
-            _tell(told)
+            _print_result(result)
 
     return run(work)
 
@@ -87,7 +87,7 @@ def record_cell(
 async def write_recording(
     bus: Bus, file: Path, *, since: When | None = None, until: When | None = None, anonymise: bool = False
 ) -> Recorded:
-    """As :func:`berth.runtime.recording.record`, with a file that cannot be written told as errors of commands are.
+    """As :func:`berth.runtime.recording.record`, with errors of writing the file as errors of commands.
 
     Raises:
         CommandError: The file cannot be written.
@@ -108,14 +108,14 @@ def _point(option: str, text: str) -> When | None:
 
 
 def may_write(file: Path, *, force: bool | None = None) -> None:
-    """See that a recording can be written before work is done for it.
+    """Check that a recording can be written, before any other work.
 
     Args:
         file: The file.
-        force: A file that is there may be written over; None where there is no such option.
+        force: An existing file may be overwritten; None if there is no such option.
 
     Raises:
-        CommandError: It cannot, or there is a file that is not to be written over.
+        CommandError: It cannot be written, or the file exists and must not be overwritten.
     """
     if file.is_dir() or not file.parent.is_dir():
         why = "it is a folder" if file.is_dir() else f"there is no folder {file.parent}"
@@ -125,7 +125,7 @@ def may_write(file: Path, *, force: bool | None = None) -> None:
         raise CommandError(f"{file} exists; name another file{hint}", code=WRONG_USE)
 
 
-def _told(recorded: Recorded, cell: str) -> RecordResult:
+def _result_of(recorded: Recorded, cell: str) -> RecordResult:
     start, end = recorded.start, recorded.end
     return RecordResult(
         file=recorded.path,
@@ -142,13 +142,13 @@ def _told(recorded: Recorded, cell: str) -> RecordResult:
     )
 
 
-def _tell(told: RecordResult) -> None:
-    tell(f"{told.file}: {math.ceil(told.bytes / 1024)} KiB, the history of cell {told.cell!r}")
-    tell(f"  {_span('fact', told.facts, told.facts_from, told.facts_to)}")
-    tell(f"  {_span('record', told.records, told.records_from, told.records_to)}")
-    before = "the beginning" if told.records_from == told.facts_from == 1 else "a snapshot"
-    when = f", then from {moment(told.from_ms)} to {moment(told.to_ms)}" if told.from_ms else ""
-    tell(f"  from {before}{when}")
+def _print_result(result: RecordResult) -> None:
+    print_result(f"{result.file}: {math.ceil(result.bytes / 1024)} KiB, the history of cell {result.cell!r}")
+    print_result(f"  {_span('fact', result.facts, result.facts_from, result.facts_to)}")
+    print_result(f"  {_span('record', result.records, result.records_from, result.records_to)}")
+    before = "the beginning" if result.records_from == result.facts_from == 1 else "a snapshot"
+    when = f", then from {moment(result.from_ms)} to {moment(result.to_ms)}" if result.from_ms else ""
+    print_result(f"  from {before}{when}")
 
 
 def _span(what: str, count: int, first: int, last: int) -> str:
@@ -167,7 +167,7 @@ def log(
     Args:
         file: A recording, made by: berth record.
         follow: Print new entries of a live cell until Ctrl-C; takes no file.
-        salvage: Print what comes before a damage of the file.
+        salvage: Print the entries before a damaged part of the file.
         common: Cell and form of the output.
     """
     options = common or Common()
@@ -199,18 +199,18 @@ def _print_file(file: Path, show: Callable[[Entry], str], *, salvage: bool) -> i
         _print(reading, show)
         if reading.damage is None:
             return OK
-        told = reading.order.end()
+        result = reading.order.end()
         complain(
             [
-                f"{file}: {reading.damage}; before it come {pluralize(told.facts, 'fact')} up to {told.facts_seq} and"
-                f" {pluralize(told.records, 'record')} up to {told.ledger_seq}"
+                f"{file}: {reading.damage}; before it come {pluralize(result.facts, 'fact')} up to {result.facts_seq} and"
+                f" {pluralize(result.records, 'record')} up to {result.ledger_seq}"
             ]
         )
         return FAILED
 
 
 def _print(entries: Iterable[Entry], show: Callable[[Entry], str]) -> None:
-    """Print lines, many at once; also those that come before an error."""
+    """Print lines in batches; also those before an error."""
     lines: list[str] = []
     try:
         for entry in entries:
@@ -230,10 +230,10 @@ def _write(lines: list[str]) -> None:
 
 
 class Live:
-    """What comes in at a cell, printed: a record after the facts that it knew.
+    """Prints new entries of a cell: a record after the facts that it knew.
 
     Attributes:
-        began: Set once everything from then on is printed.
+        began: Set once all later entries are printed.
     """
 
     def __init__(self, bus: Bus, show: Callable[[Entry], str]) -> None:
@@ -250,7 +250,7 @@ class Live:
         """Print until it is cancelled.
 
         Raises:
-            CommandError: The history broke.
+            CommandError: The history has a gap.
         """
         bus = self._bus
         ledger = await bus.state(StreamName.LEDGER)
@@ -275,7 +275,7 @@ class Live:
         raise CommandError(f"{self._gaps[0].stream}: {self._gaps[0].reason.value}")
 
     def _ready(self) -> Iterable[Entry]:
-        """What can be printed: records whose facts have come, each after those, then all other facts."""
+        """Entries that can be printed: records whose facts have arrived, each after those, then all other facts."""
         while self._records:
             known = _known(self._records[0])
             yield from self._facts_up_to(known)
@@ -308,4 +308,4 @@ def _known(record: Stored) -> int:
     try:
         return facts_known(record.data)
     except (DecodeError, NewerVersionError):
-        return 0  # its line says so
+        return 0  # the printed line reports it

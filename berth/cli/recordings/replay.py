@@ -10,7 +10,19 @@ from cyclopts import Parameter
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from berth.cli.cell import Form, run
-from berth.cli.output import FAILED, OK, WRONG_USE, CommandError, complain, emit, listed, moment, say, talk, tell
+from berth.cli.output import (
+    FAILED,
+    OK,
+    WRONG_USE,
+    CommandError,
+    complain,
+    emit,
+    listed,
+    moment,
+    print_progress,
+    print_result,
+    progress_console,
+)
 from berth.cli.recordings.errors import complaints_of
 from berth.cli.recordings.log_lines import line_of, tree_of
 from berth.core.explain.text import ranges
@@ -23,7 +35,7 @@ from berth.runtime.release import release
 from berth.schemas.recording import Entry
 
 _SHOW_EVERY: Final = 4096
-"""Entries between two looks at how far it is."""
+"""Entries between two updates of the progress."""
 _DIGEST_SHOWN: Final = 16
 _JOBS_SHOWN: Final = 6
 
@@ -46,27 +58,27 @@ class ReplayResult(msgspec.Struct, frozen=True):
 
 
 class Outcome(msgspec.Struct):
-    """What became of a recording that was replayed."""
+    """Outcome of a replay."""
 
     file: str
     release: str
     replayed: Replayed
     took_s: float
     damage: str = ""
-    """What ended the reading early; only with ``salvage``."""
+    """Damage that ended the reading early; only with ``salvage``."""
     impossible: str = ""
-    """Why a record cannot be history."""
+    """Why the history is impossible."""
     stopped: bool = False
-    """It was not replayed behind the first difference."""
+    """The replay stopped at the first difference."""
 
     @property
     def is_identical(self) -> bool:
-        """Whether the file is whole, and every decision in it came out again."""
+        """Whether the file is complete, and the replay reproduced every decision."""
         return self.replayed.is_identical and not self.damage and not self.impossible
 
     @property
     def lines(self) -> list[str]:
-        """The outcome for people."""
+        """The outcome as text."""
         wrong = [line for line in (self.damage, self.impossible) if line]
         return [*words_of(self), *(f"{self.file}: {line}" for line in wrong)]
 
@@ -74,15 +86,15 @@ class Outcome(msgspec.Struct):
 def replay_file(
     file: Path, clock: Clock, *, salvage: bool = False, shards: int = 0, to_end: bool = False, watches: bool = False
 ) -> Outcome:
-    """Decide again what a file recorded.
+    """Repeat the decisions of a recorded file.
 
     Args:
         file: The recording.
         clock: To measure how long it takes.
-        salvage: Replay what comes before a damage.
-        shards: Number of shards, where records do not say it.
-        to_end: Go on behind differences.
-        watches: Show how far it is on a terminal.
+        salvage: Replay the entries before a damaged part.
+        shards: Number of shards, for records that do not contain it.
+        to_end: Continue after differences.
+        watches: Show the progress on a terminal.
 
     Raises:
         RecordingError: The file is damaged, or no recording.
@@ -117,21 +129,21 @@ def _fed(again: Replay, entries: Iterable[Entry], *, to_end: bool) -> bool:
 
 @contextmanager
 def _watched(file: Path, reading: Reading, *, is_shown: bool) -> Iterator[Iterable[Entry]]:
-    """Entries of a recording; on a terminal with a bar that says how far they are."""
-    console = talk()
+    """Entries of a recording; on a terminal with a progress bar."""
+    console = progress_console()
     if not is_shown or not console.is_terminal:
         yield reading
         return
-    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[told]}"), TimeElapsedColumn())
+    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[events]}"), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True) as progress:
-        task = progress.add_task(file.name, total=file.stat().st_size, told="")
+        task = progress.add_task(file.name, total=file.stat().st_size, events="")
 
         def shown() -> Iterator[Entry]:
             for number, entry in enumerate(reading):
                 if not number % _SHOW_EVERY:
                     order = reading.order
-                    told = f"{order.facts + order.records:,} events"
-                    progress.update(task, completed=reading.position, told=told)
+                    events = f"{order.facts + order.records:,} events"
+                    progress.update(task, completed=reading.position, events=events)
                 yield entry
 
         yield shown()
@@ -151,7 +163,7 @@ def replay(
 
     Args:
         file: A recording, made by: berth record.
-        salvage: Replay what comes before a damage of the file.
+        salvage: Replay the entries before a damaged part of the file.
         shards: Number of scorers, for recordings of releases before 0.4 in which some did not answer.
         all_: Continue after the first difference, and count all of them.
         form: Form of the output.
@@ -173,7 +185,7 @@ def replay(
 
 
 def describe(outcome: Outcome) -> ReplayResult:
-    """An outcome for machines."""
+    """An outcome as JSON."""
     plain = msgspec.to_builtins(msgspec.structs.replace(outcome.replayed, found=[]))
     del plain["found"]
     return ReplayResult(
@@ -197,15 +209,15 @@ def _tree(found: Difference) -> dict[str, Any]:
 
 def _show(outcome: Outcome) -> None:
     for line in words_of(outcome):
-        tell(line)
+        print_result(line)
     wrong = [line for line in (outcome.damage, outcome.impossible) if line]
     complain(f"{outcome.file}: {line}" for line in wrong)
     if outcome.stopped:
-        say("stopped at the first difference; continue with --all")
+        print_progress("stopped at the first difference; continue with --all")
 
 
 def words_of(outcome: Outcome) -> list[str]:
-    """An outcome for people, a line each."""
+    """An outcome as lines of text."""
     found = outcome.replayed
     lines = [line for difference in found.found for line in [*lines_of(difference), ""]]
     events, decisions = found.events, found.decisions
@@ -216,9 +228,9 @@ def words_of(outcome: Outcome) -> list[str]:
         f" {counted_large(found.rounds, 'round')} ({speed})"
     )
     if found.differences:
-        told = f"{counted_large(found.differences, 'round')} {'differs' if found.differences == 1 else 'differ'}"
+        result = f"{counted_large(found.differences, 'round')} {'differs' if found.differences == 1 else 'differ'}"
         sums = f"ledger sha256 {found.digest[:_DIGEST_SHOWN]} here, {found.recorded_digest[:_DIGEST_SHOWN]} recorded"
-        lines.append(f"{head}: {told}; {sums}")
+        lines.append(f"{head}: {result}; {sums}")
     elif found.rounds:
         lines.append(f"{head}: every decision is the recorded one; ledger sha256 {found.digest[:_DIGEST_SHOWN]}")
     else:
@@ -227,7 +239,7 @@ def words_of(outcome: Outcome) -> list[str]:
 
 
 def _beside(outcome: Outcome) -> list[str]:
-    """What else is to be known."""
+    """Additional notes."""
     found, here = outcome.replayed, release()
     lines = []
     if outcome.release != here and not outcome.is_identical:
@@ -249,7 +261,7 @@ def counted_large(count: int, noun: str) -> str:
 
 
 def lines_of(found: Difference) -> list[str]:
-    """A difference for people, a line each."""
+    """A difference as lines of text."""
     lines = [
         f"difference at record {found.sequence}: round {found.round} of epoch {found.epoch}, {moment(found.at_ms)},"
         f" knowing facts up to {found.facts_seq}",

@@ -1,7 +1,7 @@
-"""Map of a cluster at a moment: a row a leaf switch, a cell a node, coloured by its chips in use.
+"""Map of a cluster at one time: one row per leaf switch, one cell per node, coloured by its chips in use.
 
-Cells are made once, and coloured anew for each frame. A frame alone is small: what stays the same is a picture of its
-own. Import it as :mod:`berth.cli.simulation.drawing`.
+Cells are created once and coloured again for each frame. A frame is small, because the constant part is a separate
+picture. Import it as :mod:`berth.cli.simulation.drawing`.
 """
 
 from itertools import groupby
@@ -21,11 +21,11 @@ from berth.core.simulation.statistics import OUT
 from berth.core.simulation.timeline import Timeline
 
 _WIDE: Final = 32
-"""Most nodes in a row; those of a larger leaf, or of none, go on in the next."""
+"""Maximum number of nodes in a row; those of a larger leaf, or of none, continue in the next row."""
 _TALL: Final = 24
-"""Rows of a block; blocks stand side by side."""
+"""Rows of a block; blocks are side by side."""
 _NARROW: Final = 16
-"""Cells for which there is room at least; the scale below them needs it."""
+"""Minimum width in cells, which the scale below them needs."""
 _GAP: Final = 0.1
 """Between cells; in cells."""
 _CELL_IN: Final = 0.2
@@ -40,7 +40,7 @@ _OUT_COLOUR: Final = "#8c8c8c"
 
 
 class Cells(NamedTuple):
-    """Where the nodes of a map are.
+    """Positions of the nodes of a map.
 
     Attributes:
         row: Row of each node, in the order of the course.
@@ -54,7 +54,7 @@ class Cells(NamedTuple):
 
 
 def cells_of(leaves: list[str], nodes: int) -> Cells:
-    """Where nodes are put, which come by leaf switch; ``leaves`` is the leaf of each, or empty."""
+    """Positions of nodes that are ordered by leaf switch; ``leaves`` is the leaf of each, or empty."""
     lines: list[tuple[str, int]] = []
     for name, members in groupby(leaves or [""] * nodes):
         count = len(list(members))
@@ -115,21 +115,21 @@ class ClusterMap:
             self._ground: list[Artist] = [*names, self._title, scale.ax, key]
 
     def show(self, index: int, words: str) -> Figure:
-        """The whole map at a frame; ``words`` say when it was."""
+        """The whole map at a frame; ``words`` is its time."""
         self._colour(index)
         self._title.set_text(f"{title_of(self._course)}, {words}")
         return self.figure
 
     def ground(self) -> bytes:
-        """All but the cells, as PNG: what is equal in all frames."""
+        """All parts except the cells, as PNG: they are equal in all frames."""
         self._squares.set_visible(False)
         data = rendered(self.figure, "png")
         self._squares.set_visible(True)
-        self.figure.set_layout_engine("none")  # nothing moves any more
+        self.figure.set_layout_engine("none")  # the layout is final
         return data
 
     def cells(self, index: int) -> bytes:
-        """The cells alone at a frame, as PNG without background: to be laid over the ground, which is made before."""
+        """Only the cells at a frame, as PNG without background: an overlay for the ground, which is drawn before."""
         self._colour(index)
         for artist in self._ground:
             artist.set_visible(False)

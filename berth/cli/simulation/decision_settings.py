@@ -35,15 +35,15 @@ def settings_with(base: Settings, pairs: Sequence[str]) -> Settings:
         words[key] = value
     known = {key: _word(getattr(base, key)) for key in KEYS}
     try:
-        said = load(DecisionConfig, None, {f"{PREFIX}{key.upper()}": value for key, value in (known | words).items()})
+        loaded = load(DecisionConfig, None, {f"{PREFIX}{key.upper()}": value for key, value in (known | words).items()})
     except ConfigError as error:
-        why = str(error) if error.field in KEYS else error.expected  # they do not go together
+        why = str(error) if error.field in KEYS else error.expected  # they contradict each other
         raise CommandError(f"--set: {why}", code=WRONG_USE) from error
-    return msgspec.structs.replace(base, **{key: getattr(said, key) for key in words})
+    return msgspec.structs.replace(base, **{key: getattr(loaded, key) for key in words})
 
 
-def told_settings(settings: Settings) -> dict[str, str]:
-    """Settings in words: those of the queue, and others that are not the default."""
+def settings_text(settings: Settings) -> dict[str, str]:
+    """Settings as text: those of the queue, and others that are not the default."""
     queue = ("queue_policy", "reserve_chips", "reserve_depth", "unknown_run_ms")
     default = DecisionConfig().to_settings()
     others = [key for key in KEYS if key not in queue and getattr(settings, key) != getattr(default, key)]

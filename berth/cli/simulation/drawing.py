@@ -44,7 +44,7 @@ _STYLE: Final[dict[str, object]] = {
     "text.parse_math": False,
 }
 _COLOURS: Final = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
-"""Okabe and Ito's colours, which colour-blind people tell apart."""
+"""Okabe and Ito's colours, which colour-blind people can distinguish."""
 _DASHES: Final = ("solid", "dashed", "dotted", "dashdot")
 _CAUSE_COLOURS: Final = {
     "partial": "#e69f00",
@@ -62,11 +62,11 @@ _WIDTHS: Final = (
     ("up to 4 times", 4.0, "#4292c6"),
     ("more", float("inf"), "#08306b"),
 )
-"""Bands of span over the smallest possible: name, most, colour."""
+"""Bands of span over the smallest possible: name, maximum, colour."""
 _UNITS: Final = ((172_800_000, 86_400_000, "d"), (7_200_000, 3_600_000, "h"), (120_000, 60_000, "min"), (0, 1000, "s"))
-"""Unit of a time axis: from which length on, its length, its name; ms."""
+"""Units of a time axis: smallest length of the axis, length of the unit, its name; ms."""
 _POINTS: Final = 500
-"""Points of a line; moments that are more are averaged over as many equal stretches."""
+"""Maximum number of points of a line; more are averaged over that number of equal intervals."""
 _RANKS: Final = 300
 """Points of a distribution."""
 _SHORTEST_S: Final = 1.0
@@ -80,7 +80,7 @@ _HEAD_IN: Final = 0.9
 
 @contextmanager
 def styled() -> Iterator[None]:
-    """Matplotlib's own defaults and our changes to them, whatever the user's settings are."""
+    """Matplotlib's defaults and our changes to them, independent of the user's settings."""
     with style.context(["default", _STYLE]):
         yield
 
@@ -95,7 +95,7 @@ def rendered(figure: Figure, form: Format, *, transparent: bool = False) -> byte
 
 
 def use_over_time(courses: Sequence[Timeline]) -> Figure:
-    """Chips there and in use, a row a course, and below them the chips that waiting gangs ask for."""
+    """Existing chips and chips in use, one row per course, and below them the chips that waiting gangs request."""
     with styled():
         figure, rows = _stack(len(courses) + 1)
         scale, _ = _time_unit(courses)
@@ -153,7 +153,7 @@ def waiting_by_class(courses: Sequence[Timeline]) -> Figure:
 
 
 def span_over_least(courses: Sequence[Timeline]) -> Figure:
-    """How much wider jobs of several nodes lie than they must, over leaf switches and over SuperPoDs."""
+    """Span of jobs of several nodes over the smallest possible, for leaf switches and for SuperPoDs."""
     with styled():
         figure = Figure(figsize=(WIDTH_IN, _HEAD_IN + 0.6 + 0.45 * max(1, len(courses))), layout="constrained")
         left, right = figure.subplots(1, 2, sharey=True)
@@ -169,7 +169,7 @@ def span_over_least(courses: Sequence[Timeline]) -> Figure:
 
 
 def blocked_by_cause(courses: Sequence[Timeline]) -> Figure:
-    """Idle chips while a gang waits, by what keeps them from the first in the queue; a row a course."""
+    """Idle chips while a gang waits, by the cause that keeps them from the first gang; one row per course."""
     with styled():
         figure, rows = _stack(max(1, len(courses)), sharey=True)
         scale, _ = _time_unit(courses)
@@ -200,7 +200,7 @@ def _titles(courses: Sequence[Timeline]) -> list[str]:
 
 
 def _line(number: int) -> dict[str, Any]:
-    """Look of a course's lines: colours first, then dashes."""
+    """Style of a course's lines: colours first, then dashes."""
     return {
         "color": _COLOURS[number % len(_COLOURS)],
         "linestyle": _DASHES[number // len(_COLOURS) % len(_DASHES)],
@@ -226,7 +226,7 @@ def _stack(count: int, *, sharey: bool = False) -> tuple[Figure, list[Axes]]:
 
 
 def _time_unit(courses: Sequence[Timeline]) -> tuple[float, str]:
-    """Length and name of the unit in which the time of these courses is shown."""
+    """Length and name of the unit of time for these courses."""
     length_ms = max((timeline.end_ms - timeline.begin_ms for timeline in courses), default=0)
     return next((float(scale_ms), name) for least_ms, scale_ms, name in _UNITS if length_ms >= least_ms)
 
@@ -242,7 +242,7 @@ def _set_time(axes: Axes, courses: Sequence[Timeline]) -> None:
 def _steps(timeline: Timeline, read: Callable[[Moment], tuple[int, ...]]) -> tuple[Columns, Columns]:
     """Values over time as steps: milliseconds since the start, and a row for each value, the last one at the end.
 
-    Moments that are too many are averaged over equal stretches of time.
+    If there are too many points, they are averaged over equal intervals of time.
     """
     values = np.array([read(moment) for moment in timeline.moments], np.float64).T
     if not values.size:
@@ -258,7 +258,7 @@ def _steps(timeline: Timeline, read: Callable[[Moment], tuple[int, ...]]) -> tup
 
 
 def _waits(timeline: Timeline, index: int) -> tuple[Columns, int]:
-    """Waiting times of the placed jobs of a size class in seconds, ascending, and its number of jobs that stayed."""
+    """Waiting times of the placed jobs of a size class in seconds, ascending, and the number of its unplaced jobs."""
     members = [
         job for job in timeline.jobs if size_class(job.chips) == index and (job.placed_ms >= 0 or job.left_ms < 0)
     ]
@@ -267,7 +267,7 @@ def _waits(timeline: Timeline, index: int) -> tuple[Columns, int]:
 
 
 def _distribution(waits: Columns, members: int, longest_s: float) -> tuple[Columns, Columns]:
-    """Percentage of the members that were placed within a time, and that time; reduced to what can be seen."""
+    """Percentage of the members that were placed within a time, and that time; reduced to visible points."""
     if not waits.size:
         return np.zeros(2), np.array([_SHORTEST_S, longest_s])
     ranks = np.unique(np.linspace(1, len(waits), min(len(waits), _RANKS)).round().astype(np.int64))
@@ -277,7 +277,7 @@ def _distribution(waits: Columns, members: int, longest_s: float) -> tuple[Colum
 
 
 def _bars(axes: Axes, courses: Sequence[Timeline], widths: Callable[[JobTimeline], tuple[int, int]]) -> None:
-    """A bar a course: shares of the jobs of several nodes by how much wider they lie than they must."""
+    """One bar per course: shares of the jobs of several nodes by their span over the smallest possible."""
     for place, timeline in enumerate(courses):
         several_nodes = (widths(job) for job in timeline.jobs if job.placed_ms >= 0 and job.nodes > 1)
         ratios = np.array([width / least for width, least in several_nodes if width > 0 and least > 0])

@@ -76,7 +76,7 @@ def write_file(path: Path, content: bytes) -> None:
 
 
 def may_draw(folder: Path) -> None:
-    """See that pictures can be made and written into a folder before work is done for them.
+    """Check that pictures can be drawn and written into a folder, before any other work.
 
     Raises:
         CommandError: Matplotlib is missing, or the folder is a file, or below one.
@@ -92,7 +92,7 @@ def may_draw(folder: Path) -> None:
 
 
 def drawn(courses: Sequence[Timeline], formats: Sequence[Format] = FORMATS) -> list[Picture]:
-    """The pictures of courses, side by side; a map of each that knows its nodes, at the moment of most use.
+    """The pictures of courses, side by side; and a map of each course with known nodes, at the time of most use.
 
     Raises:
         CommandError: Matplotlib is missing.
@@ -164,10 +164,10 @@ def _fullest(frames: Sequence[Frame]) -> int:
 
 
 def _check_matplotlib() -> None:
-    """See that matplotlib is there.
+    """Check that matplotlib is installed.
 
     Raises:
-        CommandError: It is not.
+        CommandError: It is not installed.
     """
     if find_spec("matplotlib") is None:
         raise CommandError(f"pictures need matplotlib: {install_extra('plots')}")

@@ -14,19 +14,19 @@ from typing import Final
 import msgspec
 
 from berth.cli.simulation.pictures import Film, Picture, drawn, filmed, has_map, write_file
-from berth.core.simulation.comparison import Row
+from berth.core.simulation.comparison import ComparisonRow
 from berth.core.simulation.timeline import Timeline
 
 _TEMPLATE: Final = Path(__file__).with_name("report.html")
 _FRAMES_MAX: Final = 240
-"""Frames of all maps together; they make up most of the page."""
+"""Maximum number of frames of all maps together; they are most of the page."""
 _FRAMES_LEAST: Final = 20
-"""Frames that each map may have, however many there are."""
+"""Minimum number of frames of each map."""
 _SVG_BYTES_MAX: Final = 300_000
-"""A drawing is put into the page as SVG up to here, which is sharp at any size; a larger one in its smaller form."""
+"""Maximum size of a picture as SVG, which is sharp at any size; a larger one uses the smaller format."""
 
 
-def write_page(courses: Sequence[Timeline], rows: Sequence[Row], path: Path) -> None:
+def write_page(courses: Sequence[Timeline], rows: Sequence[ComparisonRow], path: Path) -> None:
     """Write the page of courses; ``rows`` are their figures, in the order of the courses.
 
     Raises:
@@ -35,7 +35,7 @@ def write_page(courses: Sequence[Timeline], rows: Sequence[Row], path: Path) -> 
     write_file(path, page_of(courses, rows).encode())
 
 
-def page_of(courses: Sequence[Timeline], rows: Sequence[Row]) -> str:
+def page_of(courses: Sequence[Timeline], rows: Sequence[ComparisonRow]) -> str:
     """The page as HTML; equal courses give equal text.
 
     Raises:
@@ -58,7 +58,7 @@ def page_of(courses: Sequence[Timeline], rows: Sequence[Row]) -> str:
 def _settings(courses: Sequence[Timeline]) -> str:
     names = dict.fromkeys(name for timeline in courses for name in timeline.settings)
     if not names:
-        return "<p>None are told.</p>"
+        return "<p>None are result.</p>"
     lines = []
     for name in names:
         cells = "".join(f"<td>{escape(timeline.settings.get(name, '-'))}</td>" for timeline in courses)
@@ -68,7 +68,7 @@ def _settings(courses: Sequence[Timeline]) -> str:
     return _scrolled(f"<table>{head}<tbody>{''.join(lines)}</tbody></table>")
 
 
-def _table(section: str, titles: Sequence[str], rows: Sequence[Row]) -> str:
+def _table(section: str, titles: Sequence[str], rows: Sequence[ComparisonRow]) -> str:
     """Figures of a section."""
     lines = []
     for row in rows:
@@ -86,7 +86,7 @@ def _cell(text: str, change: str) -> str:
 
 
 def _scrolled(table: str) -> str:
-    """A table that may be wider than the window; it can be reached, and so scrolled, by keyboard."""
+    """A table that may be wider than the window; it is focusable and so can be scrolled by keyboard."""
     return f'<div class="wide" tabindex="0" role="group">{table}</div>'
 
 
@@ -106,9 +106,9 @@ def _films(films: Sequence[Film]) -> str:
 
 
 def _film(film: Film) -> str:
-    """A map with its slider; all frames stand behind it as JSON, the first is shown without script too."""
+    """A map with its slider; all frames are in the page as JSON, the first is shown without script too."""
     frames = [(words, b64encode(png).decode()) for words, png in film.frames]
-    told = msgspec.json.encode(frames).decode().replace("<", "\\u003c")
+    result = msgspec.json.encode(frames).decode().replace("<", "\\u003c")
     title = escape(film.title)
     words, first = frames[0]
     return (
@@ -117,5 +117,5 @@ def _film(film: Film) -> str:
         f'<img class="cells" src="data:image/png;base64,{first}" alt="Chips in use on each node: {title}"></div>'
         f'<div class="time"><label>moment <input type="range" min="0" max="{len(frames) - 1}" value="0" '
         f'aria-valuetext="{escape(words)}"></label><output>{escape(words)}</output></div>'
-        f'<script type="application/json">{told}</script></figure>'
+        f'<script type="application/json">{result}</script></figure>'
     )

@@ -8,11 +8,11 @@ from typing import Final
 import msgspec
 from rich.markup import escape
 
-from berth.cli.output import emit, listed, new_table, results, say, tell
+from berth.cli.output import emit, listed, new_table, print_progress, print_result, results
 from berth.cli.simulation.pictures import write_file, write_pictures
 from berth.cli.simulation.report_page import write_page
 from berth.core.explain.text import pluralize
-from berth.core.simulation.comparison import Comparison, Row, compared, markdown_of
+from berth.core.simulation.comparison import Comparison, ComparisonRow, compared, markdown_of
 from berth.core.simulation.simulator import RejectedJob
 from berth.core.simulation.statistics import Statistics, statistics_of
 from berth.core.simulation.timeline import Timeline
@@ -25,7 +25,7 @@ _SHORT: Final = ("mean", "p99")
 
 
 class Results(msgspec.Struct, frozen=True):
-    """Everything that a command found."""
+    """All results of a command."""
 
     source: str
     """File of the trace or the recording."""
@@ -37,7 +37,7 @@ class Results(msgspec.Struct, frozen=True):
     turned_away: list[RejectedJob]
     """Jobs that can never be placed, of the first simulated course."""
     figures: list[Statistics]
-    rows: list[Row]
+    rows: list[ComparisonRow]
     """The figures side by side."""
 
 
@@ -58,7 +58,7 @@ def results_of(
 
 
 def give(found: Results, courses: Sequence[Timeline], folder: Path | None, *, as_json: bool) -> None:
-    """Print results, for people or as JSON, and write them into a folder if one is named.
+    """Print results as text or JSON, and write them into a folder if one is named.
 
     Raises:
         CommandError: See :func:`write_folder`.
@@ -72,13 +72,13 @@ def give(found: Results, courses: Sequence[Timeline], folder: Path | None, *, as
 
 
 def show(found: Results) -> None:
-    """Print results for people."""
+    """Print results as text."""
     for note in found.notes:
-        tell(f"note: {note}")
+        print_result(f"note: {note}")
     for line in settings_lines(found):
-        tell(line)
+        print_result(line)
     for line in turned_away_lines(found.turned_away):
-        tell(line)
+        print_result(line)
     titles = [figures.title for figures in found.figures]
     table = new_table("", "unit", *titles, last_folds=False)
     for section, rows in groupby(found.rows, lambda row: row.section):
@@ -93,11 +93,11 @@ def show(found: Results) -> None:
 
 def settings_lines(found: Results) -> list[str]:
     """Settings, those that all courses share first."""
-    told = list(found.settings.items())
-    first = told[0][1]
-    shared = {key: value for key, value in first.items() if all(words.get(key) == value for _, words in told)}
+    result = list(found.settings.items())
+    first = result[0][1]
+    shared = {key: value for key, value in first.items() if all(words.get(key) == value for _, words in result)}
     lines = [f"{key}: {value}" for key, value in shared.items()]
-    for title, words in told:
+    for title, words in result:
         own = [f"{key}={value}" for key, value in words.items() if key not in shared]
         if own:
             lines.append(f"{title}: {', '.join(own)}")
@@ -118,7 +118,7 @@ def turned_away_lines(jobs: Sequence[RejectedJob]) -> list[str]:
 
 
 def markdown(found: Results, pictures: Sequence[tuple[str, str]] = ()) -> str:
-    """Results as Markdown; ``pictures`` are files and what they show."""
+    """Results as Markdown; ``pictures`` are files and their captions."""
     titles = [figures.title for figures in found.figures]
     comparison = Comparison(titles, found.rows)
     parts = [f"# {found.source} on {found.cluster}", ""]
@@ -131,7 +131,7 @@ def markdown(found: Results, pictures: Sequence[tuple[str, str]] = ()) -> str:
 
 
 def write_folder(found: Results, courses: Sequence[Timeline], folder: Path) -> None:
-    """Write ``report.html``, pictures, ``results.json`` and ``results.md``, and say where.
+    """Write ``report.html``, pictures, ``results.json`` and ``results.md``, and print the folder.
 
     Raises:
         CommandError: Matplotlib is missing, or a file cannot be written.
@@ -141,4 +141,4 @@ def write_folder(found: Results, courses: Sequence[Timeline], folder: Path) -> N
     pictures = write_pictures(courses, folder)
     write_page(courses, found.rows, folder / "report.html")
     names = ["report.html", "results.json", "results.md", *(path.name for path in pictures)]
-    say(f"{folder}: {listed(names, len(names))}")
+    print_progress(f"{folder}: {listed(names, len(names))}")

@@ -15,9 +15,9 @@ from cyclopts import Parameter
 from rich.progress import Progress
 
 from berth.cli.cell import run
-from berth.cli.output import WRONG_USE, CommandError, talk
+from berth.cli.output import WRONG_USE, CommandError, progress_console
 from berth.cli.recordings.record import may_write
-from berth.cli.simulation.decision_settings import settings_with, told_settings
+from berth.cli.simulation.decision_settings import settings_text, settings_with
 from berth.cli.simulation.log_workload import is_recording, workload_of
 from berth.cli.simulation.pictures import may_draw
 from berth.cli.simulation.results import Results, give, results_of
@@ -54,7 +54,7 @@ from berth.services.dispatcher.config import DecisionConfig
 Policy = Literal["fifo", "skip", "easy", "conservative"]
 CELL: Final = "simulation"
 _PROGRESS_JOBS: Final = 200
-"""Progress is shown after so many jobs."""
+"""Jobs between two updates of the progress."""
 _SEED_MAX: Final = (1 << 63) - 1
 
 
@@ -64,22 +64,24 @@ class Wanted:
     """What to simulate.
 
     Attributes:
-        policy: Queue policy; several give a column each. Default: that of --set, else skip.
+        policy: Queue policy; several give a column each. Default: that of --set, or skip.
         baselines: Also place on random nodes, by first fit, and on the emptiest nodes, under the first policy.
         compress: Divide arrival times by this.
         declare: Declared run time: exact, none, or a factor such as 1.5.
         affinity: Jobs that request switch affinity: all, those with two or more pods (gangs), none.
         set: A setting of decisions, such as reserve_chips=32; may be given several times.
         seed: Seed of the random nodes of --baselines.
+        rivals: The name of --baselines until 0.4.
     """
 
     policy: Annotated[tuple[Policy, ...], Parameter(negative=(), show_default=False)] = ()
-    baselines: Annotated[bool, Parameter(name=("--baselines", "--rivals"), negative=())] = False
+    baselines: Annotated[bool, Parameter(negative=())] = False
     compress: float = 1.0
     declare: str = "none"
     affinity: Affinity = "all"
     set: Annotated[tuple[str, ...], Parameter(negative=(), show_default=False)] = ()
     seed: int = 0
+    rivals: Annotated[bool, Parameter(negative=(), show=False)] = False
 
 
 @Parameter(name="*")
@@ -169,7 +171,7 @@ def prepare(trace: Path, cluster: str, wanted: Wanted) -> Setup:
         }
     words |= {
         "cluster": f"{plan.name} ({why})",
-        "nodes": f"{len(plan.nodes)}, {chips} chips",
+        "nodes": f"{len(plan.nodes)}, {pluralize(chips, 'chip')}",
         "offered load": f"{offered_load(workload, plan.nodes):.1%}".replace("%", " %"),
     }
     return Setup(trace.name, workload, plan, facts, settings, words)
@@ -183,13 +185,13 @@ def simulated(setup: Setup, wanted: Wanted, *, record: Path | None = None) -> tu
     """
     policies = wanted.policy or (setup.settings.queue_policy,)
     columns: list[tuple[str, Baseline | None]] = [(policy, None) for policy in dict.fromkeys(policies)]
-    if wanted.baselines:
+    if wanted.baselines or wanted.rivals:
         columns += [(policies[0], baseline) for baseline in BASELINES]
     courses: list[Timeline] = []
     turned_away: list[RejectedJob] = []
     for number, (policy, baseline) in enumerate(columns):
         settings = msgspec.structs.replace(setup.settings, queue_policy=policy)
-        words = {**setup.words, **told_settings(settings), "nodes chosen": f"{baseline}" if baseline else "Berth"}
+        words = {**setup.words, **settings_text(settings), "nodes chosen": f"{baseline}" if baseline else "Berth"}
         if baseline is not None:
             words["seed"] = str(wanted.seed)
         plan = SimulationPlan(
@@ -249,7 +251,7 @@ def head_of(plan: SimulationPlan) -> RecordingHead:
 
 @contextmanager
 def _progress(plan: SimulationPlan) -> Iterator[Callable[[int], None] | None]:
-    console = talk()
+    console = progress_console()
     if not console.is_terminal:
         yield None
         return

@@ -10,11 +10,12 @@ from cyclopts import Parameter
 
 from berth.cli.cell import run
 from berth.cli.output import WRONG_USE, CommandError, listed, near_names
-from berth.cli.simulation.decision_settings import settings_with, told_settings
+from berth.cli.simulation.decision_settings import settings_text, settings_with
 from berth.cli.simulation.log_workload import recorded_course, workload_of
 from berth.cli.simulation.pictures import may_draw
 from berth.cli.simulation.results import give, results_of
 from berth.cli.simulation.simulate import run_plan
+from berth.core.explain.text import pluralize
 from berth.core.simulation.cluster_changes import UnknownNodeError, last_names, nodes_of, with_nodes, without_nodes
 from berth.core.simulation.recorded_workload import LoggedWorkload
 from berth.core.simulation.simulator import SimulationPlan, TimedFact
@@ -75,14 +76,14 @@ def what_if(file: Path, *, change: Change | None = None, given: Given | None = N
         logged = workload_of(file)
         settings = settings_with(logged.settings, wishes.set)
         facts = _changed(logged, wishes.nodes)
-        told = told_settings(logged.settings)
+        result = settings_text(logged.settings)
         words = {"recording": file.name, "jobs": str(len(logged.workload.jobs)), "nodes": _counted(logged.facts)}
         control = SimulationPlan(
             workload=logged.workload,
             facts=logged.facts,
             settings=logged.settings,
             title=CONTROL,
-            words=words | told,
+            words=words | result,
             cell=logged.cell,
         )
         changed = msgspec.structs.replace(
@@ -90,9 +91,9 @@ def what_if(file: Path, *, change: Change | None = None, given: Given | None = N
             facts=facts,
             settings=settings,
             title="; ".join([*wishes.set, *([f"nodes {wishes.nodes}"] if wishes.nodes else [])]),
-            words=words | {"nodes": _counted(facts)} | told_settings(settings),
+            words=words | {"nodes": _counted(facts)} | settings_text(settings),
         )
-        recorded = recorded_course(file, words | told)
+        recorded = recorded_course(file, words | result)
         courses = [recorded, run_plan(control)[1]]
         simulation, timeline = run_plan(changed)
         courses.append(timeline)
@@ -119,16 +120,16 @@ def trust(recorded: Timeline, control: Timeline) -> str:
         if job.placed_ms >= 0 and (job.namespace, job.name) in placed
     )
     if not apart:
-        return f"no job was placed both in the record and where it was {CONTROL}: differences say nothing"
+        return f"no job was placed both in the record and where it was {CONTROL}: differences are not significant"
     return (
-        f"{CONTROL}, {len(apart)} jobs were placed as in the record, half of them within {percentile(apart, 50) / 1000:g} s"
-        f" of the recorded moment, 95 % within {percentile(apart, 95) / 1000:g} s: smaller differences say nothing"
+        f"{CONTROL}, {pluralize(len(apart), 'job')} placed as in the record, half of them within {percentile(apart, 50) / 1000:g} s"
+        f" of the recorded moment, 95 % within {percentile(apart, 95) / 1000:g} s: smaller differences are not significant"
     )
 
 
 def _counted(facts: list[TimedFact]) -> str:
     nodes = nodes_of(facts)
-    return f"{len(nodes)}, {sum(node.whole_chips for node in nodes)} chips"
+    return f"{len(nodes)}, {pluralize(sum(node.whole_chips for node in nodes), 'chip')}"
 
 
 def _changed(logged: LoggedWorkload, nodes: str) -> list[TimedFact]:
@@ -145,7 +146,7 @@ def _changed(logged: LoggedWorkload, nodes: str) -> list[TimedFact]:
     if match is None:
         return _without(logged, [name.strip() for name in nodes.split(",") if name.strip()], known)
     if not 0 < count <= (_ADDED_MAX if match[1] == "+" else len(known) - 1):
-        most = _ADDED_MAX if match[1] == "+" else f"{len(known) - 1}: the recording has {len(known)} nodes"
+        most = _ADDED_MAX if match[1] == "+" else f"{len(known) - 1}: the recording has {pluralize(len(known), 'node')}"
         raise CommandError(f"--nodes is {nodes}, expected a number from 1 to {most}", code=WRONG_USE)
     if match[1] == "+":
         return with_nodes(logged.facts, count, cell=logged.cell)
@@ -155,7 +156,7 @@ def _changed(logged: LoggedWorkload, nodes: str) -> list[TimedFact]:
 def _without(logged: LoggedWorkload, names: list[str], known: list[str]) -> list[TimedFact]:
     if not set(known) - set(names):
         raise CommandError(
-            f"--nodes takes all {len(known)} nodes of the recording away, expected at least one to stay", code=WRONG_USE
+            f"--nodes removes all {len(known)} nodes of the recording, expected at least one to remain", code=WRONG_USE
         )
     try:
         return without_nodes(logged.facts, names)

@@ -19,14 +19,6 @@ def ids_of(mask: int) -> tuple[int, ...]:
     return tuple(ids)
 
 
-def mask_of(ids: tuple[int, ...] | list[int]) -> int:
-    """Mask of chip ids, each 0 to 63."""
-    mask = 0
-    for chip in ids:
-        mask |= 1 << chip
-    return mask
-
-
 def pick_chips(form: Form, usable: int, *, chips: int, distributed: bool) -> tuple[int, ...]:
     """Chip ids for a pod, in the order of selection. The lowest id wins a tie.
 

@@ -15,6 +15,11 @@ BUCKET_NODES_MAX: Final = 64
 _HASH_BYTES: Final = 16
 
 
+def is_linked(domain: str) -> bool:
+    """Whether the nodes of a domain are in one SuperPoD or below one leaf switch; a bucket is neither."""
+    return domain.startswith(("superpod-", "leaf-"))
+
+
 def shard_of(domain: str, shards: int) -> int:
     """Shard that owns a domain, 0..shards-1; the same on every machine."""
     return zlib.crc32(domain.encode()) % shards

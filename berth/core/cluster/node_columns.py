@@ -34,6 +34,8 @@ _COLUMNS: Final[tuple[tuple[str, str], ...]] = (
     ("cpu_free", "<i4"),
     ("memory", "<i4"),
     ("memory_free", "<i4"),
+    ("no_cpu", "<i2"),
+    ("no_memory", "<i2"),
     ("superpod", "<i4"),
     ("leaf", "<i4"),
     ("position", "<i2"),
@@ -77,6 +79,9 @@ class NodeColumns:
     cpu_free: Ints
     memory: Ints
     memory_free: Ints
+    no_cpu: Shorts
+    """Pods that hold no cpu, because they request none."""
+    no_memory: Shorts
     superpod: Ints
     leaf: Ints
     position: Shorts

@@ -174,8 +174,15 @@ class NodeTable(NodeColumns):
             found.add(self._speak(unspoken[self.domain[unspoken] == domain], spoken=False))
         return found.build()
 
-    def hold(self, row: int, mask: int, *, cpu_milli: int, memory_mib: int) -> Changes:
+    def hold(self, row: int, mask: int, *, cpu_milli: int, memory_mib: int, pods: int = 1) -> Changes:
         """Allocate chips, CPU and memory of a node to a pod.
+
+        Args:
+            row: The node.
+            mask: The chips.
+            cpu_milli: CPU in thousandths.
+            memory_mib: Memory.
+            pods: 0 for a pod that has given back what it held.
 
         Raises:
             InvariantError: A chip already has an owner.
@@ -183,14 +190,14 @@ class NodeTable(NodeColumns):
         if mask & (int(self.used[row]) | int(self.releasing[row])):
             raise InvariantError("a chip would have two owners", subject=f"node {self.names[row]}")
         self.used[row] |= np.uint64(mask)
-        return self._use(row, cpu_milli, memory_mib)
+        return self._use(row, cpu_milli, memory_mib, pods)
 
-    def let_go(self, row: int, mask: int, *, cpu_milli: int, memory_mib: int) -> Changes:
-        """Release what a pod held."""
+    def let_go(self, row: int, mask: int, *, cpu_milli: int, memory_mib: int, pods: int = 1) -> Changes:
+        """Release what a pod held; the arguments are those of :meth:`hold`."""
         keep = np.uint64(~mask & 0xFFFF_FFFF_FFFF_FFFF)
         self.used[row] &= keep
         self.releasing[row] &= keep
-        return self._use(row, -cpu_milli, -memory_mib)
+        return self._use(row, -cpu_milli, -memory_mib, -pods)
 
     def set_shared(self, row: int, mask: int, *, shared: bool) -> Changes:
         """Mark chips as used by soft-share pods, or as not used."""
@@ -252,7 +259,9 @@ class NodeTable(NodeColumns):
         found.add(self._derive(row))
         return found.build()
 
-    def _use(self, row: int, cpu_milli: int, memory_mib: int) -> Changes:
+    def _use(self, row: int, cpu_milli: int, memory_mib: int, pods: int) -> Changes:
+        self.no_cpu[row] += 0 if cpu_milli else pods
+        self.no_memory[row] += 0 if memory_mib else pods
         if not (cpu_milli or memory_mib):
             return self._derive_free(row)
         self._cpu_used[row] = self._cpu_used.get(row, 0) + cpu_milli

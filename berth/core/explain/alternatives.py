@@ -13,7 +13,12 @@ _PARTS: Final = ("affinity", "health", "unhealthy", "free")
 
 
 def alternatives_of(
-    snapshot: NodeSnapshot, evaluation: ShapeEvaluation, row: int, *, ranks: Mapping[str, Sequence[int]]
+    snapshot: NodeSnapshot,
+    evaluation: ShapeEvaluation,
+    row: int,
+    *,
+    ranks: Mapping[str, Sequence[int]],
+    better: LostBy = "better",
 ) -> list[Candidate]:
     """The best other nodes at the moment of a choice, best first, then nodes that were better before the round.
 
@@ -22,6 +27,7 @@ def alternatives_of(
         evaluation: Reasons and scores of the nodes for the pod.
         row: The chosen node.
         ranks: Ranks of the same job that have their chips already, by node.
+        better: Why a better node was not chosen.
     """
     mine = score_parts(snapshot, evaluation.shape, row)
     found = []
@@ -30,7 +36,7 @@ def alternatives_of(
         score = int(evaluation.scores[other])
         lost_by: LostBy = "score" if score < evaluation.scores[row] else "name"
         if evaluation.key(other) < evaluation.key(row):
-            lost_by = "better"
+            lost_by = better
         found.append(
             Candidate(
                 node=snapshot.table.names[other],

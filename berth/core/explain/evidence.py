@@ -8,9 +8,9 @@ import msgspec
 from berth.core.explain.text import pluralize, ranges
 from berth.schemas.units import UnixMs
 
-LostBy = Literal["score", "name", "better", "taken"]
+LostBy = Literal["score", "name", "better", "taken", "reserved"]
 """Lower score; equal score and a later name; better than the chosen node (:class:`Basis` says how that can be); better
-until an earlier job or pod of the round took chips of it."""
+until an earlier job or pod of the round took chips of it; better, but reservations count what is free there."""
 EventKind = Literal[
     "next-round",
     "job-placed",
@@ -76,6 +76,8 @@ class Candidate(msgspec.Struct, frozen=True):
                 return f"{', '.join(self.taken_by)} took it before"
             case "better":
                 return "it is the better node"
+            case "reserved":
+                return "what is free there is reserved"
 
 
 class Holder(msgspec.Struct, frozen=True):

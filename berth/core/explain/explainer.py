@@ -12,6 +12,7 @@ import msgspec
 import numpy as np
 
 from berth.core.explain.alternatives import alternatives_of, runner_up_of
+from berth.core.explain.evidence import LostBy
 from berth.core.explain.model import Basis, Choice, Explanation
 from berth.core.explain.nearest import Holders, nearest_domains, nearest_nodes
 from berth.core.explain.node_snapshot import NodeSnapshot, ShapeEvaluation
@@ -19,8 +20,10 @@ from berth.core.explain.refusal_text import sentence
 from berth.core.explain.request import summary_of
 from berth.core.explain.superpod_explanation import seats_of
 from berth.core.explain.unblocking import Waiting, unblocking
+from berth.core.placement.near_pods import near_bonus
 from berth.core.placement.scoring import Reasons, RowState
-from berth.core.requests.gangs import Gang
+from berth.core.requests.block_requests import mixes_freely
+from berth.core.requests.gangs import Gang, placing_order
 from berth.core.scheduling.turn import MissingShards
 from berth.core.state.cell import State
 from berth.core.state.internal_errors import INTERNAL
@@ -193,7 +196,7 @@ def _explained(case: _Case, basis: Basis) -> Explanation:
         beaten = any(
             choice.runner_up is not None and choice.runner_up.lost_by == "better" for choice in explanation.choices
         )
-        is_best = (is_same and not beaten) or bool(basis.missing_shards)
+        is_best = (is_same and not beaten) or bool(basis.missing_shards) or _leaves_room(gang, snapshot.scorer.settings)
         explanation.is_confirmed = basis.is_current or (do_fit and is_best)
     elif refusal is not None:
         _add_refusal(case, refusal, explanation)
@@ -248,8 +251,9 @@ def _reasons(snapshot: NodeSnapshot, gang: Gang) -> dict[Shape, Reasons]:
 def _choices(snapshot: NodeSnapshot, gang: Gang, placement: Placement) -> tuple[list[Choice], bool]:
     """The choice of each rank, and whether all of them fit.
 
-    Choices are made in the order of the round: planned ranks first.
+    Choices are made in the order of the round. Pods without chips follow those with chips, near which they are placed.
     """
+    settings = snapshot.scorer.settings
     evaluations = {shape: ShapeEvaluation(snapshot, shape) for shape, _ in gang.request_class}
     before: dict[int, RowState] = {}
     ranks_on: dict[str, list[int]] = {}
@@ -257,13 +261,21 @@ def _choices(snapshot: NodeSnapshot, gang: Gang, placement: Placement) -> tuple[
     do_fit = True
     pods, leaves, seats = pods_of(placement), _leaves_of(placement), seats_of(placement.block, placement.pods())
     tasks = [index for index, (_, count) in enumerate(gang.request_class) for _ in range(count)]
-    for rank in sorted(range(len(tasks)), key=lambda rank: not (leaves[rank] or seats[rank])):
+    with_chips = [rank for rank, pod in enumerate(pods) if pod.chips]
+    order = placing_order(gang.request_class, plain_last=settings.plain_pods)
+    bonus: dict[int, int] | None = None
+    for rank in sorted(range(len(tasks)), key=lambda rank: order.index(tasks[rank])):
         pod, shape, seat = pods[rank], gang.request_class[tasks[rank]][0], seats[rank]
         evaluation = evaluations[shape]
+        if bonus is None and not shape.chips and not gang.is_plain and mixes_freely(settings):
+            bonus = near_bonus(snapshot.table, [snapshot.table.row(pods[other].node) for other in with_chips])
+            for known in (known for known in evaluations.values() if not known.shape.chips):
+                known.prefer(bonus)
         row = snapshot.table.row(pod.node)
         do_fit = do_fit and evaluation.reasons[row] == _FITS
         is_free = not (leaves[rank] or seat)
-        alternatives = alternatives_of(snapshot, evaluation, row, ranks=ranks_on) if is_free else []
+        better: LostBy = "reserved" if _leaves_room(gang, settings) else "better"
+        alternatives = alternatives_of(snapshot, evaluation, row, ranks=ranks_on, better=better) if is_free else []
         choices.append(
             Choice(
                 rank=rank,
@@ -288,6 +300,11 @@ def _choices(snapshot: NodeSnapshot, gang: Gang, placement: Placement) -> tuple[
         for other in evaluations.values():
             other.refresh(row, before[row])
     return sorted(choices, key=lambda choice: choice.rank), bool(do_fit)
+
+
+def _leaves_room(gang: Gang, settings: Settings) -> bool:
+    """Whether a gang leaves room to reservations, so that its nodes need not be the best."""
+    return gang.is_plain and settings.plain_pods and settings.queue_policy in {"easy", "conservative"}
 
 
 def _leaves_of(placement: Placement) -> list[str]:

@@ -214,11 +214,11 @@ def _choice_words(rank: int, explanation: Explanation) -> str:
         variant = explanation.blocks.variant if explanation.blocks is not None else ""
         seat = seat_words(choice.block, choice.superpod, variant)
         return f"{head} ({seat}), {chips}, by block plan: {free}."
-    head += f", {chips}: {_score_words(choice, explanation)}."
+    head += f", {chips}: {_score_words(choice, explanation, choice)}."
     alternative = choice.runner_up
     if alternative is None:
         return f"{head} No other node fits."
-    words = f"{head} Runner-up {alternative.node}: {_score_words(alternative, explanation)}; "
+    words = f"{head} Runner-up {alternative.node}: {_score_words(alternative, explanation, choice)}; "
     match alternative.lost_by:
         case "score":
             words += f"its score is lower by {choice.score - alternative.score}"
@@ -226,6 +226,8 @@ def _choice_words(rank: int, explanation: Explanation) -> str:
             words += "equal score, and its name comes later"
         case "better" | "taken":
             words += _better_words(explanation.basis)
+        case "reserved":
+            words += "what is free there is reserved for another job"
     after = explanation.choices[rank + 1] if rank + 1 < len(explanation.choices) else None
     is_next = after is not None and after.node == alternative.node and not after.leaf
     return f"{words}; rank {rank + 1} takes it." if is_next else f"{words}."
@@ -239,10 +241,10 @@ def _better_words(basis: Basis) -> str:
     return "better by this calculation"
 
 
-def _score_words(at: Choice | Alternative, explanation: Explanation) -> str:
+def _score_words(at: Choice | Alternative, explanation: Explanation, choice: Choice) -> str:
     form = FORMS.get(explanation.form)
     words = f"score {at.score}"
-    if form is None:
+    if form is None or not choice.chips:
         return words
     if form.weights.affinity and form.rule != "count":
         words += f", affinity class {at.affinity}"

@@ -1,5 +1,6 @@
 """Snapshot of the nodes just before a pod was placed: the state on which an explanation repeats the decision."""
 
+from collections.abc import Mapping
 from typing import Final
 
 import numpy as np
@@ -73,7 +74,13 @@ class NodeSnapshot:
             shared.add(pod.chips[0], share)
         idle = old.idle - (old.free & pod.mask).bit_count()
         self.rows[row] = RowState(
-            old.free & ~pod.mask, idle, old.cpu_free - pod.cpu_milli, old.memory_free - pod.memory_mib, shared
+            old.free & ~pod.mask,
+            idle,
+            old.cpu_free - pod.cpu_milli,
+            old.memory_free - pod.memory_mib,
+            shared,
+            old.no_cpu + (not pod.cpu_milli),
+            old.no_memory + (not pod.memory_mib),
         )
         return row
 
@@ -92,6 +99,8 @@ class NodeSnapshot:
                 old.cpu_free + pod.cpu_milli,
                 old.memory_free + pod.memory_mib,
                 old.share,
+                old.no_cpu - (not pod.cpu_milli),
+                old.no_memory - (not pod.memory_mib),
             )
 
     def holders(self, node: str) -> list[str]:
@@ -127,15 +136,23 @@ class ShapeEvaluation:
         reasons, scores = snapshot.scorer.evaluate(shape)
         self.reasons = reasons.copy()
         self.scores = scores.astype(np.int64)
+        self._bonus: Mapping[int, int] = {}
         self._before = self.keys()
         for row in snapshot.rows:
             self.refresh(row, None)
 
+    def prefer(self, bonus: Mapping[int, int]) -> None:
+        """Add to the scores of some rows, by row, those before the round included. Call it once."""
+        self._bonus = bonus
+        added = np.zeros(len(self.scores), np.int64)
+        added[list(bonus)] = list(bonus.values())
+        self.scores += np.where(self.reasons == _FITS, added, 0)
+        self._before = np.where(self._before < _LAST, self._before - (added << _RANK_BITS), _LAST)
+
     def refresh(self, row: int, base: RowState | None) -> None:
         """Evaluate a changed node again; ``base`` is its state before the current gang took anything."""
-        self.reasons[row], self.scores[row] = self._snapshot.scorer.evaluate_one(
-            self.shape, row, self._snapshot.at(row), base
-        )
+        reason, score = self._snapshot.scorer.evaluate_one(self.shape, row, self._snapshot.at(row), base)
+        self.reasons[row], self.scores[row] = reason, score + (0 if reason else self._bonus.get(row, 0))
 
     def key(self, row: int) -> tuple[int, int]:
         """Sort key of a node in the total order; the best node has the lowest."""

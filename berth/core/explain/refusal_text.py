@@ -1,11 +1,13 @@
 """Refusals in words: why a job waits, in one sentence with numbers."""
 
+import re
 from collections.abc import Mapping
 from typing import Final
 
 import numpy as np
 
 from berth.core.explain import superpod_text, switch_text
+from berth.core.explain.text import pluralize
 from berth.core.state.internal_errors import INTERNAL
 from berth.products.catalogue import FORMS
 from berth.schemas.refusal import NodeReason, ReasonCount, Refusal
@@ -42,6 +44,7 @@ _SINGULAR: Final = (
     ("lack ", "lacks "),
     ("belong to ", "belongs to "),
 )
+_ONE: Final = re.compile(r"\b1 (chip|node|pod)s\b")
 _BY_LEAF: Final = frozenset({"no-leaf", "no-rows", "no-leaves"})
 
 
@@ -54,6 +57,11 @@ def sentence(refusal: Refusal) -> str:
         return f"{_fitting(refusal)}, but room is reserved for {refusal.ahead} from {moment} on, and this job would delay it"
     words = _words(refusal)
     return f"{words}; room is reserved for it from {_moment(refusal.start_ms)} on" if refusal.start_ms else words
+
+
+def _singular(recorded: str) -> str:
+    """A text with the noun of each 1 in the singular; texts in records have it in the plural."""
+    return _ONE.sub(r"1 \1", recorded)
 
 
 def _moment(at_ms: int) -> str:
@@ -69,7 +77,7 @@ def _words(refusal: Refusal) -> str:
     if planned:
         return f"{planned}{_unfit(refusal)}"
     if refusal.code == "larger-than-cluster":
-        return f"larger than the cluster: {refusal.field} is {refusal.value}; {refusal.expected}"
+        return f"larger than the cluster: {refusal.field} is {refusal.value}; {_singular(refusal.expected)}"
     if refusal.code == "bind-failed":
         return f"its pods could not be bound in {refusal.value} attempt{'' if refusal.value == '1' else 's'}"
     if refusal.code == INTERNAL:
@@ -121,7 +129,7 @@ def _no_room(refusal: Refusal) -> str:
     head = _fitting(refusal)
     if refusal.nodes_fit or refusal.pods_have:
         find = "finds" if refusal.pods_have == 1 else "find"
-        head = f"{refusal.pods_have} of {refusal.pods_need} pods {find} room, and {head}"
+        head = f"{refusal.pods_have} of {pluralize(refusal.pods_need, 'pod')} {find} room, and {head}"
     return f"{head}{_counts(refusal)}"
 
 

@@ -126,6 +126,7 @@ def _chips(request: JobRequest) -> int:
 
 
 def _place(state: State, gang: Gang, placed: dict[str, None]) -> QueuePlace:
+    has_lanes = state.fold.settings.plain_pods
     before: list[tuple[tuple[int, int, str], str, int]] = []
     waiting = 0
     for job in state.jobs.values():
@@ -133,6 +134,8 @@ def _place(state: State, gang: Gang, placed: dict[str, None]) -> QueuePlace:
         if job.state != "accepted" or job.request is None or (known is not None and known.phase != "waiting"):
             continue
         if job.uid in placed and job.uid != gang.uid:
+            continue
+        if has_lanes and bool(_chips(job.request)) == gang.is_plain:
             continue
         waiting += 1
         order = (-job.request.priority, job.accepted_seq, job.uid)

@@ -3,25 +3,29 @@
 A gang goes through these steps; each is in the module of its name:
 
 1. ``planned_pods``: one plan for all pods with chips of a gang with switch or SuperPoD affinity;
-2. ``single_pods``: the best node for each other pod; ``round_nodes`` keeps what the pods take;
+2. ``single_pods``: the best node for each other pod, or ``near_pods`` for pods without chips beside pods with chips;
+   ``round_nodes`` keeps what the pods take;
 3. the queue policy (``queue_policy``) allows the start or refuses it;
 4. ``round_refusals``: a gang that does not fit whole is refused, and everything that its pods took is returned.
 """
 
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import msgspec
 
 from berth.core.errors import guarded
+from berth.core.placement.near_pods import NearPods
 from berth.core.placement.planned_pods import PlannedPods, PlannedRows, first_planned
-from berth.core.placement.queue_policy import RESERVED, QueuePolicy
+from berth.core.placement.queue_policy import NOTHING_KEPT, RESERVED, KeptRoom, QueuePolicy
 from berth.core.placement.round_demand import NeedMoreError
 from berth.core.placement.round_nodes import RoundNodes
 from berth.core.placement.round_refusals import RoundRefusals, unsupported_product, with_reservation
 from berth.core.placement.scoring import Candidates, Scorer
 from berth.core.placement.single_pods import SinglePods
-from berth.core.requests.gangs import ClassKey, Gang
+from berth.core.requests.block_requests import mixes_freely
+from berth.core.requests.gangs import ClassKey, Gang, placing_order
 from berth.core.state.internal_errors import INTERNAL, SetAside, set_aside
 from berth.core.state.superpod_index import BlockInputs, inputs_without_jobs
 from berth.core.switches.occupancy.leaf_states import LeafOccupancy
@@ -32,6 +36,13 @@ from berth.schemas.placement import Placement, placement_of
 from berth.schemas.refusal import Refusal
 
 _NO_LEAVES: Final = LeafTable()
+
+
+class _NoRoom(NamedTuple):
+    """A pod of a gang found no node."""
+
+    task: int
+    refusal: Refusal
 
 
 class Verdicts(NamedTuple):
@@ -81,6 +92,8 @@ class PlacementRound:
         self._failed_task: dict[ClassKey, int] = {}
         self._reserved: dict[ClassKey, Refusal] = {}
         """Nodes by reason, for classes that found nodes which are reserved."""
+        self._kept_out: dict[tuple[ClassKey, int], Refusal] = {}
+        """Refusals of gangs without chips whose room reservations count, by class and declared run time."""
         self._errors: list[SetAside] = []
 
     def choose(self, gangs: Sequence[Gang], *, missing: Sequence[int] = ()) -> Verdicts:
@@ -133,6 +146,8 @@ class PlacementRound:
         """
         if (rejected := self._rejected(gang)) is not None:
             yield _verdict(gang, refusal=rejected, final=rejected.code != INTERNAL)
+        elif self._policy is not None and gang.is_plain and self._scorer.settings.plain_pods:
+            yield from self._decide_plain(self._policy, gang, known, missing)
         elif self._policy is not None:
             yield from self._decide_under(self._policy, gang, known, missing)
         elif known is None:
@@ -168,18 +183,61 @@ class PlacementRound:
         found = self._reserved.get(gang.request_class) if refusal.code == RESERVED else None
         yield _verdict(gang, refusal=refusal if found is None else with_reservation(found, refusal))
 
-    def _decide(self, gang: Gang, missing: Sequence[int]) -> Verdict:
-        """Place a gang, or refuse it and its class."""
+    def _raise_errors(self, gang: Gang) -> None:
+        """Raise the error with which the scoring of one of a gang's shapes ended."""
         for shape, _ in gang.request_class:
             error = self._views[shape].error
             if error is not None:
                 raise error
+
+    def _decide_plain(
+        self, policy: QueuePolicy, gang: Gang, known: Refusal | None, missing: Sequence[int]
+    ) -> Iterator[Verdict]:
+        """Verdict on a gang without chips: it waits behind no other one, and leaves free what reservations count."""
+        if known is not None:
+            if gang.fresh:
+                yield _verdict(gang, refusal=self._named(known, gang))
+            return
+        self._raise_errors(gang)
+        kept = policy.kept_from(gang)
+        refusal = self._kept_out.get((gang.request_class, gang.run_ms))
+        if refusal is None:
+            self._nodes.keep(kept.rows)
+            found = self._place(gang, PlannedRows(), missing)
+            if isinstance(found, Placement):
+                policy.note_start(gang, found)
+                yield _verdict(gang, placement=found)
+                return
+            refusal = self._without(kept, gang, missing) or found.refusal
+            if refusal.code != RESERVED:
+                self._note_refusal(gang, found.task, refusal)
+                yield _verdict(gang, refusal=refusal)
+                return
+            self._kept_out[gang.request_class, gang.run_ms] = refusal
+        if policy.refusal_changed(gang, refusal):
+            yield _verdict(gang, refusal=refusal)
+
+    def _without(self, kept: KeptRoom, gang: Gang, missing: Sequence[int]) -> Refusal | None:
+        """Refusal of a gang that finds no room besides what is kept; None if nothing is kept."""
+        if kept.refusal is None:
+            return None
+        self._nodes.keep(NOTHING_KEPT.rows)
+        self._nodes.begin_gang()
+        found = self._place(gang, PlannedRows(), missing)
+        if not isinstance(found, Placement):
+            return found.refusal
+        self._nodes.roll_back()
+        return with_reservation(self._refusals.no_room(gang, 0, gang.pods, missing), kept.refusal)
+
+    def _decide(self, gang: Gang, missing: Sequence[int]) -> Verdict:
+        """Place a gang, or refuse it and its class."""
+        self._raise_errors(gang)
         planned = self._planned.plan(gang, missing)
         if isinstance(planned, Refusal):
             return self._refuse(gang, first_planned(gang), planned)
         placement = self._place(gang, planned, missing)
-        if isinstance(placement, Verdict):
-            return placement
+        if not isinstance(placement, Placement):
+            return self._refuse(gang, placement.task, placement.refusal)
         refusal = self._policy.may_start(gang, placement) if self._policy is not None else None
         if refusal is not None:
             self._nodes.roll_back()
@@ -188,20 +246,26 @@ class PlacementRound:
         self._planned.note(gang, placement)
         return _verdict(gang, placement=placement)
 
-    def _place(self, gang: Gang, planned: PlannedRows, missing: Sequence[int]) -> Placement | Verdict:
+    def _place(self, gang: Gang, planned: PlannedRows, missing: Sequence[int]) -> "Placement | _NoRoom":
         """Give every pod of a gang its node and chips; the refusal when one finds no node."""
         rows = iter(planned.rows)
         names: list[str] = [""] * gang.pods
         chips: list[tuple[int, ...]] = [()] * gang.pods
-        nodes, table_names = self._nodes, self._scorer.table.names
-        for placed, (index, rank) in enumerate(_pods_in_order(gang)):
+        nodes, table_names, settings = self._nodes, self._scorer.table.names, self._scorer.settings
+        with_chips: dict[int, None] = {}
+        near: NearPods | None = None
+        for placed, (index, rank) in enumerate(_pods_in_order(gang, plain_last=settings.plain_pods)):
             shape = gang.request_class[index][0]
-            row = next(rows) if shape.is_planned else self._single.best(shape)
+            if near is None and not shape.chips and with_chips and mixes_freely(settings):
+                near = NearPods(nodes, with_chips)
+            row = next(rows) if shape.is_planned else self._best(shape, near)
             if row is None:
                 nodes.roll_back()
-                return self._refuse(gang, index, self._refusals.no_room(gang, index, placed, missing))
+                return _NoRoom(index, self._refusals.no_room(gang, index, placed, missing))
             names[rank] = table_names[row]
             chips[rank] = nodes.take(row, shape)
+            if shape.chips:
+                with_chips[row] = None
         share = next((shape.share for shape, _ in gang.request_class if shape.share is not None), None)
         if share is not None:
             nodes.end_soft_share()
@@ -209,10 +273,18 @@ class PlacementRound:
             names, chips, gang.runs, resource=gang.resource, share=share, switch=planned.switch, block=planned.block
         )
 
-    def _refuse(self, gang: Gang, index: int, refusal: Refusal) -> Verdict:
-        """Refuse a gang and its class."""
+    def _best(self, shape: Shape, near: NearPods | None) -> int | None:
+        """Row of the best node for a pod, one near its gang first; None when no node fits."""
+        row = near.best(shape) if near is not None else None
+        return self._single.best(shape) if row is None else row
+
+    def _note_refusal(self, gang: Gang, index: int, refusal: Refusal) -> None:
         self._refused[gang.request_class] = refusal
         self._failed_task[gang.request_class] = index
+
+    def _refuse(self, gang: Gang, index: int, refusal: Refusal) -> Verdict:
+        """Refuse a gang and its class."""
+        self._note_refusal(gang, index, refusal)
         return _verdict(gang, refusal=refusal if self._policy is None else self._policy.refused(gang, refusal))
 
     def _named(self, refusal: Refusal, gang: Gang) -> Refusal:
@@ -220,18 +292,11 @@ class PlacementRound:
         return msgspec.structs.replace(refusal, task=gang.tasks[self._failed_task[gang.request_class]])
 
 
-def _pods_in_order(gang: Gang) -> Iterator[tuple[int, int]]:
-    """Pods as (task, rank), in the order in which they get their nodes.
-
-    Planned pods come first: the other pods must leave them their cpu and memory.
-    """
-    has_plan = any(shape.is_planned for shape, _ in gang.request_class)
-    for is_planned in (True, False) if has_plan else (False,):
-        start = 0
-        for index, (shape, pods) in enumerate(gang.request_class):
-            if shape.is_planned == is_planned:
-                yield from ((index, rank) for rank in range(start, start + pods))
-            start += pods
+def _pods_in_order(gang: Gang, *, plain_last: bool) -> Iterator[tuple[int, int]]:
+    """Pods as (task, rank), in the order in which they get their nodes."""
+    starts = list(itertools.accumulate((pods for _, pods in gang.request_class), initial=0))
+    for index in placing_order(gang.request_class, plain_last=plain_last):
+        yield from ((index, rank) for rank in range(starts[index], starts[index + 1]))
 
 
 def _verdict(

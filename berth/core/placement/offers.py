@@ -14,12 +14,12 @@ import numpy.typing as npt
 from berth.core.cluster.bitmaps import Fits, unpack_bitmap
 from berth.core.cluster.node_table import NodeTable
 from berth.core.errors import ReportedError, brief
-from berth.core.placement.scoring import Candidates, counts_of, unscored
+from berth.core.placement.scoring import Candidates, unscored
 from berth.core.switches.occupancy.leaf_table import LeafTable
 from berth.schemas.columns import pack_names, unpack_names
 from berth.schemas.envelope import DecodeError
 from berth.schemas.offers import ShapeOffer
-from berth.schemas.refusal import NodeReason
+from berth.schemas.refusal import NodeReason, reason_counts
 
 Rows = npt.NDArray[np.int64]
 
@@ -44,7 +44,7 @@ def offer_of(table: NodeTable, found: Candidates, *, usable: bytes = b"") -> Sha
         exhausted=found.exhausted,
         total=found.total,
         fit=found.fit,
-        counts=counts_of(found.counts),
+        counts=reason_counts(found.counts),
         usable=usable,
         error=brief(found.error) if found.error is not None else "",
     )

@@ -5,7 +5,7 @@ copies the columns that change and shares all others; the table itself is not ch
 placement round, so that every affinity policy applies.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -45,6 +45,10 @@ class ResourceFootprint(NamedTuple):
     nodes: frozenset[int]
     leaf: LeafJob
     """The attempt in the table of leaf switches."""
+
+    def requests(self) -> Iterator[tuple[int, int, int]]:
+        """Row, cpu and memory of each pod."""
+        return zip(self.rows.tolist(), self.cpu.tolist(), self.memory.tolist(), strict=True)
 
     def meets(self, other: "ResourceFootprint") -> bool:
         """Whether both hold something on the same node."""
@@ -228,6 +232,10 @@ class ProjectedState:
             else:
                 self._occupancy.put(key, job)
         self._pending.clear()
+
+    def unused(self, row: int) -> tuple[int, int]:
+        """Free cpu of a row in thousandths, and free memory in MiB."""
+        return int(self._table.cpu_free[row]), int(self._table.memory_free[row])
 
     def may_fit(self, gang: Gang) -> bool:
         """Whether enough chips are free for a gang: a fast check that is true whenever :meth:`plan` succeeds."""

@@ -3,13 +3,27 @@
 The policies themselves are in ``berth.core.scheduling``.
 """
 
-from typing import Final, Protocol
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final, NamedTuple, Protocol
 
 from berth.core.requests.gangs import Gang
 from berth.schemas.placement import Placement
 from berth.schemas.refusal import Code, Refusal
 
 RESERVED: Final[Code] = "reserved"
+
+
+class KeptRoom(NamedTuple):
+    """Cpu and memory that reservations count, which pods of a job without chips must leave free."""
+
+    rows: Mapping[int, tuple[int, int]] = MappingProxyType({})
+    """Cpu in thousandths and memory in MiB, by row."""
+    refusal: Refusal | None = None
+    """Refusal of a job for which there would be room without it."""
+
+
+NOTHING_KEPT: Final = KeptRoom()
 
 
 class QueuePolicy(Protocol):
@@ -29,6 +43,12 @@ class QueuePolicy(Protocol):
 
     def refused(self, gang: Gang, refusal: Refusal) -> Refusal:
         """Note that a gang, or its class, found no room; returns the refusal with what the policy adds to it."""
+
+    def kept_from(self, gang: Gang) -> KeptRoom:
+        """What a gang without chips must leave free; asked only after all gangs with chips are decided."""
+
+    def note_start(self, gang: Gang, placement: Placement) -> None:
+        """Note that a gang without chips starts."""
 
     def refusal_changed(self, gang: Gang, refusal: Refusal) -> bool:
         """Whether a refusal differs from the last one of the gang, so that the record must contain it."""

@@ -1,8 +1,15 @@
 """Nodes as the gangs of one round leave them, on top of a node table that stays as it is."""
 
+from collections.abc import Mapping
+
+import msgspec
+
 from berth.core.chips.soft_share_scoring import pick_chip
 from berth.core.placement.scoring import RowState, Scorer
 from berth.schemas.offers import Shape
+
+KeptRows = Mapping[int, tuple[int, int]]
+"""Cpu (thousandths) and memory (MiB) by row."""
 
 
 class RoundNodes:
@@ -16,9 +23,10 @@ class RoundNodes:
         versions: How often each touched row has changed.
         log: Touched rows in the order of their changes.
         before: Rows that the current gang has touched, as they were before it.
+        kept: Cpu and memory of rows that pods must leave free, in thousandths and in MiB.
     """
 
-    __slots__ = ("before", "log", "scorer", "states", "versions")
+    __slots__ = ("before", "kept", "log", "scorer", "states", "versions")
 
     def __init__(self, scorer: Scorer) -> None:
         self.scorer = scorer
@@ -26,10 +34,22 @@ class RoundNodes:
         self.versions: dict[int, int] = {}
         self.log: list[int] = []
         self.before: dict[int, RowState] = {}
+        self.kept: KeptRows = {}
 
     def begin_gang(self) -> None:
         """Begin with the next gang: what was placed before it stays placed."""
         self.before = {}
+
+    def keep(self, rows: KeptRows) -> None:
+        """Let pods leave cpu and memory of some rows free until the next call. Call it between gangs."""
+        if rows == self.kept:
+            return
+        for row in dict.fromkeys((*self.kept, *rows)):
+            (cpu_before, memory_before), (cpu, memory) = self.kept.get(row, (0, 0)), rows.get(row, (0, 0))
+            old = self.states.get(row) or self.scorer.row_state(row)
+            cpu_free, memory_free = old.cpu_free + cpu_before - cpu, old.memory_free + memory_before - memory
+            self._set(row, msgspec.structs.replace(old, cpu_free=cpu_free, memory_free=memory_free))
+        self.kept = rows
 
     def roll_back(self) -> None:
         """Return everything that the current gang has taken."""
@@ -68,7 +88,15 @@ class RoundNodes:
             free &= ~(1 << chip)
         self._set(
             row,
-            RowState(free, idle, old.cpu_free - shape.cpu_milli, old.memory_free - shape.memory_mib, share),
+            RowState(
+                free,
+                idle,
+                old.cpu_free - shape.cpu_milli,
+                old.memory_free - shape.memory_mib,
+                share,
+                old.no_cpu + (not shape.cpu_milli),
+                old.no_memory + (not shape.memory_mib),
+            ),
         )
         return chips
 

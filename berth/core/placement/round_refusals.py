@@ -5,11 +5,11 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from berth.core.placement.round_nodes import RoundNodes
-from berth.core.placement.scoring import Candidates, Scorer, counts_of
+from berth.core.placement.scoring import Candidates, Scorer
 from berth.core.requests.gangs import ClassKey, Gang
 from berth.core.switches.planner import TOR_AFFINITY
 from berth.schemas.offers import Shape
-from berth.schemas.refusal import Refusal
+from berth.schemas.refusal import Refusal, reason_counts
 
 
 class RoundRefusals:
@@ -57,7 +57,7 @@ class RoundRefusals:
             form_because=gang.form_because,
             nodes_total=found.total,
             nodes_fit=fit,
-            counts=counts_of(counts),
+            counts=reason_counts(counts),
             missing_shards=list(missing),
         )
         return refusal if missing else self._larger_than_cluster(gang, index, refusal)

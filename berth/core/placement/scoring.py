@@ -18,6 +18,7 @@ from berth.core.chips.chip_rules import ChipColumns, ChipRow, ChipRule, compile_
 from berth.core.chips.soft_share_scoring import share_reasons, share_row
 from berth.core.chips.soft_share_table import SharedNode, SoftShareTable
 from berth.core.cluster.bitmaps import Fits
+from berth.core.cluster.least_allocated import least_allocated, least_allocated_one
 from berth.core.cluster.node_classes import ClassKey, asks_name, class_reason, name_fits
 from berth.core.cluster.node_table import NodeTable
 from berth.core.errors import brief, guarded
@@ -29,7 +30,7 @@ from berth.schemas.constraints import Toleration
 from berth.schemas.facts import NodeHealth
 from berth.schemas.ledger import Settings
 from berth.schemas.offers import Shape
-from berth.schemas.refusal import NodeReason, ReasonCount
+from berth.schemas.refusal import NodeReason
 
 Reasons = npt.NDArray[np.uint8]
 Scores = npt.NDArray[np.int32]
@@ -51,6 +52,9 @@ class RowState(msgspec.Struct, gc=False):
     cpu_free: int
     memory_free: int
     share: SharedNode | None = None
+    no_cpu: int = 0
+    """Pods that request no cpu."""
+    no_memory: int = 0
 
 
 class Candidates(NamedTuple):
@@ -142,7 +146,7 @@ class Scorer:
         elif shape.share is not None:
             chip_reasons, scores = share_reasons(self.table, self.shares, shape, self.settings)
         else:
-            return reasons, np.zeros(len(table), np.int32)
+            chip_reasons, scores = reasons, least_allocated(table, shape, self.settings)
         if reasons.any():
             np.copyto(chip_reasons, reasons, where=reasons != _FITS)
             scores *= chip_reasons == _FITS
@@ -242,6 +246,8 @@ class Scorer:
             cpu_free=int(table.cpu_free[row]),
             memory_free=int(table.memory_free[row]),
             share=share.copy() if share is not None else None,
+            no_cpu=int(table.no_cpu[row]),
+            no_memory=int(table.no_memory[row]),
         )
 
     def evaluate_one(self, shape: Shape, row: int, state: RowState, base: RowState | None = None) -> tuple[int, int]:
@@ -295,7 +301,7 @@ class Scorer:
 
     def _share_one(self, shape: Shape, row: int, state: RowState, base: RowState | None) -> tuple[int, int]:
         if shape.share is None:
-            return _FITS, 0
+            return _FITS, least_allocated_one(self.table, shape, row, state, self.settings)
         before = base.share if base is not None else None
         return share_row(self.shares, shape, row, free=state.free, now=state.share, base=before, settings=self.settings)
 
@@ -439,12 +445,3 @@ def _may_use(shape: Shape, key: ClassKey) -> bool:
 
 def _fail(reasons: Reasons, where: npt.NDArray[np.bool_], reason: NodeReason) -> None:
     np.copyto(reasons, int(reason), where=where & (reasons == _FITS))
-
-
-def counts_of(counts: dict[int, int]) -> list[ReasonCount]:
-    """Nodes by reason, most frequent first, ties by code."""
-    return [
-        ReasonCount(reason, nodes)
-        for reason, nodes in sorted(counts.items(), key=lambda item: (-item[1], item[0]))
-        if nodes
-    ]

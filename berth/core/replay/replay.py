@@ -172,16 +172,16 @@ class Replay:
 
     def _load(self, start: SnapshotBody) -> None:
         try:
-            changes = self.state.load(start)
+            changes, waiting = self.state.load(start)
         except DecodeError as error:
             raise ReplayError(0, error.reason) from error
         except InvariantError as error:
             raise ReplayError(0, f"the folded ledger cannot be: {error}") from error
-        if self.state.waiting is None:
+        if waiting is None:
             self._why_not = "the snapshot at the start, of a release before 0.4, does not say who waited: compared is from the next epoch on"
             self.scheduler.begin(changes)
         else:
-            self.scheduler.load(self.state.waiting, changes)
+            self.scheduler.load(waiting, changes)
 
     def _record(self, entry: Entry) -> Difference | None:
         envelope = open_envelope(entry.data)

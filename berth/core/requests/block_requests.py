@@ -34,13 +34,21 @@ _LEVELS: Final = "levels"
 _TRUE: Final = "true"
 
 
+def mixes_freely(settings: Settings) -> bool:
+    """Whether any job may mix pods with and without chips; otherwise only as the rules of its form say.
+
+    See decision plain_pods.
+    """
+    return settings.plain_pods and not settings.reference_parity
+
+
 def requested_blocks(form: Form, request: JobRequest, settings: Settings, *, gang_pods: int) -> Blocks | Refusal:
     """Blocks or groups that the pods with chips of a job request, or the refusal of the job.
 
     Args:
         form: Form with a variant.
         request: The job; it has pods with chips.
-        settings: Only ``super_pod_size`` is read.
+        settings: Only ``super_pod_size`` and what :func:`mixes_freely` reads.
         gang_pods: Number of pods with chips of the whole gang. A part of a gang is placed like a gang.
     """
     found = _levels(form, request) if form.variant == _LEVELS else _superpods(form, request, settings)
@@ -60,6 +68,7 @@ def _superpods(form: Form, request: JobRequest, settings: Settings) -> Blocks | 
         size=settings.super_pod_size,
         ra_block=request.annotations.get(RA_BLOCK),
         ub_memory=request.annotations.get(UB_MEMORY) == _TRUE,
+        mixes_freely=mixes_freely(settings),
     )
     found = check_blocks(asked)
     if isinstance(found, BadBlocks):

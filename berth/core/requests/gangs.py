@@ -65,6 +65,11 @@ class Gang(msgspec.Struct, gc=False):
         return next((shape.blocks for shape, _ in self.request_class if shape.blocks is not None), None)
 
     @property
+    def is_plain(self) -> bool:
+        """Whether none of its pods has chips."""
+        return has_no_chips(self.request_class)
+
+    @property
     def namespaced_name(self) -> str:
         """Name in refusals, logs and reports: ``namespace/name``."""
         return f"{self.namespace}/{self.name}"
@@ -73,6 +78,28 @@ class Gang(msgspec.Struct, gc=False):
     def order(self) -> tuple[int, int, str]:
         """Sort key in the queue: priority, then the sequence of its first acceptance."""
         return (-self.priority, self.accepted_seq, self.uid)
+
+
+def has_no_chips(request_class: ClassKey) -> bool:
+    """Whether no pod of a class has chips; false for the class of a request that is invalid."""
+    return bool(request_class) and not any(shape.chips for shape, _ in request_class)
+
+
+def placing_order(request_class: ClassKey, *, plain_last: bool) -> list[int]:
+    """Tasks, by index, in the order in which their pods get nodes.
+
+    Planned pods come first: the other pods must leave them their cpu and memory.
+
+    Args:
+        request_class: The class.
+        plain_last: Pods without chips come last, for they are placed near the others (decision plain_pods).
+    """
+
+    def stage(index: int) -> int:
+        shape, _ = request_class[index]
+        return 0 if shape.is_planned else 1 if shape.chips or not plain_last else 2
+
+    return sorted(range(len(request_class)), key=stage)
 
 
 def _chips_held(valid: ValidJob | Refusal, task: Task) -> int:

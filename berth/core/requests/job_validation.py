@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 
 from berth.core.chips.form_selection import FormChoice, choose_form
-from berth.core.requests.block_requests import requested_blocks
+from berth.core.requests.block_requests import mixes_freely, requested_blocks
 from berth.core.switches.model import TOR_AFFINITY, UNINVOLVED
 from berth.core.switches.occupancy.leaf_states import LARGE, NORMAL
 from berth.products.catalogue import FORMS
@@ -80,7 +80,7 @@ def validate(request: JobRequest, settings: Settings) -> ValidJob | Refusal:
     """
     refusal = (
         _check_tasks(request)
-        or _check_minimum(request)
+        or _check_minimum(request, settings)
         or _check_labels(request, settings)
         or _check_whole_gang(request)
     )
@@ -189,19 +189,20 @@ def _check_tasks(request: JobRequest) -> Refusal | None:
     return None
 
 
-def _check_minimum(request: JobRequest) -> Refusal | None:
+def _check_minimum(request: JobRequest, settings: Settings) -> Refusal | None:
     """Check the minimum of the gang."""
-    pods = sum(task.replicas for task in request.tasks)
+    size = sum(task.replicas for task in request.tasks)
     if request.min_available < 0:
         return _refuse("invalid-request", "min_available", request.min_available, "0 (all pods) or more")
-    if request.min_available > pods:
+    if request.min_available > size:
         refusal = _refuse(
-            "not-enough-pods", "min_available", request.min_available, f"at most {pods}, the pods of the job"
+            "not-enough-pods", "min_available", request.min_available, f"at most {size}, the pods of the job"
         )
-        return msgspec.structs.replace(refusal, pods_need=request.min_available, pods_have=pods)
+        return msgspec.structs.replace(refusal, pods_need=request.min_available, pods_have=size)
     whole = request.annotations.get(GANG_PODS)
-    if whole is not None and not 1 <= (_integer(whole) or 0) < _INT64 >> 32:
-        return _refuse("invalid-argument", f"annotations.{GANG_PODS}", whole, "the pods of the gang, 1 or more")
+    least = 0 if settings.plain_pods and not _chip_pods(request) else 1
+    if whole is not None and ((pods := _integer(whole)) is None or not least <= pods < _INT64 >> 32):
+        return _refuse("invalid-argument", f"annotations.{GANG_PODS}", whole, f"the pods of the gang, {least} or more")
     minimum = request.annotations.get(MIN_AVAILABLE)
     if minimum is not None and _integer(minimum) is None:
         return _refuse("invalid-argument", f"annotations.{MIN_AVAILABLE}", minimum, "an integer")
@@ -236,9 +237,9 @@ def _check_form(form: Form, request: JobRequest, settings: Settings) -> Refusal 
     checks: list[Refusal | None] = []
     match form.check:
         case "sizes":
-            checks.append(_check_sizes(form, request))
+            checks.append(_check_sizes(form, request, settings))
         case "pairs":
-            checks.append(_check_pairs(form, request))
+            checks.append(_check_pairs(form, request, settings))
         case "average":
             checks.append(_check_average(form, request))
         case "share":
@@ -247,26 +248,39 @@ def _check_form(form: Form, request: JobRequest, settings: Settings) -> Refusal 
             pass  # the block request is checked as a whole in `block_requests`
     checks.append(_check_one_pod(form, request))
     if form.strict_shape and settings.strict_job_shape and not settings.reference_parity:
-        checks.append(_check_shape(form, request))
+        checks.append(_check_shape(form, request, settings))
     return next((refusal for refusal in checks if refusal is not None), None)
 
 
-def _check_sizes(form: Form, request: JobRequest) -> Refusal | None:
-    """Every task requests 1 to the maximum of chips per pod, and no forbidden size."""
-    for index, task in enumerate(request.tasks):
+def _asking(request: JobRequest, settings: Settings) -> Iterator[tuple[int, Task]]:
+    """Tasks to which the rules of the form apply: all of them, or with ``plain_pods`` those with chips.
+
+    See decision plain_pods.
+    """
+    return ((index, task) for index, task in enumerate(request.tasks) if task.chips or not mixes_freely(settings))
+
+
+def _check_sizes(form: Form, request: JobRequest, settings: Settings) -> Refusal | None:
+    """Every pod, or every pod with chips, requests 1 to the maximum of chips, and no forbidden size."""
+    for index, task in _asking(request, settings):
         if not 1 <= task.chips <= form.chips_max or task.chips in form.forbidden:
             besides = f" except {', '.join(map(str, form.forbidden))}" if form.forbidden else ""
             return _refuse("invalid-request", f"tasks[{index}].chips", task.chips, f"1 to {form.chips_max}{besides}")
     return None
 
 
-def _check_pairs(form: Form, request: JobRequest) -> Refusal | None:
+def _check_pairs(form: Form, request: JobRequest, settings: Settings) -> Refusal | None:
     """A3: an even total and an even number per pod; one chip only for the job's only pod with chips."""
     total = _total_chips(request)
     single = total == 1 and _gang_pods(request) == 1
     if not single and total % 2:
-        return _refuse("invalid-request", "tasks", f"{total} chips in all", "an even number, or one pod with one chip")
-    for index, task in _pods_to_pair(request):
+        return _refuse(
+            "invalid-request",
+            "tasks",
+            f"{total} chip{'' if total == 1 else 's'} in all",
+            "an even number, or one pod with one chip",
+        )
+    for index, task in _pods_to_pair(request, settings):
         if not (single and task.chips == 1) and (task.chips < 1 or task.chips % 2 or task.chips > form.chips_max):
             return _refuse(
                 "invalid-request",
@@ -278,10 +292,10 @@ def _check_pairs(form: Form, request: JobRequest) -> Refusal | None:
     return None
 
 
-def _pods_to_pair(request: JobRequest) -> Iterator[tuple[int, Task]]:
+def _pods_to_pair(request: JobRequest, settings: Settings) -> Iterator[tuple[int, Task]]:
     """Tasks to which the A3 rule applies: all except tasks without chips that may lack chips."""
     skip = request.annotations.get(SKIP_PLUGIN) == "enabled"
-    for index, task in enumerate(request.tasks):
+    for index, task in _asking(request, settings):
         if task.chips or not (skip or task.name == "scheduler"):
             yield index, task
 
@@ -304,18 +318,24 @@ def _check_one_pod(form: Form, request: JobRequest) -> Refusal | None:
     return None
 
 
-def _check_shape(form: Form, request: JobRequest) -> Refusal | None:
+def _check_shape(form: Form, request: JobRequest, settings: Settings) -> Refusal | None:
     """910A: up to a node's chips in one pod, more in whole nodes only.
 
     Source: docs/reference/nodes-and-chips.md, "Validation of jobs".
     """
     total, pods, most = _total_chips(request), _chip_pods(request), form.chips_max
-    off = "(setting strict_job_shape)"
-    if total <= most and pods > 1:
-        return _refuse("job-shape", "tasks", f"{total} chips in {pods} pods", f"up to {most} chips in one pod {off}")
-    if total > most and any(task.chips != most for task in request.tasks):
-        return _refuse("job-shape", "tasks", f"{total} chips in {pods} pods", f"{most} chips in every pod {off}")
-    return None
+    is_split = total <= most and pods > 1
+    is_ragged = total > most and any(task.chips != most for _, task in _asking(request, settings))
+    if not is_split and not is_ragged:
+        return None
+    sizes = [str(size) for size in range(1, most + 1) if size not in form.forbidden]
+    return _refuse(
+        "job-shape",
+        "tasks",
+        f"{total} chips in {pods} pods",
+        f"one pod with {', '.join(sizes[:-1])} or {sizes[-1]} chips, or {most} chips in every pod"
+        " (setting strict_job_shape)",
+    )
 
 
 def _check_labels(request: JobRequest, settings: Settings) -> Refusal | None:

@@ -15,6 +15,7 @@ import msgspec
 
 from berth.core.errors import guarded
 from berth.core.placement.projected_state import MissingRows, ProjectedState, ResourceFootprint
+from berth.core.placement.queue_policy import NOTHING_KEPT, KeptRoom
 from berth.core.placement.scoring import Scorer
 from berth.core.requests.gangs import ClassKey, Gang
 from berth.core.scheduling.queue_policies import NEVER
@@ -69,8 +70,8 @@ class Backfill:
         scorer: Its scoring.
         at_ms: The moment of the round.
         waiting: Gangs that wait and are not tried in this round, in order.
-        silent: Rows that count for nothing.
-        memory: Of the dispatcher.
+        silent: Rows of nodes whose shard did not answer.
+        memory: Cache that the dispatcher keeps between rounds.
         on_error: Called with each gang that gets no reservation because of an error.
     """
 
@@ -103,6 +104,8 @@ class Backfill:
         """A gang was tried whose nodes depend on the jobs that run; remembered reservations do not account for that."""
         self._refused: dict[ClassKey, tuple[int, Refusal]] = {}
         """Classes that may not start, with the shortest run time that was refused, and the refusal."""
+        self._kept: dict[int, KeptRoom] = {}
+        """What gangs without chips must leave free, by how many of the reservations count, the next ones first."""
 
     def should_skip(self, gang: Gang) -> Refusal | None:
         """A gang is refused if it runs at least as long as one of its class that was refused."""
@@ -167,6 +170,32 @@ class Backfill:
         found = self._reserve_next(gang)
         return refusal if found is None else msgspec.structs.replace(refusal, start_ms=found.start_ms)
 
+    def kept_from(self, gang: Gang) -> KeptRoom:
+        """A gang without chips leaves free what each reservation counts that begins before the gang is expected to end.
+
+        All gangs that wait and get a reservation have theirs by then, for such a gang goes before none of them.
+        """
+        self._pass(None)
+        if not self._reservations:
+            return NOTHING_KEPT
+        times = self._now()
+        end_ms = self._at_ms + times.run_ms(gang)
+        binding = sorted(
+            (one for one in self._reservations if one.start_ms < end_ms), key=lambda one: (one.start_ms, one.gang.order)
+        )
+        known = self._kept.get(len(binding))
+        if known is None and binding:
+            refusal = Refusal(code="reserved", ahead=binding[0].gang.namespaced_name, start_ms=binding[0].start_ms)
+            known = self._kept[len(binding)] = KeptRoom(times.counted(binding), refusal)
+        return known or NOTHING_KEPT
+
+    def note_start(self, gang: Gang, placement: Placement) -> None:
+        """A gang without chips starts; what others must leave free stays the same unless its end is expected."""
+        self._placed.append((gang, placement))
+        self._has_placed = True
+        if gang.run_ms:
+            self._kept.clear()
+
     def refusal_changed(self, gang: Gang, refusal: Refusal) -> bool:
         """Whether a refusal differs from the last one. A start that is due now as a job is late is no difference."""
         last = self._last(gang.uid)
@@ -178,9 +207,9 @@ class Backfill:
         known = self._state.fold.gangs.get(uid)
         return None if known is None else known.refusal
 
-    def _pass(self, gang: Gang) -> None:
-        """Give reservations to the gangs before this one that are not tried in this round."""
-        while self._next is not None and self._next.order < gang.order:
+    def _pass(self, gang: Gang | None) -> None:
+        """Give reservations to the gangs before this one that are not tried in this round; None for all of them."""
+        while self._next is not None and (gang is None or self._next.order < gang.order):
             self._reserve(self._next)
             self._next = next(self._waiting, None) if self._is_open else None
 

@@ -11,16 +11,16 @@ from berth.core.requests.gangs import ClassKey, Gang
 
 Entry = tuple[tuple[int, int, str], Gang]
 ORDER: Final = operator.itemgetter(0)
-"""A gang behind its order, which no other gang has."""
+"""Sort key of an entry; it is unique for each gang."""
 
 
 class Sleep(NamedTuple):
     """How a class sleeps."""
 
     retry_at_ms: int
-    """When to try again although nothing got better; 0 for never."""
+    """When to try again without an improvement; 0 for never."""
     never: bool = False
-    """It waits for another cluster, and does not block other gangs."""
+    """It is larger than the cluster: it waits for more nodes, and does not block other gangs."""
     by_any_change: bool = False
     """Any change of a node may help it, also one for the worse."""
 
@@ -29,6 +29,8 @@ class GangClass(msgspec.Struct, gc=False):
     """Waiting gangs of one class, and whether the class sleeps."""
 
     key: ClassKey
+    is_plain: bool = False
+    """It is in the lane of jobs without chips."""
     gangs: dict[str, Gang] = {}
     line: list[tuple[tuple[int, int, str], str]] = []
     """(order, uid), sorted; entries of gangs that left are passed over, and removed when they are many."""
@@ -38,9 +40,9 @@ class GangClass(msgspec.Struct, gc=False):
     """Gangs (uid) without a verdict."""
     sleeps: bool = False
     retry_at_ms: int = 0
-    """When to try again although nothing got better; 0 for never."""
+    """When to try again without an improvement; 0 for never."""
     never: bool = False
-    """It waits for another cluster, and does not block other gangs."""
+    """It is larger than the cluster: it waits for more nodes, and does not block other gangs."""
     by_any_change: bool = False
     """Any change of a node may help it, also one for the worse."""
     held: dict[str, int] = {}

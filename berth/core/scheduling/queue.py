@@ -4,10 +4,12 @@ A request class that was refused sleeps: its gangs are not scored again until so
 the node take one of its pods, a missing shard's wait is over, or a new epoch begins. Sleep is a function of the log, so
 a replay sleeps and wakes alike.
 
-Gangs that find room and may not have it, because of a reservation, are held one by one: not their class, for how long
-they run differs. Anything that changes for the better releases all of them, and so does a node that is less than it
-was, for then a reservation may be another. In strict order no gang is held: a gang behind the first one that sleeps is
-not taken, except for its first verdict.
+Gangs that are blocked by a reservation are held individually, because run times differ within a class. Any improvement
+releases all of them, and so does a node that lost capacity, because reservations may change. In strict order no gang is
+held: a gang behind the first one that sleeps is not taken, except for its first verdict.
+
+Gangs without chips may have a lane of their own: they wait behind no gang with chips, and none of them waits behind
+them. A round takes from both lanes.
 """
 
 import bisect
@@ -25,10 +27,12 @@ class Queue:
 
     Args:
         strict: No gang is placed before one that waits ahead of it.
+        lanes: Gangs without chips have a lane of their own, which is never strict.
     """
 
-    def __init__(self, *, strict: bool = False) -> None:
+    def __init__(self, *, strict: bool = False, lanes: bool = False) -> None:
         self._strict = strict
+        self._lanes = lanes
         self._held: dict[str, ClassKey] = {}
         self._classes: dict[ClassKey, GangClass] = {}
         self._class_of: dict[str, ClassKey] = {}
@@ -50,7 +54,7 @@ class Queue:
     def has_work(self) -> bool:
         """Whether a round could decide something."""
         if self._strict:
-            return bool(self.asleep_with_fresh) or self._is_strict_awake()
+            return bool(self.asleep_with_fresh) or self._is_strict_awake() or self._is_plain_awake()
         if not self._held:
             return bool(self.awake or self.asleep_with_fresh)
         classes = self._classes
@@ -66,7 +70,9 @@ class Queue:
         unblocked = self.remove(gang.uid)
         members = self._classes.get(gang.request_class)
         if members is None:
-            members = self._classes[gang.request_class] = GangClass(gang.request_class)
+            members = self._classes[gang.request_class] = GangClass(
+                gang.request_class, is_plain=self._lanes and gang.is_plain
+            )
             self.awake[gang.request_class] = None
         members.gangs[gang.uid] = gang
         entry = (gang.order, gang.uid)
@@ -117,7 +123,8 @@ class Queue:
     def take(self, *, gangs_max: int, bytes_max: int, most: Callable[[ClassKey], int] | None = None) -> list[Gang]:
         """Gangs for a round, in queue order; they stay in the queue. At least one if there is any.
 
-        Of a sleeping class only the gangs that never had a verdict are taken.
+        Of a sleeping class only the gangs that never had a verdict are taken. Gangs of the lane without chips are taken
+        by :meth:`take_plain`.
 
         Args:
             gangs_max: Most gangs.
@@ -125,14 +132,15 @@ class Queue:
             most: Most gangs of a class that can be decided before it sleeps, at least one; of those behind them only
                 the ones that never had a verdict are taken.
         """
-        taken: list[Gang] = []
-        size = 0
-        for _, gang in heapq.merge(*self._lines(gangs_max, most or (lambda _: gangs_max))):
-            size += gang.bytes_in_record
-            if taken and (len(taken) == gangs_max or size > bytes_max):
-                break
-            taken.append(gang)
-        return taken
+        lines = self._lines(gangs_max, most or (lambda _: gangs_max), plain=False)
+        return _taken(lines, gangs_max=gangs_max, bytes_max=bytes_max)
+
+    def take_plain(self, *, gangs_max: int, bytes_max: int) -> list[Gang]:
+        """Gangs of the lane without chips for a round; the arguments are those of :meth:`take`."""
+        if not self._lanes:
+            return []
+        lines = self._lines(gangs_max, lambda _: gangs_max, plain=True)
+        return _taken(lines, gangs_max=gangs_max, bytes_max=bytes_max)
 
     def refused(self, uid: str, *, retry_at_ms: int, never: bool = False, by_any_change: bool = False) -> None:
         """Put the class of a refused gang to sleep.
@@ -219,13 +227,16 @@ class Queue:
     def waiting_for_room(self, *, held: bool) -> Iterator[Gang]:
         """Gangs that had a verdict and are not tried now, in order, those left out that wait for another cluster.
 
+        Gangs of the lane without chips are left out.
+
         Args:
             held: Those too that are held.
         """
-        sleeping = [members for members in self._classes.values() if members.sleeps and not members.never]
+        classes = self._classes
+        sleeping = [one for one in classes.values() if one.sleeps and not one.never and not one.is_plain]
         lines: list[Iterable[Entry]] = [members.known() for members in sleeping]
         if held:
-            gangs = [self._classes[key].gangs[uid] for uid, key in self._held.items()]
+            gangs = [classes[key].gangs[uid] for uid, key in self._held.items() if not classes[key].is_plain]
             lines.append(sorted(((gang.order, gang) for gang in gangs), key=ORDER))
         for _, gang in heapq.merge(*lines, key=ORDER):
             yield gang
@@ -302,7 +313,8 @@ class Queue:
         if self._strict:
             head = self.head()
             first = self._classes[head.request_class].retry_at_ms if head is not None else 0
-            aside = (members.retry_at_ms for members in self._classes.values() if members.sleeps and members.never)
+            classes = self._classes.values()
+            aside = (one.retry_at_ms for one in classes if one.sleeps and (one.never or one.is_plain))
             return min(filter(None, (first, *aside)), default=0)
         return min(filter(None, self._moments()), default=0)
 
@@ -327,7 +339,11 @@ class Queue:
 
     def _is_strict_awake(self) -> bool:
         head = self.head()
-        return any(True for key in self.awake for _ in self._strict_line(self._classes[key], 1, head))
+        classes = (members for key in self.awake if not (members := self._classes[key]).is_plain)
+        return any(True for members in classes for _ in self._strict_line(members, 1, head))
+
+    def _is_plain_awake(self) -> bool:
+        return self._lanes and any(self._classes[key].is_plain for key in self.awake)
 
     def _strict_line(self, members: GangClass, count: int, head: Gang | None) -> Iterator[Entry]:
         """Gangs of a class before the head, and behind it those that had no verdict yet."""
@@ -349,13 +365,29 @@ class Queue:
         behind = [(gang.order, gang) for gang in gangs if last is None or gang.order > last[0]]
         yield from sorted(behind, key=ORDER)
 
-    def _lines(self, count: int, most: Callable[[ClassKey], int]) -> Iterator[Iterable[Entry]]:
-        head = self.head() if self._strict else None
+    def _lines(self, count: int, most: Callable[[ClassKey], int], *, plain: bool) -> Iterator[Iterable[Entry]]:
+        is_strict = self._strict and not plain
+        head = self.head() if is_strict else None
         for key in self.awake:
             members = self._classes[key]
-            if self._strict:
+            if members.is_plain != plain:
+                continue
+            if is_strict:
                 yield self._strict_line(members, count, head)
             else:
                 yield members.free() if members.held else self._some(members, most(key))
         for key in self.asleep_with_fresh:
-            yield self._classes[key].first_fresh(count)
+            if self._classes[key].is_plain == plain:
+                yield self._classes[key].first_fresh(count)
+
+
+def _taken(lines: Iterable[Iterable[Entry]], *, gangs_max: int, bytes_max: int) -> list[Gang]:
+    """The first gangs of some lines, in order."""
+    taken: list[Gang] = []
+    size = 0
+    for _, gang in heapq.merge(*lines):
+        size += gang.bytes_in_record
+        if taken and (len(taken) == gangs_max or size > bytes_max):
+            break
+        taken.append(gang)
+    return taken

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Final
 
+from berth.core.placement.queue_policy import NOTHING_KEPT, KeptRoom
 from berth.core.requests.gangs import Gang
 from berth.schemas.placement import Placement
 from berth.schemas.refusal import Code, Refusal
@@ -51,6 +52,13 @@ class StrictOrder:
         if refusal.code not in NEVER and (self._head is None or gang.order < self._head.order):
             self._head = gang
         return refusal
+
+    def kept_from(self, gang: Gang) -> KeptRoom:  # noqa: ARG002  # as the protocol says
+        """There are no reservations."""
+        return NOTHING_KEPT
+
+    def note_start(self, gang: Gang, placement: Placement) -> None:
+        """A gang without chips is nobody's head."""
 
     def refusal_changed(self, gang: Gang, refusal: Refusal) -> bool:
         """A changed ``ahead`` alone is not recorded: else each start would change the refusal of every waiting gang."""

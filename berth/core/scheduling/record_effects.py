@@ -71,7 +71,8 @@ def _refused(queue: Queue, gang: GangRecord, refusal: Refusal, settings: Setting
             gang.uid,
             retry_at_ms=_retry_at_ms(gang, refusal, settings),
             never=refusal.code in NEVER,
-            by_any_change=settings.corrected and is_helped_by_any_change(request_class, refusal),
+            by_any_change=settings.corrected
+            and is_helped_by_any_change(request_class, refusal, plain_last=settings.plain_pods),
         )
     return has_reserved and settings.corrected and queue.is_holding
 

@@ -8,7 +8,7 @@ than necessary but never delays a reservation. It is assumed that more room neve
 
 import bisect
 from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from berth.core.placement.projected_state import MissingRows, ProjectedState, ResourceFootprint, footprint_of
 from berth.core.placement.scoring import Scorer
@@ -20,6 +20,10 @@ from berth.schemas.placement import Placement, Run
 AttemptKey = tuple[str, int]
 FootprintKey = tuple[AttemptKey, int, int]
 """Attempt, the record that gave it what it holds, and how many of its ranks have given that back."""
+
+
+FOREVER_MS: Final = 1 << 53
+"""Run time of a job without chips that declares none: services run until they are deleted."""
 
 
 class Reservation(NamedTuple):
@@ -48,7 +52,10 @@ def run_ms_of(state: State, namespace: str, runs: Iterable[Run], declared_ms: in
     """How long a gang is taken to run."""
     if declared_ms > 0:
         return declared_ms
-    estimate = state.fold.run_times.estimate_ms(namespace, chips_in(runs))
+    chips = chips_in(runs)
+    if not chips and state.fold.settings.plain_pods:
+        return FOREVER_MS
+    estimate = state.fold.run_times.estimate_ms(namespace, chips)
     return state.fold.settings.unknown_run_ms if estimate is None else estimate
 
 
@@ -65,7 +72,7 @@ def end_ms_of(state: State, holding: Holding, at_ms: int) -> int:
 def next_end_ms(state: State, at_ms: int) -> int:
     """The first moment after ``at_ms`` at which an attempt is expected to end; 0 if there is none."""
     ends = (end_ms_of(state, holding, at_ms) for holding in state.fold.holdings.values())
-    return min((end_ms for end_ms in ends if end_ms > at_ms), default=0)
+    return min((end_ms for end_ms in ends if at_ms < end_ms < FOREVER_MS), default=0)
 
 
 class AvailabilityProfile:
@@ -142,7 +149,7 @@ class AvailabilityProfile:
             others: Reservations that it must not change.
         """
         run_ms = self.run_ms(gang)
-        moments = sorted({self._at_ms, *(one.end_ms for one in self._occupants)})
+        moments = sorted({self._at_ms, *(one.end_ms for one in self._occupants if one.end_ms < FOREVER_MS)})
         # Chips are counted first, then the gang is planned, because free chips only grow; other reservations may
         # conflict at any moment.
         moments = moments[bisect.bisect_left(moments, 1, key=lambda moment: self.at(moment).may_fit(gang)) :]
@@ -163,6 +170,28 @@ class AvailabilityProfile:
             if found is not None:
                 return found
         return None
+
+    def counted(self, reservations: Sequence[Reservation]) -> dict[int, tuple[int, int]]:
+        """Cpu and memory that reservations count, by row: a pod that starts now and outlasts them must leave it free.
+
+        It is what they take, less what jobs give back before they begin. Reservations on one node are added up.
+
+        Returns:
+            Cpu in thousandths and memory in MiB; rows of which nothing must be left free are missing.
+        """
+        taken: dict[int, tuple[int, int]] = {}
+        for one in reservations:
+            for row, cpu, memory in one.footprint.requests():
+                before = taken.get(row, (0, 0))
+                taken[row] = (before[0] + cpu, before[1] + memory)
+        kept: dict[int, tuple[int, int]] = {}
+        for one in reservations:
+            projection = self.at(one.start_ms)
+            for row in sorted(one.footprint.nodes):
+                now, then, (cpu, memory) = self._now.unused(row), projection.unused(row), taken.get(row, (0, 0))
+                least = kept.get(row, (0, 0))
+                kept[row] = (max(least[0], cpu - then[0] + now[0]), max(least[1], memory - then[1] + now[1]))
+        return {row: least for row, least in kept.items() if any(least)}
 
     def planned(
         self,

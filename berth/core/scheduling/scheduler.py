@@ -106,7 +106,8 @@ class Scheduler:
         """
         self.note(changes)
         state = self.state
-        self.queue = Queue(strict=state.fold.settings.queue_policy == "fifo")
+        settings = state.fold.settings
+        self.queue = Queue(strict=settings.queue_policy == "fifo", lanes=settings.plain_pods)
         self.scorer = self.new_scorer()
         self.decisions = Decisions(state, self.queue, self.scorer)
         self._wakeups = Wakeups(state, self.queue, self.scorer)
@@ -163,8 +164,12 @@ class Scheduler:
         # it.
         skims = settings.skims_classes and settings.queue_policy == "skip" and not settings.strict_product_support
         most = self._most() if skims else None
-        taken = self.queue.take(gangs_max=settings.round_gangs_max, bytes_max=settings.round_bytes_max, most=most)
-        gangs = gangs_of_one_offer(taken, nodes=len(state.table))
+        gangs_max, bytes_max = settings.round_gangs_max, settings.round_bytes_max
+        taken = self.queue.take(gangs_max=gangs_max, bytes_max=bytes_max, most=most)
+        gangs = [
+            *gangs_of_one_offer(taken, nodes=len(state.table)),
+            *self.queue.take_plain(gangs_max=gangs_max, bytes_max=bytes_max),
+        ]
         must, settled, set_aside = examine(state, self.to_examine)
         for uid in settled:
             del self.to_examine[uid]
@@ -335,15 +340,15 @@ class Scheduler:
         return WaitingDump(
             known=known,
             sleeping=sleeping,
-            improved=sorted(names[row] for row in pending.capacity_gained),
-            thinned=sorted((names[row], chips) for row, chips in pending.chips_taken.items()),
-            eased=pending.leaf_opened,
+            capacity_gained=sorted(names[row] for row in pending.capacity_gained),
+            chips_taken=sorted((names[row], chips) for row, chips in pending.chips_taken.items()),
+            leaf_opened=pending.leaf_opened,
             time_ms=self.state.time_ms,
             held=self.queue.held,
-            loosened=pending.queue_unblocked,
-            worsened=pending.capacity_lost,
-            regained=sorted(names[row] for row in pending.chips_returned),
-            stirred=pending.nodes_changed,
+            queue_unblocked=pending.queue_unblocked,
+            capacity_lost=pending.capacity_lost,
+            chips_returned=sorted(names[row] for row in pending.chips_returned),
+            nodes_changed=pending.nodes_changed,
         )
 
     def load(self, dump: WaitingDump, changes: Changes) -> None:
@@ -358,12 +363,12 @@ class Scheduler:
         row = self.state.table.row
         self._pending.append(
             Changes(
-                capacity_gained=dict.fromkeys(row(name) for name in dump.improved),
-                chips_taken={row(name): chips for name, chips in dump.thinned},
-                chips_returned=dict.fromkeys(row(name) for name in dump.regained),
-                capacity_lost=dump.worsened,
-                nodes_changed=dump.stirred,
-                leaf_opened=dump.eased,
-                queue_unblocked=dump.loosened,
+                capacity_gained=dict.fromkeys(row(name) for name in dump.capacity_gained),
+                chips_taken={row(name): chips for name, chips in dump.chips_taken},
+                chips_returned=dict.fromkeys(row(name) for name in dump.chips_returned),
+                capacity_lost=dump.capacity_lost,
+                nodes_changed=dump.nodes_changed,
+                leaf_opened=dump.leaf_opened,
+                queue_unblocked=dump.queue_unblocked,
             )
         )

@@ -39,7 +39,7 @@ class Opening(NamedTuple):
     """Number of the round in its epoch."""
     at_ms: int
     gangs: Sequence[Gang]
-    """Gangs to decide, in queue order."""
+    """Gangs to decide, in queue order; those of the lane without chips come last."""
     must: Due
     asks: dict[Shape, int]
     """Candidates that are needed of each shape; more may be asked for later."""

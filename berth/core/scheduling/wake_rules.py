@@ -1,8 +1,8 @@
 """What may help a class of request that was refused, besides more room on a node that takes one of its pods.
 
-More room never hurts most classes, so less of it never helps them: a class sleeps until a node improves that takes one
-of its pods. The refusals named here are different: any change of a node may help their classes, also one for the worse.
-Such a class is tried again after a change unless :func:`may_fit` says that it finds no room.
+Losing capacity does not help most classes: a class sleeps until a node improves that takes one of its pods. The
+refusals named here are different: any change of a node may help their classes, also one for the worse. Such a class is
+tried again after a change unless :func:`may_fit` says that it finds no room.
 """
 
 from typing import Final
@@ -10,7 +10,7 @@ from typing import Final
 from berth.core.errors import guarded
 from berth.core.placement.round_refusals import is_larger_than_cluster
 from berth.core.placement.scoring import Scorer
-from berth.core.requests.gangs import ClassKey
+from berth.core.requests.gangs import ClassKey, placing_order
 from berth.schemas.refusal import Refusal
 
 _FEWER_NODES_HELP: Final = frozenset({"size", "incomplete"})
@@ -18,7 +18,7 @@ _FEWER_NODES_HELP: Final = frozenset({"size", "incomplete"})
 than it is said to have nodes, and leaves a plan unfinished."""
 
 
-def is_helped_by_any_change(request_class: ClassKey, refusal: Refusal) -> bool:
+def is_helped_by_any_change(request_class: ClassKey, refusal: Refusal, *, plain_last: bool) -> bool:
     """Whether a change for the worse may help a refused class.
 
     It may where the plan takes only nodes with exactly so many chips (levels), where fewer free nodes change the plan,
@@ -28,12 +28,13 @@ def is_helped_by_any_change(request_class: ClassKey, refusal: Refusal) -> bool:
     Args:
         request_class: The class.
         refusal: Why it was refused.
+        plain_last: As for :func:`berth.core.requests.gangs.placing_order`.
     """
     lack = refusal.blocks
     if lack is not None:
         has_levels = any(shape.blocks is not None and bool(shape.blocks.levels) for shape, _ in request_class)
         return has_levels or lack.rule in _FEWER_NODES_HELP
-    parts = sorted(request_class, key=lambda part: not part[0].is_planned)  # the order in which pods get their nodes
+    parts = [request_class[index] for index in placing_order(request_class, plain_last=plain_last)]
     pods = 0
     for shape, count in parts:
         if shape != parts[0][0]:
@@ -45,7 +46,7 @@ def is_helped_by_any_change(request_class: ClassKey, refusal: Refusal) -> bool:
 def may_fit(scorer: Scorer, request_class: ClassKey) -> bool:
     """Whether a class may find room: the cluster is large enough, and nodes that take its pods have free chips enough.
 
-    A class that a node cannot be scored for may.
+    If scoring a node fails, the answer is yes.
     """
     return guarded(
         lambda: (

@@ -99,7 +99,7 @@ class Wakeups:
 class _Help:
     """Whether changes can help a class: a row that changed now takes one of its pods, or leaves are open to more jobs.
 
-    A class that a row cannot be scored for is tried, and set aside, unless it was before and has its time.
+    If scoring a row fails, the class is woken and then set aside, unless it is set aside already and has a retry time.
 
     Args:
         scorer: Scoring.

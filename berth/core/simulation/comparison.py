@@ -19,7 +19,7 @@ _FINE_BELOW: Final = 100
 """Upper bound of the numbers that are shown with a decimal."""
 
 
-class Row(msgspec.Struct, frozen=True):
+class ComparisonRow(msgspec.Struct, frozen=True):
     """A number of each timeline."""
 
     section: str
@@ -43,7 +43,7 @@ class Comparison(msgspec.Struct, frozen=True):
 
     titles: list[str]
     """Titles of the timelines."""
-    rows: list[Row]
+    rows: list[ComparisonRow]
     """Rows by section."""
 
 
@@ -62,7 +62,7 @@ def compared(*statistics: Statistics) -> Comparison:
     return Comparison([known.title for known in statistics], rows_of(statistics))
 
 
-def rows_of(statistics: Sequence[Statistics]) -> list[Row]:
+def rows_of(statistics: Sequence[Statistics]) -> list[ComparisonRow]:
     """Rows with one value for each timeline; rows without any value are left out."""
     priorities = sorted({int(group.name) for known in statistics for group in known.wait_by_priority}, reverse=True)
     causes = in_order(blocked.cause for known in statistics for blocked in known.blocked)
@@ -87,9 +87,9 @@ def _escaped(text: str) -> str:
     return " ".join(text.replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;").split())
 
 
-def _row(lines: Sequence[_Line]) -> Row:
+def _row(lines: Sequence[_Line]) -> ComparisonRow:
     first = lines[0]
-    return Row(
+    return ComparisonRow(
         section=first.section,
         metric=first.metric,
         unit=first.unit,

@@ -47,7 +47,7 @@ class _Log:
         self._scheduler = Scheduler(self._state)
         self._has_begun = bool(head.start.ledger)
         if self._has_begun:
-            self._scheduler.begin(self._state.load(head.start))
+            self._scheduler.begin(self._state.load(head.start).changes)
             self.clock.begin(dump_of(head.start.ledger).at_ms)
         self.recorder = self._new_recorder()
         self.recorder.settle(self.clock.begin_ms)

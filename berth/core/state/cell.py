@@ -17,7 +17,7 @@ from berth.core.cluster.node_facts import check_health, check_nodes
 from berth.core.cluster.node_packing import SWITCHES
 from berth.core.state.fact_checks import check_pods, check_subject
 from berth.core.state.job_nodes import JobNodes
-from berth.core.state.ledger import Folded, GangRecord, Holding, LedgerFold, PodShare, WaitingDump, dump_of
+from berth.core.state.ledger import Folded, GangRecord, Holding, LedgerFold, Loaded, PodShare, WaitingDump, dump_of
 from berth.core.state.level_index import LevelMap
 from berth.core.state.occupancy import Occupancy
 from berth.core.state.pod_facts import PodFacts
@@ -85,8 +85,6 @@ class State:
         self.intake_seq = 0
         """Highest INTAKE sequence that has a verdict."""
         self.time_ms = 0
-        self.waiting: WaitingDump | None = None
-        """Waiting gangs in the snapshot from which it started."""
         self.unknown: Counter[str] = Counter()
         self.applied = 0
         """Facts and records that changed something."""
@@ -289,12 +287,8 @@ class State:
         )
         return encode_record(body, self.fold.settings)
 
-    def load(self, body: SnapshotBody) -> Changes:
+    def load(self, body: SnapshotBody) -> Loaded:
         """Become what a snapshot holds; only for a state that has applied nothing yet.
-
-        Returns:
-            The gangs to examine. The scheduler must be given them, where there is one; it tries all waiting gangs
-            again.
 
         Raises:
             DecodeError: The folded ledger does not decode; then nothing was loaded.
@@ -312,14 +306,13 @@ class State:
         self.intake_seq = max(self.intake_seq, dump.intake_seq)
         self.facts_seq = body.facts_seq
         self.nodes_seq = dump.nodes_seq
-        self.waiting = dump.waiting
         self.time_ms = dump.waiting.time_ms if dump.waiting is not None else 0
         if self._owns is None:
             found.gangs_to_examine.update(dict.fromkeys(self.fold.gangs))
             found.gangs_to_examine.update(dict.fromkeys(self.foreign))
         else:
             self._forget_idle(list(self.fold.gangs.values()))
-        return found.build()
+        return Loaded(found.build(), dump.waiting)
 
     def forget_unnamed(self) -> None:
         """Drop gangs whose name belongs to another job or to none.

@@ -8,6 +8,7 @@ Longer than 400 lines because what a record changes, its folded form and what a 
 """
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
 import msgspec
 
@@ -97,35 +98,44 @@ class SleeperDump(msgspec.Struct, array_like=True, frozen=True, order=True, gc=F
     uid: str
     retry_at_ms: int = 0
     never: bool = False
-    """It waits for another cluster, not for room: it stands in nobody's way."""
+    """It is larger than the cluster: it waits for more nodes, and does not block other gangs."""
     by_any_change: bool = False
     """Any change of a node may help it, also one for the worse."""
 
 
 class WaitingDump(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    """Who waits for a decision, and what may help them, for snapshots."""
+    """Gangs that wait for a decision, and the changes since classes were last woken, for snapshots."""
 
     known: list[str]
     """Gangs (uid) that wait and had a verdict in this epoch, ascending."""
     sleeping: list[SleeperDump]
-    improved: list[str]
-    """Nodes on which something got better since classes were woken last, by name."""
-    thinned: list[tuple[str, int]]
-    """Nodes on which chips that were free are not, and those chips."""
-    eased: bool
-    """Leaf switches are open to more jobs than they were."""
+    capacity_gained: list[str]
+    """As in ``berth.core.changes.Changes``; names of nodes, ascending."""
+    chips_taken: list[tuple[str, int]]
+    """As there: names of nodes, ascending, with masks of chips."""
+    leaf_opened: bool
+    """As there."""
     time_ms: int = 0
     """Last tick of the dispatcher's clock among the facts."""
     held: list[SleeperDump] = []
-    """Gangs that may not start because of a reservation, each until something changes or its moment comes, by uid."""
-    loosened: bool = False
-    """Somebody who waited or ran has left, and may have stood in the way of those."""
-    worsened: bool = False
-    """Some node is less than it was, and what is kept of it may be kept for nothing."""
-    regained: list[str] = []
-    """Nodes on which chips came back, whoever holds them, by name."""
-    stirred: bool = False
-    """Some node changed."""
+    """Gangs that are blocked by a reservation, each with the time at which it is tried again, by uid."""
+    queue_unblocked: bool = False
+    """As in ``Changes``."""
+    capacity_lost: bool = False
+    """As there."""
+    chips_returned: list[str] = []
+    """As there; names of nodes, ascending."""
+    nodes_changed: bool = False
+    """As there."""
+
+
+class Loaded(NamedTuple):
+    """Result of loading a snapshot."""
+
+    changes: Changes
+    """The gangs to examine. A scheduler of the state must be given them; it tries all waiting gangs again."""
+    waiting: WaitingDump | None
+    """Gangs that waited; None in a snapshot of a release before 0.4."""
 
 
 class LedgerDump(msgspec.Struct, array_like=True, gc=False):
@@ -388,6 +398,8 @@ class PodShare(msgspec.Struct, frozen=True, gc=False):
     chips: tuple[int, ...]
     cpu_milli: int
     memory_mib: int
+    pods: int = 1
+    """0 for a rank that gave back what it owned."""
 
 
 def chips_in(runs: Iterable[Run]) -> int:
@@ -399,7 +411,7 @@ def owned_by(holding: Holding) -> list[PodShare]:
     """What each rank of a held attempt owns, in rank order; a rank that gave it back owns nothing of its node."""
     pods = pods_of(holding.placement)
     for rank in holding.gone:
-        pods[rank] = PodShare(pods[rank].node, 0, (), 0, 0)
+        pods[rank] = PodShare(pods[rank].node, 0, (), 0, 0, pods=0)
     return pods
 
 

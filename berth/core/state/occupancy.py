@@ -59,11 +59,11 @@ class Occupancy:
         share = holding.placement.share
         for pod in pods:
             row = self.table.row(pod.node)
+            mask = pod.mask
             if share is not None and pod.chips:
                 found.add(self.shares.hold(row, pod.chips[0], share))
-                found.add(self.table.hold(row, 0, cpu_milli=pod.cpu_milli, memory_mib=pod.memory_mib))
-            else:
-                found.add(self.table.hold(row, pod.mask, cpu_milli=pod.cpu_milli, memory_mib=pod.memory_mib))
+                mask = 0
+            found.add(self.table.hold(row, mask, cpu_milli=pod.cpu_milli, memory_mib=pod.memory_mib, pods=pod.pods))
         self._owned[holding.key] = pods
         self._attempts_of.setdefault((holding.namespace, holding.name), {})[holding.key] = None
         found.add(self.note_leaves(holding.key))
@@ -92,7 +92,7 @@ class Occupancy:
         releasing = self._releasing.get(holding.key, {})
         for rank in ranks:
             self._let_go(pods[rank], holding.placement.share, found)
-            pods[rank] = PodShare(pods[rank].node, 0, (), 0, 0)
+            pods[rank] = PodShare(pods[rank].node, 0, (), 0, 0, pods=0)
             releasing.pop(rank, None)
         if not releasing:
             self._releasing.pop(holding.key, None)
@@ -100,12 +100,11 @@ class Occupancy:
         return found.build()
 
     def _let_go(self, pod: PodShare, share: Share | None, found: ChangesBuilder) -> None:
-        row = self.table.row(pod.node)
+        row, mask = self.table.row(pod.node), pod.mask
         if share is not None and pod.chips:
             found.add(self.shares.let_go(row, pod.chips[0], share))
-            found.add(self.table.let_go(row, 0, cpu_milli=pod.cpu_milli, memory_mib=pod.memory_mib))
-        else:
-            found.add(self.table.let_go(row, pod.mask, cpu_milli=pod.cpu_milli, memory_mib=pod.memory_mib))
+            mask = 0
+        found.add(self.table.let_go(row, mask, cpu_milli=pod.cpu_milli, memory_mib=pod.memory_mib, pods=pod.pods))
 
     def mark(self, key: AttemptKey, seen: PodsSeen) -> Changes:
         """Mark the chips of terminating pods of an attempt as releasing."""

@@ -76,6 +76,7 @@ class BlockRequest(NamedTuple):
             rejected.
         ra_block: Annotation ``ra-block``, for racks; None if it is missing.
         ub_memory: The job shares memory over the unified bus.
+        mixes_freely: Any task may lack chips, whatever its variant.
     """
 
     variant: Variant
@@ -85,6 +86,7 @@ class BlockRequest(NamedTuple):
     size: int = SIZE_DEFAULT
     ra_block: str | None = None
     ub_memory: bool = False
+    mixes_freely: bool = False
 
     @property
     def chips(self) -> int:
@@ -259,10 +261,11 @@ def _not_whole(request: BlockRequest, reason: Reason, block_chips: int) -> Itera
 
 
 def _not_whole_nodes(request: BlockRequest, reason: Reason) -> Iterator[BadBlocks]:
-    """Errors if one of several pods does not use a whole node; only A3 allows pods without chips."""
+    """Errors if one of several pods does not use a whole node; by itself only A3 allows pods without chips."""
     chips = request.node_chips
     for index, task in enumerate(request.tasks):
-        if task.chips != chips and not (request.variant == "a3" and task.may_lack_chips and not task.chips):
+        may_lack_chips = request.mixes_freely or (request.variant == "a3" and task.may_lack_chips)
+        if task.chips != chips and (task.chips or not may_lack_chips):
             yield BadBlocks(reason, "chips", str(task.chips), f"{chips} in every pod, the chips of a node", index)
 
 

@@ -226,10 +226,10 @@ def physical_ids(node: NodeCard, resource: str, chips: int) -> dict[int, int]:
     twice: set[int] = set()
     for chip in range(chips.bit_length()):
         if chips >> chip & 1:
-            told = _device_id(devices.get(chip_names(resource, [chip])), chip)
-            if found.setdefault(told, chip) != chip:
-                twice.add(told)
-    return {told: chip for told, chip in found.items() if told not in twice}
+            device = _device_id(devices.get(chip_names(resource, [chip])), chip)
+            if found.setdefault(device, chip) != chip:
+                twice.add(device)
+    return {device: chip for device, chip in found.items() if device not in twice}
 
 
 def _as_written(pod: BoundPod, devices: Mapping[str, BaseDevice], names: Sequence[str]) -> str:
@@ -240,8 +240,8 @@ def _as_written(pod: BoundPod, devices: Mapping[str, BaseDevice], names: Sequenc
 
 def _device_id(device: BaseDevice | None, chip: int) -> int:
     found = str(device.device_id) if device is not None and device.device_id is not None else ""
-    told = whole_number(found)
-    return chip if told is None else told
+    number = whole_number(found)
+    return chip if number is None else number
 
 
 def _configuration(pod: BoundPod, node: NodeCard, names: Mapping[int, str], devices: Mapping[str, BaseDevice]) -> str:

@@ -16,7 +16,7 @@ SUPER_POD_RANK: Final = "super-pod-rank"
 INFER_SERVICE: Final = "inferserviceid"
 """Label of jobs and pods with their inference service."""
 BLOCK_MAX: Final = (1 << 16) - 2
-"""Largest number of a block that a column holds."""
+"""Largest number of a block that fits a column."""
 
 
 def block_annotations(block: int, superpod: str) -> dict[str, str]:

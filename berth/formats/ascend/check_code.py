@@ -34,8 +34,8 @@ def go_json(value: GoValue) -> str:
     """Compact JSON as Go's ``encoding/json`` writes it.
 
     Fields of a struct come in the order of their declaration, keys of a map sorted by their bytes. ``<``, ``>``, ``&``,
-    U+2028 and U+2029 are escaped; other characters beyond ASCII are not; half a surrogate pair, which Go cannot hold,
-    becomes U+FFFD. Backspace and form feed are written as before Go 1.22, with ``u`` and four digits.
+    U+2028 and U+2029 are escaped; other characters beyond ASCII are not; half a surrogate pair, which is invalid
+    in Go, becomes U+FFFD. Backspace and form feed are written as before Go 1.22, with ``u`` and four digits.
 
     Raises:
         TypeError: The value, or a part of it, has a type that is not allowed.

@@ -1,7 +1,7 @@
 """Report of a device plug-in on the chips of a node: ConfigMap ``mindx-dl-deviceinfo-<node>``.
 
 The health lists decide which chips may be used, not the fault rows: a row can exist while its chip stays usable. Rows
-add the reason, sub-health, and chips that must take no new work before they reach a list.
+add the reason, sub-health, and chips that must accept no new work before they reach a list.
 
 Source: docs/reference/kubernetes.md, "CheckCode" and "Device information"; docs/reference/faults.md,
 "Chip fault levels".
@@ -78,7 +78,7 @@ class ChipLists(msgspec.Struct, frozen=True):
     Attributes:
         free: Names of the chips that the plug-in offers, in its order; virtual ones keep their names.
         free_mask: Whole chips among them.
-        unhealthy: Chips that take no work.
+        unhealthy: Chips that accept no work.
         unhealthy_names: Their names as the plug-in writes them.
         network_unhealthy: Chips that a job of one pod may use.
         recovering: Chips being reset.

@@ -16,7 +16,7 @@ import msgspec
 RESOURCE_PREFIX: Final = "huawei.com/"
 ASCEND_REAL: Final = "huawei.com/AscendReal"
 CHIPS_MAX: Final = 100
-"""Most entries in the chip list of a pod; a longer list is ignored as damaged."""
+"""Maximum number of entries in the chip list of a pod; a longer list is ignored as damaged."""
 _POD_NAME_MAX: Final = 253
 _POD_NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _ENDED: Final = frozenset({"Failed", "Succeeded"})
@@ -50,7 +50,7 @@ def available(
         device_list: Device list of the ConfigMap.
         pods: Pods of the node.
         self_maintained: Setting ``self-maintain-available-card``: free chips are those of the annotation that no active
-            pod holds and that are neither unhealthy nor recovering. Otherwise the lists of the ConfigMap are used.
+            pod uses and that are neither unhealthy nor recovering. Otherwise the lists of the ConfigMap are used.
         soft_share: The chips of the node may be shared; then the lists of the ConfigMap are used too.
 
     Returns:
@@ -74,7 +74,7 @@ def available(
 
 
 def chips_held(pod: PodChips, resource: str) -> list[str]:
-    """Chip names that a pod holds; none for a pod that ended, or with an invalid name or list."""
+    """Chip names that a pod uses; none for a pod that ended, or with an invalid name or list."""
     if pod.phase in _ENDED or len(pod.name) > _POD_NAME_MAX or not _POD_NAME.fullmatch(pod.name):
         return []
     names = _split(pod.annotations.get(ASCEND_REAL) or pod.annotations.get(resource, ""))

@@ -1,7 +1,7 @@
 """Fault levels: the names of all sources, normalized.
 
 A device plug-in writes ``SeparateNPU``, the agent of a node ``SeparateFault``, a switch ``Separate``; all of them mean
-that the faulty part takes no new work and is evacuated. States of a whole node, such as ``UnHealthy``, are normalized
+that the faulty part accepts no new work and is evacuated. States of a whole node, such as ``UnHealthy``, are normalized
 too.
 
 Source: docs/reference/faults.md, "Chip fault levels" and "Node and switch fault levels"; docs/reference/kubernetes.md,
@@ -46,7 +46,7 @@ REPORT_LEVELS: Final = {
 
 
 class Level(NamedTuple):
-    """A level and whether its name is known. With an unknown name the node takes no new work."""
+    """A level and whether its name is known. With an unknown name the node accepts no new work."""
 
     health: NodeHealth
     is_known: bool = True

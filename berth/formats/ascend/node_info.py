@@ -18,7 +18,7 @@ from berth.schemas.facts import NodeHealth
 NAMESPACE: Final = "mindx-dl"
 NAME_PREFIX: Final = "mindx-dl-nodeinfo-"
 KEY: Final = "NodeInfo"
-_FAULTS_TOLD_MAX: Final = 3
+_FAULTS_SHOWN_MAX: Final = 3
 
 
 class FaultDevice(msgspec.Struct, frozen=True, rename="pascal"):
@@ -85,10 +85,10 @@ def judge_node(info: NodeInfo) -> NodeVerdict:
         unknown = f"FaultLevel {names[0]!r} is unknown (known: {', '.join(KNOWN_LEVELS)})" if names else ""
     if health is NodeHealth.OK:
         return NodeVerdict(health)
-    return NodeVerdict(health, unknown or f"node status is {info.node_status or 'not given'}{_told(info)}")
+    return NodeVerdict(health, unknown or f"node status is {info.node_status or 'not given'}{_faults_text(info)}")
 
 
-def _told(info: NodeInfo) -> str:
+def _faults_text(info: NodeInfo) -> str:
     """Short text of the faults of a report."""
     faults = [
         f"{fault.device_type} {fault.device_id} {fault.fault_level} {'/'.join(fault.fault_code or ())}".rstrip()
@@ -96,5 +96,5 @@ def _told(info: NodeInfo) -> str:
     ]
     if not faults:
         return ""
-    more = f" and {len(faults) - _FAULTS_TOLD_MAX} more" if len(faults) > _FAULTS_TOLD_MAX else ""
-    return f": {', '.join(faults[:_FAULTS_TOLD_MAX])}{more}"
+    more = f" and {len(faults) - _FAULTS_SHOWN_MAX} more" if len(faults) > _FAULTS_SHOWN_MAX else ""
+    return f": {', '.join(faults[:_FAULTS_SHOWN_MAX])}{more}"

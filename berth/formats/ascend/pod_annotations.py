@@ -20,7 +20,7 @@ CONFIGURATION_NPU: Final = "ascend.kubectl.kubernetes.io/ascend-npu-configuratio
 GROUP_NAME: Final = "scheduling.k8s.io/group-name"
 """Name of the Volcano PodGroup of a pod."""
 TOR_AFFINITY: Final = "tor-affinity"
-"""Label of jobs, PodGroups and pods that ask for switch affinity."""
+"""Label of jobs, PodGroups and pods that request switch affinity."""
 NO_AFFINITY: Final = "null"
 """Value of that label without switch affinity."""
 OPERATOR_NAME: Final = "training.kubeflow.org/operator-name"
@@ -46,7 +46,7 @@ RANK: Final = "berth/rank"
 
 RESOURCE_PREFIX: Final = "huawei.com/"
 SHARE_LABEL: Final = "huawei.com/scheduler.softShareDev."
-"""Prefix of the labels that ask for a part of a chip."""
+"""Prefix of the labels that request a part of a chip."""
 
 
 def chip_names(resource: str, chips: Iterable[int]) -> str:
@@ -56,5 +56,5 @@ def chip_names(resource: str, chips: Iterable[int]) -> str:
 
 
 def configuration_key(resource: str) -> str:
-    """Annotation that holds the device configuration of a pod with chips of ``resource``."""
+    """Annotation with the device configuration of a pod with chips of ``resource``."""
     return CONFIGURATION_NPU if resource == "huawei.com/npu" else CONFIGURATION_910

@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 CHUNK_BYTES_MAX: Final = 800 * 1024
-"""Most bytes of a rank table in one ConfigMap."""
+"""Maximum size of a rank table in one ConfigMap, in bytes."""
 INITIALIZING: Final = '{"status":"initializing"}'
 """Rank table of a job whose pods do not all run."""
 _ESCAPES: Final = str.maketrans(
@@ -125,12 +125,12 @@ def rank_tables(servers: Sequence[Server], *, bytes_max: int = CHUNK_BYTES_MAX) 
 
     Args:
         servers: Entries in order.
-        bytes_max: Most bytes of a text; a larger entry has a text of its own.
+        bytes_max: Maximum size of a text, in bytes; a larger entry has a text of its own.
     """
     entries = [_encoded(server) for server in servers]
     ends = list(accumulate(len(entry) + 1 for entry in entries))
     total = 1
-    while True:  # each text has the number of texts, whose digits take room
+    while True:  # each text contains the number of texts, whose digits need space
         parts = _parts(ends, bytes_max - len(_text([], len(servers), total)))
         if len(str(len(parts))) <= len(str(total)):
             return [_text(entries[start:end], len(servers), len(parts)).decode() for start, end in parts]

@@ -16,7 +16,7 @@ TOR_LEVEL: Final = "tor_level"
 SINGLE_LAYER: Final = "single_layer"
 DOUBLE_LAYER: Final = "double_layer"
 PLACES_MAX: Final = 1 << 15
-"""Most servers below a leaf: the number of positions in their column."""
+"""Maximum number of servers below a leaf: the number of positions in their column."""
 ADDRESS_MAX: Final = 253
 """Longest address, in characters."""
 _SHOWN_MAX: Final = 80
@@ -77,7 +77,7 @@ class TorConfig(msgspec.Struct, frozen=True):
 
     Attributes:
         leaves: The leaves; none: the switches are unknown.
-        places: Most servers below a leaf (``tor_count``).
+        places: Maximum number of servers below a leaf (``tor_count``).
         level: ``single_layer`` or ``double_layer``.
     """
 

@@ -18,7 +18,7 @@ from berth.schemas.nodes import NodeDescription
 from berth.schemas.workload import ClusterPlan, PlannedJob, Workload
 
 NODES_MAX: Final = 100_000
-"""Most nodes of a cluster from a text."""
+"""Maximum number of nodes of a cluster from a text."""
 KEYS: Final = ("nodes", "leaf", "superpod", "product", "prefix")
 PRODUCT: Final = "module910bx8"
 LEAF: Final = 16
@@ -61,7 +61,7 @@ def read_cluster(text: str, *, name: str = "") -> ClusterPlan:
         name: Name of the cluster; empty: the text, or ``file``.
 
     Returns:
-        The cluster. Faults of a topology file are left out, with a note.
+        The cluster. Faults of a topology file are omitted, with a note.
 
     Raises:
         ClusterTextError: A key is unknown, missing or repeated, or a value is wrong.
@@ -172,7 +172,7 @@ def _fitting_nodes(workload: Workload, node_chips: int) -> int:
 
 
 def _nodes_of(job: PlannedJob, node_chips: int) -> int:
-    """Nodes that a job needs if each of its pods has a node of its own, as with switch affinity."""
+    """Nodes that a job needs if each of its pods has a separate node, as with switch affinity."""
     return sum(task.replicas for task in job.request.tasks if 0 < task.chips <= node_chips)
 
 
@@ -189,17 +189,6 @@ def offered_load(workload: Workload, nodes: Iterable[NodeDescription]) -> float:
     chips = sum(node.whole_chips for node in nodes)
     room = chips * _span_ms(workload)
     return _chip_ms(workload) / room if room else 0.0
-
-
-def larger_than(workload: Workload, nodes: Iterable[NodeDescription]) -> list[PlannedJob]:
-    """Jobs with more chips than all nodes together, or more in one pod than any node has, by arrival."""
-    have = [node.whole_chips for node in nodes]
-    total, most = sum(have), max(have, default=0)
-    return [
-        job
-        for job in workload.jobs
-        if chips_of(job) > total or max((task.chips for task in job.request.tasks), default=0) > most
-    ]
 
 
 def _chip_ms(workload: Workload) -> int:

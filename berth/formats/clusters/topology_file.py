@@ -36,12 +36,12 @@ from berth.formats.quantities import NUMBER_MAX, QuantityError, duration_ms, rou
 from berth.formats.yaml_tree import DocumentError, Tree, is_dns_name, nearest, read_documents
 from berth.products.catalogue import NODE_PRODUCTS
 from berth.products.model import NodeProduct
-from berth.schemas.constraints import Effect, Taint
+from berth.schemas.constraints import Taint, TaintEffect
 from berth.schemas.facts import NodeHealth
 from berth.schemas.nodes import NodeDescription
 
 NODES_MAX: Final = 200_000
-"""Most nodes of a cluster."""
+"""Maximum number of nodes of a cluster."""
 CHIPS_MAX: Final = 64
 POSITION_MAX: Final = PLACES_MAX - 1
 CPU_DEFAULT_MILLI: Final = 192_000
@@ -94,7 +94,7 @@ class Switches:
 
     Attributes:
         level: ``single_layer`` or ``double_layer``.
-        places: Most nodes below a leaf; 0: the nodes of the largest leaf.
+        places: Maximum number of nodes below a leaf; 0: the nodes of the largest leaf.
     """
 
     level: str = DOUBLE_LAYER
@@ -278,7 +278,7 @@ def _taint(item: Tree) -> Taint:
     return Taint(
         key=item.need("key", "the taint's key").text(),
         value="" if value is None else value.text(),
-        effect="NoSchedule" if effect is None else effect.choice(get_args(Effect)),  # type: ignore[arg-type]  # one of its words
+        effect="NoSchedule" if effect is None else effect.choice(get_args(TaintEffect)),  # type: ignore[arg-type]  # one of its words
     )
 
 
@@ -298,7 +298,7 @@ def _numbered_names(place: Tree, first: int, count: int) -> list[str]:
     """Names from a pattern; a pattern without ``{index}`` yields one name."""
     pattern = place.text('a name; "{index}" in it counts')
     if count > 1 and not _INDEX.search(pattern):
-        raise place.wrong(f'a name with "{{index}}" in it, for there are {count}')
+        raise place.wrong(f'a name with "{{index}}" in it, because there are {count}')
     names = [_filled(pattern, first + index) for index in range(count)]
     for name in names:
         if not is_dns_name(name):

@@ -62,7 +62,7 @@ def minimum(
     if group is None and size is not None:
         return Minimum(count=max(size, 1), size=size, name=f"annotation {LWS_SIZE}")
     if group is None and key.kind in _TOLD:
-        return _told(key, facts)
+        return _owner_minimum(key, facts)
     if group is None:
         return _minimum_of_owner(facts, pod, None, has_chips=has_chips)
     spec = group.spec
@@ -122,7 +122,7 @@ def _annotated(sources: Iterable[PodGroup | OwnerFacts | Pod | None], size: int)
     return None
 
 
-def _told(key: GangKey, facts: OwnerFacts | None) -> Minimum:
+def _owner_minimum(key: GangKey, facts: OwnerFacts | None) -> Minimum:
     """Minimum of gangs whose own object has the number."""
     kind, name = _TOLD[key.kind]
     if facts is None:

@@ -145,14 +145,14 @@ def _reported(key: str, value: object) -> int | None:
     return value
 
 
-def needs_report(node: NodeDescription, told: NodePlace) -> bool:
+def needs_report(node: NodeDescription, place: NodePlace) -> bool:
     """Whether the object of a node with chips does not have its place: no SuperPoD, or no rack.
 
     Only nodes of ``huawei.com/npu`` have racks, and only inside SuperPoDs.
     """
     if not node.resource:
         return False
-    return told.superpod is None or (told.is_inside and told.rack is None and node.resource == RESOURCE_NPU)
+    return place.superpod is None or (place.is_inside and place.rack is None and node.resource == RESOURCE_NPU)
 
 
 def outside_superpod(node: NodeDescription, place: NodePlace) -> str:
@@ -161,4 +161,4 @@ def outside_superpod(node: NodeDescription, place: NodePlace) -> str:
     if kind not in _TYPES or not node.resource or place.is_inside:
         return ""
     shown = "is not known" if place.superpod is None else f"is {place.superpod}"
-    return f"SuperPodID {shown}: expected 0 or more, for its label {LABEL_TYPE} is {kind!r}"
+    return f"SuperPodID {shown}: expected 0 or more, because its label {LABEL_TYPE} is {kind!r}"

@@ -20,12 +20,12 @@ from berth.formats.kubernetes.objects import Node
 from berth.formats.quantities import NUMBER_MAX, QuantityError, quantity
 from berth.products.catalogue import NODE_PRODUCTS
 from berth.products.model import LABEL_FAMILY, NodeProduct
-from berth.schemas.constraints import Effect, Taint
+from berth.schemas.constraints import Taint, TaintEffect
 from berth.schemas.nodes import NodeDescription
 
 ALLOCATABLE_MAX: Final = (1 << 15) - 1
-"""Most chips of a node that fit its column."""
-_EFFECTS: Final = frozenset(get_args(Effect))
+"""Maximum number of chips of a node that fit its column."""
+_EFFECTS: Final = frozenset(get_args(TaintEffect))
 _MIB: Final = 1 << 20
 _MILLI: Final = Fraction(1, 1000)
 _SHOWN_MAX: Final = 80
@@ -37,12 +37,12 @@ _NAMES_EXPECTED: Final = 'a JSON map of chip names, such as {"Ascend910-0": {}}'
 class NodeReading(NamedTuple):
     """Description of a node, and the errors of its object in the order of the fields.
 
-    ``told`` is the place in a SuperPoD in the object; the description already has it.
+    ``place`` is the place in a SuperPoD according to the object; the description already has it.
     """
 
     node: NodeDescription
     reasons: tuple[str, ...] = ()
-    told: NodePlace = NodePlace()
+    place: NodePlace = NodePlace()
 
     def at(self, place: NodePlace, *wrong: str) -> "NodeReading":
         """The same node at another place.
@@ -98,7 +98,7 @@ def read_node(node: Node) -> NodeReading:
     allocatable = node.status.allocatable or {}
     resource, chips = _chips(node, allocatable, errors)
     meta = node.metadata
-    told = object_place(meta.annotation, meta.label, errors.add)
+    place = object_place(meta.annotation, meta.label, errors.add)
     reading = NodeReading(
         NodeDescription(
             name=meta.name,
@@ -114,9 +114,9 @@ def read_node(node: Node) -> NodeReading:
             address=node.internal_ip,
         ),
         tuple(errors.found),
-        told,
+        place,
     )
-    return reading.at(told)
+    return reading.at(place)
 
 
 def _chips(node: Node, allocatable: Mapping[str, str], errors: _NodeErrors) -> tuple[str, int]:
@@ -209,7 +209,7 @@ def _taints(node: Node, errors: _NodeErrors) -> list[Taint]:
 def _product(labels: Mapping[str, str], resource: str, chips: int, *, in_superpod: bool) -> str:
     """Product whose labels a node has, the one with most labels; empty if none fits, or two fit equally well.
 
-    Products that jobs ask for by a policy, and whose nodes have no labels of their own, cannot be recognized.
+    Products that jobs request by a policy, and whose nodes have no distinct labels, cannot be recognized.
     """
     weights: dict[str, int] = {}
     for product in _BY_SHAPE.get((resource, chips, in_superpod), ()):

@@ -35,6 +35,8 @@ class TaskFacts(msgspec.Struct, frozen=True, gc=False):
     width: int = 1
     """Pods of one child, if the task consists of several: the place of a pod is ``child * width`` plus its index
     there."""
+    has_chips: bool | None = None
+    """Whether its pods ask for chips; None when its template does not say what its containers need."""
 
 
 class OwnerFacts(msgspec.Struct, frozen=True, gc=False, kw_only=True):
@@ -49,18 +51,20 @@ class OwnerFacts(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """Scheduler of the pods; empty if the object does not name it."""
     queue: str = ""
     replicas: int | None = None
-    """Pods that it keeps."""
+    """Pods that it keeps running."""
     parallelism: int | None = None
     completions: int | None = None
     succeeded: int = 0
     indexed: bool = False
     ordered: bool = False
-    """It creates a pod only when the one before is ready."""
+    """It creates a pod only when the previous one is ready."""
     suspended: bool = False
     min_count: int | None = None
     """Pods that must start together."""
     tasks: tuple[TaskFacts, ...] = ()
     """In order of rank."""
+    is_ending: bool = False
+    """It is being deleted."""
 
 
 def owner_facts(key: OwnerKey, owner: OwnerObject) -> OwnerFacts:
@@ -84,7 +88,12 @@ def owner_facts(key: OwnerKey, owner: OwnerObject) -> OwnerFacts:
             assert_never(owner)
     meta = owner.metadata
     return msgspec.structs.replace(
-        facts, name=meta.name, uid=meta.uid, labels=meta.labels or {}, annotations=meta.annotations or {}
+        facts,
+        name=meta.name,
+        uid=meta.uid,
+        labels=meta.labels or {},
+        annotations=meta.annotations or {},
+        is_ending=meta.deletion_timestamp is not None,
     )
 
 
@@ -122,14 +131,18 @@ def _job_facts(owner: Job) -> OwnerFacts:
 
 def _volcano_facts(owner: VolcanoJob) -> OwnerFacts:
     tasks = owner.spec.tasks or []
-    told = next((task.template.scheduler_name for task in tasks if task.template.scheduler_name), "")
+    scheduler = next((task.template.scheduler_name for task in tasks if task.template.scheduler_name), "")
     return OwnerFacts(
         kind="VolcanoJob",
-        scheduler_name=owner.spec.scheduler_name or told,
+        scheduler_name=owner.spec.scheduler_name or scheduler,
         queue=owner.spec.queue,
         min_count=owner.spec.min_available,
         tasks=tuple(
-            TaskFacts(task.name or f"default{index}", 1 if task.replicas is None else task.replicas)
+            TaskFacts(
+                task.name or f"default{index}",
+                1 if task.replicas is None else task.replicas,
+                has_chips=task.template.has_chips,
+            )
             for index, task in enumerate(tasks)
         ),
     )
@@ -141,14 +154,17 @@ def _ascend_facts(owner: AscendJob) -> OwnerFacts:
     wishes = policy.scheduling_policy if policy is not None else None
     known = [kind for kind in REPLICA_TYPES if kind in specs]
     kinds = [*known, *sorted(kind for kind in specs if kind not in REPLICA_TYPES)]
-    told = next((specs[kind].template.scheduler_name for kind in kinds if specs[kind].template.scheduler_name), "")
+    scheduler = next((specs[kind].template.scheduler_name for kind in kinds if specs[kind].template.scheduler_name), "")
     return OwnerFacts(
         kind="AscendJob",
-        scheduler_name=owner.spec.scheduler_name or told,
+        scheduler_name=owner.spec.scheduler_name or scheduler,
         queue=wishes.queue if wishes is not None else "",
         min_count=wishes.min_available if wishes is not None else None,
         suspended=bool(policy.suspend) if policy is not None else False,
-        tasks=tuple(TaskFacts(kind.lower(), _or_one(specs[kind].replicas)) for kind in kinds),
+        tasks=tuple(
+            TaskFacts(kind.lower(), _or_one(specs[kind].replicas), has_chips=specs[kind].template.has_chips)
+            for kind in kinds
+        ),
     )
 
 
@@ -158,16 +174,22 @@ def _job_set_facts(owner: JobSet) -> OwnerFacts:
     policy = owner.spec.startup_policy
     one_by_one = policy is not None and policy.startup_policy_order == "InOrder"
     tasks = tuple(
-        TaskFacts(job.name, _or_one(job.replicas) * job.template.spec.width, job.template.spec.width) for job in jobs
+        TaskFacts(
+            job.name,
+            _or_one(job.replicas) * job.template.spec.width,
+            job.template.spec.width,
+            job.template.spec.template.has_chips,
+        )
+        for job in jobs
     )
     if one_by_one:
         first = tasks[:1]
     else:
         first = tuple(task for task, job in zip(tasks, jobs, strict=True) if not job.depends_on)
-    told = (job.template.spec.template.scheduler_name for job in jobs)
+    schedulers = (job.template.spec.template.scheduler_name for job in jobs)
     return OwnerFacts(
         kind="JobSet",
-        scheduler_name=next((name for name in told if name), ""),
+        scheduler_name=next((name for name in schedulers if name), ""),
         suspended=bool(owner.spec.suspend),
         min_count=sum(task.pods for task in first),
         tasks=tasks,

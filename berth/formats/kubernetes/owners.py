@@ -11,7 +11,8 @@ scheduler-plugins, scheduling.x-k8s.io/v1alpha1.
 
 from typing import Final, Literal, NamedTuple, TypeAlias
 
-from berth.formats.kubernetes.objects import Lean, Meta
+from berth.formats.ascend.pod_annotations import RESOURCE_PREFIX
+from berth.formats.kubernetes.objects import Container, Lean, Meta, Requirements
 
 OwnerKind: TypeAlias = Literal[
     "ReplicaSet",
@@ -42,6 +43,7 @@ class TemplateSpec(Lean, frozen=True):
     """Spec of a pod template."""
 
     scheduler_name: str = ""
+    containers: list[Container] | None = None
 
 
 class Template(Lean, frozen=True):
@@ -53,6 +55,17 @@ class Template(Lean, frozen=True):
     def scheduler_name(self) -> str:
         """Scheduler of the pods; empty if not set."""
         return self.spec.scheduler_name if self.spec is not None else ""
+
+    @property
+    def has_chips(self) -> bool | None:
+        """Whether the pods ask for chips; None if it has no containers."""
+        if self.spec is None or not self.spec.containers:
+            return None
+        asked = (container.resources or Requirements() for container in self.spec.containers)
+        amounts = ((one.limits or {}) | (one.requests or {}) for one in asked)
+        return any(
+            key.startswith(RESOURCE_PREFIX) and value not in {0, "0"} for one in amounts for key, value in one.items()
+        )
 
 
 class SetSpec(Lean, frozen=True):
@@ -88,7 +101,7 @@ class JobSpec(Lean, frozen=True):
 
     @property
     def width(self) -> int:
-        """Most pods that run at a time."""
+        """Maximum number of pods that run at a time."""
         parallelism = 1 if self.parallelism is None else self.parallelism
         return parallelism if self.completions is None else min(parallelism, self.completions)
 

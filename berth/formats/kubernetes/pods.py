@@ -17,7 +17,7 @@ import msgspec
 from berth.formats.ascend.pod_annotations import RESOURCE_PREFIX
 from berth.formats.kubernetes.objects import Container, PodSpec, PodToleration, SelectorRequirement, SelectorTerm
 from berth.formats.quantities import NUMBER_MAX, QuantityError, pieces, quantity, rounded_up
-from berth.schemas.constraints import Effect, Expression, Operator, Term, Toleration, TolerationOperator
+from berth.schemas.constraints import Expression, Operator, TaintEffect, Term, Toleration, TolerationOperator
 
 GATED: Final = "waits for scheduling gate"
 """Text between the name of a pod and the gate that it waits for."""
@@ -25,7 +25,7 @@ Amounts: TypeAlias = Mapping[str, str | int | float]
 
 _MIB: Final = 1 << 20
 _OPERATORS: Final = get_args(Operator)
-_EFFECTS: Final = get_args(Effect)
+_EFFECTS: Final = get_args(TaintEffect)
 _TOLERATION_OPERATORS: Final = get_args(TolerationOperator)
 _NONE: Final = Fraction(0)
 
@@ -135,8 +135,8 @@ def pod_ask(spec: PodSpec) -> PodAsk:
     Chips must be requested in one container: the device plug-in allocates chips by container, and compares their number
     with the whole list of the pod.
 
-    Containers and init containers that keep running add up. The others run one at a time, beside those started before
-    them. The overhead of the pod is added.
+    Containers and init containers that keep running add up. The others run one at a time, in addition to those started
+    before them. The overhead of the pod is added.
 
     Source: Kubernetes, effective requests.
     """

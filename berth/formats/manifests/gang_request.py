@@ -10,6 +10,8 @@ from berth.formats.yaml_tree import DocumentError, Tree, merged
 from berth.schemas.intake import JobRequest, Task
 
 RUN_FOR: Final = "berth/run-for"
+FOREVER: Final = "forever"
+"""Value of the annotation :data:`RUN_FOR` of pods that never end by themselves."""
 """Annotation with the run time of the pods in a simulated cluster, such as ``30s``."""
 PRIORITY_CLASS: Final = "berth/priority-class"
 """Annotation with the name of a priority class whose number is not in the manifest."""
@@ -72,7 +74,7 @@ def read_metadata(document: Tree) -> Metadata:
     uid = metadata.find("uid")
     return Metadata(
         namespace="default" if namespace is None else namespace.dns_label(),
-        name=metadata.need("name", "a name, which tells the job from others").dns_name(),
+        name=metadata.need("name", "a name that identifies the job").dns_name(),
         uid="" if uid is None else uid.text(),
         labels=metadata.strings_of("labels"),
         annotations=metadata.strings_of("annotations"),
@@ -87,6 +89,20 @@ def read_replicas(owner: Tree, key: str, *, default: int) -> int:
     """
     found = owner.find(key)
     return default if found is None else found.whole(least=0, most=REPLICAS_MAX)
+
+
+def run_for_ms(written: str) -> int:
+    """Milliseconds that a value of the annotation :data:`RUN_FOR` declares; 0 for :data:`FOREVER`, as without one.
+
+    Raises:
+        QuantityError: It is neither a duration nor :data:`FOREVER`.
+    """
+    if written == FOREVER:
+        return 0
+    try:
+        return duration_ms(written)
+    except QuantityError as error:
+        raise QuantityError(written, f"{error.expected}, or {FOREVER!r}") from error
 
 
 def read_run_for(annotations: dict[str, str], document: Tree) -> int:

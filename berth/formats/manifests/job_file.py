@@ -14,7 +14,7 @@ Example::
       runFor: 30s
 
 ``product`` is a product of :mod:`berth.products.catalogue`; it sets the resource, and the selector, policy and labels
-by which a job asks for that form. ``resource``, ``policy`` and ``nodeSelector`` set the same explicitly. Several kinds
+that request that form. ``resource``, ``policy`` and ``nodeSelector`` set the same explicitly. Several kinds
 of pods are listed under ``tasks``, each with ``name``, ``replicas``, ``chips``, ``cpu``, ``memory``, ``nodeSelector``,
 ``affinity`` and ``tolerations``; with one kind these fields are in ``spec`` itself. ``softShare`` requests a part of a
 chip. ``near`` has labels of pods near which the job prefers to run.
@@ -163,7 +163,7 @@ def _tasks(spec: Tree, *, chips_default: int) -> list[Task]:
         for key in _POD_FIELDS:
             alone = spec.find(key)
             if alone is not None:
-                raise alone.wrong("nothing here: with tasks, it stands in each of them")
+                raise alone.wrong("nothing here: with tasks, it belongs in each of them")
         spec.only(_JOB_FIELDS)
         tasks = [_named_task(item, chips_default) for item in listed.items()]
         names = [task.name for task in tasks]
@@ -177,7 +177,7 @@ def _tasks(spec: Tree, *, chips_default: int) -> list[Task]:
 
 def _named_task(item: Tree, chips_default: int) -> Task:
     item.only(("name", "nodeSelector", *_POD_FIELDS))
-    name = item.need("name", "a name, which tells the task from others").dns_label()
+    name = item.need("name", "a name that no other task has").dns_label()
     return _task(item, name, item.strings_of("nodeSelector"), chips_default)
 
 

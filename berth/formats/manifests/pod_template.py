@@ -14,7 +14,7 @@ from typing import Final, get_args
 
 from berth.formats.quantities import QuantityError, pieces, quantity, rounded_up
 from berth.formats.yaml_tree import Tree
-from berth.schemas.constraints import Effect, Expression, Operator, Term, Toleration, TolerationOperator
+from berth.schemas.constraints import Expression, Operator, TaintEffect, Term, Toleration, TolerationOperator
 
 CHIP_PREFIX: Final = "huawei.com/"
 """Prefix of the resource names of chips."""
@@ -23,7 +23,7 @@ SYSTEM_CLASSES: Final = {"system-cluster-critical": 2_000_000_000, "system-node-
 PRIORITY_MAX: Final = 2_000_001_000
 _MIB: Final = 1 << 20
 _OPERATORS: Final = get_args(Operator)
-_EFFECTS: Final = get_args(Effect)
+_EFFECTS: Final = get_args(TaintEffect)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,8 +137,8 @@ def read_pieces(place: Tree) -> int:
 def _resources(spec: Tree) -> tuple[str, Tree, _Ask]:
     """Chip resource, the path of its request, and the requests of all containers of the pod together.
 
-    Containers and init containers that keep running add up. The others run one at a time, beside those started before
-    them. The overhead of the pod is added.
+    Containers and init containers that keep running add up. The others run one at a time, in addition to those started
+    before them. The overhead of the pod is added.
 
     Source: Kubernetes, effective requests.
     """

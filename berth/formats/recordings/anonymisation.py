@@ -3,7 +3,7 @@
 Names decide ties, so replacements have the order of the names. The shard of a domain follows from its name, so the
 replacement has the same shard. All names must be known before the first is replaced: the first pass collects them, the
 second replaces them. Keys of labels and annotations, values that Berth reads, numbers, products, resources and times
-stay. A message that does not decode is replaced by another one that does not decode.
+stay. A message that cannot be decoded is replaced by another one that cannot be decoded.
 """
 
 import re
@@ -65,7 +65,7 @@ _SUBJECT_TOKENS: Final = 4
 _STRANGE: Final = "strange"
 """Last token of the subject of a fact with an unknown subject."""
 _DEAD: Final = b""
-"""Bytes that do not decode."""
+"""Bytes that cannot be decoded."""
 _NUMBER: Final = re.compile(r"[0-9]{1,18}", re.ASCII)
 _WORD: Final = re.compile(r"[a-z]+(-[a-z]+)*")
 _INTEGER: Final = re.compile(r"[+-]?[0-9]{1,19}", re.ASCII)
@@ -243,7 +243,7 @@ class Anonymiser:
         self._compared: set[str] = set()
         self._level_keys: set[str] = set()
         self._trees: set[str] = set()
-        """Names of the trees in the settings, which stay; a refusal may name one in the place of a SuperPoD."""
+        """Names of the trees in the settings, which are kept; a refusal may name one instead of a SuperPoD."""
         self._shards: set[int] = set()
         self._new: dict[Kind, dict[str, str]] = {}
         self._learn = _Walk(self._note, self._note_label, self._meet)
@@ -277,12 +277,6 @@ class Anonymiser:
     def name(self, kind: Kind, name: str) -> str:
         """Replacement of a collected name."""
         return name if self._stays(kind, name) else self._new[kind][name]
-
-    def old_names(self) -> Iterator[tuple[Kind, str]]:
-        """All names that are replaced."""
-        for kind in Kind:
-            for name in sorted(self._new[kind]):
-                yield kind, name
 
     def _note(self, kind: Kind, name: str) -> str:
         if not _stays(kind, name):

@@ -92,6 +92,7 @@ RULES: Final[Mapping[str, Mapping[str, Rule]]] = {
         "rank_index": Kind.KEEP,
         "hold": Kind.REASON,
         "podgroup": Kind.POD,
+        "podgroup_uid": Kind.UID,
     },
     "Rejection": {"uid": Kind.UID},
     "JobSeen": _OF_JOB | {"state": Kind.KEEP, "reason": Kind.REASON},
@@ -148,7 +149,12 @@ RULES: Final[Mapping[str, Mapping[str, Rule]]] = {
     "Holding": _OF_JOB | {"ending": Special.WORD},
     "GangRecord": _OF_JOB | {"phase": Kind.KEEP},
     "SleeperDump": {"uid": Kind.UID},
-    "WaitingDump": {"known": Kind.UID, "improved": Kind.NODE, "thinned": Special.PAIRS, "regained": Kind.NODE},
+    "WaitingDump": {
+        "known": Kind.UID,
+        "capacity_gained": Kind.NODE,
+        "chips_taken": Special.PAIRS,
+        "chips_returned": Kind.NODE,
+    },
     "RunTime": {"namespace": Kind.NAMESPACE},
     "LedgerDump": {"holder": Kind.HOLDER, "leaving": Special.UIDS},
 }

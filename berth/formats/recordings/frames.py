@@ -93,7 +93,9 @@ class FrameSource:
             raise self.cut("the file is cut off inside the head of a frame")
         length, checksum = _FRAME.unpack(header)
         if length > most:
-            raise self.error(f"the frame says it has {length} bytes, at most {most} are possible: its head is damaged")
+            raise self.error(
+                f"the frame has a length of {length} bytes, at most {most} are possible: its head is damaged"
+            )
         packed = self.take(length)
         if len(packed) < length:
             raise self.cut(f"the file is cut off: the frame should have {length} bytes, {len(packed)} are there")

@@ -36,11 +36,11 @@ _BEGIN_BYTES: Final = len(MAGIC) + 1
 _PART_BYTES: Final = 64 << 10
 """Bytes of entries after which a part is complete."""
 _HEAD_BYTES_MAX: Final = 256 << 20
-"""Most bytes of the unpacked head. It holds a snapshot, which has some 700 bytes per job (measured on the stored
-recordings): enough for 380,000 jobs in the state."""
+"""Maximum size of the unpacked head, in bytes. It contains a snapshot, which has about 700 bytes per job (measured on
+the stored recordings): enough for 380,000 jobs in the state."""
 _FRAME_BYTES_MAX: Final = 65 << 20
-"""Most bytes of an unpacked frame after the head. A part has at most one message beyond its size, which is far below 1
-MiB in all releases, and NATS accepts no message above 64 MiB."""
+"""Maximum size of an unpacked frame after the head, in bytes. A part has at most one message beyond its size, which is
+far below 1 MiB in all releases, and NATS accepts no message above 64 MiB."""
 _ENTRY_BYTES: Final = 64
 """Approximate bytes of an entry besides its message."""
 
@@ -83,7 +83,7 @@ class Order:
         try:
             known = facts_known(record.data)
         except NewerVersionError:
-            return ""  # which facts it knew only a newer release can tell
+            return ""  # only a newer release can read which facts it knew
         except DecodeError as error:
             return f"record {record.sequence} does not decode: {error}"
         if known > self.facts_seq:
@@ -193,7 +193,7 @@ def interleaved(facts: Iterable[Entry], records: Iterable[Entry]) -> Iterator[En
         records: Ascending.
 
     Raises:
-        DecodeError: A record does not decode.
+        DecodeError: A record cannot be decoded.
         NewerVersionError: Only a newer release reads a record.
     """
     coming = iter(facts)
@@ -266,13 +266,13 @@ class Reading:
         found = self.order.end()
         if end != found:
             raise self._source.error(
-                f"the end tells of {_told(end)}, but before it come {_told(found)}: frames are missing"
+                f"the end announces {_counts_text(end)}, but {_counts_text(found)} precede it: frames are missing"
             )
         self._source.nothing_more()
         self.end = end
 
 
-def _told(end: RecordingEnd) -> str:
+def _counts_text(end: RecordingEnd) -> str:
     return f"{end.facts} facts up to {end.facts_seq} and {end.records} records up to {end.ledger_seq}"
 
 
@@ -323,4 +323,4 @@ def _release(body: msgspec.Raw) -> str:
     try:
         return msgspec.msgpack.decode(body, type=_Release).release
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        return "(not told)"
+        return "(unknown)"

@@ -15,7 +15,7 @@ import msgspec
 from berth.formats.ascend.pod_annotations import TOR_AFFINITY
 from berth.formats.manifests.gang_request import REPLICAS_MAX
 from berth.formats.quantities import RUN_MS_MAX
-from berth.formats.traces.rows import Row
+from berth.formats.traces.rows import TraceRow
 from berth.formats.yaml_tree import is_dns_name
 from berth.products.model import ANNOTATION_POLICY, NodeProduct
 from berth.schemas.intake import JobRequest, Task
@@ -47,7 +47,7 @@ class Wish(msgspec.Struct, kw_only=True, gc=False):
         tor_affinity: Value of the label; empty: by its pods.
     """
 
-    row: Row
+    row: TraceRow
     at: Fraction
     run: Fraction
     chips: int
@@ -71,7 +71,7 @@ class Tally:
         self._counts: dict[str, int] = {}
         self._first: dict[str, str] = {}
 
-    def note(self, kind: str, row: Row, example: str) -> None:
+    def note(self, kind: str, row: TraceRow, example: str) -> None:
         """Count one; the example is a text about this row."""
         self._counts[kind] = self._counts.get(kind, 0) + 1
         self._first.setdefault(kind, f"line {row.line}, {example}")
@@ -119,7 +119,7 @@ class Planner:
         at_ms = self._milliseconds(row, "arrival times", wish.at / self._compress)
         run_ms = self._milliseconds(row, "run times", wish.run)
         if not run_ms:
-            self.tally.note("jobs that run 0 ms and end at once", row, f"{_told(wish.run)} s")
+            self.tally.note("jobs that run 0 ms and end at once", row, f"{_seconds_text(wish.run)} s")
         pods, chips = self._shape(wish)
         product = self._product
         name, namespace = self._names(wish, number)
@@ -139,7 +139,7 @@ class Planner:
         )
         return PlannedJob(request=request, at_ms=at_ms, run_ms=run_ms, cancel_ms=self._cancel_ms(wish, at_ms))
 
-    def _milliseconds(self, row: Row, what: str, seconds: Fraction) -> int:
+    def _milliseconds(self, row: TraceRow, what: str, seconds: Fraction) -> int:
         """Whole milliseconds, rounded half up."""
         exact = seconds * 1000
         rounded = math.floor(exact + Fraction(1, 2))
@@ -147,7 +147,7 @@ class Planner:
             raise row.wrong("", f"at most {RUN_MS_MAX} ms", value=f"{rounded} ms")
         if rounded != exact:
             kind = f"{what} that are no whole milliseconds and were rounded, the half up"
-            self.tally.note(kind, row, f"{_told(seconds)} s: {rounded} ms")
+            self.tally.note(kind, row, f"{_seconds_text(seconds)} s: {rounded} ms")
         return rounded
 
     def _declared_ms(self, wish: Wish) -> int:
@@ -164,7 +164,7 @@ class Planner:
         if wish.cancel is None:
             return 0
         if wish.cancel <= wish.at:
-            raise wish.row.wrong("cancel_s", f"a moment after the arrival at {_told(wish.at)} s")
+            raise wish.row.wrong("cancel_s", f"a moment after the arrival at {_seconds_text(wish.at)} s")
         return at_ms + max(1, self._milliseconds(wish.row, "cancellations", wish.cancel - wish.at))
 
     def _shape(self, wish: Wish) -> tuple[int, int]:
@@ -213,7 +213,7 @@ class Planner:
             raise wish.row.wrong("name", f"another name: the job of line {line} has it", value=f"{namespace}/{name}")
         return name, namespace
 
-    def _kubernetes(self, row: Row, what: str, name: str) -> str:
+    def _kubernetes(self, row: TraceRow, what: str, name: str) -> str:
         escaped = kubernetes_name(name)
         if escaped != name:
             self.tally.note(f"{what} that Kubernetes does not allow and that were escaped", row, f"{name!r}: {escaped}")
@@ -231,6 +231,6 @@ def kubernetes_name(name: str) -> str:
     return f"{plain or 'x'}-{zlib.crc32(name.encode()):0{_CRC_CHARACTERS}x}"
 
 
-def _told(seconds: Fraction) -> str:
+def _seconds_text(seconds: Fraction) -> str:
     """Seconds for display: exact if short."""
     return f"{float(seconds):.12g}"

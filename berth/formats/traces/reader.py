@@ -17,7 +17,7 @@ import numpy as np
 from berth.formats.manifests.gang_request import REPLICAS_MAX
 from berth.formats.manifests.pod_template import PRIORITY_MAX
 from berth.formats.traces.jobs import TOR_VALUES, Affinity, Planner, Wish
-from berth.formats.traces.rows import Row, Table, TraceError, TraceFault
+from berth.formats.traces.rows import Table, TraceError, TraceFault, TraceRow
 from berth.formats.yaml_tree import nearest
 from berth.products.catalogue import NODE_PRODUCTS
 from berth.schemas.workload import PlannedJob, Workload
@@ -60,7 +60,7 @@ def read_trace(
     Args:
         lines: Lines of the file.
         kind: Kind of trace; ``auto``: by the columns.
-        product: Product of the nodes that jobs ask for.
+        product: Product of the nodes that jobs request.
         sizes: Valid numbers of chips per pod, ascending; none: every number up to the chips of a node.
         compress: Divisor of arrival times; run times stay.
         declare: Factor from run times to declared ones (1 is exact), for rows that declare none; None: nothing is
@@ -207,18 +207,18 @@ def _columns_left_out(table: Table, kind: str) -> list[str]:
 
 
 def _assumed(kind: str, compress: float, jobs: Sequence[PlannedJob]) -> list[str]:
-    """Notes that hold for all jobs."""
+    """Notes that apply to all jobs."""
     notes = []
     if kind == "kalos":
         notes.append(f"run times are num_iteration times {float(ITERATION)} s")
     if compress != 1:
         notes.append(f"arrival times were divided by {compress:g}; run times were not")
     if any(after.at_ms < before.at_ms for before, after in itertools.pairwise(jobs)):
-        notes.append("rows do not stand in the order of arrival; jobs were sorted by it")
+        notes.append("rows are not in the order of arrival; jobs were sorted by it")
     return notes
 
 
-def _csv_wish(row: Row) -> Wish:
+def _csv_wish(row: TraceRow) -> Wish:
     row.check_length()
     tor_affinity = row.text("tor_affinity")
     if tor_affinity and tor_affinity not in TOR_VALUES:
@@ -242,10 +242,10 @@ def _csv_wish(row: Row) -> Wish:
     )
 
 
-def _kalos_reader(node_chips: int) -> Callable[[Row], Wish]:
+def _kalos_reader(node_chips: int) -> Callable[[TraceRow], Wish]:
     """Reader of rows of Kalos; workers with more chips than a node are redistributed."""
 
-    def read(row: Row) -> Wish:
+    def read(row: TraceRow) -> Wish:
         row.check_length()
         workers = row.whole("gpu_workers", least=1, most=REPLICAS_MAX)
         each = row.whole("gpu_per_worker", least=1, most=_CHIPS_MAX // workers)
@@ -262,7 +262,7 @@ def _kalos_reader(node_chips: int) -> Callable[[Row], Wish]:
     return read
 
 
-def _philly_wish(row: Row) -> Wish:
+def _philly_wish(row: TraceRow) -> Wish:
     row.check_length()
     return Wish(
         row=row,
@@ -273,7 +273,7 @@ def _philly_wish(row: Row) -> Wish:
     )
 
 
-def _moment(row: Row, column: str) -> Fraction:
+def _moment(row: TraceRow, column: str) -> Fraction:
     """Seconds since 1970 of a date and a time of day.
 
     Raises:

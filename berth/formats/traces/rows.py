@@ -59,7 +59,7 @@ class TraceError(ValueError):
         super().__init__("\n".join(words))
 
 
-class Row(NamedTuple):
+class TraceRow(NamedTuple):
     """A row of a trace.
 
     Attributes:
@@ -92,14 +92,14 @@ class Row(NamedTuple):
 
     def wrong(self, column: str, expected: str, *, value: str | None = None) -> TraceError:
         """Error about a column, to be raised; ``value`` is the wrong part if it is not the whole field."""
-        told = self.text(column) or None if value is None else value
-        return TraceError(TraceFault(self.line, column, shown(told) if value is None else value, expected))
+        text = self.text(column) or None if value is None else value
+        return TraceError(TraceFault(self.line, column, shown(text) if value is None else value, expected))
 
     def seconds(self, column: str) -> Fraction:
         """Seconds, 0 or more, exact.
 
         Raises:
-            TraceError: Something else stands here.
+            TraceError: The field has another form.
         """
         text = self.text(column)
         number = Fraction(text) if _NUMBER.fullmatch(text) else None
@@ -115,7 +115,7 @@ class Row(NamedTuple):
         """Whole number from ``least`` to ``most``; ``8.0`` is one.
 
         Raises:
-            TraceError: Something else stands here.
+            TraceError: The field has another form.
         """
         text = self.text(column)
         number = int(text.partition(".")[0]) if _WHOLE.fullmatch(text) else None
@@ -131,7 +131,7 @@ class Row(NamedTuple):
         """Keys and values of ``key=value;key=value``; a value may be empty.
 
         Raises:
-            TraceError: A part has no key, no ``=``, or a key that came before.
+            TraceError: A part has no key, no ``=``, or a repeated key.
         """
         out: dict[str, str] = {}
         for part in filter(None, self.text(column).split(";")):
@@ -166,7 +166,7 @@ class Table:
         self.header_line = self.line
         self.columns: Sequence[str] = header
 
-    def rows(self) -> Iterator[Row]:
+    def rows(self) -> Iterator[TraceRow]:
         """Rows below the header, in order; can be read once.
 
         Raises:
@@ -174,7 +174,7 @@ class Table:
         """
         place = {name: index for index, name in enumerate(self.columns)}
         while (fields := self._next()) is not None:
-            yield Row(self.line, place, fields)
+            yield TraceRow(self.line, place, fields)
 
     def _counted(self, lines: Iterable[str]) -> Iterator[str]:
         for line in lines:

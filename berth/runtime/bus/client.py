@@ -124,8 +124,8 @@ class NatsConnection:
             servers,
             name=name,
             user=access.user or None,
-            password=partial(self._told_safely, access.password) if access.password else None,
-            token=partial(self._told_safely, access.token) if access.token else None,
+            password=partial(self._secret_if_safe, access.password) if access.password else None,
+            token=partial(self._secret_if_safe, access.token) if access.token else None,
             user_credentials=access.creds_file,
             tls=access.tls,
             error_cb=self._on_error,
@@ -144,7 +144,7 @@ class NatsConnection:
         """Whether the connection is encrypted, or need not be; the library raises no error without it."""
         return not self._access.needs_tls or bool(self._client._server_info.get("tls_required"))  # noqa: SLF001  # there is no public method
 
-    def _told_safely(self, secret: str) -> str:
+    def _secret_if_safe(self, secret: str) -> str:
         """Return a secret to the library, which calls this at each connection just before it sends it.
 
         Raises:

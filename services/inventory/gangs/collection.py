@@ -9,7 +9,6 @@ Source: docs/reference/kubernetes.md, "Volcano PodGroups", "Gangs of plain Kuber
 """
 
 import heapq
-from typing import Final
 
 from berth.formats.ascend.pod_annotations import GROUP_NAME
 from berth.formats.kubernetes.objects import Pod, PodGroup
@@ -21,18 +20,14 @@ from berth.schemas.facts import JobSeen, MembersSeen, OutcomeSeen
 from berth.schemas.status import JobStatus
 from berth.services.inventory.effects import Effect, ReadOwner
 from berth.services.inventory.gangs.completeness import Completeness
-from berth.services.inventory.gangs.model import Gang, member_of
+from berth.services.inventory.gangs.gang_index import GangIndex
+from berth.services.inventory.gangs.model import GROUPED, Gang, member_of
 from berth.services.inventory.gangs.resolver import Name, Resolver
 from berth.services.inventory.gangs.restoring import part_from
 from berth.services.inventory.gangs.settings import GangSettings
+from berth.services.inventory.gangs.settling import Settling
 from berth.services.inventory.podgroups.collection import Capacity, Groups
 from berth.services.inventory.podgroups.pods import GroupPods, group_pods
-from berth.services.inventory.publishing.pace import LONGEST, apart_ms
-
-_LOST: Final = "lost"
-"""Kind of a gang of which only requests are left."""
-_PATIENCE: Final = 4
-"""Settle times after which a gang that lacks pods is processed though more of them keep coming."""
 
 
 class Gangs:
@@ -40,21 +35,17 @@ class Gangs:
 
     Args:
         settings: Settings.
-        settle_ms: Time that a gang waits for more changes unless it is known to be complete. A large gang that is
-            complete is processed at once, but not more often than this.
+        settle_ms: Time that a gang waits for more changes unless it is known to be complete.
     """
 
     def __init__(self, settings: GangSettings, *, settle_ms: int = 0) -> None:
         self._settings = settings
-        self._settle_ms = settle_ms
         self._schedulers = frozenset(settings.scheduler_names)
         self._asks = PodAsks()
         self._resolver = Resolver(settings)
-        self._gangs: dict[GangKey, Gang] = {}
-        self._gang_of: dict[str, GangKey] = {}
-        """Gang of each pod, by uid of the pod."""
-        self._dirty: dict[GangKey, int] = {}
-        """Gangs that changed, and the time at which each is processed; 0 until that is known."""
+        self._index = GangIndex(self._touch)
+        self._gangs = self._index.gangs
+        self._settling = Settling(settle_ms, self._gangs.get, self._completeness)
         self._due: list[tuple[int, GangKey]] = []
         self._podgroups: dict[Name, PodGroup] = {}
         self._groups = Groups(settings)
@@ -91,13 +82,9 @@ class Gangs:
         if pod.spec.scheduler_name not in self._schedulers:
             self._set_foreign(pod)
             return
-        member = member_of(pod, self._asks)
-        key = member.place.key
-        if self._gang_of.get(uid, key) != key or uid in self._foreign:
+        if uid in self._foreign:
             self.drop_pod(uid)
-        self._gang(key).members[uid] = member
-        self._gang_of[uid] = key
-        self._touch(key)
+        self._index.put(member_of(pod, self._asks))
 
     def drop_pod(self, uid: str) -> None:
         """Take the deletion of a pod."""
@@ -107,32 +94,47 @@ class Gangs:
             if not self._foreign_pods[group]:
                 del self._foreign_pods[group]
             self._groups.touch(group)
-        key = self._gang_of.pop(uid, None)
-        if key is not None:
-            del self._gangs[key].members[uid]
-            self._touch(key)
+        self._index.drop(uid)
 
     def set_group(self, group: PodGroup) -> None:
         """Take a new or changed Volcano PodGroup."""
         name = (group.metadata.namespace, group.metadata.name)
+        if group.metadata.deletion_timestamp is not None:
+            self.drop_group(*name)
+            return
+        known = self._podgroups.get(name)
+        if known is not None and known.metadata.uid != group.metadata.uid:
+            why = f"PodGroup {name[1]} was deleted and created again"
+            self._retire(GangKey("podgroup", *name), known.metadata.uid, why)
         self._podgroups[name] = group
         self._groups.set(group)
         self._touch(GangKey("podgroup", *name))
 
     def drop_group(self, namespace: str, name: str) -> None:
         """Take the deletion of a Volcano PodGroup."""
-        if self._podgroups.pop((namespace, name), None) is None:
+        group = self._podgroups.pop((namespace, name), None)
+        if group is None:
             return
         self._groups.drop((namespace, name))
         key = GangKey("podgroup", namespace, name)
+        self._retire(key, group.metadata.uid, f"PodGroup {name} was deleted")
         if key not in self._gangs:
             self._resolver.lookups.use(key, None)
         self._touch(key)
 
-    def set_owner(self, key: OwnerKey, facts: OwnerFacts | None) -> None:
-        """Take the result of a lookup; None when the object does not exist, is not served, or may not be read."""
-        for gang in self._resolver.lookups.answer(key, facts):
-            self._touch(gang)
+    def set_owner(self, key: OwnerKey, facts: OwnerFacts | None, *, is_gone: bool = False) -> None:
+        """Take the result of a lookup.
+
+        Args:
+            key: The owner.
+            facts: Its facts; None when the object does not exist, is not served, or may not be read.
+            is_gone: The object does not exist.
+        """
+        for gang_key in self._resolver.lookups.answer(key, facts, is_gone=is_gone):
+            gang = self._gangs.get(gang_key)
+            if gang is not None and gang_key.kind in GROUPED and gang_key.kind != "podgroup":
+                self._see_group(gang, facts, is_gone=is_gone)
+            self._touch(gang_key)
 
     @property
     def awaits_admission(self) -> bool:
@@ -195,9 +197,13 @@ class Gangs:
             at_ms, key = heapq.heappop(self._due)
             if self._is_due(key, at_ms):
                 self._touch(key)
-                self._dirty[key] = now_ms
+                self._settling.hurry(key, now_ms)
         effects: list[Effect] = []
-        for key in self._ready(now_ms):
+        for key in self._settling.take(
+            now_ms, past=True
+        ):  # first: names that they give up are free for their successors
+            effects += self._settle_gang(key, now_ms)
+        for key in self._settling.take(now_ms, past=False):
             effects += self._settle_gang(key, now_ms)
         reads: list[Effect] = []
         patches = self._groups.settle(lambda group: self._pods_of(group, reads, now_ms), now_ms)
@@ -207,10 +213,9 @@ class Gangs:
         """Time at which :meth:`settle` must be called even if nothing changes; None for never."""
         while self._due and not self._is_due(self._due[0][1], self._due[0][0]):
             heapq.heappop(self._due)
-        moments = [self._due[0][0]] if self._due else []
-        moments += self._dirty.values()
-        groups = self._groups.next_due_ms()
-        return min(moments if groups is None else [*moments, groups], default=None)
+        own = self._due[0][0] if self._due else None
+        moments = (own, self._settling.next_ms(), self._groups.next_due_ms())
+        return min((at_ms for at_ms in moments if at_ms is not None), default=None)
 
     def published_members(self, namespace: str, name: str) -> MembersSeen | None:
         """Fact that was published last under a name."""
@@ -236,52 +241,40 @@ class Gangs:
         """Number of requests that have pods."""
         return sum(len(gang.parts) for gang in self._gangs.values())
 
-    def _ready(self, now_ms: int) -> list[GangKey]:
-        """Gangs to process now, in order of their keys; the others of those that changed wait."""
-        ready: list[GangKey] = []
-        for key, known_ms in list(self._dirty.items()):
-            at_ms = known_ms if 0 < known_ms <= now_ms + LONGEST * self._settle_ms else self._ready_ms(key, now_ms)
-            if at_ms <= now_ms:
-                del self._dirty[key]
-                ready.append(key)
-            else:
-                self._dirty[key] = at_ms
-        return sorted(ready)
-
-    def _ready_ms(self, key: GangKey, now_ms: int) -> int:
-        """Time at which a gang that has just changed is processed."""
-        gang = self._gangs.get(key)
-        if gang is None or not self._settle_ms:
-            return now_ms
-        since_ms = gang.changed_ms = min(now_ms if gang.changed_ms is None else gang.changed_ms, now_ms)
-        if gang.whole_ms is not None:
-            next_ms = min(gang.whole_ms, now_ms) + apart_ms(self._settle_ms, len(gang.members))
-            if next_ms > now_ms:
-                return next_ms
-        match self._resolver.completeness(gang, self._podgroup_of(key), now_ms):
-            case Completeness.COMPLETE:
-                return now_ms
-            case Completeness.SHORT:
-                return min(now_ms + self._settle_ms, since_ms + _PATIENCE * self._settle_ms)
-            case _:
-                return since_ms + self._settle_ms
-
     def _settle_gang(self, key: GangKey, now_ms: int) -> list[Effect]:
         gang = self._gangs.get(key)
         if gang is None:
             return []
-        group = self._podgroup_of(key)
-        if self._settle_ms:
-            is_whole = self._resolver.completeness(gang, group, now_ms) is Completeness.COMPLETE
-            gang.changed_ms, gang.whole_ms = None, now_ms if is_whole else None
-        effects = self._resolver.settle(gang, group, now_ms)
+        self._settling.note_processed(gang, now_ms)
+        effects = self._resolver.settle(gang, self._podgroup_of(key), now_ms)
+        if gang.is_past:
+            self._index.release(gang)
         if gang.due_ms is not None:
             heapq.heappush(self._due, (gang.due_ms, key))
         if gang.is_empty:
-            del self._gangs[key]
+            self._index.forget(key)
         if key.kind == "podgroup":
             self._groups.touch((key.namespace, key.name))
         return effects
+
+    def _see_group(self, gang: Gang, facts: OwnerFacts | None, *, is_gone: bool) -> None:
+        """Note which object has the name of a group that is read on demand."""
+        uid = facts.uid if facts is not None and not facts.is_ending else ""
+        if gang.podgroup_uid and (uid != gang.podgroup_uid) and (uid or is_gone or facts is not None):
+            again = " and created again" if uid else ""
+            self._retire(gang.key, gang.podgroup_uid, f"{gang.key.kind} group {gang.key.name} was deleted{again}")
+        elif uid:
+            gang.podgroup_uid = uid
+
+    def _retire(self, key: GangKey, uid: str, why: str) -> None:
+        """End the gang of a group that is gone: a later one of the name begins without requests and ranks."""
+        gang = self._index.retire(key, uid, why)
+        if gang is None:
+            return
+        self._settling.drop(key)
+        self._resolver.lookups.use(key, None)
+        for name in (*gang.published_names, *gang.parts):
+            self._resolver.names[key.namespace, name] = gang.key
 
     def _pods_of(self, group: PodGroup, reads: list[Effect], now_ms: int) -> GroupPods:
         """State of a PodGroup's pods; appends the reads that are needed to find out which scheduler places them."""
@@ -311,7 +304,7 @@ class Gangs:
         """Take a pod of another scheduler; its PodGroup belongs to that scheduler too."""
         uid, name = pod.metadata.uid, pod.metadata.annotation(GROUP_NAME)
         group = (pod.metadata.namespace, name) if name else None
-        if uid in self._gang_of or self._foreign.get(uid, group) != group:
+        if uid in self._index or self._foreign.get(uid, group) != group:
             self.drop_pod(uid)
         if group is not None and uid not in self._foreign:
             self._foreign[uid] = group
@@ -329,17 +322,10 @@ class Gangs:
             seen = self._podless[name]
         else:
             return  # its pods may exist: they are requested again, under the same uid
-        key = GangKey("podgroup", job.namespace, seen.podgroup) if seen.podgroup else GangKey(_LOST, *name)
-        gang = self._gang(key)
+        gang = self._index.of_fact(seen, self.group_uid(seen.namespace, seen.podgroup), None)
         gang.parts[job.name] = part_from(seen, job, gang, is_first=False)
         self._resolver.names[name] = gang.key
         self._touch(gang.key)
-
-    def _gang(self, key: GangKey) -> Gang:
-        gang = self._gangs.get(key)
-        if gang is None:
-            gang = self._gangs[key] = Gang(key)
-        return gang
 
     def _gang_named(self, namespace: str, name: str) -> Gang | None:
         key = self._resolver.names.get((namespace, name))
@@ -347,16 +333,19 @@ class Gangs:
 
     def _touch(self, key: GangKey) -> None:
         if key in self._gangs:
-            self._dirty[key] = 0
+            self._settling.touch(key)
         elif key.kind == "podgroup":
             self._groups.touch((key.namespace, key.name))
+
+    def _completeness(self, gang: Gang, now_ms: int) -> Completeness:
+        return self._resolver.completeness(gang, self._podgroup_of(gang.key), now_ms)
 
     def _is_due(self, key: GangKey, at_ms: int) -> bool:
         gang = self._gangs.get(key)
         return gang is not None and gang.due_ms == at_ms
 
     def _podgroup_of(self, key: GangKey) -> PodGroup | None:
-        return self._podgroups.get((key.namespace, key.name)) if key.kind == "podgroup" else None
+        return self._podgroups.get((key.namespace, key.name)) if key.kind == "podgroup" and not key.uid else None
 
     def _attach(self) -> None:
         """Assign the restored facts to the gangs of their pods."""
@@ -364,11 +353,9 @@ class Gangs:
         early, self._early_notes = self._early_notes or [], None
         by_owner = {key.uid: key for key in sorted(self._gangs) if key.uid} if restored else {}
         for _, (seen, job) in sorted(restored.items(), key=lambda item: item[0]):
-            known = (self._gang_of[uid] for uid in seen.pod_uids if uid in self._gang_of)
-            group = (
-                GangKey("podgroup", seen.namespace, seen.podgroup) if seen.podgroup else by_owner.get(seen.owner.uid)
-            )
-            gang = self._gang(next(known, None) or group or GangKey(_LOST, seen.namespace, seen.job))
+            group_uid = self.group_uid(seen.namespace, seen.podgroup)
+            gang = self._index.of_fact(seen, group_uid, by_owner.get(seen.owner.uid))
+            self._index.keep(seen, gang)
             gang.published_names[seen.job] = None
             self._resolver.names[seen.namespace, seen.job] = gang.key
             if seen.uid:

@@ -35,7 +35,8 @@ def completeness(gang: Gang, group: PodGroup | None, look: OwnerKey | None, look
         look: Owner that has the size of the gang; None when pods or PodGroup have it.
         lookup: Known state of that owner.
     """
-    if gang.key.kind == "pod" or not gang.members or (look is not None and not lookup.is_known):
+    is_over = gang.is_past or gang.is_succeeded or bool(gang.ended)
+    if is_over or gang.key.kind == "pod" or not gang.members or (look is not None and not lookup.is_known):
         return Completeness.COMPLETE
     if gang.key.kind == "podgroup" and group is None:
         return Completeness.OPEN

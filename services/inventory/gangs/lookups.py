@@ -12,7 +12,18 @@ class _Answer:
     """Result of a lookup and its time; the time is None until the result is first used."""
 
     facts: OwnerFacts | None
+    is_gone: bool
+    serial: int
     at_ms: int | None = None
+
+
+@dataclass(slots=True)
+class _Use:
+    """Owner that a gang uses, the uid that it must have (empty: any), and the lookups before it was used."""
+
+    owner: OwnerKey
+    uid: str
+    serial: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,12 +35,14 @@ class LookupResult:
         is_known: The owner was looked up.
         is_old: The result is too old to act on: the owner is to be read again first.
         at_ms: Time of the lookup.
+        ended: Why the owner is over, as a sentence; empty while it exists, and when that is unknown.
     """
 
     facts: OwnerFacts | None = None
     is_known: bool = False
     is_old: bool = False
     at_ms: int = 0
+    ended: str = ""
 
 
 class Lookups:
@@ -40,52 +53,81 @@ class Lookups:
         self._answers: dict[OwnerKey, _Answer] = {}
         self._pending: dict[OwnerKey, None] = {}
         self._users: dict[OwnerKey, dict[GangKey, None]] = {}
-        self._owner_of: dict[GangKey, OwnerKey] = {}
+        self._use_of: dict[GangKey, _Use] = {}
+        self._serial = 0
 
-    def answer(self, key: OwnerKey, facts: OwnerFacts | None) -> list[GangKey]:
-        """Store a result; returns the gangs that use it."""
+    def answer(self, key: OwnerKey, facts: OwnerFacts | None, *, is_gone: bool = False) -> list[GangKey]:
+        """Store a result; returns the gangs that use it.
+
+        Args:
+            key: The owner.
+            facts: Its facts; None when it does not exist or cannot be read.
+            is_gone: It does not exist.
+        """
         self._pending.pop(key, None)
         users = self._users.get(key)
         if users is None:
             return []
-        self._answers[key] = _Answer(facts)
+        self._serial += 1
+        self._answers[key] = _Answer(facts, is_gone, self._serial)
         return sorted(users)
 
-    def use(self, gang: GangKey, key: OwnerKey | None) -> None:
-        """Note which owner a gang uses, None for none; an owner without users is dropped."""
-        before = self._owner_of.get(gang)
-        if before == key:
+    def use(self, gang: GangKey, key: OwnerKey | None, uid: str = "") -> None:
+        """Note which owner a gang uses, None for none; an owner without users is dropped.
+
+        Args:
+            gang: The gang.
+            key: Its owner.
+            uid: Uid that the owner must have; another object of the name is not the owner. Empty for any.
+        """
+        before = self._use_of.get(gang)
+        if before is not None and (before.owner, before.uid) == (key, uid):
             return
         if before is not None:
-            users = self._users[before]
-            del users[gang], self._owner_of[gang]
+            users = self._users[before.owner]
+            del users[gang], self._use_of[gang]
             if not users:
-                del self._users[before]
-                self._answers.pop(before, None)
-                self._pending.pop(before, None)
+                del self._users[before.owner]
+                self._answers.pop(before.owner, None)
+                self._pending.pop(before.owner, None)
         if key is not None:
             self._users.setdefault(key, {})[gang] = None
-            self._owner_of[gang] = key
+            self._use_of[gang] = _Use(key, uid, self._serial)
 
     def lookup(self, gang: GangKey, now_ms: int) -> LookupResult:
         """Known state of the owner that a gang uses."""
-        key = self._owner_of.get(gang)
-        answer = self._answers.get(key) if key is not None else None
-        if answer is None:
+        use = self._use_of.get(gang)
+        answer = self._answers.get(use.owner) if use is not None else None
+        if use is None or answer is None:
             return LookupResult()
         if answer.at_ms is None:
             answer.at_ms = now_ms
         is_old = now_ms >= answer.at_ms + self._again_ms
-        return LookupResult(answer.facts, is_known=True, is_old=is_old, at_ms=answer.at_ms)
+        name = f"{use.owner.kind} {use.owner.name}"
+        facts, ended = answer.facts, f"{name} does not exist" if answer.is_gone else ""
+        if facts is not None and facts.uid and use.uid and facts.uid != use.uid:
+            if answer.serial <= use.serial:
+                return LookupResult()  # it was read before this gang was known
+            facts, ended = None, f"{name} was deleted and created again"
+        elif facts is not None and facts.is_ending:
+            ended = f"{name} is being deleted"
+        return LookupResult(facts, is_known=True, is_old=is_old, at_ms=answer.at_ms, ended=ended)
 
     def again_ms(self, lookup: LookupResult) -> int:
         """Time at which an owner is to be looked up again."""
         return lookup.at_ms + self._again_ms
 
+    def outdate(self, gang: GangKey) -> None:
+        """Note that the owner of a gang may have changed: its facts are too old to act on."""
+        use = self._use_of.get(gang)
+        answer = self._answers.get(use.owner) if use is not None else None
+        if answer is not None and answer.at_ms is not None:
+            answer.at_ms -= self._again_ms
+
     def ask(self, gang: GangKey) -> OwnerKey | None:
         """Owner that must be looked up for a gang; None when a lookup is pending already."""
-        key = self._owner_of.get(gang)
-        if key is None or key in self._pending:
+        use = self._use_of.get(gang)
+        if use is None or use.owner in self._pending:
             return None
-        self._pending[key] = None
-        return key
+        self._pending[use.owner] = None
+        return use.owner

@@ -1,13 +1,29 @@
 """Facts about the pods that take the ranks of a request."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from berth.schemas.columns import pack
 from berth.schemas.facts import MembersSeen, Owner
 from berth.services.inventory.gangs.model import Member, Part
 
 
-def members_of(part: Part, *, owner: Owner, podgroup: str, at_ms: int) -> MembersSeen:
+@dataclass(frozen=True, slots=True)
+class GangOwner:
+    """Objects to which a gang belongs.
+
+    Attributes:
+        controller: Its controller; empty fields without one.
+        podgroup: Name of its Volcano PodGroup; empty without one.
+        podgroup_uid: Uid of the PodGroup.
+    """
+
+    controller: Owner
+    podgroup: str
+    podgroup_uid: str
+
+
+def members_of(part: Part, owner: GangOwner, *, at_ms: int) -> MembersSeen:
     """Pods of a request. A bound pod keeps its rank until the request is over, even after it is deleted."""
     rows = [(rank, slot) for rank, slot in enumerate(part.slots) if slot.uid and (slot.is_live or slot.was_bound)]
     return MembersSeen(
@@ -19,17 +35,18 @@ def members_of(part: Part, *, owner: Owner, podgroup: str, at_ms: int) -> Member
         pod_uids=[slot.uid for _, slot in rows],
         rank_index=["" if slot.needs_no_rank else str(slot.index) for _, slot in rows],
         hold=part.hold,
-        owner=owner,
-        podgroup=podgroup,
+        owner=owner.controller,
+        podgroup=owner.podgroup,
         distributed=part.gang_pods > 1,
         writes_real=any(slot.by_operator for _, slot in rows),
         at_ms=at_ms,
         stale=[rank for rank, slot in rows if slot.is_stale],
+        podgroup_uid=owner.podgroup_uid,
     )
 
 
 def held(
-    namespace: str, job: str, members: Sequence[Member], hold: str, *, owner: Owner, podgroup: str, at_ms: int
+    namespace: str, job: str, members: Sequence[Member], hold: str, owner: GangOwner, *, at_ms: int
 ) -> MembersSeen:
     """Pods without a request, and the reason. A pod's rank is its place in the order of the gang."""
     return MembersSeen(
@@ -41,10 +58,11 @@ def held(
         pod_uids=[member.uid for member in members],
         rank_index=[""] * len(members),
         hold=hold,
-        owner=owner,
-        podgroup=podgroup,
+        owner=owner.controller,
+        podgroup=owner.podgroup,
         distributed=sum(1 for member in members if member.ask.chips) > 1,
         at_ms=at_ms,
+        podgroup_uid=owner.podgroup_uid,
     )
 
 

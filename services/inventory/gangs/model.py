@@ -5,6 +5,7 @@ from typing import Final, Literal, TypeAlias
 
 from berth.formats.ascend.pod_annotations import ASCEND_REAL, OPERATOR_NAME, PREDICATE_TIME, RANK_INDEX
 from berth.formats.kubernetes.objects import Pod
+from berth.formats.kubernetes.owners import OwnerKey
 from berth.formats.kubernetes.pods import PodAsk, PodAsks
 from berth.formats.kubernetes.workloads import GangKey, Membership, membership, natural, task_order
 from berth.schemas.facts import JobSeen, OutcomeSeen
@@ -98,7 +99,7 @@ class Slot:
         task: Task of the pod.
         ask: Resource request of the pod; None when unknown after a restart.
         source: Origin of the pod's rank; a pod with the same origin may replace it. None when unknown after a restart.
-        index: Rank in the whole gang.
+        index: Rank in the whole gang; ``NO_INDEX`` for a pod without chips.
         pod: Name of the pod.
         uid: Its uid.
         needs_no_rank: The pod states its rank itself, or needs none.
@@ -160,6 +161,7 @@ class Part:
         slots: Its ranks, in order.
         is_first: It holds the gang's minimum.
         gang_pods: Pods with chips of the whole gang at the time of the request.
+        minimum: Pods of the gang that had to start together at that time; 0 when unknown after a restart.
         state: ``closed`` when it is over and its pods are not requested again.
         hold: Why it is closed, when no other field says so.
     """
@@ -170,6 +172,7 @@ class Part:
     slots: list[Slot]
     is_first: bool
     gang_pods: int
+    minimum: int = 0
     request: JobRequest | None = None
     published: bool = False
     state: State = "open"
@@ -188,6 +191,13 @@ class Part:
     def is_over(self) -> bool:
         """Whether the request is over."""
         return self.phase in OVER
+
+    @property
+    def lacking_since_ms(self) -> int | None:
+        """Time since which pods of a request that is not over are missing; None when none are."""
+        if self.is_over or all(slot.is_live for slot in self.slots):
+            return None
+        return self.gone_since_ms if self.gone_since_ms is not None else self.incomplete_since_ms
 
     @property
     def is_placed(self) -> bool:
@@ -247,6 +257,15 @@ class Part:
         return True
 
 
+GROUPED: Final = frozenset({"podgroup", "native", "workload", "cosched"})
+"""Kinds of gangs whose pods name a group, but not its uid."""
+
+
+def is_past(key: GangKey) -> bool:
+    """Whether a gang belongs to a PodGroup or Workload that was deleted or replaced."""
+    return key.kind in GROUPED and bool(key.uid)
+
+
 @dataclass(slots=True, eq=False)
 class Gang:
     """Pods that belong together, and the requests made for them.
@@ -260,6 +279,12 @@ class Gang:
         failures: Number of requests that failed in a row.
         retry_at_ms: Earliest time of the next request.
         retry_reason: Why the last request failed; empty when unknown.
+        podgroup_uid: Uid of the PodGroup or Workload that its key names; empty while it has none, or is unknown.
+        look: Owner that is read for it; None when its pods name none.
+        owner_uid: Uid that this owner must have; empty when the pods do not name it.
+        check_ms: Time at which the owner is read again because pods are missing; None when none are.
+        is_succeeded: Its controller was created again with another uid, and that has pods.
+        ended: Why its owner is over, as a sentence: nothing new is requested, and what waits is withdrawn.
         due_ms: Time at which the gang must be processed even if nothing changes; None for never.
         changed_ms: Time of the first change that was not processed; None when all were.
         whole_ms: Time at which it was last processed while complete; None when it was not complete.
@@ -273,6 +298,12 @@ class Gang:
     failures: int = 0
     retry_at_ms: int = 0
     retry_reason: str = ""
+    podgroup_uid: str = ""
+    look: OwnerKey | None = None
+    owner_uid: str = ""
+    check_ms: int | None = None
+    is_succeeded: bool = False
+    ended: str = ""
     due_ms: int | None = None
     changed_ms: int | None = None
     whole_ms: int | None = None
@@ -280,6 +311,11 @@ class Gang:
     def due(self, at_ms: int) -> None:
         """Process the gang again at that time at the latest."""
         self.due_ms = at_ms if self.due_ms is None else min(self.due_ms, at_ms)
+
+    @property
+    def is_past(self) -> bool:
+        """Whether its PodGroup or Workload is gone or another: it keeps what is placed, and ends with it."""
+        return is_past(self.key)
 
     @property
     def is_empty(self) -> bool:

@@ -12,11 +12,13 @@ from typing import Final
 
 import msgspec
 
+from berth.core.explain.text import pluralize
 from berth.formats.ascend.pod_annotations import NO_AFFINITY, TOR_AFFINITY
 from berth.formats.kubernetes.gang_minimum import Minimum, minimum
 from berth.formats.kubernetes.objects import PodGroup
 from berth.formats.kubernetes.owner_facts import OwnerFacts
 from berth.formats.kubernetes.pods import GATED
+from berth.services.inventory.gangs.chip_pods import chip_pods, chosen, pods_for_all_chips
 from berth.services.inventory.gangs.model import Gang, Member
 from berth.services.inventory.gangs.requests import gang_labels, wrong_annotation
 
@@ -62,6 +64,7 @@ class Plan:
         held_single: Pods that wait, each with its own reason.
         is_short: Held because pods are missing or because of the owner's facts: the owner is to be read again.
         gang_pods: Pods with chips of the whole gang.
+        minimum: Pods of the gang that must start together.
     """
 
     first: list[Member] = field(default_factory=list)
@@ -70,6 +73,7 @@ class Plan:
     held_single: list[tuple[Member, str]] = field(default_factory=list)
     is_short: bool = False
     gang_pods: int = 0
+    minimum: int = 0
 
 
 def plan(gang: Gang, free: Sequence[Member], context: GangContext, *, now_ms: int) -> Plan:
@@ -90,7 +94,7 @@ def plan(gang: Gang, free: Sequence[Member], context: GangContext, *, now_ms: in
         found.is_short = True
         return found
     least = _minimum(gang, free[0], context)
-    found.gang_pods = _gang_pods(gang, least)
+    found.gang_pods = chip_pods(gang, context.facts, least)
     wrong = least.wrong or wrong_annotation(_layers(free, context)) or _too_many(least)
     wrong = wrong or _partial_minimum(gang, free, context, least)
     if wrong:
@@ -98,11 +102,26 @@ def plan(gang: Gang, free: Sequence[Member], context: GangContext, *, now_ms: in
         found.is_short = True
         return found
     least = _in_blocks(gang, free, context, least)
+    found.minimum = least.count
     if is_fresh(gang):
         _plan_first(gang, list(free), context, least, found, now_ms)
     elif least.count <= 1 or not _is_blocked(gang):
         _plan_single(gang, free, found, now_ms)
     return found
+
+
+def minimum_now(gang: Gang, context: GangContext) -> int:
+    """Pods of a gang that must start together, by what its owner says now; 0 when that is not known.
+
+    Args:
+        gang: The gang.
+        context: Known state besides the pods.
+    """
+    waiting = [member for member in gang.members.values() if member.waits]
+    if not waiting or context.is_reading or context.barrier:
+        return 0
+    least = _minimum(gang, waiting[0], context)
+    return 0 if least.wrong else _in_blocks(gang, waiting, context, least).count
 
 
 def is_fresh(gang: Gang) -> bool:
@@ -147,7 +166,7 @@ def _minimum(gang: Gang, pod: Member, context: GangContext) -> Minimum:
 
 
 def _in_blocks(gang: Gang, free: Sequence[Member], context: GangContext, least: Minimum) -> Minimum:
-    """Minimum of a job in logical SuperPoDs (blocks): all of its pods, because one plan places them all.
+    """Minimum of a job in logical SuperPoDs (blocks): all of its pods with chips, because one plan places them all.
 
     Where some pods are created only after others run, the minimum stays: they would never all wait at the same time.
 
@@ -159,13 +178,16 @@ def _in_blocks(gang: Gang, free: Sequence[Member], context: GangContext, least: 
         return least
     if not any(layer and not _OF_BLOCKS.isdisjoint(layer) for layer in _layers(free, context)):
         return least
-    return msgspec.structs.replace(least, count=least.size)
+    count = max(least.count, pods_for_all_chips(gang, context.facts, least))
+    return msgspec.structs.replace(least, count=min(count, least.size))
 
 
 def _too_many(least: Minimum) -> str:
     if not least.size or least.count <= least.size:
         return ""
-    return f"{least.name} {least.count} is more than the {least.size} pods of the job: a configuration error"
+    return (
+        f"{least.name} {least.count} is more than the {pluralize(least.size, 'pod')} of the job: a configuration error"
+    )
 
 
 def _partial_minimum(gang: Gang, free: Sequence[Member], context: GangContext, least: Minimum) -> str:
@@ -177,19 +199,11 @@ def _partial_minimum(gang: Gang, free: Sequence[Member], context: GangContext, l
         return ""
     live = [member for member in gang.members.values() if member.is_live]
     size = least.size or len(live)
-    if least.count >= size or not any(member.ask.chips for member in live):
+    need = pods_for_all_chips(gang, context.facts, least)
+    if least.count >= min(size, need) or not any(member.ask.chips for member in live):
         return ""
-    return (
-        f"{least.name} is {least.count} of {size} pods: expected {size}: with label {TOR_AFFINITY} all pods of the job"
-        " start together"
-    )
-
-
-def _gang_pods(gang: Gang, least: Minimum) -> int:
-    """Pods with chips of the whole gang: those that exist, or the expected number if it is higher."""
-    live = [member for member in gang.members.values() if member.is_live]
-    with_chips = sum(1 for member in live if member.ask.chips)
-    return max(with_chips, least.size) if with_chips == len(live) and with_chips else with_chips
+    whom = "all pods of the job" if need == size else "all pods with chips of the job"
+    return f"{least.name} is {least.count} of {size} pods: expected {need}: with label {TOR_AFFINITY} {whom} start together"
 
 
 def _plan_first(gang: Gang, free: list[Member], context: GangContext, least: Minimum, found: Plan, now_ms: int) -> None:
@@ -205,17 +219,18 @@ def _plan_first(gang: Gang, free: list[Member], context: GangContext, least: Min
         if not ready:
             _plan_single(gang, free, found, now_ms)
             return
-    chosen = _choose(ready, need, least.by_task if not succeeded else ())
-    hold = _shortage(ready, need, least) if chosen is None else _mixed_resources(chosen)
-    if chosen is None or hold:
+    by_task = {task.lower(): count for task, count in least.by_task} if not succeeded else {}
+    first = chosen(ready, need, by_task)
+    hold = _shortage(ready, need, least) if first is None else _mixed_resources(first)
+    if first is None or hold:
         found.held = (free, _with_reasons(hold, free))
         found.is_short = True
         return
     if context.is_old:
         return
-    found.first = chosen
+    found.first = first
     if need == 1:
-        taken = {member.uid for member in chosen}
+        taken = {member.uid for member in first}
         _plan_single(gang, [member for member in free if member.uid not in taken], found, now_ms)
 
 
@@ -242,36 +257,19 @@ def _plan_single(gang: Gang, free: Sequence[Member], found: Plan, now_ms: int) -
             found.single.append(member)
 
 
-def _choose(ready: Sequence[Member], need: int, by_task: Sequence[tuple[str, int]]) -> list[Member] | None:
-    """The first ``need`` pods in order, with the minimum of each task; None when there are not enough."""
-    lacking = {task.lower(): count for task, count in by_task}
-    spare = need - sum(lacking.values())
-    chosen: list[Member] = []
-    for member in ready:
-        task = member.place.task
-        if lacking.get(task, 0) > 0:
-            lacking[task] -= 1
-        elif spare > 0:
-            spare -= 1
-        else:
-            continue
-        chosen.append(member)
-    return chosen if len(chosen) == need else None
-
-
 def _shortage(ready: Sequence[Member], need: int, least: Minimum) -> str:
     """Why there are not enough pods."""
     if len(ready) >= need:
         for task, count in least.by_task:
             there = sum(1 for member in ready if member.place.task == task.lower())
             if there < count:
-                return f"task {task} has {there} of at least {count} pods"
+                return f"task {task} has {there} of at least {pluralize(count, 'pod')}"
     return f"{len(ready)} of at least {need} pods exist"
 
 
-def _mixed_resources(chosen: Sequence[Member]) -> str:
+def _mixed_resources(members: Sequence[Member]) -> str:
     """Why pods cannot be one request: they ask for chips of two kinds."""
-    asking = [member for member in chosen if member.ask.chips]
+    asking = [member for member in members if member.ask.chips]
     for member in asking:
         if member.ask.resource != asking[0].ask.resource:
             pods = f"pods {asking[0].name} and {member.name}"

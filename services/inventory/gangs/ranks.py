@@ -1,16 +1,19 @@
 """Ranks of pods: in their request, and in their whole gang.
 
 In the gang a pod has the rank that it states. Without one, the rank follows from its index and the sizes of the tasks
-before its own. Otherwise it is the lowest free rank.
+before its own. Otherwise it is the lowest free rank. Pods without chips have no rank in the gang, so those of the
+others start at 0 and have no gap.
 
 Source: docs/reference/nodes-and-chips.md, "Pod annotations of chips"; docs/reference/kubernetes.md,
 "Volcano PodGroups".
 """
 
+import bisect
 from collections.abc import Sequence
 
 from berth.formats.kubernetes.owner_facts import OwnerFacts
-from berth.services.inventory.gangs.model import Gang, Member, Slot, needs_no_rank
+from berth.services.inventory.gangs.chip_pods import tasks_without_chips
+from berth.services.inventory.gangs.model import NO_INDEX, Gang, Member, Slot, needs_no_rank
 
 
 def slots_of(gang: Gang, members: Sequence[Member], facts: OwnerFacts | None) -> list[Slot]:
@@ -18,19 +21,23 @@ def slots_of(gang: Gang, members: Sequence[Member], facts: OwnerFacts | None) ->
     live = {member.uid for member in gang.members.values() if member.is_live}
     taken = {slot.index for part in gang.parts.values() for slot in part.slots if slot.uid in live}
     assigned = {slot.uid for part in gang.parts.values() for slot in part.slots}
+    places = _Places(gang, facts)
     for member in gang.members.values():
-        if member.is_live and member.is_bound and member.uid not in assigned and member.place.rank is not None:
-            taken.add(member.place.rank)
-    starts = _starts(gang, facts)
-    preferred_ranks = [_preferred_rank(member, starts) for member in members]
+        if member.is_live and member.is_bound and member.uid not in assigned:
+            rank = places.stated(member)
+            taken.update(() if rank is None else (rank,))
+    preferred_ranks = [places.preferred(member) for member in members]
     given: dict[int, int] = {}
     for at, preferred in enumerate(preferred_ranks):
         if preferred is not None and preferred not in taken:
             given[at] = preferred
             taken.add(preferred)
     lowest = 0
-    for at in range(len(members)):
+    for at, member in enumerate(members):
         if at in given:
+            continue
+        if not member.ask.chips:
+            given[at] = NO_INDEX
             continue
         while lowest in taken:
             lowest += 1
@@ -39,28 +46,54 @@ def slots_of(gang: Gang, members: Sequence[Member], facts: OwnerFacts | None) ->
     return [_slot(member, given[at]) for at, member in enumerate(members)]
 
 
+class _Places:
+    """Ranks that follow from the places of pods in their gang.
+
+    Args:
+        gang: The gang.
+        facts: Facts of its owner, if they are known.
+    """
+
+    def __init__(self, gang: Gang, facts: OwnerFacts | None) -> None:
+        self._starts = _starts(gang, facts)
+        self._without_chips = sorted(
+            member.place.rank
+            for member in gang.members.values()
+            if member.place.rank is not None and not member.ask.chips
+        )
+        """Indexes in the whole gang of pods without chips."""
+
+    def stated(self, member: Member) -> int | None:
+        """Rank that a pod states, or that follows from its index in the whole gang; None for no such rank."""
+        rank = member.place.rank
+        if rank is None or not member.ask.chips:
+            return None
+        return rank if member.has_rank else rank - bisect.bisect_left(self._without_chips, rank)
+
+    def preferred(self, member: Member) -> int | None:
+        """Rank of a pod when all pods exist; None when it cannot be derived, or the pod has no chips."""
+        place = member.place
+        if place.rank is not None or not member.ask.chips:
+            return self.stated(member)
+        start = self._starts.get(place.task)
+        if start is None or place.local is None:
+            return None
+        return start[0] + place.child * start[1] + place.local
+
+
 def _starts(gang: Gang, facts: OwnerFacts | None) -> dict[str, tuple[int, int]]:
-    """First rank of each task and the width of its children, as far as known."""
+    """First rank of each task with chips and the width of its children, as far as known."""
+    plain = tasks_without_chips(gang, facts)
     if facts is None or not facts.tasks:
-        names = {member.place.task for member in gang.members.values()}
+        names = {member.place.task for member in gang.members.values()} - plain
         return dict.fromkeys(names, (0, 0)) if len(names) == 1 else {}
     starts: dict[str, tuple[int, int]] = {}
     start = 0
     for task in facts.tasks:
-        starts[task.name.lower()] = (start, task.width)
-        start += task.pods
+        if task.name.lower() not in plain:
+            starts[task.name.lower()] = (start, task.width)
+            start += task.pods
     return starts
-
-
-def _preferred_rank(member: Member, starts: dict[str, tuple[int, int]]) -> int | None:
-    """Rank of a pod when all pods exist; None when it cannot be derived."""
-    place = member.place
-    if place.rank is not None:
-        return place.rank
-    start = starts.get(place.task)
-    if start is None or place.local is None:
-        return None
-    return start[0] + place.child * start[1] + place.local
 
 
 def _slot(member: Member, index: int) -> Slot:

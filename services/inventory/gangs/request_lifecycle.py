@@ -1,11 +1,15 @@
 """Lifecycle of the requests of one gang: replacement of pods, end, disappearance and withdrawal of requests."""
 
 from collections.abc import Iterator
+from typing import Final
 
 from berth.runtime.backoff import Backoff
 from berth.services.inventory.gangs.barriers import PENDING_AGAIN
 from berth.services.inventory.gangs.model import Gang, Member, Part, Slot
 from berth.services.inventory.gangs.settings import GangSettings
+
+REPLACED: Final = "its pods were replaced"
+"""Reason of a cancellation: the pods are others, and so may be what their owner says."""
 
 
 def see_pods(gang: Gang) -> None:
@@ -101,6 +105,24 @@ def settle_parts(gang: Gang, settings: GangSettings, *, is_pending: str, now_ms:
     return back
 
 
+def resized(gang: Gang, minimum: int) -> list[tuple[Part, str]]:
+    """Withdraw the first request of a gang that waits, if it was made for another minimum; with the reason.
+
+    Args:
+        gang: The gang.
+        minimum: Pods that must start together now; 0 when unknown.
+    """
+    back: list[tuple[Part, str]] = []
+    for part in list(gang.parts.values()) if minimum else ():
+        if not part.is_first or part.phase not in {"", "waiting"} or part.state == "closed":
+            continue
+        if part.minimum not in {0, minimum}:
+            back.append((part, f"its minimum is now {minimum}, not {part.minimum}"))
+            dissolve(gang, part)
+        part.minimum = minimum
+    return back
+
+
 def _give_up_ranks(part: Part) -> None:
     """Release pods that the binder could not bind while the rest of the gang runs."""
     for rank in part.failed_ranks():
@@ -116,6 +138,10 @@ def _withdrawal_reason(gang: Gang, part: Part, settings: GangSettings, *, is_pen
     if is_pending and waits:
         return is_pending
     there = sum(1 for slot in part.slots if slot.is_live)
+    if gang.ended and _ends_with_owner(part):
+        return gang.ended
+    if waits and (changed := _changed(gang, part)):
+        return changed
     incomplete = there < len(part.slots) and waits
     gone = there == 0 and part.phase != "ending" and (not part.is_settled or _all_deleted(gang, part))
     part.incomplete_since_ms = (
@@ -129,7 +155,42 @@ def _withdrawal_reason(gang: Gang, part: Part, settings: GangSettings, *, is_pen
     if now_ms < due_ms:
         gang.due(due_ms)
         return ""
-    return "its pods are gone" if gone else f"{len(part.slots) - there} of its {len(part.slots)} pods are gone"
+    lost = len(part.slots) - there
+    whole = "its pod is gone" if len(part.slots) == 1 else "its pods are gone"
+    return whole if gone else f"{lost} of its {len(part.slots)} pods {'is' if lost == 1 else 'are'} gone"
+
+
+def _ends_with_owner(part: Part) -> bool:
+    """Whether a request is withdrawn when its owner is over.
+
+    A placement whose pods are all there, or of which some pod has a node, was decided before: it keeps its chips until
+    its pods are gone.
+    """
+    if part.phase in {"", "waiting"}:
+        return True
+    if part.phase == "ending" or part.is_settled:
+        return False
+    live = [slot for slot in part.slots if slot.is_live]
+    return len(live) < len(part.slots) and not any(slot.was_bound for slot in live)
+
+
+def _changed(gang: Gang, part: Part) -> str:
+    """Why pods that came in place of those of a waiting request need a new one; empty when none do.
+
+    Of a request that was never placed nothing has to last when all of its pods are others. A pod with another resource
+    request never takes the rank of the pod that it replaces.
+    """
+    vacant = [slot for slot in part.slots if not slot.is_live]
+    if not vacant:
+        return ""
+    free = [member for member in unassigned(gang) if member.waits]
+    if free and len(vacant) == len(part.slots) and part.attempt <= 1:
+        return REPLACED
+    for member in free:
+        replaced = [slot for slot in vacant if slot.task == member.place.task and slot.source == member.place.source]
+        if replaced and all(slot.ask is not None and slot.ask != member.ask for slot in replaced):
+            return f"pod {member.name} requests other resources than the pod that it replaces"
+    return ""
 
 
 def _all_deleted(gang: Gang, part: Part) -> bool:

@@ -24,8 +24,8 @@ from berth.formats.kubernetes.workloads import (
     GangKey,
 )
 from berth.formats.manifests.batch_job import QUEUE_NAME
-from berth.formats.manifests.gang_request import LIFTED, RUN_FOR, common_selector
-from berth.formats.quantities import QuantityError, duration_ms
+from berth.formats.manifests.gang_request import LIFTED, RUN_FOR, common_selector, run_for_ms
+from berth.formats.quantities import QuantityError
 from berth.formats.yaml_tree import merged
 from berth.schemas.intake import JobRequest, Task
 from berth.services.inventory.gangs.model import Member
@@ -104,7 +104,7 @@ def request_of(
         queue=_queue(group, facts, firsts[0]),
         priority=max(member.pod.spec.priority or 0 for member in members),
         min_available=len(members),
-        run_ms=duration_ms(annotations[RUN_FOR]) if RUN_FOR in annotations else 0,
+        run_ms=run_for_ms(annotations[RUN_FOR]) if RUN_FOR in annotations else 0,
         origin="pods",
         created_at_ms=min(unix_ms(member.pod.metadata.creation_timestamp) for member in members),
         near=next((near for member in firsts if (near := near_of(member.pod.spec))), {}),
@@ -131,7 +131,7 @@ def wrong_annotation(layers: Sequence[Mapping[str, str] | None]) -> str:
     texts = {layer[RUN_FOR]: None for layer in layers if layer and RUN_FOR in layer}
     for text in texts:
         try:
-            duration_ms(text)
+            run_for_ms(text)
         except QuantityError as error:
             return f"annotation {RUN_FOR} is {text!r}: expected {error.expected}"
     return ""

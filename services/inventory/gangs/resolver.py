@@ -17,11 +17,19 @@ from berth.services.inventory.effects import Effect, PublishCancel, PublishMembe
 from berth.services.inventory.gangs.barriers import admission_grace_ends_ms, barrier_of_group, pending_again, unreadable
 from berth.services.inventory.gangs.completeness import Completeness, completeness
 from berth.services.inventory.gangs.lookups import Lookups
-from berth.services.inventory.gangs.members import held, members_of, tombstone
-from berth.services.inventory.gangs.model import OVER, Gang, Member, Part
-from berth.services.inventory.gangs.plan import GangContext, Plan, is_fresh, plan
+from berth.services.inventory.gangs.members import GangOwner, held, members_of, tombstone
+from berth.services.inventory.gangs.model import GROUPED, OVER, Gang, Member, Part
+from berth.services.inventory.gangs.plan import GangContext, Plan, is_fresh, minimum_now, plan
 from berth.services.inventory.gangs.ranks import slots_of
-from berth.services.inventory.gangs.request_lifecycle import dissolve, fill, see_pods, settle_parts, unassigned
+from berth.services.inventory.gangs.request_lifecycle import (
+    REPLACED,
+    dissolve,
+    fill,
+    resized,
+    see_pods,
+    settle_parts,
+    unassigned,
+)
 from berth.services.inventory.gangs.requests import request_of
 from berth.services.inventory.gangs.settings import GangSettings
 
@@ -30,6 +38,8 @@ Name = tuple[str, str]
 
 _SUFFIXES: Final = (8, 12, 16, 24)
 """Digits of a request's name suffix; a longer one is used when shorter ones are taken."""
+_CHECK_AGAIN_MS: Final = 1_000
+"""First pause before the owner of a gang that lacks pods is read again; it doubles."""
 
 
 @dataclass(slots=True)
@@ -86,16 +96,23 @@ class Resolver:
         """
         # 1. Update the slots from the pods; end requests that are over, vanished or not admitted any more.
         gang.due_ms = None
+        if group is not None:
+            gang.podgroup_uid = group.metadata.uid
+        self._see_owner(gang, group, now_ms)
         see_pods(gang)
         back = settle_parts(gang, self._settings, is_pending=pending_again(group), now_ms=now_ms)
+        if any(reason == REPLACED for _, reason in back):
+            self.lookups.outdate(gang.key)
         context, reads = self._context(gang, group, now_ms)
+        back += resized(gang, minimum_now(gang, context))
         again, lost = self._rebuild(gang, context)
         effects = [self._withdraw(part, reason, now_ms) for part, reason in (*back, *lost)]
         # 2. Free pods take the ranks of pods that are gone.
         tasks = context.tasks
         free = fill(gang, sorted(unassigned(gang), key=lambda member: member.order(tasks)))
+        reads += self._check_owner(gang, now_ms)
         # 3. The other pods become requests, or wait.
-        found = plan(gang, free, context, now_ms=now_ms)
+        found = plan(gang, free, context, now_ms=now_ms) if not gang.is_past else Plan()
         base = base_name(gang.key, group)
         if found.is_short and context.again_ms is not None:
             gang.due(context.again_ms)
@@ -110,12 +127,45 @@ class Resolver:
 
     def completeness(self, gang: Gang, group: PodGroup | None, now_ms: int) -> Completeness:
         """What is known of the pods of a gang."""
-        return completeness(gang, group, self._look(gang, group), self.lookups.lookup(gang.key, now_ms))
+        return completeness(gang, group, _look(gang, group), self.lookups.lookup(gang.key, now_ms))
+
+    def _see_owner(self, gang: Gang, group: PodGroup | None, now_ms: int) -> None:
+        """Note which owner the gang has, and whether it is over."""
+        if gang.key.kind == "pod" and not gang.members:
+            gang.ended = f"pod {gang.key.name} was deleted"
+        if gang.is_past:
+            return
+        gang.look = _look(gang, group)
+        if gang.key.kind == "podgroup":
+            made_by = group.metadata.controller if group is not None else None
+            gang.owner_uid = made_by.uid if made_by is not None else ""
+        elif gang.key.kind not in GROUPED and gang.key.kind != "lws":
+            gang.owner_uid = gang.key.uid or gang.owner_uid
+        self.lookups.use(gang.key, gang.look, gang.owner_uid)
+        if gang.is_succeeded and not any(member.is_live for member in gang.members.values()):
+            gang.ended = f"{gang.key.kind} {gang.key.name} was deleted and created again"
+        elif gang.look is not None:
+            gang.ended = self.lookups.lookup(gang.key, now_ms).ended
+
+    def _check_owner(self, gang: Gang, now_ms: int) -> list[Effect]:
+        """Read of the owner of a gang that lacks pods: it may be gone.
+
+        The owner may go after its pods, so it is read again after ever longer pauses, as long as they are missing.
+        """
+        since = [at_ms for part in gang.parts.values() if (at_ms := part.lacking_since_ms) is not None]
+        if not since or gang.look is None or gang.is_past:
+            gang.check_ms = None
+            return []
+        is_due = gang.check_ms is None or now_ms >= gang.check_ms
+        if is_due:
+            gang.check_ms = now_ms + max(now_ms - min(since), _CHECK_AGAIN_MS)
+        gang.due(gang.check_ms or now_ms)
+        asked = self.lookups.ask(gang.key) if is_due else None
+        return [ReadOwner(asked)] if asked is not None else []
 
     def _context(self, gang: Gang, group: PodGroup | None, now_ms: int) -> tuple[GangContext, list[Effect]]:
         """State besides the pods, and the reads that are needed."""
-        look = self._look(gang, group)
-        self.lookups.use(gang.key, look)
+        look = gang.look if not gang.is_past else None
         lookup = self.lookups.lookup(gang.key, now_ms)
         barrier = barrier_of_group(gang.key, group)
         grace_ends_ms = admission_grace_ends_ms(group, now_ms)
@@ -128,8 +178,8 @@ class Resolver:
         if (is_old or not lookup.is_known) and unassigned(gang):
             asked = self.lookups.ask(gang.key)
             reads = [ReadOwner(asked)] if asked is not None else []
-        if not barrier and lookup.is_known and lookup.facts is None:
-            barrier = unreadable(look, group)
+        if not barrier and lookup.is_known and (lookup.ended or lookup.facts is None):
+            barrier = lookup.ended or unreadable(look, group)
         return (
             GangContext(
                 group,
@@ -141,11 +191,6 @@ class Resolver:
             ),
             reads,
         )
-
-    def _look(self, gang: Gang, group: PodGroup | None) -> OwnerKey | None:
-        if gang.key.kind == "podgroup":
-            return group_owner(group) if group is not None else None
-        return next((member.place.look for member in gang.members.values()), None)
 
     def _new_parts(self, gang: Gang, found: Plan, base: str, context: GangContext) -> list[Part]:
         """Requests for pods that have none."""
@@ -162,7 +207,7 @@ class Resolver:
             while self._is_over((gang.key.namespace, name), uid):
                 uid = digest([uid], 32)
                 name = self._free_name(gang, base, uid, may_be_base=is_first)
-            part = Part(gang.key, name, uid, slots, is_first=is_first, gang_pods=found.gang_pods)
+            part = Part(gang.key, name, uid, slots, is_first=is_first, gang_pods=found.gang_pods, minimum=found.minimum)
             part.request = _request(part, members, context)
             part.published = True
             gang.parts[name] = part
@@ -225,18 +270,15 @@ class Resolver:
         self, gang: Gang, found: Plan, base: str, context: GangContext, now_ms: int
     ) -> dict[str, MembersSeen]:
         """Facts to publish about the gang's pods, by name."""
-        podgroup = gang.key.name if gang.key.kind == "podgroup" else ""
         owner = _owner(gang, context)
-        wanted = {
-            name: members_of(part, owner=owner, podgroup=podgroup, at_ms=now_ms) for name, part in gang.parts.items()
-        }
+        wanted = {name: members_of(part, owner, at_ms=now_ms) for name, part in gang.parts.items()}
         is_alone = gang.key.kind == "pod"
         waiting = [([member], why, is_alone) for member, why in found.held_single]
         if found.held is not None:
             waiting.insert(0, (*found.held, True))
         for members, why, may_be_base in waiting:
             name = self._free_name(gang, base, digest([members[0].uid], 32), may_be_base=may_be_base)
-            wanted[name] = held(gang.key.namespace, name, members, why, owner=owner, podgroup=podgroup, at_ms=now_ms)
+            wanted[name] = held(gang.key.namespace, name, members, why, owner, at_ms=now_ms)
         return wanted
 
     def _publish_members(self, gang: Gang, wanted: dict[str, MembersSeen], now_ms: int) -> list[Effect]:
@@ -266,6 +308,15 @@ class Resolver:
             self.lookups.use(gang.key, None)
 
 
+def _look(gang: Gang, group: PodGroup | None) -> OwnerKey | None:
+    """Owner that is read for a gang; None when none is."""
+    if gang.is_past:
+        return gang.look
+    if gang.key.kind == "podgroup":
+        return group_owner(group) if group is not None else None
+    return next((member.place.look for member in gang.members.values()), gang.look)
+
+
 def _request(part: Part, members: list[Member], context: GangContext) -> JobRequest:
     return request_of(
         part.gang,
@@ -278,13 +329,16 @@ def _request(part: Part, members: list[Member], context: GangContext) -> JobRequ
     )
 
 
-def _owner(gang: Gang, context: GangContext) -> Owner:
-    """Controller of a gang: the controller of its PodGroup, otherwise that of its pods."""
-    controller = context.group.metadata.controller if context.group is not None else None
-    if controller is not None:
-        return Owner(controller.kind, controller.name, controller.uid)
-    return min(
-        (member.place.owner for member in gang.members.values()),
-        key=lambda it: (it.kind, it.name, it.uid),
-        default=Owner(),
-    )
+def _owner(gang: Gang, context: GangContext) -> GangOwner:
+    """Owner of a gang: its PodGroup, and the controller of that, otherwise the controller of its pods."""
+    made_by = context.group.metadata.controller if context.group is not None else None
+    if made_by is not None:
+        controller = Owner(made_by.kind, made_by.name, made_by.uid)
+    else:
+        controller = min(
+            (member.place.owner for member in gang.members.values()),
+            key=lambda it: (it.kind, it.name, it.uid),
+            default=Owner(),
+        )
+    is_grouped = gang.key.kind == "podgroup"
+    return GangOwner(controller, gang.key.name if is_grouped else "", gang.podgroup_uid if is_grouped else "")

@@ -1,11 +1,31 @@
 """Requests restored from the facts of an earlier run."""
 
+from typing import Final
+
+from berth.formats.kubernetes.owners import OwnerKey, OwnerKind
 from berth.formats.whole_numbers import whole_number
 from berth.schemas.columns import unpack
 from berth.schemas.facts import JobSeen, MembersSeen
 from berth.schemas.intake import JobRequest, Task
-from berth.services.inventory.gangs.model import Gang, Part, Slot, needs_no_rank
+from berth.services.inventory.gangs.model import NO_INDEX, Gang, Part, Slot, needs_no_rank
 from berth.services.inventory.gangs.requests import GANG_PODS, as_pod_ask
+
+_KINDS: Final[dict[str, OwnerKind]] = {
+    "acjob": "AscendJob",
+    "job": "Job",
+    "jobset": "JobSet",
+    "lws": "LeaderWorkerSet",
+    "replicaset": "ReplicaSet",
+    "statefulset": "StatefulSet",
+    "vcjob": "VolcanoJob",
+}
+"""Kinds of controllers by the first word of the names of their requests."""
+
+
+def restored_owner(seen: MembersSeen) -> OwnerKey | None:
+    """Controller of a request of which no pod is left; None if it is not known or cannot be read."""
+    kind = _KINDS.get(seen.job.partition(".")[0])
+    return OwnerKey(kind, seen.namespace, seen.owner.name) if kind is not None and seen.owner.name else None
 
 
 def part_from(seen: MembersSeen, job: JobSeen | None, gang: Gang, *, is_first: bool) -> Part:
@@ -60,6 +80,7 @@ def _slot(
     if member is not None:
         place = member.place
         index = int(index_text) if index_text.isdigit() else place.rank if place.rank is not None else rank
+        index = index if member.ask.chips else NO_INDEX
         slot = Slot(
             task=place.task,
             ask=member.ask,
@@ -75,7 +96,7 @@ def _slot(
         task=task.name if task is not None else "",
         ask=as_pod_ask(request, task) if request is not None and task is not None else None,
         source=None,
-        index=int(index_text) if index_text.isdigit() else rank,
+        index=NO_INDEX if task is not None and not task.chips else int(index_text) if index_text.isdigit() else rank,
         pod=seen.pods[row] if row is not None else "",
         uid=seen.pod_uids[row] if row is not None else "",
         needs_no_rank=not index_text,

@@ -12,7 +12,7 @@ class GangSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     scheduler_names: Annotated[tuple[str, ...], Meta(min_length=1)] = ("berth",)
     """Pods with one of these values in ``schedulerName`` become job requests."""
     vanished_s: Annotated[float, Meta(gt=0, le=86_400)] = 30.0
-    """A request is withdrawn after its pods have been gone for this long."""
+    """A request without pods is withdrawn after this time if its owner still exists; otherwise at once."""
     retry_s: Annotated[float, Meta(gt=0, le=86_400)] = 30.0
     """Pause before pods whose request failed are requested again; it doubles with each failure ..."""
     retry_max_s: Annotated[float, Meta(gt=0, le=86_400)] = 600.0
@@ -23,7 +23,7 @@ class GangSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """A PodGroup is admitted when its chips are free; false: CPU and memory must be free too, beside other claims."""
     claim_s: Annotated[float, Meta(ge=0, le=86_400)] = 300.0
     """A PodGroup that could not start for this long goes back to Pending; 0: never."""
-    group_status_s: Annotated[float, Meta(ge=0, le=3_600)] = 5.0
+    group_status_s: Annotated[float, Meta(ge=0, le=3_600)] = 0.5
     """Minimum time between two writes of counts and messages of one PodGroup; a change of phase is written at once."""
     groups_without_scheduler: bool | None = None
     """Whether Berth admits PodGroups for which neither a pod nor the owner names the scheduler; without a value only if

@@ -1,4 +1,4 @@
-"""Unhealthy nodes from health facts: which of their chips take no new work. Pure."""
+"""Unhealthy nodes from health facts: which of their chips accept no new work. Pure."""
 
 from berth.core.cluster.node_packing import unpack_health
 from berth.schemas.facts import HealthSeen, NodeHealth

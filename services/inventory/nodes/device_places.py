@@ -49,18 +49,18 @@ class DevicePlaces:
     def complete(self, reading: NodeReading) -> NodeReading:
         """Complete a node that was just read with the content of its report."""
         name = reading.node.name
-        if needs_report(reading.node, reading.told):
+        if needs_report(reading.node, reading.place):
             self._open[name] = reading
-            place = reading.told.filled(self._places.get(name, self._published_place(name, reading.told)))
+            place = reading.place.filled(self._places.get(name, self._published_place(name, reading.place)))
             return reading.at(place, self._wrong.get(name, ""), outside_superpod(reading.node, place))
         self._open.pop(name, None)
         self._published.pop(name, None)
-        return reading.at(reading.told, outside_superpod(reading.node, reading.told))
+        return reading.at(reading.place, outside_superpod(reading.node, reading.place))
 
-    def _published_place(self, name: str, told: NodePlace) -> NodePlace:
+    def _published_place(self, name: str, place: NodePlace) -> NodePlace:
         """Published place. Racks are numbered within a SuperPoD, so that the rack of another SuperPoD is not used."""
         published = self._published.get(name, _UNKNOWN)
-        return published if told.superpod in {None, published.superpod} else _UNKNOWN
+        return published if place.superpod in {None, published.superpod} else _UNKNOWN
 
     def note_report(self, name: str, text: str) -> NodeReading | None:
         """Take a report of a node; returns the updated node when it needs the report."""

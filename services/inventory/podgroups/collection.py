@@ -80,9 +80,9 @@ class _Group:
     backoff_until_ms: int = 0
     """The PodGroup went back to Pending and is not admitted before that time."""
     gave_up: bool = False
-    """The last patch failed for good, and the next one is not computed yet."""
+    """The last patch failed permanently, and the next one is not computed yet."""
     retry_at_ms: int = 0
-    """No patch before that time: the last one failed for good."""
+    """No patch before that time: the last one failed permanently."""
     due_ms: int | None = None
 
     def due(self, at_ms: int) -> None:
@@ -150,7 +150,7 @@ class Groups:
             self._may_admit = True
 
     def failed(self, name: Name) -> None:
-        """Note that the last patch of a PodGroup failed for good; the next one is delayed."""
+        """Note that the last patch of a PodGroup failed permanently; the next one is delayed."""
         group = self._groups.get(name)
         if group is not None:
             group.sent_version = None
@@ -274,7 +274,9 @@ class Groups:
             free, claimed = capacity.amount(resource), claims[resource]
             if need > free - claimed:
                 others = f", of which other admitted PodGroups claim {claimed}" if claimed else ""
-                return Why(ENQUEUE_FAILED, f"asks for {need} {resource}, {free} are free{others}")
+                return Why(
+                    ENQUEUE_FAILED, f"asks for {need} {resource}, {free} {'is' if free == 1 else 'are'} free{others}"
+                )
         return NO_REASON
 
     def _claims(self) -> Counter[str]:

@@ -41,7 +41,7 @@ class AdmissionReasons:
             )
 
     def drop(self, namespace: str, name: str) -> None:
-        """Take that a PodGroup is gone, or does not wait any more."""
+        """A PodGroup is gone, or no longer waits."""
         uid = self._uids.pop((namespace, name), None)
         if uid is not None:
             del self.sentences[uid], self._about[uid]

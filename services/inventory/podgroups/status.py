@@ -95,7 +95,7 @@ class MinResources:
 
 
 def min_resources_of(group: PodGroup) -> MinResources:
-    """Total resources that a PodGroup asks for."""
+    """Total resources that a PodGroup requests."""
     amounts: dict[str, int] = {}
     for key, value in sorted((group.spec.min_resources or {}).items()):
         name = {"cpu": CPU, "memory": MEMORY}.get(key, key)

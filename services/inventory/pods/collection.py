@@ -1,7 +1,7 @@
 """Bound pods as facts: gangs placed by Berth, by rank, and pods placed by others. Pure.
 
-A pod belongs to a placement if its annotations say so and the bus knows the job. Any other pod with chips is *foreign*:
-its chips are adopted. The resources of a foreign pod without chips are subtracted from its node instead.
+A pod belongs to a placement if its annotations name it and the bus knows the job. Any other pod with chips is
+*foreign*: its chips are adopted. The resources of a foreign pod without chips are subtracted from its node instead.
  One subject reports one attempt of a job. While pods of an attempt live, it keeps the subject; then the next one
 follows.
 """
@@ -239,7 +239,7 @@ class Pods:
     def _chosen(self, key: JobKey, gang: JobPods) -> AttemptKey | None:
         """Attempt that the subject reports: the published one while it lives, otherwise the newest with pods.
 
-        Pods that came and went since the published fact count: their chips are to be released.
+        Pods that came and went since the published fact count: their chips must be released.
         """
         published = None if gang.published is None else (gang.published.uid, gang.published.attempt)
         if published in gang.attempts and gang.attempts[published].is_live and self._ownership(key, published) == "own":
@@ -353,7 +353,7 @@ class Pods:
         return f"pod {row.namespace}/{row.name}: {'; '.join(wrong)}" if wrong else ""
 
     def _forget_idle(self, key: JobKey) -> None:
-        """Drop attempts about which nothing is left to publish."""
+        """Drop attempts whose facts are complete."""
         gang = self._gangs[key]
         published = gang.published
         for found, attempt in list(gang.attempts.items()):

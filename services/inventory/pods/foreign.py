@@ -48,7 +48,7 @@ class Foreign:
         self._dirty[row.uid] = None
 
     def drop(self, uid: str) -> None:
-        """Take that a pod is not foreign any more, has finished or is gone."""
+        """A pod is no longer foreign, has finished or is gone."""
         if self._rows.pop(uid, None) is not None or uid in self._published:
             self._dirty[uid] = None
 

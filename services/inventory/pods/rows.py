@@ -43,7 +43,7 @@ class PodRow(msgspec.Struct, frozen=True, gc=False):
         created: Time of its creation, as RFC 3339; the form is fixed, so that texts compare as times.
         identity: Set on a pod that Berth bound.
         resource: Resource name of its chips; empty for a pod without.
-        asked: Number of chips that it asks for.
+        asked: Number of chips that it requests.
         chips: Bitmap of the chips that its annotation names, as far as the text can be read.
         physical: ``chips`` are physical ids; otherwise they are the ids that the node's device plug-in uses.
         taken: The device plug-in has allocated its chips, or it needs none.
@@ -145,7 +145,7 @@ def _identity(pod: Pod, wrong: list[str]) -> RankIdentity | None:
 def _chips(pod: Pod, asked: str, wrong: list[str]) -> tuple[str, int]:
     """Resource and bitmap of the chips that annotations name.
 
-    They stand in ``huawei.com/AscendReal``, or in the annotation with the resource's name where that is absent or
+    They are in ``huawei.com/AscendReal``, or in the annotation with the resource's name where that is absent or
     empty. The latter may hold device ids.
 
     Source: docs/reference/nodes-and-chips.md, "Free list" and "Pod annotations of chips".

@@ -50,16 +50,6 @@ class ApiTasks:
         self._log = instruments.log
         self._metrics = instruments.metrics
 
-    @property
-    def is_idle(self) -> bool:
-        """Whether no task runs or waits."""
-        return not self._ready and not self._waiting and not self._busy
-
-    @property
-    def is_busy(self) -> bool:
-        """Whether a task runs or is ready; tasks that wait for a retry do not count."""
-        return bool(self._ready or self._busy)
-
     def put(self, task: ApiTask) -> None:
         """Queue a task; an older one with the same key is dropped."""
         waiting = self._waiting.pop(task.key, None)

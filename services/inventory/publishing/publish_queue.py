@@ -1,4 +1,4 @@
-"""Messages on their way to the bus: in order, many at a time, retried while the bus does not answer."""
+"""Queue of messages to the bus: in order, in batches, retried while the bus does not answer."""
 
 from collections.abc import Sequence
 from typing import Final, NamedTuple

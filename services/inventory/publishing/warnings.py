@@ -44,7 +44,7 @@ class RequestWarnings:
         self.sentences[key] = f"product form {chosen.form.name} is assumed, because {chosen.because}"
 
     def drop(self, namespace: str, name: str) -> None:
-        """Take that a request is over."""
+        """A request has ended."""
         key = self._key_of.pop((namespace, name), None)
         if key is None:
             return

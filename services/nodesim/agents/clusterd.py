@@ -84,7 +84,7 @@ class ClusterD:
         )
 
     def written(self) -> dict[str, str]:
-        """Text of each ConfigMap by name; chunks that are not needed any more are empty."""
+        """Text of each ConfigMap by name; chunks that are no longer needed are empty."""
         devices = {device_info.NAME_PREFIX + node: self._device(node, found) for node, found in self._devices.items()}
         switches = {
             cluster_info.SWITCH_ENTRY_PREFIX + node: self._switch(node, found) for node, found in self._switches.items()

@@ -87,7 +87,7 @@ class Tally:
     """Counters of the agents of all nodes.
 
     Attributes:
-        bound: Pods that got what they asked for.
+        bound: Pods that got the requested chips.
         failed: Pods that were refused.
         ended: Admitted pods that have finished or are gone.
         swapped: Pods that got other chips than those of their own annotation.

@@ -178,7 +178,7 @@ class NodeAgents:
         return found if found < _NEVER else None
 
     def step(self, now_ms: UnixMs) -> list[AgentEffect]:
-        """Perform what is due at kubelet."""
+        """Execute the due steps of the kubelet."""
         self._stepped_ms = now_ms
         broken = self.breakages.at(now_ms)
         effects: list[AgentEffect] = []

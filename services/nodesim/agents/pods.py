@@ -5,14 +5,12 @@ from typing import Final
 from berth.formats.ascend.device_list import CHIPS_MAX
 from berth.formats.ascend.pod_annotations import CONSUMED, PREDICATE_TIME, RESOURCE_PREFIX, SHARE_LABEL
 from berth.formats.kubernetes.objects import Container, ContainerStatus, Lean, Meta, PodSpec, PodStatus
-from berth.formats.manifests.gang_request import RUN_FOR
+from berth.formats.manifests.gang_request import FOREVER, RUN_FOR
 from berth.formats.quantities import QuantityError, cpu_milli, duration_ms, memory_mib, pieces
 from berth.schemas.placement import Share
 from berth.schemas.units import UnixMs
 from berth.services.nodesim.stamps import moment_ms
 
-FOREVER: Final = "forever"
-"""Value of the annotation ``berth/run-for`` of a pod that never ends."""
 ENDED: Final = frozenset({"Failed", "Succeeded"})
 UINT64_MAX: Final = (1 << 64) - 1
 _SERVICES: Final = frozenset({"DaemonSet", "ReplicaSet", "StatefulSet", "LeaderWorkerSet"})
@@ -57,13 +55,13 @@ class AgentPod(Lean, frozen=True):
 
 
 def chips_asked(pod: AgentPod, resource: str) -> list[int]:
-    """Number of chips of each container, in order, without containers that ask for none."""
+    """Number of chips of each container, in order, without containers that request none."""
     found = [_amount(container, resource) for container in pod.spec.containers or ()]
     return [count for count in found if count]
 
 
 def other_chips(pod: AgentPod, resource: str) -> str:
-    """Name of a chip resource that a pod asks for and a node with ``resource`` does not have; empty without one."""
+    """Name of a chip resource that a pod requests and a node with ``resource`` does not have; empty without one."""
     for container in pod.spec.containers or ():
         for name in sorted({**_of(container, "limits"), **_of(container, "requests")}):
             if name.startswith(RESOURCE_PREFIX) and name != resource and _amount(container, name):

@@ -17,6 +17,7 @@ from berth.formats.ascend.pod_annotations import (
 )
 from berth.formats.ascend.tor_config import CONFIG_MAP, NAMESPACE, TOR_INFO, TOR_LEVEL
 from berth.formats.clusters.topology_file import Cluster
+from berth.products.catalogue import A3_NODES
 from berth.products.model import LABEL_TYPE, RESOURCE_310, RESOURCE_310P, RESOURCE_NPU
 from berth.schemas.nodes import NodeDescription
 from berth.schemas.units import UnixMs
@@ -229,7 +230,7 @@ def _labels(node: NodeDescription) -> dict[str, str]:
 
 def _chip_name(node: NodeDescription) -> str:
     kind = node.labels.get(LABEL_TYPE, "")
-    if "a3" in kind or "a3" in node.product:
+    if node.product in A3_NODES:
         return "Ascend910_9392"
     return "910B3" if "910b" in kind else "910A"
 

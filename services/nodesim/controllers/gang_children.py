@@ -237,7 +237,7 @@ class PendingDeletions:
         self._uids.update(pod.metadata.uid for pod in pods)
 
     def has(self, uid: str) -> bool:
-        """Whether a pod is to be deleted."""
+        """Whether a pod must be deleted."""
         return uid in self._uids
 
     def forget(self, uid: str) -> None:

@@ -53,7 +53,7 @@ async def play(
     """Be the agents of a cluster's nodes, and the controllers that the settings name, until ``stop`` is set.
 
     Raises:
-        RefusedError: The server does not let nodes be registered.
+        RefusedError: The server rejects the registration of nodes.
     """
     instruments.readiness.wait("the nodes are registered")
     player = _Player(api, clock, config, cluster, instruments)

@@ -1,4 +1,4 @@
-"""Texts that UTF-8 cannot hold, given to commands: refused in one line with the place, the value and what would be right."""
+"""Texts that UTF-8 cannot hold, given to commands: refused in one line with place, value and what would be right."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""A record of a newer release ends every service that folds the ledger, with exit code 2 and the release that is needed."""
+"""A record of a newer release ends every service that folds the ledger, with exit code 2 and the release needed."""
 
 import asyncio
 import contextlib

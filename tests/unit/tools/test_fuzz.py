@@ -1,4 +1,4 @@
-"""The long run over random histories itself: how histories are drawn and made short, and that its checks notice what they are for."""
+"""The long run over random histories: how histories are drawn and shortened, and that its checks notice faults."""
 
 from collections import Counter
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""The runner of mutants, on a tree of one module: what is killed, what survives, what cannot be tried, and what is not tried again."""
+"""The runner of mutants, on a tree of one module: killed, surviving, broken, and not tried again."""
 
 import subprocess
 from collections.abc import Mapping, Sequence

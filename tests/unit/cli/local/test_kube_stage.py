@@ -1,4 +1,4 @@
-"""The stage of the demo on an API server in memory, the forms of its jobs, and the story of jobs that others ask for."""
+"""The stage of the demo on an API server in memory, the forms of its jobs, and the story of jobs of others."""
 
 import asyncio
 from collections.abc import AsyncIterator

@@ -1,4 +1,4 @@
-"""Recordings that cannot be read, given to every command that reads one: one line with file and place, and never a traceback."""
+"""Unreadable recordings, given to every command that reads one: one line with file and place, and never a traceback."""
 
 import json
 import struct

@@ -1,4 +1,4 @@
-"""A recording with a record of a newer release: commands that decide or fold stop with exit code 2, ``berth log`` prints it as unknown."""
+"""A recording with a newer record: commands that decide or fold exit with 2, ``berth log`` prints it as unknown."""
 
 import json
 from pathlib import Path

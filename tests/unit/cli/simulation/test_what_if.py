@@ -199,7 +199,7 @@ def test_the_table_is_for_people_and_the_folder_for_keeping(
         (["--nodes", "+9999999"], "--nodes is +9999999, expected a number from 1 to 100000"),
         (
             ["--nodes", "node-00,node-01"],
-            "--nodes takes all 2 nodes of the recording away, expected at least one to stay",
+            "--nodes removes all 2 nodes of the recording, expected at least one to remain",
         ),
         (
             ["--nodes", "node-0"],

@@ -5,7 +5,7 @@ import pytest
 
 from berth.core.chips.affinity import class_of, classes_of
 from berth.core.chips.chip_rules import ChipColumns, ChipRow, ChipRule, compile_rule
-from berth.core.chips.picking import ids_of, mask_of
+from berth.core.chips.picking import ids_of
 from berth.products.catalogue import FORMS
 from berth.schemas.ledger import Settings
 from berth.schemas.refusal import NodeReason
@@ -167,9 +167,8 @@ def test_no_nodes_give_no_answers() -> None:
     assert reasons.size == scores.size == 0
 
 
-def test_masks_and_ids() -> None:
+def test_ids_of_a_mask() -> None:
     assert ids_of(1 << 63 | 0b101) == (0, 2, 63)
-    assert mask_of((63, 0, 2)) == 1 << 63 | 0b101
     assert ids_of(0) == ()
 
 

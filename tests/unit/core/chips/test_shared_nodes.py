@@ -1,4 +1,4 @@
-"""Soft share on the state of nodes: what is full, what is left beside other work, and which changes are improvements."""
+"""Soft share on the state of nodes: what is full, what is left beside other work, and which changes help."""
 
 import pytest
 

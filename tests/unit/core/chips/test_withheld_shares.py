@@ -1,4 +1,4 @@
-"""Soft share on chips that their node withholds, or that are not well: they take no pod, and wake who waits when they come back."""
+"""Soft share on withheld or unhealthy chips: they take no pod, and wake waiting gangs when they come back."""
 
 import pytest
 

@@ -3,7 +3,7 @@
 import pytest
 
 from berth.core.cluster.node_classes import asks_name, class_reason, key_of, name_fits
-from berth.schemas.constraints import Effect, Expression, Operator, Taint, Term, Toleration
+from berth.schemas.constraints import Expression, Operator, Taint, TaintEffect, Term, Toleration
 from berth.schemas.facts import NodeClass
 from berth.schemas.offers import Shape
 from berth.schemas.refusal import NodeReason
@@ -96,7 +96,7 @@ def test_every_taint_must_be_tolerated() -> None:
     ("key", "effect", "fits"),
     [("node.kubernetes.io/unschedulable", "NoSchedule", True), ("", "", True), ("other", "", False)],
 )
-def test_a_cordon_is_a_taint_that_can_be_tolerated(key: str, effect: Effect, *, fits: bool) -> None:
+def test_a_cordon_is_a_taint_that_can_be_tolerated(key: str, effect: TaintEffect, *, fits: bool) -> None:
     shape = a_shape(tolerations=(Toleration(key, "Exists", effect=effect),))
     assert reason(shape, cordoned=True) == (NodeReason.FITS if fits else NodeReason.CORDONED)
 

@@ -333,7 +333,8 @@ def test_a_rejection_names_the_field_and_the_setting() -> None:
     assert (found.field, found.value, found.setting) == ("tasks", "8 chips in 2 pods", "decisions.strict_job_shape")
     assert sentences(found) == [
         "Product form module910x8 (910A module, 8 chips in two rings), because node selector accelerator-type is module.",
-        "It was rejected: tasks is '8 chips in 2 pods', expected up to 8 chips in one pod (setting strict_job_shape).",
+        "It was rejected: tasks is '8 chips in 2 pods', expected one pod with 1, 2, 4 or 8 chips, or 8 chips in every"
+        " pod (setting strict_job_shape).",
         "The setting decisions.strict_job_shape of the dispatcher asks for this.",
     ]
 

@@ -1,4 +1,4 @@
-"""The choice of a round on nodes that it has touched: ties, gangs that leave nothing behind, offers that end, soft share."""
+"""The choice of a round on nodes that it has touched: ties, gangs that leave nothing behind, ends of offers, shares."""
 
 import pytest
 

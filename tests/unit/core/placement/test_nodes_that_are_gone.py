@@ -1,4 +1,4 @@
-"""Nodes that are gone: what was known of them decides nothing, whether the decider lived through it or began at a snapshot."""
+"""Removed nodes: what was known of them decides nothing, for a scheduler that saw them and for one from a snapshot."""
 
 from berth.core.cluster.node_packing import pack_nodes
 from berth.schemas.columns import pack, pack_names

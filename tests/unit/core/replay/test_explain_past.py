@@ -70,7 +70,7 @@ async def both(story: Story, path: Path, *, at: str = "", uid: str = "") -> Expl
     """What the file and the cell tell; they tell the same."""
     await story.file(path)
     where = Where(log=path, at=at, uid=uid)
-    from_file = Recorded(path, salvage=False).told(KEY, where)
+    from_file = Recorded(path, salvage=False).describe(KEY, where)
     from_cell = await describe_cell(story.cell.user, KEY, Where(at=at, uid=uid))
     if at or uid:
         assert (from_cell.phase, from_cell.uid, from_cell.sentences) == (
@@ -136,7 +136,7 @@ async def test_a_job_whose_name_was_used_again_is_told_by_its_uid(story: Story, 
     assert found.explanation is not None
     assert [choice.node for choice in found.explanation.choices] == ["a"]
     with pytest.raises(CommandError, match="no job default/job had the uid third; those with this name: first"):
-        Recorded(tmp_path / "a.rec", salvage=False).told(KEY, Where(uid="third"))
+        Recorded(tmp_path / "a.rec", salvage=False).describe(KEY, Where(uid="third"))
 
 
 async def test_what_came_before_the_snapshot_is_found_in_older_history(story: Story) -> None:
@@ -160,7 +160,7 @@ async def test_a_decision_before_the_start_of_the_recording_is_told_from_the_sta
     await story.step("later")
     file = tmp_path / "part.rec"
     await record(story.cell.user, story.cell.clock, file, since=When(at_ms=story.at["later"]))
-    found = Recorded(file, salvage=False).told(KEY, Where())
+    found = Recorded(file, salvage=False).describe(KEY, Where())
     assert (found.phase, found.uid) == ("placed", "second")
     assert found.explanation is not None
     assert found.explanation.basis.is_current
@@ -181,7 +181,7 @@ async def test_jobs_that_were_turned_away_or_taken_back_are_told_after_their_nam
     for name, phase in (("bad", "rejected"), ("big", "cancelled")):
         key = ("default", name)
         for found in (
-            Recorded(file, salvage=False).told(key, Where()),
+            Recorded(file, salvage=False).describe(key, Where()),
             await describe_cell(cell.user, key, Where(at=iso(story.at["long after"]))),
             await describe_cell(cell.user, key, Where()),
         ):
@@ -237,7 +237,7 @@ def test_a_tombstone_ends_nothing_that_was_told_before() -> None:
 async def test_unknown_jobs_are_answered_with_near_names_and_the_span(story: Story, tmp_path: Path) -> None:
     file = await story.file(tmp_path / "a.rec")
     with pytest.raises(CommandError, match="no job was named default/jib from 2023-11-14 22:13:20") as caught:  # fmt: skip
-        Recorded(file, salvage=False).told(("default", "jib"), Where())
+        Recorded(file, salvage=False).describe(("default", "jib"), Where())
     assert "near names: default/job" in caught.value.lines[0]
     with pytest.raises(CommandError, match="no job is named default/jib; near names: default/job"):
         await describe_cell(story.cell.user, ("default", "jib"), Where())

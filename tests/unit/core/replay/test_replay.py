@@ -1,4 +1,4 @@
-"""A replay of histories made by hand: what it compares, what it says where decisions part, and what it cannot compare."""
+"""A replay of histories made by hand: what it compares, what it says where decisions differ, what it cannot compare."""
 
 from collections.abc import Callable, Sequence
 

@@ -1,4 +1,4 @@
-"""Blocks after a fault: which keep their nodes, which are mended where they are, which move, which have to be deleted first."""
+"""Blocks after a fault: which keep their nodes, which are repaired in place, which move, which are deleted first."""
 
 from typing import NamedTuple
 

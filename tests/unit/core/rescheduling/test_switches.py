@@ -198,7 +198,7 @@ class TestKeptStates:
 
 
 class TestOwnLeaves:
-    """At one position, and of positions alike, a node below a leaf of the gang goes before others, whatever the names are."""
+    """At one position, and of positions alike, a node below a leaf of the gang comes first, whatever the names."""
 
     def test_at_one_position(self) -> None:
         pool = a_board("..x.", "..x.", "....")

@@ -1,4 +1,4 @@
-"""Queue policies on clusters of a few nodes, with times worked out by hand. Nodes have 8 chips; all jobs fill whole nodes."""
+"""Queue policies on a few nodes, with times worked out by hand. Nodes have 8 chips; all jobs fill whole nodes."""
 
 from collections.abc import Sequence
 
@@ -144,7 +144,8 @@ def test_who_is_late_is_expected_to_end_at_once_and_time_alone_wakes() -> None:
 
 
 def test_run_times_are_learned_from_the_like() -> None:
-    # Nothing is declared. Two of one chip number have run 10 s, so a third is taken to run 10 s; the fourth kind is unknown.
+    # Nothing is declared. Two of one chip number have run 10 s, so a third is taken to run 10 s; the fourth kind is
+    # unknown.
     learned = Settings(queue_policy="easy", reserve_chips=16, unknown_run_ms=100_000)
     jobs = (
         job("l1", 0, 10, 1, declared_s=0), job("l2", 10, 10, 1, declared_s=0), planned("hold", 20, 90, 2, pods=3),
@@ -158,7 +159,8 @@ def test_run_times_are_learned_from_the_like() -> None:
 
 
 def test_a_reservation_below_leaf_switches_is_planned_with_their_policy() -> None:
-    # The large job needs two nodes below one leaf. The free node below its leaf is not given away for longer than that takes.
+    # The large job needs two nodes below one leaf. The free node below its leaf is not given away for longer than that
+    # takes.
     large = planned("large", 1, 10, 8, pods=2, switch=True, declared_s=10)
     jobs = (job("a", 0, 100, 1), job("b", 0, 300, 1), job("c", 0, 300, 1), large, job("long", 2, 500, 1))
     _, timeline, _ = run_of(a_plan(*jobs, cluster="nodes=4,leaf=2", settings=EASY))

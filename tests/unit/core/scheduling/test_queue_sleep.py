@@ -1,4 +1,4 @@
-"""Sleeping classes, held gangs and the head of the queue, where a class has both gangs that had a verdict and fresh ones."""
+"""Sleeping classes, held gangs and the head of the queue, where a class has fresh gangs and gangs with a verdict."""
 
 from berth.core.scheduling.queue import Queue
 from tests.unit.core.scheduling.test_queue import a_gang, a_queue, taken

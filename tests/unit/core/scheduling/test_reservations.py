@@ -1,4 +1,4 @@
-"""When a large gang is expected to start, after evictions, while pods terminate, and after a round that was never stored."""
+"""When a large gang is expected to start: after evictions, while pods terminate, after a round that is not stored."""
 
 from berth.schemas.columns import pack, pack_names
 from berth.schemas.facts import PodPhase, PodsSeen

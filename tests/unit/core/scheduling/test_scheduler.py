@@ -1,4 +1,4 @@
-"""The turn of the dispatcher as a pure thing: what it makes of the same history however it was cut, and of rounds that came to nothing."""
+"""Turns of the scheduler: the same history gives the same decisions however it is cut, and after turns taken back."""
 
 from collections.abc import Iterator, Sequence
 
@@ -93,10 +93,10 @@ def restarted(seat: Seat) -> Seat:
     """Another one, from a snapshot."""
     other = Seat.__new__(Seat)
     other.state = State(keeps=True)
-    changes = other.state.load(decode(seat.state.dump(seat.scheduler.dump()), SnapshotBody))
+    changes, waiting = other.state.load(decode(seat.state.dump(seat.scheduler.dump()), SnapshotBody))
     other.scheduler, other.intake = Scheduler(other.state), seat.intake
-    assert other.state.waiting is not None
-    other.scheduler.load(other.state.waiting, changes)
+    assert waiting is not None
+    other.scheduler.load(waiting, changes)
     return other
 
 
@@ -129,7 +129,7 @@ def test_a_round_that_was_taken_back_leaves_what_it_woke_asleep(full: Seat) -> N
     full.ended("first")
     assert full.round() is not None
     before = full.scheduler.dump()
-    assert (len(before.sleeping), before.improved) == (1, ["a"])
+    assert (len(before.sleeping), before.capacity_gained) == (1, ["a"])
     opening = full.scheduler.open(6).opening
     assert opening is not None
     assert [gang.name for gang in opening.gangs] == ["third", "fourth"]

@@ -1,5 +1,5 @@
-"""Queue policies in the pure turn: what is decided does not depend on how turns were cut, nor on what is remembered, and nobody is
-held for longer than there is a reason.
+"""Queue policies in the pure turn: what is decided does not depend on how turns were cut, nor on what is remembered,
+and nobody is held for longer than there is a reason.
 """
 
 import pytest

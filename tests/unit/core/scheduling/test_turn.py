@@ -1,4 +1,4 @@
-"""Steps of a turn: each value is used once, changes are handed over whole, and offers are asked for a bounded number of times."""
+"""Steps of a turn: each value is used once, changes are handed over whole, and asking for offers is bounded."""
 
 from collections.abc import Callable
 
@@ -154,9 +154,14 @@ def test_a_snapshot_before_a_turn_keeps_what_changed_and_leads_to_the_same_recor
     before = seat.scheduler.dump()
     other = restarted(seat)
     assert other.scheduler.dump() == before
-    assert (before.improved, before.regained) == (["a"], ["c"])
-    assert dict(before.thinned)["b"] & 0xF0 == 0xF0
-    assert (before.worsened, before.stirred, before.eased, before.loosened) == (True, True, True, True)
+    assert (before.capacity_gained, before.chips_returned) == (["a"], ["c"])
+    assert dict(before.chips_taken)["b"] & 0xF0 == 0xF0
+    assert (before.capacity_lost, before.nodes_changed, before.leaf_opened, before.queue_unblocked) == (
+        True,
+        True,
+        True,
+        True,
+    )
     record = seat.round(at_ms=101)
     assert record is not None
     assert other.round(at_ms=101) == record

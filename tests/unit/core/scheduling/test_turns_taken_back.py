@@ -57,10 +57,10 @@ def test_a_gang_released_in_a_turn_that_is_taken_back_is_held_as_before(change: 
     change(seat)
     seat.scheduler.sync()
     before = seat.scheduler.dump()
-    assert before.worsened or before.loosened
+    assert before.capacity_lost or before.queue_unblocked
     opening = seat.scheduler.open(101).opening
     assert opening is not None
-    assert (seat.scheduler.dump().held, seat.scheduler.dump().worsened, seat.scheduler.dump().loosened) == (
+    assert (seat.scheduler.dump().held, seat.scheduler.dump().capacity_lost, seat.scheduler.dump().queue_unblocked) == (
         [],
         False,
         False,
@@ -73,10 +73,10 @@ def test_leaves_that_open_wake_a_gang_that_waits_for_them_also_after_a_turn_that
     seat = seat_below_leaves()
     seat.fact("topology.switch", topology("ab"))
     before = seat.scheduler.dump()
-    assert (before.eased, before.improved) == (True, [])
+    assert (before.leaf_opened, before.capacity_gained) == (True, [])
     opening = seat.scheduler.open(6).opening
     assert opening is not None
-    assert not seat.scheduler.dump().eased
+    assert not seat.scheduler.dump().leaf_opened
     seat.scheduler.take_back(opening)
     assert seat.scheduler.dump() == before
     assert list(seat.verdicts()) == [("pair", True)]
@@ -88,10 +88,10 @@ def test_chips_that_were_taken_are_known_after_a_turn_that_was_taken_back() -> N
     seat.round()
     seat.job(a_job("second", chips=8, replicas=2))
     before = seat.scheduler.dump()
-    assert [chips for _, chips in before.thinned] == [0xFF]
+    assert [chips for _, chips in before.chips_taken] == [0xFF]
     opening = seat.scheduler.open(6).opening
     assert opening is not None
-    assert seat.scheduler.dump().thinned == []
+    assert seat.scheduler.dump().chips_taken == []
     seat.scheduler.take_back(opening)
     assert seat.scheduler.dump() == before
 

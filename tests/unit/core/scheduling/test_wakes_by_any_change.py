@@ -1,7 +1,7 @@
 """Classes that a change for the worse may help: that nodes become fewer, are taken or lose chips wakes them.
 
-Under ``reference_parity`` a SuperPoD with more free nodes than ``super_pod_size`` bars a job; a plan of levels fills whole nodes; a task
-stands in the way of another on the node that it finds best.
+Under ``reference_parity`` a SuperPoD with more free nodes than ``super_pod_size`` bars a job; a plan of levels fills
+whole nodes; a task stands in the way of another on the node that it finds best.
 """
 
 from collections.abc import Callable
@@ -26,7 +26,7 @@ TWO_LEVELS = '{"default": {"level1": {"label": "rack"}, "level2": {"label": "hal
 
 
 def a_superpod(**settings: object) -> Seat:
-    """A SuperPoD of six nodes that is said to have two, and a job of one block of two nodes that is refused for that."""
+    """A SuperPoD of six nodes that is said to have two, and a job of one block of two nodes, refused for that."""
     seat = Seat(reference_parity=True, super_pod_size=2, reserve_nodes=0, **settings)
     for name in NAMES:
         put(seat, name)
@@ -204,7 +204,7 @@ def test_a_chip_beyond_the_product_that_the_network_loses_wakes_pods_of_a_distri
 
 
 def too_many_to_share(**settings: object) -> Seat:
-    """A soft-share node whose first chip is shared, and that lists one chip more than can be shared by now; a job waits for it."""
+    """A soft-share node whose first chip is shared, and that lists one chip too many to share; a job waits."""
     seat = Seat(**settings)
     for chips in (0xFFFF, 0x1FFFF):
         node = a_node("s", "soft-share", leaf="s", chips=chips, allocatable=chips.bit_count())
@@ -254,4 +254,4 @@ def test_under_parity_pods_that_run_are_a_change_for_those_who_wait(corrections:
         pack([0xFF] * 2, 8),
     )  # fmt: skip
     seat.fact("pod.default.j", pods)
-    assert seat.scheduler.dump().stirred == bool(corrections)
+    assert seat.scheduler.dump().nodes_changed == bool(corrections)

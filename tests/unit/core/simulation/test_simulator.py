@@ -131,7 +131,7 @@ def test_a_real_trace_on_unlimited_nodes_waits_for_nothing() -> None:
 
 
 def test_a_real_trace_waits_as_a_simulator_of_others_says() -> None:
-    """Orientation beside the traces, made with another program: a mean of 15,137 s, every job on as few leaves as possible."""
+    """Orientation from another program: a mean of 15,137 s, every job on as few leaves as possible."""
     _, timeline, _ = run_of(from_trace(trace_lines("kalos"), "nodes=302,leaf=16", compress=8))
     found = statistics_of(timeline)
     assert found.wait.mean_ms / 1000 == pytest.approx(15_137, rel=0.05)

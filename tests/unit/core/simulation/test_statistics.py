@@ -2,13 +2,13 @@
 
 import pytest
 
-from berth.core.simulation.comparison import Row, compared, markdown_of, rows_of
+from berth.core.simulation.comparison import ComparisonRow, compared, markdown_of, rows_of
 from berth.core.simulation.statistics import SIZE_CLASSES, Blocked, Statistics, percentile, size_class, statistics_of
 from berth.core.simulation.timeline import Frame, Timeline
 from tests.support.timelines import ODD, a_job, a_moment, a_timeline, made_up
 
 
-def row(rows: list[Row], section: str, metric: str) -> Row:
+def row(rows: list[ComparisonRow], section: str, metric: str) -> ComparisonRow:
     return next(known for known in rows if (known.section, known.metric) == (section, metric))
 
 

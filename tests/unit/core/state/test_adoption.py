@@ -96,7 +96,7 @@ def test_pods_that_are_gone_before_their_adoption_is_read_are_released_all_the_s
         head += 1
         life.record(head, record)
     other = State(keeps=True)
-    changes = other.load(decode(life.state.dump(), SnapshotBody))
+    changes, _ = other.load(decode(life.state.dump(), SnapshotBody))
     assert examine(other, changes.gangs_to_examine).due.releases == [Release("alien", 0, "vanished")]
     assert life.carry_out() == Due(releases=[Release("alien", 0, "vanished")])
     assert life.state.held("c") == 0

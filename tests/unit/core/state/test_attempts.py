@@ -1,4 +1,4 @@
-"""Attempts that share a uid or a name: what is said of one is said of no other, and what each gives back is counted once."""
+"""Attempts that share a uid or a name: facts of one do not touch the other, and what each returns is counted once."""
 
 import pytest
 

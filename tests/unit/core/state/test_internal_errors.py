@@ -1,6 +1,8 @@
-"""An error of Berth while one gang is decided sets that gang aside: the others are decided, the record says so, a replay does the same.
+"""An error of Berth while one gang is decided sets that gang aside: the others are decided, the record says so, a
+replay does the same.
 
-The error is a real one: without the corrections of 0.5 a soft-share node that withholds a chip is taken to fit, and has no chip.
+The error is a real one: without the corrections of 0.5 a soft-share node that withholds a chip is taken to fit, and has
+no chip.
 """
 
 from collections.abc import Sequence
@@ -47,7 +49,7 @@ POLICIES = pytest.mark.parametrize("policy", ["skip", "fifo", "easy", "conservat
 
 
 class BrokenSeat(Seat):
-    """A soft-share node s with chips 0 and 1, both of which it withholds, and a node a with 8 chips; it remembers its history."""
+    """A soft-share node s that withholds its chips 0 and 1, and a node a with 8 chips; it remembers its history."""
 
     def __init__(self, **settings: object) -> None:
         self.history: list[Entry] = []

@@ -1,4 +1,4 @@
-"""Facts of another uid under one name: the attempt whose facts they replace is looked at again, as a start from a snapshot does."""
+"""Facts of another uid under one name: the attempt whose facts they replace is examined again, as from a snapshot."""
 
 import pytest
 

@@ -181,7 +181,7 @@ def test_a_job_set_is_as_large_as_all_its_jobs() -> None:
     request = world.requests["jobset.s"]
     assert [(task.name, task.replicas, task.chips) for task in request.tasks] == [("driver", 1, 0), ("workers", 4, 8)]
     assert world.ranks("jobset.s") == {
-        "driver-0-0": "", "workers-0-0": "1", "workers-0-1": "2", "workers-1-0": "3", "workers-1-1": "4",
+        "driver-0-0": "", "workers-0-0": "0", "workers-0-1": "1", "workers-1-0": "2", "workers-1-1": "3",
     }  # fmt: skip
 
 

@@ -28,7 +28,7 @@ from berth.schemas.recording import Entry
 from berth.schemas.refusal import Refusal
 from berth.schemas.subjects import StreamName
 from tests.contract.sample_messages import samples
-from tests.support.anonymous import Log, anonymised, decided, left_of, texts_in
+from tests.support.anonymous import Log, anonymised, decided, left_of, old_names, texts_in
 from tests.support.cells import Cell, a_job, a_node
 from tests.support.recordings import head_at
 
@@ -264,6 +264,6 @@ async def test_a_recording_without_names_is_decided_as_before(shards: int, late:
     assert rounds >= (1 if late else 6)
     anonymiser, anonymous = anonymised(*log)
     assert decided(anonymous) == rounds
-    assert len(list(anonymiser.old_names())) > 30
+    assert len(old_names(anonymiser)) > 30
     assert left_of(anonymiser, anonymous) == []
     await cell.close()

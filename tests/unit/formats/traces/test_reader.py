@@ -122,7 +122,7 @@ def test_a_row_may_say_its_pods(row: str, pods: tuple[int, int]) -> None:
 def test_jobs_stand_by_arrival_and_those_of_one_moment_by_row() -> None:
     workload = of_csv("2,1,1", "1,1,1", "2,1,1", "0.5,1,1")
     assert [job.request.name[-1] for job in workload.jobs] == ["4", "2", "1", "3"]
-    assert workload.notes == ["rows do not stand in the order of arrival; jobs were sorted by it"]
+    assert workload.notes == ["rows are not in the order of arrival; jobs were sorted by it"]
 
 
 def test_compression_divides_arrivals_alone() -> None:
@@ -317,7 +317,7 @@ def test_philly_is_read_whole_and_its_roundings_are_told() -> None:
     assert [job.at_ms for job in workload.jobs[:1]] == [0]
     assert workload.notes == [
         "columns that are not read: gpu_time",
-        "rows do not stand in the order of arrival; jobs were sorted by it",
+        "rows are not in the order of arrival; jobs were sorted by it",
         "jobs whose chips do not fill equal pods and were rounded up: 7; such as line 9938, 12 chips: 2 pods of 8 are 16",
     ]
     assert all(job.request.run_ms == job.run_ms for job in workload.jobs)

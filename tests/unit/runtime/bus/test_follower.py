@@ -1,4 +1,4 @@
-"""What a follower does when its messages do not come as they should; on a real server, see tests/bus/test_follower.py."""
+"""A follower whose messages do not come as they should; on a real server, see tests/bus/test_follower.py."""
 
 import asyncio
 

@@ -14,7 +14,7 @@ async def test_the_next_attempt_waits_for_the_pods_that_come_in_place_of_those_t
     gang = a_gang("job", ["n0", "n1"], [(0,), (0,)], attempt=2)
     world.pods(gang, "p0", "p1")
     world.kube.confirm(f"{PODS}/p0")
-    with pytest.raises(NotYetError, match="1 ranks have no pod yet"):
+    with pytest.raises(NotYetError, match="1 rank has no pod yet"):
         await world.cluster.bind(gang)
     assert world.node_of("p1") == "n1"
     world.kube.put(PODS, a_pod("p0"))
@@ -32,5 +32,5 @@ async def test_it_does_not_wait_for_ever() -> None:
     with pytest.raises(NotYetError):
         await world.cluster.bind(gang)
     world.clock.advance(30)
-    assert await world.cluster.bind(gang) == bound(0, (0, "no pod has stood for this rank for 30 s"))
+    assert await world.cluster.bind(gang) == bound(0, (0, "this rank has had no pod for 30 s"))
     assert [(pod, reason) for pod, reason, _ in world.told] == [("p0", "FailedBinding")]

@@ -90,7 +90,7 @@ async def test_a_gang_waits_for_its_pods_and_fails_when_they_do_not_come() -> No
     world.clock.advance(10)
     result = await world.cluster.bind(gang)
     assert result == bound(
-        0, (1, "no pod has stood for this rank for 30 s"), (0, "not bound: the gang cannot be bound whole")
+        0, (1, "this rank has had no pod for 30 s"), (0, "not bound: the gang cannot be bound whole")
     )
     assert world.bindings() == 0
 

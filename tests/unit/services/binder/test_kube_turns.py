@@ -69,7 +69,7 @@ async def test_a_turn_that_never_comes_fails_with_who_is_in_the_way(world: World
     world.clock.advance(60)
     result = await world.cluster.bind(second)
     assert result.bound == 0
-    assert "another pod with 1 chips (rank 0 of uid-a, attempt 1)" in result.failures[0].reason
+    assert "another pod with 1 chip (rank 0 of uid-a, attempt 1)" in result.failures[0].reason
 
 
 async def test_a_binding_that_failed_frees_its_slot(world: World) -> None:

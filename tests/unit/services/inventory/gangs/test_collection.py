@@ -206,6 +206,10 @@ def test_a_run_time_that_is_none_holds_the_gang() -> None:
     world.pods(a_pod("one", annotations={"berth/run-for": "soon"}))
     world.settle()
     assert world.hold("pod.one").startswith("annotation berth/run-for is 'soon': expected a duration")
+    assert world.hold("pod.one").endswith("or 'forever'")
+    world.pods(a_pod("two", annotations={"berth/run-for": "forever"}))
+    world.settle()
+    assert world.requests["pod.two"].run_ms == 0
 
 
 def test_unequal_pods_of_a_task_are_several_tasks() -> None:

@@ -1,4 +1,4 @@
-"""Gangs with SuperPoD affinity: their keys reach the request wherever they stand, and all of their pods are asked for at once."""
+"""Gangs with SuperPoD affinity: their keys reach the request wherever they are, and all pods are requested at once."""
 
 from typing import Any, Final
 

@@ -34,14 +34,27 @@ def test_a_pod_that_is_replaced_before_it_was_bound_gives_its_rank_to_the_new_on
 
 def test_only_a_pod_that_asks_for_the_same_takes_over() -> None:
     world = requested()
+    uid = world.requests[BASE].uid
     world.gangs.drop_pod("uid-p-2")
+    world.settle()
     world.pods(a_pod("p-9", group="pg", chips=4))
     world.settle()
-    assert 2 not in world.standing(BASE)
-    uid = world.requests[BASE].uid
-    world.settle(after_s=30)
-    assert world.withdrawn == [(BASE, uid, "1 of its 4 pods are gone")]
+    why = "pod p-9 requests other resources than the pod that it replaces"
+    assert world.withdrawn == [(BASE, uid, why)]
+    assert world.requests[BASE].uid != uid
     assert [task.chips for task in world.requests[BASE].tasks] == [8, 4]
+
+
+def test_a_request_that_lost_a_pod_for_good_is_taken_back_after_a_while() -> None:
+    world = requested()
+    uid = world.requests[BASE].uid
+    world.gangs.drop_pod("uid-p-2")
+    world.settle()
+    world.settle(after_s=29)
+    assert world.withdrawn == []
+    world.settle(after_s=1)
+    assert world.withdrawn == [(BASE, uid, "1 of its 4 pods is gone")]
+    assert world.hold(BASE) == "3 of at least 4 pods exist"
 
 
 def test_a_pod_that_was_bound_and_comes_again_is_a_request_of_its_own() -> None:

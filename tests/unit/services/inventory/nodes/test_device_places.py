@@ -87,7 +87,7 @@ def test_a_report_that_cannot_be_read_says_which_number_and_its_value(text: str,
 )
 def test_which_nodes_need_their_report(node: Node, needed: bool) -> None:  # noqa: FBT001 - a parameter of the table
     reading = read_node(node)
-    assert needs_report(reading.node, reading.told) is needed
+    assert needs_report(reading.node, reading.place) is needed
     nodes = Nodes()
     nodes.put(node)
     assert nodes.needs_devices is needed
@@ -103,7 +103,7 @@ def test_a_node_stands_where_its_report_says_whichever_comes_first(first: str) -
         assert (only(nodes).superpod, nodes.reasons["n"]) == (
             "",
             (
-                "node n: SuperPodID is not known: expected 0 or more, for its label accelerator-type is "
+                "node n: SuperPodID is not known: expected 0 or more, because its label accelerator-type is "
                 "'module-a3-16-super-pod'",
             ),
         )

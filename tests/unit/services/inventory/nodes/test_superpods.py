@@ -1,4 +1,4 @@
-"""SuperPoDs of nodes as the inventory tells them: from reports where nodes are silent, and when they move under pods."""
+"""SuperPoDs of nodes in the inventory: from reports where nodes are silent, and when nodes move under pods."""
 
 import json
 from collections.abc import AsyncIterator, Mapping

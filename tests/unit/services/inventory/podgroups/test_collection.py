@@ -268,7 +268,7 @@ def test_phases_counts_and_conditions_follow_the_pods() -> None:
 
 
 def test_counts_and_messages_are_written_at_intervals_and_phases_at_once() -> None:
-    world = GroupWorld()
+    world = GroupWorld(msgspec.structs.replace(VOLCANO, group_status_s=5))
     world.show(a_group("pg", least=3))
     started(world, ["Running", "Pending"])
     world.run()

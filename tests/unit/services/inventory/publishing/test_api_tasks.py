@@ -16,6 +16,7 @@ from berth.services.inventory.metrics import InventoryMetrics
 from berth.services.inventory.publishing.api_tasks import ApiTask, ApiTasks
 from berth.services.inventory.publishing.event_reporter import EventReporter
 from berth.services.inventory.publishing.publish_queue import OutboundMessage, PublishQueue
+from tests.support.api_tasks import is_busy, is_idle
 from tests.support.clock import ManualClock
 from tests.support.fake_bus import FakeBus
 from tests.support.fake_kube import FakeKube
@@ -58,7 +59,7 @@ async def test_a_call_is_tried_again_until_it_is_answered() -> None:
     api_tasks = ApiTasks(CONFIG, Instruments.make(InventoryMetrics))
     async with at_work(api_tasks):
         api_tasks.put(ApiTask("a", "a", answering(done, "a", *(quick() for _ in range(9)))))
-        await until(lambda: api_tasks.is_idle, deadline_s=5, what="rest")
+        await until(lambda: is_idle(api_tasks), deadline_s=5, what="rest")
     assert done == ["a"]
 
 
@@ -69,7 +70,7 @@ async def test_a_call_is_given_up_after_its_tries_or_when_it_is_refused() -> Non
         errors = [quick() for _ in range(3)]
         api_tasks.put(ApiTask("a", "a", answering(done, "a", *errors), lambda: done.append("gave up a"), tries_max=3))
         api_tasks.put(ApiTask("b", "b", answering(done, "b", PoisonError("no")), lambda: done.append("gave up b")))
-        await until(lambda: api_tasks.is_idle, deadline_s=5, what="rest")
+        await until(lambda: is_idle(api_tasks), deadline_s=5, what="rest")
     assert sorted(done) == ["gave up a", "gave up b"]
 
 
@@ -79,11 +80,11 @@ async def test_of_two_calls_about_one_thing_the_newer_is_made() -> None:
     api_tasks.put(ApiTask("a", "old", answering(done, "old")))
     api_tasks.put(ApiTask("a", "new", answering(done, "new")))
     async with at_work(api_tasks):
-        await until(lambda: api_tasks.is_idle, deadline_s=5, what="rest")
+        await until(lambda: is_idle(api_tasks), deadline_s=5, what="rest")
         api_tasks.put(ApiTask("a", "failing", answering(done, "failing", TransientError("away", retry_after_s=60))))
-        await until(lambda: not api_tasks.is_busy, deadline_s=5, what="the first try")
+        await until(lambda: not is_busy(api_tasks), deadline_s=5, what="the first try")
         api_tasks.put(ApiTask("a", "newest", answering(done, "newest")))
-        await until(lambda: api_tasks.is_idle, deadline_s=5, what="rest")
+        await until(lambda: is_idle(api_tasks), deadline_s=5, what="rest")
     assert done == ["new", "newest"]
 
 
@@ -106,7 +107,7 @@ async def test_calls_about_one_thing_are_never_made_at_the_same_time() -> None:
         api_tasks.put(ApiTask("b", "b", do))
         await until(lambda: len(running) == 2, deadline_s=5, what="another thing")
         gate.set()
-        await until(lambda: api_tasks.is_idle, deadline_s=5, what="rest")
+        await until(lambda: is_idle(api_tasks), deadline_s=5, what="rest")
     assert len(most) == 3
     assert max(most) == 2
 
@@ -161,13 +162,13 @@ async def test_events_about_one_object_come_at_a_bounded_rate() -> None:
             event_reporter.look({"n1": f"wrong {number}", "n2": "wrong"}, involved)
         event_reporter.look({}, involved)
         event_reporter.look({"n2": "wrong"}, involved)
-        await until(lambda: api_tasks.is_idle, deadline_s=5, what="rest")
+        await until(lambda: is_idle(api_tasks), deadline_s=5, what="rest")
         path = "/api/v1/namespaces/default/events"
         assert sorted(event["message"] for event in kube.objects(path)) == ["wrong", "wrong 0"]
         clock.advance(61)
         event_reporter.look({"n1": "wrong 9"}, involved)
         event_reporter.look({"n1": "wrong 9", "n2": "wrong"}, involved)
-        await until(lambda: api_tasks.is_idle, deadline_s=5, what="rest")
+        await until(lambda: is_idle(api_tasks), deadline_s=5, what="rest")
     assert sorted((event["message"], event["count"]) for event in kube.objects(path)) == [
         ("wrong", 2),
         ("wrong 0", 1),

@@ -1,4 +1,4 @@
-"""What the inventory says beside facts: of odd requests, of PodGroups that wait, of what is wrong; and pods that nobody saw."""
+"""What the inventory reports beside facts: odd requests, PodGroups that wait, errors, and pods that nobody saw."""
 
 import pytest
 
@@ -13,6 +13,7 @@ from berth.services.inventory.podgroups.notices import AdmissionReasons
 from berth.services.inventory.publishing.api_tasks import ApiTasks
 from berth.services.inventory.publishing.event_reporter import EventReporter
 from berth.services.inventory.publishing.warnings import RequestWarnings
+from tests.support.api_tasks import is_busy
 from tests.support.clock import ManualClock
 from tests.support.fake_kube import FakeKube
 from tests.support.gang_world import GangWorld, a_group, members, requested
@@ -131,7 +132,7 @@ def test_what_is_new_within_the_pause_is_told_after_it() -> None:
     clock.advance(60)
     event_reporter.look({"n1": "another thing"}, involved)
     assert event_reporter.next_due_ms() is None
-    assert api_tasks.is_busy
+    assert is_busy(api_tasks)
 
 
 def test_pods_that_were_bound_and_deleted_between_two_words_give_their_chips_back() -> None:

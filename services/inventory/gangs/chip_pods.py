@@ -1,0 +1,62 @@
+"""Which pods of a gang have chips, as far as its pods and its owner say.
+
+Masters, launchers, parameter servers and the scheduler task of MindSpore have none. They count neither in the size of
+the gang nor among its ranks.
+
+See decision plain_pods.
+"""
+
+from berth.formats.kubernetes.gang_minimum import Minimum
+from berth.formats.kubernetes.owner_facts import OwnerFacts
+from berth.services.inventory.gangs.model import Gang, Member
+
+
+def tasks_without_chips(gang: Gang, facts: OwnerFacts | None) -> frozenset[str]:
+    """Tasks none of whose pods has chips: by their pods, or by the template of the owner while there are none."""
+    by_pods: dict[str, bool] = {}
+    for member in gang.members.values():
+        task = member.place.task
+        by_pods[task] = by_pods.get(task, False) or bool(member.ask.chips)
+    told = {task.name.lower(): task.has_chips for task in facts.tasks} if facts is not None else {}
+    return frozenset(task for task, has_chips in (told | by_pods).items() if has_chips is False)
+
+
+def chip_pods(gang: Gang, facts: OwnerFacts | None, least: Minimum) -> int:
+    """Pods with chips of the whole gang: those that exist, or the expected number if it is higher."""
+    live = [member for member in gang.members.values() if member.is_live]
+    with_chips = sum(1 for member in live if member.ask.chips)
+    if not with_chips:
+        return 0
+    if facts is not None and facts.tasks:
+        plain = tasks_without_chips(gang, facts)
+        return max(with_chips, sum(task.pods for task in facts.tasks if task.name.lower() not in plain))
+    return max(with_chips, least.size - (len(live) - with_chips))
+
+
+def pods_for_all_chips(gang: Gang, facts: OwnerFacts | None, least: Minimum) -> int:
+    """Pods that must start together so that all pods with chips do: these, and the minimum of each other task."""
+    plain = tasks_without_chips(gang, facts)
+    forced = sum(count for task, count in least.by_task if task.lower() in plain)
+    return chip_pods(gang, facts, least) + forced
+
+
+def chosen(ready: list[Member], need: int, by_task: dict[str, int]) -> list[Member] | None:
+    """``need`` pods with the minimum of each task, in their order; None when there are not enough.
+
+    Beyond the minima pods with chips come first: pods without chips never keep one of them out.
+
+    Args:
+        ready: Pods that may start, in order.
+        need: How many.
+        by_task: Minimum of each task, by its name in lower case; ``need`` or fewer in all.
+    """
+    lacking = dict(by_task)
+    found: dict[str, None] = {}
+    for member in ready:
+        task = member.place.task
+        if lacking.get(task, 0) > 0:
+            lacking[task] -= 1
+            found[member.uid] = None
+    rest = sorted((member for member in ready if member.uid not in found), key=lambda member: not member.ask.chips)
+    found.update((member.uid, None) for member in rest[: need - sum(by_task.values())])
+    return [member for member in ready if member.uid in found] if len(found) == need else None

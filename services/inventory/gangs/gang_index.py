@@ -1,0 +1,160 @@
+"""Gangs by key, and the gang of each pod.
+
+A gang of a PodGroup has no uid in its key as long as its PodGroup exists. When that is deleted, or replaced by another
+of the same name, the gang becomes a *past* gang: it keeps what is placed under the uid of its PodGroup, until the pods
+are gone. Pods that hold no place go to the gang that has the name now.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from berth.formats.kubernetes.workloads import GangKey
+from berth.schemas.facts import MembersSeen
+from berth.services.inventory.gangs.model import Gang, Member, is_past
+from berth.services.inventory.gangs.request_lifecycle import unassigned
+from berth.services.inventory.gangs.restoring import restored_owner
+
+_LOST: Final = "lost"
+"""Kind of a gang of which only requests are left."""
+_UNKNOWN_UID: Final = "unknown"
+"""Uid of a PodGroup that is gone, in facts of releases that did not write it."""
+
+
+class GangIndex:
+    """All gangs.
+
+    Args:
+        touch: Called with the key of a gang that has changed.
+    """
+
+    def __init__(self, touch: Callable[[GangKey], None]) -> None:
+        self.gangs: dict[GangKey, Gang] = {}
+        self._gang_of: dict[str, GangKey] = {}
+        """Gang of each pod, by uid of the pod."""
+        self._touch = touch
+        self._namesakes: dict[tuple[str, str, str], dict[GangKey, None]] = {}
+        """Gangs of controllers of one kind and name, by their uids: at most one of these controllers exists."""
+
+    def gang(self, key: GangKey) -> Gang:
+        """Gang of a key; created if there is none."""
+        gang = self.gangs.get(key)
+        if gang is None:
+            gang = self.gangs[key] = Gang(key)
+            if key.uid and not is_past(key):
+                namesakes = self._namesakes.setdefault(key[:3], {})
+                for before in namesakes:
+                    self.gangs[before].is_succeeded = True
+                    self.gangs[before].whole_ms = None
+                    self._touch(before)
+                namesakes[key] = None
+        return gang
+
+    def forget(self, key: GangKey) -> None:
+        """Take out a gang that has no state."""
+        del self.gangs[key]
+        namesakes = self._namesakes.get(key[:3], {})
+        if namesakes.pop(key, key) is None and not namesakes:
+            del self._namesakes[key[:3]]
+
+    def __contains__(self, uid: str) -> bool:
+        """Whether a pod is in some gang, by uid of the pod."""
+        return uid in self._gang_of
+
+    def put(self, member: Member) -> None:
+        """Take a new or changed pod."""
+        key = self._key_of(member)
+        if self._gang_of.get(member.uid, key) != key:
+            self.drop(member.uid)
+        self.gang(key).members[member.uid] = member
+        self._gang_of[member.uid] = key
+        self._touch(key)
+
+    def drop(self, uid: str) -> None:
+        """Take a pod out; nothing happens if no gang has it."""
+        key = self._gang_of.pop(uid, None)
+        if key is not None:
+            del self.gangs[key].members[uid]
+            self._touch(key)
+
+    def _key_of(self, member: Member) -> GangKey:
+        """Gang of a pod.
+
+        A pod with a node stays in its gang whatever its metadata says by now, and so does a pod of a past gang.
+        """
+        key, known = member.place.key, self._gang_of.get(member.uid)
+        if known is None or known == key:
+            return key
+        stays = member.is_bound or (is_past(known) and known[:3] == key[:3])
+        return known if stays else key
+
+    def retire(self, key: GangKey, uid: str, why: str) -> Gang | None:
+        """Turn the gang of a PodGroup that is gone into a past gang; None if there is none.
+
+        Args:
+            key: The gang.
+            uid: Uid of the PodGroup.
+            why: What became of the PodGroup, as a sentence.
+        """
+        gang = self.gangs.pop(key, None)
+        if gang is None:
+            return None
+        gang.key = key._replace(uid=uid)
+        gang.ended = why
+        gang.whole_ms = None
+        gang.podgroup_uid = uid
+        self.gangs[gang.key] = gang
+        for pod in gang.members:
+            self._gang_of[pod] = gang.key
+        for part in gang.parts.values():
+            part.gang = gang.key
+        self._touch(gang.key)
+        return gang
+
+    def release(self, past: Gang) -> None:
+        """Give pods that no request of a past gang holds to the gang that has the name now."""
+        for member in unassigned(past):
+            previous_uid = past.previous_uids.pop(member.uid, "")
+            self._move(member, past.key, self.gang(member.place.key))
+            if previous_uid:
+                self.gang(member.place.key).previous_uids[member.uid] = previous_uid
+
+    def of_fact(self, seen: MembersSeen, group_uid: str, owned: GangKey | None) -> Gang:
+        """Gang of a request that an earlier run made.
+
+        Args:
+            seen: What the earlier run published about its pods.
+            group_uid: Uid of the PodGroup that has the name now; empty if there is none.
+            owned: Gang of the controller that the fact names; None if there is none.
+        """
+        if not seen.podgroup:
+            known = (self._gang_of[uid] for uid in seen.pod_uids if uid in self._gang_of)
+            key = next(known, None) or owned
+            gang = self.gang(key or GangKey(_LOST, seen.namespace, seen.job))
+            if key is None:
+                gang.look, gang.owner_uid = restored_owner(seen), seen.owner.uid
+                gang.ended = "its pod was deleted" if not seen.owner.name and seen.job.startswith("pod.") else ""
+            return gang
+        key = GangKey("podgroup", seen.namespace, seen.podgroup)
+        if group_uid and seen.podgroup_uid in {"", group_uid}:
+            return self.gang(key)
+        gang = self.gang(key._replace(uid=seen.podgroup_uid or _UNKNOWN_UID))
+        gang.podgroup_uid = seen.podgroup_uid
+        gang.ended = f"PodGroup {seen.podgroup} was deleted" + (" and created again" if group_uid else "")
+        return gang
+
+    def keep(self, seen: MembersSeen, gang: Gang) -> None:
+        """Put the pods of a restored request into its gang: all pods of a past gang, otherwise those with a node."""
+        for uid in seen.pod_uids:
+            known = self._gang_of.get(uid)
+            if known is None or known == gang.key:
+                continue
+            member = self.gangs[known].members[uid]
+            if member.is_bound or gang.is_past:
+                self._move(member, known, gang)
+
+    def _move(self, member: Member, before: GangKey, gang: Gang) -> None:
+        del self.gangs[before].members[member.uid]
+        gang.members[member.uid] = member
+        self._gang_of[member.uid] = gang.key
+        self._touch(before)
+        self._touch(gang.key)
