@@ -27,6 +27,7 @@ from berth.schemas.status import JobStatus
 from berth.services.inventory import effects
 from berth.services.inventory.config import InventoryConfig
 from berth.services.inventory.gangs.collection import Gangs
+from berth.services.inventory.job_policies import JobPolicies
 from berth.services.inventory.metrics import InventoryMetrics
 from berth.services.inventory.nodes.collection import Nodes
 from berth.services.inventory.nodes.device_reports import DeviceReports
@@ -40,7 +41,6 @@ from berth.services.inventory.publishing.api_tasks import ApiTask, ApiTasks
 from berth.services.inventory.publishing.pace import Pace
 from berth.services.inventory.publishing.publish_queue import OutboundMessage, PublishQueue
 from berth.services.inventory.publishing.reporters import Reporters
-from berth.services.inventory.publishing.warnings import RequestWarnings
 
 PODGROUPS: Final = "/apis/scheduling.volcano.sh/v1beta1"
 _MS: Final = 1000
@@ -85,7 +85,7 @@ class Loop:
         self._reporters = Reporters(api, clock, config, self.api_tasks, instruments)
         self._waiting = AdmissionReasons()
         self._suspects = Suspects()
-        self._warnings = RequestWarnings()
+        self.policies = JobPolicies(self.gangs, self._changed.set)
 
     # What the cluster shows.
 
@@ -285,6 +285,7 @@ class Loop:
             free = self.nodes.free(self.pods.held)
             self.gangs.set_capacity(Capacity(chips=free.chips, cpu_milli=free.cpu_milli, memory_mib=free.memory_mib))
             self._capacity_pace.note_run()
+        self.policies.begin_turn()
         for effect in self.gangs.settle(now_ms):
             self._perform(effect)
 
@@ -293,11 +294,10 @@ class Loop:
         match effect:
             case effects.PublishMembers(seen):
                 if not seen.rank:
-                    self._warnings.drop(seen.namespace, seen.job)
+                    self.policies.warnings.drop(seen.namespace, seen.job)
                 self._outbound.append(OutboundMessage(subjects.fact_member(seen.namespace, seen.job), seen))
-            case effects.PublishRequest(request):
-                members = self.gangs.published_members(request.namespace, request.name)
-                self._warnings.judge(request, members, self.gangs.group_uid)
+            case effects.PublishRequest(request, priority_warning):
+                self.policies.judge(request, priority_warning)
                 subject = subjects.intake_request(request.namespace, request.name)
                 self._outbound.append(OutboundMessage(subject, request))
             case effects.PublishCancel(cancel):
@@ -376,7 +376,7 @@ class Loop:
         self._reporters.health.look(self._suspects.sentences(), lambda name: Involved(kind="Node", name=name, uid=name))
         self._reporters.moves.look(self.nodes.moves(), lambda name: Involved(kind="Node", name=name, uid=name))
         self._reporters.groups.look(self._waiting.sentences, self._waiting.involved)
-        self._reporters.jobs.look(self._warnings.sentences, self._warnings.involved)
+        self._reporters.look_at_jobs(self.policies.warnings)
         self._reporters.pods.look(self.pods.reasons, self._pod_involved)
         found = {CONFIG_MAP: self.switches.reason} if self.switches.reason else {}
         about = Involved(
@@ -386,9 +386,7 @@ class Loop:
 
     def _pod_involved(self, uid: str) -> Involved | None:
         row = self.pods.row(uid)
-        if row is None:
-            return None
-        return Involved(api_version="v1", kind="Pod", namespace=row.namespace, name=row.name, uid=row.uid)
+        return row.involved if row is not None else None
 
     async def _until_something_is_due(self, stop: asyncio.Event) -> bool:
         """Wait for a change, a moment or ``stop``; returns whether ``stop`` is not set."""
