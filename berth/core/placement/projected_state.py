@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from berth.core.changes import ChangesBuilder
 from berth.core.chips.soft_share_table import SoftShareTable
 from berth.core.cluster.bitmaps import Fits
 from berth.core.cluster.node_columns import Mask
@@ -273,7 +274,7 @@ class ProjectedState:
         for row, mask in zip(footprint.rows.tolist(), footprint.masks.tolist(), strict=True):
             if mask:
                 step = self._shares.let_go if gives_back else self._shares.hold
-                step(row, mask.bit_length() - 1, footprint.share)
+                step(ChangesBuilder(), row, mask.bit_length() - 1, footprint.share)  # nobody waits for a projection
         self._table.shift(bare, gives_back=gives_back)
 
     def _nodes_of_service(self, service: str) -> list[str]:

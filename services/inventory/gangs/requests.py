@@ -71,6 +71,7 @@ def request_of(
     group: PodGroup | None,
     facts: OwnerFacts | None,
     gang_pods: int,
+    priority: int,
 ) -> JobRequest:
     """Job request for some pods of a gang.
 
@@ -82,6 +83,7 @@ def request_of(
         group: Volcano PodGroup of the gang, if there is one.
         facts: Facts of its owner, if the owner was looked up.
         gang_pods: Pods with chips of the whole gang.
+        priority: Priority of the gang.
     """
     firsts = _firsts(members)
     selector = common_selector([member.ask.node_selector for member in members])
@@ -102,7 +104,7 @@ def request_of(
         annotations=annotations,
         node_selector=selector,
         queue=_queue(group, facts, firsts[0]),
-        priority=max(member.pod.spec.priority or 0 for member in members),
+        priority=priority,
         min_available=len(members),
         run_ms=run_for_ms(annotations[RUN_FOR]) if RUN_FOR in annotations else 0,
         origin="pods",
