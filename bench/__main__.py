@@ -3,8 +3,10 @@
 import argparse
 import subprocess
 import sys
+from pathlib import Path
 
-from bench import bind, gang, kube_gang, replay, score, simulate, spine, superpod, switch, usage, watch
+from bench import bind, gang, kube_gang, replay, restart, score, simulate, spine, superpod, switch, usage, watch
+from bench.processes import ROOT
 from bench.report import show
 
 _BENCHES = {
@@ -19,6 +21,7 @@ _BENCHES = {
     "simulate": simulate.run,
     "kube-gang": kube_gang.run,
     "replay": replay.run,
+    "restart": restart.run,
 }
 
 
@@ -28,9 +31,16 @@ def main() -> int:
     parser.add_argument("name", choices=[*_BENCHES, "all"])
     parser.add_argument("--json", action="store_true", help="one JSON document a bench")
     parser.add_argument("--events", type=int, default=0, help="replay: also a log of so many events, for its memory")
+    parser.add_argument("--row", action="append", default=[], choices=restart.NAMES, help="restart: only this row")
+    parser.add_argument("--code", type=Path, default=ROOT, help="restart: run the services of another tree")
     arguments = parser.parse_args()
     if arguments.events and arguments.name != "replay":
         parser.error("--events is for: replay")
+    if (arguments.row or arguments.code != ROOT) and arguments.name != "restart":
+        parser.error("--row and --code are for: restart")
+    if arguments.name == "restart":
+        show(restart.run(arguments.row, arguments.code), as_json=arguments.json)
+        return 0
     if arguments.name == "replay":
         show(replay.run(arguments.events), as_json=arguments.json)
         return 0

@@ -22,7 +22,7 @@ from berth.schemas.offers import Advance, Offer, ScoreRequest
 from berth.schemas.recording import RecordingEnd, RecordingHead, RecordingPart
 from berth.schemas.reports import HealthReport
 from berth.schemas.simulation import BindGang, BreakNode, EvictGang, GangBound, GangEvicted, NodeBroken, SimCounts
-from berth.schemas.status import DeadLetter, JobStatus, LeaseHeld, SnapshotBody, SnapshotChunk, SnapshotEnd
+from berth.schemas.status import DeadLetter, Heartbeat, JobStatus, LeaseHeld, SnapshotBody, SnapshotChunk, SnapshotEnd
 from berth.schemas.summary import JobSummary
 from berth.schemas.usage_facts import NamespaceSeen, UsageSeen
 from berth.schemas.volume_facts import ClaimSeen, StorageSeen, VolumeSeen
@@ -42,6 +42,7 @@ MESSAGES: Final[tuple[type[Message], ...]] = (
     TopologySeen,
     UsageSeen,
     VolumeSeen,
+    Heartbeat,
     JobCancel,
     JobRequest,
     LeaseHeld,

@@ -91,7 +91,7 @@ class Settings(Part, frozen=True):
 
 
 class Epoch(Message, frozen=True):
-    """A dispatcher became leader. Every waiting gang is tried again."""
+    """A dispatcher became leader. Every waiting gang is tried again, unless it resumes."""
 
     KIND: ClassVar[str] = "ledger.epoch"
     MUST_READ: ClassVar[bool] = True
@@ -102,6 +102,9 @@ class Epoch(Message, frozen=True):
     at_ms: UnixMs
     holder: str
     settings: Settings
+    resumes: bool = False
+    """The leader followed the history before, and has the settings of the epoch before: gangs wait as they did, and
+    those that were refused are not tried again for the epoch alone. Never in records before 0.5."""
 
 
 class Verdict(Part, frozen=True):

@@ -104,3 +104,6 @@ class PodProfile(Part, frozen=True, cache_hash=True):
     labels: tuple[tuple[str, str], ...] = ()
     """Labels of the pod, sorted by key."""
     constraints: PodConstraints = PodConstraints()
+    is_whole: bool = True
+    """False: namespace and labels are left out as far as ``constraints`` does not need them, for no required
+    anti-affinity of another pod selects the pod."""

@@ -6,7 +6,7 @@ stored: a new one is appended with the next number.
 
 from collections.abc import Mapping
 from enum import IntEnum
-from typing import Literal
+from typing import Final, Literal
 
 from berth.schemas.message import Part
 from berth.schemas.units import UnixMs
@@ -103,6 +103,8 @@ Code = Literal[
     "internal",
     "no-claim",
 ]
+INTERNAL: Final[Code] = "internal"
+"""An error of Berth set the gang aside."""
 
 
 class ReasonCount(Part, frozen=True, gc=False):

@@ -197,6 +197,14 @@ class Subjects(msgspec.Struct, frozen=True):
         """Lease of a role."""
         return f"{self.root}lease.{token(role)}"
 
+    def heartbeat(self, role: str) -> str:
+        """Heartbeats of the leader of a role (core NATS, to all)."""
+        return f"{self.root}heartbeat.{token(role)}"
+
+    def heartbeat_question(self, role: str) -> str:
+        """Question whether a leader of a role is alive (core NATS; only a leader answers)."""
+        return f"{self.root}heartbeat.{token(role)}.question"
+
     def dead(self, stream: StreamName, sequence: int) -> str:
         """A message that can never be handled."""
         return f"{self.root}dead.{stream.value}.{sequence}"

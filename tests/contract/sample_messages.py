@@ -50,7 +50,16 @@ from berth.schemas.recording import Entry, RecordingEnd, RecordingHead, Recordin
 from berth.schemas.refusal import BlockLack, NearGroup, NodeReason, ReasonCount, Refusal, SwitchLack
 from berth.schemas.reports import HealthReport
 from berth.schemas.simulation import BindGang, BreakNode, EvictGang, GangBound, GangEvicted, NodeBroken, SimCounts
-from berth.schemas.status import DeadLetter, JobStatus, KeptFact, LeaseHeld, SnapshotBody, SnapshotChunk, SnapshotEnd
+from berth.schemas.status import (
+    DeadLetter,
+    Heartbeat,
+    JobStatus,
+    KeptFact,
+    LeaseHeld,
+    SnapshotBody,
+    SnapshotChunk,
+    SnapshotEnd,
+)
 from berth.schemas.summary import JobSummary
 from berth.schemas.usage_facts import ClaimName, NamespaceSeen, PodSet, RankName, UsageSeen
 from berth.schemas.volume_facts import ClaimSeen, StorageCapacity, StorageSeen, VolumeSeen
@@ -96,9 +105,12 @@ _LATER: Final[dict[str, dict[type, set[str]]]] = {
         Settings: {"queue_policy", "reserve_chips", "reserve_depth", "unknown_run_ms", "skims_classes"},
     },
     "v0.4": {
+        NodesSeen: {"cpu_others", "memory_others"},
         Settings: {"corrections", "plain_pods", "constraints"},
         ShapeOffer: {"error"},
         MembersSeen: {"podgroup_uid"},
+        LeaseHeld: {"silence_ms"},
+        Epoch: {"resumes"},
         Task: {"labels", "constraints"},
         Shape: {"profile"},
     },
@@ -342,6 +354,8 @@ def _facts() -> tuple[Message, ...]:
             at_ms=_AT_MS,
             racks=["7"],
             rack_index=pack([1, 1, 0], 4),
+            cpu_others=pack([0, 4_000, 12_500], 4),
+            memory_others=pack([0, 8_192, 65_536], 4),
         ),
         HealthSeen(
             domain="superpod-0",
@@ -569,7 +583,15 @@ def _settings() -> Settings:
 def _ledger() -> tuple[Message, ...]:
     uid = "0b7c7a2e-9d6b-4c35-9d57-2f6f2a1d4c11"
     return (
-        Epoch(epoch=3, base_seq=40, facts_seq=99, at_ms=_AT_MS, holder="dispatcher-0", settings=_settings()),
+        Epoch(
+            epoch=3,
+            base_seq=40,
+            facts_seq=99,
+            at_ms=_AT_MS,
+            holder="dispatcher-0",
+            settings=_settings(),
+            resumes=True,
+        ),
         Round(
             epoch=3,
             base_seq=41,
@@ -617,7 +639,7 @@ def _offers() -> tuple[Message, ...]:
             near=(("app", "mindie"),),
             levels=(2, 4),
         ),
-        profile=PodProfile(namespace="team-a", labels=(("app", "llm-7b"),), constraints=_constraints()),
+        profile=PodProfile("team-a", (("app", "llm-7b"),), _constraints(), is_whole=False),
     )
     return (
         ScoreRequest(round=7, epoch=3, facts_seq=101, ledger_seq=41, asks=[Ask(shape=shape, count=12)], wait_ms=40),
@@ -723,7 +745,8 @@ def _status() -> tuple[Message, ...]:
             deleted=True,
             at_ms=_AT_MS,
         ),
-        LeaseHeld(holder="dispatcher-0", epoch=3, at_ms=_AT_MS),
+        LeaseHeld(holder="dispatcher-0", epoch=3, at_ms=_AT_MS, silence_ms=400),
+        Heartbeat(process="dispatcher-0-17-5f1c2a", is_over=True, ledger_seq=42, facts_seq=101),
         DeadLetter(
             stream="INTAKE",
             sequence=19,

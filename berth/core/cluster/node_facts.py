@@ -36,6 +36,8 @@ def check_nodes(fact: NodesSeen) -> None:
         leaf_index=(fact.leaf_index or bytes(4 * rows), 4),
         position=(fact.position or bytes(2 * rows), 2),
         rack_index=(fact.rack_index or bytes(4 * rows), 4),
+        cpu_others=(fact.cpu_others or bytes(4 * rows), 4),
+        memory_others=(fact.memory_others or bytes(4 * rows), 4),
     )
     if fact.addresses and len(fact.addresses) != rows:
         raise DecodeError(f"addresses: {len(fact.addresses)} rows, the name table has {rows}", kind=fact.KIND)
@@ -44,6 +46,8 @@ def check_nodes(fact: NodesSeen) -> None:
         ("position", fact.position, "<u2", _SHORT_MAX),
         ("cpu_milli", fact.cpu_milli, "<u4", _INT_MAX),
         ("memory_mib", fact.memory_mib, "<u4", _INT_MAX),
+        ("cpu_others", fact.cpu_others, "<u4", _INT_MAX),
+        ("memory_others", fact.memory_others, "<u4", _INT_MAX),
     ):
         worst = max(np.frombuffer(column, code).tolist(), default=0)
         if worst > bound:
@@ -132,7 +136,8 @@ def _labels_of(fact: NodesSeen) -> Layout:
 def columns_of(fact: NodesSeen) -> list[tuple[int, ...]]:
     """Columns of a fact as one tuple per node.
 
-    The tuple is (class, chips, allocatable, cpu, memory, superpod, leaf, position, rack).
+    The tuple is (class, chips, allocatable, cpu, memory, superpod, leaf, position, rack, cpu and memory that pods of
+    others use).
     """
     rows = len(fact.class_index) // 2
     none = bytes(4 * rows)
@@ -147,6 +152,8 @@ def columns_of(fact: NodesSeen) -> list[tuple[int, ...]]:
             np.frombuffer(fact.leaf_index or none, "<u4").tolist(),
             np.frombuffer(fact.position or none[: 2 * rows], "<u2").tolist(),
             np.frombuffer(fact.rack_index or none, "<u4").tolist(),
+            np.frombuffer(fact.cpu_others or none, "<u4").tolist(),
+            np.frombuffer(fact.memory_others or none, "<u4").tolist(),
             strict=True,
         )
     )

@@ -80,7 +80,7 @@ class NodeTable(NodeColumns):
         racks = [-1, *(index_of(name, self._rack_of, self.racks) for name in fact.racks)]
         addresses = fact.addresses or [""] * len(rows)
         for row, address, columns in zip(rows, addresses, columns_of(fact), strict=True):
-            class_index, chips, allocatable, cpu, memory, superpod, leaf, position, rack = columns
+            class_index, chips, allocatable, cpu, memory, superpod, leaf, position, rack, *others = columns
             place = (True, classes[class_index], superpods[superpod], racks[rack])
             if (self.present[row], self.node_class[row], self.superpod[row], self.rack[row]) != place:
                 found.capacity_gained[row] = None
@@ -96,6 +96,7 @@ class NodeTable(NodeColumns):
             self.allocatable_seen[row] = allocatable
             self.cpu[row] = cpu
             self.memory[row] = memory
+            self.cpu_others[row], self.memory_others[row] = others
             self.leaf[row] = leaves[leaf]
             self.position[row] = position
             self.addresses[row] = address
@@ -154,7 +155,7 @@ class NodeTable(NodeColumns):
     def _forget(self, row: int, found: ChangesBuilder) -> None:
         self.node_class[row] = self.superpod[row] = self.leaf[row] = self.rack[row] = -1
         self.chips[row] = self.capacity[row] = self.allocatable_seen[row] = self.position[row] = 0
-        self.cpu[row] = self.memory[row] = 0
+        self.cpu[row] = self.memory[row] = self.cpu_others[row] = self.memory_others[row] = 0
         self._derive(row, found)
 
     def apply_health(self, fact: HealthSeen) -> Changes:

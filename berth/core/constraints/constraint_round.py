@@ -54,6 +54,7 @@ class _ShapeChecks:
         self.preferences: Preferences | None = None
         if has_preferences(pod.constraints):
             self.preferences = Preferences(shape, pod, view.usage, view.topology, view.namespaces)
+        self._rows = view.rows
         self._seen = 0
         self._allowed: Fits | None = None
 
@@ -76,7 +77,8 @@ class _ShapeChecks:
             found.append((NodeReason.AFFINITY, self.affinity))
         if wanted.anti_affinity:
             found.append((NodeReason.ANTI_AFFINITY, AntiAffinityCheck(wanted.anti_affinity, index, topology, names)))
-        found.append((NodeReason.REPELLED, RepelledCheck(pod, index, topology, names)))
+        if pod.is_whole:
+            found.append((NodeReason.REPELLED, RepelledCheck(pod, index, topology, names)))
         found += [(NodeReason.SPREAD, SpreadCheck(term, shape, pod, index, topology)) for term in wanted.spread]
         return found
 
@@ -93,7 +95,8 @@ class _ShapeChecks:
     def allowed(self) -> Fits:
         """Rows that all checks allow, shape (rows,)."""
         if self._allowed is None:
-            self._allowed = np.logical_and.reduce([check.allowed() for _, check in self._checks])
+            everywhere = np.ones(self._rows, np.bool_)
+            self._allowed = np.logical_and.reduce([everywhere, *(check.allowed() for _, check in self._checks)])
         return self._allowed
 
     def reasons(self, rows: int) -> Reasons:

@@ -30,14 +30,14 @@ from berth.core.placement.scoring import Candidates, Scorer
 from berth.core.placement.single_pods import SinglePods
 from berth.core.requests.block_requests import mixes_freely
 from berth.core.requests.gangs import ClassKey, Gang, placing_order
-from berth.core.state.internal_errors import INTERNAL, SetAside, set_aside
+from berth.core.state.internal_errors import SetAside, set_aside
 from berth.core.state.superpod_index import BlockInputs, inputs_without_jobs
 from berth.core.switches.occupancy.leaf_states import LeafOccupancy
 from berth.core.switches.occupancy.leaf_table import LeafTable
 from berth.schemas.ledger import Verdict
 from berth.schemas.offers import Shape
 from berth.schemas.placement import Placement, placement_of
-from berth.schemas.refusal import Refusal
+from berth.schemas.refusal import INTERNAL, Refusal
 
 _NO_LEAVES: Final = LeafTable()
 
@@ -94,12 +94,14 @@ class PlacementRound:
             self._constrained = ConstrainedPods(self._nodes, views, ConstraintRound(constraints))
             self._single = SinglePods(self._nodes, views, counts, self._constrained.round.is_full)
             self._refusals = RoundRefusals(self._nodes, views, self._constrained.forbidden)
+        blocks = blocks or inputs_without_jobs(scorer.table)
+        self._of_job = blocks.colocation.of_job
         self._planned = PlannedPods(
             self._nodes,
             views,
             self._refusals,
             leaves=leaves or (_NO_LEAVES, LeafOccupancy(_NO_LEAVES)),
-            blocks=blocks or inputs_without_jobs(scorer.table),
+            blocks=blocks,
         )
         self._refused: dict[ClassKey, Refusal] = {}
         self._failed_task: dict[ClassKey, int] = {}
@@ -301,7 +303,7 @@ class PlacementRound:
         chips: list[tuple[int, ...]] = [()] * gang.pods
         nodes, table_names, settings = self._nodes, self._scorer.table.names, self._scorer.settings
         with_chips: dict[int, None] = {}
-        near: NearPods | None = None
+        near = self._near_rest(gang, missing)
         for placed, (index, rank) in enumerate(_pods_in_order(gang, plain_last=settings.plain_pods)):
             shape = gang.request_class[index][0]
             if near is None and not shape.chips and with_chips and mixes_freely(settings):
@@ -322,6 +324,17 @@ class PlacementRound:
         return placement_of(
             names, chips, gang.runs, resource=gang.resource, share=share, switch=planned.switch, block=planned.block
         )
+
+    def _near_rest(self, gang: Gang, missing: Sequence[int]) -> NearPods | None:
+        """Nodes near the rest of its gang, for a gang without chips that is part of one; None for any other.
+
+        While shards are missing nothing is near: their nodes are not used.
+        """
+        if not gang.beside or not gang.is_plain or missing or not mixes_freely(self._scorer.settings):
+            return None
+        row_of = self._scorer.table.row_of
+        rows = (row_of[name] for name in self._of_job(gang.namespace, gang.beside))
+        return NearPods(self._nodes, rows, self._single.is_full)
 
     def _planned_row(self, shape: Shape, row: int) -> int | None:
         """Row of a plan; None when the pods before this one have made constraints forbid it."""

@@ -226,7 +226,9 @@ class ProjectedState:
             for shape, count in counts.items()
         }
         inputs = BlockInputs(
-            state.blocks.superpods, state.blocks.levels, ColocationIndex(self._nodes_of_service, self._nodes_of_labels)
+            state.blocks.superpods,
+            state.blocks.levels,
+            ColocationIndex(self._nodes_of_service, self._nodes_of_labels, state.blocks.colocation.of_job),
         )
         placement_round = PlacementRound(
             self._scorer,

@@ -100,13 +100,16 @@ class Scheduler:
         """Whether a turn could decide something."""
         return self.queue.has_work or (self.queue.is_holding and any(part.queue_unblocked for part in self._pending))
 
-    def begin(self, changes: Changes) -> None:
+    def begin(self, changes: Changes, *, resumes: bool = False) -> None:
         """Begin an epoch: all waiting gangs are tried again, under its settings.
 
         Args:
             changes: What the record of the epoch changed, and whatever else was not handed over yet.
+            resumes: The settings are those of the epoch before, and gangs wait as they did.
         """
         self.note(changes)
+        if resumes:
+            return
         state = self.state
         settings = state.fold.settings
         self.queue = Queue(strict=settings.queue_policy == "fifo", lanes=settings.plain_pods)

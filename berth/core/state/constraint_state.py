@@ -342,22 +342,12 @@ class ConstraintState:
     def _of_shape(self, pod: PodProfile) -> PodProfile | None:
         """What the shape of a pod says of constraints; None when none bears on it, as of most pods."""
         wanted = pod.constraints
-        if (
-            self._is_repelled(pod)
-            or wanted.affinity
-            or wanted.anti_affinity
-            or wanted.spread
-            or has_preferences(wanted)
-        ):
+        repelled = self._index is not None and self._terms.repels(PodKey(pod.namespace, pod.labels), self._namespaces)
+        if repelled or wanted.affinity or wanted.anti_affinity or wanted.spread or has_preferences(wanted):
             return pod
         if not (wanted.ports or wanted.resources or wanted.claims):
             return None
-        bare = PodProfile(pod.namespace if wanted.claims else "", (), wanted)
-        return pod if self._is_repelled(bare) else bare  # a term may select pods for labels that they lack
-
-    def _is_repelled(self, pod: PodProfile) -> bool:
-        """Whether the required anti-affinity of some pod selects this one."""
-        return self._index is not None and self._terms.repels(PodKey(pod.namespace, pod.labels), self._namespaces)
+        return PodProfile(pod.namespace if wanted.claims else "", (), wanted, is_whole=False)
 
 
 def _required(wanted: PodConstraints) -> PodConstraints:

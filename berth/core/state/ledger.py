@@ -86,6 +86,8 @@ class Folded(msgspec.Struct, gc=False):
     ending: list[Holding] = []
     gangs: list[GangRecord] = []
     epoch: bool = False
+    resumes: bool = False
+    """It is an epoch in which gangs wait as they did before."""
     void: bool = False
     silent: bool = False
     """Shards were missing when it was decided."""
@@ -256,6 +258,7 @@ class LedgerFold:
         if record.epoch <= self.epoch or record.base_seq != sequence - 1:
             folded.void = True
             return
+        folded.resumes = record.resumes and self.epoch > 0 and record.settings == self.settings
         self.epoch, self.holder, self.settings = record.epoch, record.holder, record.settings
         self.facts_seq, self.at_ms = record.facts_seq, record.at_ms
         self._let_go()

@@ -14,6 +14,7 @@ from berth.schemas.intake import JobCancel, JobRequest
 from berth.schemas.status import JobStatus
 from berth.services.inventory.effects import Effect, PublishCancel, PublishMembers, PublishRequest, ReadOwner
 from berth.services.inventory.gangs.barriers import admission_grace_ends_ms, barrier_of_group, pending_again, unreadable
+from berth.services.inventory.gangs.chip_pods import request_with_chips
 from berth.services.inventory.gangs.lookups import Lookups
 from berth.services.inventory.gangs.members import GangOwner, held, members_of, tombstone
 from berth.services.inventory.gangs.model import GROUPED, OVER, Gang, Member, Part
@@ -213,7 +214,7 @@ class Resolver:
                 uid = digest([uid], 32)
                 name = self._free_name(gang, base, uid, may_be_base=is_first)
             part = Part(gang.key, name, uid, slots, is_first=is_first, gang_pods=found.gang_pods, minimum=found.minimum)
-            part.request = self._request(part, members, context)
+            part.request = self._request(gang, part, members, context)
             part.published = True
             gang.parts[name] = part
             parts.append(part)
@@ -231,12 +232,16 @@ class Resolver:
             members = [gang.members[slot.uid] for slot in part.slots if slot.uid in gang.members]
             complete = len(members) == len(part.slots)
             if is_refused:
-                if complete and part.request is not None and self._request(part, members, context) != part.request:
+                if (
+                    complete
+                    and part.request is not None
+                    and self._request(gang, part, members, context) != part.request
+                ):
                     dissolve(gang, part)
             elif complete:
                 chip_pods = sum(1 for member in gang.members.values() if member.is_live and member.ask.chips)
                 part.gang_pods = max(part.gang_pods, chip_pods)
-                part.request = self._request(part, members, context)
+                part.request = self._request(gang, part, members, context)
                 part.published = True
                 again.append(part)
             else:
@@ -244,16 +249,14 @@ class Resolver:
                 dissolve(gang, part)
         return again, lost
 
-    def _request(self, part: Part, members: list[Member], context: GangContext) -> JobRequest:
+    def _request(self, gang: Gang, part: Part, members: list[Member], context: GangContext) -> JobRequest:
         return request_of(
-            part.gang,
+            part,
             members,
-            name=part.name,
-            uid=part.uid,
             group=context.group,
             facts=context.facts,
-            gang_pods=part.gang_pods,
             priority=self.priorities.of(members, context.group),
+            beside=request_with_chips(gang, part),
         )
 
     def _priority_warning(self, gang: Gang, part: Part, group: PodGroup | None) -> str:

@@ -6,6 +6,7 @@ import pytest
 from berth.core.explain.explainer import explain
 from berth.core.explain.refusal_text import sentence
 from berth.schemas.constraints import Expression, Term
+from berth.schemas.facts import Leaf, TopologySeen
 from berth.schemas.intake import JobRequest, Task
 from berth.schemas.ledger import Verdict
 from berth.schemas.nodes import NodeDescription
@@ -240,6 +241,7 @@ def test_preferences_follow_the_pods_of_the_gang_itself() -> None:
 
 def test_pods_placed_in_a_round_repel_others_of_the_same_round() -> None:
     cell = a_cell({"a1": "a"})
+    say(cell, zones={"a1": "a"})
     cell.ask(job("one", a_task(APART, app="b")), job("two", a_task(app="a")))
     one, two = cell.decide()
     assert nodes_of(one) == ["a1"]
@@ -267,3 +269,23 @@ def test_pods_that_are_being_deleted_count_for_affinity_and_no_longer_for_spread
         NodeReason.SHORTAGE: 1,
         NodeReason.ANTI_AFFINITY: 1,
     }
+
+
+def test_a_term_for_pods_that_lack_a_label_leaves_pods_that_have_it_and_host_ports_alone() -> None:
+    cell = a_cell({"a1": "a"})
+    others = LabelSelector((Expression("app", "NotIn", ("a",)),))
+    ports = PodConstraints(ports=(HostPort(80),))
+    placed(cell, "one", a_task(PodConstraints(anti_affinity=(PodTerm(HOST, others, ("default",)),)), app="a"))
+    assert placed(cell, "two", a_task(ports, app="a")) == ["a1"]
+    assert reasons(cell, "three", a_task(PodConstraints(ports=(HostPort(81),)), app="b")) == {NodeReason.REPELLED: 1}
+
+
+def test_without_any_fact_of_usage_a_resource_is_not_asked_for() -> None:
+    cell = a_cell({"a1": "a", "b1": "b"})
+    rdma = PodConstraints(resources=(("rdma/hca", 1),))
+    label = {"tor-affinity": "normal-schema"}
+    assert placed(cell, "job", a_task(rdma, replicas=2, chips=8)) == ["a1", "b1"]
+    switches = a_cell({"a1": "a", "b1": "b"})
+    switches.fact(SUBJECTS.fact_topology("switch"), TopologySeen("switch", [Leaf("l", "", ["a1", "b1"])], places=2))
+    switches.ask(msgspec.structs.replace(job("job", a_task(rdma, replicas=2, chips=8)), labels=label))
+    assert sorted(nodes_of(*switches.decide())) == ["a1", "b1"]

@@ -107,7 +107,7 @@ def test_a_minimum_below_the_size_takes_pods_with_chips_first() -> None:
     world.settle()
     others = [name for name in world.requests if name != JOB]
     assert [asked(world, name) for name in others] == [[("master", 1, 0)]]
-    assert world.requests[others[0]].annotations == {"berth/gang-pods": "3"}
+    assert world.requests[others[0]].annotations == {"berth/gang-pods": "3", "berth/beside": JOB}
     assert world.ranks(others[0]) == {"llm-master-0": ""}
 
 
