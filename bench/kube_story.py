@@ -5,7 +5,7 @@ import time
 from collections.abc import Mapping
 from typing import Final
 
-from berth.formats.kubernetes.objects import Lean, Meta
+from berth.formats.kubernetes.lean import Lean, Meta
 from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.bus.port import Stored
 from berth.runtime.kube.port import Change

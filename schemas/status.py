@@ -49,6 +49,24 @@ class LeaseHeld(Message, frozen=True):
     holder: str
     epoch: int
     at_ms: UnixMs
+    silence_ms: int = 0
+    """How long the holder may send no heartbeat before another takes the lease, in milliseconds. 0: it sends none, as
+    before 0.5, and the lease is free when it expires."""
+
+
+class Heartbeat(Message, frozen=True):
+    """A leader is alive. It is sent and not stored."""
+
+    KIND: ClassVar[str] = "heartbeat"
+
+    process: str
+    """Identity of the process."""
+    is_over: bool = False
+    """It leads no more, and has released the lease."""
+    ledger_seq: Sequence = 0
+    """Last record that it has folded."""
+    facts_seq: Sequence = 0
+    """Last fact that it had applied at that record; later records know at least these facts."""
 
 
 class DeadLetter(Message, frozen=True):

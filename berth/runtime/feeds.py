@@ -6,21 +6,21 @@ too short, it starts from LATEST.
 """
 
 import asyncio
-import zlib
 from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import Final
 
 from berth.core.changes import Changes, ChangesBuilder
 from berth.core.state.cell import State
-from berth.core.state.ledger import Folded
+from berth.core.state.ledger import Folded, WaitingDump
 from berth.runtime.bus.port import Bus, Follower, Gap, Stored
 from berth.runtime.clock import Clock
 from berth.runtime.errors import ConflictError, FatalError, TransientError
 from berth.runtime.logs import DEFAULT_LOG, Logger
-from berth.schemas.envelope import DecodeError, decode, encode
+from berth.runtime.stored_snapshots import newest_snapshot
+from berth.schemas.envelope import encode
 from berth.schemas.ledger import facts_known
-from berth.schemas.status import DeadLetter, SnapshotBody, SnapshotChunk, SnapshotEnd
+from berth.schemas.status import DeadLetter
 from berth.schemas.subjects import StreamName
 
 _MIRROR_S: Final = 30.0
@@ -66,6 +66,11 @@ class Feed:
         return self._follower.recreations if self._follower is not None else 0
 
     @property
+    def next(self) -> Stored | None:
+        """The oldest received message that is not applied."""
+        return self._waiting[0] if self._waiting else None
+
+    @property
     def is_empty(self) -> bool:
         """Whether all received messages are applied."""
         return not self._waiting and self.gap is None
@@ -92,13 +97,25 @@ class Feed:
         Raises:
             FatalError: The stream has a gap; the process must restart.
         """
+        self.see_whole()
+        while self._waiting and (up_to is None or self._waiting[0].sequence <= up_to):
+            yield self._waiting.popleft()
+
+    def see_whole(self) -> None:
+        """See that no message is missing.
+
+        Raises:
+            FatalError: The stream has a gap; the process must restart.
+        """
         if self.gap is not None:
             gap = self.gap
             raise FatalError(
                 f"{gap.stream}: {gap.reason}: sequence {gap.wanted} was next, the stream has {gap.first_seq} to {gap.last_seq}"
             )
-        while self._waiting and (up_to is None or self._waiting[0].sequence <= up_to):
-            yield self._waiting.popleft()
+
+    def skip(self) -> None:
+        """Drop the oldest message that is not applied."""
+        self._waiting.popleft()
 
     def _take_in(self, message: Stored) -> None:
         self._waiting.append(message)
@@ -121,6 +138,12 @@ class Feeds:
         self.arrived = asyncio.Event()
         self.facts = Feed(self.arrived)
         self.records = Feed(self.arrived)
+        self.is_from_latest = False
+        """Whether facts were missing at the start, and LATEST was read instead."""
+        self.snapshot: tuple[int, int] | None = None
+        """Sequences of ledger and facts of the loaded snapshot; None without one."""
+        self.waiting: WaitingDump | None = None
+        """Gangs that waited in the loaded snapshot; None if it does not say it."""
         self.dead: dict[int, tuple[Stored, str]] = {}
         """Facts that can never be applied and that :meth:`write_dead_letters` has not written yet."""
 
@@ -137,6 +160,26 @@ class Feeds:
             FatalError: The bus holds less history than the snapshot states.
         """
         found = ChangesBuilder()
+        found.add(await self.load(filters=filters))
+        await self.caught_up()
+        found.add(self.replay())
+        if self.is_from_latest:
+            self.state.forget_unnamed()
+        return found.build()
+
+    async def load(self, *, filters: Sequence[str] = ()) -> Changes:
+        """Load the newest snapshot and start to receive later messages.
+
+        Args:
+            filters: Facts to follow; none means all.
+
+        Returns:
+            What the snapshot changed, and the facts of LATEST, if they were needed.
+
+        Raises:
+            FatalError: The bus holds less history than the snapshot states.
+        """
+        found = ChangesBuilder()
         body = await newest_snapshot(self.bus, self._log)
         # Read after the snapshot: the dispatcher may write one at any time, and it must not appear to be ahead.
         facts = await self.bus.state(StreamName.FACTS)
@@ -147,27 +190,30 @@ class Feeds:
                     f"snapshot at ledger {body.ledger_seq}, facts {body.facts_seq} is ahead of the bus, which ends at"
                     f" {ledger.last_seq} and {facts.last_seq}: streams were lost or created again"
                 )
-            found.add(self.state.load(body).changes)
+            loaded = self.state.load(body)
+            found.add(loaded.changes)
+            self.waiting = loaded.waiting
+            self.snapshot = (body.ledger_seq, body.facts_seq)
         start = self.state.facts_seq + 1
-        from_latest = start < facts.first_seq and facts.last_seq > 0
-        if from_latest:
+        self.is_from_latest = start < facts.first_seq and facts.last_seq > 0
+        if self.is_from_latest:
             found.add(await self._load_latest(facts.last_seq, filters))
             start = self.state.facts_seq + 1
         self.facts.start(self.bus, StreamName.FACTS, start_seq=start, filters=filters, created=facts.created)
         self.records.start(self.bus, StreamName.LEDGER, start_seq=self.state.fold.head + 1, created=ledger.created)
+        return found.build()
+
+    async def caught_up(self) -> None:
+        """Wait until every message that was stored at the start is received."""
         await self.records.caught_up()
         await self.facts.caught_up()
-        found.add(self._replay())
-        if from_latest:
-            self.state.forget_unnamed()
-        return found.build()
 
     async def stop(self) -> None:
         """Stop receiving."""
         await self.facts.stop()
         await self.records.stop()
 
-    def _replay(self) -> Changes:
+    def replay(self) -> Changes:
         """Apply received messages in their original order: before each record the facts that it used.
 
         A reused name or uid is therefore not confused with the previous job.
@@ -266,42 +312,3 @@ async def dead_letter(
         await bus.publish(bus.subjects.dead(stream, stored.sequence), encode(letter), expected_subject_seq=0)
     except ConflictError:
         return  # another follower has written it
-
-
-async def newest_snapshot(bus: Bus, log: Logger = DEFAULT_LOG) -> SnapshotBody | None:
-    """The newest complete snapshot; damaged and incomplete ones are skipped."""
-    for end in reversed(await snapshot_ends(bus, log)):
-        body = await read_snapshot(bus, end, log)
-        if body is not None:
-            return body
-    return None
-
-
-async def read_snapshot(bus: Bus, end: SnapshotEnd, log: Logger = DEFAULT_LOG) -> SnapshotBody | None:
-    """The snapshot that ``end`` completes; None if it is damaged."""
-    chunks = await bus.read(StreamName.SNAPSHOT, filters=[bus.subjects.snapshot_all(end.ledger_seq)])
-    parts: dict[str, bytes] = {}
-    for stored in chunks:
-        tail = stored.subject.rsplit(".", 1)[1]
-        if tail == "end":
-            continue
-        try:
-            parts[tail] = decode(stored.data, SnapshotChunk).data
-        except DecodeError as error:
-            log.warning("snapshot chunk does not decode", subject=stored.subject, reason=error.reason)
-    joined = b"".join(parts.get(str(number), b"") for number in range(end.chunks))
-    if len(joined) != end.bytes_total or zlib.crc32(joined) != end.checksum:
-        log.warning("snapshot is damaged", ledger_seq=end.ledger_seq)
-        return None
-    return decode(joined, SnapshotBody)
-
-
-async def snapshot_ends(bus: Bus, log: Logger = DEFAULT_LOG) -> list[SnapshotEnd]:
-    """Ends of all complete snapshots, oldest first."""
-    ends = []
-    for stored in await bus.read(StreamName.SNAPSHOT, filters=[f"{bus.subjects.root}snapshot.*.end"]):
-        try:
-            ends.append(decode(stored.data, SnapshotEnd))
-        except DecodeError as error:
-            log.warning("snapshot end does not decode", subject=stored.subject, reason=error.reason)
-    return sorted(ends, key=lambda end: end.ledger_seq)

@@ -15,8 +15,9 @@ from berth.core.state.cell import JobKey, State
 from berth.core.state.ledger import dump_of
 from berth.runtime.bus.port import Bus, Stored, StreamState
 from berth.runtime.clock import Clock
-from berth.runtime.feeds import Feeds, newest_snapshot, read_snapshot, snapshot_ends
+from berth.runtime.feeds import Feeds
 from berth.runtime.recording import Reach, When, is_whole, reaching_ends
+from berth.runtime.stored_snapshots import newest_snapshot, read_snapshot, snapshot_ends
 from berth.runtime.stream_ranges import NotKeptError, pieces
 from berth.schemas.envelope import DecodeError, body_of, open_envelope
 from berth.schemas.ledger import Epoch, Round, Settings, Verdict, facts_known, see_readable

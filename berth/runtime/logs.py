@@ -10,10 +10,12 @@ import logging
 import sys
 from typing import Final, TextIO, TypeAlias
 
-import structlog
-from structlog.typing import EventDict, FilteringBoundLogger, Processor
-
 from berth.runtime.config import LogConfig
+from berth.runtime.optional_imports import without
+
+with without("rich"):  # for tracebacks in colour
+    import structlog
+    from structlog.typing import EventDict, FilteringBoundLogger, Processor
 
 Logger: TypeAlias = FilteringBoundLogger
 DEFAULT_LOG: Final[Logger] = structlog.get_logger()

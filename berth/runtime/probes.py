@@ -8,20 +8,23 @@ through the readiness of its instruments:
     instruments.readiness.ready()
 """
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Final, Protocol
+from http import HTTPStatus
+from typing import Final, NamedTuple, Protocol
 
 from berth.runtime.config import ProbeConfig
 from berth.runtime.errors import FatalError
 from berth.runtime.logs import Logger
 from berth.runtime.metrics import CONTENT_TYPE, MetricsRegistry
 
-if TYPE_CHECKING:
-    from aiohttp import web
-
 _GOODBYE_S: Final = 0.5
 """Longest time for unfinished answers at the end."""
+_REQUEST_S: Final = 10.0
+"""Longest time for one request."""
+_HEAD_BYTES_MAX: Final = 16_384
+"""Most bytes of a request."""
 
 
 class Link(Protocol):
@@ -90,42 +93,110 @@ async def serving(
     if not config.port:
         yield
         return
-    runner = await _listen(config, readiness, registry)
+    server = await _listen(config, _Pages(readiness, registry))
     log.info("probe server started", host=config.host, port=config.port)
     try:
         yield
     finally:
-        await runner.cleanup()
+        await server.stop()
 
 
-async def _listen(config: ProbeConfig, readiness: Readiness, registry: MetricsRegistry) -> "web.AppRunner":
+class _Page(NamedTuple):
+    status: HTTPStatus
+    body: bytes
+    content_type: str = "text/plain; charset=utf-8"
+
+
+class _Pages:
+    """What the paths answer."""
+
+    def __init__(self, readiness: Readiness, registry: MetricsRegistry) -> None:
+        self._readiness = readiness
+        self._registry = registry
+
+    def page(self, path: str) -> _Page:
+        reason = self._readiness.reason
+        match path:
+            case "/livez":
+                return _Page(HTTPStatus.OK, b"ok\n")
+            case "/readyz":
+                status = HTTPStatus.SERVICE_UNAVAILABLE if reason else HTTPStatus.OK
+                return _Page(status, f"{reason or 'ok'}\n".encode())
+            case "/metrics":
+                self._registry.ready.set(not reason)
+                return _Page(HTTPStatus.OK, self._registry.exposition(), CONTENT_TYPE)
+            case _:
+                return _Page(HTTPStatus.NOT_FOUND, b"not found\n")
+
+
+class _Server:
+    """An HTTP server for GET and HEAD that answers one request on each connection.
+
+    A library for HTTP would be most of the memory of a service that needs none for anything else.
+    """
+
+    def __init__(self, pages: _Pages) -> None:
+        self._pages = pages
+        self._server: asyncio.Server | None = None
+        self._answering: set[asyncio.Task[None]] = set()
+
+    async def start(self, host: str, port: int) -> None:
+        self._server = await asyncio.start_server(self._serve, host, port, limit=_HEAD_BYTES_MAX)
+
+    async def stop(self) -> None:
+        """Accept no more connections, and give those that are open a moment to get their answer."""
+        if self._server is not None:
+            self._server.close()
+        if self._answering:
+            _, late = await asyncio.wait(self._answering, timeout=_GOODBYE_S)
+            for task in late:
+                task.cancel()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        if task is not None:
+            self._answering.add(task)
+            task.add_done_callback(self._answering.discard)
+        try:
+            async with asyncio.timeout(_REQUEST_S):
+                head = await reader.readuntil(b"\r\n\r\n")
+                writer.write(self._answer(head))
+                await writer.drain()
+        except (asyncio.IncompleteReadError, asyncio.LimitOverrunError, TimeoutError, OSError):
+            return  # the client went away, is too slow, or does not speak HTTP
+        finally:
+            writer.close()
+
+    def _answer(self, head: bytes) -> bytes:
+        method, _, rest = head.partition(b"\r\n")[0].decode("latin-1").partition(" ")
+        target, _, version = rest.partition(" ")
+        if not version.startswith("HTTP/1."):
+            page = _Page(HTTPStatus.BAD_REQUEST, b"not a request of HTTP/1.1\n")
+        elif method not in {"GET", "HEAD"}:
+            page = _Page(HTTPStatus.METHOD_NOT_ALLOWED, b"only GET and HEAD\n")
+        else:
+            page = self._pages.page(target.partition("?")[0])
+        lines = [
+            f"HTTP/1.1 {page.status} {page.status.phrase}",
+            f"Content-Type: {page.content_type}",
+            f"Content-Length: {len(page.body)}",
+            "Connection: close",
+        ]
+        body = b"" if method == "HEAD" else page.body
+        return "".join(f"{line}\r\n" for line in [*lines, ""]).encode("latin-1") + body
+
+
+async def _listen(config: ProbeConfig, pages: _Pages) -> _Server:
     """Start the server.
 
     Raises:
         FatalError: The server cannot listen on the address.
     """
-    from aiohttp import web  # noqa: PLC0415 - slow to import, and not needed if the server is disabled
-
-    async def livez(_: web.Request) -> web.Response:
-        return web.Response(text="ok\n")
-
-    async def readyz(_: web.Request) -> web.Response:
-        reason = readiness.reason
-        return web.Response(text=f"{reason or 'ok'}\n", status=503 if reason else 200)
-
-    async def exposition(_: web.Request) -> web.Response:
-        registry.ready.set(not readiness.reason)
-        return web.Response(body=registry.exposition(), headers={"Content-Type": CONTENT_TYPE})
-
-    app = web.Application()
-    app.add_routes([web.get("/livez", livez), web.get("/readyz", readyz), web.get("/metrics", exposition)])
-    runner = web.AppRunner(app, access_log=None, shutdown_timeout=_GOODBYE_S)
-    await runner.setup()
+    server = _Server(pages)
     try:
-        await web.TCPSite(runner, config.host, config.port).start()
+        await server.start(config.host, config.port)
     except OSError as error:
-        await runner.cleanup()
         raise FatalError(
             f"setting probes.port is {config.port}: cannot listen on {config.host}:{config.port}: {error.strerror}"
         ) from error
-    return runner
+    return server

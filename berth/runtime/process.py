@@ -18,12 +18,11 @@ from typing import Any, Final, NoReturn, TypeAlias, TypeVar
 import uvloop
 
 from berth.runtime import logs, probes
-from berth.runtime.bus.access import access_of
 from berth.runtime.bus.discovery import Identity
-from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.bus.port import Bus
 from berth.runtime.clock import Clock, SystemClock
-from berth.runtime.config import BusConfig, ConfigError, LogConfig, ServiceConfig, load
+from berth.runtime.config import ConfigError, LogConfig, ServiceConfig, load
+from berth.runtime.connection import connect
 from berth.runtime.errors import FatalError, ShellError, newer_version
 from berth.runtime.fault_points import FaultPoints
 from berth.runtime.identity import process_identity
@@ -46,7 +45,6 @@ SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 OK: Final = 0
 FAILED: Final = 1
 MISCONFIGURED: Final = 2
-_CANCEL_AGAIN_S: Final = 0.1
 GC_THRESHOLDS: Final = (50_000, 20, 50)
 """Services hold large tables of plain values and create few cycles; the defaults of Python (700, 10, 10) scan the
 tables too often."""
@@ -100,7 +98,7 @@ async def run_service(
     """
     async with probes.serving(config.probes, instruments.readiness, instruments.registry, instruments.log):
         clock = SystemClock()
-        bus = await _connect(name, config.bus, stop, instruments.log)
+        bus = await connect(name, config.bus, stop, instruments.log)
         if bus is None:
             return
         instruments.readiness.attach(bus)
@@ -165,26 +163,6 @@ async def supervise(
             raise FatalError(f"outstanding work did not finish within {grace_s:g} s")
         if not stop.is_set() and (serving.cancelled() or serving.exception() is None):
             raise FatalError("the service ended unexpectedly")
-
-
-async def _connect(name: str, config: BusConfig, stop: asyncio.Event, log: Logger) -> NatsBus | None:
-    """Connect the bus; None if the process was stopped before it was connected."""
-    servers = config.url.split(",")
-    access = access_of(config)
-    async with asyncio.TaskGroup() as group:
-        connecting = group.create_task(
-            NatsBus.connect(
-                servers, config.cell, name=name, timeout_s=config.connect_timeout_s, access=access, log=log
-            ),
-            name="connect",
-        )
-        asked = group.create_task(_wait(stop), name="wait for stop")
-        await asyncio.wait({connecting, asked}, return_when=asyncio.FIRST_COMPLETED)
-        asked.cancel()
-        while not connecting.done():  # the library may treat a cancellation as a failed attempt, and retry
-            connecting.cancel()
-            await asyncio.wait({connecting}, timeout=_CANCEL_AGAIN_S)
-    return None if connecting.cancelled() else connecting.result()
 
 
 async def _fail_when_lost(bus: Bus) -> None:

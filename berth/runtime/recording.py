@@ -21,8 +21,8 @@ from berth.formats.recordings.recording import Frames, Reading, frames_of, read
 from berth.runtime.bus.port import Bus, Stored, StreamState
 from berth.runtime.clock import Clock
 from berth.runtime.errors import FatalError, ShellError
-from berth.runtime.feeds import read_snapshot, snapshot_ends
 from berth.runtime.release import release
+from berth.runtime.stored_snapshots import read_snapshot, snapshot_ends
 from berth.runtime.stream_ranges import NotKeptError, pieces
 from berth.schemas.ledger import Settings, facts_known
 from berth.schemas.recording import BEGINNING, Entry, RecordingEnd, RecordingHead

@@ -8,11 +8,11 @@ from berth.core.state.ledger import dump_of
 from berth.runtime.bus.port import Bus, Follower, Gap, Stored
 from berth.runtime.clock import Clock
 from berth.runtime.errors import FatalError, TransientError
-from berth.runtime.feeds import newest_snapshot
 from berth.runtime.instruments import Instruments
 from berth.runtime.kube.client import KubeApi
 from berth.runtime.kube.port import Api
 from berth.runtime.logs import Logger
+from berth.runtime.stored_snapshots import newest_snapshot
 from berth.runtime.waits import all_set
 from berth.schemas.envelope import DecodeError, body_of, decode, open_envelope
 from berth.schemas.facts import MembersSeen, OutcomeSeen, PodsSeen

@@ -3,20 +3,23 @@
 import asyncio
 from typing import Final
 
+from berth.runtime.beside import beside
 from berth.runtime.bus.port import Bus
 from berth.runtime.clock import Clock
 from berth.runtime.errors import TransientError
 from berth.runtime.identity import process_identity
 from berth.runtime.instruments import Instruments
-from berth.runtime.logs import Logger
 from berth.runtime.waits import pause
 from berth.services.dispatcher.config import DispatcherConfig
-from berth.services.dispatcher.lease import Lease
-from berth.services.dispatcher.loop import Dispatcher, FencedError
+from berth.services.dispatcher.leadership import Keeper, Standing, Terms
+from berth.services.dispatcher.loop import Dispatcher
 from berth.services.dispatcher.metrics import DispatcherMetrics
+from berth.services.dispatcher.standby import FencedError
 
-_RENEWALS: Final = 3
-"""Times that a lease is renewed in its length."""
+_ALIVE_S: Final = 0.25
+"""Pause between two signs that the loop which decides is running."""
+_AGAIN_S: Final = 1.0
+"""Pause after leadership could not be taken."""
 
 
 async def serve(
@@ -26,77 +29,128 @@ async def serve(
     instruments: Instruments[DispatcherMetrics],
     stop: asyncio.Event,
 ) -> None:
-    """Decide while the lease is held, stand by while it is not, until asked to stop."""
-    holder = process_identity()
+    """Decide while the lease is held, follow the leader while it is not, until asked to stop."""
+    process = process_identity()
     await bus.ensure_streams(replicas=config.bus.replicas)
-    lease = Lease(bus, clock, role="dispatcher", holder=holder, lease_s=config.lease_s, instruments=instruments)
-    while not stop.is_set():
-        if not await lease.acquire():
-            instruments.readiness.ready()  # a standby has nothing to catch up with: a new leader reads everything
-            await pause(stop, config.lease_s / _RENEWALS)
-            continue
-        instruments.readiness.wait("facts and ledger are being read")
-        dispatcher = Dispatcher(bus, clock, config, holder=holder, instruments=instruments)
+    terms = Terms(
+        config.lease_s, config.heartbeat_s, config.heartbeat_lost_s, config.heartbeat_answer_s, config.stalled_s
+    )
+    standing = Standing(clock)
+    changed = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    async def keep(own_bus: Bus, asked: asyncio.Event) -> None:
+        keeper = Keeper(
+            own_bus,
+            clock,
+            terms,
+            standing,
+            holder=config.holder or process,
+            process=process,
+            instruments=instruments,
+            changed=lambda: loop.call_soon_threadsafe(changed.set),
+        )
+        await keeper.run(asked)
+
+    async with beside("dispatcher", config.bus, keep, instruments.log), asyncio.TaskGroup() as group:
+        side_tasks = [
+            group.create_task(_show_life(standing, clock), name="show life"),
+            group.create_task(_set_on(stop, changed), name="wake on stop"),
+        ]
+        while not stop.is_set():
+            dispatcher = Dispatcher(bus, clock, config, holder=process, instruments=instruments)
+            await _Term(dispatcher, standing, instruments, changed, stop).run()
+        for task in side_tasks:
+            task.cancel()
+
+
+class _Term:
+    """A dispatcher from its start until it is fenced, or until the end."""
+
+    def __init__(
+        self,
+        dispatcher: Dispatcher,
+        standing: Standing,
+        instruments: Instruments[DispatcherMetrics],
+        changed: asyncio.Event,
+        stop: asyncio.Event,
+    ) -> None:
+        self._dispatcher = dispatcher
+        self._standing = standing
+        self._readiness = instruments.readiness
+        self._metrics = instruments.metrics
+        self._log = instruments.log
+        self._changed = changed
+        self._stop = stop
+
+    async def run(self) -> None:
+        """Load what is stored, follow the leader until this dispatcher is the leader, then decide."""
+        self._readiness.wait("facts and ledger are being read")
         try:
-            await _lead(dispatcher, lease, config, instruments, stop)
-        except* FencedError as group:
-            instruments.log.warning("fenced by another dispatcher", by=[str(error) for error in group.exceptions])
-            lease.drop()
-        except* TransientError as group:
-            instruments.log.warning("leadership not taken", reasons=[str(error) for error in group.exceptions])
-            await pause(stop, config.lease_s / _RENEWALS)
+            async with asyncio.TaskGroup() as group:
+                waking = group.create_task(self._wake(), name="wake on change")
+                await self._dispatcher.load()
+                self._readiness.ready()
+                await self._stand_by()
+                if not self._stop.is_set():
+                    await self._lead()
+                waking.cancel()
+        except* FencedError as errors:
+            self._log.warning("fenced by another dispatcher", by=[str(error) for error in errors.exceptions])
+            self._standing.doubt()
+        except* TransientError as errors:
+            self._log.warning("leadership not taken", reasons=[str(error) for error in errors.exceptions])
+            await pause(self._stop, _AGAIN_S)
         finally:
-            instruments.metrics.leads.set(0)
-            await dispatcher.stop()
-    await lease.release()
+            self._standing.stand(is_candidate=False)
+            self._metrics.leads.set(0)
+            await self._dispatcher.stop()
 
+    async def _stand_by(self) -> None:
+        """Follow until the lease is held."""
+        dispatcher, standing = self._dispatcher, self._standing
+        standing.stand(is_candidate=True)
+        while not standing.leads and not self._stop.is_set():
+            dispatcher.feeds.arrived.clear()
+            await dispatcher.follow(standing.heard)
+            if not standing.leads:
+                await _rest(dispatcher)
 
-async def _lead(
-    dispatcher: Dispatcher,
-    lease: Lease,
-    config: DispatcherConfig,
-    instruments: Instruments[DispatcherMetrics],
-    stop: asyncio.Event,
-) -> None:
-    """Decide until the lease is lost, another dispatcher is leader, or the end is asked for."""
-    async with asyncio.TaskGroup() as group:
-        renewing = group.create_task(_renew(lease, config.lease_s / _RENEWALS, instruments.log), name="renew lease")
-        stopping = group.create_task(_wake_on(stop, dispatcher.feeds.arrived), name="wake on stop")
-        await dispatcher.start()
-        instruments.metrics.leads.set(1)
-        instruments.readiness.ready()
-        while lease.is_held and not stop.is_set():
+    async def _lead(self) -> None:
+        """Decide until the lease is lost, another dispatcher is leader, or the end is asked for."""
+        dispatcher, standing = self._dispatcher, self._standing
+        await dispatcher.lead()
+        self._metrics.leads.set(1)
+        while standing.leads and not self._stop.is_set():
             dispatcher.feeds.arrived.clear()
             try:
                 await dispatcher.turn()
             except TransientError as error:
-                instruments.log.warning("dispatch cycle failed", reason=error.reason)
-                await pause(stop, error.retry_after_s)
+                self._log.warning("dispatch cycle failed", reason=error.reason)
+                await pause(self._stop, error.retry_after_s)
                 continue
+            standing.progress = dispatcher.progress
             if not dispatcher.has_work:
-                await _rest(dispatcher, config.tick_s)
-        renewing.cancel()
-        stopping.cancel()
+                await _rest(dispatcher)
+
+    async def _wake(self) -> None:
+        while True:
+            await self._changed.wait()
+            self._changed.clear()
+            self._dispatcher.feeds.arrived.set()
 
 
-async def _rest(dispatcher: Dispatcher, tick_s: float) -> None:
+async def _rest(dispatcher: Dispatcher) -> None:
     """Wait for something to come in, or for the next tick."""
-    try:
-        async with asyncio.timeout(tick_s):
-            await dispatcher.feeds.arrived.wait()
-    except TimeoutError:
-        return
+    await pause(dispatcher.feeds.arrived, dispatcher.config.tick_s)
 
 
-async def _renew(lease: Lease, every_s: float, log: Logger) -> None:
-    stop = asyncio.Event()
+async def _show_life(standing: Standing, clock: Clock) -> None:
     while True:
-        await pause(stop, every_s)
-        if not await lease.acquire():
-            log.warning("lease lost")
-            return
+        standing.alive_s = clock.monotonic_s()
+        await asyncio.sleep(_ALIVE_S)
 
 
-async def _wake_on(stop: asyncio.Event, arrived: asyncio.Event) -> None:
+async def _set_on(stop: asyncio.Event, changed: asyncio.Event) -> None:
     await stop.wait()
-    arrived.set()
+    changed.set()

@@ -7,7 +7,7 @@ from msgspec import Meta
 
 from berth.core.levels.model import LevelError, read_level_config
 from berth.runtime.config import ServiceConfig
-from berth.schemas.ledger import CORRECTIONS_OF_0_5, Settings
+from berth.schemas.ledger import CORRECTIONS_OF_0_5, PREFERRED, Settings
 
 
 class DecisionConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -52,6 +52,9 @@ class DecisionConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     plain_pods: bool = True
     """Pods without chips, alone or in jobs with chips, are placed by the rules of 0.5; false decides as releases before
     0.5 did."""
+    constraints: Annotated[int, Meta(ge=0, le=PREFERRED)] = PREFERRED
+    """Constraints of pods that are enforced, such as pod affinity and topology spread: 0 none, as before 0.5; 1 the
+    required ones, if ``corrections`` is at least 1; 2 also the preferred ones, between nodes with equal scores."""
     health_first: bool = False
     """A healthier node outranks a better affinity, forevery product form."""
     round_gangs_max: Annotated[int, Meta(ge=1, le=4096)] = 256
@@ -94,8 +97,21 @@ class DispatcherConfig(ServiceConfig, frozen=True, kw_only=True, forbid_unknown_
     decisions: DecisionConfig = DecisionConfig()
     gather_timeout_s: Annotated[float, Meta(gt=0, le=60)] = 1.0
     """How long a round waits for offers."""
+    holder: str = ""
+    """Name in the lease; a dispatcher that starts again with the same name takes its lease back at once. Empty: a new
+    name at each start."""
     lease_s: Annotated[int, Meta(ge=1, le=600)] = 5
-    """How long the lease lasts without renewal; a standby takes over after that."""
+    """How long the lease lasts without renewal; another dispatcher may lead after that even if it cannot tell whether
+    the holder is alive."""
+    heartbeat_s: Annotated[float, Meta(ge=0.01, le=10)] = 0.1
+    """Pause between two heartbeats of the leader."""
+    heartbeat_lost_s: Annotated[float, Meta(ge=0.02, le=60)] = 0.4
+    """After so long without a heartbeat a standby asks the leader whether it is alive. If no leader is connected, it
+    takes over at once ..."""
+    heartbeat_answer_s: Annotated[float, Meta(ge=0.01, le=60)] = 2.0
+    """... and otherwise after so long without an answer."""
+    stalled_s: Annotated[float, Meta(ge=1, le=3600)] = 30.0
+    """A leader that computes for so long without a pause sends no heartbeats."""
     snapshot_records: Annotated[int, Meta(ge=10, le=1_000_000)] = 2_000
     """A snapshot is written after so many ledger records ..."""
     snapshot_facts: Annotated[int, Meta(ge=10, le=10_000_000)] = 100_000
@@ -109,3 +125,15 @@ class DispatcherConfig(ServiceConfig, frozen=True, kw_only=True, forbid_unknown_
     """Longest pause between two checks of timers."""
     fault_point: str = ""
     """For tests of crashes: ``point:count``, where the process kills itself."""
+
+    def __post_init__(self) -> None:
+        """See that settings go together.
+
+        Raises:
+            ValueError: They do not.
+        """
+        if self.heartbeat_lost_s < 2 * self.heartbeat_s:
+            raise ValueError(
+                f"heartbeat_lost_s is {self.heartbeat_lost_s:g}: expected at least twice heartbeat_s, which is"
+                f" {self.heartbeat_s:g}"
+            )

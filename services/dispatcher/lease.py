@@ -17,8 +17,10 @@ class Lease:
         bus: The cell.
         clock: Source of time.
         role: The leased role.
-        holder: Identity of this candidate; different for every candidate.
+        holder: Name of this candidate; candidates that run at the same time have different names.
         lease_s: Duration without renewal, in seconds.
+        silence_ms: How long this candidate may send no heartbeat while it holds the lease, in milliseconds; 0 if it
+            sends none.
         instruments: Of the process.
     """
 
@@ -30,6 +32,7 @@ class Lease:
         role: str,
         holder: str,
         lease_s: int,
+        silence_ms: int = 0,
         instruments: Instruments[DispatcherMetrics],
     ) -> None:
         self._bus = bus
@@ -37,6 +40,7 @@ class Lease:
         self._subject = bus.subjects.lease(role)
         self._holder = holder
         self._lease_s = lease_s
+        self._silence_ms = silence_ms
         self._faults = instruments.faults
         self._log = instruments.log
         self._revision = 0
@@ -47,17 +51,22 @@ class Lease:
         """Whether it was acquired or renewed less than ``lease_s`` ago."""
         return self._clock.monotonic_s() < self._until_s
 
-    async def acquire(self) -> bool:
-        """Try to acquire or renew it."""
+    async def acquire(self, *, silence_ms: int = 0) -> bool:
+        """Try to acquire or renew it.
+
+        Args:
+            silence_ms: How long no heartbeat of another holder came, in milliseconds. A holder that promised to send
+                one more often than that has lost the lease; it is overwritten.
+        """
         started_s = self._clock.monotonic_s()
         try:
             if not self.is_held:
                 last = await self._bus.last(StreamName.LEASE, self._subject)
-                if last is not None and self._holder_of(last.data) not in {"", self._holder}:
+                if last is not None and not self._is_free(_held(last.data), silence_ms):
                     return False
                 self._revision = last.sequence if last is not None else 0
             self._faults.hit("lease.before")
-            held = LeaseHeld(self._holder, 0, self._clock.now_ms())
+            held = LeaseHeld(self._holder, 0, self._clock.now_ms(), self._silence_ms)
             self._revision = await self._bus.publish(
                 self._subject,
                 encode(held),
@@ -92,9 +101,12 @@ class Lease:
         """Stop acting as leader; the lease expires by its time to live."""
         self._until_s = 0.0
 
-    @staticmethod
-    def _holder_of(data: bytes) -> str:
-        try:
-            return decode(data, LeaseHeld).holder
-        except DecodeError:
-            return ""
+    def _is_free(self, held: LeaseHeld, silence_ms: int) -> bool:
+        return held.holder in {"", self._holder} or 0 < held.silence_ms <= silence_ms
+
+
+def _held(data: bytes) -> LeaseHeld:
+    try:
+        return decode(data, LeaseHeld)
+    except DecodeError:
+        return LeaseHeld("", 0, 0)

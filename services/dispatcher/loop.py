@@ -18,28 +18,27 @@ from berth.core.state.internal_errors import SetAside
 from berth.core.state.ledger import Folded
 from berth.runtime.bus.port import Bus
 from berth.runtime.clock import Clock
-from berth.runtime.config import ConfigError
 from berth.runtime.errors import AmbiguousError, ConflictError, TransientError
 from berth.runtime.feeds import Feeds
 from berth.runtime.instruments import Instruments
 from berth.schemas.envelope import encode
 from berth.schemas.facts import TimerSeen
-from berth.schemas.ledger import Epoch, Settings
+from berth.schemas.ledger import Settings
 from berth.schemas.subjects import StreamName
-from berth.schemas.versions import VERSIONS, Versions, encode_record, withdrawn
+from berth.schemas.versions import VERSIONS, Versions, encode_record
 from berth.services.dispatcher.config import DispatcherConfig
 from berth.services.dispatcher.intake import Intake
+from berth.services.dispatcher.leadership import Progress
 from berth.services.dispatcher.metrics import DispatcherMetrics
 from berth.services.dispatcher.scatter import Offers, Scatter
 from berth.services.dispatcher.snapshots import Snapshots
+from berth.services.dispatcher.standby import FencedError, Standby
 from berth.services.dispatcher.views import Views
 
 _APPENDS_MAX: Final = 3
 """Times that a record is sent in one turn while its result is unknown."""
-
-
-class FencedError(Exception):
-    """Another dispatcher has begun an epoch."""
+_READ_S: Final = 5.0
+"""How long messages that are stored may take to arrive, besides the deadline of a round."""
 
 
 class _Sent(NamedTuple):
@@ -85,7 +84,16 @@ class Dispatcher:
         self.views = Views(bus, clock, self.state, instruments)
         self.snapshots = Snapshots(bus, clock, self.scheduler, config, instruments)
         self.epoch = 0
-        self._holder = holder
+        self._standby = Standby(
+            bus,
+            clock,
+            self.feeds,
+            self.scheduler,
+            holder=holder,
+            timeout_s=config.gather_timeout_s + _READ_S,
+            instruments=instruments,
+            versions=versions,
+        )
         self._versions = versions
         self._faults = instruments.faults
         self._log = instruments.log
@@ -107,16 +115,49 @@ class Dispatcher:
             ConfigError: A setting withdraws a version of records.
             NewerVersionError: Only a newer release reads a record or the newest snapshot.
         """
-        self.scheduler.note(await self.feeds.start())
-        await self._begin_epoch()
-        await self.snapshots.write()
+        await self.load()
+        await self.lead()
+
+    async def load(self) -> None:
+        """Load what is stored; from then on :meth:`follow` keeps step with the leader.
+
+        Raises:
+            NewerVersionError: Only a newer release reads a record or the newest snapshot.
+        """
+        self.views.learn()
+        await self._standby.load()
+        if self.feeds.snapshot is not None:
+            self.snapshots.found(*self.feeds.snapshot)
+
+    async def follow(self, leader: Progress) -> None:
+        """Apply what another leader decided; see :meth:`berth.services.dispatcher.standby.Standby.follow`."""
+        await self._standby.follow(leader)
+        self.views.look()
+
+    async def lead(self) -> None:
+        """Apply all that is stored, and begin an epoch.
+
+        Raises:
+            FencedError: Another dispatcher was first.
+            ConfigError: A setting withdraws a version of records.
+            TransientError: The bus does not answer.
+        """
+        self.epoch = await self._standby.begin_epoch(self._settings)
+        if self.feeds.snapshot is None:
+            await self.snapshots.write()
         await self.intake.start()
-        self.views.all_jobs()
+        await self.views.begin()
         self._log.info("became leader", epoch=self.epoch, jobs=len(self.state.jobs), waiting=len(self.queue))
+
+    @property
+    def progress(self) -> Progress:
+        """How far this leader is."""
+        return Progress(self.state.fold.head, self.state.facts_seq)
 
     async def stop(self) -> None:
         """Take nothing more in."""
         await self.intake.stop()
+        await self.views.stop()
         await self.feeds.stop()
 
     @property
@@ -290,7 +331,7 @@ class Dispatcher:
     async def _read_back(self) -> None:
         """Go to the ledger's head, where an own record counts like any other."""
         head = (await self.bus.state(StreamName.LEDGER)).last_seq
-        await self.feeds.reach_record(head, timeout_s=self.config.gather_timeout_s + 5.0)
+        await self.feeds.reach_record(head, timeout_s=self.config.gather_timeout_s + _READ_S)
         self._absorb_records()
 
     def _absorb_records(self) -> None:
@@ -301,34 +342,11 @@ class Dispatcher:
         if self.state.fold.epoch > self.epoch:
             raise FencedError(self.state.fold.holder)
 
-    async def _begin_epoch(self) -> None:
-        fold = self.state.fold
-        for name in withdrawn(fold.settings, self._settings, versions=self._versions):
-            expected = f"as in epoch {fold.epoch}: records of a newer version stay in force"
-            raise ConfigError(field=f"decisions.{name}", value=str(getattr(self._settings, name)), expected=expected)
-        self.epoch = fold.epoch + 1
-        record = Epoch(
-            epoch=self.epoch,
-            base_seq=fold.head,
-            facts_seq=self.state.facts_seq,
-            at_ms=self.clock.now_ms(),
-            holder=self._holder,
-            settings=self._settings,
-        )
-        data = encode_record(record, self._settings, versions=self._versions)
-        self._faults.hit("epoch.before")
-        try:
-            sequence = await self.bus.append(data, expected_seq=fold.head)
-        except (ConflictError, AmbiguousError) as error:
-            raise FencedError(error.reason) from error
-        self._faults.hit("epoch.after")
-        self.scheduler.begin(self.state.apply_record(sequence, data).changes)
-
     async def _restart_intake(self) -> None:
         """After doubt about a verdict: learn all that was stored, then judge again what has none."""
         await self.intake.stop()
         head = (await self.bus.state(StreamName.FACTS)).last_seq
-        await self.feeds.reach_fact(head, timeout_s=self.config.gather_timeout_s + 5.0)
+        await self.feeds.reach_fact(head, timeout_s=self.config.gather_timeout_s + _READ_S)
         self._apply_facts()
         await self.intake.start()
 

@@ -8,8 +8,8 @@ from berth.core.scheduling.scheduler import Scheduler
 from berth.runtime.bus.port import Bus
 from berth.runtime.clock import Clock
 from berth.runtime.errors import TransientError
-from berth.runtime.feeds import snapshot_ends
 from berth.runtime.instruments import Instruments
+from berth.runtime.stored_snapshots import snapshot_ends
 from berth.schemas.envelope import encode
 from berth.schemas.status import SnapshotChunk, SnapshotEnd
 from berth.schemas.subjects import StreamName
@@ -39,6 +39,10 @@ class Snapshots:
         self._log = instruments.log
         self._ledger_seq = 0
         self._facts_seq = 0
+
+    def found(self, ledger_seq: int, facts_seq: int) -> None:
+        """Note the sequences of a snapshot that is stored."""
+        self._ledger_seq, self._facts_seq = ledger_seq, facts_seq
 
     async def maybe_write(self) -> None:
         """Write a snapshot after enough messages since the last one."""

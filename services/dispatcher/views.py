@@ -1,13 +1,14 @@
 """Statuses of jobs, and the tombstones of finished jobs.
 
-A status is a view: it is written when its content changes, again after a loss, and for all jobs when the dispatcher
-becomes leader.
+A status is a view: it is written when its content changes, and again after a loss. A dispatcher that becomes leader
+reviews the statuses of all jobs, a few at a time, and writes those that differ from what is stored.
 """
 
 import asyncio
 import functools
 import heapq
 import itertools
+from collections import deque
 from collections.abc import Callable
 from typing import Final
 
@@ -18,14 +19,19 @@ from berth.core.state.cell import JobKey, State
 from berth.runtime.bus.port import Bus
 from berth.runtime.clock import Clock
 from berth.runtime.errors import ShellError, TransientError
+from berth.runtime.feeds import Feed
 from berth.runtime.instruments import Instruments
-from berth.schemas.envelope import encode
+from berth.schemas.envelope import DecodeError, decode, encode
+from berth.schemas.status import JobStatus
+from berth.schemas.subjects import StreamName
 from berth.services.dispatcher.metrics import DispatcherMetrics
 
 _BATCH_MAX: Final = 2_000
 """Maximum number of statuses per cycle."""
 _BATCH_BYTES_MAX: Final = 500_000
 """Bytes of statuses that share an acknowledgement, unless one alone is larger."""
+_REVIEW_MAX: Final = 500
+"""Maximum number of statuses that are reviewed per cycle."""
 _OVER: Final = frozenset({"succeeded", "failed", "cancelled", "rejected"})
 
 
@@ -43,11 +49,52 @@ class Views:
         self._over: list[tuple[int, JobKey, str]] = []
         """Heap of (end time, name, uid) of finished jobs."""
         self.published = 0
+        self._stored = Feed(asyncio.Event())
+        """Statuses of other leaders, until all of them are read."""
+        self._is_learning = False
+        self._head: int | None = None
+        """Last sequence of STATUS when this dispatcher became leader; None before."""
+        self._review: deque[JobKey] = deque()
+        """Jobs whose status may differ from the stored one."""
 
     @property
     def has_work(self) -> bool:
         """Whether a status is due."""
-        return bool(self._touched)
+        return bool(self._touched) or (bool(self._review) and not self._is_learning)
+
+    def learn(self) -> None:
+        """Start to read the stored statuses."""
+        self._is_learning = True
+        self._stored.start(self._bus, StreamName.STATUS, start_seq=1)
+
+    def look(self) -> None:
+        """Take note of stored statuses that arrived."""
+        if not self._is_learning:
+            return
+        if self._stored.gap is not None:  # statuses were lost: all are written again
+            self._written.clear()
+            self._is_learning = False
+            return
+        for stored in self._stored.take():
+            try:
+                status = decode(stored.data, JobStatus)
+            except DecodeError as error:
+                self._log.warning("status does not decode", subject=stored.subject, reason=str(error))
+                continue
+            key = (status.namespace, status.name)
+            if self._head is None or key not in self._written:  # what this dispatcher wrote itself is newer
+                self._written[key] = digest(status)
+        self._is_learning = self._head is None or self._stored.received < self._head
+
+    async def begin(self) -> None:
+        """Review all jobs: another dispatcher wrote their statuses."""
+        self._head = (await self._bus.state(StreamName.STATUS)).last_seq
+        self._review.extend(self._state.jobs)
+        self.look()
+
+    async def stop(self) -> None:
+        """Stop to read."""
+        await self._stored.stop()
 
     def touch(self, key: JobKey) -> None:
         """Note that a job may have changed."""
@@ -56,6 +103,7 @@ class Views:
     def all_jobs(self) -> None:
         """Write the status of every job again."""
         self._written.clear()
+        self._review.clear()
         self._touched.update(dict.fromkeys(self._state.jobs))
 
     async def publish(self) -> None:
@@ -63,17 +111,17 @@ class Views:
         at_ms = self._clock.now_ms()
         batch: list[tuple[JobKey, bytes]] = []
         size = 0
-        for key in list(itertools.islice(self._touched, _BATCH_MAX)):
-            del self._touched[key]
+        for key, is_reviewed in self._due():
             status = status_of(self._state, key, at_ms=at_ms)
             if status is None:
                 self._written.pop(key, None)
                 continue
             mark = digest(status)
-            if self._written.get(key) == mark:
-                continue
-            if status.phase in _OVER:
+            is_written = self._written.get(key) == mark
+            if status.phase in _OVER and (is_reviewed or not is_written):
                 heapq.heappush(self._over, (status.since_ms, key, status.uid))
+            if is_written:
+                continue
             self._written[key] = mark
             data = encode(status)
             if batch and size + len(data) > _BATCH_BYTES_MAX:
@@ -83,6 +131,17 @@ class Views:
             size += len(data)
         if batch:
             await self._submit(batch)
+
+    def _due(self) -> list[tuple[JobKey, bool]]:
+        """Jobs to look at now, and whether each is reviewed."""
+        due = [(key, False) for key in itertools.islice(self._touched, _BATCH_MAX)]
+        for key, _ in due:
+            del self._touched[key]
+        self.look()
+        if not self._is_learning:
+            count = min(len(self._review), _REVIEW_MAX)
+            due += [(self._review.popleft(), True) for _ in range(count)]
+        return due
 
     async def expire_finished(self, now_ms: int, *, has_pending_verdict: Callable[[JobKey], bool]) -> None:
         """Release the names of jobs that finished long enough ago.

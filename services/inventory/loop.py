@@ -1,6 +1,8 @@
 """Collect changes of the cluster and the bus and publish new facts at once; what arrives meanwhile comes next.
 
 Nothing is published before all kinds have been listed once: an object that is not listed yet must not count as deleted.
+
+Longer than 400 lines because everything that the cluster and the bus show arrives here, each kind with its step.
 """
 
 import asyncio
@@ -26,6 +28,7 @@ from berth.schemas.facts import HealthSeen, JobSeen, MembersSeen, OutcomeSeen
 from berth.schemas.status import JobStatus
 from berth.services.inventory import effects
 from berth.services.inventory.config import InventoryConfig
+from berth.services.inventory.constraint_facts import ConstraintFacts
 from berth.services.inventory.gangs.collection import Gangs
 from berth.services.inventory.job_policies import JobPolicies
 from berth.services.inventory.metrics import InventoryMetrics
@@ -66,9 +69,13 @@ class Loop:
         self._config = config
         self._log = instruments.log
         self._metrics = instruments.metrics
+        self._changed = asyncio.Event()
         self.nodes = Nodes()
+        self.constraints = ConstraintFacts(self._changed.set)
         settle_ms = round(config.settle_s * _MS)
-        self.pods = Pods(self.nodes, await_job_ms=round(config.stranger_s * _MS), settle_ms=settle_ms)
+        self.pods = Pods(
+            self.nodes, self.constraints.usage, await_job_ms=round(config.stranger_s * _MS), settle_ms=settle_ms
+        )
         self.gangs = Gangs(config.gangs, settle_ms=settle_ms)
         self.switches = Switches(self.nodes, self.pods.on_node)
         self.api_tasks = ApiTasks(config, instruments)
@@ -77,7 +84,6 @@ class Loop:
         self._outbound: deque[OutboundMessage] = deque()
         self._pod_uids: set[str] = set()
         self._groups: set[tuple[str, str]] = set()
-        self._changed = asyncio.Event()
         self._paces = [Pace(clock, config.settle_s) for _ in range(3)]
         self._nodes_pace, self._capacity_pace, self._report_pace = self._paces
         self.devices = DeviceReports(self.nodes, config, self._changed.set, self._log)
@@ -92,6 +98,7 @@ class Loop:
     def replace_nodes(self, nodes: list[Node]) -> None:
         """Take all nodes."""
         self.pods.touch_nodes(sorted(self.nodes.replace(nodes)))
+        self.constraints.usage.replace_nodes(nodes)
         self.devices.look()
         self._changed.set()
 
@@ -101,8 +108,9 @@ class Loop:
             name = node.metadata.name
             if self.nodes.remove(name) if change == "DELETED" else self.nodes.put(node):
                 self.pods.touch_nodes([name])
+            self.constraints.usage.take_node(node, is_gone=change == "DELETED")
         self.devices.look()
-        if self.nodes.is_changed:
+        if self.nodes.is_changed or self.constraints.usage.is_changed:
             self._changed.set()
 
     def replace_pods(self, pods: list[Pod]) -> None:
@@ -127,6 +135,8 @@ class Loop:
         row = read_row(pod, self._asks)
         if row is not None:
             self.pods.put(row, self._clock.now_ms())
+        elif pod.spec.scheduler_name in self._config.gangs.scheduler_names:
+            self.constraints.usage.note_selectors(self._asks.ask(pod.spec, pod.metadata).constraints)
         self.gangs.set_pod(pod)
 
     def _drop_pod(self, uid: str) -> None:
@@ -175,6 +185,7 @@ class Loop:
     def note_job(self, job: JobSeen) -> None:
         """Take the verdict on a job."""
         self.pods.note_job(job)
+        self.constraints.usage.note_job(job)
         self.gangs.note_job(job)
         self._changed.set()
 
@@ -227,6 +238,9 @@ class Loop:
         now_ms = self._clock.now_ms()
         self.pods.wake(now_ms)
         published = await self._publish_nodes(now_ms) and await self._publish_pods(now_ms)
+        published = published and await self.constraints.publish(
+            self._queue, self._bus.subjects, self.nodes.domain_of, now_ms
+        )
         self._resolve(now_ms)
         published = await self._publish_outbound() and published
         if self._report_pace.may_run():

@@ -15,7 +15,7 @@ from berth.runtime.bus.access import access_of
 from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.config import BusConfig, ConfigError
 from berth.runtime.errors import FatalError, TransientError
-from berth.runtime.local.nats_server import EmbeddedServer
+from berth.runtime.local.nats_server import EmbeddedServer, free_ports
 from tests.support.certificates import authority, certificate
 from tests.support.nats_keys import operator_with_user
 
@@ -158,3 +158,19 @@ async def test_a_missing_right_ends_the_process_and_is_named(tmp_path: Path) -> 
         await bus.send("berth.b.intake.request.x.y", b"")
         error = await asyncio.wait_for(asyncio.shield(bus.lost), 10)
         assert "berth.b.intake.request.x.y" in error.reason
+
+
+@pytest.mark.filterwarnings("ignore:parameter 'timeout'")  # by the client library, which calls aiohttp in an old form
+async def test_a_connection_over_websocket_works_although_its_library_is_loaded_for_it_alone(tmp_path: Path) -> None:
+    (port,) = free_ports(1)
+    url = f"ws://127.0.0.1:{port}"
+    async with (
+        EmbeddedServer(tmp_path / "nats", more=f"websocket {{ port: {port}, no_tls: true }}"),
+        await NatsBus.connect(url, "cell", name="test", timeout_s=10) as bus,
+    ):
+
+        async def echo(data: bytes) -> bytes:
+            return data
+
+        await bus.serve("berth.test.echo", echo)
+        assert await bus.request("berth.test.echo", b"x", timeout_s=5) == b"x"

@@ -15,7 +15,8 @@ from berth.schemas.ledger import Round, Verdict
 from berth.schemas.subjects import StreamName
 from berth.services.binder.work import Work
 from berth.services.dispatcher.config import DecisionConfig, DispatcherConfig
-from berth.services.dispatcher.loop import Dispatcher, FencedError
+from berth.services.dispatcher.loop import Dispatcher
+from berth.services.dispatcher.standby import FencedError
 from tests.support.cells import a_job, a_node
 from tests.support.dispatchers import Dispatchers, turns
 from tests.support.load import Load, give_jobs, give_nodes

@@ -57,7 +57,7 @@ class Seat:
         """Take a record that was stored."""
         folded = self.state.apply_record(sequence, data)
         if folded.epoch:
-            self.scheduler.begin(folded.changes)
+            self.scheduler.begin(folded.changes, resumes=folded.resumes)
         elif self.turn is not None and data == encode(self.turn.round):
             turn, self.turn = self.turn, None
             self.scheduler.adopt(turn, folded)

@@ -173,7 +173,8 @@ class World:
         settings = settings_of(self.way.settings[self._epochs % len(self.way.settings)])
         self._epochs += 1
         tally.note_settings(self._count, settings)
-        epoch = Epoch(fold.epoch + 1, fold.head, self.seat.state.facts_seq, self.now_ms, "d", settings)
+        resumes = self._epochs % 3 > 0
+        epoch = Epoch(fold.epoch + 1, fold.head, self.seat.state.facts_seq, self.now_ms, "d", settings, resumes)
         self._record(encode(epoch), None)
 
     # Requests and verdicts on them.

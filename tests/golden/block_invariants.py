@@ -11,8 +11,9 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from berth.core.rescheduling.block_history import DisruptedGang, PodFate
+from berth.core.superpods.limits import RACK_NODES
 from berth.core.superpods.model import BlockAllocation, BlockDemand, BlockPlan, BlockRules, CandidatePool
-from berth.core.superpods.racks import DOMAIN_RACKS, RACK_NODES, BlockNodes
+from berth.core.superpods.racks import DOMAIN_RACKS, BlockNodes
 from tests.golden.harness import Differences, differ
 
 PIECES = ("pieces", "multi-superpod-pieces")

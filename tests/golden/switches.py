@@ -7,7 +7,8 @@ import msgspec
 import numpy as np
 
 from berth.core.requests.job_validation import validate
-from berth.core.switches.occupancy.leaf_states import STATE, UNHEALTHY, JobPhase, LeafJob, LeafOccupancy
+from berth.core.switches.occupancy.leaf_bits import STATE, UNHEALTHY
+from berth.core.switches.occupancy.leaf_states import JobPhase, LeafJob, LeafOccupancy
 from berth.core.switches.occupancy.leaf_table import LeafTable, check_topology, leaf_table
 from berth.core.switches.planner import (
     TOR_AFFINITY,

@@ -7,9 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from berth.core.rescheduling.racks import MoveScope, PlacedRanks, RackRecovery, parts_of, recover_racks
+from berth.core.superpods.limits import RACK_NODES
 from berth.core.superpods.model import BlockDemand, BlockPlan, BlockRules, CandidatePool, NoBlocks, Rows, pool_of
 from berth.core.superpods.rack_inference import plan_rack_service
-from berth.core.superpods.racks import RACK_NODES, plan_racks
+from berth.core.superpods.racks import plan_racks
 
 RULES = st.integers(1, 40).map(lambda size: BlockRules(0, size))
 

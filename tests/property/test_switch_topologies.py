@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from berth.core.rescheduling.switches import PartialGang, open_places, plan_partial
-from berth.core.switches.occupancy.leaf_states import CROSS, EXCLUSIVE, SHARED, UNHEALTHY
+from berth.core.switches.occupancy.leaf_bits import CROSS, EXCLUSIVE, SHARED, UNHEALTHY
 from berth.core.switches.occupancy.leaf_table import LeafTable, check_topology, leaf_table
 from berth.core.switches.planner import LARGE, NORMAL, Demand, LeafPool, NoPlan, Plan, SwitchRules, plan
 from berth.schemas.envelope import DecodeError

@@ -10,17 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from berth.core.rescheduling.switches import PartialGang, open_places, plan_partial
-from berth.core.switches.occupancy.leaf_states import (
-    CROSS,
-    EXCLUSIVE,
-    LARGE_CROSS,
-    NOT_NORMAL,
-    SHARED,
-    STATE,
-    UNHEALTHY,
-    LeafJob,
-    LeafOccupancy,
-)
+from berth.core.switches.occupancy.leaf_bits import CROSS, EXCLUSIVE, LARGE_CROSS, NOT_NORMAL, SHARED, STATE, UNHEALTHY
+from berth.core.switches.occupancy.leaf_states import LeafJob, LeafOccupancy
 from berth.core.switches.occupancy.leaf_table import LeafTable
 from berth.core.switches.planner import LARGE, NORMAL, Demand, LeafPool, NoPlan, Plan, SwitchRules, plan
 from berth.schemas.facts import Leaf

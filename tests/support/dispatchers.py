@@ -7,8 +7,9 @@ from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.clock import SystemClock
 from berth.runtime.instruments import Instruments
 from berth.services.dispatcher.config import DispatcherConfig
-from berth.services.dispatcher.loop import Dispatcher, FencedError
+from berth.services.dispatcher.loop import Dispatcher
 from berth.services.dispatcher.metrics import DispatcherMetrics
+from berth.services.dispatcher.standby import FencedError
 
 
 class Dispatchers:

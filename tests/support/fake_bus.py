@@ -163,6 +163,7 @@ class FakeBus:
     def __init__(self, server: FakeServer, cell: str) -> None:
         self.server = server
         self.subjects = Subjects(cell)
+        self.link_changes = 0
         self.lost: asyncio.Future[FatalError] = asyncio.get_running_loop().create_future()
         self._specs = {spec.name: spec for spec in self.subjects.streams()}
         self._followers: list[FakeFollower] = []

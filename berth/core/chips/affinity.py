@@ -18,6 +18,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from berth.core.chips.meshes import MESH_IDS, WHOLE_MESHES_FROM, keeps_mesh
 from berth.products.model import Form
 
 Masks = NDArray[np.uint64]
@@ -25,14 +26,6 @@ Classes = NDArray[np.uint8]
 
 NEVER: Final = 255
 """Class of a node whose topology cannot serve the pod."""
-WHOLE_MESHES_FROM: Final = 4
-"""Pods of this size or more need full meshes.
-
-Source: docs/reference/nodes-and-chips.md, "Meshes of 4"."""
-MESH_IDS: Final = 16
-"""Chips with this id or above belong to no mesh.
-
-Source: docs/reference/nodes-and-chips.md, "Meshes of 4"."""
 _CHUNK: Final = 1 << 16
 _EVEN: Final = 0x5555_5555_5555_5555
 _LOW_BYTE: Final = 0xFF
@@ -45,14 +38,6 @@ _DUO_FREE_MAX: Final = 8
 """A Duo node with more free chips gets the worst class.
 
 Source: docs/reference/nodes-and-chips.md, "310P Duo, distributed"."""
-
-
-def keeps_mesh(chips: int) -> bool:
-    """Whether meshes of 4 can serve ``chips`` without a partial mesh.
-
-    Source: docs/reference/nodes-and-chips.md, "Meshes of 4".
-    """
-    return chips <= WHOLE_MESHES_FROM or chips % WHOLE_MESHES_FROM == 0
 
 
 def classes_of(form: Form, masks: Masks, *, chips: int, distributed: bool) -> Classes:

@@ -14,7 +14,8 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from berth.core.chips.affinity import NEVER, Masks, class_of, classes_of, keeps_mesh
+from berth.core.chips.affinity import NEVER, Masks, class_of, classes_of
+from berth.core.chips.meshes import keeps_mesh
 from berth.core.chips.picking import pick_chips
 from berth.products.model import Form, Weights
 from berth.schemas.ledger import Settings

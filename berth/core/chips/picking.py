@@ -5,7 +5,7 @@ Source: docs/reference/nodes-and-chips.md, "Rules per product".
 
 from itertools import islice
 
-from berth.core.chips.affinity import MESH_IDS, WHOLE_MESHES_FROM, keeps_mesh
+from berth.core.chips.meshes import MESH_IDS, WHOLE_MESHES_FROM, keeps_mesh
 from berth.products.model import Form
 
 

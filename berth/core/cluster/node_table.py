@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from berth.core.changes import NO_CHANGES, Changes, ChangesBuilder
+from berth.core.changes import NO_CHANGES, TOPOLOGY_CHANGED, Changes, ChangesBuilder
 from berth.core.cluster.node_classes import key_of
 from berth.core.cluster.node_columns import Ints, NodeColumns, index_of
 from berth.core.cluster.node_facts import Layout, columns_of, layout_of
@@ -71,11 +71,8 @@ class NodeTable(NodeColumns):
         rows = [self.row(name) for name in unpack_names(fact.names)]
         now = dict.fromkeys(rows)
         domain = index_of(fact.domain, self._domain_of, self.domains)
-        layout = layout_of(fact)
-        if self._layouts.get(fact.domain) != layout:
-            self._layouts[fact.domain] = layout
-            self.layout_revision += 1
         found = ChangesBuilder()
+        has_moved = self._is_new_layout(fact)
         self._leave(domain, [row for row in self._seen.get(fact.domain, {}) if row not in now], found)
         classes = [index_of(key_of(node_class), self._class_of, self.classes) for node_class in fact.classes]
         superpods = [-1, *(index_of(name, self._superpod_of, self.superpods) for name in fact.superpods)]
@@ -87,6 +84,7 @@ class NodeTable(NodeColumns):
             place = (True, classes[class_index], superpods[superpod], racks[rack])
             if (self.present[row], self.node_class[row], self.superpod[row], self.rack[row]) != place:
                 found.capacity_gained[row] = None
+                has_moved = True
             self.present[row], self.node_class[row], self.superpod[row], self.rack[row] = place
             if self.domain[row] != domain:
                 self._enter(row, fact.domain, found)
@@ -107,7 +105,18 @@ class NodeTable(NodeColumns):
             self._seen[fact.domain] = now
         else:
             self._seen.pop(fact.domain, None)
+        if has_moved:
+            found.constraints = TOPOLOGY_CHANGED
         return found.build()
+
+    def _is_new_layout(self, fact: NodesSeen) -> bool:
+        """Note the layout of a domain; returns whether it differs from the one before."""
+        layout = layout_of(fact)
+        if self._layouts.get(fact.domain) == layout:
+            return False
+        self._layouts[fact.domain] = layout
+        self.layout_revision += 1
+        return True
 
     def _enter(self, row: int, domain: str, found: ChangesBuilder) -> None:
         """Move a node to another domain; its health is then that of the new domain's fact."""

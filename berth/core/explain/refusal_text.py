@@ -4,13 +4,10 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-import numpy as np
-
 from berth.core.explain import superpod_text, switch_text
 from berth.core.explain.text import pluralize
-from berth.core.state.internal_errors import INTERNAL
 from berth.products.catalogue import FORMS
-from berth.schemas.refusal import NodeReason, ReasonCount, Refusal
+from berth.schemas.refusal import INTERNAL, NodeReason, ReasonCount, Refusal
 
 _WORDS: Final[dict[NodeReason, str]] = {
     NodeReason.OTHER_RESOURCE: "have no chips of this resource",
@@ -35,6 +32,15 @@ _WORDS: Final[dict[NodeReason, str]] = {
     NodeReason.HEALTH_UNKNOWN: "have no health report",
     NodeReason.NO_SUPERPOD: "are in no SuperPoD or rack that is known",
     NodeReason.NO_LEVEL: "lack labels of the levels that the job needs",
+    NodeReason.PODS: "have as many pods as they take",
+    NodeReason.RESOURCE: "have too little of another resource",
+    NodeReason.PORT: "have a pod on a host port that the job needs",
+    NodeReason.VOLUME: "have no access to a volume of the job",
+    NodeReason.VOLUME_LIMIT: "have as many volumes of a driver as they take",
+    NodeReason.AFFINITY: "are not near a pod that the required pod affinity asks for",
+    NodeReason.ANTI_AFFINITY: "are near a pod that the required anti-affinity forbids",
+    NodeReason.REPELLED: "are near a pod whose required anti-affinity forbids this one",
+    NodeReason.SPREAD: "do not fit the topology spread",
 }
 _SINGULAR: Final = (
     ("are ", "is "),
@@ -46,6 +52,9 @@ _SINGULAR: Final = (
 )
 _ONE: Final = re.compile(r"\b1 (chip|node|pod)s\b")
 _BY_LEAF: Final = frozenset({"no-leaf", "no-rows", "no-leaves"})
+
+_JANUARY: Final = 10
+"""Index of January in a year that begins with March."""
 
 
 def sentence(refusal: Refusal) -> str:
@@ -66,7 +75,14 @@ def _singular(recorded: str) -> str:
 
 def _moment(at_ms: int) -> str:
     """A moment in UTC, ISO 8601."""
-    return f"{np.datetime64(at_ms, 'ms').astype('datetime64[s]')}Z"
+    days, seconds = divmod(at_ms // 1000, 86_400)
+    # Years from March on: the leap day is the last one of its year, and months follow one rule.
+    era, day_of_era = divmod(days + 719_468, 146_097)
+    year = (day_of_era - day_of_era // 1_460 + day_of_era // 36_524 - day_of_era // 146_096) // 365
+    day = day_of_era - (365 * year + year // 4 - year // 100)
+    month = (5 * day + 2) // 153
+    date = (year + 400 * era + (month >= _JANUARY), (month + 2) % 12 + 1, day - (153 * month + 2) // 5 + 1)
+    return "{:04d}-{:02d}-{:02d}T{:02d}:{:02d}:{:02d}Z".format(*date, seconds // 3600, seconds // 60 % 60, seconds % 60)
 
 
 def _words(refusal: Refusal) -> str:
@@ -100,7 +116,7 @@ def reason_words(reason: int, *, nodes: int, chips: int, form: str) -> str:
     if nodes == 1:
         for plural, singular in _SINGULAR:
             words = singular + words.removeprefix(plural) if words.startswith(plural) else words
-        words = words.replace(" or take ", " or takes ")
+        words = words.replace(" or take ", " or takes ").replace("they take", "it takes")
     return words
 
 

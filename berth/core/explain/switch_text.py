@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from berth.core.explain.text import pluralize
-from berth.core.switches.nslb_v1 import COLUMNS_MAX
-from berth.core.switches.occupancy.leaf_states import CROSS, EXCLUSIVE, NOT_NORMAL, SHARED, STATE, UNHEALTHY
+from berth.core.switches.limits import COLUMNS_MAX
+from berth.core.switches.occupancy.leaf_bits import CROSS, EXCLUSIVE, NOT_NORMAL, SHARED, STATE, UNHEALTHY
 from berth.schemas.refusal import SwitchLack
 
 UNKNOWN: Final = "the leaf switches are not known: ConfigMap basic-tor-node-cm is not read yet, or has no leaf"

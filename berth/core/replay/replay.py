@@ -200,8 +200,9 @@ class Replay:
 
     def _epoch(self, envelope: Envelope, folded: Folded) -> None:
         self._epochs += 1
-        self._why_not = ""
-        self.scheduler.begin(folded.changes)
+        if not folded.resumes:
+            self._why_not = ""
+        self.scheduler.begin(folded.changes, resumes=folded.resumes)
         said = _digested(body_of(envelope, Epoch))
         self._own.update(said)
         self._recorded.update(said)
@@ -263,7 +264,8 @@ def _digested(epoch: Epoch) -> bytes:
     said = [getattr(epoch.settings, field.name) for field in fields]
     while len(said) > _SETTINGS_OF_0_4 and said[-1] == fields[len(said) - 1].default:
         said.pop()
-    body = msgspec.msgpack.encode([*msgspec.structs.astuple(epoch)[:-1], said])
+    resumes = [True] if epoch.resumes else []
+    body = msgspec.msgpack.encode([*msgspec.structs.astuple(epoch)[:-2], said, *resumes])
     return msgspec.msgpack.encode((Epoch.KIND, 1, msgspec.Raw(body)))
 
 

@@ -27,7 +27,8 @@ from berth.core.switches.groups import (
 )
 from berth.core.switches.model import Demand, LeafPool, NoPlan, Plan, Policy, SwitchRules
 from berth.core.switches.nslb_v2 import best_shared, drained, on_shared
-from berth.core.switches.occupancy.leaf_states import CROSS, EXCLUSIVE, SHARED, STATE, UNHEALTHY, Bits
+from berth.core.switches.occupancy.leaf_bits import CROSS, EXCLUSIVE, SHARED, STATE, UNHEALTHY
+from berth.core.switches.occupancy.leaf_states import Bits
 from berth.core.switches.occupancy.leaf_table import Grid
 from berth.core.switches.single_layer import plan_single
 

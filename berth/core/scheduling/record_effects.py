@@ -11,10 +11,10 @@ from berth.core.scheduling.reservations import next_end_ms
 from berth.core.scheduling.turn import Opening
 from berth.core.scheduling.wake_rules import is_helped_by_any_change
 from berth.core.state.cell import State
-from berth.core.state.internal_errors import INTERNAL, RETRY_MS
+from berth.core.state.internal_errors import RETRY_MS
 from berth.core.state.ledger import Folded, GangRecord
 from berth.schemas.ledger import Settings
-from berth.schemas.refusal import Refusal
+from berth.schemas.refusal import INTERNAL, Refusal
 
 _BACKFILLS: Final = frozenset({"easy", "conservative"})
 

@@ -16,10 +16,10 @@ from berth.core.scheduling.queue import Queue
 from berth.core.scheduling.queue_policies import StrictOrder
 from berth.core.scheduling.turn import Asking, MissingShards, Opening
 from berth.core.state.cell import State
-from berth.core.state.internal_errors import INTERNAL, SetAside
+from berth.core.state.internal_errors import SetAside
 from berth.schemas.ledger import Round, Verdict
 from berth.schemas.offers import Shape
-from berth.schemas.refusal import Refusal
+from berth.schemas.refusal import INTERNAL, Refusal
 
 
 class Decisions:
@@ -61,7 +61,13 @@ class Decisions:
         reservation_errors: list[SetAside] = []
         policy = self._policy(opening, missing_shards, reservation_errors.append)
         chooser = PlacementRound(
-            self._scorer, views, asks, leaves=(state.leaves, state.leaf_occupancy), blocks=state.blocks, policy=policy
+            self._scorer,
+            views,
+            asks,
+            leaves=(state.leaves, state.leaf_occupancy),
+            blocks=state.blocks,
+            policy=policy,
+            constraints=state.constraints.view,
         )
         found = chooser.choose(opening.gangs, missing=missing_shards.missing)
         set_aside = [

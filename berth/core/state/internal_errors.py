@@ -11,9 +11,8 @@ from berth.core.requests.gangs import Gang
 from berth.schemas.facts import JobSeen
 from berth.schemas.intake import JobRequest
 from berth.schemas.placement import Run
-from berth.schemas.refusal import Code, Refusal
+from berth.schemas.refusal import INTERNAL, Refusal
 
-INTERNAL: Final[Code] = "internal"
 RETRY_MS: Final = 60_000
 """How long a gang that is set aside waits for the next try, in milliseconds, unless an event helps it before."""
 

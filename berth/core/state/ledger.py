@@ -12,12 +12,13 @@ from typing import NamedTuple
 
 import msgspec
 
-from berth.core.changes import NO_CHANGES, Changes
+from berth.core.changes import NO_CHANGES, Changes, Pods
 from berth.core.errors import HistoryError, InvariantError
 from berth.core.state.run_times import RunTime, RunTimes
 from berth.schemas.envelope import DecodeError, Envelope, body_of
 from berth.schemas.ledger import Adoption, Epoch, Eviction, Release, Round, Settings, Verdict, see_readable
 from berth.schemas.placement import Placement, Run
+from berth.schemas.pod_constraints import PodTerm
 from berth.schemas.refusal import Refusal
 from berth.schemas.status import SnapshotBody
 
@@ -85,6 +86,8 @@ class Folded(msgspec.Struct, gc=False):
     ending: list[Holding] = []
     gangs: list[GangRecord] = []
     epoch: bool = False
+    resumes: bool = False
+    """It is an epoch in which gangs wait as they did before."""
     void: bool = False
     silent: bool = False
     """Shards were missing when it was decided."""
@@ -101,6 +104,24 @@ class SleeperDump(msgspec.Struct, array_like=True, frozen=True, order=True, gc=F
     """It is larger than the cluster: it waits for more nodes, and does not block other gangs."""
     by_any_change: bool = False
     """Any change of a node may help it, also one for the worse."""
+
+
+class ConstraintsDump(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """What changed for constraints of pods since classes were woken last."""
+
+    freed: list[str] = []
+    """Nodes on which constraints may forbid less than before, by name."""
+    moved: list[Pods] = []
+    """Pods that came to some nodes or left some, in order."""
+    repels_less: bool = False
+    """A pod with a required anti-affinity left a node."""
+    relabelled: bool = False
+    """Nodes or namespaces came, went, or have other labels or taints."""
+    terms: list[PodTerm] = []
+    """Required anti-affinity terms that bear on pods and did not before, or do no longer, in the order of their
+    text."""
+    renamed: bool = False
+    """Namespaces came, went, or have other labels."""
 
 
 class WaitingDump(msgspec.Struct, array_like=True, frozen=True, gc=False):
@@ -127,6 +148,8 @@ class WaitingDump(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """As there; names of nodes, ascending."""
     nodes_changed: bool = False
     """As there."""
+    constraints: ConstraintsDump | None = None
+    """As there; None for nothing."""
 
 
 class Loaded(NamedTuple):
@@ -235,6 +258,7 @@ class LedgerFold:
         if record.epoch <= self.epoch or record.base_seq != sequence - 1:
             folded.void = True
             return
+        folded.resumes = record.resumes and self.epoch > 0 and record.settings == self.settings
         self.epoch, self.holder, self.settings = record.epoch, record.holder, record.settings
         self.facts_seq, self.at_ms = record.facts_seq, record.at_ms
         self._let_go()

@@ -8,9 +8,10 @@ from collections.abc import Collection
 
 import numpy as np
 
+from berth.core.superpods.limits import RACK_NODES
 from berth.core.superpods.model import BlockDemand, BlockPlan, CandidatePool, NoBlocks
 from berth.core.superpods.planner import candidates
-from berth.core.superpods.racks import RACK_NODES, BlockNodes, Racks, all_of, rack_shortage, ranked
+from berth.core.superpods.racks import BlockNodes, Racks, all_of, rack_shortage, ranked
 
 Key = tuple[int, int, int, int]
 

@@ -11,6 +11,7 @@ from typing import Final, Literal, NamedTuple
 
 import numpy as np
 
+from berth.core.superpods.limits import RACK_NODES
 from berth.core.superpods.model import (
     BlockAllocation,
     BlockDemand,
@@ -26,8 +27,6 @@ from berth.core.superpods.model import (
 )
 from berth.core.superpods.planner import candidates
 
-RACK_NODES: Final = 8
-"""Nodes of a rack. A gang with at most this number tries one rack first."""
 DOMAIN_RACKS: Final = 16
 """Racks that share memory over the unified bus: those whose numbers have the same quotient by this value."""
 

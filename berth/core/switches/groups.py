@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from berth.core.switches.model import Demand, LeafPool, Plan, Policy
-from berth.core.switches.occupancy.leaf_states import CROSS, NOT_NORMAL
+from berth.core.switches.occupancy.leaf_bits import CROSS, NOT_NORMAL
 from berth.core.switches.occupancy.leaf_table import Cells, Grid
 from berth.schemas.refusal import SwitchLack
 

@@ -23,13 +23,12 @@ from berth.core.switches.groups import (
     lack_of,
     leaf_by_leaf,
 )
+from berth.core.switches.limits import COLUMNS_MAX
 from berth.core.switches.model import Demand, LeafPool, NoPlan, Plan, Policy, Rule, SwitchRules
 from berth.core.switches.occupancy.leaf_table import Grid
 from berth.schemas.refusal import SwitchLack
 
 POLICY: Final[Policy] = "1.0"
-COLUMNS_MAX: Final = 128
-"""With more places per leaf than this the reference forms no logical switches."""
 
 
 def plan_v1(pool: LeafPool, demand: Demand, rules: SwitchRules) -> Plan | NoPlan:

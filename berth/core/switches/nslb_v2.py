@@ -28,7 +28,8 @@ from berth.core.switches.groups import (
     rising,
 )
 from berth.core.switches.model import Demand, LeafPool, NoPlan, Plan, Policy, Rule, SwitchRules
-from berth.core.switches.occupancy.leaf_states import EXCLUSIVE, LARGE_CROSS, SHARED, STATE, UNHEALTHY, Bits
+from berth.core.switches.occupancy.leaf_bits import EXCLUSIVE, LARGE_CROSS, SHARED, STATE, UNHEALTHY
+from berth.core.switches.occupancy.leaf_states import Bits
 from berth.schemas.refusal import SwitchLack
 
 POLICY: Final[Policy] = "2.0"

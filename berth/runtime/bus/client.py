@@ -6,22 +6,25 @@ long before. It closes permanently if a message with headers is above the payloa
 """
 
 import asyncio
+import importlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from typing import Final
 
-import nats.errors
-from nats.aio.client import Client
-from nats.aio.msg import Msg
-from nats.aio.subscription import Subscription
-from nats.aio.transport import TcpTransport
-
 from berth.runtime.bus.access import Access
 from berth.runtime.bus.wire import Received, size_bytes
 from berth.runtime.errors import FatalError, OversizeError, PoisonError, ShellError, TransientError
 from berth.runtime.logs import Logger
+from berth.runtime.optional_imports import without
 from berth.schemas.subjects import token
+
+with without("aiohttp", "multidict"):  # for WebSocket; see NatsConnection.open
+    import nats.errors
+    from nats.aio import transport
+    from nats.aio.client import Client
+    from nats.aio.msg import Msg
+    from nats.aio.subscription import Subscription
 
 _RECONNECT_WAIT_S: Final = 0.25
 _PING_INTERVAL_S: Final = 5
@@ -29,6 +32,8 @@ _CLOSE_S: Final = 5.0
 _PAYLOAD_SHARE_PERCENT: Final = 90
 _WATCH_S: Final = 1.0
 _CLIENT_ERRORS: Final = (nats.errors.Error, OSError, EOFError)
+_WEBSOCKET: Final = ("ws://", "wss://")
+_WEBSOCKET_NEEDS: Final = ("aiohttp", "multidict")
 _NO_TLS: Final = "the server offers no TLS, but the settings require it"
 
 
@@ -112,6 +117,9 @@ class NatsConnection:
         """
         self._access = access
         self._is_opening = True
+        if any(server.startswith(_WEBSOCKET) for server in servers):
+            for needed in _WEBSOCKET_NEEDS:
+                setattr(transport, needed, importlib.import_module(needed))
         with _shell_errors():
             await self._connect(servers, name, access)
         self._is_opening = False
@@ -245,7 +253,7 @@ class NatsConnection:
         if client.is_reconnecting and (task := client._reconnection_task) is not None and task.done():  # noqa: SLF001  # as below
             self.fail(FatalError(f"client has stopped reconnecting: {self.last_error}"))
         stuck = stuck + 1 if client.is_reconnecting and not self._is_away else 0
-        if stuck > 1 and isinstance(client._transport, TcpTransport) and client._transport._io_writer:  # noqa: SLF001  # as below
+        if stuck > 1 and isinstance(client._transport, transport.TcpTransport) and client._transport._io_writer:  # noqa: SLF001  # as below
             # It waits until the old socket accepts the remaining data, which never happens if the peer is unreachable.
             client._transport._io_writer.transport.abort()  # noqa: SLF001  # there is no public method
         self._watch_timer = asyncio.get_running_loop().call_later(_WATCH_S, self._watch, stuck)

@@ -100,6 +100,11 @@ class NatsBus:
         """Whether messages can be sent now."""
         return self._is_open and self._wire.connected
 
+    @property
+    def link_changes(self) -> int:
+        """How often the connection broke or was restored."""
+        return self._wire.epoch
+
     async def announce(self, identity: Identity) -> None:
         """Start to answer ``$SRV.PING``, ``$SRV.INFO`` and ``$SRV.STATS``."""
         discovery = Discovery(identity, lambda: [one for one in self._served if not one.subject.startswith("$")])

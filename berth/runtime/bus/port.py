@@ -101,6 +101,10 @@ class Bus(Protocol):
     subjects: Subjects
     lost: asyncio.Future[FatalError]
 
+    @property
+    def link_changes(self) -> int:
+        """How often the connection broke or was restored; messages that are not stored may be lost then."""
+
     async def ensure_streams(self, *, replicas: int = 1, max_bytes: Mapping[StreamName, int] | None = None) -> None:
         """Create all streams of the cell, or correct their settings.
 

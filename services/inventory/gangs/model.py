@@ -81,7 +81,7 @@ class Member:
 def member_of(pod: Pod, asks: PodAsks) -> Member:
     """A pod as a member of its gang."""
     annotations = pod.metadata.annotations or {}
-    ask = asks.ask(pod.spec)
+    ask = asks.ask(pod.spec, pod.metadata)
     is_bound = bool(pod.spec.node_name)
     ended = pod.status.phase in {"Succeeded", "Failed"}
     carries = ask.resource in annotations or PREDICATE_TIME in annotations or ASCEND_REAL in annotations

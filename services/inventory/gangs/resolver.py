@@ -212,7 +212,9 @@ class Resolver:
             previous_uids = {
                 gang.previous_uids.pop(member.uid) for member in members if member.uid in gang.previous_uids
             }
-            uid = digest([gang.key.namespace, base, *sorted(previous_uids), *(member.uid for member in members)], 32)
+            uid = digest(
+                [gang.key.namespace, base, gang.podgroup_uid, *sorted(previous_uids), *(m.uid for m in members)], 32
+            )
             name = self._free_name(gang, base, uid, may_be_base=is_first)
             while self._is_over((gang.key.namespace, name), uid):
                 uid = digest([uid], 32)

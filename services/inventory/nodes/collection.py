@@ -111,6 +111,12 @@ class Nodes:
         return len(self._plain)
 
     @property
+    def domain_of(self) -> Mapping[str, str]:
+        """Domain of each node."""
+        self._settle()
+        return self._domain_of
+
+    @property
     def needs_devices(self) -> bool:
         """Whether the reports of device plug-ins are needed: only they state the place of some node."""
         return self._devices.is_needed

@@ -18,6 +18,7 @@ from berth.services.inventory.pods.facts import RankState, common_fields, pods_f
 from berth.services.inventory.pods.foreign import Foreign
 from berth.services.inventory.pods.rows import ENDED, PodRow, RankIdentity
 from berth.services.inventory.publishing.pace import LONGEST, apart_ms
+from berth.services.inventory.usage.collection import Usage
 
 JobKey: TypeAlias = tuple[str, str]
 """(namespace, name)"""
@@ -30,13 +31,15 @@ class Pods:
 
     Args:
         nodes: Nodes; they resolve chip ids, and the CPU and memory of pods are subtracted from them.
+        usage: Gets all pods, for the facts that constraints depend on.
         await_job_ms: Time for which a pod whose annotations name an unknown job waits for the job, before its chips are
             adopted.
         settle_ms: Least time between two facts about a large gang.
     """
 
-    def __init__(self, nodes: Nodes, *, await_job_ms: int, settle_ms: int = 0) -> None:
+    def __init__(self, nodes: Nodes, usage: Usage, *, await_job_ms: int, settle_ms: int = 0) -> None:
         self._nodes = nodes
+        self._usage = usage
         self._await_job_ms = await_job_ms
         self._settle_ms = settle_ms
         self._rows: dict[str, PodRow] = {}
@@ -140,6 +143,7 @@ class Pods:
         self.reasons.pop(uid, None)
         self._nodes.use(self._uses.pop(uid, None), None)
         self._foreign.drop(uid)
+        self._usage.drop(uid)
         if row.identity is not None:
             self._leave(row, row.identity)
 
@@ -327,6 +331,7 @@ class Pods:
         use = Use(row.node, row.asked, row.cpu_milli, row.memory_mib, counted=is_own or is_adopted)
         after = use if row.is_live else None
         self._nodes.use(self._uses.get(row.uid), after)
+        self._usage.put(row, is_own=is_own)
         if after is None:
             self._uses.pop(row.uid, None)
         else:

@@ -4,8 +4,9 @@ import msgspec
 import pytest
 
 from berth.runtime.errors import FatalError, TransientError
-from berth.runtime.feeds import dead_letter, newest_snapshot
+from berth.runtime.feeds import dead_letter
 from berth.runtime.history import state_at, verdict_on
+from berth.runtime.stored_snapshots import newest_snapshot
 from berth.schemas.envelope import decode, encode
 from berth.schemas.facts import PodPhase
 from berth.schemas.status import SnapshotChunk

@@ -1,5 +1,6 @@
 """Probes: alive, ready or why not, and the metrics in a form that a reader of Prometheus takes."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -88,3 +89,36 @@ async def test_no_port_means_no_server_and_a_taken_port_is_named() -> None:
         with pytest.raises(FatalError, match=rf"setting probes\.port is {port}: cannot listen on 127\.0\.0\.1:{port}"):
             async with serving(ProbeConfig(port=port), readiness, MetricsRegistry(), DEFAULT_LOG):
                 pass
+
+
+async def sent(port: int, data: bytes) -> str:
+    """What is answered to some bytes until the end of the connection."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(data)
+    writer.write_eof()
+    try:
+        return (await reader.read()).decode()
+    finally:
+        writer.close()
+
+
+async def test_other_requests_get_an_error_and_hurt_nobody() -> None:
+    async with asking(Readiness()) as (session, url):
+        port = int(url.rpartition(":")[2])
+        assert (await sent(port, b"POST /livez HTTP/1.1\r\n\r\n")).startswith("HTTP/1.1 405 ")
+        assert (await sent(port, b"nonsense\r\n\r\n")).startswith("HTTP/1.1 400 ")
+        assert await sent(port, b"GET /livez HTTP/1.1\r\n") == ""
+        assert await sent(port, b"x" * 100_000) == ""
+        async with session.head(f"{url}/livez") as answer:
+            assert (answer.status, answer.headers["Content-Length"], await answer.text()) == (200, "3", "")
+        async with session.get(f"{url}/livez?verbose") as answer:
+            assert (answer.status, await answer.text()) == (200, "ok\n")
+
+
+async def test_the_end_waits_for_no_client_that_is_silent() -> None:
+    async with asyncio.timeout(5):
+        async with asking(Readiness()) as (_, url):
+            _, writer = await asyncio.open_connection("127.0.0.1", int(url.rpartition(":")[2]))
+            writer.write(b"GET /livez")
+            await writer.drain()
+        writer.close()

@@ -11,12 +11,12 @@ import pytest
 
 from berth.runtime.config import ConfigError
 from berth.runtime.errors import FatalError
-from berth.runtime.feeds import newest_snapshot
 from berth.runtime.history import settings_now, state_now, verdict_on
 from berth.runtime.instruments import Instruments
 from berth.runtime.logs import DEFAULT_LOG
 from berth.runtime.process import MISCONFIGURED, report
 from berth.runtime.recording import record
+from berth.runtime.stored_snapshots import newest_snapshot
 from berth.schemas.envelope import NewerVersionError, encode, open_envelope
 from berth.schemas.ledger import Round
 from berth.schemas.offers import Advance

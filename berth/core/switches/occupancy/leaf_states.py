@@ -18,20 +18,13 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from berth.core.switches.occupancy.leaf_bits import CROSS, EXCLUSIVE, LARGE_CROSS, NOT_NORMAL, SHARED, STATE, UNHEALTHY
 from berth.core.switches.occupancy.leaf_table import LeafTable
 
 NORMAL: Final = "normal-schema"
 LARGE: Final = "large-model-schema"
 LARGE_PODS_MIN: Final = 4
 """A foundation-model job with fewer pods with chips is a padding job."""
-SHARED: Final = 1
-EXCLUSIVE: Final = 2
-UNHEALTHY: Final = 4
-CROSS: Final = 8
-NOT_NORMAL: Final = 16
-LARGE_CROSS: Final = 32
-STATE: Final = 3
-"""Bits 0 and 1 of :meth:`LeafOccupancy.bits` are the state."""
 Bits = npt.NDArray[np.uint8]
 
 

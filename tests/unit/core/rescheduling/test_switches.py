@@ -3,7 +3,7 @@
 import pytest
 
 from berth.core.rescheduling.switches import PartialGang, open_places, plan_partial, replacement_decisions
-from berth.core.switches.occupancy.leaf_states import CROSS, EXCLUSIVE, SHARED, UNHEALTHY
+from berth.core.switches.occupancy.leaf_bits import CROSS, EXCLUSIVE, SHARED, UNHEALTHY
 from berth.core.switches.planner import LARGE, NORMAL, Demand, LeafPool, NoPlan, Plan, SwitchRules
 from tests.unit.core.switches.test_planner import a_board
 

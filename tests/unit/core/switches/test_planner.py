@@ -3,17 +3,8 @@
 import numpy as np
 import pytest
 
-from berth.core.switches.occupancy.leaf_states import (
-    CROSS,
-    EXCLUSIVE,
-    LARGE_CROSS,
-    NOT_NORMAL,
-    SHARED,
-    UNHEALTHY,
-    JobPhase,
-    LeafJob,
-    LeafOccupancy,
-)
+from berth.core.switches.occupancy.leaf_bits import CROSS, EXCLUSIVE, LARGE_CROSS, NOT_NORMAL, SHARED, UNHEALTHY
+from berth.core.switches.occupancy.leaf_states import JobPhase, LeafJob, LeafOccupancy
 from berth.core.switches.occupancy.leaf_table import LeafTable
 from berth.core.switches.planner import (
     LARGE,

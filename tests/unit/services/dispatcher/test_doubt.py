@@ -7,14 +7,14 @@ import msgspec
 import pytest
 
 from berth.runtime.errors import PoisonError, TransientError
-from berth.runtime.feeds import snapshot_ends
 from berth.runtime.instruments import Instruments
+from berth.runtime.stored_snapshots import snapshot_ends
 from berth.schemas.envelope import decode, encode
 from berth.schemas.facts import JobSeen, PodPhase, TimerSeen
 from berth.schemas.subjects import StreamName
 from berth.services.dispatcher.config import DecisionConfig
-from berth.services.dispatcher.loop import FencedError
 from berth.services.dispatcher.metrics import DispatcherMetrics
+from berth.services.dispatcher.standby import FencedError
 from berth.services.dispatcher.views import Views
 from tests.support.cells import Cell, a_job, a_node
 from tests.support.fake_bus import FakeBus

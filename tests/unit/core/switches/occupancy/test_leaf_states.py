@@ -4,20 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from berth.core.switches.occupancy.leaf_states import (
-    CROSS,
-    EXCLUSIVE,
-    LARGE,
-    LARGE_CROSS,
-    NORMAL,
-    NOT_NORMAL,
-    SHARED,
-    STATE,
-    UNHEALTHY,
-    JobPhase,
-    LeafJob,
-    LeafOccupancy,
-)
+from berth.core.switches.occupancy.leaf_bits import CROSS, EXCLUSIVE, LARGE_CROSS, NOT_NORMAL, SHARED, STATE, UNHEALTHY
+from berth.core.switches.occupancy.leaf_states import LARGE, NORMAL, JobPhase, LeafJob, LeafOccupancy
 from berth.core.switches.occupancy.leaf_table import LeafTable
 from berth.schemas.facts import Leaf
 

@@ -1,0 +1,267 @@
+"""``restart``: how soon jobs are placed again after processes were killed, and the memory of all services.
+
+Each row can be run alone (``--row NAME``), and with the services of another tree (``--code FOLDER``), such as an older
+release. Wall time and CPU seconds stand side by side, because a machine is rarely idle.
+
+- ``standby``: kill -9 of the leader to the next placement, with a standby, at 10,000 nodes.
+- ``standby-waiting``: the same while 20,000 jobs wait for room.
+- ``alone``, ``alone-large``: start of the process to the next placement, without a standby, at 10,000 nodes, and at
+  100,000 nodes with 20,000 running jobs.
+- ``kube``: all services killed, to the first new job that is bound on a real API server, at 1,000 nodes.
+- ``memory``: proportional memory of all services there.
+- ``stop``: SIGTERM to the end of the last service there.
+"""
+
+import asyncio
+import contextlib
+import statistics
+import tempfile
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import aiohttp
+import uvloop
+
+from bench.cell import Client
+from bench.processes import ROOT, Process
+from bench.report import Report, Row, machine, row
+from bench.restart_kube import kube_rows
+from berth.runtime.bus.nats_bus import NatsBus
+from berth.runtime.bus.port import Stored
+from berth.runtime.local.nats_server import EmbeddedServer, free_ports
+from berth.schemas.columns import pack
+from berth.schemas.envelope import body_of, encode, open_envelope
+from berth.schemas.facts import PodPhase, PodsSeen
+from berth.schemas.ledger import Epoch, Round
+from berth.schemas.placement import Placement
+from berth.schemas.subjects import StreamName
+
+_NODES: Final = 10_000
+_LARGE_NODES: Final = 100_000
+_RUNNING: Final = 20_000
+_WAITING: Final = 20_000
+_WAITING_CLASSES: Final = 20
+_REPEATS: Final = 9
+_STARTS: Final = 5
+_DEADLINE_S: Final = 300.0
+_POLL_S: Final = 0.02
+_OK: Final = 200
+
+
+class Ledger:
+    """What the ledger says, as it arrives."""
+
+    def __init__(self, bus: NatsBus) -> None:
+        self.holder = ""
+        self.placed: dict[str, Placement] = {}
+        self.refused: set[str] = set()
+        self.records = 0
+        self.changed = asyncio.Event()
+        bus.follow(StreamName.LEDGER, on_message=self._take, on_gap=_fail)
+
+    def _take(self, stored: Stored) -> None:
+        envelope = open_envelope(stored.data)
+        self.records += 1
+        if envelope.kind == Epoch.KIND:
+            self.holder = body_of(envelope, Epoch).holder
+        elif envelope.kind == Round.KIND:
+            for verdict in body_of(envelope, Round).verdicts:
+                if verdict.placement is not None:
+                    self.placed[verdict.name] = verdict.placement
+                else:
+                    self.refused.add(verdict.name)
+        self.changed.set()
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        """Wait for a condition on what arrived."""
+        async with asyncio.timeout(_DEADLINE_S):
+            while not condition():
+                self.changed.clear()
+                await self.changed.wait()
+
+
+class Cell:
+    """A bus, a client, and dispatchers."""
+
+    def __init__(self, folder: Path, url: str, bus: NatsBus, code: Path, dispatchers: int) -> None:
+        self.client = Client(bus, keep_chips=1 << 40)
+        self.ledger = Ledger(bus)
+        self.bus = bus
+        self.ports = free_ports(dispatchers)
+        self.all = [
+            Process(
+                folder,
+                "dispatcher",
+                {"bus": {"url": url, "cell": "bench"}, "probes": {"port": port}, "snapshot_apart_s": 0},
+                code=code,
+                name=f"dispatcher-{port}",
+            )
+            for port in self.ports
+        ]
+        self._count = 0
+
+    async def ready(self) -> None:
+        """Wait until all dispatchers are ready."""
+        for port in self.ports:
+            await until_ready(port)
+
+    async def lone(self) -> float:
+        """Submit one job of a chip; returns the seconds until it is placed."""
+        began_s = time.perf_counter()
+        name = f"lone-{self._count}"
+        self._count += 1
+        await self.client.submit(name, chips=1)
+        await self.ledger.until(lambda: name in self.ledger.placed)
+        return time.perf_counter() - began_s
+
+    def leader(self) -> Process:
+        """The dispatcher that leads."""
+        return next(one for one in self.all if f"-{one.pid}-" in self.ledger.holder)
+
+    async def fill(self, waiting: int) -> None:
+        """Use all nodes but a hundred, and submit jobs that find no room."""
+        for number in range(9):
+            await self.client.submit(f"full-{number}", chips=8, replicas=1_100)
+        await self.ledger.until(lambda: len(self.ledger.placed) >= 9)  # noqa: PLR2004  # those above
+        for number in range(waiting):
+            await self.client.submit(f"wait-{number}", chips=8, replicas=200 + number % _WAITING_CLASSES)
+        await self.ledger.until(lambda: len(self.ledger.refused) >= waiting)
+
+    async def run_jobs(self, count: int) -> None:
+        """Place jobs of a node each, and report their pods as running."""
+        for number in range(count):
+            await self.client.submit(f"run-{number}", chips=8)
+        await self.ledger.until(lambda: len(self.ledger.placed) >= count)
+        for name, placement in self.ledger.placed.items():
+            seen = PodsSeen(
+                "bench",
+                name,
+                name,
+                1,
+                rank=pack(range(1), 4),
+                nodes=placement.nodes,
+                node_index=placement.node_index,
+                phase=bytes([PodPhase.RUNNING]),
+                chips=bytes(8),
+            )
+            await self.bus.submit_wait(self.bus.subjects.fact_pod("bench", name), encode(seen))
+
+
+def _fail(gap: object) -> None:
+    raise RuntimeError(f"history broke: {gap}")
+
+
+async def until_ready(port: int) -> None:
+    """Wait until a process is ready."""
+    async with asyncio.timeout(_DEADLINE_S), aiohttp.ClientSession() as session:
+        while True:
+            try:
+                async with session.get(f"http://127.0.0.1:{port}/readyz") as answer:
+                    if answer.status == _OK:
+                        return
+            except aiohttp.ClientError:
+                pass  # it does not listen yet
+            await asyncio.sleep(_POLL_S)
+
+
+@contextlib.asynccontextmanager
+async def _cell(code: Path, dispatchers: int) -> AsyncIterator[Cell]:
+    with tempfile.TemporaryDirectory(prefix="berth-restart-") as root:
+        folder = Path(root)
+        async with EmbeddedServer(folder / "nats") as server:
+            bus = await NatsBus.connect(server.url, "bench", name="bench")
+            await bus.ensure_streams()
+            cell = Cell(folder, server.url, bus, code, dispatchers)
+            try:
+                yield cell
+            finally:
+                for one in cell.all:
+                    one.kill()
+                await bus.close()
+
+
+async def _with_standby(code: Path, waiting: int) -> list[Row]:
+    took_s: list[float] = []
+    records: list[float] = []
+    async with _cell(code, 2) as cell:
+        await cell.client.nodes(_NODES)
+        cell.all[0].start()
+        await cell.lone()
+        if waiting:
+            await cell.fill(waiting)
+        cell.all[1].start()
+        for number in range(_REPEATS):
+            await cell.ready()
+            await asyncio.sleep(1 + 0.037 * number)  # at another moment between two heartbeats each time
+            await cell.lone()
+            leader, before = cell.leader(), cell.ledger.records
+            leader.kill()
+            took_s.append(await cell.lone())
+            await asyncio.sleep(1)
+            records.append(cell.ledger.records - before)
+            leader.start()
+    case = f"{_NODES:,} nodes, a standby" + (f", {waiting:,} jobs wait" if waiting else "")
+    return [
+        row(case, "kill -9 of the leader to the next placement, p50", "s", took_s, target=0.7),
+        row(
+            case,
+            "kill -9 of the leader to the next placement, p95",
+            "s",
+            [_p95(took_s)],
+            target=1.5,
+        ),
+        row(case, "records in the second after that", "1", records),
+    ]
+
+
+def _p95(values: Sequence[float]) -> float:
+    return statistics.quantiles(values, n=20, method="inclusive")[-1]
+
+
+async def _alone(code: Path, nodes: int, running: int, target_s: float) -> list[Row]:
+    took_s: list[float] = []
+    worked_s: list[float] = []
+    async with _cell(code, 1) as cell:
+        await cell.client.nodes(nodes)
+        (one,) = cell.all
+        one.start()
+        await cell.lone()
+        if running:
+            await cell.run_jobs(running)
+        for _ in range(_STARTS):
+            await cell.ready()
+            await cell.lone()
+            await asyncio.sleep(1)
+            one.kill()
+            one.start()
+            took_s.append(await cell.lone())
+            worked_s.append(one.cpu_s())
+    case = f"{nodes:,} nodes" + (f", {running:,} jobs run" if running else "") + ", alone"
+    return [
+        row(case, "start of the process to the next placement, p50", "s", took_s, target=target_s),
+        row(case, "CPU of the dispatcher until then", "s of a core", worked_s),
+    ]
+
+
+_ROWS: Final[dict[str, Callable[[Path], Coroutine[Any, Any, list[Row]]]]] = {
+    "standby": lambda code: _with_standby(code, 0),
+    "standby-waiting": lambda code: _with_standby(code, _WAITING),
+    "alone": lambda code: _alone(code, _NODES, 0, 2.0),
+    "alone-large": lambda code: _alone(code, _LARGE_NODES, _RUNNING, 4.0),
+    "kube": kube_rows,
+}
+NAMES: Final = tuple(_ROWS)
+"""Names of the rows."""
+
+
+def run(names: Sequence[str] = (), code: Path = ROOT) -> Report:
+    """Measure.
+
+    Args:
+        names: Rows; none means all.
+        code: Tree from which the services run.
+    """
+    rows = [one for name in names or NAMES for one in uvloop.run(_ROWS[name](code))]
+    return Report(bench="restart", machine=machine(), rows=rows)

@@ -1,0 +1,6 @@
+"""Limits of SuperPoDs, for those who plan and those who explain."""
+
+from typing import Final
+
+RACK_NODES: Final = 8
+"""Nodes of a rack. A gang with at most this number tries one rack first."""

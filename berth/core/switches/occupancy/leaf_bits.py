@@ -1,0 +1,12 @@
+"""Bits of the state of a leaf, for those who read states and compute none."""
+
+from typing import Final
+
+SHARED: Final = 1
+EXCLUSIVE: Final = 2
+UNHEALTHY: Final = 4
+CROSS: Final = 8
+NOT_NORMAL: Final = 16
+LARGE_CROSS: Final = 32
+STATE: Final = 3
+"""Bits 0 and 1 of :meth:`berth.core.switches.occupancy.leaf_states.LeafOccupancy.bits` are the state."""

@@ -1,0 +1,48 @@
+"""Snapshots as they are stored: their ends, and the newest one that is whole."""
+
+import zlib
+
+from berth.runtime.bus.port import Bus
+from berth.runtime.logs import DEFAULT_LOG, Logger
+from berth.schemas.envelope import DecodeError, decode
+from berth.schemas.status import SnapshotBody, SnapshotChunk, SnapshotEnd
+from berth.schemas.subjects import StreamName
+
+
+async def newest_snapshot(bus: Bus, log: Logger = DEFAULT_LOG) -> SnapshotBody | None:
+    """The newest complete snapshot; damaged and incomplete ones are skipped."""
+    for end in reversed(await snapshot_ends(bus, log)):
+        body = await read_snapshot(bus, end, log)
+        if body is not None:
+            return body
+    return None
+
+
+async def read_snapshot(bus: Bus, end: SnapshotEnd, log: Logger = DEFAULT_LOG) -> SnapshotBody | None:
+    """The snapshot that ``end`` completes; None if it is damaged."""
+    chunks = await bus.read(StreamName.SNAPSHOT, filters=[bus.subjects.snapshot_all(end.ledger_seq)])
+    parts: dict[str, bytes] = {}
+    for stored in chunks:
+        tail = stored.subject.rsplit(".", 1)[1]
+        if tail == "end":
+            continue
+        try:
+            parts[tail] = decode(stored.data, SnapshotChunk).data
+        except DecodeError as error:
+            log.warning("snapshot chunk does not decode", subject=stored.subject, reason=error.reason)
+    joined = b"".join(parts.get(str(number), b"") for number in range(end.chunks))
+    if len(joined) != end.bytes_total or zlib.crc32(joined) != end.checksum:
+        log.warning("snapshot is damaged", ledger_seq=end.ledger_seq)
+        return None
+    return decode(joined, SnapshotBody)
+
+
+async def snapshot_ends(bus: Bus, log: Logger = DEFAULT_LOG) -> list[SnapshotEnd]:
+    """Ends of all complete snapshots, oldest first."""
+    ends = []
+    for stored in await bus.read(StreamName.SNAPSHOT, filters=[f"{bus.subjects.root}snapshot.*.end"]):
+        try:
+            ends.append(decode(stored.data, SnapshotEnd))
+        except DecodeError as error:
+            log.warning("snapshot end does not decode", subject=stored.subject, reason=error.reason)
+    return sorted(ends, key=lambda end: end.ledger_seq)

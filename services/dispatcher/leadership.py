@@ -1,0 +1,305 @@
+"""Leadership: holds the lease and sends heartbeats while this dispatcher leads, and takes over from a silent leader.
+
+The keeper runs beside the loop that decides, on an event loop and a connection of its own
+(:mod:`berth.runtime.beside`): a turn that computes for seconds delays no heartbeat. The two share a few plain values,
+each written by one of them.
+
+A candidate takes the lease of another only after three signs: no heartbeat for as long as the holder allows, no answer
+to a question, and a lease that is unchanged since it was read. See decision heartbeat.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from berth.runtime.bus.port import Bus, Served
+from berth.runtime.clock import Clock
+from berth.runtime.errors import TransientError
+from berth.runtime.instruments import Instruments
+from berth.runtime.waits import pause
+from berth.schemas.envelope import DecodeError, decode, encode
+from berth.schemas.status import Heartbeat
+from berth.services.dispatcher.lease import Lease
+from berth.services.dispatcher.metrics import DispatcherMetrics
+
+ROLE: Final = "dispatcher"
+_RENEWALS: Final = 3
+"""Times that a lease is renewed in its length."""
+_LATE: Final = 2
+"""A look that comes later than so many intervals was delayed: what lay between is no silence of the leader."""
+
+
+class Terms(NamedTuple):
+    """Times of the lease and of heartbeats, in seconds; the settings of the same names."""
+
+    lease_s: int
+    heartbeat_s: float
+    lost_s: float
+    answer_s: float
+    stalled_s: float
+
+
+class Progress(NamedTuple):
+    """How far a leader is: every later record is based on at least these facts."""
+
+    ledger_seq: int = 0
+    facts_seq: int = 0
+
+
+def _do_nothing() -> None:
+    """Stand for a keeper that does not run."""
+
+
+class Standing:
+    """What the keeper of the lease and the loop that decides tell each other.
+
+    Attributes:
+        is_leader: Whether the lease is held. Written by the keeper.
+        heard: Progress in the last heartbeat of another leader. Written by the keeper.
+        is_candidate: Whether to take the lease when it is free. Written by the loop that decides.
+        is_doubted: Whether another dispatcher has begun an epoch since the lease was renewed. Set by the loop that
+            decides, cleared by the keeper.
+        wake: Makes the keeper look at once. Written by the keeper.
+        progress: Own progress. Written by the loop that decides.
+        alive_s: When the loop that decides ran last, in monotonic seconds. Written by that loop.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self.is_leader = False
+        self.heard = Progress()
+        self.is_candidate = False
+        self.is_doubted = False
+        self.progress = Progress()
+        self.alive_s = clock.monotonic_s()
+        self.wake: Callable[[], object] = _do_nothing
+
+    @property
+    def leads(self) -> bool:
+        """Whether the lease is held, as far as is known."""
+        return self.is_leader and not self.is_doubted
+
+    def stand(self, *, is_candidate: bool) -> None:
+        """Say whether to take the lease when it is free."""
+        self.is_candidate = is_candidate
+        self.wake()
+
+    def doubt(self) -> None:
+        """Let the keeper see whether another holds the lease."""
+        self.is_doubted = True
+        self.wake()
+
+
+class Keeper:
+    """Keeps the lease, or waits for it.
+
+    Args:
+        bus: The cell; a connection that the loop that decides does not use.
+        clock: Of the process.
+        terms: Settings.
+        standing: What is shared.
+        holder: Name in the lease. A process that finds its own name in it takes the lease back at once, as after a
+            restart.
+        process: Identity of this process, in its heartbeats.
+        instruments: Of the process.
+        changed: Called when :attr:`Standing.is_leader` or :attr:`Standing.heard` changes.
+    """
+
+    def __init__(
+        self,
+        bus: Bus,
+        clock: Clock,
+        terms: Terms,
+        standing: Standing,
+        *,
+        holder: str,
+        process: str,
+        instruments: Instruments[DispatcherMetrics],
+        changed: Callable[[], object],
+    ) -> None:
+        self._bus = bus
+        self._clock = clock
+        self._terms = terms
+        self._standing = standing
+        self._process = process
+        self._log = instruments.log
+        self._changed = changed
+        self._lease = Lease(
+            bus,
+            clock,
+            role=ROLE,
+            holder=holder,
+            lease_s=terms.lease_s,
+            silence_ms=round(terms.lost_s * 1000),
+            instruments=instruments,
+        )
+        self._heard_s = self._looked_s = clock.monotonic_s()
+        self._links = bus.link_changes
+        self._is_new = True
+        """Nothing was heard since the start, and the lease was not looked at."""
+        self._is_stalled = False
+        self._is_due = asyncio.Event()
+        self._hearing: Served | None = None
+        self._answering: Served | None = None
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Keep the lease, or wait for it, until asked to stop; then release it."""
+        loop = asyncio.get_running_loop()
+        await self.begin()
+        self._standing.wake = lambda: loop.call_soon_threadsafe(self._is_due.set)
+        async with asyncio.TaskGroup() as group:
+            beside = [
+                group.create_task(self._beat_forever(), name="send heartbeats"),
+                group.create_task(self._wake_on(stop), name="wake on stop"),
+            ]
+            while not stop.is_set():
+                pause_s = await self.look()
+                await pause(self._is_due, pause_s)
+                self._is_due.clear()
+            self._standing.wake = _do_nothing
+            for task in beside:
+                task.cancel()
+        await self.end()
+
+    async def begin(self) -> None:
+        """Start to listen."""
+        self._hearing = await self._bus.serve(self._bus.subjects.heartbeat(ROLE), self._hear)
+        self._restart_silence()
+
+    async def end(self) -> None:
+        """Release the lease and tell standbys so."""
+        if self._standing.is_leader:
+            await self._lose()
+            await self._lease.release()
+            await self._send(Heartbeat(self._process, is_over=True))
+        if self._hearing is not None:
+            await self._hearing.stop()
+
+    async def look(self) -> float:
+        """Renew the lease, or see whether it is free; returns the seconds until the next look."""
+        if self._standing.is_leader:
+            return await self._renew()
+        self._note_delay()
+        return await self._try() if self._standing.is_candidate else self._terms.heartbeat_s
+
+    async def _renew(self) -> float:
+        """Renew the own lease; returns the seconds until the next look."""
+        terms, standing = self._terms, self._standing
+        self._restart_silence()
+        if self._is_stalled:
+            return terms.heartbeat_s
+        was_doubted = standing.is_doubted
+        if not await self._lease.acquire():
+            self._log.warning("lease lost")
+            await self._lose()
+            return terms.heartbeat_s
+        if was_doubted:
+            standing.is_doubted = False
+            self._changed()
+        return terms.lease_s / _RENEWALS
+
+    async def _try(self) -> float:
+        """Take the lease if it is free or its holder is silent; returns the seconds until the next look."""
+        terms = self._terms
+        quiet_s = self._clock.monotonic_s() - self._heard_s
+        if quiet_s < terms.lost_s and not self._is_new:
+            return min(terms.heartbeat_s, terms.lost_s - quiet_s)
+        self._is_new = False
+        if await self._is_answered():
+            self._restart_silence()
+            return terms.heartbeat_s
+        silence_s = self._clock.monotonic_s() - self._heard_s
+        if silence_s < quiet_s or not await self._lease.acquire(silence_ms=int(silence_s * 1000)):
+            left_s = terms.lost_s - silence_s
+            return min(terms.heartbeat_s, left_s) if left_s > 0 else terms.lease_s / _RENEWALS
+        await self._win()
+        return terms.lease_s / _RENEWALS
+
+    async def beat(self) -> None:
+        """Send a heartbeat, if it leads and the loop that decides makes progress."""
+        is_stalled = self._clock.monotonic_s() - self._standing.alive_s > self._terms.stalled_s
+        if is_stalled != self._is_stalled:
+            self._is_stalled = is_stalled
+            self._log.warning("heartbeats stopped: no progress" if is_stalled else "heartbeats resumed")
+        said = self._standing.progress
+        if self._standing.is_leader and not is_stalled:
+            await self._send(
+                Heartbeat(self._process, is_over=False, ledger_seq=said.ledger_seq, facts_seq=said.facts_seq)
+            )
+
+    async def _beat_forever(self) -> None:
+        while True:
+            began_s = self._clock.monotonic_s()
+            await self.beat()
+            await asyncio.sleep(self._terms.heartbeat_s)
+            if self._clock.monotonic_s() - began_s > self._terms.lost_s:
+                self._is_due.set()  # it was paused for so long that another may have the lease
+
+    async def _wake_on(self, stop: asyncio.Event) -> None:
+        await stop.wait()
+        self._is_due.set()
+
+    async def _win(self) -> None:
+        self._standing.is_doubted = False
+        self._standing.is_leader = True
+        self._changed()
+        await self.beat()
+        self._answering = await self._bus.serve(self._bus.subjects.heartbeat_question(ROLE), self._answer)
+
+    async def _lose(self) -> None:
+        self._standing.is_leader = self._standing.is_doubted = False
+        self._changed()
+        self._restart_silence()
+        if self._answering is not None:
+            await self._answering.stop()
+            self._answering = None
+
+    async def _send(self, beat: Heartbeat) -> None:
+        try:
+            await self._bus.send(self._bus.subjects.heartbeat(ROLE), encode(beat))
+        except TransientError as error:
+            self._log.debug("heartbeat not sent", reason=error.reason)
+
+    async def _hear(self, data: bytes) -> None:
+        try:
+            beat = decode(data, Heartbeat)
+        except DecodeError as error:
+            self._log.warning("heartbeat does not decode", reason=str(error))
+            return
+        if beat.process == self._process:
+            return
+        self._is_new = False
+        now_s = self._clock.monotonic_s()
+        if beat.is_over:
+            self._heard_s = now_s - self._terms.lost_s
+            self._is_due.set()
+            return
+        self._heard_s = now_s
+        said = Progress(beat.ledger_seq, beat.facts_seq)
+        if said != self._standing.heard:
+            self._standing.heard = said
+            self._changed()
+
+    async def _is_answered(self) -> bool:
+        """Whether a leader is alive. A process that has ended has no connection: the server says so at once."""
+        try:
+            await self._bus.request(self._bus.subjects.heartbeat_question(ROLE), b"", timeout_s=self._terms.answer_s)
+        except TransientError:
+            return False
+        return True
+
+    async def _answer(self, _: bytes) -> bytes | None:
+        return b"" if self._standing.is_leader and not self._is_stalled else None
+
+    def _restart_silence(self) -> None:
+        self._links = self._bus.link_changes
+        self._heard_s = self._looked_s = self._clock.monotonic_s()
+
+    def _note_delay(self) -> None:
+        """See that only silence counts during which this process was connected and listened."""
+        now_s = self._clock.monotonic_s()
+        delay_s = now_s - self._looked_s - self._terms.heartbeat_s
+        self._looked_s = now_s
+        if self._bus.link_changes != self._links:
+            self._restart_silence()
+        elif delay_s > (_LATE - 1) * self._terms.heartbeat_s:
+            self._heard_s += delay_s
