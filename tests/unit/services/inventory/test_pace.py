@@ -137,7 +137,12 @@ async def test_changes_of_nodes_are_published_once_in_the_settle_time_and_before
     desk.loop.change_pods([("ADDED", a_pod("foreign", scheduler="other", chips=1, node="n1", phase="Running", annotations={RESOURCE: "Ascend910-0"}))])  # fmt: skip
     await desk.loop.turn()
     subjects = [stored.subject for stored in await desk.bus.read(StreamName.FACTS)]
-    assert [subject.split(".")[3] for subject in subjects] == ["node", "node", "node", "pod"]
+    kinds = [subject.split(".")[3] for subject in subjects]
+    assert [kind for kind in kinds if kind in {"node", "pod"}] == ["node", "node", "node", "pod"]
+    desk.loop.change_nodes([("MODIFIED", a_node(1, cpu=7))])
+    desk.loop.change_pods([("ADDED", a_pod("one"))])
+    await desk.loop.turn()
+    assert len(await desk.said(NodesSeen)) == 4, "what is known is published before a request"
     await desk.bus.close()
 
 
