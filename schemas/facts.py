@@ -56,6 +56,10 @@ class NodesSeen(Message, frozen=True):
     """Racks inside SuperPoDs, sorted."""
     rack_index: bytes = b""
     """``<u4`` into ``racks`` plus one, 0 for none; empty if no node has a rack."""
+    cpu_others: bytes = b""
+    """``<u4`` thousandths of a CPU that pods of others use besides ``cpu_milli``; empty if they use none."""
+    memory_others: bytes = b""
+    """``<u4`` MiB likewise, besides ``memory_mib``."""
 
 
 class NodeHealth(IntEnum):

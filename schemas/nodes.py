@@ -31,6 +31,10 @@ class NodeDescription(Part, frozen=True):
     address: str = ""
     rack: str = ""
     """Rack inside the SuperPoD; empty when unknown."""
+    cpu_others: CpuMilli = 0
+    """CPU that pods without chips use which Berth did not place; it is not in ``cpu_milli``."""
+    memory_others: MemoryMib = 0
+    """Memory likewise; it is not in ``memory_mib``."""
 
     @property
     def whole_chips(self) -> int:

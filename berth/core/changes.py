@@ -52,8 +52,6 @@ class Changes(msgspec.Struct, frozen=True, gc=False):
 
 
 NO_CHANGES: Final = Changes()
-NODES_CHANGED: Final = Changes(nodes_changed=True)
-"""A row changed, and nothing that waits can tell."""
 
 
 class ChangesBuilder:
@@ -75,9 +73,6 @@ class ChangesBuilder:
         """Merge changes in."""
         if changes is NO_CHANGES:
             return
-        if changes is NODES_CHANGED:
-            self.nodes_changed = True
-            return
         self._add_nodes(changes)
         self.leaf_opened |= changes.leaf_opened
         self.queue_unblocked |= changes.queue_unblocked
@@ -95,9 +90,13 @@ class ChangesBuilder:
         if changes.capacity_gained:
             self.capacity_gained.update(changes.capacity_gained)
         for row, chips in changes.chips_taken.items():
-            self.chips_taken[row] = self.chips_taken.get(row, 0) | chips
+            self.take_chips(row, chips)
         if changes.chips_returned:
             self.chips_returned.update(changes.chips_returned)
+
+    def take_chips(self, row: int, chips: int) -> None:
+        """Note that chips of a row are free no longer; ``chips`` is the mask of those that were free before."""
+        self.chips_taken[row] = self.chips_taken.get(row, 0) | chips
 
     def build(self, *, applied: int = 0) -> Changes:
         """All that was collected; the builder must not be used afterwards.

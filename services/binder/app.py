@@ -67,7 +67,14 @@ async def bind_in_kubernetes(
         ExceptionGroup: As :func:`bind_on`.
     """
     notices = NoticeLoop(api, clock, config, instruments)
-    cluster = KubeCluster(api, clock, config, instruments, report_event=notices.report_event)
+    cluster = KubeCluster(
+        api,
+        clock,
+        config,
+        instruments,
+        report_event=notices.report_event,
+        report_scheduled=notices.report_scheduled,
+    )
     nodes = api.reflect(_NODES, NodeLean, cluster.nodes)
     async with asyncio.TaskGroup() as group:
         background = [

@@ -31,7 +31,7 @@ from berth.services.binder.leaf_annotations import leaf_annotations_of
 from berth.services.binder.members import JobMembers, Member, Members
 from berth.services.binder.metrics import BinderMetrics
 from berth.services.binder.node_cards import NodeCards
-from berth.services.binder.pod_binding import PodBinding, PodBindRequest, PodLean, Verdict
+from berth.services.binder.pod_binding import PodBinding, PodBindRequest, PodLean, Verdict, involved_pod
 from berth.services.binder.predicate_times import PredicateTimes
 from berth.services.binder.work import AttemptKey
 
@@ -56,6 +56,10 @@ def ignore_event(_involved: Involved, _reason: str, _message: str) -> None:
     """Write no Event."""
 
 
+def ignore_scheduled(_involved: Involved, _message: str) -> None:
+    """Write no Event."""
+
+
 def ignore_wake(_keys: list[AttemptKey]) -> None:
     """Wake nothing."""
 
@@ -74,6 +78,7 @@ class KubeCluster:
         config: Settings.
         instruments: Of the process.
         report_event: Called to write an Event: object, reason, message.
+        report_scheduled: Called to write an Event about a pod that is bound: object, message.
     """
 
     def __init__(
@@ -84,11 +89,13 @@ class KubeCluster:
         instruments: Instruments[BinderMetrics],
         *,
         report_event: Callable[[Involved, str, str], None] = ignore_event,
+        report_scheduled: Callable[[Involved, str], None] = ignore_scheduled,
     ) -> None:
         self._clock = clock
         self._metrics = instruments.metrics
         self._config = config
         self._report_event = report_event
+        self._report_scheduled = report_scheduled
         self._binding = PodBinding(api, at_once=config.binds_at_once, faults=instruments.faults)
         self._eviction = KubeEviction(api, self._binding, at_once=config.binds_at_once)
         self._members = Members()
@@ -298,6 +305,9 @@ class KubeCluster:
             self._free(self._chip_slots.release(key))
             return
         progress.done.add(rank)
+        about = involved_pod(gang.namespace, pod.member.pod, pod.member.uid)
+        node = pod.card.name
+        self._report_scheduled(about, f"Successfully assigned {gang.namespace}/{about.name} to {node}")
         if verdict.pod is not None:
             self.times.note(verdict.pod.spec.node_name, verdict.pod.predicate_ns)
             if not verdict.pod.awaits_chips:
@@ -385,8 +395,3 @@ class KubeCluster:
             keys.update(self._waiting.pop(slot, {}))
         if keys:
             self.wake(list(keys))
-
-
-def involved_pod(namespace: str, name: str, uid: str) -> Involved:
-    """A pod as the object of an Event."""
-    return Involved(api_version="v1", kind="Pod", namespace=namespace, name=name, uid=uid)

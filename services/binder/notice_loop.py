@@ -22,18 +22,19 @@ from berth.schemas.status import JobStatus
 from berth.services.binder.config import BinderConfig
 from berth.services.binder.metrics import BinderMetrics
 from berth.services.binder.notices import Kind, Notices, NoticeWrite
-from berth.services.binder.pod_binding import pod_path
+from berth.services.binder.pod_binding import involved_pod, pod_path
 
 _PODGROUPS: Final = "scheduling.volcano.sh/v1beta1"
 _EVENTS_MAX: Final = 10_000
 """Events of pods in the queue; beyond, the oldest is dropped."""
+_SCHEDULED: Final = "Scheduled"
 _TRIES: Final = 2
 _REASONS: Final[dict[Kind, tuple[str, EventType]]] = {
     "waiting": ("FailedScheduling", "Warning"),
     "held": ("FailedScheduling", "Warning"),
     "rejected": ("JobRejected", "Warning"),
     "failed": ("FailedScheduling", "Warning"),
-    "placed": ("Scheduled", "Normal"),
+    "placed": (_SCHEDULED, "Normal"),
 }
 _GONE: Final = frozenset({404, 409, 422})
 """Status codes when the object is gone or its name belongs to another: absent, conflict, uid cannot change."""
@@ -65,7 +66,9 @@ class NoticeLoop:
         self._clock = clock
         self._pause_s = 1 / config.notices_per_s if config.notices_per_s > 0 else math.inf
         self._notices = Notices(again_s=config.notice_again_s, begun_ms=clock.now_ms())
-        self._events: deque[tuple[Involved, str, str]] = deque(maxlen=_EVENTS_MAX)
+        self._events: deque[_Event] = deque(maxlen=_EVENTS_MAX)
+        self._scheduled: deque[_Event] = deque(maxlen=_EVENTS_MAX)
+        """Events about pods that are bound; they are written when nothing else is."""
         self._woken = asyncio.Event()
         self._log = instruments.log
         self._metrics = instruments.metrics
@@ -85,24 +88,32 @@ class NoticeLoop:
         self._notices.suppress((namespace, job))
 
     def report_event(self, involved: Involved, reason: str, message: str) -> None:
-        """Queue an Event."""
-        if len(self._events) == _EVENTS_MAX:
+        """Queue an Event that warns."""
+        self._queue(self._events, _Event(involved, reason, message, "Warning"))
+
+    def report_scheduled(self, involved: Involved, message: str) -> None:
+        """Queue an Event about a pod that is bound."""
+        self._queue(self._scheduled, _Event(involved, _SCHEDULED, message, "Normal"))
+
+    def _queue(self, queue: "deque[_Event]", event: "_Event") -> None:
+        if len(queue) == _EVENTS_MAX:
             self._metrics.notices.labels("dropped").inc()
-        self._events.append((involved, reason, message))
+        queue.append(event)
         self._woken.set()
 
     async def run(self) -> None:
         """Write until cancelled."""
         while math.isfinite(self._pause_s):
             if self._events:
-                involved, reason, message = self._events.popleft()
-                await self._try(_Event(involved, reason, message, "Warning"))
+                writes = await self._try(self._events.popleft())
             elif (notice := self._notices.next(self._clock.monotonic_s())) is not None:
-                await self._try(notice)
+                writes = await self._try(notice)
+            elif self._scheduled:
+                writes = await self._try(self._scheduled.popleft())
             else:
                 await self._wait()
                 continue
-            await asyncio.sleep(self._pause_s)
+            await asyncio.sleep(self._pause_s * writes)
 
     async def _wait(self) -> None:
         self._woken.clear()
@@ -112,17 +123,11 @@ class NoticeLoop:
         except TimeoutError:
             return
 
-    async def _try(self, what: "_Event | NoticeWrite") -> None:
-        """Write a notice or an Event, or count the failure."""
+    async def _try(self, what: "_Event | NoticeWrite") -> int:
+        """Write a notice or an Event, or count the failure; returns the number of writes."""
         for tries in range(1, _TRIES + 1):
             try:
-                if isinstance(what, _Event):
-                    await self._event(what)
-                elif what.pod_uid:
-                    await self._condition(what)
-                else:
-                    reason, kind = _REASONS[what.notice.kind]
-                    await self._event(_Event(await self._involved(what), reason, what.notice.sentence, kind))
+                writes = await self._write(what)
             except TransientError as error:
                 if tries < _TRIES:
                     await asyncio.sleep(max(error.retry_after_s, self._pause_s))
@@ -136,8 +141,26 @@ class NoticeLoop:
             except PoisonError as error:
                 self._failed(what, error.reason)
             else:
-                self._metrics.notices.labels("written").inc()
-            return
+                self._metrics.notices.labels("written").inc(writes)
+                return writes
+            break
+        return 1
+
+    async def _write(self, what: "_Event | NoticeWrite") -> int:
+        """Write; returns the number of writes. A pod gets the condition and an Event, so that ``describe`` shows it."""
+        if isinstance(what, _Event):
+            await self._event(what)
+            return 1
+        reason, kind = _REASONS[what.notice.kind]
+        if what.pod_uid:
+            await self._condition(what)
+            about: Involved | None = involved_pod(what.job[0], what.pod, what.pod_uid)
+        else:
+            about = await self._involved(what)
+        if about is None:
+            return 0
+        await self._event(_Event(about, reason, what.notice.sentence, kind))
+        return 2 if what.pod_uid else 1
 
     def _failed(self, what: "_Event | NoticeWrite", reason: str) -> None:
         self._metrics.notices.labels("failed").inc()
@@ -177,8 +200,8 @@ class NoticeLoop:
             existing = await self._api.get(one, _Counted)
             await self._api.patch(one, repeated(existing.count + 1, now_ms))
 
-    async def _involved(self, write: NoticeWrite) -> Involved:
-        """Object of an Event of a gang: its PodGroup, otherwise its controller, otherwise its first pod."""
+    async def _involved(self, write: NoticeWrite) -> Involved | None:
+        """Object of an Event of a gang: its PodGroup, otherwise its controller; None when its pods alone are left."""
         namespace, members = write.job[0], write.members
         if members.podgroup:
             path = f"/apis/{_PODGROUPS}/namespaces/{namespace}/podgroups/{members.podgroup}"
@@ -187,14 +210,14 @@ class NoticeLoop:
             except RefusedError as error:
                 self._log.debug("podgroup not found", podgroup=members.podgroup, reason=error.reason)
             else:
-                return Involved(
-                    api_version=_PODGROUPS, kind="PodGroup", namespace=namespace, name=members.podgroup, uid=uid
-                )
+                if members.podgroup_uid in {"", uid}:
+                    return Involved(
+                        api_version=_PODGROUPS, kind="PodGroup", namespace=namespace, name=members.podgroup, uid=uid
+                    )
         owner = members.owner
         if owner.name and owner.uid:
             return Involved(kind=owner.kind, namespace=namespace, name=owner.name, uid=owner.uid)
-        pod, uid = (members.pods[0], members.pod_uids[0]) if members.pods else (write.job[1], "")
-        return Involved(api_version="v1", kind="Pod", namespace=namespace, name=pod, uid=uid)
+        return None
 
 
 class _Event(NamedTuple):

@@ -13,6 +13,7 @@ import msgspec
 
 from berth.formats.ascend.bind_annotations import STALE
 from berth.formats.ascend.pod_annotations import ATTEMPT, CONSUMED, JOB, JOB_UID, PREDICATE_TIME, RANK
+from berth.formats.kubernetes.events import Involved
 from berth.formats.kubernetes.objects import Lean, Meta, SchedulingGate
 from berth.formats.whole_numbers import whole_number
 from berth.runtime.errors import AmbiguousError, TransientError
@@ -132,6 +133,11 @@ class _Binding(msgspec.Struct, frozen=True, rename="camel"):
 def pod_path(namespace: str, name: str) -> str:
     """Path of a pod."""
     return f"/api/v1/namespaces/{namespace}/pods/{name}"
+
+
+def involved_pod(namespace: str, name: str, uid: str) -> Involved:
+    """A pod as the object of an Event."""
+    return Involved(api_version="v1", kind="Pod", namespace=namespace, name=name, uid=uid)
 
 
 def binding_of(request: PodBindRequest) -> bytes:

@@ -3,11 +3,14 @@
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from functools import partial
+from typing import Final, Generic, TypeVar
 
 from berth.core.cluster.node_packing import SWITCHES
 from berth.core.switches.occupancy.leaf_table import check_topology
-from berth.formats.kubernetes.objects import ConfigMap, Node, Pod, PodGroup
+from berth.formats.kubernetes.objects import ConfigMap, Lean, Node, Pod, PodGroup
+from berth.formats.kubernetes.policies import PriorityClass, Queue
+from berth.runtime.backoff import Backoff
 from berth.runtime.bus.port import Bus, Follower, Gap, Stored, StreamState
 from berth.runtime.clock import Clock
 from berth.runtime.errors import FatalError, PoisonError, TransientError
@@ -28,6 +31,8 @@ from berth.services.inventory.nodes.leaf_switches import PATH, SELECTOR
 
 T = TypeVar("T")
 M = TypeVar("M", bound=Message)
+CLASSES: Final = "/apis/scheduling.k8s.io/v1/priorityclasses"
+QUEUES: Final = f"{PODGROUPS}/queues"
 _GROUP_VERSION = PODGROUPS.removeprefix("/apis/")
 
 
@@ -177,7 +182,10 @@ async def _serve(
         api.reflect("/api/v1/pods", Pod, _Taking(loop.replace_pods, loop.change_pods)),
         api.reflect(PATH, ConfigMap, _Taking(loop.replace_switches, loop.change_switches), params=SELECTOR),
     ]
-    groups_known, devices_known = asyncio.Event(), asyncio.Event()
+    groups_known, devices_known, classes_known = asyncio.Event(), asyncio.Event(), asyncio.Event()
+    policies = loop.policies
+    classes = _Taking(policies.replace_classes, policies.change_classes)
+    queues = _Taking(policies.replace_queues, policies.change_queues)
     async with asyncio.TaskGroup() as group:
         tasks = [group.create_task(one.run(), name="reflect") for one in always]
         tasks.append(
@@ -185,10 +193,13 @@ async def _serve(
                 _reflect_groups(api, config, loop, groups_known, instruments.log), name="reflect PodGroups"
             )
         )
+        allowed = partial(_reflect_if_allowed, api, config, instruments.log)
+        tasks.append(group.create_task(allowed(CLASSES, PriorityClass, classes, classes_known), name="reflect classes"))
+        tasks.append(group.create_task(allowed(QUEUES, Queue, queues, asyncio.Event()), name="reflect queues"))
         reports = loop.devices.reflect(api, nodes.synced, devices_known)
         tasks.append(group.create_task(reports, name="reflect reports"))
         calls = group.create_task(loop.api_tasks.run(stop), name="calls")
-        events = [groups_known, devices_known, *(one.synced for one in always)]
+        events = [groups_known, devices_known, classes_known, *(one.synced for one in always)]
         if await all_set(events, stop):
             instruments.readiness.ready()
             instruments.log.info("cluster listed", nodes=loop.nodes.count, bound_pods=len(loop.pods))
@@ -216,6 +227,42 @@ async def _reflect_groups(api: Api, config: InventoryConfig, loop: Loop, known: 
         await asyncio.sleep(wait_s)
     handler = _Taking(loop.replace_groups, loop.change_groups)
     reflection = api.reflect(f"{PODGROUPS}/podgroups", PodGroup, handler)
+    async with asyncio.TaskGroup() as group:
+        group.create_task(reflection.run(), name="reflect")
+        await reflection.synced.wait()
+        known.set()
+
+
+class _AnyList(Lean, frozen=True):
+    """A list; its content is not used."""
+
+
+async def _reflect_if_allowed(
+    api: Api,
+    config: InventoryConfig,
+    log: Logger,
+    path: str,
+    kind: type[T],
+    handler: _Taking[T],
+    known: asyncio.Event,
+) -> None:
+    """Reflect a kind that the server may not have, or may refuse; ``known`` is set once it is listed or refused."""
+    backoff = Backoff(first_s=config.retry_wait_s, max_s=config.kinds_retry_s)
+    tries = 0
+    while True:
+        tries += 1
+        least_s = 0.0
+        try:
+            await api.get(path, _AnyList, params={"limit": "1"})
+            break
+        except TransientError as error:
+            least_s = error.retry_after_s
+        except PoisonError as error:
+            if not known.is_set():
+                log.warning("goes without a kind", path=path, reason=error.reason)
+            known.set()
+        await asyncio.sleep(max(backoff.pause_s(tries), least_s))
+    reflection = api.reflect(path, kind, handler)
     async with asyncio.TaskGroup() as group:
         group.create_task(reflection.run(), name="reflect")
         await reflection.synced.wait()

@@ -17,9 +17,15 @@ class PublishMembers:
 
 @dataclass(frozen=True, slots=True)
 class PublishRequest:
-    """Publish a job request. A second publication has no effect."""
+    """Publish a job request. A second publication has no effect.
+
+    Attributes:
+        request: The request.
+        priority_warning: What is wrong with its priority, as a sentence; empty when nothing is.
+    """
 
     request: JobRequest
+    priority_warning: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,6 +28,7 @@ from berth.schemas.status import JobStatus
 from berth.services.inventory import effects
 from berth.services.inventory.config import InventoryConfig
 from berth.services.inventory.gangs.collection import Gangs
+from berth.services.inventory.job_policies import JobPolicies
 from berth.services.inventory.metrics import InventoryMetrics
 from berth.services.inventory.nodes.collection import Nodes
 from berth.services.inventory.nodes.device_reports import DeviceReports
@@ -39,7 +40,6 @@ from berth.services.inventory.pods.rows import read_row
 from berth.services.inventory.publishing.api_tasks import ApiTask, ApiTasks
 from berth.services.inventory.publishing.publish_queue import OutboundMessage, PublishQueue
 from berth.services.inventory.publishing.reporters import Reporters
-from berth.services.inventory.publishing.warnings import RequestWarnings
 
 PODGROUPS: Final = "/apis/scheduling.volcano.sh/v1beta1"
 _MS: Final = 1000
@@ -83,7 +83,7 @@ class Loop:
         self._waiting = AdmissionReasons()
         self._suspect: dict[str, dict[str, str]] = {}
         """Nodes with an unreadable report, and the text from when that began, by domain."""
-        self._warnings = RequestWarnings()
+        self.policies = JobPolicies(self.gangs, self._changed.set)
 
     # What the cluster shows.
 
@@ -282,6 +282,7 @@ class Loop:
         if capacity != self._capacity:
             self._capacity = capacity
             self.gangs.set_capacity(capacity)
+        self.policies.begin_turn()
         for effect in self.gangs.settle(now_ms):
             self._perform(effect)
 
@@ -290,11 +291,10 @@ class Loop:
         match effect:
             case effects.PublishMembers(seen):
                 if not seen.rank:
-                    self._warnings.drop(seen.namespace, seen.job)
+                    self.policies.warnings.drop(seen.namespace, seen.job)
                 self._outbound.append(OutboundMessage(subjects.fact_member(seen.namespace, seen.job), seen))
-            case effects.PublishRequest(request):
-                members = self.gangs.published_members(request.namespace, request.name)
-                self._warnings.judge(request, members, self.gangs.group_uid)
+            case effects.PublishRequest(request, priority_warning):
+                self.policies.judge(request, priority_warning)
                 subject = subjects.intake_request(request.namespace, request.name)
                 self._outbound.append(OutboundMessage(subject, request))
             case effects.PublishCancel(cancel):
@@ -374,7 +374,7 @@ class Loop:
         self._reporters.health.look(suspect, lambda name: Involved(kind="Node", name=name, uid=name))
         self._reporters.moves.look(self.nodes.moves(), lambda name: Involved(kind="Node", name=name, uid=name))
         self._reporters.groups.look(self._waiting.sentences, self._waiting.involved)
-        self._reporters.jobs.look(self._warnings.sentences, self._warnings.involved)
+        self._reporters.look_at_jobs(self.policies.warnings)
         self._reporters.pods.look(self.pods.reasons, self._pod_involved)
         found = {CONFIG_MAP: self.switches.reason} if self.switches.reason else {}
         about = Involved(
@@ -384,9 +384,7 @@ class Loop:
 
     def _pod_involved(self, uid: str) -> Involved | None:
         row = self.pods.row(uid)
-        if row is None:
-            return None
-        return Involved(api_version="v1", kind="Pod", namespace=row.namespace, name=row.name, uid=row.uid)
+        return row.involved if row is not None else None
 
     async def _until_something_is_due(self, stop: asyncio.Event) -> None:
         """Return when something has changed, a moment has come, or ``stop`` is set."""

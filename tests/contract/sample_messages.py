@@ -93,6 +93,7 @@ _LATER: Final[dict[str, dict[type, set[str]]]] = {
         Settings: {"queue_policy", "reserve_chips", "reserve_depth", "unknown_run_ms", "skims_classes"},
     },
     "v0.4": {
+        NodesSeen: {"cpu_others", "memory_others"},
         Settings: {"corrections", "plain_pods"},
         ShapeOffer: {"error"},
         MembersSeen: {"podgroup_uid"},
@@ -310,6 +311,8 @@ def _facts() -> tuple[Message, ...]:
             at_ms=_AT_MS,
             racks=["7"],
             rack_index=pack([1, 1, 0], 4),
+            cpu_others=pack([0, 4_000, 12_500], 4),
+            memory_others=pack([0, 8_192, 65_536], 4),
         ),
         HealthSeen(
             domain="superpod-0",

@@ -204,7 +204,10 @@ def _choosy(task: Task, selector: dict[str, str], chance: random.Random) -> tupl
 
 def _tasks(task: Task, annotations: dict[str, str], chance: random.Random) -> list[Task]:
     """Several tasks: pods without chips, of another size, or of a gang that is requested in parts."""
-    match chance.choice(("scheduler", "scheduler", "plain", "other", "same", "part")):
+    match chance.choice(("scheduler", "scheduler", "plain", "master", "other", "same", "part")):
+        case "master":
+            master = Task("master", chance.choice((1, 2)), 0, chance.choice((0, 1_000, 60_000)), 0)
+            return [master, task] if chance.random() < 0.5 else [task, master]
         case "scheduler":
             return [Task("scheduler", 1, 0, 1_000, 1_000), task]
         case "plain":

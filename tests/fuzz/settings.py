@@ -25,6 +25,7 @@ CHOICES: Final[dict[str, tuple[Any, ...]]] = {
     "reserve_depth": (1, 2),
     "unknown_run_ms": (1, 10),
     "skims_classes": (False,),
+    "plain_pods": (False,),
     "queue_policy": ("fifo", "easy", "conservative"),
 }
 """Values besides the default."""

@@ -10,6 +10,7 @@ from typing import Final
 
 import pytest
 
+from berth.core.changes import ChangesBuilder
 from berth.core.chips.soft_share_table import SoftShareTable
 from berth.core.cluster.node_packing import pack_health, pack_nodes
 from berth.core.cluster.node_table import NodeTable
@@ -57,7 +58,9 @@ def table_of(line: Line) -> NodeTable:
         ill = [NodeCondition(name, level=NodeHealth.SUB_HEALTHY) for name in names if name in sick]
         table.apply_health(pack_health(domain, ill))
         for name in names:
-            table.hold(table.row(name), (1 << chips) - (1 << free.get(name, 0)), cpu_milli=0, memory_mib=0)
+            table.hold(
+                ChangesBuilder(), table.row(name), (1 << chips) - (1 << free.get(name, 0)), cpu_milli=0, memory_mib=0
+            )
     return table
 
 

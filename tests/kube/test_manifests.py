@@ -238,6 +238,8 @@ NEEDED: Final[dict[str, Needs]] = {
         ("leaderworkerset.x-k8s.io", "leaderworkersets"): "get",
         ("scheduling.x-k8s.io", "podgroups"): "get",
         ("scheduling.k8s.io", "podgroups"): "get",
+        ("scheduling.k8s.io", "priorityclasses"): "list watch",
+        ("scheduling.volcano.sh", "queues"): "list watch",
         ("scheduling.k8s.io", "workloads"): "get",
         **EVENTS,
     },

@@ -88,6 +88,21 @@ async def summary_of(api: KubeApi, namespace: str, job: str) -> dict[str, Any]:
     return table
 
 
+async def replaced(api: KubeApi, namespace: str, pod: Tree) -> Tree:
+    """Delete a pod; the one that its controller makes in its place, once it runs."""
+    path, found = f"/api/v1/namespaces/{namespace}/pods/{pod['metadata']['name']}", pod
+    await api.delete(path)
+
+    async def runs() -> bool:
+        nonlocal found
+        found = await api.get(path) if await api.status_of("GET", path) == 200 else pod
+        is_new = bool(found["metadata"]["uid"] != pod["metadata"]["uid"])
+        return is_new and bool(found["status"]["phase"] == "Running")
+
+    await until_true(runs, deadline_s=60, what=f"{path} runs again")
+    return found
+
+
 async def test_masters_and_plain_pods_run_beside_pods_with_chips(
     kube_api: KubeApi, namespace: str, real_bus: NatsBus, nats_server: str, cell: str, tmp_path: Path
 ) -> None:
@@ -130,6 +145,9 @@ async def test_masters_and_plain_pods_run_beside_pods_with_chips(
 
         groups = await kube_api.items(f"/apis/scheduling.volcano.sh/v1beta1/{of}/podgroups")
         assert {group["status"]["phase"] for group in groups} == {"Running"}
+        master = await replaced(kube_api, namespace, pods["vc-master-0"])
+        assert master["spec"]["nodeName"] in {nodes["vc-worker-0"], nodes["vc-worker-1"]}
+        assert RANK_INDEX not in master["metadata"]["annotations"]
         await kube_api.delete(f"/apis/batch.volcano.sh/v1alpha1/{of}/jobs/vc")
         await world.until_pods(namespace, {"Running": 9}, deadline_s=60)
         assert await world.check_chips(namespace) == 16

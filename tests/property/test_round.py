@@ -6,6 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from berth.core.changes import ChangesBuilder
 from berth.core.chips.soft_share_scoring import pick_chip, share_row
 from berth.core.chips.soft_share_table import SharedNode
 from berth.core.cluster.node_packing import pack_health, pack_nodes
@@ -246,10 +247,10 @@ class Plain:
     def _move(self, row: int, chips: tuple[int, ...], shape: Shape, *, hold: bool) -> None:
         mask = sum(1 << chip for chip in chips)
         if shape.share is not None:
-            (self.shares.hold if hold else self.shares.let_go)(row, chips[0], shape.share)
+            (self.shares.hold if hold else self.shares.let_go)(ChangesBuilder(), row, chips[0], shape.share)
             mask = 0
         move = self.table.hold if hold else self.table.let_go
-        move(row, mask, cpu_milli=shape.cpu_milli, memory_mib=shape.memory_mib)
+        move(ChangesBuilder(), row, mask, cpu_milli=shape.cpu_milli, memory_mib=shape.memory_mib)
 
 
 def decide(state: State, gangs: Sequence[Gang]) -> Round:

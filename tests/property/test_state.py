@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from berth.core.changes import ChangesBuilder
 from berth.core.cluster.node_table import NodeTable
 from berth.core.state.cell import State
 from berth.core.state.invariants import check
@@ -178,14 +179,14 @@ def test_what_is_taken_and_given_back_leaves_no_trace(holds: list[tuple[int, int
         table.row(name)
     table.chips[:4] = 255
     for row, wanted, cpu in holds:
-        table.hold(row, wanted & ~int(table.used[row]), cpu_milli=cpu, memory_mib=cpu * 7)
+        table.hold(ChangesBuilder(), row, wanted & ~int(table.used[row]), cpu_milli=cpu, memory_mib=cpu * 7)
     for row in range(4):
         before = {name: getattr(table, name)[:4].copy() for name in (*COLUMNS, *HOLDING)}
         free = mask & ~int(table.used[row])
-        table.hold(row, free, cpu_milli=5, memory_mib=3)
-        table.mark_releasing(row, free, releasing=True)
-        table.mark_releasing(row, free, releasing=False)
-        table.let_go(row, free, cpu_milli=5, memory_mib=3)
+        table.hold(ChangesBuilder(), row, free, cpu_milli=5, memory_mib=3)
+        table.mark_releasing(ChangesBuilder(), row, free, releasing=True)
+        table.mark_releasing(ChangesBuilder(), row, free, releasing=False)
+        table.let_go(ChangesBuilder(), row, free, cpu_milli=5, memory_mib=3)
         assert all(np.array_equal(getattr(table, name)[:4], column) for name, column in before.items())
 
 

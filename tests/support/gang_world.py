@@ -43,6 +43,7 @@ def a_pod(  # noqa: PLR0913 - each is something that a gang looks at
     deleting: bool = False,
     env: dict[str, str] | None = None,
     priority: int | None = None,
+    priority_class: str = "",
     gates: Sequence[str] = (),
     spec: dict[str, Any] | None = None,
     resource: str = CHIPS,
@@ -70,6 +71,7 @@ def a_pod(  # noqa: PLR0913 - each is something that a gang looks at
             "schedulerName": scheduler,
             "nodeName": node,
             "priority": priority,
+            "priorityClassName": priority_class,
             "containers": [
                 {
                     "name": "main",
@@ -101,6 +103,7 @@ def a_group(  # noqa: PLR0913 - each is something that a PodGroup says
     status: dict[str, Any] | None = None,
     uid: str = "",
     deleting: bool = False,
+    priority_class: str = "",
 ) -> PodGroup:
     """A Volcano PodGroup."""
     tree: dict[str, Any] = {
@@ -119,7 +122,13 @@ def a_group(  # noqa: PLR0913 - each is something that a PodGroup says
             if owner is not None
             else None,
         },
-        "spec": {"minMember": least, "minTaskMember": by_task, "minResources": resources, "queue": queue},
+        "spec": {
+            "minMember": least,
+            "minTaskMember": by_task,
+            "minResources": resources,
+            "queue": queue,
+            "priorityClassName": priority_class,
+        },
         "status": {"phase": phase} | (status or {}),
     }
     return msgspec.convert(tree, PodGroup)
@@ -147,6 +156,8 @@ class GangWorld:
         """Name, uid and reason."""
         self.looks: list[OwnerKey] = []
         self.patches: list[PatchPodGroup] = []
+        self.priority_warnings: list[str] = []
+        """Of each request that was published."""
 
     def pods(self, *pods: Pod) -> None:
         for pod in pods:
@@ -160,7 +171,8 @@ class GangWorld:
             match effect:
                 case PublishMembers(members):
                     self.members[members.job] = members
-                case PublishRequest(request):
+                case PublishRequest(request, warning):
+                    self.priority_warnings.append(warning)
                     assert self.members[request.name].uid == request.uid, "told before it is published"
                     self.requests[request.name] = request
                     self.published.append(request)

@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from berth.core.changes import Changes, merged
+from berth.core.changes import ChangesBuilder
 from berth.core.chips.soft_share import CHIP_IDS, CORE_PERCENT, POLICY_NUMBERS
 from berth.core.cluster.node_table import NodeTable
 from berth.core.errors import InvariantError
@@ -83,8 +83,8 @@ class SoftShareTable:
             node.enabled = enabled
             node.memory_mib = memory_of(labels.get(MEMORY_LABEL, ""))
 
-    def hold(self, row: int, chip: int, share: Share) -> Changes:
-        """Allocate a quota of a chip to a pod; returns what that changes.
+    def hold(self, found: ChangesBuilder, row: int, chip: int, share: Share) -> None:
+        """Allocate a quota of a chip to a pod; the changes are added to ``found``.
 
         Raises:
             InvariantError: A pod that does not share holds the chip, or pods with another policy share it.
@@ -101,19 +101,18 @@ class SoftShareTable:
         if node.core[chip] + share.aicore > CORE_PERCENT:
             raise InvariantError("more than 100 percent of a chip would be given", subject=f"node {name} chip {chip}")
         node.add(chip, share)
-        return self._table.set_shared(row, 1 << chip, shared=True)
+        self._table.set_shared(found, row, 1 << chip, shared=True)
 
-    def let_go(self, row: int, chip: int, share: Share) -> Changes:
-        """Release a quota; returns what that changes."""
+    def let_go(self, found: ChangesBuilder, row: int, chip: int, share: Share) -> None:
+        """Release a quota; the changes are added to ``found``."""
         node = self.nodes[row]
         node.core[chip] -= share.aicore
         node.hbm[chip] -= share.hbm_mib
         node.pods[chip] -= 1
-        gained = Changes(capacity_gained={row: None})
-        if node.pods[chip]:
-            return gained
-        node.policy[chip] = 0
-        return merged([gained, self._table.set_shared(row, 1 << chip, shared=False)])
+        found.capacity_gained[row] = None
+        if not node.pods[chip]:
+            node.policy[chip] = 0
+            self._table.set_shared(found, row, 1 << chip, shared=False)
 
     def offered(self, row: int, settings: Settings) -> int:
         """Mask of the chips of a node that exist, are healthy and are not withheld; 0 if no fact covers the node.

@@ -1,8 +1,9 @@
 """Score of a node for a pod without chips: which part of its cpu and memory would stay free.
 
 ``score = (cpu + memory) // 2``, each ``10000 * left // given``: what is left on the node with the pod, at least 0, of
-what the node fact gives. A pod that requests no cpu counts 100 m here, and one that requests no memory 200 MiB, so that
-such pods spread as well. Scores are 0 to 9999; of nodes with equal scores the first by name is the best.
+all that the node gives, what pods of others use included. A pod that requests no cpu counts 100 m here, and one that
+requests no memory 200 MiB, so that such pods spread as well. Scores are 0 to 9999; of nodes with equal scores the first
+by name is the best.
 
 See decision plain_pods.
 """
@@ -51,8 +52,10 @@ def least_allocated(table: NodeTable, shape: Shape, settings: Settings) -> Score
     rows = table.view()
     cpu_left = table.cpu_free[rows] - table.no_cpu[rows] * np.int64(CPU_DEFAULT)
     memory_left = table.memory_free[rows] - table.no_memory[rows] * np.int64(MEMORY_DEFAULT)
-    cpu = _parts(cpu_left - (shape.cpu_milli or CPU_DEFAULT), table.cpu[rows])
-    memory = _parts(memory_left - (shape.memory_mib or MEMORY_DEFAULT), table.memory[rows])
+    cpu_given: Ints = table.cpu[rows].astype(np.int64) + table.cpu_others[rows]
+    memory_given: Ints = table.memory[rows].astype(np.int64) + table.memory_others[rows]
+    cpu = _parts(cpu_left - (shape.cpu_milli or CPU_DEFAULT), cpu_given)
+    memory = _parts(memory_left - (shape.memory_mib or MEMORY_DEFAULT), memory_given)
     return ((cpu + memory) // 2).astype(np.int32)
 
 
@@ -62,12 +65,14 @@ def least_allocated_one(table: NodeTable, shape: Shape, row: int, state: Left, s
         return 0
     cpu_left = state.cpu_free - state.no_cpu * CPU_DEFAULT
     memory_left = state.memory_free - state.no_memory * MEMORY_DEFAULT
-    cpu = _part(cpu_left - (shape.cpu_milli or CPU_DEFAULT), int(table.cpu[row]))
-    memory = _part(memory_left - (shape.memory_mib or MEMORY_DEFAULT), int(table.memory[row]))
+    cpu = _part(cpu_left - (shape.cpu_milli or CPU_DEFAULT), int(table.cpu[row]) + int(table.cpu_others[row]))
+    memory = _part(
+        memory_left - (shape.memory_mib or MEMORY_DEFAULT), int(table.memory[row]) + int(table.memory_others[row])
+    )
     return (cpu + memory) // 2
 
 
-def _parts(left: Ints, given: npt.NDArray[np.int32]) -> Ints:
+def _parts(left: Ints, given: Ints) -> Ints:
     found: Ints = np.clip(left, 0, None) * _WHOLE // np.maximum(given, 1)
     return np.where(given > 0, found, 0)
 

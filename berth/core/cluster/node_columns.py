@@ -34,6 +34,8 @@ _COLUMNS: Final[tuple[tuple[str, str], ...]] = (
     ("cpu_free", "<i4"),
     ("memory", "<i4"),
     ("memory_free", "<i4"),
+    ("cpu_others", "<i4"),
+    ("memory_others", "<i4"),
     ("no_cpu", "<i2"),
     ("no_memory", "<i2"),
     ("superpod", "<i4"),
@@ -79,6 +81,9 @@ class NodeColumns:
     cpu_free: Ints
     memory: Ints
     memory_free: Ints
+    cpu_others: Ints
+    """Used by pods of others, and not part of ``cpu``."""
+    memory_others: Ints
     no_cpu: Shorts
     """Pods that hold no cpu, because they request none."""
     no_memory: Shorts

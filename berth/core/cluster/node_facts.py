@@ -37,6 +37,8 @@ def check_nodes(fact: NodesSeen) -> None:
         leaf_index=(fact.leaf_index or bytes(4 * rows), 4),
         position=(fact.position or bytes(2 * rows), 2),
         rack_index=(fact.rack_index or bytes(4 * rows), 4),
+        cpu_others=(fact.cpu_others or bytes(4 * rows), 4),
+        memory_others=(fact.memory_others or bytes(4 * rows), 4),
     )
     if fact.addresses and len(fact.addresses) != rows:
         raise DecodeError(f"addresses: {len(fact.addresses)} rows, the name table has {rows}", kind=fact.KIND)
@@ -45,6 +47,8 @@ def check_nodes(fact: NodesSeen) -> None:
         ("position", fact.position, "<u2", _SHORT_MAX),
         ("cpu_milli", fact.cpu_milli, "<u4", _INT_MAX),
         ("memory_mib", fact.memory_mib, "<u4", _INT_MAX),
+        ("cpu_others", fact.cpu_others, "<u4", _INT_MAX),
+        ("memory_others", fact.memory_others, "<u4", _INT_MAX),
     ):
         worst = max(np.frombuffer(column, code).tolist(), default=0)
         if worst > bound:
@@ -142,6 +146,8 @@ class NodeArrays(NamedTuple):
     leaf: npt.NDArray[np.uint32]
     position: npt.NDArray[np.uint16]
     rack: npt.NDArray[np.uint32]
+    cpu_others: npt.NDArray[np.uint32]
+    memory_others: npt.NDArray[np.uint32]
 
 
 def arrays_of(fact: NodesSeen) -> NodeArrays:
@@ -158,12 +164,15 @@ def arrays_of(fact: NodesSeen) -> NodeArrays:
         np.frombuffer(fact.leaf_index or none, "<u4"),
         np.frombuffer(fact.position or none[: 2 * rows], "<u2"),
         np.frombuffer(fact.rack_index or none, "<u4"),
+        np.frombuffer(fact.cpu_others or none, "<u4"),
+        np.frombuffer(fact.memory_others or none, "<u4"),
     )
 
 
 def columns_of(fact: NodesSeen) -> list[tuple[int, ...]]:
     """Columns of a fact as one tuple per node.
 
-    The tuple is (class, chips, allocatable, cpu, memory, superpod, leaf, position, rack).
+    The tuple is (class, chips, allocatable, cpu, memory, superpod, leaf, position, rack, cpu and memory that pods of
+    others use).
     """
     return list(zip(*(column.tolist() for column in arrays_of(fact)), strict=True))

@@ -64,7 +64,13 @@ def pack_nodes(domain: str, nodes: Iterable[NodeDescription], *, at_ms: UnixMs =
         at_ms=at_ms,
         racks=racks,
         rack_index=pack(rack_index, 4) if racks else b"",
+        cpu_others=_unless_zero([node.cpu_others for node in rows]),
+        memory_others=_unless_zero([node.memory_others for node in rows]),
     )
+
+
+def _unless_zero(amounts: Sequence[int]) -> bytes:
+    return pack(amounts, 4) if any(amounts) else b""
 
 
 def unpack_nodes(message: NodesSeen) -> list[NodeDescription]:
@@ -85,6 +91,8 @@ def unpack_nodes(message: NodesSeen) -> list[NodeDescription]:
     leaf = _column(message.leaf_index, 4, count, optional=True)
     position = _column(message.position, 2, count, optional=True)
     rack = _column(message.rack_index, 4, count, optional=True)
+    cpu_others = _column(message.cpu_others, 4, count, optional=True)
+    memory_others = _column(message.memory_others, 4, count, optional=True)
     superpods = ["", *message.superpods]
     leaves = ["", *message.leaves]
     racks = ["", *message.racks]
@@ -109,6 +117,8 @@ def unpack_nodes(message: NodesSeen) -> list[NodeDescription]:
                 position=position[row],
                 address=message.addresses[row] if message.addresses else "",
                 rack=racks[rack[row]],
+                cpu_others=cpu_others[row],
+                memory_others=memory_others[row],
             )
         )
     return out

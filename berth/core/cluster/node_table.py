@@ -2,8 +2,9 @@
 
 ``free`` is derived: it is the node's chips without used, releasing, unhealthy, recovering and withheld ones. All
 columns are a function of the folded facts and the folded ledger, independent of the order in which these were applied
-to one another. Each method that changes rows returns the changes that a later decision depends on. Rows of nodes that
-are gone are not among those that gained capacity, because a reader of a snapshot does not know these nodes.
+to one another. Each method that changes rows returns the changes that a later decision depends on, or adds them to the
+builder that it gets. Rows of nodes that are gone are not among those that gained capacity, because a reader of a
+snapshot does not know these nodes.
 """
 
 from collections.abc import Iterable, Sequence
@@ -11,7 +12,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from berth.core.changes import NO_CHANGES, NODES_CHANGED, Changes, ChangesBuilder
+from berth.core.changes import NO_CHANGES, Changes, ChangesBuilder
 from berth.core.cluster.node_classes import key_of
 from berth.core.cluster.node_columns import Ints, NodeColumns, index_of
 from berth.core.cluster.node_facts import Layout, arrays_of, columns_of, layout_of
@@ -70,7 +71,9 @@ class NodeTable(NodeColumns):
 
     def settle(self, row: int) -> Changes:
         """Update the derived columns of a row after other columns were written from outside."""
-        return self._derive(row)
+        found = ChangesBuilder()
+        self._derive(row, found)
+        return found.build()
 
     def apply_nodes(self, fact: NodesSeen) -> Changes:
         """Set the nodes of a domain to those of the fact; other nodes of the domain are gone."""
@@ -103,7 +106,7 @@ class NodeTable(NodeColumns):
         """Set rows one by one; the changes are added to ``found``."""
         addresses = fact.addresses or [""] * len(rows)
         for row, address, columns in zip(rows, addresses, columns_of(fact), strict=True):
-            class_index, chips, allocatable, cpu, memory, superpod, leaf, position, rack = columns
+            class_index, chips, allocatable, cpu, memory, superpod, leaf, position, rack, *others = columns
             place = (True, tables.classes[class_index], tables.superpods[superpod], tables.racks[rack])
             if (self.present[row], self.node_class[row], self.superpod[row], self.rack[row]) != place:
                 found.capacity_gained[row] = None
@@ -118,10 +121,11 @@ class NodeTable(NodeColumns):
             self.allocatable_seen[row] = allocatable
             self.cpu[row] = cpu
             self.memory[row] = memory
+            self.cpu_others[row], self.memory_others[row] = others
             self.leaf[row] = tables.leaves[leaf]
             self.position[row] = position
             self.addresses[row] = address
-            found.add(self._derive(row))
+            self._derive(row, found)
 
     def _fill(self, rows: slice, domain: int, fact: NodesSeen, tables: "_Tables") -> Changes:
         """Set rows that are all new: the same as one by one, column by column. No health fact names them yet."""
@@ -141,6 +145,8 @@ class NodeTable(NodeColumns):
         self.allocatable[rows] = self.idle[rows] = np.minimum(self.allocatable_seen[rows], self.capacity[rows])
         self.cpu[rows] = self.cpu_free[rows] = seen.cpu
         self.memory[rows] = self.memory_free[rows] = seen.memory
+        self.cpu_others[rows] = seen.cpu_others
+        self.memory_others[rows] = seen.memory_others
         numbers = range(rows.start, rows.stop)
         self.revision += 2 * len(numbers)  # as often as one by one
         returned = [row for row, chips in zip(numbers, seen.chips.tolist(), strict=True) if chips]
@@ -153,7 +159,7 @@ class NodeTable(NodeColumns):
         self.spoken[row] = self._is_spoken_of(domain, row)
         if self.corrected and self.spoken[row] and not was_spoken_of:
             found.capacity_gained[row] = None
-        found.add(self._set_health(row, self._health.get(domain, {}).get(row, _HEALTHY)))
+        self._set_health(row, self._health.get(domain, {}).get(row, _HEALTHY), found)
 
     def _is_less(self, row: int, chips: int, allocatable: int, cpu: int, memory: int) -> bool:
         """Whether a fact has fewer resources than the row."""
@@ -169,22 +175,22 @@ class NodeTable(NodeColumns):
                 self.present[row] = False
                 self.domain[row] = -1
                 self.spoken[row] = False
-                found.add(self._set_health(row, _HEALTHY))
+                self._set_health(row, _HEALTHY, found)
                 if self.corrected:
-                    found.add(self._forget(row))
+                    self._forget(row, found)
 
     def forget_gone(self) -> Changes:
         """Delete the columns of nodes that are gone: a reader of a snapshot does not know these nodes."""
         found = ChangesBuilder()
         for row in np.flatnonzero(~self.present[self.view()]).tolist():
-            found.add(self._forget(row))
+            self._forget(row, found)
         return found.build()
 
-    def _forget(self, row: int) -> Changes:
+    def _forget(self, row: int, found: ChangesBuilder) -> None:
         self.node_class[row] = self.superpod[row] = self.leaf[row] = self.rack[row] = -1
         self.chips[row] = self.capacity[row] = self.allocatable_seen[row] = self.position[row] = 0
-        self.cpu[row] = self.memory[row] = 0
-        return self._derive(row)
+        self.cpu[row] = self.memory[row] = self.cpu_others[row] = self.memory_others[row] = 0
+        self._derive(row, found)
 
     def apply_health(self, fact: HealthSeen) -> Changes:
         """Set the health of a domain's nodes to that of the fact; nodes that it omits are healthy.
@@ -209,16 +215,19 @@ class NodeTable(NodeColumns):
         found = ChangesBuilder()
         for row in before | now:
             if self.domain[row] == domain:
-                found.add(self._set_health(row, now.get(row, _HEALTHY)))
+                self._set_health(row, now.get(row, _HEALTHY), found)
         if domain is not None:
             found.add(self._speak(spoken[self.domain[spoken] == domain], spoken=True))
             found.add(self._speak(unspoken[self.domain[unspoken] == domain], spoken=False))
         return found.build()
 
-    def hold(self, row: int, mask: int, *, cpu_milli: int, memory_mib: int, pods: int = 1) -> Changes:
+    def hold(
+        self, found: ChangesBuilder, row: int, mask: int, *, cpu_milli: int, memory_mib: int, pods: int = 1
+    ) -> None:
         """Allocate chips, CPU and memory of a node to a pod.
 
         Args:
+            found: The changes are added to it.
             row: The node.
             mask: The chips.
             cpu_milli: CPU in thousandths.
@@ -231,23 +240,25 @@ class NodeTable(NodeColumns):
         if mask & (int(self.used[row]) | int(self.releasing[row])):
             raise InvariantError("a chip would have two owners", subject=f"node {self.names[row]}")
         self.used[row] |= np.uint64(mask)
-        return self._use(row, cpu_milli, memory_mib, pods)
+        self._use(row, cpu_milli, memory_mib, pods, found)
 
-    def let_go(self, row: int, mask: int, *, cpu_milli: int, memory_mib: int, pods: int = 1) -> Changes:
+    def let_go(
+        self, found: ChangesBuilder, row: int, mask: int, *, cpu_milli: int, memory_mib: int, pods: int = 1
+    ) -> None:
         """Release what a pod held; the arguments are those of :meth:`hold`."""
         keep = np.uint64(~mask & 0xFFFF_FFFF_FFFF_FFFF)
         self.used[row] &= keep
         self.releasing[row] &= keep
-        return self._use(row, -cpu_milli, -memory_mib, -pods)
+        self._use(row, -cpu_milli, -memory_mib, -pods, found)
 
-    def set_shared(self, row: int, mask: int, *, shared: bool) -> Changes:
-        """Mark chips as used by soft-share pods, or as not used."""
+    def set_shared(self, found: ChangesBuilder, row: int, mask: int, *, shared: bool) -> None:
+        """Mark chips as used by soft-share pods, or as not used; the changes are added to ``found``."""
         bits = np.uint64(mask)
         self.used[row] = self.used[row] | bits if shared else self.used[row] & ~bits
-        return self._derive(row)
+        self._derive(row, found)
 
-    def mark_releasing(self, row: int, mask: int, *, releasing: bool) -> Changes:
-        """Move held chips between used and releasing."""
+    def mark_releasing(self, found: ChangesBuilder, row: int, mask: int, *, releasing: bool) -> None:
+        """Move held chips between used and releasing; the changes are added to ``found``."""
         bits = np.uint64(mask)
         if releasing:
             self.releasing[row] |= bits
@@ -255,7 +266,7 @@ class NodeTable(NodeColumns):
         else:
             self.used[row] |= bits
             self.releasing[row] &= ~bits
-        return self._derive(row)
+        self._derive(row, found)
 
     def _speak(self, rows: Ints, *, spoken: bool) -> Changes:
         """Record which rows a health fact covers."""
@@ -273,8 +284,7 @@ class NodeTable(NodeColumns):
             return False
         return bool(rows[min(int(rows.searchsorted(row)), len(rows) - 1)] == row)
 
-    def _set_health(self, row: int, health: _Health) -> Changes:
-        found = ChangesBuilder()
+    def _set_health(self, row: int, health: _Health, found: ChangesBuilder) -> None:
         if self.present[row] and (
             int(self.network[row]) & ~health.network
             or health.level < self.level[row]
@@ -283,7 +293,8 @@ class NodeTable(NodeColumns):
             found.capacity_gained[row] = None
         worse = (health.unhealthy, self.unhealthy), (health.network, self.network), (health.withheld, self.withheld)
         found.capacity_lost = (
-            any(now & ~int(column[row]) for now, column in worse)
+            found.capacity_lost
+            or any(now & ~int(column[row]) for now, column in worse)
             or bool(health.level > self.level[row])
             or bool(self.network_known[row] and not health.network_known)
         )
@@ -291,25 +302,25 @@ class NodeTable(NodeColumns):
         if self.present[row] and (before & ~barred or (self.corrected and before != barred)):
             found.chips_returned[row] = None
         if self.corrected and int(self.free[row]) & health.network & ~int(self.network[row]):
-            found.chips_taken[row] = int(self.free[row])
+            found.take_chips(row, int(self.free[row]))
         self.unhealthy[row] = health.unhealthy
         self.network[row] = health.network
         self.level[row] = health.level
         self.network_known[row] = health.network_known
         self.withheld[row] = health.withheld
-        found.add(self._derive(row))
-        return found.build()
+        self._derive(row, found)
 
-    def _use(self, row: int, cpu_milli: int, memory_mib: int, pods: int) -> Changes:
+    def _use(self, row: int, cpu_milli: int, memory_mib: int, pods: int, found: ChangesBuilder) -> None:
         self.no_cpu[row] += 0 if cpu_milli else pods
         self.no_memory[row] += 0 if memory_mib else pods
         if not (cpu_milli or memory_mib):
-            return self._derive_free(row)
+            self._derive_free(row, found)
+            return
         self._cpu_used[row] = self._cpu_used.get(row, 0) + cpu_milli
         self._memory_used[row] = self._memory_used.get(row, 0) + memory_mib
-        return self._derive(row)
+        self._derive(row, found)
 
-    def _derive(self, row: int) -> Changes:
+    def _derive(self, row: int, found: ChangesBuilder) -> None:
         """Update the derived columns of a row.
 
         ``idle`` is the number of healthy chips that no pod holds, limited by the number of chips that Kubernetes can
@@ -324,13 +335,14 @@ class NodeTable(NodeColumns):
         self.allocatable[row] = min(int(self.allocatable_seen[row]), healthy.bit_count())
         self.cpu_free[row] = max(cpu_free, _LEAST)
         self.memory_free[row] = max(memory_free, _LEAST)
-        return self._derive_free(row, is_more=is_more)
+        self._derive_free(row, found, is_more=is_more)
 
-    def _derive_free(self, row: int, *, is_more: bool = False) -> Changes:
+    def _derive_free(self, row: int, found: ChangesBuilder, *, is_more: bool = False) -> None:
         """The part of :meth:`_derive` that depends on which chips are held.
 
         Args:
             row: The row.
+            found: The changes are added to it.
             is_more: The node has more cpu or memory free than before.
         """
         healthy = int(self.chips[row]) & ~int(self.unhealthy[row])
@@ -346,8 +358,8 @@ class NodeTable(NodeColumns):
         self.idle[row] = idle
         self.revision += 1
         taken = before & ~free
-        if not (taken or (is_more and is_present)):
-            return NODES_CHANGED
-        return Changes(
-            {row: None} if is_more and is_present else {}, {row: before} if taken else {}, nodes_changed=True
-        )
+        found.nodes_changed = True
+        if is_more and is_present:
+            found.capacity_gained[row] = None
+        if taken:
+            found.take_chips(row, before)

@@ -260,14 +260,16 @@ def _choices(snapshot: NodeSnapshot, gang: Gang, placement: Placement) -> tuple[
     do_fit = True
     pods, leaves, seats = pods_of(placement), _leaves_of(placement), seats_of(placement.block, placement.pods())
     tasks = [index for index, (_, count) in enumerate(gang.request_class) for _ in range(count)]
-    with_chips = [rank for rank, pod in enumerate(pods) if pod.chips]
+    gang_nodes = [pod.node for pod in pods if pod.chips]
+    if gang.is_plain and gang.beside:
+        gang_nodes = snapshot.state.blocks.colocation.of_job(gang.namespace, gang.beside)
     order = placing_order(gang.request_class, plain_last=settings.plain_pods)
     bonus: dict[int, int] | None = None
     for rank in sorted(range(len(tasks)), key=lambda rank: order.index(tasks[rank])):
         pod, shape, seat = pods[rank], gang.request_class[tasks[rank]][0], seats[rank]
         evaluation = evaluations[shape]
-        if bonus is None and not shape.chips and not gang.is_plain and mixes_freely(settings):
-            bonus = near_bonus(snapshot.table, [snapshot.table.row(pods[other].node) for other in with_chips])
+        if bonus is None and not shape.chips and mixes_freely(settings):
+            bonus = near_bonus(snapshot.table, map(snapshot.table.row, gang_nodes))
             for known in (known for known in evaluations.values() if not known.shape.chips):
                 known.prefer(bonus)
         row = snapshot.table.row(pod.node)

@@ -106,7 +106,7 @@ def nearest_nodes(snapshot: NodeSnapshot, shape: Shape, holders: Holders) -> lis
     found = []
     for _, _, name, row in sorted(ranked)[:NEAREST]:
         reason = int(evaluation.reasons[row])
-        held = holders.of([name])
+        held = holders.of([name]) if shape.chips else []  # a pod without chips lacks nothing that they hold
         found.append(
             NearNode(
                 node=name,

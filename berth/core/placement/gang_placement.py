@@ -81,12 +81,14 @@ class PlacementRound:
         self._nodes = RoundNodes(scorer)
         self._single = SinglePods(self._nodes, views, counts)
         self._refusals = RoundRefusals(self._nodes, views)
+        blocks = blocks or inputs_without_jobs(scorer.table)
+        self._of_job = blocks.colocation.of_job
         self._planned = PlannedPods(
             self._nodes,
             views,
             self._refusals,
             leaves=leaves or (_NO_LEAVES, LeafOccupancy(_NO_LEAVES)),
-            blocks=blocks or inputs_without_jobs(scorer.table),
+            blocks=blocks,
         )
         self._refused: dict[ClassKey, Refusal] = {}
         self._failed_task: dict[ClassKey, int] = {}
@@ -253,7 +255,7 @@ class PlacementRound:
         chips: list[tuple[int, ...]] = [()] * gang.pods
         nodes, table_names, settings = self._nodes, self._scorer.table.names, self._scorer.settings
         with_chips: dict[int, None] = {}
-        near: NearPods | None = None
+        near = self._near_rest(gang, missing)
         for placed, (index, rank) in enumerate(_pods_in_order(gang, plain_last=settings.plain_pods)):
             shape = gang.request_class[index][0]
             if near is None and not shape.chips and with_chips and mixes_freely(settings):
@@ -272,6 +274,16 @@ class PlacementRound:
         return placement_of(
             names, chips, gang.runs, resource=gang.resource, share=share, switch=planned.switch, block=planned.block
         )
+
+    def _near_rest(self, gang: Gang, missing: Sequence[int]) -> NearPods | None:
+        """Nodes near the rest of its gang, for a gang without chips that is part of one; None for any other.
+
+        While shards are missing nothing is near: their nodes are not used.
+        """
+        if not gang.beside or not gang.is_plain or missing or not mixes_freely(self._scorer.settings):
+            return None
+        row_of = self._scorer.table.row_of
+        return NearPods(self._nodes, (row_of[name] for name in self._of_job(gang.namespace, gang.beside)))
 
     def _best(self, shape: Shape, near: NearPods | None) -> int | None:
         """Row of the best node for a pod, one near its gang first; None when no node fits."""

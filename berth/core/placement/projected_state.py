@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from berth.core.changes import ChangesBuilder
 from berth.core.chips.soft_share_table import SoftShareTable
 from berth.core.cluster.bitmaps import Fits
 from berth.core.cluster.node_columns import Mask
@@ -217,7 +218,9 @@ class ProjectedState:
             for shape, count in counts.items()
         }
         inputs = BlockInputs(
-            state.blocks.superpods, state.blocks.levels, ColocationIndex(self._nodes_of_service, self._nodes_of_labels)
+            state.blocks.superpods,
+            state.blocks.levels,
+            ColocationIndex(self._nodes_of_service, self._nodes_of_labels, state.blocks.colocation.of_job),
         )
         placement_round = PlacementRound(
             self._scorer, views, counts, leaves=(state.leaves, self._occupancy), blocks=inputs
@@ -249,7 +252,7 @@ class ProjectedState:
         for row, mask in zip(footprint.rows.tolist(), footprint.masks.tolist(), strict=True):
             if mask:
                 step = self._shares.let_go if gives_back else self._shares.hold
-                step(row, mask.bit_length() - 1, footprint.share)
+                step(ChangesBuilder(), row, mask.bit_length() - 1, footprint.share)  # nobody waits for a projection
         self._table.shift(bare, gives_back=gives_back)
 
     def _nodes_of_service(self, service: str) -> list[str]:

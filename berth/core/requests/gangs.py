@@ -22,6 +22,8 @@ _BYTES_A_GANG = 64 + 64
 """Bytes of a gang without its pods. The length of its name is ignored, so that an anonymised recording has the same
 rounds."""
 _FRAMEWORK = "framework"
+BESIDE = "berth/beside"
+"""Annotation of a request without chips for a part of a gang: name of the request with the pods with chips."""
 
 ClassKey = tuple[tuple[Shape, int], ...]
 """Request class: the shapes and the number of pods of each. Equal classes have equal placements and refusals."""
@@ -50,6 +52,8 @@ class Gang(msgspec.Struct, gc=False):
     """Label of that name; empty if it is missing."""
     labels: Mapping[str, str] = {}
     """Labels of the job."""
+    beside: str = ""
+    """Name of the job of its namespace near whose pods with chips it is placed; empty without."""
     invalid: Refusal | None = None
     """Refusal of a request that the settings of this epoch do not allow."""
     fresh: bool = True
@@ -133,6 +137,7 @@ def gang_of(job: JobSeen, request: JobRequest, *, attempt: int, settings: Settin
         tor_affinity=tor_affinity,
         framework=request.labels.get(_FRAMEWORK, ""),
         labels=request.labels,
+        beside=request.annotations.get(BESIDE, ""),
         invalid=invalid,
         run_ms=request.run_ms,
         bytes_in_record=sum(run.pods * (a_pod + run.chips) for run in runs) + _BYTES_A_GANG,

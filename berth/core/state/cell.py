@@ -74,7 +74,7 @@ class State:
         self.shares = self._occupancy.shares
         self.jobs: dict[JobKey, JobSeen] = {}
         nodes = JobNodes(self.fold, self._occupancy.owned, self.jobs)
-        colocation = ColocationIndex(nodes.of_service, nodes.of_labels)
+        colocation = ColocationIndex(nodes.of_service, nodes.of_labels, nodes.of_job)
         self.blocks = BlockInputs(SuperpodMap(self.table), LevelMap(self.table), colocation)
         self.name_of: dict[str, JobKey] = {}
         """Job of each uid: jobs that were accepted and have not given up their names."""

@@ -1,4 +1,4 @@
-"""Nodes of running jobs by inference service and by labels, for jobs that are placed near one another."""
+"""Nodes of running jobs by inference service, by labels and by name, for jobs that are placed near one another."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
@@ -37,6 +37,11 @@ class JobNodes:
         return self._nodes_of(
             key for key, job in jobs if job and job.request and labels.items() <= job.request.labels.items()
         )
+
+    def of_job(self, namespace: str, name: str) -> list[str]:
+        """Nodes of the job with a name, by name."""
+        held = self._fold.holdings.items()
+        return self._nodes_of(key for key, one in held if (one.namespace, one.name) == (namespace, name))
 
     def _nodes_of(self, keys: Iterable[AttemptKey]) -> list[str]:
         return sorted({pod.node for key in keys for pod in self._owned(key) if pod.mask})

@@ -61,9 +61,9 @@ class Occupancy:
             row = self.table.row(pod.node)
             mask = pod.mask
             if share is not None and pod.chips:
-                found.add(self.shares.hold(row, pod.chips[0], share))
+                self.shares.hold(found, row, pod.chips[0], share)
                 mask = 0
-            found.add(self.table.hold(row, mask, cpu_milli=pod.cpu_milli, memory_mib=pod.memory_mib, pods=pod.pods))
+            self.table.hold(found, row, mask, cpu_milli=pod.cpu_milli, memory_mib=pod.memory_mib, pods=pod.pods)
         self._owned[holding.key] = pods
         self._attempts_of.setdefault((holding.namespace, holding.name), {})[holding.key] = None
         found.add(self.note_leaves(holding.key))
@@ -102,9 +102,9 @@ class Occupancy:
     def _let_go(self, pod: PodShare, share: Share | None, found: ChangesBuilder) -> None:
         row, mask = self.table.row(pod.node), pod.mask
         if share is not None and pod.chips:
-            found.add(self.shares.let_go(row, pod.chips[0], share))
+            self.shares.let_go(found, row, pod.chips[0], share)
             mask = 0
-        found.add(self.table.let_go(row, mask, cpu_milli=pod.cpu_milli, memory_mib=pod.memory_mib, pods=pod.pods))
+        self.table.let_go(found, row, mask, cpu_milli=pod.cpu_milli, memory_mib=pod.memory_mib, pods=pod.pods)
 
     def mark(self, key: AttemptKey, seen: PodsSeen) -> Changes:
         """Mark the chips of terminating pods of an attempt as releasing."""
@@ -124,7 +124,7 @@ class Occupancy:
         for rank in sorted(before.keys() ^ terminating.keys()):
             pod = pods[rank]
             row = self.table.row(pod.node)
-            found.add(self.table.mark_releasing(row, pod.mask, releasing=rank in terminating))
+            self.table.mark_releasing(found, row, pod.mask, releasing=rank in terminating)
         if terminating:
             self._releasing[key] = terminating
         else:
@@ -137,7 +137,7 @@ class Occupancy:
         pods = self._owned.get(key, [])
         for rank in sorted(self._releasing.pop(key, {})):
             row = self.table.row(pods[rank].node)
-            found.add(self.table.mark_releasing(row, pods[rank].mask, releasing=False))
+            self.table.mark_releasing(found, row, pods[rank].mask, releasing=False)
         return found.build()
 
     def unmark_unseen(self) -> Changes:

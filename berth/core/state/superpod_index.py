@@ -96,15 +96,17 @@ class SuperpodMap:
 
 
 class ColocationIndex(NamedTuple):
-    """Nodes of jobs near which an inference job may be placed.
+    """Nodes of jobs near which other jobs may be placed.
 
     Attributes:
         of_service: Nodes of the jobs of an inference service.
         of_labels: Nodes of the jobs that have all of some labels.
+        of_job: Nodes of the job with a namespace and a name.
     """
 
     of_service: Callable[[str], list[str]]
     of_labels: Callable[[Mapping[str, str]], list[str]]
+    of_job: Callable[[str, str], list[str]] = lambda _namespace, _name: []
 
 
 class BlockInputs(NamedTuple):

@@ -88,6 +88,8 @@ class Membership(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """Index of the child of the task's owner to which the pod belongs."""
     local: int | None = None
     """Index in the child or task, if the pod has it."""
+    wrong: str = ""
+    """Why the pod belongs to no gang, as the end of a sentence that begins with the pod; empty when it does."""
 
     @property
     def source(self) -> str:
@@ -107,8 +109,28 @@ def membership(pod: Pod) -> Membership:
     rank = number(pod.metadata.annotation(RANK_INDEX))
     child, local, absolute = _place(pod)
     return msgspec.structs.replace(
-        found, task=_task(pod), rank=rank if rank is not None else absolute, child=child, local=local
+        found,
+        task=_task(pod),
+        rank=rank if rank is not None else absolute,
+        child=child,
+        local=local,
+        wrong=_claimed_twice(pod),
     )
+
+
+def _claimed_twice(pod: Pod) -> str:
+    """Which two PodGroups a pod names; empty when it names one at most. One name in two places is one PodGroup."""
+    group = pod.spec.scheduling_group
+    claims = {
+        f"annotation {GROUP_NAME}": pod.metadata.annotation(GROUP_NAME),
+        "spec.schedulingGroup.podGroupName": group.pod_group_name if group is not None else "",
+        f"label {CO_GROUP}": pod.metadata.label(CO_GROUP),
+    }
+    named = [(name, place) for place, name in claims.items() if name]
+    other = next(((name, place) for name, place in named[1:] if name != named[0][0]), None)
+    if other is None:
+        return ""
+    return f"names two PodGroups, {named[0][0]} ({named[0][1]}) and {other[0]} ({other[1]}); name one"
 
 
 def _group(pod: Pod) -> Membership:

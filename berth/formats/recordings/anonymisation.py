@@ -14,6 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from berth.formats.recordings.anonymisation_rules import (
+    JOB_KEY,
     KEPT_KEYS,
     KEPT_TASKS,
     NAME_KEYS,
@@ -312,6 +313,8 @@ class Anonymiser:
             return Kind.NODE
         if key == SERVICE_KEY:
             return Kind.SERVICE
+        if key == JOB_KEY:
+            return Kind.JOB
         return Kind.GROUP if key in self._level_keys else Kind.VALUE
 
     def _renamed(self, kind: Kind, names: Iterable[str]) -> dict[str, str]:

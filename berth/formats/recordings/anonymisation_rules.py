@@ -163,6 +163,8 @@ RULES: Final[Mapping[str, Mapping[str, Rule]]] = {
 NAME_KEYS: Final = frozenset({"kubernetes.io/hostname", "metadata.name"})
 """Labels and fields whose value is the name of a node."""
 SERVICE_KEY: Final = "inferserviceid"
+JOB_KEY: Final = "berth/beside"
+"""Annotation whose value is the name of a job."""
 KEPT_KEYS: Final = frozenset(
     {
         "accelerator",

@@ -1,1 +1,1 @@
-"""The Kubernetes API: a port and its adapter. Only ``kubeconfig_library`` loads kubernetes_asyncio."""
+"""The Kubernetes API: a port and its adapter. Only ``client`` imports kubernetes_asyncio."""

@@ -1,7 +1,7 @@
-"""Adapter of the Kubernetes API.
+"""Adapter of the Kubernetes API; the only module that imports the client library.
 
-A client library reads kubeconfigs and runs their plug-ins (:mod:`berth.runtime.kube.kubeconfig_library`); a service
-account is read without it.
+The library reads kubeconfigs and runs their plug-ins. It is loaded only for that, because it takes 40 MB and half a
+second. A service account is read without it.
 """
 
 import asyncio
@@ -19,7 +19,6 @@ from berth.runtime.errors import PoisonError, TransientError
 from berth.runtime.identity import process_identity
 from berth.runtime.kube.config import KubeConfig
 from berth.runtime.kube.http import BROKEN_JSON, Credentials, Endpoint, KubeHttp
-from berth.runtime.kube.kubeconfig_library import kubeconfig_library
 from berth.runtime.kube.port import Body, Handler, PatchKind, RefusedError
 from berth.runtime.kube.reflector import Reflector
 from berth.runtime.logs import DEFAULT_LOG, Logger
@@ -337,9 +336,11 @@ class _Kubeconfig:
         return str(loaded.api_key.get("BearerToken", "")).strip()
 
     async def _load(self) -> "Configuration":
-        library = kubeconfig_library()
-        loaded: Configuration = library.configuration(host="")
-        loader = await library.load(
+        from kubernetes_asyncio.client import Configuration  # noqa: PLC0415  # large, see the docstring of the module
+        from kubernetes_asyncio.config import load_kube_config  # noqa: PLC0415  # as above
+
+        loaded = Configuration(host="")
+        loader = await load_kube_config(
             config_file=self._files,
             context=self._context or None,
             client_configuration=loaded,

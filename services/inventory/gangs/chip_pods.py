@@ -8,7 +8,7 @@ See decision plain_pods.
 
 from berth.formats.kubernetes.gang_minimum import Minimum
 from berth.formats.kubernetes.owner_facts import OwnerFacts
-from berth.services.inventory.gangs.model import Gang, Member
+from berth.services.inventory.gangs.model import Gang, Member, Part
 
 
 def tasks_without_chips(gang: Gang, facts: OwnerFacts | None) -> frozenset[str]:
@@ -38,6 +38,15 @@ def pods_for_all_chips(gang: Gang, facts: OwnerFacts | None, least: Minimum) -> 
     plain = tasks_without_chips(gang, facts)
     forced = sum(count for task, count in least.by_task if task.lower() in plain)
     return chip_pods(gang, facts, least) + forced
+
+
+def request_with_chips(gang: Gang, part: Part) -> str:
+    """Name of the request near whose pods a request without chips is placed: the first one, else any; empty without."""
+    if any(slot.ask is None or slot.ask.chips for slot in part.slots):
+        return ""
+    others = (gang.parts[name] for name in sorted(gang.parts) if name != part.name)
+    found = [other for other in others if any(slot.ask is not None and slot.ask.chips for slot in other.slots)]
+    return min(found, key=lambda other: (not other.is_first, other.name)).name if found else ""
 
 
 def chosen(ready: list[Member], need: int, by_task: dict[str, int]) -> list[Member] | None:

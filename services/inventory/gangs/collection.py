@@ -9,14 +9,17 @@ Source: docs/reference/kubernetes.md, "Volcano PodGroups", "Gangs of plain Kuber
 """
 
 import heapq
+from collections.abc import Sequence
 
 from berth.formats.ascend.pod_annotations import GROUP_NAME
 from berth.formats.kubernetes.objects import Pod, PodGroup
 from berth.formats.kubernetes.owner_facts import OwnerFacts
 from berth.formats.kubernetes.owners import OwnerKey
 from berth.formats.kubernetes.pods import PodAsks
+from berth.formats.kubernetes.policies import PriorityClass
 from berth.formats.kubernetes.workloads import GangKey, base_name, group_owner
 from berth.schemas.facts import JobSeen, MembersSeen, OutcomeSeen
+from berth.schemas.intake import JobRequest
 from berth.schemas.status import JobStatus
 from berth.services.inventory.effects import Effect, ReadOwner
 from berth.services.inventory.gangs.gang_index import GangIndex
@@ -128,6 +131,18 @@ class Gangs:
             if gang is not None and gang_key.kind in GROUPED and gang_key.kind != "podgroup":
                 self._see_group(gang, facts, is_gone=is_gone)
             self._touch(gang_key)
+
+    def set_priority_classes(self, classes: Sequence[PriorityClass]) -> None:
+        """Take all PriorityClasses; jobs that wait with another priority are requested anew."""
+        self._resolver.priorities.replace(classes)
+        for name, group in self._podgroups.items():
+            if group.spec.priority_class_name:
+                self._touch(GangKey("podgroup", *name))
+
+    def open_requests(self) -> list[JobRequest]:
+        """Requests that are not over, as far as they are known after a restart."""
+        parts = (part for gang in self._gangs.values() for part in gang.parts.values() if not part.is_over)
+        return [part.request for part in parts if part.request is not None]
 
     def set_capacity(self, capacity: Capacity) -> None:
         """Take the free capacity of schedulable nodes. No PodGroup is admitted before the first call."""
@@ -267,7 +282,8 @@ class Gangs:
         key = GangKey("podgroup", *name)
         gang = self._gangs.get(key)
         if gang is not None and gang.members:
-            return group_pods(gang, self._resolver.published_members)
+            priority = self._resolver.priorities.of(list(gang.members.values()), group)
+            return group_pods(gang, self._resolver.published_members, priority=priority)
         if name in self._foreign_pods:
             return GroupPods(is_ours=False)
         look = group_owner(group)
@@ -278,7 +294,8 @@ class Gangs:
             reads += [ReadOwner(asked)] if asked is not None else []
             return GroupPods(is_ours=None)
         scheduler = lookup.facts.scheduler_name if lookup.facts is not None else ""
-        return GroupPods(is_ours=scheduler in self._schedulers if scheduler else self._takes_unknown)
+        is_ours = scheduler in self._schedulers if scheduler else self._takes_unknown
+        return GroupPods(is_ours=is_ours, priority=self._resolver.priorities.of((), group))
 
     @property
     def _takes_unknown(self) -> bool:

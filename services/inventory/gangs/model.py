@@ -56,6 +56,11 @@ class Member:
         return self.is_live and not self.is_bound and not self.gate
 
     @property
+    def wrong(self) -> str:
+        """Why it cannot be requested, as the end of a sentence that begins with the pod; empty when it can."""
+        return self.ask.wrong or self.place.wrong
+
+    @property
     def has_rank(self) -> bool:
         """Whether the pod states its rank itself."""
         return RANK_INDEX in (self.pod.metadata.annotations or {})

@@ -210,7 +210,7 @@ def _plan_first(gang: Gang, free: list[Member], context: GangContext, least: Min
     """Plan the gang's minimum; pods that succeeded count."""
     succeeded = sum(1 for member in gang.members.values() if member.pod.status.phase == "Succeeded")
     need = max(least.count - succeeded, 1)
-    ready = [member for member in free if member.waits and not member.ask.wrong]
+    ready = [member for member in free if member.waits and not member.wrong]
     if need > 1 and any(_is_backing_off(gang, member, now_ms) for member in ready):
         found.held = (free, _backoff_text(gang))
         return
@@ -264,7 +264,7 @@ def _shortage(ready: Sequence[Member], need: int, least: Minimum) -> str:
             there = sum(1 for member in ready if member.place.task == task.lower())
             if there < count:
                 return f"task {task} has {there} of at least {pluralize(count, 'pod')}"
-    return f"{len(ready)} of at least {need} pods exist"
+    return f"{len(ready)} of at least {pluralize(need, 'pod')} {'exists' if len(ready) == 1 else 'exist'}"
 
 
 def _mixed_resources(members: Sequence[Member]) -> str:
@@ -281,7 +281,7 @@ def _reason(member: Member) -> str:
     """Why one pod cannot be requested."""
     if member.gate:
         return f"pod {member.name} {GATED} {member.gate}"
-    return f"pod {member.name} {member.ask.wrong}" if member.ask.wrong else ""
+    return f"pod {member.name} {member.wrong}" if member.wrong else ""
 
 
 def _with_reasons(hold: str, free: Sequence[Member]) -> str:

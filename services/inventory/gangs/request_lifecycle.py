@@ -1,6 +1,6 @@
 """Lifecycle of the requests of one gang: replacement of pods, end, disappearance and withdrawal of requests."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from berth.runtime.backoff import Backoff
@@ -120,6 +120,25 @@ def resized(gang: Gang, minimum: int) -> list[tuple[Part, str]]:
             back.append((part, f"its minimum is now {minimum}, not {part.minimum}"))
             dissolve(gang, part)
         part.minimum = minimum
+    return back
+
+
+def reprioritised(gang: Gang, priority_of: Callable[[Sequence[Member]], int]) -> list[tuple[Part, str]]:
+    """Withdraw requests of a gang that wait with another priority than they have now; with the reasons.
+
+    Args:
+        gang: The gang.
+        priority_of: Priority of a request for some pods.
+    """
+    back: list[tuple[Part, str]] = []
+    for part in list(gang.parts.values()):
+        members = [gang.members[slot.uid] for slot in part.slots if slot.uid in gang.members]
+        if part.request is None or part.phase not in {"", "waiting"} or len(members) < len(part.slots):
+            continue
+        priority = priority_of(members)
+        if priority != part.request.priority:
+            back.append((part, f"its priority is now {priority}, not {part.request.priority}"))
+            dissolve(gang, part)
     return back
 
 

@@ -21,22 +21,23 @@ from berth.formats.kubernetes.workloads import (
     POD_INDEX,
     REPLICA_INDEX,
     TASK_INDEX,
-    GangKey,
 )
 from berth.formats.manifests.batch_job import QUEUE_NAME
 from berth.formats.manifests.gang_request import LIFTED, RUN_FOR, common_selector, run_for_ms
 from berth.formats.quantities import QuantityError
 from berth.formats.yaml_tree import merged
 from berth.schemas.intake import JobRequest, Task
-from berth.services.inventory.gangs.model import Member
+from berth.services.inventory.gangs.model import Member, Part
 
 GANG_PODS: Final = "berth/gang-pods"
 """Annotation of a request: number of pods with chips of the whole gang."""
+BESIDE: Final = "berth/beside"
+"""Annotation of a request without chips: name of the request with the pods with chips of its gang."""
 ENQUEUE_TIME: Final = "huawei.com/schedule_enqueue_time"
 DEQUEUE_FREQUENCY: Final = "huawei.com/schedule_dequeue_frequency"
 _VOLCANO_QUEUE: Final = "volcano.sh/queue-name"
 _NOT_COPIED: Final = frozenset(
-    {ENQUEUE_TIME, DEQUEUE_FREQUENCY, "kubectl.kubernetes.io/last-applied-configuration", GANG_PODS}
+    {ENQUEUE_TIME, DEQUEUE_FREQUENCY, "kubectl.kubernetes.io/last-applied-configuration", GANG_PODS, BESIDE}
 )
 """Annotations of a PodGroup that change, or are long, and do not affect placement."""
 _OF_ONE_POD: Final = frozenset(
@@ -63,25 +64,23 @@ _OF_ONE_POD: Final = frozenset(
 
 
 def request_of(
-    key: GangKey,
+    part: Part,
     members: Sequence[Member],
     *,
-    name: str,
-    uid: str,
     group: PodGroup | None,
     facts: OwnerFacts | None,
-    gang_pods: int,
+    priority: int,
+    beside: str = "",
 ) -> JobRequest:
     """Job request for some pods of a gang.
 
     Args:
-        key: The gang.
+        part: Which part of the gang the request is for, with its name and uid.
         members: The pods in order of rank; at least one; their chips are of one kind.
-        name: Name of the request.
-        uid: Its uid.
         group: Volcano PodGroup of the gang, if there is one.
         facts: Facts of its owner, if the owner was looked up.
-        gang_pods: Pods with chips of the whole gang.
+        priority: Priority of the gang.
+        beside: Name of the request near whose pods these are placed; empty without.
     """
     firsts = _firsts(members)
     selector = common_selector([member.ask.node_selector for member in members])
@@ -91,18 +90,20 @@ def request_of(
         _selected(facts.annotations) if facts is not None else {},
         *(_selected(member.pod.metadata.annotations or {}) for member in firsts),
     )
-    annotations[GANG_PODS] = str(gang_pods)
+    annotations[GANG_PODS] = str(part.gang_pods)
+    if beside:
+        annotations[BESIDE] = beside
     return JobRequest(
-        namespace=key.namespace,
-        name=name,
-        uid=uid,
+        namespace=part.gang.namespace,
+        name=part.name,
+        uid=part.uid,
         resource=next((member.ask.resource for member in members if member.ask.chips), ""),
         tasks=_tasks(members, selector),
         labels=gang_labels(members, group, facts),
         annotations=annotations,
         node_selector=selector,
         queue=_queue(group, facts, firsts[0]),
-        priority=max(member.pod.spec.priority or 0 for member in members),
+        priority=priority,
         min_available=len(members),
         run_ms=run_for_ms(annotations[RUN_FOR]) if RUN_FOR in annotations else 0,
         origin="pods",

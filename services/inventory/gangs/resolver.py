@@ -14,15 +14,18 @@ from berth.schemas.intake import JobCancel, JobRequest
 from berth.schemas.status import JobStatus
 from berth.services.inventory.effects import Effect, PublishCancel, PublishMembers, PublishRequest, ReadOwner
 from berth.services.inventory.gangs.barriers import admission_grace_ends_ms, barrier_of_group, pending_again, unreadable
+from berth.services.inventory.gangs.chip_pods import request_with_chips
 from berth.services.inventory.gangs.lookups import Lookups
 from berth.services.inventory.gangs.members import GangOwner, held, members_of, tombstone
 from berth.services.inventory.gangs.model import GROUPED, OVER, Gang, Member, Part
 from berth.services.inventory.gangs.plan import GangContext, Plan, is_fresh, minimum_now, plan
+from berth.services.inventory.gangs.priorities import Priorities
 from berth.services.inventory.gangs.ranks import slots_of
 from berth.services.inventory.gangs.request_lifecycle import (
     REPLACED,
     dissolve,
     fill,
+    reprioritised,
     resized,
     see_pods,
     settle_parts,
@@ -53,6 +56,7 @@ class Resolver:
 
     def __init__(self, settings: GangSettings) -> None:
         self._settings = settings
+        self.priorities = Priorities()
         self.lookups = Lookups(again_ms=round(settings.look_again_s * 1000))
         self.names: dict[Name, GangKey] = {}
         """Names under which a request or a fact was published, and their gangs."""
@@ -103,6 +107,8 @@ class Resolver:
             self.lookups.outdate(gang.key)
         context, reads = self._context(gang, group, now_ms)
         back += resized(gang, minimum_now(gang, context))
+        if group is not None:
+            back += reprioritised(gang, lambda members: self.priorities.of(members, group))
         again, lost = self._rebuild(gang, context)
         effects = [self._withdraw(part, reason, now_ms) for part, reason in (*back, *lost)]
         # 2. Free pods take the ranks of pods that are gone.
@@ -118,7 +124,11 @@ class Resolver:
         # 4. The pods of each rank are published before the request.
         wanted = self._members_to_publish(gang, found, base, context, now_ms)
         effects += self._publish_members(gang, wanted, now_ms)
-        effects += [PublishRequest(part.request) for part in (*again, *new) if part.request is not None]
+        effects += [
+            PublishRequest(part.request, self._priority_warning(gang, part, group))
+            for part in (*again, *new)
+            if part.request is not None
+        ]
         effects += reads
         self._forget(gang, group)
         return effects
@@ -204,7 +214,7 @@ class Resolver:
                 uid = digest([uid], 32)
                 name = self._free_name(gang, base, uid, may_be_base=is_first)
             part = Part(gang.key, name, uid, slots, is_first=is_first, gang_pods=found.gang_pods, minimum=found.minimum)
-            part.request = _request(part, members, context)
+            part.request = self._request(gang, part, members, context)
             part.published = True
             gang.parts[name] = part
             parts.append(part)
@@ -222,18 +232,36 @@ class Resolver:
             members = [gang.members[slot.uid] for slot in part.slots if slot.uid in gang.members]
             complete = len(members) == len(part.slots)
             if is_refused:
-                if complete and part.request is not None and _request(part, members, context) != part.request:
+                if (
+                    complete
+                    and part.request is not None
+                    and self._request(gang, part, members, context) != part.request
+                ):
                     dissolve(gang, part)
             elif complete:
                 chip_pods = sum(1 for member in gang.members.values() if member.is_live and member.ask.chips)
                 part.gang_pods = max(part.gang_pods, chip_pods)
-                part.request = _request(part, members, context)
+                part.request = self._request(gang, part, members, context)
                 part.published = True
                 again.append(part)
             else:
                 lost.append((part, "its pods are gone"))
                 dissolve(gang, part)
         return again, lost
+
+    def _request(self, gang: Gang, part: Part, members: list[Member], context: GangContext) -> JobRequest:
+        return request_of(
+            part,
+            members,
+            group=context.group,
+            facts=context.facts,
+            priority=self.priorities.of(members, context.group),
+            beside=request_with_chips(gang, part),
+        )
+
+    def _priority_warning(self, gang: Gang, part: Part, group: PodGroup | None) -> str:
+        members = [gang.members[slot.uid] for slot in part.slots if slot.uid in gang.members]
+        return self.priorities.warning(members, group)
 
     def _withdraw(self, part: Part, reason: str, now_ms: int) -> Effect:
         """Withdraw a request. Its name is free at once unless the request has chips, which must be released first."""
@@ -302,18 +330,6 @@ class Resolver:
             del gang.previous_uids[uid]
         if not gang.members and not gang.parts and group is None:
             self.lookups.use(gang.key, None)
-
-
-def _request(part: Part, members: list[Member], context: GangContext) -> JobRequest:
-    return request_of(
-        part.gang,
-        members,
-        name=part.name,
-        uid=part.uid,
-        group=context.group,
-        facts=context.facts,
-        gang_pods=part.gang_pods,
-    )
 
 
 def _owner(gang: Gang, context: GangContext) -> GangOwner:

@@ -348,6 +348,8 @@ class Nodes:
             position=slot.position if slot is not None else plain.position,
             cpu_milli=max(plain.cpu_milli - cpu, 0),
             memory_mib=max(plain.memory_mib - memory, 0),
+            cpu_others=min(cpu, plain.cpu_milli),
+            memory_others=min(memory, plain.memory_mib),
         )
 
     def _shared_addresses(self) -> dict[str, str]:

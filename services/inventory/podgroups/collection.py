@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from berth.formats.kubernetes.objects import PodGroup
-from berth.formats.manifests.pod_template import SYSTEM_CLASSES
 from berth.services.inventory.effects import PatchPodGroup
 from berth.services.inventory.gangs.barriers import NOT_ADMITTED
 from berth.services.inventory.gangs.requests import unix_ms
@@ -249,9 +248,12 @@ class Groups:
 
     def _order(self, name: Name) -> tuple[int, int, int, Name]:
         group = self._groups[name]
-        spec = group.observed.spec
-        priority = max(group.pods.priority, SYSTEM_CLASSES.get(spec.priority_class_name, 0))
-        return (-priority, dequeues(group.observed), unix_ms(group.observed.metadata.creation_timestamp), name)
+        return (
+            -group.pods.priority,
+            dequeues(group.observed),
+            unix_ms(group.observed.metadata.creation_timestamp),
+            name,
+        )
 
     def _barrier(self, group: _Group, capacity: Capacity, claims: Counter[str]) -> Why:
         """Why a PodGroup cannot be admitted now; empty when it can."""

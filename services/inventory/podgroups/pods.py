@@ -27,7 +27,7 @@ class GroupPods:
     why: Why = NO_REASON
 
 
-def group_pods(gang: Gang, published_members: Mapping[tuple[str, str], MembersSeen]) -> GroupPods:
+def group_pods(gang: Gang, published_members: Mapping[tuple[str, str], MembersSeen], *, priority: int) -> GroupPods:
     """State of the pods of a PodGroup that Berth places."""
     phases = {"Running": 0, "Succeeded": 0, "Failed": 0}
     scheduled = unscheduled = 0
@@ -49,7 +49,7 @@ def group_pods(gang: Gang, published_members: Mapping[tuple[str, str], MembersSe
     return GroupPods(
         is_ours=True,
         counts=counts,
-        priority=max(member.pod.spec.priority or 0 for member in gang.members.values()),
+        priority=priority,
         is_placed=any(part.is_placed for part in gang.parts.values()),
         why=_why(gang, published_members) if unscheduled else NO_REASON,
     )

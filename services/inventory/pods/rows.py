@@ -12,6 +12,7 @@ from berth.formats.ascend.block_annotations import INFER_SERVICE, block_of
 from berth.formats.ascend.device_list import ASCEND_REAL, CHIPS_MAX, chip_mask, resource_of
 from berth.formats.ascend.pod_annotations import ATTEMPT, CONSUMED, JOB, JOB_UID, PREDICATE_TIME, RANK, TOR_AFFINITY
 from berth.formats.ascend.switch_annotations import state_of
+from berth.formats.kubernetes.events import Involved
 from berth.formats.kubernetes.objects import Pod
 from berth.formats.kubernetes.pods import PodAsks
 from berth.schemas.facts import PodPhase
@@ -78,6 +79,11 @@ class PodRow(msgspec.Struct, frozen=True, gc=False):
     def is_live(self) -> bool:
         """Whether it holds its chips."""
         return self.phase not in ENDED
+
+    @property
+    def involved(self) -> Involved:
+        """The pod as the object of an Event."""
+        return Involved(api_version="v1", kind="Pod", namespace=self.namespace, name=self.name, uid=self.uid)
 
 
 def read_row(pod: Pod, asks: PodAsks) -> PodRow | None:

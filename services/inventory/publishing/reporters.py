@@ -7,9 +7,12 @@ from berth.runtime.instruments import Instruments
 from berth.runtime.kube.port import Api
 from berth.schemas.units import UnixMs
 from berth.services.inventory.config import InventoryConfig
+from berth.services.inventory.gangs.priorities import PRIORITY_ASSUMED
 from berth.services.inventory.metrics import InventoryMetrics
 from berth.services.inventory.publishing.api_tasks import ApiTasks
 from berth.services.inventory.publishing.event_reporter import EventReporter
+from berth.services.inventory.publishing.queues import QUEUE_IGNORED
+from berth.services.inventory.publishing.warnings import FORM_ASSUMED, RequestWarnings
 
 
 class Reporters:
@@ -37,9 +40,14 @@ class Reporters:
         self.pods = reporter(reason="ChipsInvalid")
         self.switches = reporter(reason="SwitchesInvalid")
         self.health = reporter(reason="HealthSuspect")
-        self.jobs = reporter(reason="FormAssumed")
+        self.jobs = {reason: reporter(reason=reason) for reason in (FORM_ASSUMED, PRIORITY_ASSUMED, QUEUE_IGNORED)}
         self.groups = reporter(reason="EnqueueFailed", is_fault=False)
-        self._all = (self.nodes, self.moves, self.pods, self.switches, self.health, self.jobs, self.groups)
+        self._all = (self.nodes, self.moves, self.pods, self.switches, self.health, self.groups, *self.jobs.values())
+
+    def look_at_jobs(self, warnings: RequestWarnings) -> None:
+        """Report the warnings about accepted requests."""
+        for reason, reporter in self.jobs.items():
+            reporter.look(warnings.sentences(reason), warnings.involved)
 
     def next_due_ms(self) -> UnixMs | None:
         """When a held-back Event is due though nothing has changed; None for never."""

@@ -1,6 +1,7 @@
-"""Warnings about accepted requests of which some field is unknown: one per object. Pure."""
+"""Warnings about accepted requests, by reason and one per object. Pure."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Final
 
 from berth.core.chips.form_selection import FormChoice
 from berth.core.requests.job_validation import requested_form
@@ -8,50 +9,72 @@ from berth.formats.kubernetes.events import Involved
 from berth.schemas.facts import MembersSeen
 from berth.schemas.intake import JobRequest
 
-_PODGROUPS = "scheduling.volcano.sh/v1beta1"
+FORM_ASSUMED: Final = "FormAssumed"
+"""Reason of the Event about a job of which some field is unknown."""
+_PODGROUPS: Final = "scheduling.volcano.sh/v1beta1"
+_Job = tuple[str, str]
+"""Namespace and name of a request."""
 
 
 class RequestWarnings:
     """Sentences by object: the PodGroup, otherwise the controller, otherwise the first pod of the requests."""
 
     def __init__(self) -> None:
-        self.sentences: dict[str, str] = {}
+        self._sentences: dict[str, dict[str, str]] = {}
+        """Sentences by key of the object, by reason."""
         self._about: dict[str, Involved] = {}
-        self._jobs: dict[str, dict[tuple[str, str], None]] = {}
-        """Requests to which a sentence applies."""
-        self._key_of: dict[tuple[str, str], str] = {}
+        self._jobs: dict[str, dict[_Job, tuple[str, ...]]] = {}
+        """Requests of an object, and the reasons of their warnings."""
+        self._key_of: dict[_Job, str] = {}
 
-    def judge(self, request: JobRequest, members: MembersSeen | None, group_uid: Callable[[str, str], str]) -> None:
-        """Take a new request.
+    def judge(
+        self,
+        request: JobRequest,
+        members: MembersSeen | None,
+        group_uid: Callable[[str, str], str],
+        others: Mapping[str, str],
+    ) -> None:
+        """Take a new request, or one of which something has changed.
 
         Args:
             request: The request.
             members: Its pods, as published.
             group_uid: Returns the uid of a PodGroup by namespace and name; empty when it does not exist.
+            others: Warnings that are known already, by reason; empty ones count as none.
         """
         job = (request.namespace, request.name)
         self.drop(*job)
-        if members is None or not any(task.chips for task in request.tasks):
-            return
-        chosen = requested_form(request)
-        if not isinstance(chosen, FormChoice) or not chosen.is_guess:
+        found = {reason: sentence for reason, sentence in others.items() if sentence}
+        chosen = requested_form(request) if any(task.chips for task in request.tasks) else None
+        if isinstance(chosen, FormChoice) and chosen.is_guess:
+            found[FORM_ASSUMED] = f"product form {chosen.form.name} is assumed, because {chosen.because}"
+        if members is None or not members.pods or not found:
             return
         about = _involved(members, group_uid(members.namespace, members.podgroup))
         key = f"{about.kind} {about.namespace}/{about.name} {about.uid}"
         self._about[key] = about
         self._key_of[job] = key
-        self._jobs.setdefault(key, {})[job] = None
-        self.sentences[key] = f"product form {chosen.form.name} is assumed, because {chosen.because}"
+        self._jobs.setdefault(key, {})[job] = tuple(found)
+        for reason, sentence in found.items():
+            self._sentences.setdefault(reason, {})[key] = sentence
 
     def drop(self, namespace: str, name: str) -> None:
-        """A request has ended."""
+        """Take that a request is over."""
         key = self._key_of.pop((namespace, name), None)
         if key is None:
             return
         jobs = self._jobs[key]
-        del jobs[namespace, name]
+        reasons = jobs.pop((namespace, name))
+        left = {reason for others in jobs.values() for reason in others}
+        for reason in reasons:
+            if reason not in left:
+                del self._sentences[reason][key]
         if not jobs:
-            del self._jobs[key], self._about[key], self.sentences[key]
+            del self._jobs[key], self._about[key]
+
+    def sentences(self, reason: str) -> Mapping[str, str]:
+        """Sentences of a reason, by key of the object."""
+        return self._sentences.get(reason, {})
 
     def involved(self, key: str) -> Involved | None:
         """Object of a sentence."""

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from berth.core.changes import NO_CHANGES, Changes
+from berth.core.changes import ChangesBuilder
 from berth.core.cluster import node_table
 from berth.core.state.cell import State
 from tests.fuzz import tally
@@ -74,8 +74,17 @@ def test_a_count_tells_what_was_never_there() -> None:
 def test_a_chip_that_is_given_twice_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = node_table.NodeTable.hold
 
-    def gives_no_chips(table: node_table.NodeTable, row: int, mask: int, *, cpu_milli: int, memory_mib: int) -> Changes:
-        return whole(table, row, mask & 0, cpu_milli=cpu_milli, memory_mib=memory_mib)
+    def gives_no_chips(
+        table: node_table.NodeTable,
+        found: ChangesBuilder,
+        row: int,
+        mask: int,
+        *,
+        cpu_milli: int,
+        memory_mib: int,
+        pods: int = 1,
+    ) -> None:
+        whole(table, found, row, mask & 0, cpu_milli=cpu_milli, memory_mib=memory_mib, pods=pods)
 
     monkeypatch.setattr(node_table.NodeTable, "hold", gives_no_chips)
     assert failures(10) != []
@@ -97,8 +106,8 @@ def test_a_state_that_a_snapshot_does_not_hold_is_noticed(monkeypatch: pytest.Mo
 def test_withheld_chips_that_are_given_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = node_table.NodeTable._set_health
 
-    def unheard(table: node_table.NodeTable, row: int, health: node_table._Health) -> Changes:
-        return whole(table, row, health._replace(withheld=0))
+    def unheard(table: node_table.NodeTable, row: int, health: node_table._Health, found: ChangesBuilder) -> None:
+        whole(table, row, health._replace(withheld=0), found)
 
     monkeypatch.setattr(node_table.NodeTable, "_set_health", unheard)
     assert "accounts: placed on a chip that is not to be had" in failures()
@@ -108,10 +117,16 @@ def test_a_failing_history_is_told_with_the_command_that_lives_through_it_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def gives_nothing_back(
-        table: node_table.NodeTable, row: int, mask: int, *, cpu_milli: int, memory_mib: int
-    ) -> Changes:
-        del table, row, mask, cpu_milli, memory_mib
-        return NO_CHANGES
+        table: node_table.NodeTable,
+        found: ChangesBuilder,
+        row: int,
+        mask: int,
+        *,
+        cpu_milli: int,
+        memory_mib: int,
+        pods: int = 1,
+    ) -> None:
+        del table, found, row, mask, cpu_milli, memory_mib, pods
 
     monkeypatch.setattr(node_table.NodeTable, "let_go", gives_nothing_back)
     _, found = run_batch(0, 3)

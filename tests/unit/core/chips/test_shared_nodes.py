@@ -2,6 +2,7 @@
 
 import pytest
 
+from berth.core.changes import ChangesBuilder
 from berth.core.chips.soft_share_scoring import pick_chip, share_row
 from berth.core.chips.soft_share_table import ENABLE_LABEL, MEMORY_LABEL, SoftShareTable
 from berth.core.cluster.node_packing import pack_nodes
@@ -45,8 +46,10 @@ def test_a_pod_that_leaves_a_chip_to_others_makes_its_node_better() -> None:
     node = Node()
     half = Share(50, GIB, "elastic")
     for _ in range(2):
-        node.soft_shares.hold(0, 0, half)
-    assert list(node.soft_shares.let_go(0, 0, half).capacity_gained) == [0]
+        node.soft_shares.hold(ChangesBuilder(), 0, 0, half)
+    found = ChangesBuilder()
+    node.soft_shares.let_go(found, 0, 0, half)
+    assert list(found.build().capacity_gained) == [0]
     assert node.soft_shares.nodes[0].core[0] == 50
 
 
@@ -60,21 +63,21 @@ def test_a_pod_that_leaves_a_chip_to_others_makes_its_node_better() -> None:
 )
 def test_a_chip_is_full_when_its_cores_or_its_memory_are_given_away(share: Share, full: int) -> None:
     node = Node()
-    node.soft_shares.hold(0, 0, share)
+    node.soft_shares.hold(ChangesBuilder(), 0, 0, share)
     assert node.soft_shares.nodes[0].full == full
     assert node.soft_shares.free_mask(0, Settings()) == 0b11 & ~full
 
 
 def test_cores_of_a_chip_without_memory_are_no_room_for_a_gang() -> None:
     node = Node()
-    node.soft_shares.hold(0, 0, Share(10, MEMORY, "elastic"))
+    node.soft_shares.hold(ChangesBuilder(), 0, 0, Share(10, MEMORY, "elastic"))
     assert node.asks(Share(40, GIB, "elastic"), pods=2)[0] is NodeReason.FITS
     assert node.asks(Share(40, GIB, "elastic"), pods=3)[0] is NodeReason.QUOTA
 
 
 def test_a_chip_without_room_for_the_memory_of_a_pod_is_not_joined() -> None:
     node = Node()
-    node.soft_shares.hold(0, 0, Share(40, MEMORY - GIB, "elastic"))
+    node.soft_shares.hold(ChangesBuilder(), 0, 0, Share(40, MEMORY - GIB, "elastic"))
     assert node.asks(Share(20, GIB, "elastic")) == (NodeReason.FITS, 16 * 160)
     assert node.asks(Share(20, 2 * GIB, "elastic")) == (NodeReason.FITS, 16 * 1)
 

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from berth.core.changes import Changes, merged
+from berth.core.changes import Changes, ChangesBuilder, merged
 from berth.core.cluster.node_columns import _COLUMNS
 from berth.core.cluster.node_packing import pack_health, pack_nodes
 from berth.core.errors import InvariantError
@@ -37,10 +37,14 @@ class Facts:
         return changes
 
     def hold(self, row: int, mask: int, *, cpu_milli: int = 0) -> None:
-        self.changes.append(self.table.hold(row, mask, cpu_milli=cpu_milli, memory_mib=0))
+        found = ChangesBuilder()
+        self.table.hold(found, row, mask, cpu_milli=cpu_milli, memory_mib=0)
+        self.changes.append(found.build())
 
     def let_go(self, row: int, mask: int, *, cpu_milli: int = 0) -> None:
-        self.changes.append(self.table.let_go(row, mask, cpu_milli=cpu_milli, memory_mib=0))
+        found = ChangesBuilder()
+        self.table.let_go(found, row, mask, cpu_milli=cpu_milli, memory_mib=0)
+        self.changes.append(found.build())
 
     def nodes(self, domain: str, *nodes: NodeDescription) -> None:
         assert self.say(pack_nodes(domain, nodes)) == ""
@@ -55,29 +59,29 @@ class Facts:
 def test_free_is_healthy_minus_used_and_releasing() -> None:
     facts = Facts()
     facts.nodes("d", a_node("a"))
-    facts.table.hold(0, 0b11, cpu_milli=1_000, memory_mib=10)
-    facts.table.mark_releasing(0, 0b01, releasing=True)
+    facts.table.hold(ChangesBuilder(), 0, 0b11, cpu_milli=1_000, memory_mib=10)
+    facts.table.mark_releasing(ChangesBuilder(), 0, 0b01, releasing=True)
     facts.health("d", NodeCondition("a", unhealthy=0b1000, recovering=0b0100))
     assert facts.free("a") == 0b1111_0000
     assert int(facts.table.idle[0]) == 4
     assert int(facts.table.cpu_free[0]) == 191_000
-    facts.table.let_go(0, 0b11, cpu_milli=1_000, memory_mib=10)
+    facts.table.let_go(ChangesBuilder(), 0, 0b11, cpu_milli=1_000, memory_mib=10)
     assert facts.free("a") == 0b1111_0011
 
 
 def test_a_chip_is_not_held_twice_also_while_it_is_releasing() -> None:
     facts = Facts()
     facts.nodes("d", a_node("a"))
-    facts.table.hold(0, 1, cpu_milli=0, memory_mib=0)
-    facts.table.mark_releasing(0, 1, releasing=True)
+    facts.table.hold(ChangesBuilder(), 0, 1, cpu_milli=0, memory_mib=0)
+    facts.table.mark_releasing(ChangesBuilder(), 0, 1, releasing=True)
     with pytest.raises(InvariantError, match="node a: a chip would have two owners"):
-        facts.table.hold(0, 3, cpu_milli=0, memory_mib=0)
+        facts.table.hold(ChangesBuilder(), 0, 3, cpu_milli=0, memory_mib=0)
 
 
 def test_a_node_that_leaves_its_domain_is_gone_and_keeps_what_its_pods_hold() -> None:
     facts = Facts()
     facts.nodes("d", a_node("a"), a_node("b"))
-    facts.table.hold(0, 1, cpu_milli=5, memory_mib=0)
+    facts.table.hold(ChangesBuilder(), 0, 1, cpu_milli=5, memory_mib=0)
     facts.nodes("d", a_node("b"))
     assert not facts.table.present[0]
     assert (facts.free("a"), facts.table.domain_name(0)) == (0, "")
@@ -211,7 +215,11 @@ def test_nodes_that_are_all_new_become_what_they_are_one_by_one(corrected: bool)
         )
         for number in range(5)
     ]
-    nodes += [a_node("plain", chips=0, allocatable=0), a_node("short", allocatable=3, address="10.0.0.1")]
+    nodes += [
+        a_node("plain", chips=0, allocatable=0),
+        a_node("short", allocatable=3, address="10.0.0.1"),
+        a_node("over", allocatable=12, cpu_others=7, memory_others=9),
+    ]
     one_by_one.table.row("n0")  # a node that is known keeps the others from being set at once
     for facts in (at_once, one_by_one):
         facts.table.corrected = corrected

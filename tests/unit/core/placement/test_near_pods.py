@@ -3,9 +3,10 @@
 import msgspec
 import pytest
 
-from berth.core.cluster.domains import domains
+from berth.core.cluster.domains import domains, shard_of
 from berth.core.cluster.node_packing import pack_nodes
 from berth.core.requests.gangs import Gang
+from berth.core.scheduling.turn import MissingShards
 from berth.products.catalogue import NODE_PRODUCTS
 from berth.schemas.columns import pack, pack_names
 from berth.schemas.facts import JobSeen, PodPhase, PodsSeen
@@ -72,6 +73,18 @@ def test_the_score_is_which_part_of_cpu_and_memory_stays_free() -> None:
     assert scores(seat, plain(seat)) == {"a": (9_900 + 9_800) // 2, "b": (9_500 + 9_950) // 2, "none": 0}
     off = seat_of(*nodes, plain_pods=False)
     assert scores(off, plain(off, cpu=1_000)) == {"a": 0, "b": 0}
+
+
+def test_what_pods_of_others_use_counts_as_allocated() -> None:
+    nodes = [
+        bare("a", cpu_milli=4_000, memory_mib=10_000, cpu_others=60_000, memory_others=30_000),
+        bare("b", cpu_milli=10_000, memory_mib=10_000),
+    ]
+    seat = seat_of(*nodes)
+    found = scores(seat, plain(seat, cpu=1_000, memory=2_000))
+    assert found == {"a": (3_000 * 10_000 // 64_000 + 2_000) // 2, "b": (9_000 + 8_000) // 2}
+    other = restarted(seat)
+    assert scores(other, plain(other, cpu=1_000, memory=2_000)) == found
 
 
 def test_pods_that_request_nothing_spread_also_over_rounds_and_leave_when_they_end() -> None:
@@ -178,3 +191,39 @@ def test_a_gang_of_a_round_leaves_the_next_one_what_its_master_does_not_use() ->
     seat.job(a_job("three", tasks=[Task("master", 1, 0, 4_000), Task("worker", 1, 4)]))
     seat.round()
     assert nodes_by_job(seat) == {"one": ["a", "a"], "three": ["b", "a"]}
+
+
+def late(name: str = "late", *, beside: str = "j", cpu: int = 1_000) -> JobRequest:
+    annotations = {"berth/gang-pods": "1", "berth/beside": beside}
+    return a_job(name, tasks=[Task("master", 1, 0, cpu)], annotations=annotations)
+
+
+def test_a_part_without_chips_that_comes_later_is_near_the_rest_of_its_gang() -> None:
+    nodes = [a_node("z", cpu_milli=20_000, leaf="1"), bare("y", cpu_milli=20_000, leaf="1"), bare("a")]
+    seat = seat_of(*nodes)
+    seat.job(a_job("j", chips=8))
+    seat.round()
+    for name, cpu, node in (("one", 15_000, "z"), ("two", 15_000, "y"), ("three", 15_000, "a")):
+        seat.job(late(name, cpu=cpu))
+        seat.round()
+        assert nodes_by_job(seat)[name] == [node]
+    seat.job(late("stranger", beside="nobody"))
+    seat.job(late("other"))
+    seat.round()
+    assert (nodes_by_job(seat)["stranger"], nodes_by_job(seat)["other"]) == (["a"], ["z"])
+    off = seat_of(*nodes, plain_pods=False)
+    off.job(a_job("j", chips=8))
+    off.round()
+    off.job(late())
+    off.round()
+    assert nodes_by_job(off)["late"] == ["a"]
+
+
+def test_while_a_shard_is_missing_no_node_is_near_a_part_that_comes_later() -> None:
+    seat = seat_of(a_node("z", leaf="1"), bare("a", leaf="2"))
+    seat.job(a_job("j", chips=8))
+    seat.round()
+    shards = next(count for count in range(2, 20) if shard_of("leaf-1", count) != shard_of("leaf-2", count))
+    seat.job(late())
+    seat.round(MissingShards(shards, [shard_of("leaf-1", shards)]))
+    assert nodes_by_job(seat)["late"] == ["a"]

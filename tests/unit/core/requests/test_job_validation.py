@@ -98,7 +98,7 @@ def test_a_part_of_a_gang_is_judged_as_a_part() -> None:
     assert shapes_of(part, a_job((1, 8)))[0].gang_pods == 4
     assert not accepted(a_job((1, 8), annotations={"berth/gang-pods": "1"})).distributed
     assert accepted(a_job((1, 1), policy="chip2-node16")).form
-    assert refused(a_job((1, 1), policy="chip2-node16", annotations={"berth/gang-pods": "2"})).value == "1 chips in all"
+    assert refused(a_job((1, 1), policy="chip2-node16", annotations={"berth/gang-pods": "2"})).value == "1 chip in all"
 
 
 @pytest.mark.parametrize("pods", ["0", "-3", "many", "99999999999"])

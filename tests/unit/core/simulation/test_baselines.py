@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from berth.core.changes import ChangesBuilder
 from berth.core.simulation.baselines import BASELINES, Baseline, BaselineScorer
 from berth.core.simulation.simulator import SimulationPlan
 from berth.schemas.envelope import body_of, open_envelope
@@ -81,8 +82,8 @@ def test_random_nodes_are_all_taken_about_as_often() -> None:
 def test_one_row_is_scored_as_all_rows_are(baseline: Baseline) -> None:
     simulation, _, _ = run_of(a_plan(planned("a", 0, 10, 6), cluster="nodes=5"))
     state = simulation._state
-    state.table.hold(2, 0b1111, cpu_milli=0, memory_mib=0)
-    state.table.hold(3, 0b1111_1111, cpu_milli=0, memory_mib=0)
+    state.table.hold(ChangesBuilder(), 2, 0b1111, cpu_milli=0, memory_mib=0)
+    state.table.hold(ChangesBuilder(), 3, 0b1111_1111, cpu_milli=0, memory_mib=0)
     scorer = BaselineScorer(state, baseline, seed=5)
     reasons, scores = scorer.evaluate(A_POD)
     one_by_one = [scorer.evaluate_one(A_POD, row, scorer.row_state(row)) for row in range(5)]

@@ -133,7 +133,7 @@ def test_a_stateful_set_is_a_gang_only_when_its_pods_come_together() -> None:
     assert first_request(key, {"replicas": 3}, a_pod("db-0", owner=STS)) == ("", ["statefulset.db:1"])
     parallel = {"replicas": 3, "podManagementPolicy": "Parallel"}
     hold, _ = first_request(key, parallel, a_pod("db-0", owner=STS))
-    assert hold == "1 of at least 3 pods exist"
+    assert hold == "1 of at least 3 pods exists"
 
 
 def test_an_indexed_job_is_a_gang_and_a_plain_one_is_not() -> None:
@@ -224,7 +224,7 @@ def test_a_leader_and_its_workers_are_a_gang_of_the_size_they_tell() -> None:
     ],
 )  # fmt: skip
 def test_objects_that_tell_the_minimum(key: OwnerKey, spec: dict[str, Any], pod: dict[str, Any], name: str) -> None:
-    assert first_request(key, spec, *many(1, **pod))[0] == "1 of at least 2 pods exist"
+    assert first_request(key, spec, *many(1, **pod))[0] == "1 of at least 2 pods exists"
     assert first_request(key, spec, *many(2, **pod)) == ("", [f"{name}:2"])
 
 

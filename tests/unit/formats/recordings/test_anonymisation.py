@@ -11,11 +11,19 @@ from msgspec import inspect
 from berth.core.chips import form_selection, soft_share_table
 from berth.core.cluster import node_classes
 from berth.core.levels import model
-from berth.core.requests import block_requests, job_validation
+from berth.core.requests import block_requests, gangs, job_validation
 from berth.core.state.ledger import LedgerDump
 from berth.core.superpods import inference, validation
 from berth.formats.recordings.anonymisation import MESSAGES
-from berth.formats.recordings.anonymisation_rules import KEPT_KEYS, NAME_KEYS, RULES, SERVICE_KEY, Kind, Special
+from berth.formats.recordings.anonymisation_rules import (
+    JOB_KEY,
+    KEPT_KEYS,
+    NAME_KEYS,
+    RULES,
+    SERVICE_KEY,
+    Kind,
+    Special,
+)
 from berth.products.catalogue import FORMS, NODE_PRODUCTS
 from berth.products.model import ANNOTATION_POLICY, LABEL_TYPE
 from berth.runtime.recording import read_file, record
@@ -103,6 +111,7 @@ def test_labels_that_decide_by_their_value_are_kept() -> None:
     assert read <= KEPT_KEYS
     assert NAME_KEYS == node_classes.NAME_KEYS
     assert SERVICE_KEY == inference.SERVICE_LABEL
+    assert JOB_KEY == gangs.BESIDE
 
 
 @pytest.mark.parametrize(

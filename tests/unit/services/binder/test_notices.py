@@ -227,9 +227,9 @@ async def test_conditions_and_events_stand_in_the_cluster() -> None:
     world.members(owner=Owner("Job", "job", "u-job"))
     async with world.writing():
         world.say("waiting", "0 of 8 nodes fit")
-        await until(lambda: world.events() and world.conditions("p1"), deadline_s=5, what="all is written")
+        await until(lambda: len(world.events()) == 3, deadline_s=5, what="all is written")
         world.say("placed")
-        await until(lambda: len(world.events()) == 2, deadline_s=5, what="the placement is told")
+        await until(lambda: len(world.events()) == 4, deadline_s=5, what="the placement is told")
     (condition,) = world.conditions("p0")
     assert (condition["type"], condition["status"], condition["reason"], condition["message"]) == (
         "PodScheduled",
@@ -241,23 +241,48 @@ async def test_conditions_and_events_stand_in_the_cluster() -> None:
     assert sorted(world.events()) == [
         ("Job", "job", "FailedScheduling", "0 of 8 nodes fit", 1),
         ("Job", "job", "Scheduled", "placed 2 pods on 2 nodes", 1),
+        ("Pod", "p0", "FailedScheduling", "0 of 8 nodes fit", 1),
+        ("Pod", "p1", "FailedScheduling", "0 of 8 nodes fit", 1),
     ]
 
 
-async def test_the_event_is_of_the_podgroup_else_of_the_first_pod() -> None:
+@pytest.mark.parametrize(("uid", "of_group"), [("", True), ("u-pg", True), ("u-before", False)])
+async def test_the_event_is_of_the_podgroup_for_which_the_request_was_made(uid: str, *, of_group: bool) -> None:
     world = World()
     world.kube.put(
         "/apis/scheduling.volcano.sh/v1beta1/namespaces/ns/podgroups", {"metadata": {"name": "pg", "uid": "u-pg"}}
     )
-    world.members(podgroup="pg")
+    world.members(podgroup="pg", podgroup_uid=uid)
     async with world.writing():
         world.say("waiting", "no room")
-        await until(world.events, deadline_s=5, what="an event")
-        assert world.events()[0][:2] == ("PodGroup", "pg")
-        world.members(podgroup="lost")
+        await until(lambda: world.conditions("p1") and len(world.events()) >= 2, deadline_s=5, what="events")
+    about = {(kind, name) for kind, name, *_ in world.events()}
+    assert about == {("Pod", "p0"), ("Pod", "p1")} | ({("PodGroup", "pg")} if of_group else set())
+
+
+async def test_a_gang_of_nobody_has_its_events_on_its_pods_once_each() -> None:
+    world = World()
+    world.members(podgroup="lost")
+    async with world.writing():
         world.say("rejected", "no such policy")
-        await until(lambda: len(world.events()) == 2, deadline_s=5, what="another")
-    assert ("Pod", "p0", "JobRejected", "no such policy", 1) in world.events()
+        await until(lambda: len(world.events()) == 2, deadline_s=5, what="both pods are told")
+    assert world.events() == [("Pod", f"p{rank}", "JobRejected", "no such policy", 1) for rank in range(2)]
+
+
+async def test_pods_that_are_bound_get_a_normal_event_after_everything_else() -> None:
+    world = World()
+    world.members()
+    pod = Involved(api_version="v1", kind="Pod", namespace="ns", name="p0", uid=world.uids[0])
+    world.loop.report_scheduled(pod, "Successfully assigned ns/p0 to n0")
+    world.say("waiting", "no room")
+    async with world.writing():
+        await until(lambda: len(world.events()) == 3, deadline_s=5, what="all is written")
+    made = [call.body for call in world.kube.calls if call.method == "POST"]
+    assert [(body["involvedObject"]["name"], body["reason"], body["type"]) for body in made] == [
+        ("p0", "FailedScheduling", "Warning"),
+        ("p1", "FailedScheduling", "Warning"),
+        ("p0", "Scheduled", "Normal"),
+    ]
 
 
 async def test_an_event_that_was_written_by_an_earlier_run_counts_up() -> None:

@@ -176,6 +176,22 @@ def test_pods_with_gates_or_wrong_asks_are_no_members_and_the_reason_is_told() -
     assert world.standing(BASE) == {0: "p-0", 1: "p-1", 2: "p-3"}
 
 
+def test_a_pod_that_two_podgroups_claim_is_held_and_both_are_named() -> None:
+    world = GangWorld()
+    world.gangs.set_group(a_group("pg", least=2))
+    label = "scheduling.x-k8s.io/pod-group"
+    world.pods(*members(1), a_pod("p-1", group="pg", labels={label: "co"}))
+    world.settle()
+    twice = (
+        f"pod p-1 names two PodGroups, pg (annotation scheduling.k8s.io/group-name) and co (label {label}); name one"
+    )
+    assert world.hold(BASE) == f"1 of at least 2 pods exists; {twice}"
+    assert not world.requests
+    world.pods(a_pod("p-1", group="pg", labels={label: "pg"}))
+    world.settle()
+    assert list(world.requests) == [BASE]
+
+
 def test_a_pod_alone_is_held_under_its_own_name() -> None:
     world = GangWorld()
     world.pods(a_pod("one", gates=["g"]), a_pod("two"), a_pod("three", scheduler="default-scheduler"))

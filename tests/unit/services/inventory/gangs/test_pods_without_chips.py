@@ -107,7 +107,7 @@ def test_a_minimum_below_the_size_takes_pods_with_chips_first() -> None:
     world.settle()
     others = [name for name in world.requests if name != JOB]
     assert [asked(world, name) for name in others] == [[("master", 1, 0)]]
-    assert world.requests[others[0]].annotations == {"berth/gang-pods": "3"}
+    assert world.requests[others[0]].annotations == {"berth/gang-pods": "3", "berth/beside": JOB}
     assert world.ranks(others[0]) == {"llm-master-0": ""}
 
 
@@ -120,7 +120,7 @@ def test_the_minimum_of_a_task_without_chips_is_part_of_the_minimum() -> None:
     world = world_of(spec, *pods, least=3, by_task={"master": 1})
     assert asked(world) == [("master", 1, 0), ("worker", 2, 8)]
     short = world_of(spec, *pods[2:], least=3, by_task={"master": 1})
-    assert short.hold(JOB) == "task master has 0 of at least 1 pods"
+    assert short.hold(JOB) == "task master has 0 of at least 1 pod"
 
 
 def test_with_switch_affinity_all_pods_with_chips_start_together() -> None:

@@ -219,7 +219,7 @@ def test_a_deployment_that_was_scaled_while_it_had_no_pods_is_read_again() -> No
     world.settle()
     world.gangs.set_owner(key, facts_of(key, {"replicas": 2}))
     world.settle()
-    assert world.hold("replicaset.web") == "1 of at least 2 pods exist"
+    assert world.hold("replicaset.web") == "1 of at least 2 pods exists"
     world.pods(a_pod("w-2", owner=RS))
     world.settle(after_s=60)
     assert world.looks == [key, key]

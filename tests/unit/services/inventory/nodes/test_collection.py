@@ -138,11 +138,14 @@ def test_cpu_and_memory_of_others_are_taken_off() -> None:
     fact = nodes.due(1).rest[0]
     (found,) = unpack_nodes(fact)
     assert (found.cpu_milli, found.memory_mib) == (70_000, 1000)
+    assert (found.cpu_others, found.memory_others) == (use.cpu_milli, use.memory_mib)
     nodes.note_published(fact)
     nodes.use(use, use._replace(cpu_milli=200_000))
-    assert unpack_nodes(nodes.due(2).rest[0])[0].cpu_milli == 0
+    (found,) = unpack_nodes(nodes.due(2).rest[0])
+    assert (found.cpu_milli, found.cpu_others) == (0, 100_000), "no more than the node gives"
     nodes.use(use._replace(cpu_milli=200_000), None)
-    assert unpack_nodes(nodes.due(3).rest[0])[0].cpu_milli == 100_000
+    (found,) = unpack_nodes(nodes.due(3).rest[0])
+    assert (found.cpu_milli, found.cpu_others, found.memory_others) == (100_000, 0, 0)
 
 
 def test_a_restart_says_only_what_has_changed_meanwhile() -> None:

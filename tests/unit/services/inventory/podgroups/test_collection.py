@@ -287,7 +287,7 @@ def test_why_pods_wait_is_told_as_a_condition() -> None:
     world.show(a_group("pg", least=2))
     started(world, [""])
     world.run()
-    assert world.condition() == ("Unschedulable", "JobValidateFailed", "1 of at least 2 pods exist")
+    assert world.condition() == ("Unschedulable", "JobValidateFailed", "1 of at least 2 pods exists")
     started(world, ["", ""])
     world.run(after_s=5)
     world.status("podgroup.pg", "waiting", sentence="0 of 9 nodes have room", code="no-room")

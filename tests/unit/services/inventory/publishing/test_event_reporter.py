@@ -12,7 +12,7 @@ from berth.services.inventory.metrics import InventoryMetrics
 from berth.services.inventory.podgroups.notices import AdmissionReasons
 from berth.services.inventory.publishing.api_tasks import ApiTasks
 from berth.services.inventory.publishing.event_reporter import EventReporter
-from berth.services.inventory.publishing.warnings import RequestWarnings
+from berth.services.inventory.publishing.warnings import FORM_ASSUMED, RequestWarnings
 from tests.support.api_tasks import is_busy
 from tests.support.clock import ManualClock
 from tests.support.fake_kube import FakeKube
@@ -57,8 +57,8 @@ def test_the_form_that_is_assumed_is_told_of_the_group_else_its_owner_else_its_p
     told: MembersSeen, kind: str, name: str, uid: str
 ) -> None:
     warnings = RequestWarnings()
-    warnings.judge(a_request("a"), told, uid_of)
-    ((key, sentence),) = warnings.sentences.items()
+    warnings.judge(a_request("a"), told, uid_of, {})
+    ((key, sentence),) = warnings.sentences(FORM_ASSUMED).items()
     about = warnings.involved(key)
     assert about is not None
     assert (about.kind, about.namespace, about.name, about.uid) == (kind, "ns", name, uid)
@@ -72,24 +72,24 @@ def test_many_requests_of_one_owner_are_one_remark_until_the_last_is_over() -> N
     warnings = RequestWarnings()
     owner = Owner("Job", "j", "uid-j")
     for name in ("a", "b"):
-        warnings.judge(a_request(name), seen(name, owner=owner), uid_of)
-    assert len(warnings.sentences) == 1
+        warnings.judge(a_request(name), seen(name, owner=owner), uid_of, {})
+    assert len(warnings.sentences(FORM_ASSUMED)) == 1
     warnings.drop("ns", "a")
-    assert len(warnings.sentences) == 1
+    assert len(warnings.sentences(FORM_ASSUMED)) == 1
     warnings.drop("ns", "b")
     warnings.drop("ns", "b")
-    assert warnings.sentences == {}
+    assert warnings.sentences(FORM_ASSUMED) == {}
 
 
 def test_nothing_is_said_of_known_policies_of_pods_without_chips_and_of_requests_that_are_refused() -> None:
     warnings = RequestWarnings()
-    warnings.judge(a_request("known", "chip8-node8"), seen("known"), uid_of)
-    warnings.judge(a_request("plain", chips=0), seen("plain"), uid_of)
+    warnings.judge(a_request("known", "chip8-node8"), seen("known"), uid_of, {})
+    warnings.judge(a_request("plain", chips=0), seen("plain"), uid_of, {})
     unknown = a_request("refused")
     unknown.node_selector["accelerator-type"] = "nothing-known"
-    warnings.judge(unknown, seen("refused"), uid_of)
-    warnings.judge(a_request("lost"), None, uid_of)
-    assert warnings.sentences == {}
+    warnings.judge(unknown, seen("refused"), uid_of, {})
+    warnings.judge(a_request("lost"), None, uid_of, {})
+    assert warnings.sentences(FORM_ASSUMED) == {}
 
 
 def patch_of(*messages: str) -> PatchPodGroup:

@@ -1,0 +1,83 @@
+"""PriorityClasses and queues, and what is said of jobs that are accepted otherwise than their objects state."""
+
+from collections import Counter
+from collections.abc import Callable
+
+from berth.formats.kubernetes.policies import PriorityClass, Queue
+from berth.runtime.kube.port import Change
+from berth.schemas.intake import JobRequest
+from berth.services.inventory.gangs.collection import Gangs
+from berth.services.inventory.gangs.priorities import PRIORITY_ASSUMED
+from berth.services.inventory.publishing.queues import QUEUE_IGNORED, Queues, amounts
+from berth.services.inventory.publishing.warnings import RequestWarnings
+
+
+class JobPolicies:
+    """Priorities and queues of jobs.
+
+    Args:
+        gangs: The gangs.
+        on_change: Called when something changed.
+    """
+
+    def __init__(self, gangs: Gangs, on_change: Callable[[], None]) -> None:
+        self.warnings = RequestWarnings()
+        self._gangs = gangs
+        self._on_change = on_change
+        self._classes: dict[str, PriorityClass] = {}
+        self._queues = Queues()
+        self._requested: dict[str, Counter[str]] | None = None
+        """What open jobs request, by queue; None while it is not counted in this turn."""
+
+    def replace_classes(self, classes: list[PriorityClass]) -> None:
+        """Take all PriorityClasses."""
+        self._classes = {one.metadata.name: one for one in classes}
+        self._gangs.set_priority_classes(classes)
+        self._on_change()
+
+    def change_classes(self, changes: list[tuple[Change, PriorityClass]]) -> None:
+        """Take changes of PriorityClasses."""
+        for change, one in changes:
+            if change == "DELETED":
+                self._classes.pop(one.metadata.name, None)
+            else:
+                self._classes[one.metadata.name] = one
+        self._gangs.set_priority_classes(list(self._classes.values()))
+        self._on_change()
+
+    def replace_queues(self, queues: list[Queue]) -> None:
+        """Take all queues of Volcano."""
+        self._queues.replace(queues)
+        self._judge_queues()
+
+    def change_queues(self, changes: list[tuple[Change, Queue]]) -> None:
+        """Take changes of queues of Volcano."""
+        self._queues.change(changes)
+        self._judge_queues()
+
+    def begin_turn(self) -> None:
+        """Note that requests may have come or gone."""
+        self._requested = None
+
+    def judge(self, request: JobRequest, priority_warning: str = "") -> None:
+        """Take a request that is published, or of whose queue something has changed.
+
+        Args:
+            request: The request.
+            priority_warning: What is wrong with its priority; empty when nothing is.
+        """
+        members = self._gangs.published_members(request.namespace, request.name)
+        queue_warning = self._queues.warning(request.queue, lambda: self._requested_in(request.queue))
+        others = {PRIORITY_ASSUMED: priority_warning, QUEUE_IGNORED: queue_warning}
+        self.warnings.judge(request, members, self._gangs.group_uid, others)
+
+    def _judge_queues(self) -> None:
+        self.begin_turn()
+        for request in self._gangs.open_requests():
+            self.judge(request)
+        self._on_change()
+
+    def _requested_in(self, queue: str) -> Counter[str]:
+        if self._requested is None:
+            self._requested = amounts(self._gangs.open_requests())
+        return self._requested.get(queue, Counter())
