@@ -24,17 +24,24 @@ from berth.schemas.reports import HealthReport
 from berth.schemas.simulation import BindGang, BreakNode, EvictGang, GangBound, GangEvicted, NodeBroken, SimCounts
 from berth.schemas.status import DeadLetter, Heartbeat, JobStatus, LeaseHeld, SnapshotBody, SnapshotChunk, SnapshotEnd
 from berth.schemas.summary import JobSummary
+from berth.schemas.usage_facts import NamespaceSeen, UsageSeen
+from berth.schemas.volume_facts import ClaimSeen, StorageSeen, VolumeSeen
 
 MESSAGES: Final[tuple[type[Message], ...]] = (
     DeadLetter,
+    ClaimSeen,
     HealthSeen,
     JobSeen,
     MembersSeen,
+    NamespaceSeen,
     NodesSeen,
     OutcomeSeen,
     PodsSeen,
+    StorageSeen,
     TimerSeen,
     TopologySeen,
+    UsageSeen,
+    VolumeSeen,
     Heartbeat,
     JobCancel,
     JobRequest,

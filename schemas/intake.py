@@ -6,6 +6,7 @@ from msgspec import Meta
 
 from berth.schemas.constraints import Term, Toleration
 from berth.schemas.message import Message, Part
+from berth.schemas.pod_constraints import PodConstraints
 from berth.schemas.units import ChipCount, CpuMilli, MemoryMib, UnixMs
 
 Name = Annotated[str, Meta(min_length=1, max_length=253, pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$")]
@@ -24,6 +25,10 @@ class Task(Part, frozen=True):
     affinity: list[Term] = []
     """Required node affinity: one of the terms must hold; empty: no condition."""
     tolerations: list[Toleration] = []
+    labels: dict[str, str] = {}
+    """Labels that all of its pods have."""
+    constraints: PodConstraints | None = None
+    """Pod affinity, topology spread, host ports, other resources and claims; None: none of them."""
 
 
 class JobRequest(Message, frozen=True):

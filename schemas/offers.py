@@ -5,6 +5,7 @@ from typing import ClassVar
 from berth.schemas.constraints import Term, Toleration
 from berth.schemas.message import Message, Part
 from berth.schemas.placement import Share
+from berth.schemas.pod_constraints import PodProfile
 from berth.schemas.refusal import ReasonCount
 from berth.schemas.units import Sequence, UnixMs
 
@@ -57,11 +58,23 @@ class Shape(Part, frozen=True, cache_hash=True):
     """The job's label ``tor-affinity``; empty without switch affinity."""
     blocks: Blocks | None = None
     """For jobs with SuperPoD affinity."""
+    profile: PodProfile | None = None
+    """For pods with constraints, or on which constraints of other pods may bear; None: there are none."""
 
     @property
     def is_planned(self) -> bool:
         """Whether one plan places all pods of the gang with chips."""
         return bool(self.tor_affinity) or self.blocks is not None
+
+    @property
+    def needs_marks(self) -> bool:
+        """Whether shards answer with one mark for each node that takes a pod, instead of their best nodes."""
+        return self.is_planned or self.profile is not None
+
+    @property
+    def marks_nodes(self) -> bool:
+        """Whether the marks are by node, not by place below a leaf switch."""
+        return not self.tor_affinity and self.needs_marks
 
     @property
     def uses_network(self) -> bool:
@@ -117,7 +130,8 @@ class ShapeOffer(Part, frozen=True):
     usable: bytes = b""
     """For shapes with switch affinity: one bit per place of the topology, leaf after leaf, the lowest bit first; 1 if
     the shard owns the node and it takes a pod. ceil(places / 8) bytes. For shapes with SuperPoD affinity: one bit per
-    node of the shard, by domain and name, 1 if it takes a pod. Otherwise empty."""
+    node of the shard, by domain and name, 1 if it takes a pod; likewise for shapes with a profile and without switch
+    affinity. Otherwise empty."""
     error: str = ""
     """Why the shape could not be scored: an internal error, with which the offer does not count. Otherwise empty."""
 

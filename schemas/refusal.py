@@ -59,6 +59,24 @@ class NodeReason(IntEnum):
     """The node is in no SuperPoD, or in no rack for a job that needs racks; checked with ``OTHER_RESOURCE``."""
     NO_LEVEL = 22
     """The node lacks labels of the levels that the job needs; checked with ``NO_SUPERPOD``."""
+    PODS = 23
+    """The node has as many pods as it takes. This reason and those below are checked last, in this order."""
+    RESOURCE = 24
+    """Not enough of a resource beside chips, cpu and memory."""
+    PORT = 25
+    """A host port is taken."""
+    VOLUME = 26
+    """A volume of the pod cannot be used from the node, or cannot be made for it."""
+    VOLUME_LIMIT = 27
+    """The node has as many volumes of a CSI driver as it takes."""
+    AFFINITY = 28
+    """No pod that the required pod affinity asks for is near."""
+    ANTI_AFFINITY = 29
+    """A pod that the required anti-affinity forbids is near."""
+    REPELLED = 30
+    """A pod near the node has a required anti-affinity that forbids this one."""
+    SPREAD = 31
+    """The pod would break a topology spread, or the node lacks its topology key."""
 
 
 Code = Literal[
@@ -83,6 +101,7 @@ Code = Literal[
     "behind",
     "reserved",
     "internal",
+    "no-claim",
 ]
 INTERNAL: Final[Code] = "internal"
 """An error of Berth set the gang aside."""

@@ -139,13 +139,33 @@ class Subjects(msgspec.Struct, frozen=True):
         """Result of the binder for an attempt."""
         return f"{self.root}fact.outcome.{token(namespace)}.{token(job)}"
 
+    def fact_usage(self, domain: str) -> str:
+        """What pods of other schedulers use on the nodes of a domain."""
+        return f"{self.root}fact.usage.{token(domain)}"
+
+    def fact_namespace(self, name: str) -> str:
+        """Labels of a namespace."""
+        return f"{self.root}fact.namespace.{token(name)}"
+
+    def fact_claim(self, namespace: str, name: str) -> str:
+        """A PersistentVolumeClaim."""
+        return f"{self.root}fact.claim.{token(namespace)}.{token(name)}"
+
+    def fact_volume(self, name: str) -> str:
+        """A PersistentVolume."""
+        return f"{self.root}fact.volume.{token(name)}"
+
+    def fact_storage(self, name: str) -> str:
+        """A StorageClass."""
+        return f"{self.root}fact.storage.{token(name)}"
+
     @property
     def fact_timer(self) -> str:
         """A tick of the dispatcher's clock."""
         return f"{self.root}fact.timer"
 
     def facts(self, kind: str) -> str:
-        """Filter for all facts of a kind: node, health, topology, pod, member, job or outcome."""
+        """Filter for all facts of a kind, such as node or pod."""
         return f"{self.root}fact.{kind}.>"
 
     @property

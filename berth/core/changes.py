@@ -11,9 +11,35 @@ from typing import Any, Final
 
 import msgspec
 
+from berth.schemas.pod_constraints import PodTerm
+
 JobKey = tuple[str, str]
 """(namespace, name)"""
+Pods = tuple[str, tuple[tuple[str, str], ...], bool]
+"""Pods that no selector tells apart: namespace, labels, whether they are being deleted."""
 _EMPTY: Final[Mapping[Any, Any]] = MappingProxyType({})
+
+
+class ConstraintChanges(msgspec.Struct, frozen=True, gc=False):
+    """Changes of what constraints of pods depend on; without arguments none."""
+
+    rows_freed: Mapping[int, None] = _EMPTY
+    """Rows on which constraints may forbid less than before: a pod, a host port or a claim left, or a resource is
+    free."""
+    pods_moved: Mapping[Pods, None] = _EMPTY
+    """Pods that came to some nodes or left some."""
+    repulsion_eased: bool = False
+    """A pod with a required anti-affinity, or with a claim, left a node."""
+    topology_changed: bool = False
+    """Nodes or namespaces came, went, or have other labels or taints."""
+    terms_changed: Mapping[PodTerm, None] = _EMPTY
+    """Required anti-affinity terms that bear on pods and did not before, or do no longer."""
+    namespaces_changed: bool = False
+    """Any such term may bear on other pods than before."""
+
+
+_NO_CONSTRAINTS: Final = ConstraintChanges()
+TOPOLOGY_CHANGED: Final = ConstraintChanges(topology_changed=True)
 
 
 class Changes(msgspec.Struct, frozen=True, gc=False):
@@ -49,6 +75,8 @@ class Changes(msgspec.Struct, frozen=True, gc=False):
     """Gangs (uid) that may have to be evicted, released or adopted."""
     applied: int = 0
     """Facts and records that these changes come from, those without any change left out."""
+    constraints: ConstraintChanges = _NO_CONSTRAINTS
+    """What constraints of pods depend on."""
 
 
 NO_CHANGES: Final = Changes()
@@ -68,6 +96,7 @@ class ChangesBuilder:
         self.pods_changed: dict[JobKey, None] = {}
         self.gangs_to_examine: dict[str, None] = {}
         self.applied = 0
+        self.constraints = _NO_CONSTRAINTS
 
     def add(self, changes: Changes) -> None:
         """Merge changes in."""
@@ -83,6 +112,8 @@ class ChangesBuilder:
         if changes.gangs_to_examine:
             self.gangs_to_examine.update(changes.gangs_to_examine)
         self.applied += changes.applied
+        if changes.constraints is not _NO_CONSTRAINTS:
+            self.constraints = _both(self.constraints, changes.constraints)
 
     def _add_nodes(self, changes: Changes) -> None:
         self.nodes_changed |= changes.nodes_changed
@@ -116,6 +147,7 @@ class ChangesBuilder:
             or self.pods_changed
             or self.gangs_to_examine
             or self.applied
+            or self.constraints is not _NO_CONSTRAINTS
         ):
             return NO_CHANGES
         return Changes(
@@ -130,7 +162,50 @@ class ChangesBuilder:
             self.pods_changed,
             self.gangs_to_examine,
             self.applied + applied,
+            self.constraints,
         )
+
+
+class ConstraintChangesBuilder:
+    """Collects changes of what constraints depend on."""
+
+    __slots__ = ConstraintChanges.__struct_fields__
+
+    def __init__(self) -> None:
+        self.rows_freed: dict[int, None] = {}
+        self.pods_moved: dict[Pods, None] = {}
+        self.terms_changed: dict[PodTerm, None] = {}
+        self.repulsion_eased = self.topology_changed = self.namespaces_changed = False
+
+    def add(self, changes: ConstraintChanges) -> None:
+        """Merge changes in."""
+        self.rows_freed.update(changes.rows_freed)
+        self.pods_moved.update(changes.pods_moved)
+        self.terms_changed.update(changes.terms_changed)
+        self.repulsion_eased |= changes.repulsion_eased
+        self.topology_changed |= changes.topology_changed
+        self.namespaces_changed |= changes.namespaces_changed
+
+    def build(self) -> Changes:
+        """All that was collected; the builder must not be used afterwards."""
+        found = ConstraintChanges(
+            self.rows_freed,
+            self.pods_moved,
+            self.repulsion_eased,
+            self.topology_changed,
+            self.terms_changed,
+            self.namespaces_changed,
+        )
+        return NO_CHANGES if found == ConstraintChanges({}, {}, terms_changed={}) else Changes(constraints=found)
+
+
+def _both(one: ConstraintChanges, other: ConstraintChanges) -> ConstraintChanges:
+    if one is _NO_CONSTRAINTS:
+        return other
+    found = ConstraintChangesBuilder()
+    found.add(one)
+    found.add(other)
+    return found.build().constraints
 
 
 def merged(parts: Iterable[Changes]) -> Changes:

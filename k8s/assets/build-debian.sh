@@ -69,7 +69,7 @@ flags="-s -w"
 for name in k8s.io/kubernetes/vendor/k8s.io/component-base/version k8s.io/kubernetes/vendor/k8s.io/client-go/pkg/version; do
   flags+=" -X $name.gitVersion=$version -X $name.gitMajor=1 -X $name.gitMinor=${minor%%.*} -X $name.gitTreeState=archive"
 done
-for program in kube-apiserver kube-controller-manager; do
+for program in kube-apiserver kube-controller-manager kube-scheduler; do
   go build -trimpath -ldflags "$flags" -o "$scratch/bin/$program" "./cmd/$program"
   say "$program built"
 done

@@ -1,14 +1,16 @@
 #!/usr/bin/env bash
-# Puts etcd, kube-apiserver and kube-controller-manager into ${XDG_CACHE_HOME:-~/.cache}/berth/kube/<version>/.
+# Puts etcd, kube-apiserver, kube-controller-manager and kube-scheduler into
+# ${XDG_CACHE_HOME:-~/.cache}/berth/kube/<version>/. The scheduler is for tests, which compare the nodes that it allows
+# with those of Berth; a demo runs without it.
 #   usage: build.sh [go|debian]
 # "go" builds the modules that are pinned, with hashes, in modules/. "debian" builds an older Kubernetes from Debian's
 # source package. Without an argument it is "go", and "debian" if no recent Go or no module proxy is available.
 # Does nothing if the binaries exist and their pins are those of this tree, or if KUBEBUILDER_ASSETS names a folder
-# with them.
+# with them, with or without the scheduler.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/berth/kube
-programs=(etcd kube-apiserver kube-controller-manager)
+programs=(etcd kube-apiserver kube-controller-manager kube-scheduler)
 way=${1:-}
 began=$SECONDS
 
@@ -80,7 +82,7 @@ case $way in "" | go | debian) ;; *) fail "unknown way $way; known are go and de
 
 if [[ -n ${KUBEBUILDER_ASSETS:-} ]]; then
   for program in "${programs[@]}"; do
-    [[ -x $KUBEBUILDER_ASSETS/$program ]] || fail "KUBEBUILDER_ASSETS is $KUBEBUILDER_ASSETS, which has no program $program"
+    [[ $program == kube-scheduler || -x $KUBEBUILDER_ASSETS/$program ]] || fail "KUBEBUILDER_ASSETS is $KUBEBUILDER_ASSETS, which has no program $program"
   done
   say "KUBEBUILDER_ASSETS is $KUBEBUILDER_ASSETS, nothing to build"
   exit 0

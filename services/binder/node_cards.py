@@ -2,7 +2,8 @@
 
 from berth.formats.ascend.bind_annotations import LABEL_CHIP_NAME, NodeCard
 from berth.formats.ascend.pod_annotations import BASE_DEVICE_INFOS, RACK_ID, SERVER_INDEX, SUPERPOD_ID
-from berth.formats.kubernetes.objects import Lean, Meta, NodeAddress
+from berth.formats.kubernetes.lean import Lean, Meta
+from berth.formats.kubernetes.objects import NodeAddress
 from berth.runtime.kube.port import Change
 
 

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from berth.formats.kubernetes.events import EventType, Involved, events_path, new_event, repeated, rfc3339
-from berth.formats.kubernetes.objects import Lean, Meta
+from berth.formats.kubernetes.lean import Lean, Meta
 from berth.formats.kubernetes.pods import GATED
 from berth.runtime.clock import Clock
 from berth.runtime.errors import PoisonError, TransientError

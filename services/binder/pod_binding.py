@@ -14,7 +14,8 @@ import msgspec
 from berth.formats.ascend.bind_annotations import STALE
 from berth.formats.ascend.pod_annotations import ATTEMPT, CONSUMED, JOB, JOB_UID, PREDICATE_TIME, RANK
 from berth.formats.kubernetes.events import Involved
-from berth.formats.kubernetes.objects import Lean, Meta, SchedulingGate
+from berth.formats.kubernetes.lean import Lean, Meta
+from berth.formats.kubernetes.pod_spec import SchedulingGate
 from berth.formats.whole_numbers import whole_number
 from berth.runtime.errors import AmbiguousError, TransientError
 from berth.runtime.fault_points import FaultPoints

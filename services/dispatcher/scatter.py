@@ -120,7 +120,7 @@ class Scatter:
             DecodeError: The offer is inconsistent with the known nodes and leaf switches.
         """
         table = self._state.table
-        own = self._own[shard].rows(table) if shape.blocks is not None else None
+        own = self._own[shard].rows(table) if shape.marks_nodes else None
         return candidates_of(table, offer, leaves=self._state.leaves if shape.tor_affinity else None, own=own)
 
     def _contradicts(self, offer: Offer) -> bool:

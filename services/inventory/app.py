@@ -8,7 +8,8 @@ from typing import Final, Generic, TypeVar
 
 from berth.core.cluster.node_packing import SWITCHES
 from berth.core.switches.occupancy.leaf_table import check_topology
-from berth.formats.kubernetes.objects import ConfigMap, Lean, Node, Pod, PodGroup
+from berth.formats.kubernetes.lean import Lean
+from berth.formats.kubernetes.objects import ConfigMap, Node, Pod, PodGroup
 from berth.formats.kubernetes.policies import PriorityClass, Queue
 from berth.runtime.backoff import Backoff
 from berth.runtime.bus.port import Bus, Follower, Gap, Stored, StreamState
@@ -18,16 +19,20 @@ from berth.runtime.instruments import Instruments
 from berth.runtime.kube.client import KubeApi
 from berth.runtime.kube.port import Api, Change, Reflection
 from berth.runtime.logs import Logger
-from berth.runtime.waits import all_set
+from berth.runtime.waits import all_set, pause
 from berth.schemas.envelope import DecodeError, decode, open_envelope
 from berth.schemas.facts import HealthSeen, JobSeen, MembersSeen, NodesSeen, OutcomeSeen, PodsSeen, TopologySeen
 from berth.schemas.message import Message
 from berth.schemas.status import JobStatus
 from berth.schemas.subjects import StreamName
+from berth.schemas.usage_facts import NamespaceSeen, UsageSeen
+from berth.schemas.volume_facts import ClaimSeen, StorageSeen, VolumeSeen
 from berth.services.inventory.config import InventoryConfig
+from berth.services.inventory.constraint_facts import CAPACITIES
 from berth.services.inventory.loop import PODGROUPS, Loop
 from berth.services.inventory.metrics import InventoryMetrics
 from berth.services.inventory.nodes.leaf_switches import PATH, SELECTOR
+from berth.services.inventory.storage.object_facts import StorageFact
 
 T = TypeVar("T")
 M = TypeVar("M", bound=Message)
@@ -93,7 +98,7 @@ async def _restore(
     kinds = ("node", "topology", "pod", "job", "outcome", "member")
     found: dict[str, list[Stored]] = {kind: [] for kind in kinds}
     for kind in kinds:
-        found[kind] = await bus.read(StreamName.LATEST, filters=(subjects.facts(kind),))
+        found[kind] = await _of_kind(bus, kind)
     nodes = [fact for fact in _read(found["node"], NodesSeen, log) if fact.names]
     loop.nodes.restore(nodes)
     loop.switches.restore(_switches(_read(found["topology"], TopologySeen, log), log), nodes)
@@ -102,6 +107,13 @@ async def _restore(
         loop.note_job(job)
     for outcome in _read(found["outcome"], OutcomeSeen, log):
         loop.note_outcome(outcome)
+    storage: list[StorageFact] = [
+        *_read(await _of_kind(bus, "namespace"), NamespaceSeen, log),
+        *_read(await _of_kind(bus, "storage"), StorageSeen, log),
+        *_read(await _of_kind(bus, "volume"), VolumeSeen, log),
+        *_read(await _of_kind(bus, "claim"), ClaimSeen, log),
+    ]
+    loop.constraints.restore(_read(await _of_kind(bus, "usage"), UsageSeen, log), storage)
     for stored in await bus.read(StreamName.LATEST, filters=(subjects.facts("health"),)):
         intake.take_fact(stored)
     for stored in await bus.read(StreamName.STATUS):
@@ -111,6 +123,10 @@ async def _restore(
     for members in _read(found["member"], MembersSeen, log):
         loop.restore_members(members, jobs.get((members.namespace, members.job)))
     log.info("facts restored", jobs=len(jobs), domains=len(found["node"]), gangs=len(found["pod"]))
+
+
+async def _of_kind(bus: Bus, kind: str) -> list[Stored]:
+    return await bus.read(StreamName.LATEST, filters=(bus.subjects.facts(kind),))
 
 
 def _read(stored: list[Stored], kind: type[M], log: Logger) -> list[M]:
@@ -182,6 +198,7 @@ async def _serve(
         api.reflect("/api/v1/pods", Pod, _Taking(loop.replace_pods, loop.change_pods)),
         api.reflect(PATH, ConfigMap, _Taking(loop.replace_switches, loop.change_switches), params=SELECTOR),
     ]
+    always += loop.constraints.reflections(api, has_capacities=await _serves(api, config, CAPACITIES, stop))
     groups_known, devices_known, classes_known = asyncio.Event(), asyncio.Event(), asyncio.Event()
     policies = loop.policies
     classes = _Taking(policies.replace_classes, policies.change_classes)
@@ -207,6 +224,16 @@ async def _serve(
         await calls
         for task in tasks:
             task.cancel()
+
+
+async def _serves(api: Api, config: InventoryConfig, kind: tuple[str, str], stop: asyncio.Event) -> bool:
+    """Whether the server has a kind; asks until it answers, or until ``stop`` is set."""
+    while True:
+        try:
+            return await api.serves(*kind)
+        except TransientError as error:
+            if await pause(stop, max(config.retry_wait_s, error.retry_after_s)):
+                return False
 
 
 async def _reflect_groups(api: Api, config: InventoryConfig, loop: Loop, known: asyncio.Event, log: Logger) -> None:

@@ -36,6 +36,16 @@ from berth.schemas.ledger import Adoption, Epoch, Eviction, Release, Round, Sett
 from berth.schemas.message import Message
 from berth.schemas.offers import Advance, Ask, Blocks, Offer, ScoreRequest, Shape, ShapeOffer
 from berth.schemas.placement import BlockPart, Placement, Run, Share, SwitchPart, placement_of
+from berth.schemas.pod_constraints import (
+    HostPort,
+    LabelSelector,
+    PodConstraints,
+    PodProfile,
+    PodTerm,
+    PreferredNodes,
+    PreferredPods,
+    SpreadTerm,
+)
 from berth.schemas.recording import Entry, RecordingEnd, RecordingHead, RecordingPart
 from berth.schemas.refusal import BlockLack, NearGroup, NodeReason, ReasonCount, Refusal, SwitchLack
 from berth.schemas.reports import HealthReport
@@ -51,6 +61,8 @@ from berth.schemas.status import (
     SnapshotEnd,
 )
 from berth.schemas.summary import JobSummary
+from berth.schemas.usage_facts import ClaimName, NamespaceSeen, PodSet, RankName, UsageSeen
+from berth.schemas.volume_facts import ClaimSeen, StorageCapacity, StorageSeen, VolumeSeen
 
 FOLDER: Final = Path(__file__).parent / "samples"
 RELEASE: Final = "v0.5"
@@ -94,11 +106,13 @@ _LATER: Final[dict[str, dict[type, set[str]]]] = {
     },
     "v0.4": {
         NodesSeen: {"cpu_others", "memory_others"},
-        Settings: {"corrections", "plain_pods"},
+        Settings: {"corrections", "plain_pods", "constraints"},
         ShapeOffer: {"error"},
         MembersSeen: {"podgroup_uid"},
         LeaseHeld: {"silence_ms"},
         Epoch: {"resumes"},
+        Task: {"labels", "constraints"},
+        Shape: {"profile"},
     },
 }
 """Fields that came after a release, and were in the next."""
@@ -260,6 +274,8 @@ def _request() -> JobRequest:
                 node_selector={"accelerator": "huawei-Ascend910"},
                 affinity=[Term(expressions=(Expression(key="zone", operator="In", values=("a", "b")),))],
                 tolerations=[Toleration(key="npu", operator="Equal", value="only", effect="NoSchedule")],
+                labels={"app": "llm-7b"},
+                constraints=_constraints(),
             ),
             Task(name="master", replicas=1, chips=0, cpu_milli=500),
         ],
@@ -273,6 +289,33 @@ def _request() -> JobRequest:
         origin="volcano-job",
         created_at_ms=_AT_MS,
         near={"app": "mindie-ms"},
+    )
+
+
+def _selector(value: str) -> LabelSelector:
+    return LabelSelector((Expression(key="app", operator="In", values=(value,)),))
+
+
+def _spread(key: str) -> SpreadTerm:
+    return SpreadTerm(
+        topology_key=key, max_skew=2, selector=_selector("llm-7b"), min_domains=3, by_affinity=False, by_taints=True
+    )
+
+
+def _constraints() -> PodConstraints:
+    near = PodTerm(topology_key="zone", selector=_selector("data"), namespaces=("team-a",))
+    apart = PodTerm("kubernetes.io/hostname", _selector("llm-7b"), ("team-a",), LabelSelector())
+    return PodConstraints(
+        affinity=(near,),
+        anti_affinity=(apart,),
+        spread=(_spread("zone"),),
+        ports=(HostPort(port=29_500, protocol="UDP", address="10.0.0.7"),),
+        resources=(("ephemeral-storage", 1 << 30), ("rdma/hca", 1)),
+        claims=("data-0",),
+        preferred_nodes=(PreferredNodes(5, Term((Expression(key="disk", operator="Exists"),))),),
+        preferred_near=(PreferredPods(10, near),),
+        preferred_apart=(PreferredPods(20, apart),),
+        preferred_spread=(_spread("rack"),),
     )
 
 
@@ -409,6 +452,94 @@ def _facts() -> tuple[Message, ...]:
             at_ms=_AT_MS + 6,
         ),
         TimerSeen(at_ms=_AT_MS + 7),
+        *_usage(),
+        *_volumes(),
+    )
+
+
+def _usage() -> tuple[Message, ...]:
+    return (
+        UsageSeen(
+            domain="superpod-0",
+            names=pack_names(["node-1.zone-a", "node-2.zone-a"]),
+            pods=pack([3, 1], 4),
+            pods_max=pack([110, 250], 4),
+            resources=["hugepages-2Mi", "rdma/hca"],
+            offered_node=pack([0, 1], 4),
+            offered_index=pack([1, 1], 4),
+            offered=pack([8, 8], 8),
+            used_node=pack([1], 4),
+            used_index=pack([1], 4),
+            used=pack([2], 8),
+            pod_sets=[PodSet("kube-system", {"k8s-app": "dns"}, ending=True), PodSet("team-b", {"app": "web"})],
+            set_node=pack([0, 0, 1], 4),
+            set_index=pack([0, 1, 1], 4),
+            set_pods=pack([1, 2, 1], 4),
+            terms=[PodTerm("zone", _selector("web"), ("team-b",))],
+            term_node=pack([1], 4),
+            term_index=pack([0], 4),
+            ports=[HostPort(port=9_100, protocol="UDP", address="10.0.0.7")],
+            port_node=pack([0], 4),
+            port_index=pack([0], 4),
+            claims=[ClaimName("team-b", "data-0")],
+            claim_node=pack([1], 4),
+            claim_index=pack([0], 4),
+            drivers=["disk.example.com"],
+            limit_node=pack([1], 4),
+            limit_index=pack([0], 4),
+            limit=pack([16], 4),
+            relabelled=[RankName("0b7c", 1, 0)],
+            at_ms=_AT_MS + 10,
+        ),
+        NamespaceSeen(name="team-a", labels={"kubernetes.io/metadata.name": "team-a"}, gone=True, at_ms=_AT_MS + 11),
+    )
+
+
+def _volumes() -> tuple[Message, ...]:
+    return (
+        ClaimSeen(
+            namespace="team-a",
+            name="data-0",
+            uid="c1",
+            gone=True,
+            phase="bound",
+            volume="pv-1",
+            storage_class="fast",
+            size=1 << 34,
+            access=["ReadWriteOncePod"],
+            mode="Block",
+            selector=_selector("llm-7b"),
+            selected_node="node-1.zone-a",
+            deleting=True,
+            at_ms=_AT_MS + 12,
+        ),
+        VolumeSeen(
+            name="pv-1",
+            uid="v1",
+            gone=True,
+            affinity=[Term((Expression(key="zone", operator="In", values=("a",)),))],
+            labels={"app": "llm-7b"},
+            storage_class="fast",
+            size=1 << 35,
+            access=["ReadWriteOnce"],
+            mode="Block",
+            claim=ClaimName("team-a", "data-0"),
+            claim_uid="c1",
+            driver="disk.example.com",
+            handle="vol-7",
+            deleting=True,
+            at_ms=_AT_MS + 13,
+        ),
+        StorageSeen(
+            name="fast",
+            gone=True,
+            provisioner="disk.example.com",
+            waits=True,
+            topologies=[Term((Expression(key="zone", operator="In", values=("a", "b")),))],
+            has_capacity=True,
+            capacities=[StorageCapacity(_selector("a"), capacity=1 << 40, volume_max=1 << 36)],
+            at_ms=_AT_MS + 14,
+        ),
     )
 
 
@@ -445,6 +576,7 @@ def _settings() -> Settings:
         skims_classes=True,
         corrections=1,
         plain_pods=True,
+        constraints=1,
     )
 
 
@@ -507,6 +639,7 @@ def _offers() -> tuple[Message, ...]:
             near=(("app", "mindie"),),
             levels=(2, 4),
         ),
+        profile=PodProfile("team-a", (("app", "llm-7b"),), _constraints(), is_whole=False),
     )
     return (
         ScoreRequest(round=7, epoch=3, facts_seq=101, ledger_seq=41, asks=[Ask(shape=shape, count=12)], wait_ms=40),

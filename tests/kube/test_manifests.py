@@ -241,6 +241,13 @@ NEEDED: Final[dict[str, Needs]] = {
         ("scheduling.k8s.io", "priorityclasses"): "list watch",
         ("scheduling.volcano.sh", "queues"): "list watch",
         ("scheduling.k8s.io", "workloads"): "get",
+        ("", "namespaces"): "list watch",
+        ("", "persistentvolumeclaims"): "list watch",
+        ("", "persistentvolumes"): "list watch",
+        ("storage.k8s.io", "csidrivers"): "list watch",
+        ("storage.k8s.io", "csinodes"): "list watch",
+        ("storage.k8s.io", "csistoragecapacities"): "list watch",
+        ("storage.k8s.io", "storageclasses"): "list watch",
         **EVENTS,
     },
     "health": {
@@ -287,6 +294,9 @@ REFUSED_OF: Final = {
         Right("patch", "", "pods", "default", "p"),
         Right("create", "", "pods/binding", "default", "p"),
         Right("list", "apps", "replicasets", "default"),
+        Right("patch", "", "persistentvolumeclaims", "default", "c"),
+        Right("patch", "", "persistentvolumes", "", "v"),
+        Right("get", "storage.k8s.io", "volumeattachments", "", "a"),
     ],
     "health": [
         Right("list", "", "configmaps", "default"),

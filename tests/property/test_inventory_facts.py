@@ -15,6 +15,7 @@ from berth.schemas.intake import JobRequest, Task
 from berth.services.inventory.nodes.collection import Nodes
 from berth.services.inventory.pods.collection import Pods
 from berth.services.inventory.pods.rows import ENDED, PodRow, RankIdentity
+from berth.services.inventory.usage.collection import Usage
 
 NAMES = [f"n{index}" for index in range(8)]
 LIVE = [PodPhase.PENDING, PodPhase.RUNNING, PodPhase.TERMINATING]
@@ -165,7 +166,7 @@ pod_steps = st.lists(
 
 def started(reader: PodReader, truth: dict[int, PodPhase]) -> Pods:
     """A run that begins with what was said and with what is there."""
-    pods = Pods(Nodes(), await_job_ms=1000)
+    pods = Pods(Nodes(), Usage(), await_job_ms=1000)
     for job in ("j", "k"):
         request = JobRequest("team", job, f"uid-{job}", "huawei.com/Ascend910", [Task("t", 3, 1)])
         pods.note_job(JobSeen("team", job, f"uid-{job}", "accepted", 1, request=request))

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from berth.formats.kubernetes.objects import PodSpec
+from berth.formats.kubernetes.pod_spec import PodSpec
 from berth.formats.kubernetes.pods import PodAsk, near_of, pod_ask
 from berth.formats.manifests.gang_request import PRIORITY_CLASS, RUN_FOR
 from berth.formats.manifests.reader import parse_jobs

@@ -27,8 +27,8 @@ SUBJECTS = Subjects("cell")
 class CoreCell:
     """A cell without a bus: facts go in, rounds are decided and folded."""
 
-    def __init__(self, nodes: Sequence[NodeDescription], **changes: object) -> None:
-        self.state = State()
+    def __init__(self, nodes: Sequence[NodeDescription], *, keeps: bool = False, **changes: object) -> None:
+        self.state = State(keeps=keeps)
         self.nodes = {node.name: node for node in nodes}
         self.conditions: dict[str, NodeCondition] = {}
         self.requests = 0

@@ -2,7 +2,7 @@
 
 from typing import Generic, Protocol, TypeVar
 
-from berth.formats.kubernetes.objects import Meta
+from berth.formats.kubernetes.lean import Meta
 from berth.runtime.kube.port import Change
 
 

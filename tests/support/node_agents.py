@@ -7,7 +7,9 @@ from msgspec.structs import replace
 
 from berth.formats.ascend.device_info import ChipLists, parse_device_info
 from berth.formats.ascend.pod_annotations import PREDICATE_TIME, chip_names
-from berth.formats.kubernetes.objects import Condition, Container, Meta, OwnerReference, PodSpec, Requirements
+from berth.formats.kubernetes.lean import Meta, OwnerReference
+from berth.formats.kubernetes.objects import Condition
+from berth.formats.kubernetes.pod_spec import Container, PodSpec, Requirements
 from berth.products.catalogue import NODE_PRODUCTS
 from berth.schemas.nodes import NodeDescription
 from berth.services.nodesim.accounts import Accounts

@@ -15,7 +15,8 @@ from msgspec.structs import replace
 from berth.cli.local.stage import Sight
 from berth.cli.local.story import Story
 from berth.cli.output import CommandError
-from berth.formats.kubernetes.objects import Lean, Listed, Meta, Pod, PodGroup
+from berth.formats.kubernetes.lean import Lean, Meta
+from berth.formats.kubernetes.objects import Listed, Pod, PodGroup
 from berth.formats.kubernetes.workloads import short_kind
 from berth.formats.manifests import ascend_job, batch_job, volcano_job
 from berth.formats.manifests.pod_template import SYSTEM_CLASSES

@@ -27,11 +27,14 @@ from berth.schemas.ledger import Epoch, Round, see_readable
 from berth.schemas.message import Message
 from berth.schemas.placement import Placement
 from berth.schemas.recording import Entry
+from berth.schemas.usage_facts import NamespaceSeen, UsageSeen
+from berth.schemas.volume_facts import ClaimSeen, StorageSeen, VolumeSeen
 
 _KINDS: Final[dict[str, type[Message]]] = {
     kind.KIND: kind
     for kind in (
-        NodesSeen, HealthSeen, TopologySeen, PodsSeen, MembersSeen, JobSeen, OutcomeSeen, TimerSeen, Epoch, Round,
+        NodesSeen, HealthSeen, TopologySeen, PodsSeen, MembersSeen, JobSeen, OutcomeSeen, TimerSeen, UsageSeen, NamespaceSeen,
+        ClaimSeen, VolumeSeen, StorageSeen, Epoch, Round,
     )
 }  # fmt: skip
 _NAMES_MAX: Final = 100_000
@@ -50,6 +53,11 @@ _COLUMNS: Final[dict[str, dict[str, int]]] = {
         "rank": 4, "nodes": _NAMES, "node_index": 4, "phase": 1, "chips": 8, "consumed": 1, "leaf_states": 1, "blocks": 2,
     },
     "MembersSeen": {"rank": 4},
+    "UsageSeen": {
+        "names": _NAMES, "pods": 4, "pods_max": 4, "offered_node": 4, "offered_index": 4, "offered": 8, "used_node": 4,
+        "used_index": 4, "used": 8, "set_node": 4, "set_index": 4, "set_pods": 4, "term_node": 4, "term_index": 4,
+        "port_node": 4, "port_index": 4, "claim_node": 4, "claim_index": 4, "limit_node": 4, "limit_index": 4, "limit": 4,
+    },
     "Placement": {"nodes": _NAMES, "node_index": 4, "chips": 1},
     "SwitchPart": {"leaf_index": 2, "states": 1},
     "BlockPart": {"block_index": 2, "superpod_index": 2},
@@ -249,6 +257,31 @@ def _timer(_: TimerSeen) -> str:
     return "tick of the dispatcher's clock"
 
 
+def _usage(body: UsageSeen) -> str:
+    pods = sum(unpack(body.pods, 4))
+    rows = len(unpack_names(body.names))
+    return f"usage in {body.domain}: {pluralize(rows, 'node')}, {pluralize(pods, 'pod')} of other schedulers"
+
+
+def _namespace(body: NamespaceSeen) -> str:
+    labels = pluralize(len(body.labels), "label")
+    return f"namespace {body.name} is gone" if body.gone else f"namespace {body.name}: {labels}"
+
+
+def _claim(body: ClaimSeen) -> str:
+    volume = f", volume {body.volume}" if body.volume else ""
+    return f"claim {body.namespace}/{body.name}: {'gone' if body.gone else f'{body.phase}{volume}'}"
+
+
+def _volume(body: VolumeSeen) -> str:
+    claim = f"claim {body.claim.namespace}/{body.claim.name}" if body.claim is not None else "no claim"
+    return f"volume {body.name}: {'gone' if body.gone else claim}"
+
+
+def _storage(body: StorageSeen) -> str:
+    return f"storage class {body.name}: {'gone' if body.gone else body.provisioner or 'no provisioner'}"
+
+
 _WORDS: Final[dict[str, Callable[[Any], str]]] = {
     NodesSeen.KIND: _nodes,
     HealthSeen.KIND: _health,
@@ -258,5 +291,10 @@ _WORDS: Final[dict[str, Callable[[Any], str]]] = {
     JobSeen.KIND: _job,
     OutcomeSeen.KIND: _outcome,
     TimerSeen.KIND: _timer,
+    UsageSeen.KIND: _usage,
+    NamespaceSeen.KIND: _namespace,
+    ClaimSeen.KIND: _claim,
+    VolumeSeen.KIND: _volume,
+    StorageSeen.KIND: _storage,
     Epoch.KIND: _epoch,
 }

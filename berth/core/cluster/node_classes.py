@@ -57,13 +57,24 @@ def class_reason(shape: Shape, key: ClassKey) -> NodeReason:
         return NodeReason.NOT_READY
     if key.cordoned and not _tolerated(_CORDON, shape.tolerations):
         return NodeReason.CORDONED
-    labels = dict(key.labels)
-    selected = all(labels.get(name) == value for name, value in shape.selector if name not in NAME_KEYS)
-    if not selected or (shape.affinity and not any(_term_holds(term, labels) for term in shape.affinity)):
+    if not selects_labels(shape, dict(key.labels)):
         return NodeReason.SELECTOR
     if any(taint.effect in _KEEPS_AWAY and not _tolerated(taint, shape.tolerations) for taint in key.taints):
         return NodeReason.TAINT
     return NodeReason.FITS
+
+
+def selects_labels(shape: Shape, labels: Mapping[str, str]) -> bool:
+    """Whether the selector and the affinity hold for labels of a node. Conditions on node names are ignored."""
+    if any(labels.get(name) != value for name, value in shape.selector if name not in NAME_KEYS):
+        return False
+    return not shape.affinity or any(_term_holds(term, labels) for term in shape.affinity)
+
+
+def is_tolerated(shape: Shape, key: ClassKey) -> bool:
+    """Whether a pod tolerates all taints of a class that keep pods away, and its cordon."""
+    taints = [*key.taints, _CORDON] if key.cordoned else key.taints
+    return all(taint.effect not in _KEEPS_AWAY or _tolerated(taint, shape.tolerations) for taint in taints)
 
 
 def asks_name(shape: Shape) -> bool:
@@ -78,7 +89,7 @@ def name_fits(shape: Shape, name: str, labels: Mapping[str, str]) -> bool:
     seen = dict(labels) | dict.fromkeys(NAME_KEYS, name)
     if any(seen.get(key) != value for key, value in shape.selector):
         return False
-    return not shape.affinity or any(term.expressions and _all_hold(term.expressions, seen) for term in shape.affinity)
+    return not shape.affinity or any(term.expressions and holds_for(term.expressions, seen) for term in shape.affinity)
 
 
 _CORDON: Final = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
@@ -97,10 +108,11 @@ def _tolerated(taint: Taint, tolerations: Sequence[Toleration]) -> bool:
 
 def _term_holds(term: Term, labels: Mapping[str, str]) -> bool:
     rest = [expression for expression in term.expressions if expression.key not in NAME_KEYS]
-    return bool(term.expressions) and _all_hold(rest, labels)
+    return bool(term.expressions) and holds_for(rest, labels)
 
 
-def _all_hold(expressions: Sequence[Expression], labels: Mapping[str, str]) -> bool:
+def holds_for(expressions: Sequence[Expression], labels: Mapping[str, str]) -> bool:
+    """Whether all conditions hold for labels of a node."""
     return all(_holds(expression, labels.get(expression.key)) for expression in expressions)
 
 

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from berth.core.changes import NO_CHANGES, Changes, ChangesBuilder
+from berth.core.changes import NO_CHANGES, TOPOLOGY_CHANGED, Changes, ChangesBuilder
 from berth.core.cluster.node_classes import key_of
 from berth.core.cluster.node_columns import Ints, NodeColumns, index_of
 from berth.core.cluster.node_facts import Layout, arrays_of, columns_of, layout_of
@@ -81,11 +81,8 @@ class NodeTable(NodeColumns):
         rows = [self.row(name) for name in unpack_names(fact.names)]
         now = dict.fromkeys(rows)
         domain = index_of(fact.domain, self._domain_of, self.domains)
-        layout = layout_of(fact)
-        if self._layouts.get(fact.domain) != layout:
-            self._layouts[fact.domain] = layout
-            self.layout_revision += 1
         found = ChangesBuilder()
+        has_moved = self._is_new_layout(fact)
         self._leave(domain, [row for row in self._seen.get(fact.domain, {}) if row not in now], found)
         classes = [index_of(key_of(node_class), self._class_of, self.classes) for node_class in fact.classes]
         superpods = [-1, *(index_of(name, self._superpod_of, self.superpods) for name in fact.superpods)]
@@ -94,22 +91,27 @@ class NodeTable(NodeColumns):
         tables = _Tables(classes, superpods, leaves, racks)
         if rows and len(self) == start + len(rows):
             found.add(self._fill(slice(start, len(self)), domain, fact, tables))
+            has_moved = True
         else:
-            self._set(rows, domain, fact, tables, found)
+            has_moved |= self._set(rows, domain, fact, tables, found)
         if now:
             self._seen[fact.domain] = now
         else:
             self._seen.pop(fact.domain, None)
+        if has_moved:
+            found.constraints = TOPOLOGY_CHANGED
         return found.build()
 
-    def _set(self, rows: Sequence[int], domain: int, fact: NodesSeen, tables: "_Tables", found: ChangesBuilder) -> None:
-        """Set rows one by one; the changes are added to ``found``."""
+    def _set(self, rows: Sequence[int], domain: int, fact: NodesSeen, tables: "_Tables", found: ChangesBuilder) -> bool:
+        """Set rows one by one; the changes are added to ``found``. Returns whether a node has another place."""
+        has_moved = False
         addresses = fact.addresses or [""] * len(rows)
         for row, address, columns in zip(rows, addresses, columns_of(fact), strict=True):
             class_index, chips, allocatable, cpu, memory, superpod, leaf, position, rack, *others = columns
             place = (True, tables.classes[class_index], tables.superpods[superpod], tables.racks[rack])
             if (self.present[row], self.node_class[row], self.superpod[row], self.rack[row]) != place:
                 found.capacity_gained[row] = None
+                has_moved = True
             self.present[row], self.node_class[row], self.superpod[row], self.rack[row] = place
             if self.domain[row] != domain:
                 self._enter(row, fact.domain, found)
@@ -126,6 +128,7 @@ class NodeTable(NodeColumns):
             self.position[row] = position
             self.addresses[row] = address
             self._derive(row, found)
+        return has_moved
 
     def _fill(self, rows: slice, domain: int, fact: NodesSeen, tables: "_Tables") -> Changes:
         """Set rows that are all new: the same as one by one, column by column. No health fact names them yet."""
@@ -151,6 +154,15 @@ class NodeTable(NodeColumns):
         self.revision += 2 * len(numbers)  # as often as one by one
         returned = [row for row, chips in zip(numbers, seen.chips.tolist(), strict=True) if chips]
         return Changes(dict.fromkeys(numbers), chips_returned=dict.fromkeys(returned), nodes_changed=True)
+
+    def _is_new_layout(self, fact: NodesSeen) -> bool:
+        """Note the layout of a domain; returns whether it differs from the one before."""
+        layout = layout_of(fact)
+        if self._layouts.get(fact.domain) == layout:
+            return False
+        self._layouts[fact.domain] = layout
+        self.layout_revision += 1
+        return True
 
     def _enter(self, row: int, domain: str, found: ChangesBuilder) -> None:
         """Move a node to another domain; its health is then that of the new domain's fact."""

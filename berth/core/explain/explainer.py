@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 import msgspec
 import numpy as np
 
+from berth.core.constraints.preferences import has_preferences
 from berth.core.explain.alternatives import alternatives_of, runner_up_of
 from berth.core.explain.evidence import LostBy
 from berth.core.explain.model import Basis, Choice, Explanation
@@ -195,7 +196,8 @@ def _explained(case: _Case, basis: Basis) -> Explanation:
         beaten = any(
             choice.runner_up is not None and choice.runner_up.lost_by == "better" for choice in explanation.choices
         )
-        is_best = (is_same and not beaten) or bool(basis.missing_shards) or _leaves_room(gang, snapshot.scorer.settings)
+        is_drawn = _leaves_room(gang, snapshot.scorer.settings) or _seeks_home(gang)
+        is_best = (is_same and (not beaten or is_drawn)) or bool(basis.missing_shards)
         explanation.is_confirmed = basis.is_current or (do_fit and is_best)
     elif refusal is not None:
         _add_refusal(case, refusal, explanation)
@@ -298,6 +300,8 @@ def _choices(snapshot: NodeSnapshot, gang: Gang, placement: Placement) -> tuple[
         ranks_on.setdefault(pod.node, []).append(rank)
         before.setdefault(row, snapshot.at(row))
         snapshot.take(pod, placement.share)
+        if gang.profiles:
+            snapshot.note(gang.profiles[tasks[rank]], row)
         for other in evaluations.values():
             other.refresh(row, before[row])
     return sorted(choices, key=lambda choice: choice.rank), bool(do_fit)
@@ -306,6 +310,12 @@ def _choices(snapshot: NodeSnapshot, gang: Gang, placement: Placement) -> tuple[
 def _leaves_room(gang: Gang, settings: Settings) -> bool:
     """Whether a gang leaves room to reservations, so that its nodes need not be the best."""
     return gang.is_plain and settings.plain_pods and settings.queue_policy in {"easy", "conservative"}
+
+
+def _seeks_home(gang: Gang) -> bool:
+    """Whether constraints choose between nodes: a gang goes where all of it has room, or where it prefers to be."""
+    profiles = [shape.profile for shape, _ in gang.request_class if shape.profile is not None]
+    return any(profile.constraints.affinity or has_preferences(profile.constraints) for profile in profiles)
 
 
 def _leaves_of(placement: Placement) -> list[str]:

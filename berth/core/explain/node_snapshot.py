@@ -7,6 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from berth.core.chips.affinity import class_of
+from berth.core.constraints.constraint_round import ConstraintRound
 from berth.core.explain.superpod_explanation import SuperpodSnapshot
 from berth.core.explain.switch_explanation import SwitchSnapshot
 from berth.core.placement.scoring import RowState, Scorer
@@ -16,6 +17,7 @@ from berth.core.state.ledger import PodShare, pods_of
 from berth.schemas.ledger import Settings, Verdict
 from berth.schemas.offers import Shape
 from berth.schemas.placement import Placement, Share
+from berth.schemas.pod_constraints import PodProfile
 from berth.schemas.refusal import NodeReason
 
 Keys = npt.NDArray[np.int64]
@@ -40,6 +42,9 @@ class NodeSnapshot:
         self.rows: dict[int, RowState] = {}
         self.takers: dict[str, dict[str, None]] = {}
         """Jobs that earlier verdicts of the record placed, by node."""
+        view = state.constraints.view
+        self.constraints = ConstraintRound(view) if view is not None else None
+        """Constraints, with the pods of earlier verdicts and ranks; None where there are none."""
         self.leaves = SwitchSnapshot(state, self.scorer)
         self.blocks = SuperpodSnapshot(state, self.scorer)
 
@@ -48,7 +53,9 @@ class NodeSnapshot:
         job = self.state.jobs.get((verdict.namespace, verdict.name))
         if job is None or job.uid != verdict.uid or job.request is None:
             return None
-        return gang_of(job, job.request, attempt=verdict.attempt, settings=self.state.fold.settings)
+        profiles = self.state.constraints.profiles(job.namespace, job.request)
+        settings = self.state.fold.settings
+        return gang_of(job, job.request, attempt=verdict.attempt, settings=settings, profiles=profiles)
 
     def at(self, row: int) -> RowState:
         """State of a node after everything that was taken from it so far."""
@@ -59,7 +66,10 @@ class NodeSnapshot:
         """Apply the placement of an earlier verdict."""
         job = f"{verdict.namespace}/{verdict.name}"
         self.leaves.take(verdict, placement)
-        self.blocks.take(verdict, self.gang(verdict), placement)
+        gang = self.gang(verdict)
+        self.blocks.take(verdict, gang, placement)
+        for profile, node in zip(gang.pods_in_order() if gang is not None else (), placement.names(), strict=False):
+            self.note(profile, self.table.row(node))
         for pod in pods_of(placement):
             self.take(pod, placement.share)
             if pod.chips:
@@ -84,9 +94,18 @@ class NodeSnapshot:
         )
         return row
 
+    def note(self, profile: PodProfile, row: int) -> None:
+        """Count a pod in the constraints of others."""
+        if self.constraints is not None:
+            self.constraints.add(profile, row)
+
     def give_back_all(self, verdict: Verdict, placement: Placement) -> None:
         """Release a placement of whole chips."""
         self.leaves.give_back(verdict)
+        view = self.state.constraints.view
+        if view is not None:
+            pods = self.state.constraints.pods_of((verdict.uid, verdict.attempt))
+            self.constraints = ConstraintRound(view._replace(moved=tuple((pod, row, -1) for pod, row in pods)))
         if placement.share is not None:
             return
         for pod in pods_of(placement):
@@ -134,7 +153,10 @@ class ShapeEvaluation:
         self._snapshot = snapshot
         self.shape = shape
         reasons, scores = snapshot.scorer.evaluate(shape)
-        self.reasons = reasons.copy()
+        self._alone = reasons.copy()
+        """Reasons, constraints left out."""
+        self.reasons = self._alone
+        self._forbid()
         self.scores = scores.astype(np.int64)
         self._bonus: Mapping[int, int] = {}
         self._before = self.keys()
@@ -152,7 +174,15 @@ class ShapeEvaluation:
     def refresh(self, row: int, base: RowState | None) -> None:
         """Evaluate a changed node again; ``base`` is its state before the current gang took anything."""
         reason, score = self._snapshot.scorer.evaluate_one(self.shape, row, self._snapshot.at(row), base)
-        self.reasons[row], self.scores[row] = reason, score + (0 if reason else self._bonus.get(row, 0))
+        self._alone[row], self.scores[row] = reason, score + (0 if reason else self._bonus.get(row, 0))
+        self._forbid()
+
+    def _forbid(self) -> None:
+        """Add what constraints forbid."""
+        constraints = self._snapshot.constraints
+        if constraints is not None:
+            forbidden = constraints.reasons(self.shape)
+            self.reasons = np.where(self._alone == _FITS, forbidden, self._alone)
 
     def key(self, row: int) -> tuple[int, int]:
         """Sort key of a node in the total order; the best node has the lowest."""

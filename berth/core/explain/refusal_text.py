@@ -32,6 +32,15 @@ _WORDS: Final[dict[NodeReason, str]] = {
     NodeReason.HEALTH_UNKNOWN: "have no health report",
     NodeReason.NO_SUPERPOD: "are in no SuperPoD or rack that is known",
     NodeReason.NO_LEVEL: "lack labels of the levels that the job needs",
+    NodeReason.PODS: "have as many pods as they take",
+    NodeReason.RESOURCE: "have too little of another resource",
+    NodeReason.PORT: "have a pod on a host port that the job needs",
+    NodeReason.VOLUME: "have no access to a volume of the job",
+    NodeReason.VOLUME_LIMIT: "have as many volumes of a driver as they take",
+    NodeReason.AFFINITY: "are not near a pod that the required pod affinity asks for",
+    NodeReason.ANTI_AFFINITY: "are near a pod that the required anti-affinity forbids",
+    NodeReason.REPELLED: "are near a pod whose required anti-affinity forbids this one",
+    NodeReason.SPREAD: "do not fit the topology spread",
 }
 _SINGULAR: Final = (
     ("are ", "is "),
@@ -107,7 +116,7 @@ def reason_words(reason: int, *, nodes: int, chips: int, form: str) -> str:
     if nodes == 1:
         for plural, singular in _SINGULAR:
             words = singular + words.removeprefix(plural) if words.startswith(plural) else words
-        words = words.replace(" or take ", " or takes ")
+        words = words.replace(" or take ", " or takes ").replace("they take", "it takes")
     return words
 
 

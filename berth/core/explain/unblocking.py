@@ -119,7 +119,8 @@ def _ahead(state: State, refusal: Refusal) -> Gang | None:
     if known is not None and known.phase != "waiting":
         return None
     attempt = known.attempt if known is not None else 1
-    found = gang_of(job, job.request, attempt=attempt, settings=state.fold.settings)
+    profiles = state.constraints.profiles(job.namespace, job.request)
+    found = gang_of(job, job.request, attempt=attempt, settings=state.fold.settings, profiles=profiles)
     return found if found.invalid is None else None
 
 

@@ -14,10 +14,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import msgspec
+import numpy as np
 
+from berth.core.cluster.bitmaps import Fits
+from berth.core.constraints.constraint_round import ConstraintRound, ConstraintView
 from berth.core.errors import guarded
+from berth.core.placement.constrained_pods import ConstrainedPods, Home
 from berth.core.placement.near_pods import NearPods
-from berth.core.placement.planned_pods import PlannedPods, PlannedRows, first_planned
+from berth.core.placement.planned_pods import PlannedPods, PlannedRows, first_planned, planned_shapes
 from berth.core.placement.queue_policy import NOTHING_KEPT, RESERVED, KeptRoom, QueuePolicy
 from berth.core.placement.round_demand import NeedMoreError
 from berth.core.placement.round_nodes import RoundNodes
@@ -38,10 +42,11 @@ from berth.schemas.refusal import INTERNAL, Refusal
 _NO_LEAVES: Final = LeafTable()
 
 
-class _NoRoom(NamedTuple):
-    """A pod of a gang found no node."""
+class NotPlaced(NamedTuple):
+    """Why a gang has no placement."""
 
     task: int
+    """Index of the task that found no room."""
     refusal: Refusal
 
 
@@ -63,6 +68,7 @@ class PlacementRound:
         leaves: Leaf switches and the jobs on them; None when no leaf switches are known.
         blocks: SuperPoDs, trees of levels, and the jobs on them; None derives them from the nodes, without jobs.
         policy: Queue policy; None lets every gang start that finds room.
+        constraints: Constraints of pods; None where there are none.
     """
 
     def __init__(
@@ -74,13 +80,20 @@ class PlacementRound:
         leaves: tuple[LeafTable, LeafOccupancy] | None = None,
         blocks: BlockInputs | None = None,
         policy: QueuePolicy | None = None,
+        constraints: ConstraintView | None = None,
     ) -> None:
         self._scorer = scorer
         self._views = views
         self._policy = policy
         self._nodes = RoundNodes(scorer)
-        self._single = SinglePods(self._nodes, views, counts)
-        self._refusals = RoundRefusals(self._nodes, views)
+        self._constrained: ConstrainedPods | None = None
+        if constraints is None:
+            self._single = SinglePods(self._nodes, views, counts)
+            self._refusals = RoundRefusals(self._nodes, views)
+        else:
+            self._constrained = ConstrainedPods(self._nodes, views, ConstraintRound(constraints))
+            self._single = SinglePods(self._nodes, views, counts, self._constrained.round.is_full)
+            self._refusals = RoundRefusals(self._nodes, views, self._constrained.forbidden)
         blocks = blocks or inputs_without_jobs(scorer.table)
         self._of_job = blocks.colocation.of_job
         self._planned = PlannedPods(
@@ -122,7 +135,7 @@ class PlacementRound:
 
     def _guarded(self, gang: Gang, known: Refusal | None, missing: Sequence[int]) -> list[Verdict]:
         """As :meth:`_verdicts`; an error refuses the gang."""
-        self._nodes.begin_gang()
+        self._begin_gang()
         return guarded(
             lambda: list(self._verdicts(gang, known, missing)),
             lambda error: [self._set_aside(gang, error)],
@@ -131,7 +144,7 @@ class PlacementRound:
 
     def _set_aside(self, gang: Gang, error: Exception) -> Verdict:
         """Refuse a gang and its class because of an error, and return everything that its pods took."""
-        self._nodes.roll_back()
+        self._roll_back()
         self._errors.append(SetAside(gang.namespaced_name, error))
         refusal = set_aside(error, pods=gang.pods, form=gang.form, because=gang.form_because)
         self._refused[gang.request_class] = refusal
@@ -205,7 +218,7 @@ class PlacementRound:
         refusal = self._kept_out.get((gang.request_class, gang.run_ms))
         if refusal is None:
             self._nodes.keep(kept.rows)
-            found = self._place(gang, PlannedRows(), missing)
+            found = self._find(gang, missing)
             if isinstance(found, Placement):
                 policy.note_start(gang, found)
                 yield _verdict(gang, placement=found)
@@ -224,32 +237,67 @@ class PlacementRound:
         if kept.refusal is None:
             return None
         self._nodes.keep(NOTHING_KEPT.rows)
-        self._nodes.begin_gang()
-        found = self._place(gang, PlannedRows(), missing)
+        self._begin_gang()
+        found = self._find(gang, missing)
         if not isinstance(found, Placement):
             return found.refusal
-        self._nodes.roll_back()
+        self._roll_back()
         return with_reservation(self._refusals.no_room(gang, 0, gang.pods, missing), kept.refusal)
 
     def _decide(self, gang: Gang, missing: Sequence[int]) -> Verdict:
         """Place a gang, or refuse it and its class."""
         self._raise_errors(gang)
-        planned = self._planned.plan(gang, missing)
-        if isinstance(planned, Refusal):
-            return self._refuse(gang, first_planned(gang), planned)
-        placement = self._place(gang, planned, missing)
+        placement = self._find(gang, missing)
         if not isinstance(placement, Placement):
-            return self._refuse(gang, placement.task, placement.refusal)
+            return self._refuse(gang, *placement)
         refusal = self._policy.may_start(gang, placement) if self._policy is not None else None
         if refusal is not None:
-            self._nodes.roll_back()
+            self._roll_back()
             self._reserved[gang.request_class] = self._refusals.no_room(gang, 0, gang.pods, missing)
             return _verdict(gang, refusal=refusal)
         self._planned.note(gang, placement)
         return _verdict(gang, placement=placement)
 
-    def _place(self, gang: Gang, planned: PlannedRows, missing: Sequence[int]) -> "Placement | _NoRoom":
-        """Give every pod of a gang its node and chips; the refusal when one finds no node."""
+    def _begin_gang(self) -> None:
+        """Begin with the next gang: what was placed before it stays placed."""
+        self._nodes.begin_gang()
+        if self._constrained is not None:
+            self._constrained.round.begin_gang()
+
+    def _roll_back(self) -> None:
+        """Return everything that the pods of the current gang have taken."""
+        self._nodes.roll_back()
+        if self._constrained is not None:
+            self._constrained.round.roll_back()
+
+    def _find(self, gang: Gang, missing: Sequence[int]) -> Placement | NotPlaced:
+        """Placement of a gang; where there is none, why its pods find no room."""
+        constrained = self._constrained
+        homes = constrained.homes(gang) if constrained is not None else [None]
+        found: list[NotPlaced] = []
+        for home in homes:
+            planned = self._planned.plan(gang, missing, allowed=self._allowed(gang, home))
+            if isinstance(planned, Refusal):
+                found.append(NotPlaced(first_planned(gang), planned))
+                continue
+            placement = self._place(gang, planned, missing, home)
+            if isinstance(placement, Placement):
+                return placement
+            found.append(placement)
+        return max(found, key=lambda one: one.refusal.pods_have)  # the first of those with most
+
+    def _allowed(self, gang: Gang, home: Home | None) -> Fits | None:
+        """Rows that constraints leave to the planned pods of a gang, shape (rows,); None for all."""
+        shapes = planned_shapes(gang)
+        if self._constrained is None or not shapes:
+            return None
+        allowed: Fits = np.logical_and.reduce([self._constrained.allowed(shape) for shape in shapes])
+        return allowed if home is None else allowed & home.rows
+
+    def _place(
+        self, gang: Gang, planned: PlannedRows, missing: Sequence[int], home: Home | None
+    ) -> Placement | NotPlaced:
+        """Give every pod of a gang its node and chips; where one finds no node, all are given back."""
         rows = iter(planned.rows)
         names: list[str] = [""] * gang.pods
         chips: list[tuple[int, ...]] = [()] * gang.pods
@@ -259,13 +307,15 @@ class PlacementRound:
         for placed, (index, rank) in enumerate(_pods_in_order(gang, plain_last=settings.plain_pods)):
             shape = gang.request_class[index][0]
             if near is None and not shape.chips and with_chips and mixes_freely(settings):
-                near = NearPods(nodes, with_chips)
-            row = next(rows) if shape.is_planned else self._best(shape, near)
+                near = NearPods(nodes, with_chips, self._single.is_full)
+            row = self._planned_row(shape, next(rows)) if shape.is_planned else self._best(shape, near, home)
             if row is None:
-                nodes.roll_back()
-                return _NoRoom(index, self._refusals.no_room(gang, index, placed, missing))
+                self._roll_back()
+                return NotPlaced(index, self._refusals.no_room(gang, index, placed, missing))
             names[rank] = table_names[row]
             chips[rank] = nodes.take(row, shape)
+            if self._constrained is not None and gang.profiles:
+                self._constrained.round.add(gang.profiles[index], row)
             if shape.chips:
                 with_chips[row] = None
         share = next((shape.share for shape, _ in gang.request_class if shape.share is not None), None)
@@ -283,10 +333,18 @@ class PlacementRound:
         if not gang.beside or not gang.is_plain or missing or not mixes_freely(self._scorer.settings):
             return None
         row_of = self._scorer.table.row_of
-        return NearPods(self._nodes, (row_of[name] for name in self._of_job(gang.namespace, gang.beside)))
+        rows = (row_of[name] for name in self._of_job(gang.namespace, gang.beside))
+        return NearPods(self._nodes, rows, self._single.is_full)
 
-    def _best(self, shape: Shape, near: NearPods | None) -> int | None:
+    def _planned_row(self, shape: Shape, row: int) -> int | None:
+        """Row of a plan; None when the pods before this one have made constraints forbid it."""
+        constrained = self._constrained
+        return row if constrained is None or constrained.round.allows(shape, row) else None
+
+    def _best(self, shape: Shape, near: NearPods | None, home: Home | None) -> int | None:
         """Row of the best node for a pod, one near its gang first; None when no node fits."""
+        if self._constrained is not None and shape.profile is not None:
+            return self._constrained.best(shape, home, near.groups() if near is not None else ())
         row = near.best(shape) if near is not None else None
         return self._single.best(shape) if row is None else row
 

@@ -11,7 +11,7 @@ See decision plain_pods.
 """
 
 import heapq
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from berth.core.cluster.domains import is_linked
@@ -45,11 +45,15 @@ class NearPods:
     Args:
         nodes: Nodes as the round leaves them.
         rows: Rows on which the gang has pods with chips.
+        is_full: Whether a row takes no further pod, whatever its shape.
     """
 
-    def __init__(self, nodes: RoundNodes, rows: Iterable[int]) -> None:
+    def __init__(
+        self, nodes: RoundNodes, rows: Iterable[int], is_full: Callable[[int], bool] = lambda _: False
+    ) -> None:
         self._nodes = nodes
-        self._own = _Rows(nodes, dict.fromkeys(rows))
+        self._is_full = is_full
+        self._own = _Rows(nodes, dict.fromkeys(rows), is_full)
         self._around: _Rows | None = None
 
     def best(self, shape: Shape) -> int | None:
@@ -58,15 +62,21 @@ class NearPods:
         if row is not None:
             return row
         if self._around is None:
-            self._around = _Rows(self._nodes, neighbours(self._nodes.scorer.table, self._own.rows))
+            self._around = _Rows(self._nodes, neighbours(self._nodes.scorer.table, self._own.rows), self._is_full)
         return self._around.best(shape)
+
+    def groups(self) -> list[list[int]]:
+        """Rows near the gang, nearest first: those of its nodes, and those around them."""
+        own = list(self._own.rows)
+        return [own, list(neighbours(self._nodes.scorer.table, own))]
 
 
 class _Rows:
     """Some rows, and the best of them for each shape."""
 
-    def __init__(self, nodes: RoundNodes, rows: dict[int, None]) -> None:
+    def __init__(self, nodes: RoundNodes, rows: dict[int, None], is_full: Callable[[int], bool]) -> None:
         self.rows = rows
+        self._is_full = is_full
         self._nodes = nodes
         self._heaps: dict[Shape, list[tuple[int, int, int, int]]] = {}
         """Rows that fit: negative score, rank of the name, row, version of the row."""
@@ -86,7 +96,7 @@ class _Rows:
         for row in changed:
             state = nodes.states.get(row)
             reason, score = scorer.evaluate_one(shape, row, scorer.row_state(row) if state is None else state)
-            if not reason:
+            if not reason and not self._is_full(row):
                 heapq.heappush(heap, (-score, int(ranks[row]), row, versions.get(row, 0)))
         while heap and heap[0][3] != versions.get(heap[0][2], 0):
             heapq.heappop(heap)

@@ -16,6 +16,7 @@ from berth.core.chips.soft_share_table import SoftShareTable
 from berth.core.cluster.bitmaps import Fits
 from berth.core.cluster.node_columns import Mask
 from berth.core.cluster.node_table import NodeTable
+from berth.core.constraints.constraint_round import ConstraintView
 from berth.core.placement.gang_placement import PlacementRound
 from berth.core.placement.round_demand import candidate_counts
 from berth.core.placement.scoring import Scorer
@@ -26,6 +27,7 @@ from berth.core.state.ledger import PodShare, pods_of
 from berth.core.state.superpod_index import BlockInputs, ColocationIndex
 from berth.core.switches.occupancy.leaf_states import LeafJob, LeafOccupancy
 from berth.schemas.placement import Placement, Share
+from berth.schemas.pod_constraints import PodProfile
 
 Rows = npt.NDArray[np.int64]
 _LEAST: Final = int(np.iinfo(np.int32).min)
@@ -143,6 +145,8 @@ class _Cell(NamedTuple):
     """Attempts that have ended."""
     started: tuple[tuple[Mapping[str, str], Placement], ...] = ()
     """Labels and placements of the gangs that have started."""
+    placed: tuple[tuple[Sequence[PodProfile], Placement], ...] = ()
+    """Profiles, by rank, and placements of the gangs that have started."""
     pending: tuple[tuple[tuple[str, int], LeafJob | None], ...] = ()
     """Attempts that have started, or ended (None), and are not yet in ``occupancy``."""
 
@@ -169,6 +173,7 @@ class ProjectedState:
         self._has_leaves = bool(len(state.leaves))
         self._occupancy = cell.occupancy.copy() if self._has_leaves else cell.occupancy
         self._ended, self._started = set(cell.ended), list(cell.started)
+        self._placed = list(cell.placed)
         self._pending = list(cell.pending)
 
     def copy(self) -> "ProjectedState":
@@ -179,6 +184,7 @@ class ProjectedState:
             self._occupancy,
             frozenset(self._ended),
             tuple(self._started),
+            tuple(self._placed),
             tuple(self._pending),
         )
         return ProjectedState(self._state, self._origin, self._missing, origin=cell)
@@ -199,6 +205,8 @@ class ProjectedState:
         """Let a gang start: it takes its resources."""
         self._shift(footprint, gives_back=False)
         self._started.append((gang.labels, placement))
+        if gang.profiles:
+            self._placed.append((gang.pods_in_order(), placement))
         if self._has_leaves:
             # Applied on demand: at most moments the chips do not suffice, and the leaf switches are not evaluated.
             self._pending.append(((gang.uid, gang.attempt), footprint.leaf))
@@ -223,9 +231,25 @@ class ProjectedState:
             ColocationIndex(self._nodes_of_service, self._nodes_of_labels, state.blocks.colocation.of_job),
         )
         placement_round = PlacementRound(
-            self._scorer, views, counts, leaves=(state.leaves, self._occupancy), blocks=inputs
+            self._scorer,
+            views,
+            counts,
+            leaves=(state.leaves, self._occupancy),
+            blocks=inputs,
+            constraints=self._constraints(),
         )
         return placement_round.choose([gang]).verdicts[0].placement
+
+    def _constraints(self) -> ConstraintView | None:
+        """Constraints at this moment: without the pods that have ended, and with those that have started."""
+        constraints = self._state.constraints
+        if constraints.view is None:
+            return None
+        moved = [(pod, row, -1) for key in sorted(self._ended) for pod, row in constraints.pods_of(key)]
+        row_of = self._table.row
+        for pods, placement in self._placed:
+            moved += [(pod, row_of(node), 1) for pod, node in zip(pods, placement.names(), strict=False)]
+        return constraints.view._replace(moved=tuple(moved))
 
     def _update_leaves(self) -> None:
         """Apply the pending starts and ends to the leaf switches."""

@@ -25,7 +25,7 @@ class NeedMoreError(Exception):
 
 
 def candidate_counts(gangs: Sequence[Gang]) -> dict[Shape, int]:
-    """Candidates that a round of ``gangs`` may need of each shape; 0 for a shape whose pods are planned together.
+    """Candidates that a round of ``gangs`` may need of each shape; 0 for a shape that is answered with marks.
 
     A gang touches at most as many nodes as it has pods. So the pods up to the last gang with a shape are enough.
     """
@@ -37,16 +37,16 @@ def candidate_counts(gangs: Sequence[Gang]) -> dict[Shape, int]:
     counts: dict[Shape, int] = {}
     for request_class, count in upto.items():
         for shape, _ in request_class:
-            # A planned shape is answered with one mark for each node, not with candidates.
-            counts[shape] = 0 if shape.is_planned else max(count, counts.get(shape, 0))
+            # Some shapes are answered with one mark for each node, not with candidates.
+            counts[shape] = 0 if shape.needs_marks else max(count, counts.get(shape, 0))
     return counts
 
 
 def gangs_of_one_offer(gangs: Sequence[Gang], *, nodes: int, bytes_max: int = MARKS_BYTES_MAX) -> Sequence[Gang]:
     """The first gangs, at least one, whose shapes fit into one offer.
 
-    For gangs that are planned together a shard answers one bit for each node and shape, and one shard may own all
-    nodes.
+    For gangs that are planned together, or have constraints, a shard answers one bit for each node and shape, and one
+    shard may own all nodes.
 
     Args:
         gangs: Gangs in queue order.
@@ -59,7 +59,7 @@ def gangs_of_one_offer(gangs: Sequence[Gang], *, nodes: int, bytes_max: int = MA
         if gang.request_class in classes:
             continue
         classes.add(gang.request_class)
-        shapes.update(shape for shape, _ in gang.request_class if shape.is_planned)
+        shapes.update(shape for shape, _ in gang.request_class if shape.needs_marks)
         if index and len(shapes) * ((nodes + 7) // 8) > bytes_max:
             return gangs[:index]
     return gangs

@@ -1,6 +1,6 @@
 """Refusals of a round: nodes by the reason why they take no pod, and gangs that are larger than the cluster."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
@@ -18,9 +18,16 @@ class RoundRefusals:
     Args:
         nodes: Nodes as the round leaves them.
         views: Merged candidates of each shape.
+        forbidden: Nodes that would take a pod of a shape and that constraints forbid, by reason.
     """
 
-    def __init__(self, nodes: RoundNodes, views: Mapping[Shape, Candidates]) -> None:
+    def __init__(
+        self,
+        nodes: RoundNodes,
+        views: Mapping[Shape, Candidates],
+        forbidden: Callable[[Shape], Mapping[int, int]] = lambda _: {},
+    ) -> None:
+        self._forbidden = forbidden
         self._nodes = nodes
         self._scorer = nodes.scorer
         self._views = views
@@ -47,6 +54,9 @@ class RoundRefusals:
                 counts[before] = counts.get(before, 0) - 1
             if now:
                 counts[now] = counts.get(now, 0) + 1
+        for reason, nodes in self._forbidden(shape).items():
+            fit -= nodes
+            counts[reason] = counts.get(reason, 0) + nodes
         refusal = Refusal(
             code="no-room",
             task=gang.tasks[index],

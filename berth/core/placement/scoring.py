@@ -70,7 +70,7 @@ class Candidates(NamedTuple):
     usable: Grid | None = None
     """Places below leaf switches whose nodes fit; None for shapes without switch affinity."""
     fits: Fits | None = None
-    """One mark a row: its node takes a pod; None for shapes without SuperPoD affinity."""
+    """One mark a row: its node takes a pod; None for shapes with neither SuperPoD affinity nor constraints."""
     error: Exception | None = None
     """Error that ended the scoring of the shape; the other fields are empty then."""
 
@@ -201,7 +201,7 @@ class Scorer:
             fit=fit,
             counts={reason: nodes for reason, nodes in enumerate(counts) if nodes and reason != _FITS},
             usable=leaves.usable(self.table, reasons == _FITS) if shape.tor_affinity and leaves is not None else None,
-            fits=reasons == _FITS if shape.blocks is not None else None,
+            fits=reasons == _FITS if shape.marks_nodes else None,
         )
 
     def may_fit(self, shape: Shape, pods: int) -> bool:

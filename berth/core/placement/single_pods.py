@@ -5,7 +5,7 @@ node had been scored before every pod.
 """
 
 import heapq
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from berth.core.placement.round_demand import NeedMoreError
 from berth.core.placement.round_nodes import RoundNodes
@@ -36,9 +36,17 @@ class SinglePods:
         nodes: Nodes as the round leaves them.
         views: Merged candidates of each shape.
         counts: How many candidates were asked for, by shape.
+        is_full: Whether a row takes no further pod, whatever its shape.
     """
 
-    def __init__(self, nodes: RoundNodes, views: Mapping[Shape, Candidates], counts: Mapping[Shape, int]) -> None:
+    def __init__(
+        self,
+        nodes: RoundNodes,
+        views: Mapping[Shape, Candidates],
+        counts: Mapping[Shape, int],
+        is_full: Callable[[int], bool] = lambda _: False,
+    ) -> None:
+        self.is_full = is_full
         self._nodes = nodes
         self._scorer = nodes.scorer
         self._ranks = nodes.scorer.table.ranks()
@@ -57,11 +65,12 @@ class SinglePods:
         versions, states = nodes.versions, nodes.states
         while heap and heap[0][3] != versions[heap[0][2]]:
             heapq.heappop(heap)
-        while cursor.next < len(rows) and rows[cursor.next] in states:
+        while cursor.next < len(rows) and (rows[cursor.next] in states or self.is_full(rows[cursor.next])):
             cursor.next += 1
         if cursor.next == len(rows):
             if not cursor.found.exhausted:
-                raise NeedMoreError(shape, 2 * cursor.count + 1)
+                # Nodes on which room is kept are touched, too: they are passed over in one step.
+                raise NeedMoreError(shape, 2 * cursor.count + 1 + len(nodes.kept))
             return heap[0][2] if heap else None
         row = rows[cursor.next]
         if heap and heap[0][:2] < (-cursor.found.scores[cursor.next], int(self._ranks[row])):
@@ -74,7 +83,7 @@ class SinglePods:
         states, before = nodes.states, nodes.before
         rule = scorer.rule(shape)
         for row in dict.fromkeys(nodes.log[cursor.seen :]):
-            if rule is not None and states[row].idle < rule.chips:
+            if (rule is not None and states[row].idle < rule.chips) or self.is_full(row):
                 continue  # it cannot fit, whatever the reason
             reason, score = scorer.evaluate_one(shape, row, states[row], before.get(row))
             if not reason:

@@ -5,6 +5,7 @@ from typing import Final
 
 import numpy as np
 
+from berth.core.cluster.bitmaps import Fits
 from berth.core.placement.scoring import RowState, Scorer
 from berth.core.placement.touched_nodes import TouchedMarks
 from berth.core.requests.gangs import Gang
@@ -77,6 +78,10 @@ class LeafRound:
         if offered is None:
             return np.zeros_like(self.leaves.listed)
         return self._usable.now(shape, offered.reshape(-1), log, state_of).reshape(self.leaves.listed.shape)
+
+    def places_of(self, rows: Fits) -> Grid:
+        """Places whose nodes are marked, shape (leaves, places), from marks of shape (rows,)."""
+        return self.leaves.usable(self._scorer.table, rows)
 
     def _cell_of(self, row: int) -> int:
         return self.leaves.cell_of.get(self._scorer.table.names[row], -1)

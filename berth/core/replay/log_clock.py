@@ -3,7 +3,7 @@
 An entry without a moment has the moment of the entry before it.
 """
 
-from typing import Final
+from typing import Final, get_args
 
 from berth.schemas.envelope import DecodeError, body_of, open_envelope
 from berth.schemas.facts import (
@@ -19,12 +19,14 @@ from berth.schemas.facts import (
 from berth.schemas.ledger import record_head
 from berth.schemas.recording import Entry
 from berth.schemas.units import UnixMs
+from berth.schemas.usage_facts import NamespaceSeen, UsageSeen
+from berth.schemas.volume_facts import ClaimSeen, StorageSeen, VolumeSeen
 
-_Fact = NodesSeen | HealthSeen | TopologySeen | PodsSeen | MembersSeen | JobSeen | OutcomeSeen | TimerSeen
-_FACTS: Final[dict[str, type[_Fact]]] = {
-    kind.KIND: kind
-    for kind in (NodesSeen, HealthSeen, TopologySeen, PodsSeen, MembersSeen, JobSeen, OutcomeSeen, TimerSeen)
-}
+_Fact = (
+    NodesSeen | HealthSeen | TopologySeen | PodsSeen | MembersSeen | JobSeen | OutcomeSeen | TimerSeen
+    | UsageSeen | NamespaceSeen | ClaimSeen | VolumeSeen | StorageSeen
+)  # fmt: skip
+_FACTS: Final[dict[str, type[_Fact]]] = {kind.KIND: kind for kind in get_args(_Fact)}
 
 
 def moment_of(entry: Entry) -> UnixMs:

@@ -1,6 +1,7 @@
 """Gangs as the queue and a round use them."""
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
 import msgspec
 
@@ -10,6 +11,7 @@ from berth.schemas.intake import JobRequest, Task
 from berth.schemas.ledger import Settings
 from berth.schemas.offers import Blocks, Shape
 from berth.schemas.placement import Run
+from berth.schemas.pod_constraints import PodProfile
 from berth.schemas.refusal import Refusal
 
 _BYTES_A_POD = 4 + 24
@@ -27,6 +29,18 @@ BESIDE = "berth/beside"
 
 ClassKey = tuple[tuple[Shape, int], ...]
 """Request class: the shapes and the number of pods of each. Equal classes have equal placements and refusals."""
+
+
+class Profiles(NamedTuple):
+    """Labels and constraints of the pods of each task, parallel to the tasks; empty while constraints are off."""
+
+    pods: tuple[PodProfile, ...] = ()
+    """All of them: constraints of others may bear on any pod."""
+    shapes: tuple[PodProfile | None, ...] = ()
+    """What the shape of each task says; None where no constraint bears on its pods."""
+
+
+_NO_PROFILES = Profiles()
 
 
 class Gang(msgspec.Struct, gc=False):
@@ -58,6 +72,8 @@ class Gang(msgspec.Struct, gc=False):
     """Refusal of a request that the settings of this epoch do not allow."""
     fresh: bool = True
     """It has no verdict in this epoch yet."""
+    profiles: tuple[PodProfile, ...] = ()
+    """Labels and constraints of the pods of each task; empty while constraints are off."""
     run_ms: int = 0
     """Declared run time in milliseconds; 0 if none is declared."""
     bytes_in_record: int = 0
@@ -67,6 +83,11 @@ class Gang(msgspec.Struct, gc=False):
     def blocks(self) -> Blocks | None:
         """Blocks in SuperPoDs, or groups of levels, that its pods with chips request; None without such a request."""
         return next((shape.blocks for shape, _ in self.request_class if shape.blocks is not None), None)
+
+    def pods_in_order(self) -> list[PodProfile]:
+        """Labels and constraints of each pod, by rank; empty while constraints are off."""
+        pods = zip(self.profiles, self.runs, strict=bool(self.profiles))
+        return [profile for profile, run in pods for _ in range(run.pods)]
 
     @property
     def is_plain(self) -> bool:
@@ -111,11 +132,26 @@ def _chips_held(valid: ValidJob | Refusal, task: Task) -> int:
     return min(task.chips, 1) if isinstance(valid, ValidJob) and valid.share is not None else task.chips
 
 
-def gang_of(job: JobSeen, request: JobRequest, *, attempt: int, settings: Settings) -> Gang:
-    """Gang of an accepted job."""
+def gang_of(
+    job: JobSeen, request: JobRequest, *, attempt: int, settings: Settings, profiles: Profiles = _NO_PROFILES
+) -> Gang:
+    """Gang of an accepted job.
+
+    Args:
+        job: The job.
+        request: Its request.
+        attempt: Number of the try to run it.
+        settings: Settings of the epoch.
+        profiles: Labels and constraints of its pods.
+    """
     valid = validate(request, settings)
     invalid = valid if isinstance(valid, Refusal) else None
     shapes = [] if isinstance(valid, Refusal) else shapes_of(valid, request)
+    if any(profiles.shapes):
+        shapes = [
+            msgspec.structs.replace(shape, profile=profile)
+            for shape, profile in zip(shapes, profiles.shapes, strict=bool(shapes))
+        ]
     runs = [Run(task.replicas, _chips_held(valid, task), task.cpu_milli, task.memory_mib) for task in request.tasks]
     tor_affinity = valid.tor_affinity if isinstance(valid, ValidJob) else ""
     a_pod = _BYTES_A_POD + (_LEAF_BYTES_A_POD if tor_affinity else 0)
@@ -139,6 +175,7 @@ def gang_of(job: JobSeen, request: JobRequest, *, attempt: int, settings: Settin
         labels=request.labels,
         beside=request.annotations.get(BESIDE, ""),
         invalid=invalid,
+        profiles=profiles.pods,
         run_ms=request.run_ms,
         bytes_in_record=sum(run.pods * (a_pod + run.chips) for run in runs) + _BYTES_A_GANG,
     )

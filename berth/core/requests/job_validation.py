@@ -11,6 +11,7 @@ import msgspec
 
 from berth.core.chips.form_selection import FormChoice, choose_form
 from berth.core.requests.block_requests import mixes_freely, requested_blocks
+from berth.core.requests.constraint_checks import check_constraints
 from berth.core.switches.model import TOR_AFFINITY, UNINVOLVED
 from berth.core.switches.occupancy.leaf_states import LARGE, NORMAL
 from berth.products.catalogue import FORMS
@@ -83,6 +84,7 @@ def validate(request: JobRequest, settings: Settings) -> ValidJob | Refusal:
         or _check_minimum(request, settings)
         or _check_labels(request, settings)
         or _check_whole_gang(request)
+        or (check_constraints(request) if settings.enforces_constraints else None)
     )
     if refusal is not None:
         return refusal

@@ -115,6 +115,27 @@ class Queue:
             self._wake(members)  # none of the gangs is left whose refusal put it to sleep
         return unblocked
 
+    def gangs(self) -> list[Gang]:
+        """All waiting gangs, in order of uid."""
+        return [self._classes[self._class_of[uid]].gangs[uid] for uid in sorted(self._class_of)]
+
+    def of_class(self, key: ClassKey) -> Iterable[Gang]:
+        """Waiting gangs of a class."""
+        return self._classes[key].gangs.values()
+
+    def move(self, gang: Gang) -> None:
+        """Give a waiting gang another class. A class that is new sleeps as the one before; else it is as it was."""
+        before = self._classes[self._class_of[gang.uid]]
+        known, sleep, sleeps = before.gangs[gang.uid], before.sleep, before.sleeps
+        held = before.held.get(gang.uid)
+        is_new = gang.request_class not in self._classes
+        gang.fresh = known.fresh
+        self.put(gang)
+        if is_new and sleeps and not gang.fresh:
+            self.restore_sleep(gang.request_class, sleep)
+        elif held is not None:
+            self.hold(gang.uid, retry_at_ms=held)
+
     def keep_only(self, name: tuple[str, str], uid: str) -> bool:
         """Take out the gang that waits under a name, unless it is ``uid``; returns the same as :meth:`remove`."""
         waits = self._uid_of.get(name)

@@ -18,6 +18,7 @@ from berth.core.placement.gang_placement import Verdicts
 from berth.core.placement.round_demand import candidate_counts, gangs_of_one_offer
 from berth.core.placement.scoring import Candidates, Scorer
 from berth.core.requests.gangs import ClassKey, Gang, gang_of
+from berth.core.scheduling.constraint_wakeups import dump_changes, is_about_gang, load_changes
 from berth.core.scheduling.queue import Queue
 from berth.core.scheduling.record_effects import take_effect
 from berth.core.scheduling.turn import Choice, MissingShards, Opened, Opening, Recorded, Turn, opening_of
@@ -65,7 +66,8 @@ class Scheduler:
 
     def gang(self, job: JobSeen, request: JobRequest, attempt: int) -> Gang:
         """A job as it waits."""
-        return gang_of(job, request, attempt=attempt, settings=self.state.fold.settings)
+        profiles = self.state.constraints.profiles(job.namespace, request)
+        return gang_of(job, request, attempt=attempt, settings=self.state.fold.settings, profiles=profiles)
 
     def _gang(self, job: JobSeen, request: JobRequest, attempt: int) -> Gang:
         """As :meth:`gang`; of a request that ends with an error, a gang that is refused."""
@@ -121,6 +123,7 @@ class Scheduler:
 
     def sync(self) -> None:
         """Bring the queue in line with the jobs that changed."""
+        self._sync_terms()
         pending = self.pending
         if not pending.jobs_changed:
             return
@@ -128,6 +131,20 @@ class Scheduler:
         for key in pending.jobs_changed:
             unblocked |= self._sync_job(key)
         self._pending = [msgspec.structs.replace(pending, jobs_changed={}, queue_unblocked=unblocked)]
+
+    def _sync_terms(self) -> None:
+        """Bring the classes of waiting gangs in line with the required anti-affinity of other pods, if that changed."""
+        changes = self.pending.constraints
+        if not (changes.terms_changed or changes.namespaces_changed):
+            return
+        for known in self.queue.gangs():
+            if not is_about_gang(changes, known, self.state.constraints.namespaces):
+                continue
+            job = self.state.jobs.get((known.namespace, known.name))
+            if job is not None and job.request is not None and job.uid == known.uid:
+                gang = self._gang(job, job.request, known.attempt)
+                if gang.request_class != known.request_class:
+                    self.queue.move(gang)
 
     def _sync_job(self, key: JobKey) -> bool:
         """Bring the queue in line with a job; returns whether that may help gangs that are held."""
@@ -338,6 +355,8 @@ class Scheduler:
 
     def dump(self) -> WaitingDump:
         """Gangs that wait and classes that sleep, for snapshots: they follow from the epoch, not from the state."""
+        if self._turn is None:
+            self._sync_terms()
         names, pending = self.state.table.names, self.pending
         known, sleeping = self.queue.dump()
         return WaitingDump(
@@ -352,6 +371,7 @@ class Scheduler:
             capacity_lost=pending.capacity_lost,
             chips_returned=sorted(names[row] for row in pending.chips_returned),
             nodes_changed=pending.nodes_changed,
+            constraints=dump_changes(pending.constraints, names),
         )
 
     def load(self, dump: WaitingDump, changes: Changes) -> None:
@@ -373,5 +393,6 @@ class Scheduler:
                 nodes_changed=dump.nodes_changed,
                 leaf_opened=dump.leaf_opened,
                 queue_unblocked=dump.queue_unblocked,
+                constraints=load_changes(dump.constraints, row),
             )
         )

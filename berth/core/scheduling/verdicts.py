@@ -61,7 +61,13 @@ class Decisions:
         reservation_errors: list[SetAside] = []
         policy = self._policy(opening, missing_shards, reservation_errors.append)
         chooser = PlacementRound(
-            self._scorer, views, asks, leaves=(state.leaves, state.leaf_occupancy), blocks=state.blocks, policy=policy
+            self._scorer,
+            views,
+            asks,
+            leaves=(state.leaves, state.leaf_occupancy),
+            blocks=state.blocks,
+            policy=policy,
+            constraints=state.constraints.view,
         )
         found = chooser.choose(opening.gangs, missing=missing_shards.missing)
         set_aside = [

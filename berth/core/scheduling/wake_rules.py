@@ -22,14 +22,17 @@ def is_helped_by_any_change(request_class: ClassKey, refusal: Refusal, *, plain_
     """Whether a change for the worse may help a refused class.
 
     It may where the plan takes only nodes with exactly so many chips (levels), where fewer free nodes change the plan,
-    and where pods of another shape had found their nodes before some pod found none: on other nodes they may leave room
-    for it.
+    and where pods of another shape, or with constraints, had found their nodes before some pod found none: on other
+    nodes they may leave room for it.
 
     Args:
         request_class: The class.
         refusal: Why it was refused.
         plain_last: As for :func:`berth.core.requests.gangs.placing_order`.
     """
+    if any(shape.profile is not None for shape, _ in request_class):
+        # Each pod goes to its best node, and what it leaves to the next one depends on which that is.
+        return refusal.pods_need > 1
     lack = refusal.blocks
     if lack is not None:
         has_levels = any(shape.blocks is not None and bool(shape.blocks.levels) for shape, _ in request_class)

@@ -10,6 +10,7 @@ from berth.core.errors import guarded
 from berth.core.placement.round_refusals import is_larger_than_cluster
 from berth.core.placement.scoring import Scorer
 from berth.core.requests.gangs import ClassKey
+from berth.core.scheduling.constraint_wakeups import ConstraintsEased, is_eased
 from berth.core.scheduling.gang_class import Sleep
 from berth.core.scheduling.queue import Queue
 from berth.core.scheduling.wake_rules import may_fit
@@ -52,9 +53,16 @@ class Wakeups:
         is_corrected = self._state.fold.settings.corrected
         has_changed = is_corrected and changes.nodes_changed
         classes: list[tuple[ClassKey, Sleep]] = []
-        may_help = changes.capacity_gained or changes.chips_taken or changes.leaf_opened or has_changed
+        may_help = (
+            changes.capacity_gained
+            or changes.chips_taken
+            or changes.leaf_opened
+            or has_changed
+            or is_eased(changes, self._state.fold.settings)
+        )
         if may_help or (is_corrected and changes.chips_returned) or queue.waits_for_time:
-            helps = _Help(self._scorer, queue, changes, corrected=is_corrected)
+            eased = ConstraintsEased(self._state, queue, changes)
+            helps = _Help(self._scorer, queue, changes, eased, corrected=is_corrected)
             classes = queue.wake(helps, time_ms=time_ms)
         if changes.capacity_gained or changes.capacity_lost or is_corrected:  # the head may change by time alone
             classes += self._wake_heads()
@@ -64,6 +72,7 @@ class Wakeups:
             or changes.queue_unblocked
             or changes.capacity_lost
             or has_changed
+            or is_eased(changes, self._state.fold.settings)
         )
         released: Sequence[SleeperDump] = ()
         if queue.is_holding and (is_news or queue.is_due(time_ms)):
@@ -105,13 +114,17 @@ class _Help:
         scorer: Scoring.
         queue: The queue.
         changes: The changes.
+        eased: What they are for constraints.
         corrected: Whether the corrections of 0.5 are in force.
     """
 
-    def __init__(self, scorer: Scorer, queue: Queue, changes: Changes, *, corrected: bool) -> None:
+    def __init__(
+        self, scorer: Scorer, queue: Queue, changes: Changes, eased: ConstraintsEased, *, corrected: bool
+    ) -> None:
         self._scorer = scorer
         self._queue = queue
-        self._gained = list(changes.capacity_gained)
+        self._eased = eased
+        self._gained = list({**changes.capacity_gained, **eased.rows})
         self._taken = changes.chips_taken
         self._for_shares = [*self._gained, *changes.chips_returned, *self._taken] if corrected else self._gained
         """Rows that may help pods that share chips."""
@@ -121,6 +134,8 @@ class _Help:
 
     def __call__(self, key: ClassKey) -> bool:
         if self._leaf_opened and any(shape.tor_affinity for shape, _ in key):
+            return True
+        if self._eased.helps(key) and may_fit(self._scorer, key):
             return True
         sleep = self._queue.sleep_of(key)
         if sleep.by_any_change and self._nodes_changed and may_fit(self._scorer, key):

@@ -12,12 +12,14 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from berth.core.changes import NO_CHANGES, Changes, ChangesBuilder, JobKey
+from berth.core.changes import NO_CHANGES, Changes, ChangesBuilder, JobKey, merged
 from berth.core.cluster.node_facts import check_health, check_nodes
 from berth.core.cluster.node_packing import SWITCHES
+from berth.core.state.constraint_state import ConstraintState
 from berth.core.state.fact_checks import check_pods, check_subject
+from berth.core.state.gang_followup import forget_idle, to_examine
 from berth.core.state.job_nodes import JobNodes
-from berth.core.state.ledger import Folded, GangRecord, Holding, LedgerFold, Loaded, PodShare, WaitingDump, dump_of
+from berth.core.state.ledger import Folded, Holding, LedgerFold, Loaded, PodShare, WaitingDump, dump_of
 from berth.core.state.level_index import LevelMap
 from berth.core.state.occupancy import Occupancy
 from berth.core.state.pod_facts import PodFacts
@@ -37,7 +39,9 @@ from berth.schemas.facts import (
 )
 from berth.schemas.ledger import Round, Settings
 from berth.schemas.status import KeptFact, SnapshotBody
+from berth.schemas.usage_facts import NamespaceSeen, UsageSeen
 from berth.schemas.versions import encode_record
+from berth.schemas.volume_facts import ClaimSeen, StorageSeen, VolumeSeen
 
 __all__ = ["AppliedFact", "JobKey", "State"]
 
@@ -76,6 +80,7 @@ class State:
         nodes = JobNodes(self.fold, self._occupancy.owned, self.jobs)
         colocation = ColocationIndex(nodes.of_service, nodes.of_labels, nodes.of_job)
         self.blocks = BlockInputs(SuperpodMap(self.table), LevelMap(self.table), colocation)
+        self.constraints = ConstraintState(self.fold, self.jobs, self._occupancy)
         self.name_of: dict[str, JobKey] = {}
         """Job of each uid: jobs that were accepted and have not given up their names."""
         self.topologies: dict[str, TopologySeen] = {}
@@ -99,6 +104,7 @@ class State:
             JobSeen.KIND: self._job,
             OutcomeSeen.KIND: self._outcome,
             TimerSeen.KIND: self._timer,
+            **{fact.KIND: self._constraint for fact in (UsageSeen, NamespaceSeen, ClaimSeen, VolumeSeen, StorageSeen)},
         }
 
     @property
@@ -178,7 +184,7 @@ class State:
         if folded.epoch:
             self._begin(before, found)
         if self._owns is not None:
-            self._forget_idle(folded.gangs)
+            forget_idle(self.fold, folded.gangs)
         for holding in folded.given_back:
             found.add(self._occupancy.give_back(holding))
         for holding, ranks in folded.freed:
@@ -186,7 +192,11 @@ class State:
         for holding in folded.taken:  # last: a repeated adoption is given back by the same record
             found.add(self._occupancy.take(holding))
         if self._owns is None:
-            self._examine_gangs(folded.gangs, found)
+            for key in [*(one.key for one in folded.given_back), *(one.key for one, _ in folded.freed)]:
+                found.add(self.constraints.note(key))
+            for holding in folded.taken:
+                found.add(self.constraints.note(holding.key))
+            found.gangs_to_examine.update(to_examine(folded.gangs, self.jobs, (self.pods, self.outcomes)))
             if folded.given_back or folded.freed:
                 found.gangs_to_examine.update(self.short)
             self._keep_no_more(self._pod_facts.forget_podless(self.jobs, self.fold))
@@ -208,6 +218,8 @@ class State:
         self.table.corrected = settings.corrected
         if is_new:
             found.add(self.table.forget_gone())
+        if self._owns is None and settings.enforces_constraints != before.enforces_constraints:
+            found.add(self.constraints.begin())
         if is_new and self._owns is None:
             found.add(self._occupancy.unmark_unseen())
             found.gangs_to_examine.update(dict.fromkeys(self.fold.gangs))
@@ -221,26 +233,6 @@ class State:
             if self._kept is not None:
                 self._kept.pop(subject, None)
 
-    def _examine_gangs(self, gangs: Iterable[GangRecord], found: ChangesBuilder) -> None:
-        """Note gangs of a record that need to be examined because of facts that came before it."""
-        for gang in gangs:
-            key = (gang.namespace, gang.name)
-            job = self.jobs.get(key)
-            if (
-                key in self.pods
-                or key in self.outcomes
-                or job is None
-                or job.state != "accepted"
-                or job.uid != gang.uid
-            ):
-                found.gangs_to_examine[gang.uid] = None
-
-    def _forget_idle(self, gangs: Iterable[GangRecord]) -> None:
-        """Forget gangs that hold nothing: a shard sees no facts of jobs, so nothing else would ever end them."""
-        for gang in gangs:
-            if gang.phase not in {"placed", "ending"}:
-                self.fold.gangs.pop(gang.uid, None)
-
     def owned(self, key: tuple[str, int]) -> list[PodShare]:
         """What each rank of a held attempt owns."""
         return self._occupancy.owned(key)
@@ -253,12 +245,12 @@ class State:
     def lift(self, holding: Holding) -> Changes:
         """Remove a holding as if it had been given back, for a trial; :meth:`lay` restores it."""
         del self.fold.holdings[holding.key]
-        return self._occupancy.give_back(holding)
+        return merged([self._occupancy.give_back(holding), self.constraints.note(holding.key)])
 
     def lay(self, holding: Holding) -> Changes:
         """Add a holding as if a record had given it, for a trial; :meth:`lift` removes it."""
         self.fold.holdings[holding.key] = holding
-        return self._occupancy.take(holding)
+        return merged([self._occupancy.take(holding), self.constraints.note(holding.key)])
 
     def pods_seen(self, holding: Holding) -> PodsSeen | None:
         """Pods of exactly this attempt, as the cluster shows them."""
@@ -308,10 +300,11 @@ class State:
         self.nodes_seq = dump.nodes_seq
         self.time_ms = dump.waiting.time_ms if dump.waiting is not None else 0
         if self._owns is None:
+            found.add(self.constraints.begin())
             found.gangs_to_examine.update(dict.fromkeys(self.fold.gangs))
             found.gangs_to_examine.update(dict.fromkeys(self.foreign))
         else:
-            self._forget_idle(list(self.fold.gangs.values()))
+            forget_idle(self.fold, list(self.fold.gangs.values()))
         return Loaded(found.build(), dump.waiting)
 
     def forget_unnamed(self) -> None:
@@ -362,6 +355,7 @@ class State:
         found.pods_changed[fact.namespace, fact.gang] = None
         found.gangs_to_examine[fact.uid] = None
         found.add(self._occupancy.mark((fact.uid, fact.attempt), fact))
+        found.add(self.constraints.note_pods((fact.namespace, fact.gang)))
         if self.leaf_occupancy.parity:
             found.add(self._occupancy.note_leaves((fact.uid, fact.attempt)))
         return _FOLDED
@@ -386,6 +380,7 @@ class State:
             found.gangs_to_examine[known.uid] = None
             self._forget(known.uid)
         self._look_again(key, found)
+        found.add(self.constraints.note_job(key))
         self.intake_seq = max(self.intake_seq, fact.intake_seq)
         found.jobs_changed[key] = None
         return _FOLDED
@@ -402,6 +397,7 @@ class State:
         self._keep_no_more(self._pod_facts.forget(key))
         self._forget(fact.uid)
         self._look_again(key, found)
+        found.add(self.constraints.note_job(key))
         found.jobs_changed[key] = None
         return _GONE
 
@@ -432,6 +428,9 @@ class State:
                 found.add(self._occupancy.unmark(key))
                 if self.leaf_occupancy.parity:
                     found.add(self._occupancy.note_leaves(key))
+
+    def _constraint(self, envelope: Envelope, found: ChangesBuilder) -> str:
+        return _GONE if self.constraints.apply(envelope, self._subject, found) else _FOLDED
 
     def _timer(self, envelope: Envelope, _: ChangesBuilder) -> str:
         self.time_ms = max(self.time_ms, body_of(envelope, TimerSeen).at_ms)

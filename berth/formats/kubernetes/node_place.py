@@ -15,7 +15,7 @@ import msgspec
 from berth.formats.ascend.device_info import KEY
 from berth.formats.ascend.pod_annotations import RACK_ID, SERVER_INDEX, SUPERPOD_ID
 from berth.formats.ascend.report_error import ReportError, decoded
-from berth.formats.kubernetes.objects import Lean, Meta
+from berth.formats.kubernetes.lean import Lean, Meta
 from berth.formats.quantities import NUMBER_MAX
 from berth.formats.whole_numbers import whole_number
 from berth.products.catalogue import NODE_PRODUCTS

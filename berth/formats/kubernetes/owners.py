@@ -12,7 +12,8 @@ scheduler-plugins, scheduling.x-k8s.io/v1alpha1.
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 from berth.formats.ascend.pod_annotations import RESOURCE_PREFIX
-from berth.formats.kubernetes.objects import Container, Lean, Meta, Requirements
+from berth.formats.kubernetes.lean import Lean, Meta
+from berth.formats.kubernetes.pod_spec import Container, Requirements
 
 OwnerKind: TypeAlias = Literal[
     "ReplicaSet",

@@ -1,8 +1,8 @@
 """Requirements of a pod on its node.
 
-An invalid pod has the reason as text: this pod is refused, others are not affected. Preferred affinity, affinity
-between pods and topology spread are not read; placement by topology replaces them. The first preferred term of pod
-affinity is read by :func:`near_of`: some inference jobs are placed by it.
+An invalid pod has the reason as text: this pod is refused, others are not affected. Constraints that depend on other
+pods and on volumes are read by :mod:`~berth.formats.kubernetes.pod_constraints`. The first preferred term of pod
+affinity is also read by :func:`near_of`: some inference jobs are placed by it.
 
 Source: docs/reference/kubernetes.md, "Pod annotations" and "Gaps of the hand-off"; docs/reference/nodes-and-chips.md,
 "Resource names"; Kubernetes, Pod.
@@ -15,19 +15,28 @@ from typing import Final, TypeAlias, get_args
 import msgspec
 
 from berth.formats.ascend.pod_annotations import RESOURCE_PREFIX
-from berth.formats.kubernetes.objects import Container, PodSpec, PodToleration, SelectorRequirement, SelectorTerm
+from berth.formats.kubernetes.lean import Meta
+from berth.formats.kubernetes.node_terms import terms_of
+from berth.formats.kubernetes.pod_constraints import constraints_of, meta_read
+from berth.formats.kubernetes.pod_spec import Container, PodSpec, PodToleration, Requirements
+from berth.formats.kubernetes.pod_terms import REQUIRED
+from berth.formats.kubernetes.wrong_fields import WrongFieldError
 from berth.formats.quantities import NUMBER_MAX, QuantityError, pieces, quantity, rounded_up
-from berth.schemas.constraints import Expression, Operator, TaintEffect, Term, Toleration, TolerationOperator
+from berth.schemas.constraints import TaintEffect, Term, Toleration, TolerationOperator
+from berth.schemas.pod_constraints import PodConstraints
 
 GATED: Final = "waits for scheduling gate"
 """Text between the name of a pod and the gate that it waits for."""
 Amounts: TypeAlias = Mapping[str, str | int | float]
 
 _MIB: Final = 1 << 20
-_OPERATORS: Final = get_args(Operator)
 _EFFECTS: Final = get_args(TaintEffect)
 _TOLERATION_OPERATORS: Final = get_args(TolerationOperator)
 _NONE: Final = Fraction(0)
+NO_META: Final = Meta()
+BASE_UNITS_MAX: Final = (1 << 63) - 1
+"""Most base units (bytes, pieces) of a resource."""
+_OWN_FIELDS: Final = frozenset({"cpu", "memory"})
 
 
 class PodAsk(msgspec.Struct, frozen=True, gc=False, kw_only=True):
@@ -43,6 +52,7 @@ class PodAsk(msgspec.Struct, frozen=True, gc=False, kw_only=True):
         tolerations: Taints that the pod accepts.
         wrong: Why the pod is invalid, as the end of a sentence after its name; empty if it is valid. The other fields
             have what could be read.
+        constraints: All other constraints, and preferences; None without any.
     """
 
     resource: str = ""
@@ -53,13 +63,7 @@ class PodAsk(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     affinity: tuple[Term, ...] = ()
     tolerations: tuple[Toleration, ...] = ()
     wrong: str = ""
-
-
-class _WrongError(Exception):
-    """A wrong field; the text has its path, its value and valid values."""
-
-    def __init__(self, field: str, value: object, expected: str) -> None:
-        super().__init__(f"has {field} of {value!r}: expected {expected}")
+    constraints: PodConstraints | None = None
 
 
 class _Reading:
@@ -71,42 +75,45 @@ class _Reading:
         self.wrong = ""
         """First error."""
 
-    def note(self, error: _WrongError) -> None:
+    def note(self, error: WrongFieldError) -> None:
         self.wrong = self.wrong or str(error)
 
     def amount(self, field: str, value: object) -> Fraction:
         try:
             return quantity(value)
         except QuantityError as error:
-            self.note(_WrongError(field, value, error.expected))
+            self.note(WrongFieldError(field, value, error.expected))
             return _NONE
 
     def count(self, field: str, value: object) -> int:
         try:
             return pieces(value)
         except QuantityError as error:
-            self.note(_WrongError(field, value, error.expected))
+            self.note(WrongFieldError(field, value, error.expected))
             return 0
 
-    def container(self, field: str, container: Container) -> tuple[Fraction, Fraction]:
-        """Cpu and memory of a container; a missing request equals the limit. Records its chips."""
+    def container(self, field: str, container: Container) -> dict[str, Fraction]:
+        """Resources of a container apart from chips, which are recorded; a missing request equals the limit."""
         resources = container.resources
         if resources is None:
-            return _NONE, _NONE
-        limits, requests = resources.limits or {}, resources.requests or {}
+            return {}
         where = f"{field}.resources"
-        cpu, memory = (
-            self.amount(f"{where}.requests.{key}", requests[key])
-            if key in requests
-            else self.amount(f"{where}.limits.{key}", limits[key])
-            if key in limits
-            else _NONE
-            for key in ("cpu", "memory")
-        )
+        limits, requests = resources.limits or {}, resources.requests or {}
         for key in sorted({*limits, *requests}):
             if key.startswith(RESOURCE_PREFIX):
                 self._chips(where, container.name, key, limits, requests)
-        return cpu, memory
+        return self.requested(where, resources)
+
+    def requested(self, field: str, resources: Requirements) -> dict[str, Fraction]:
+        """Resources apart from chips; a missing request equals the limit."""
+        limits, requests = resources.limits or {}, resources.requests or {}
+        return {
+            key: self.amount(f"{field}.requests.{key}", requests[key])
+            if key in requests
+            else self.amount(f"{field}.limits.{key}", limits[key])
+            for key in sorted({*limits, *requests})
+            if not key.startswith(RESOURCE_PREFIX)
+        }
 
     def _chips(self, where: str, container: str, key: str, limits: Amounts, requests: Amounts) -> None:
         counts = {
@@ -116,7 +123,7 @@ class _Reading:
         }
         if len(set(counts.values())) > 1:
             expected = f"the limit, {counts['limits']}: chips cannot be overcommitted"
-            self.note(_WrongError(f"{where}.requests.{key}", counts["requests"], expected))
+            self.note(WrongFieldError(f"{where}.requests.{key}", counts["requests"], expected))
         count = max(counts.values())
         if count:
             self.chips.append((container, key, count))
@@ -125,11 +132,11 @@ class _Reading:
         try:
             return rounded_up(amount, unit=unit)
         except QuantityError as error:
-            self.note(_WrongError(f"{what} of all containers", error.value, error.expected))
+            self.note(WrongFieldError(f"{what} of all containers", error.value, error.expected))
             return NUMBER_MAX
 
 
-def pod_ask(spec: PodSpec) -> PodAsk:
+def pod_ask(spec: PodSpec, meta: Meta = NO_META) -> PodAsk:
     """Requirements of a pod, or why it is invalid.
 
     Chips must be requested in one container: the device plug-in allocates chips by container, and compares their number
@@ -141,17 +148,19 @@ def pod_ask(spec: PodSpec) -> PodAsk:
     Source: Kubernetes, effective requests.
     """
     reading = _Reading()
-    cpu, memory = _effective(reading, spec)
+    amounts = _effective(reading, spec)
     resource, chips = _only_chips(reading)
-    cpu_milli = reading.units("cpu", cpu, Fraction(1, 1000))
-    memory_mib = reading.units("memory", memory, _MIB)
+    cpu_milli = reading.units("cpu", amounts.get("cpu", _NONE), Fraction(1, 1000))
+    memory_mib = reading.units("memory", amounts.get("memory", _NONE), _MIB)
+    others = _others(reading, amounts)
     affinity: tuple[Term, ...] = ()
     tolerations: tuple[Toleration, ...] = ()
     try:
         affinity = _required_affinity(spec)
         tolerations = tuple(_toleration(at, item) for at, item in enumerate(spec.tolerations or ()))
-    except _WrongError as error:
+    except WrongFieldError as error:
         reading.note(error)
+    constraints = constraints_of(spec, meta, others, reading.note)
     return PodAsk(
         resource=resource,
         chips=chips,
@@ -161,6 +170,7 @@ def pod_ask(spec: PodSpec) -> PodAsk:
         affinity=affinity,
         tolerations=tolerations,
         wrong=reading.wrong,
+        constraints=constraints,
     )
 
 
@@ -188,50 +198,81 @@ def amount_of(resource: str, value: object) -> int:
 
 
 class PodAsks:
-    """Requirements of many pods: those of one template are read once, and are one object."""
+    """Requirements and labels of many pods: those of one template are read once, and are one object."""
 
     def __init__(self, entries_max: int = 4_096) -> None:
         self._entries_max = entries_max
         self._known: dict[bytes, PodAsk] = {}
+        self._labels: dict[bytes, dict[str, str]] = {}
         self._encoder = msgspec.msgpack.Encoder()
 
-    def ask(self, spec: PodSpec) -> PodAsk:
+    def ask(self, spec: PodSpec, meta: Meta = NO_META) -> PodAsk:
         """See :func:`pod_ask`."""
         key = self._encoder.encode(
             (
-                [(item.name, item.resources) for item in spec.containers or ()],
-                [(item.name, item.resources, item.restart_policy) for item in spec.init_containers or ()],
+                [(item.name, item.resources, item.ports) for item in spec.containers or ()],
+                [(item.name, item.resources, item.restart_policy, item.ports) for item in spec.init_containers or ()],
+                spec.resources,
                 spec.overhead,
                 spec.node_selector,
                 spec.affinity,
                 spec.tolerations,
+                spec.topology_spread_constraints,
+                spec.volumes,
+                spec.resource_claims,
+                meta_read(spec, meta),
             )
         )
         found = self._known.get(key)
         if found is None:
             if len(self._known) >= self._entries_max:
                 self._known.clear()
-            found = self._known[key] = pod_ask(spec)
+            found = self._known[key] = pod_ask(spec, meta)
         return found
 
+    def labels(self, meta: Meta) -> dict[str, str]:
+        """Labels of a pod, which are not to be changed."""
+        given = meta.labels or {}
+        if len(self._labels) >= self._entries_max:
+            self._labels.clear()
+        return self._labels.setdefault(self._encoder.encode(given), given)
 
-def _effective(reading: _Reading, spec: PodSpec) -> tuple[Fraction, Fraction]:
-    """Cpu and memory of the whole pod."""
-    running = starting = (_NONE, _NONE)
+
+def _effective(reading: _Reading, spec: PodSpec) -> dict[str, Fraction]:
+    """Resources of the whole pod apart from chips."""
+    running: dict[str, Fraction] = {}
+    starting: dict[str, Fraction] = {}
     for index, container in enumerate(spec.init_containers or ()):
-        ask = reading.container(f"spec.initContainers[{index}]", container)
-        both = (running[0] + ask[0], running[1] + ask[1])
-        starting = (max(starting[0], both[0]), max(starting[1], both[1]))
+        both = _sum(running, reading.container(f"spec.initContainers[{index}]", container))
+        starting = _most(starting, both)
         if container.restart_policy == "Always":
             running = both
     for index, container in enumerate(spec.containers or ()):
-        ask = reading.container(f"spec.containers[{index}]", container)
-        running = (running[0] + ask[0], running[1] + ask[1])
-    overhead = spec.overhead or {}
-    return (
-        max(running[0], starting[0]) + reading.amount("spec.overhead.cpu", overhead.get("cpu", 0)),
-        max(running[1], starting[1]) + reading.amount("spec.overhead.memory", overhead.get("memory", 0)),
-    )
+        running = _sum(running, reading.container(f"spec.containers[{index}]", container))
+    found = _most(running, starting)
+    if spec.resources is not None:
+        found |= reading.requested("spec.resources", spec.resources)
+    overhead = {key: reading.amount(f"spec.overhead.{key}", value) for key, value in (spec.overhead or {}).items()}
+    return _sum(found, overhead)
+
+
+def _sum(one: Mapping[str, Fraction], other: Mapping[str, Fraction]) -> dict[str, Fraction]:
+    return {key: one.get(key, _NONE) + other.get(key, _NONE) for key in {**one, **other}}
+
+
+def _most(one: Mapping[str, Fraction], other: Mapping[str, Fraction]) -> dict[str, Fraction]:
+    return {key: max(one.get(key, _NONE), other.get(key, _NONE)) for key in {**one, **other}}
+
+
+def _others(reading: _Reading, amounts: Mapping[str, Fraction]) -> dict[str, int]:
+    """Requests above 0 of resources beside chips, cpu and memory, in base units rounded up."""
+    found = {
+        key: -(-amount.numerator // amount.denominator) for key, amount in amounts.items() if key not in _OWN_FIELDS
+    }
+    for key, count in sorted(found.items()):
+        if count > BASE_UNITS_MAX:
+            reading.note(WrongFieldError(f"{key} of all containers", str(count), f"at most {BASE_UNITS_MAX}"))
+    return {key: count for key, count in found.items() if 0 < count <= BASE_UNITS_MAX}
 
 
 def _only_chips(reading: _Reading) -> tuple[str, int]:
@@ -259,66 +300,27 @@ def _required_affinity(spec: PodSpec) -> tuple[Term, ...]:
     """Terms of required node affinity; a term without conditions matches no node, so it is left out.
 
     Raises:
-        _WrongError: A term is invalid, or none has a condition.
+        WrongFieldError: A term is invalid, or none has a condition.
     """
     affinity = spec.affinity.node_affinity if spec.affinity is not None else None
     required = affinity.required_during_scheduling_ignored_during_execution if affinity is not None else None
     if required is None:
         return ()
-    field = "spec.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms"
-    terms = (_term(f"{field}[{at}]", term) for at, term in enumerate(required.node_selector_terms or ()))
-    found = tuple(term for term in terms if term.expressions)
-    if not found:
-        raise _WrongError(field, [], "at least one term with a condition: without one no node matches")
-    return found
-
-
-def _term(field: str, term: SelectorTerm) -> Term:
-    labels = (_expression(f"{field}.matchExpressions[{at}]", it) for at, it in enumerate(term.match_expressions or ()))
-    fields = (_field(f"{field}.matchFields[{at}]", item) for at, item in enumerate(term.match_fields or ()))
-    return Term((*labels, *fields))
-
-
-def _expression(field: str, item: SelectorRequirement) -> Expression:
-    values = tuple(item.values or ())
-    if not item.key:
-        raise _WrongError(f"{field}.key", item.key, "the key of a label")
-    if item.operator not in _OPERATORS:
-        raise _WrongError(f"{field}.operator", item.operator, f"one of {', '.join(_OPERATORS)}")
-    if item.operator in {"In", "NotIn"} and not values:
-        raise _WrongError(f"{field}.values", [], f"at least one value for {item.operator}")
-    if item.operator in {"Exists", "DoesNotExist"} and values:
-        raise _WrongError(f"{field}.values", list(values), f"no values for {item.operator}")
-    if item.operator in {"Gt", "Lt"} and (len(values) != 1 or not _is_integer(values[0])):
-        raise _WrongError(f"{field}.values", list(values), f"one whole number for {item.operator}")
-    return Expression(item.key, item.operator, values)  # type: ignore[arg-type]  # one of the words of Operator
-
-
-def _field(field: str, item: SelectorRequirement) -> Expression:
-    expression = _expression(field, item)
-    if expression.key != "metadata.name":
-        raise _WrongError(f"{field}.key", item.key, "metadata.name, the only field that can be matched")
-    if expression.operator not in {"In", "NotIn"}:
-        raise _WrongError(f"{field}.operator", item.operator, "In or NotIn for a field")
-    return expression
-
-
-def _is_integer(text: str) -> bool:
-    digits = text.removeprefix("-")
-    return digits.isascii() and digits.isdigit()
+    field = f"spec.affinity.nodeAffinity.{REQUIRED}.nodeSelectorTerms"
+    return terms_of(field, required.node_selector_terms)
 
 
 def _toleration(index: int, item: PodToleration) -> Toleration:
     field = f"spec.tolerations[{index}]"
     operator = item.operator or "Equal"
     if operator not in _TOLERATION_OPERATORS:
-        raise _WrongError(f"{field}.operator", operator, f"one of {', '.join(_TOLERATION_OPERATORS)}")
+        raise WrongFieldError(f"{field}.operator", operator, f"one of {', '.join(_TOLERATION_OPERATORS)}")
     if item.effect and item.effect not in _EFFECTS:
-        raise _WrongError(f"{field}.effect", item.effect, f"one of {', '.join(_EFFECTS)}, or none")
+        raise WrongFieldError(f"{field}.effect", item.effect, f"one of {', '.join(_EFFECTS)}, or none")
     if not item.key and operator != "Exists":
-        raise _WrongError(f"{field}.key", item.key, "a key, or the operator Exists")
+        raise WrongFieldError(f"{field}.key", item.key, "a key, or the operator Exists")
     if item.value and operator == "Exists":
-        raise _WrongError(f"{field}.value", item.value, "no value with the operator Exists")
+        raise WrongFieldError(f"{field}.value", item.value, "no value with the operator Exists")
     return Toleration(
         key=item.key,
         operator=operator,  # type: ignore[arg-type]  # one of the words of TolerationOperator

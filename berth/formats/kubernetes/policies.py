@@ -3,7 +3,7 @@
 Source: Kubernetes, scheduling.k8s.io/v1; Volcano, scheduling.volcano.sh/v1beta1.
 """
 
-from berth.formats.kubernetes.objects import Lean, Meta
+from berth.formats.kubernetes.lean import Lean, Meta
 
 
 class PriorityClass(Lean, frozen=True):

@@ -43,12 +43,15 @@ from berth.schemas.recording import Entry, RecordingHead
 from berth.schemas.refusal import Refusal
 from berth.schemas.status import KeptFact, SnapshotBody
 from berth.schemas.subjects import token, untoken
+from berth.schemas.usage_facts import NamespaceSeen, UsageSeen
+from berth.schemas.volume_facts import ClaimSeen, StorageSeen, VolumeSeen
 
 CELL: Final = "cell"
 MESSAGES: Final[Mapping[str, type[Message]]] = {
     kind.KIND: kind
     for kind in (
-        NodesSeen, HealthSeen, TopologySeen, PodsSeen, MembersSeen, JobSeen, OutcomeSeen, TimerSeen, Epoch, Round,
+        NodesSeen, HealthSeen, TopologySeen, PodsSeen, MembersSeen, JobSeen, OutcomeSeen, TimerSeen, UsageSeen, NamespaceSeen,
+        ClaimSeen, VolumeSeen, StorageSeen, Epoch, Round,
     )
 }  # fmt: skip
 _SUBJECTS: Final[Mapping[str, tuple[Kind, ...]]] = {
@@ -60,6 +63,11 @@ _SUBJECTS: Final[Mapping[str, tuple[Kind, ...]]] = {
     "job": (Kind.NAMESPACE, Kind.JOB),
     "outcome": (Kind.NAMESPACE, Kind.JOB),
     "timer": (),
+    "usage": (Kind.DOMAIN,),
+    "namespace": (Kind.NAMESPACE,),
+    "claim": (Kind.NAMESPACE, Kind.CLAIM),
+    "volume": (Kind.VOLUME,),
+    "storage": (Kind.CLASS,),
 }
 """Names at the end of the subject of a fact, by its kind."""
 _SUBJECT_TOKENS: Final = 4
@@ -104,6 +112,10 @@ class _Walk:
             Special.BY_KEY: self._by_key,
             Special.UIDS: lambda _, numbers: {see(Kind.UID, uid): number for uid, number in numbers.items()},
             Special.WORD: lambda _, text: text if _WORD.fullmatch(text) else see(Kind.REASON, text),
+            Special.PODS: lambda _, pods: [
+                (see(Kind.NAMESPACE, namespace), tuple((key, see_label(key, value)) for key, value in labels), ending)
+                for namespace, labels, ending in pods
+            ],
             Special.PAIRS: lambda _, pairs: [(see(Kind.NODE, name), number) for name, number in pairs],
         }
 

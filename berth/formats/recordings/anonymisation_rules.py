@@ -33,6 +33,11 @@ class Kind(StrEnum):
     QUEUE = "queue"
     SERVICE = "service"
     HOLDER = "holder"
+    CLAIM = "claim"
+    VOLUME = "volume"
+    """A volume, by name or handle."""
+    CLASS = "class"
+    """A class of storage."""
     SOURCE = "source"
     REASON = "reason"
     """A whole sentence."""
@@ -49,6 +54,7 @@ class Special(StrEnum):
     BY_KEY = "value of a label, by the field key"
     UIDS = "numbers by uid"
     PAIRS = "nodes with numbers"
+    PODS = "pods by namespace and labels"
     WORD = "a word of Berth's own, or a sentence"
     REFUSED = "value of what was refused, by the field field"
 
@@ -99,6 +105,35 @@ RULES: Final[Mapping[str, Mapping[str, Rule]]] = {
     "RankFailure": {"reason": Kind.REASON},
     "OutcomeSeen": _OF_JOB | {"state": Kind.KEEP},
     "TimerSeen": {},
+    "UsageSeen": {"domain": Kind.DOMAIN, "names": Special.TABLE, "resources": Kind.KEEP, "drivers": Kind.KEEP},
+    "PodSet": {"namespace": Kind.NAMESPACE, "labels": Special.LABELS},
+    "RankName": {"uid": Kind.UID},
+    "ClaimName": {"namespace": Kind.NAMESPACE, "name": Kind.CLAIM},
+    "NamespaceSeen": {"name": Kind.NAMESPACE, "labels": Special.LABELS},
+    "ClaimSeen": {
+        "namespace": Kind.NAMESPACE,
+        "name": Kind.CLAIM,
+        "uid": Kind.UID,
+        "phase": Kind.KEEP,
+        "volume": Kind.VOLUME,
+        "storage_class": Kind.CLASS,
+        "access": Kind.KEEP,
+        "mode": Kind.KEEP,
+        "selected_node": Kind.NODE,
+    },
+    "VolumeSeen": {
+        "name": Kind.VOLUME,
+        "uid": Kind.UID,
+        "labels": Special.LABELS,
+        "storage_class": Kind.CLASS,
+        "access": Kind.KEEP,
+        "mode": Kind.KEEP,
+        "claim_uid": Kind.UID,
+        "driver": Kind.KEEP,
+        "handle": Kind.VOLUME,
+    },
+    "StorageSeen": {"name": Kind.CLASS, "provisioner": Kind.KEEP},
+    "StorageCapacity": {},
     "JobRequest": _OF_JOB
     | {
         "resource": Kind.KEEP,
@@ -109,7 +144,14 @@ RULES: Final[Mapping[str, Mapping[str, Rule]]] = {
         "origin": Kind.KEEP,
         "near": Special.LABELS,
     },
-    "Task": {"name": Kind.TASK, "node_selector": Special.LABELS},
+    "Task": {"name": Kind.TASK, "node_selector": Special.LABELS, "labels": Special.LABELS},
+    "PodConstraints": {"resources": Kind.KEEP, "claims": Kind.CLAIM},
+    "PodTerm": {"topology_key": Kind.KEEP, "namespaces": Kind.NAMESPACE},
+    "SpreadTerm": {"topology_key": Kind.KEEP},
+    "LabelSelector": {},
+    "HostPort": {"protocol": Kind.KEEP, "address": Kind.ADDRESS},
+    "PreferredNodes": {},
+    "PreferredPods": {},
     "Term": {},
     "Expression": {"key": Kind.KEEP, "operator": Kind.KEEP, "values": Special.BY_KEY},
     "Toleration": {"key": Kind.KEEP, "operator": Kind.KEEP, "value": Special.BY_KEY, "effect": Kind.KEEP},
@@ -155,6 +197,7 @@ RULES: Final[Mapping[str, Mapping[str, Rule]]] = {
         "chips_taken": Special.PAIRS,
         "chips_returned": Kind.NODE,
     },
+    "ConstraintsDump": {"freed": Kind.NODE, "moved": Special.PODS},
     "RunTime": {"namespace": Kind.NAMESPACE},
     "LedgerDump": {"holder": Kind.HOLDER, "leaving": Special.UIDS},
 }

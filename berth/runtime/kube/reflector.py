@@ -13,7 +13,8 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar, cast, get_args
 
 import msgspec
 
-from berth.formats.kubernetes.objects import Listed, Meta, StatusReply, Watched
+from berth.formats.kubernetes.lean import Meta
+from berth.formats.kubernetes.objects import Listed, StatusReply, Watched
 from berth.runtime.backoff import Backoff
 from berth.runtime.clock import Clock
 from berth.runtime.errors import ShellError, TransientError

@@ -13,6 +13,8 @@ from berth.runtime.errors import FatalError
 API_SERVER: Final = "kube-apiserver"
 ETCD: Final = "etcd"
 CONTROLLER_MANAGER: Final = "kube-controller-manager"
+SCHEDULER: Final = "kube-scheduler"
+"""For tests, which compare the nodes that it allows with those of Berth."""
 
 _VERSION: Final = re.compile(r"v(\d+)\.(\d+)\.(\d+)\S*")
 

@@ -159,6 +159,7 @@ def as_pod_ask(request: JobRequest, task: Task) -> PodAsk:
         node_selector=request.node_selector | task.node_selector,
         affinity=tuple(task.affinity),
         tolerations=tuple(task.tolerations),
+        constraints=task.constraints,
     )
 
 
@@ -199,20 +200,29 @@ def _tasks(members: Sequence[Member], shared: Mapping[str, str]) -> list[Task]:
     tasks: list[Task] = []
     used: dict[str, int] = {}
     taken = {member.place.task for member in members}
-    for (name, ask), run in groupby(members, key=lambda member: (member.place.task, member.ask)):
+    for (name, ask), members_of_run in groupby(members, key=lambda member: (member.place.task, member.ask)):
+        run = list(members_of_run)
         tasks.append(
             Task(
                 name=_unused(name, used, taken),
-                replicas=sum(1 for _ in run),
+                replicas=len(run),
                 chips=ask.chips,
                 cpu_milli=ask.cpu_milli,
                 memory_mib=ask.memory_mib,
                 node_selector={key: value for key, value in ask.node_selector.items() if key not in shared},
                 affinity=list(ask.affinity),
                 tolerations=list(ask.tolerations),
+                labels=_common_labels(run),
+                constraints=ask.constraints,
             )
         )
     return tasks
+
+
+def _common_labels(members: Sequence[Member]) -> dict[str, str]:
+    """Labels that all of the pods have."""
+    first, *rest = (member.pod.metadata.labels or {} for member in members)
+    return {key: value for key, value in first.items() if all(labels.get(key) == value for labels in rest)}
 
 
 def _unused(name: str, used: dict[str, int], taken: set[str]) -> str:

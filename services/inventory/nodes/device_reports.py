@@ -8,8 +8,8 @@ from collections.abc import Callable
 from typing import Final
 
 from berth.formats.ascend.device_info import NAME_PREFIX, NAMESPACE
+from berth.formats.kubernetes.lean import Lean
 from berth.formats.kubernetes.node_place import DeviceMap
-from berth.formats.kubernetes.objects import Lean
 from berth.runtime.backoff import Backoff
 from berth.runtime.errors import PoisonError, TransientError
 from berth.runtime.kube.port import Api, Change

@@ -16,6 +16,7 @@ from berth.formats.kubernetes.events import Involved
 from berth.formats.kubernetes.objects import Pod
 from berth.formats.kubernetes.pods import PodAsks
 from berth.schemas.facts import PodPhase
+from berth.schemas.pod_constraints import PodConstraints
 
 ENDED: Final = frozenset({PodPhase.SUCCEEDED, PodPhase.FAILED, PodPhase.GONE})
 RANK_MAX: Final = (1 << 31) - 1
@@ -53,6 +54,8 @@ class PodRow(msgspec.Struct, frozen=True, gc=False):
         leaf_state: State of the leaf switch above its node, from its annotations.
         service: Value of its label ``inferserviceid``; empty without.
         block: Number of its logical SuperPoD (block) plus one, from its annotations; 0 without.
+        labels: All labels; not to be changed.
+        constraints: Its constraints, as far as they can be read; None without any.
     """
 
     namespace: str
@@ -74,6 +77,8 @@ class PodRow(msgspec.Struct, frozen=True, gc=False):
     leaf_state: int = 0
     service: str = ""
     block: int = 0
+    labels: dict[str, str] = {}
+    constraints: PodConstraints | None = None
 
     @property
     def is_live(self) -> bool:
@@ -91,7 +96,7 @@ def read_row(pod: Pod, asks: PodAsks) -> PodRow | None:
     node = pod.spec.node_name
     if not node:
         return None
-    ask = asks.ask(pod.spec)
+    ask = asks.ask(pod.spec, pod.metadata)
     wrong: list[str] = []
     identity = _identity(pod, wrong)
     phase = phase_of(pod)
@@ -119,6 +124,8 @@ def read_row(pod: Pod, asks: PodAsks) -> PodRow | None:
         leaf_state=state_of(meta.annotations or {}),
         service=meta.label(INFER_SERVICE),
         block=0 if block is None else block + 1,
+        labels=asks.labels(meta),
+        constraints=ask.constraints,
     )
 
 

@@ -4,7 +4,9 @@ from typing import Final
 
 from berth.formats.ascend.device_list import CHIPS_MAX
 from berth.formats.ascend.pod_annotations import CONSUMED, PREDICATE_TIME, RESOURCE_PREFIX, SHARE_LABEL
-from berth.formats.kubernetes.objects import Container, ContainerStatus, Lean, Meta, PodSpec, PodStatus
+from berth.formats.kubernetes.lean import Lean, Meta
+from berth.formats.kubernetes.objects import ContainerStatus, PodStatus
+from berth.formats.kubernetes.pod_spec import Container, PodSpec
 from berth.formats.manifests.gang_request import FOREVER, RUN_FOR
 from berth.formats.quantities import QuantityError, cpu_milli, duration_ms, memory_mib, pieces
 from berth.schemas.placement import Share

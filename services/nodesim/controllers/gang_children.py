@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
 from berth.formats.ascend.pod_annotations import GROUP_NAME, RESOURCE_PREFIX
-from berth.formats.kubernetes.objects import Meta, Pod, PodGroup
+from berth.formats.kubernetes.lean import Meta
+from berth.formats.kubernetes.objects import Pod, PodGroup
 from berth.formats.manifests.gang_request import RUN_FOR
 from berth.formats.quantities import QuantityError, cpu_milli, memory_mib, pieces
 

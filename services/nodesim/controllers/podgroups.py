@@ -9,7 +9,8 @@ from functools import partial
 from typing import Any, Final
 
 from berth.formats.ascend.pod_annotations import GROUP_NAME
-from berth.formats.kubernetes.objects import Lean, Meta, Pod
+from berth.formats.kubernetes.lean import Lean, Meta
+from berth.formats.kubernetes.objects import Pod
 from berth.runtime.kube.port import Api, Change, RefusedError
 from berth.services.nodesim.controllers.gang_children import (
     GROUP_VERSION,

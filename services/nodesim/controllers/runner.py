@@ -9,7 +9,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final, Generic, Protocol, TypeVar, assert_never
 
-from berth.formats.kubernetes.objects import Meta, Pod, PodGroup
+from berth.formats.kubernetes.lean import Meta
+from berth.formats.kubernetes.objects import Pod, PodGroup
 from berth.runtime.clock import Clock
 from berth.runtime.errors import TransientError
 from berth.runtime.kube.port import Api, Change, RefusedError

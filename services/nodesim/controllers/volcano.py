@@ -7,7 +7,8 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from berth.formats.kubernetes.objects import Lean, Meta, Pod
+from berth.formats.kubernetes.lean import Lean, Meta
+from berth.formats.kubernetes.objects import Pod
 from berth.formats.manifests.volcano_job import API_VERSION, KIND
 from berth.schemas.units import UnixMs
 from berth.services.nodesim.controllers.gang_children import (

@@ -1,5 +1,5 @@
-// Pins what a Kubernetes API server and controller manager are built from. k8s.io/kubernetes asks for its staging
-// modules at v0.0.0, which nobody publishes; they are released as v0.36.3, and the lines of "replace" say so.
+// Pins what a Kubernetes API server, controller manager and scheduler are built from. k8s.io/kubernetes asks for its
+// staging modules at v0.0.0, which nobody publishes; they are released as v0.36.3, and the lines of "replace" say so.
 module berth.example/kube
 
 go 1.26.0
@@ -9,6 +9,7 @@ godebug default=go1.26
 tool (
 	k8s.io/kubernetes/cmd/kube-apiserver
 	k8s.io/kubernetes/cmd/kube-controller-manager
+	k8s.io/kubernetes/cmd/kube-scheduler
 )
 
 require (

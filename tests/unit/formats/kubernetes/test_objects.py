@@ -2,7 +2,7 @@
 
 import msgspec
 
-from berth.formats.kubernetes.objects import ENV_READ, Container, EnvVar
+from berth.formats.kubernetes.pod_spec import ENV_READ, Container, EnvVar
 
 
 def test_of_an_environment_only_what_somebody_reads_is_kept() -> None:

@@ -3,7 +3,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from berth.formats.kubernetes.objects import PodSpec
+from berth.formats.kubernetes.pod_spec import PodSpec
 from berth.formats.kubernetes.pods import PodAsks, pod_ask
 from berth.schemas.constraints import Expression, Term, Toleration
 

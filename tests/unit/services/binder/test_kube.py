@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from berth.formats.kubernetes.objects import Meta
+from berth.formats.kubernetes.lean import Meta
 from berth.runtime.errors import AmbiguousError, TransientError
 from berth.runtime.kube.port import RefusedError
 from berth.services.binder.cluster import Gang, NotYetError

@@ -6,7 +6,8 @@ from typing import TypeVar
 import msgspec
 import pytest
 
-from berth.formats.kubernetes.objects import Listed, ListMeta, Meta
+from berth.formats.kubernetes.lean import Meta
+from berth.formats.kubernetes.objects import Listed, ListMeta
 from berth.runtime.errors import AmbiguousError, TransientError
 from berth.runtime.fault_points import FaultPoints
 from berth.schemas.facts import PodPhase

@@ -6,7 +6,8 @@ import msgspec
 import pytest
 
 from berth.formats.ascend.rank_table import INITIALIZING
-from berth.formats.kubernetes.objects import ConfigMap, Meta, Node, Pod, PodGroup
+from berth.formats.kubernetes.lean import Meta
+from berth.formats.kubernetes.objects import ConfigMap, Node, Pod, PodGroup
 from berth.services.binder.leaf_annotations import leaf_annotations_of
 from berth.services.summary.job_summaries import Change, JobSummaries
 from berth.services.summary.record import Chunk

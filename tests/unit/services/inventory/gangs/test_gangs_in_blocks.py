@@ -5,7 +5,7 @@ from typing import Any, Final
 import msgspec
 import pytest
 
-from berth.formats.kubernetes.objects import PodSpec
+from berth.formats.kubernetes.pod_spec import PodSpec
 from berth.formats.kubernetes.pods import near_of
 from berth.formats.manifests.reader import ManifestError, parse_jobs
 from berth.schemas.intake import JobRequest

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from berth.formats.kubernetes.objects import Meta
+from berth.formats.kubernetes.lean import Meta
 from berth.formats.kubernetes.policies import PriorityClass
 from tests.support.gang_world import BASE, GangWorld, a_group, a_pod, members
 

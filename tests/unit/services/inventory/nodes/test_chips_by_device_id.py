@@ -28,6 +28,7 @@ from berth.services.inventory.metrics import InventoryMetrics
 from berth.services.inventory.nodes.collection import Named, Nodes
 from berth.services.inventory.pods.collection import Pods
 from berth.services.inventory.pods.rows import read_row
+from berth.services.inventory.usage.collection import Usage
 from tests.support.fake_bus import FakeBus
 from tests.support.fake_kube import FakeKube
 from tests.support.fake_server import FakeServer
@@ -77,7 +78,7 @@ class World:
     def __init__(self, node: Node) -> None:
         self.nodes = Nodes()
         self.nodes.put(node)
-        self.pods = Pods(self.nodes, await_job_ms=1000)
+        self.pods = Pods(self.nodes, Usage(), await_job_ms=1000)
         self.pods.note_job(
             JobSeen("ns", "j", "u", "accepted", 1, request=JobRequest("ns", "j", "u", NPU, [Task("t", 1, 2)]))
         )
@@ -149,7 +150,7 @@ class Cell:
     async def running(self) -> AsyncIterator[None]:
         stop, clock = asyncio.Event(), SystemClock()
         quick: dict[str, Any] = {"retry_wait_s": 0.002, "retry_wait_max_s": 0.01}
-        binder, inventory = BinderConfig(**quick), InventoryConfig(settle_s=0.002, **quick)
+        binder, inventory = BinderConfig(**quick), InventoryConfig(settle_s=0, **quick)
         buses = [FakeBus(self.server, "test") for _ in range(2)]
         async with asyncio.TaskGroup() as group:
             group.create_task(

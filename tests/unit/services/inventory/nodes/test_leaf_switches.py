@@ -13,6 +13,7 @@ from berth.services.inventory.nodes.collection import Nodes
 from berth.services.inventory.nodes.leaf_switches import Switches
 from berth.services.inventory.pods.collection import Pods
 from berth.services.inventory.pods.rows import PodRow, RankIdentity
+from berth.services.inventory.usage.collection import Usage
 from tests.unit.services.inventory.nodes.test_collection import node
 
 NAMES = ("a", "b", "c", "d")
@@ -47,7 +48,7 @@ class Cell:
 
     def __init__(self, said: TopologySeen | None = None, nodes: list[NodesSeen] | None = None) -> None:
         self.nodes = Nodes()
-        self.pods = Pods(self.nodes, await_job_ms=0)
+        self.pods = Pods(self.nodes, Usage(), await_job_ms=0)
         self.switches = Switches(self.nodes, self.pods.on_node)
         self.facts: list[TopologySeen] = []
         self.node_facts: dict[str, NodesSeen] = {}

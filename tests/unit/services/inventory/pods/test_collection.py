@@ -11,6 +11,7 @@ from berth.schemas.status import JobStatus
 from berth.services.inventory.nodes.collection import Nodes
 from berth.services.inventory.pods.collection import Pods
 from berth.services.inventory.pods.rows import RankIdentity, read_row
+from berth.services.inventory.usage.collection import Usage
 
 ASKS = PodAsks()
 RESOURCE = "huawei.com/Ascend910"
@@ -88,7 +89,7 @@ class World:
     def __init__(self, restored: list[PodsSeen] | None = None) -> None:
         self.nodes = Nodes()
         self.nodes.replace([a_node("n1"), a_node("n2")])
-        self.pods = Pods(self.nodes, await_job_ms=1000)
+        self.pods = Pods(self.nodes, Usage(), await_job_ms=1000)
         self.now_ms = 0
         for seen in restored or []:
             self.pods.restore(seen)

@@ -6,7 +6,8 @@ from random import Random
 from berth.formats.ascend.check_code import check_code
 from berth.formats.ascend.cluster_info import Chunks, read_devices, read_nodes, read_switches
 from berth.formats.ascend.device_info import DeviceReport
-from berth.formats.kubernetes.objects import ConfigMap, Meta
+from berth.formats.kubernetes.lean import Meta
+from berth.formats.kubernetes.objects import ConfigMap
 from berth.products.catalogue import NODE_PRODUCTS
 from berth.schemas.nodes import NodeDescription
 from berth.services.nodesim.agents.clusterd import CHUNK_BYTES_MAX, ClusterD

@@ -8,7 +8,8 @@ import json
 import pytest
 
 from berth.formats.ascend.pod_annotations import ASCEND_REAL, CONSUMED, KLT_DEV, PREDICATE_TIME
-from berth.formats.kubernetes.objects import Container, Meta, PodSpec, Requirements
+from berth.formats.kubernetes.lean import Meta
+from berth.formats.kubernetes.pod_spec import Container, PodSpec, Requirements
 from berth.products.catalogue import NODE_PRODUCTS
 from berth.schemas.nodes import NodeDescription
 from berth.services.nodesim.agents.device_plugin import AllocateError, DevicePlugin

@@ -8,9 +8,10 @@ import msgspec
 from berth.formats.ascend.cluster_info import read_devices
 from berth.formats.ascend.device_info import NAME_PREFIX
 from berth.formats.clusters.topology_file import parse_cluster
+from berth.formats.kubernetes.lean import Meta
 from berth.formats.kubernetes.node_place import NodePlace, reported_place
 from berth.formats.kubernetes.nodes import read_node
-from berth.formats.kubernetes.objects import ConfigMap, Meta, Node
+from berth.formats.kubernetes.objects import ConfigMap, Node
 from berth.services.nodesim.agents.clusterd import ClusterD
 from berth.services.nodesim.agents.device_report import Place, device_data, device_list
 from berth.services.nodesim.agents.registration import base_device_infos, node_body, places_of

@@ -5,7 +5,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from berth.formats.kubernetes.objects import Meta, OwnerReference, Pod, PodGroup, PodGroupStatus, PodStatus
+from berth.formats.kubernetes.lean import Meta, OwnerReference
+from berth.formats.kubernetes.objects import Pod, PodGroup, PodGroupStatus, PodStatus
 from berth.services.nodesim.controllers.ascend_operator import AscendJob, AscendRules
 from berth.services.nodesim.controllers.ascend_operator import desired_pods_of as ascend_seats
 from berth.services.nodesim.controllers.gang_children import (

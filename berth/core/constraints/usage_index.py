@@ -1,0 +1,203 @@
+"""Usage index: the usage of all sources of pods, added up, and searchable by selector.
+
+A source is a fact of usage or a placed attempt; the sums do not depend on the order in which sources came.
+"""
+
+from collections.abc import Hashable, Iterable, Iterator, Mapping
+from typing import TypeVar
+
+from berth.core.constraints.selectors import (
+    NamespaceLabels,
+    PodKey,
+    is_in_scope,
+    pairs_of,
+    selects,
+    spread_selects,
+    term_selects,
+)
+from berth.core.constraints.usage import Amounts, Limits, Usage, add_to
+from berth.schemas.pod_constraints import HostPort, LabelSelector, PodTerm, SpreadTerm
+from berth.schemas.usage_facts import ClaimName
+
+K = TypeVar("K", bound=Hashable)
+Pair = tuple[str, str]
+Groups = dict[PodKey, None]
+
+
+class UsageIndex:
+    """Usage of all sources, and the limits of nodes."""
+
+    def __init__(self) -> None:
+        self.pods: Amounts = {}
+        self.groups: dict[PodKey, Amounts] = {}
+        self.terms: dict[PodTerm, Amounts] = {}
+        self.ports: dict[int, dict[HostPort, int]] = {}
+        """By row."""
+        self.resources: dict[str, Amounts] = {}
+        self.claims: dict[ClaimName, Amounts] = {}
+        self.claims_on: dict[int, dict[ClaimName, int]] = {}
+        """By row."""
+        self.limits: dict[Hashable, Limits] = {}
+        self._sources: dict[Hashable, Usage] = {}
+        self._by_namespace: dict[str, Groups] = {}
+        self._by_pair: dict[Pair, Groups] = {}
+
+    def replace(self, source: Hashable, usage: Usage | None) -> Usage | None:
+        """Set the usage of a source; None for a source that is gone.
+
+        Returns:
+            What the source had before; None for nothing.
+        """
+        before = self._sources.pop(source, None)
+        if usage is not None:
+            self._sources[source] = usage
+            self._add(usage, 1)
+        if before is not None:
+            self._add(before, -1)
+        return before
+
+    def _add(self, usage: Usage, sign: int) -> None:
+        for row, number in usage.pods.items():
+            add_to(self.pods, row, sign * number)
+        for group, amounts in usage.groups.items():
+            self._add_group(group, amounts, sign)
+        _add_named(self.terms, usage.terms, sign)
+        _add_named(self.resources, usage.resources, sign)
+        _add_named(self.claims, usage.claims, sign)
+        _add_on(self.ports, usage.ports, sign)
+        _add_on(self.claims_on, usage.claims, sign)
+
+    def _add_group(self, group: PodKey, amounts: Amounts, sign: int) -> None:
+        found = self.groups.get(group)
+        if found is None:
+            found = self.groups[group] = {}
+            self._by_namespace.setdefault(group.namespace, {})[group] = None
+            for pair in group.labels:
+                self._by_pair.setdefault(pair, {})[group] = None
+        for row, number in amounts.items():
+            add_to(found, row, sign * number)
+        if not found:
+            del self.groups[group]
+            _drop(self._by_namespace, group.namespace, group)
+            for pair in group.labels:
+                _drop(self._by_pair, pair, group)
+
+    def limit_pods(self) -> Amounts:
+        """Most pods of each node that limits them."""
+        found: Amounts = {}
+        for limits in self.limits.values():
+            for row, most in limits.pods.items():
+                found[row] = min(most, found.get(row, most))
+        return found
+
+    def limit_resources(self, name: str) -> Amounts:
+        """What each node that offers a resource offers."""
+        return _smallest(limits.resources.get(name, {}) for limits in self.limits.values())
+
+    def limit_volumes(self, driver: str) -> Amounts:
+        """Most volumes of a CSI driver on each node that limits them."""
+        return _smallest(limits.volumes.get(driver, {}) for limits in self.limits.values())
+
+    def known_rows(self) -> set[int]:
+        """Nodes of which some fact tells the limits."""
+        return {row for limits in self.limits.values() for row in limits.rows}
+
+    def of_terms(self, terms: tuple[PodTerm, ...], namespaces: NamespaceLabels) -> Iterator[tuple[PodKey, Amounts]]:
+        """Pods that each of some terms selects, and how many are on which row."""
+        for group in self._likely(terms[0].selector, None):
+            if all(term_selects(term, group, namespaces) for term in terms):
+                yield group, self.groups[group]
+
+    def of_spread(self, term: SpreadTerm, namespace: str) -> Iterator[tuple[PodKey, Amounts]]:
+        """Pods that a topology spread of a pod in ``namespace`` counts, and how many are on which row."""
+        for group in self._likely(term.selector, namespace):
+            if spread_selects(term, namespace, group):
+                yield group, self.groups[group]
+
+    def _likely(self, selector: LabelSelector | None, namespace: str | None) -> Iterable[PodKey]:
+        """Groups among which are all that a selector selects."""
+        if selector is None:
+            return ()
+        pairs = pairs_of(selector)
+        if pairs:
+            return dict.fromkeys(group for pair in pairs for group in self._by_pair.get(pair, ()))
+        return self.groups if namespace is None else self._by_namespace.get(namespace, ())
+
+
+class TermIndex:
+    """Required anti-affinity terms, searchable by the pod that they repel."""
+
+    def __init__(self) -> None:
+        self.counts: dict[PodTerm, int] = {}
+        self._by_pair: dict[Pair, dict[PodTerm, None]] = {}
+        self._others: dict[PodTerm, None] = {}
+
+    def add(self, term: PodTerm, number: int) -> bool:
+        """Add to the number of a term; returns whether it came or went."""
+        before = self.counts.get(term, 0)
+        now = before + number
+        if now:
+            self.counts[term] = now
+        else:
+            self.counts.pop(term, None)
+        if bool(before) == bool(now):
+            return False
+        pairs = pairs_of(term.selector)
+        for place in [self._by_pair.setdefault(pair, {}) for pair in pairs] if pairs else [self._others]:
+            if now:
+                place[term] = None
+            else:
+                place.pop(term, None)
+        return True
+
+    @property
+    def selects_namespaces(self) -> bool:
+        """Whether some term selects namespaces by their labels."""
+        return any(term.namespace_selector is not None for term in self.counts)
+
+    def repels(self, pod: PodKey, namespaces: NamespaceLabels) -> bool:
+        """Whether some term selects a pod."""
+        labels = dict(pod.labels)
+        found = [self._others, *(self._by_pair.get(pair, {}) for pair in pod.labels)]
+        return any(
+            selects(term.selector, labels) and is_in_scope(term, pod.namespace, namespaces)
+            for terms in found
+            for term in terms
+        )
+
+
+def _add_named(sums: dict[K, Amounts], usage: Mapping[K, Amounts], sign: int) -> None:
+    for key, amounts in usage.items():
+        found = sums.setdefault(key, {})
+        for row, number in amounts.items():
+            add_to(found, row, sign * number)
+        if not found:
+            del sums[key]
+
+
+def _add_on(sums: dict[int, dict[K, int]], usage: Mapping[K, Amounts], sign: int) -> None:
+    for key, amounts in usage.items():
+        for row, number in amounts.items():
+            found = sums.setdefault(row, {})
+            now = found.get(key, 0) + sign * number
+            if now:
+                found[key] = now
+            else:
+                found.pop(key, None)
+            if not found:
+                del sums[row]
+
+
+def _drop(table: dict[K, Groups], key: K, group: PodKey) -> None:
+    groups = table[key]
+    del groups[group]
+    if not groups:
+        del table[key]
+
+
+def _smallest(parts: Iterable[Amounts]) -> Amounts:
+    found: Amounts = {}
+    for part in parts:
+        for row, most in part.items():
+            found[row] = min(most, found.get(row, most))
+    return found

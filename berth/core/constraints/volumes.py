@@ -1,0 +1,147 @@
+"""Volumes: claims, volumes and storage classes as facts tell them, and the nodes that they leave to a pod.
+
+The rules are those of kube-scheduler's plug-ins VolumeBinding, VolumeRestrictions and NodeVolumeLimits for
+PersistentVolumeClaims; which volume a claim gets is chosen as there: the smallest that suits, ties by name.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Final, NamedTuple, TypeVar
+
+import numpy as np
+
+from berth.core.cluster.bitmaps import Fits
+from berth.core.constraints.selectors import selects
+from berth.core.constraints.topology import Topology
+from berth.schemas.usage_facts import ClaimName
+from berth.schemas.volume_facts import ClaimSeen, StorageSeen, VolumeSeen
+
+K = TypeVar("K", ClaimName, str)
+F = TypeVar("F", ClaimSeen, VolumeSeen, StorageSeen)
+Disk = tuple[str, str]
+"""CSI driver, and identity of a volume for it."""
+_ONCE_POD: Final = "ReadWriteOncePod"
+_NO_PROVISIONER: Final = "kubernetes.io/no-provisioner"
+
+
+class ClaimVolumes(NamedTuple):
+    """What a claim needs of a node."""
+
+    rows: Fits
+    """Nodes from which its volume can be used, or for which one can be made, shape (rows,)."""
+    choices: Sequence[VolumeSeen] = ()
+    """Free volumes that suit it, the smallest first; each pod needs one of its own."""
+
+
+class Volumes:
+    """Facts about volumes."""
+
+    def __init__(self) -> None:
+        self.claims: dict[ClaimName, ClaimSeen] = {}
+        self.volumes: dict[str, VolumeSeen] = {}
+        self.storage: dict[str, StorageSeen] = {}
+
+    def apply(self, fact: ClaimSeen | VolumeSeen | StorageSeen) -> None:
+        """Take over a fact."""
+        match fact:
+            case ClaimSeen():
+                _put(self.claims, ClaimName(fact.namespace, fact.name), fact)
+            case VolumeSeen():
+                _put(self.volumes, fact.name, fact)
+            case StorageSeen():
+                _put(self.storage, fact.name, fact)
+
+    @property
+    def is_told(self) -> bool:
+        """Whether any such fact is there."""
+        return bool(self.claims or self.volumes or self.storage)
+
+    def is_exclusive(self, name: ClaimName) -> bool:
+        """Whether one pod alone may use a claim."""
+        claim = self.claims.get(name)
+        return claim is not None and _ONCE_POD in claim.access
+
+    def waits(self, name: ClaimName) -> bool:
+        """Whether the volume of a claim is chosen when a pod is placed, and is not chosen yet."""
+        claim = self.claims.get(name)
+        if claim is None or claim.phase != "pending" or claim.volume or claim.selected_node:
+            return False
+        storage = self.storage.get(claim.storage_class)
+        return storage is not None and storage.waits
+
+    def disk(self, name: ClaimName) -> Disk | None:
+        """What a claim attaches to a node; None when that counts against no limit."""
+        claim = self.claims.get(name)
+        if claim is None:
+            return None
+        if claim.phase == "bound":
+            volume = self.volumes.get(claim.volume)
+            return (volume.driver, volume.handle) if volume is not None and volume.driver else None
+        storage = self.storage.get(claim.storage_class)
+        if storage is None or storage.provisioner in {"", _NO_PROVISIONER}:
+            return None
+        return storage.provisioner, f"{name.namespace}/{name.name}"
+
+    def of_claim(self, name: ClaimName, topology: Topology) -> ClaimVolumes:
+        """Nodes that a claim leaves to a pod."""
+        nowhere = ClaimVolumes(np.zeros(topology.rows, np.bool_))
+        claim = self.claims.get(name)
+        if claim is None or claim.deleting or claim.phase == "lost":
+            return nowhere
+        if claim.phase == "bound":
+            volume = self.volumes.get(claim.volume)
+            return nowhere if volume is None else ClaimVolumes(topology.matching(tuple(volume.affinity)))
+        storage = self.storage.get(claim.storage_class)
+        if claim.volume or storage is None or not storage.waits:
+            return nowhere  # it is bound without regard to pods, and is not bound yet
+        made = self._provisioned(claim, storage, topology)
+        if claim.selected_node:
+            return ClaimVolumes(made & topology.named(claim.selected_node))
+        return ClaimVolumes(made, self._choices(name, claim))
+
+    def _provisioned(self, claim: ClaimSeen, storage: StorageSeen, topology: Topology) -> Fits:
+        """Nodes for which a volume can be made."""
+        if storage.provisioner in {"", _NO_PROVISIONER}:
+            return np.zeros(topology.rows, np.bool_)
+        found = topology.matching(tuple(storage.topologies))
+        if storage.has_capacity:
+            reached = np.zeros(topology.rows, np.bool_)
+            for part in storage.capacities:
+                if (part.volume_max or part.capacity) >= claim.size:
+                    reached |= topology.selected(part.nodes)
+            found = found & reached
+        return found
+
+    def _choices(self, name: ClaimName, claim: ClaimSeen) -> list[VolumeSeen]:
+        """Volumes that may be bound to a claim, the smallest first; ones that are reserved for it exclude all others.
+
+        Access modes and labels of a reserved volume do not count, as for kube-scheduler.
+        """
+        suits = [
+            volume
+            for volume in self.volumes.values()
+            if not volume.deleting
+            and volume.storage_class == claim.storage_class
+            and volume.size >= claim.size
+            and volume.mode == claim.mode
+        ]
+        kept = [volume for volume in suits if volume.claim == name and volume.claim_uid in {"", claim.uid}]
+        free = (
+            volume
+            for volume in suits
+            if volume.claim is None
+            and set(claim.access) <= set(volume.access)
+            and (claim.selector is None or selects(claim.selector, volume.labels))
+        )
+        return sorted(kept or free, key=lambda volume: (volume.size, volume.name))
+
+
+def disks_of(names: Iterable[ClaimName], volumes: Volumes) -> dict[Disk, None]:
+    """What claims attach to a node, each once."""
+    return dict.fromkeys(disk for name in names if (disk := volumes.disk(name)) is not None)
+
+
+def _put(table: dict[K, F], key: K, fact: F) -> None:
+    if fact.gone:
+        table.pop(key, None)
+    else:
+        table[key] = fact

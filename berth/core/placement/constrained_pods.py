@@ -1,0 +1,187 @@
+"""Best node for one more pod of a shape with constraints, among all nodes that take it.
+
+Constraints such as topology spread exclude most nodes, so the shards answer with one mark for each node instead of
+their best nodes. The scores of marked nodes follow from the dispatcher's own columns, which are those of the shards.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from berth.core.cluster.bitmaps import Fits
+from berth.core.constraints.constraint_round import ConstraintRound
+from berth.core.constraints.topology import Ints
+from berth.core.placement.round_nodes import RoundNodes
+from berth.core.placement.scoring import Candidates, RowState
+from berth.core.requests.gangs import Gang, placing_order
+from berth.schemas.offers import Shape
+from berth.schemas.refusal import NodeReason
+
+HOMES_MAX: Final = 32
+"""Groups of nodes that are tried for a gang with affinity to itself."""
+_RANK_BITS: Final = 32
+_LAST: Final = np.iinfo(np.int64).max
+_MANY: Final = 1 << 20
+"""Room of a node for pods that ask it for nothing."""
+
+
+class Home(NamedTuple):
+    """Nodes with the same topology values, as the only ones for the pods of a shape."""
+
+    shape: Shape
+    rows: Fits
+    """Shape (rows,)."""
+
+
+class _Column:
+    """Nodes that take a pod of one shape, whatever the constraints are, and their order."""
+
+    __slots__ = ("fits", "keys", "seen")
+
+    def __init__(self, fits: Fits, keys: Ints) -> None:
+        self.fits = fits
+        self.keys = keys
+        """Smaller is better: negative score, then the rank of the name. Shape (rows,)."""
+        self.seen = 0
+        """Entries of the log of touched rows that are included."""
+
+
+class ConstrainedPods:
+    """Chooses nodes for pods with constraints, pod by pod.
+
+    Args:
+        nodes: Nodes as the round leaves them.
+        views: Merged candidates of each shape.
+        constraints: Constraints, the pods of the round included.
+    """
+
+    def __init__(self, nodes: RoundNodes, views: Mapping[Shape, Candidates], constraints: ConstraintRound) -> None:
+        self._nodes = nodes
+        self._scorer = nodes.scorer
+        self._views = views
+        self.round = constraints
+        self._ranks = nodes.scorer.table.ranks().astype(np.int64)
+        self._columns: dict[Shape, _Column] = {}
+
+    def best(self, shape: Shape, home: Home | None = None, first: Sequence[Sequence[int]] = ()) -> int | None:
+        """Row of the best node for one more pod, by score, preferences and name; None when no node fits.
+
+        Args:
+            shape: Shape of the pod.
+            home: Rows to choose from, if it is for this shape; None for all.
+            first: Groups of rows from which to choose before all others, in this order.
+        """
+        column = self._now(shape)
+        chosen = column.fits & self.round.allowed(shape)
+        if home is not None and home.shape == shape:
+            chosen &= home.rows
+        if not chosen.any():
+            return None
+        for group in first:
+            near = np.zeros_like(chosen)
+            near[list(group)] = True
+            if (chosen & near).any():
+                chosen &= near
+                break
+        preferred = self.round.preferred(shape, chosen)
+        if preferred is not None:
+            scores = column.keys >> _RANK_BITS
+            chosen &= scores == scores[chosen].min()
+            chosen &= preferred == preferred[chosen].max()
+        return int(np.where(chosen, column.keys, _LAST).argmin())
+
+    def allowed(self, shape: Shape) -> Fits:
+        """Rows on which constraints allow one more pod of a shape, shape (rows,)."""
+        return self.round.allowed(shape)
+
+    def forbidden(self, shape: Shape) -> dict[int, int]:
+        """Nodes that would take a pod of a shape and that constraints forbid, by reason."""
+        if shape.profile is not None:
+            reasons = np.where(self._now(shape).fits, self.round.reasons(shape), np.uint8(NodeReason.FITS))
+            counts = np.bincount(reasons).tolist()
+            return {reason: nodes for reason, nodes in enumerate(counts) if nodes and reason}
+        scorer, states = self._scorer, self._nodes.states
+        full = (
+            row
+            for row in self.round.full_rows()
+            if not scorer.evaluate_one(shape, row, states.get(row) or scorer.row_state(row))[0]
+        )
+        nodes = sum(1 for _ in full)
+        return {int(NodeReason.PODS): nodes} if nodes else {}
+
+    def homes(self, gang: Gang) -> "list[Home | None]":
+        """Where to place the first pods of a gang that has affinity to itself and of which no pod is anywhere.
+
+        All of these pods go where the first one goes, so each group of nodes with the same topology values is tried:
+        first that of the best node, those without room for all left out. A single None for any other gang.
+        """
+        tasks = placing_order(gang.request_class, plain_last=self._scorer.settings.plain_pods)
+        shape = gang.request_class[tasks[0]][0]
+        groups = self.round.homes(shape)
+        if groups is None:
+            return [None]
+        column = self._now(shape)
+        chosen = column.fits & self.round.allowed(shape) & (groups >= 0)
+        if not chosen.any():
+            return [None]
+        count = int(groups.max()) + 1
+        first = np.full(count, _LAST, np.int64)
+        np.minimum.at(first, groups[chosen], column.keys[chosen])
+        room = np.bincount(groups[chosen], weights=self._room(shape)[chosen], minlength=count)
+        pods = sum(pods for other, pods in gang.request_class if other == shape)
+        order = np.lexsort((first, -room))[:1]
+        if (room >= pods).any():
+            order = np.argsort(np.where(room >= pods, first, _LAST), kind="stable")[: int((room >= pods).sum())]
+        return [Home(shape, groups == group) for group in order.tolist()[:HOMES_MAX]]
+
+    def _room(self, shape: Shape) -> Ints:
+        """Most pods of a shape that each node has chips, cpu and memory for, shape (rows,)."""
+        table = self._scorer.table
+        rows = table.view()
+        room = np.full(len(table), _MANY, np.int64)
+        states = self._nodes.states
+        for need, free, of_state in (
+            (shape.chips if shape.share is None else 0, np.bitwise_count(table.free[rows]), _chips),
+            (shape.cpu_milli, table.cpu_free[rows], _cpu),
+            (shape.memory_mib, table.memory_free[rows], _memory),
+        ):
+            if need:
+                left = free.astype(np.int64)
+                for row, state in states.items():
+                    left[row] = of_state(state)
+                np.minimum(room, left // need, out=room)
+        return room
+
+    def _now(self, shape: Shape) -> _Column:
+        """Nodes that take a pod of a shape, as the round has left them."""
+        column = self._columns.get(shape)
+        if column is None:
+            column = self._columns[shape] = self._made(shape)
+        nodes = self._nodes
+        for row in dict.fromkeys(nodes.log[column.seen :]):
+            reason, score = self._scorer.evaluate_one(shape, row, nodes.states[row], nodes.before.get(row))
+            column.fits[row] = not reason
+            column.keys[row] = (-score << _RANK_BITS) | int(self._ranks[row])
+        column.seen = len(nodes.log)
+        return column
+
+    def _made(self, shape: Shape) -> _Column:
+        reasons, scores = self._scorer.evaluate(shape)
+        offered = self._views[shape].fits
+        fits = reasons == NodeReason.FITS
+        if not shape.tor_affinity:
+            fits = offered.copy() if offered is not None else np.zeros_like(fits)
+        return _Column(fits, (-scores.astype(np.int64) << _RANK_BITS) | self._ranks)
+
+
+def _chips(state: RowState) -> int:
+    return state.free.bit_count()
+
+
+def _cpu(state: RowState) -> int:
+    return state.cpu_free
+
+
+def _memory(state: RowState) -> int:
+    return state.memory_free

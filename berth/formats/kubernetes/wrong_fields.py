@@ -1,0 +1,8 @@
+"""A wrong field of a pod, as the end of a sentence after the name of the pod."""
+
+
+class WrongFieldError(Exception):
+    """A wrong field; the text has its path, its value and valid values."""
+
+    def __init__(self, field: str, value: object, expected: str) -> None:
+        super().__init__(f"has {field} of {value!r}: expected {expected}")

@@ -1,0 +1,1 @@
+"""Namespaces, claims, volumes and storage classes, as facts."""

@@ -1,0 +1,1 @@
+"""What pods use of nodes beside chips, cpu and memory, as facts."""

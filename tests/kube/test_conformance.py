@@ -1,0 +1,91 @@
+"""Nodes that kube-scheduler's default plug-ins allow for a pod are those that Berth allows.
+
+Clusters are generated from seeds, with ten waiting pods each; see ``tests/support/constraint_clusters.py``.
+kube-scheduler starts when all objects are there, says by an extender which nodes its filters leave for each pod, and
+binds none. Berth reads the same objects as the server keeps them.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import msgspec
+import pytest
+
+from berth.runtime.local.kube_server import KubeServer
+from berth.schemas.ledger import Settings
+from berth.services.dispatcher.config import DecisionConfig
+from tests.support.allowed_nodes import AllowedNodes
+from tests.support.constraint_clusters import FEATURES, ClusterObjects, cluster_of
+from tests.support.constraint_world import ConstraintWorld, Seen
+from tests.support.kube_api import KubeApi
+from tests.support.kube_scheduler import KubeScheduler
+
+SETTINGS: Final = DecisionConfig().to_settings()
+CLUSTERS: Final = 32
+CLUSTERS_A_TEST: Final = 4
+SCENARIOS_MIN: Final = 300
+Allowed = dict[str, frozenset[str]]
+
+
+@pytest.fixture(scope="module")
+def plain_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KubeServer]:
+    """A server without controllers: nobody else changes claims, volumes and pods."""
+    server = KubeServer(tmp_path_factory.mktemp("conformance"), controllers=(), start_deadline_s=50)
+    asyncio.run(server.start())
+    try:
+        yield server
+    finally:
+        asyncio.run(server.stop())
+
+
+async def asked(server: KubeServer, api: KubeApi, cluster: ClusterObjects, folder: Path) -> tuple[Seen, Allowed]:
+    """The cluster as the server keeps it, and what kube-scheduler allows."""
+    async with ConstraintWorld(api, cluster) as world:
+        await world.add_waiting()
+        async with KubeScheduler(server, folder) as scheduler:
+            allowed = await scheduler.allowed(api, world.waiting_pods, [waiting.name for waiting in cluster.waiting])
+        return await world.seen(), allowed
+
+
+async def answers(seen: Seen, cluster: ClusterObjects, settings: Settings) -> tuple[Allowed, dict[str, str]]:
+    """What Berth allows, and why no request is made for a pod."""
+    berth = AllowedNodes(seen, settings)
+    await berth.read()
+    names = [waiting.name for waiting in cluster.waiting]
+    return {name: berth.of(name) for name in names}, {name: berth.hold(name) for name in names}
+
+
+def test_there_are_enough_scenarios_of_every_feature() -> None:
+    scenarios = [waiting for seed in range(CLUSTERS) for waiting in cluster_of(seed).waiting]
+    found = Counter(feature for waiting in scenarios for feature in waiting.features)
+    assert len(scenarios) >= SCENARIOS_MIN
+    assert {feature for feature in (*FEATURES, "volumes") if found[feature] < SCENARIOS_MIN // 10} == set()
+    assert Counter(len(waiting.features) for waiting in scenarios).keys() == {1, 2, 3}
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("first", range(0, CLUSTERS, CLUSTERS_A_TEST))
+async def test_berth_allows_the_nodes_that_kube_scheduler_allows(
+    plain_server: KubeServer, tmp_path: Path, first: int
+) -> None:
+    outcomes: Counter[str] = Counter()
+    async with KubeApi(plain_server) as api:
+        for seed in range(first, first + CLUSTERS_A_TEST):
+            cluster = cluster_of(seed)
+            seen, expected = await asked(plain_server, api, cluster, tmp_path / str(seed))
+            found, holds = await answers(seen, cluster, SETTINGS)
+            for waiting in cluster.waiting:
+                name = waiting.name
+                more, less = found[name] - expected[name], expected[name] - found[name]
+                assert not more | less, (
+                    f"seed {seed}, pod {name} with {', '.join(waiting.features)}: Berth also allows {sorted(more)}, "
+                    f"and does not allow {sorted(less)}; {holds[name] or 'the request was judged'}; pod: {waiting.pod}"
+                )
+                outcomes["none" if not found[name] else "some"] += 1
+            if seed == first:
+                ignored, _ = await answers(seen, cluster, msgspec.structs.replace(SETTINGS, constraints=0))
+                assert ignored != found, "constraints that are ignored would be noticed"
+    assert outcomes["some"] > outcomes["none"] > 0, outcomes

@@ -1,0 +1,266 @@
+"""Histories of a cell with constraints of pods: steps that a test draws, and the messages that they are.
+
+A step is plain data; what its numbers mean is looked up when it is lived through, so any list of steps is a history.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final
+
+import msgspec
+from hypothesis import strategies as st
+
+from berth.core.cluster.node_packing import pack_nodes, pack_switches
+from berth.core.state.ledger import LedgerFold
+from berth.schemas.columns import pack, pack_names
+from berth.schemas.constraints import Expression, Term
+from berth.schemas.envelope import open_envelope
+from berth.schemas.facts import PodPhase, PodsSeen
+from berth.schemas.intake import JobRequest, Task
+from berth.schemas.message import Message
+from berth.schemas.nodes import NodeDescription
+from berth.schemas.pod_constraints import HostPort, LabelSelector, PodConstraints, PodTerm, PreferredPods, SpreadTerm
+from berth.schemas.subjects import Subjects
+from berth.schemas.usage_facts import NamespaceSeen
+from berth.schemas.volume_facts import ClaimSeen, StorageSeen, VolumeSeen
+from tests.support.cells import a_job, a_node
+from tests.support.constraint_worlds import HOST, OneNode, OnePod, Oracle, having, near, pods_of, usage_of
+
+NODES: Final = 10
+ON: Final = {"corrections": 1, "constraints": 2, "skims_classes": True, "plain_pods": True}
+_APPS: Final = ("a", "b", "data")
+_NOT_B: Final = LabelSelector((Expression("app", "NotIn", ("b",)), Expression("app", "Exists")))
+_CHOICES: Final[tuple[PodConstraints | None, ...]] = (
+    None,
+    None,
+    PodConstraints(anti_affinity=(near(HOST, app="a"),)),
+    PodConstraints(anti_affinity=(near("zone", app="b"),)),
+    PodConstraints(anti_affinity=(PodTerm("zone", having(app="a"), (), having(team="x")),)),
+    PodConstraints(affinity=(near("zone", app="a"),)),
+    PodConstraints(affinity=(near("zone", app="data"),), anti_affinity=(near(HOST, app="b"),)),
+    PodConstraints(affinity=(near("zone", app="a"), near("rack", app="a"))),
+    PodConstraints(affinity=(near(HOST, app="b"),), ports=(HostPort(90),)),
+    PodConstraints(spread=(SpreadTerm("zone", 1, having(app="a")),)),
+    PodConstraints(spread=(SpreadTerm("zone", 1, _NOT_B, by_affinity=False), SpreadTerm(HOST, 2, having(app="a")))),
+    PodConstraints(spread=(SpreadTerm("rack", 2, having(app="b"), min_domains=3),)),
+    PodConstraints(ports=(HostPort(80),)),
+    PodConstraints(ports=(HostPort(80, address="10.0.0.1"), HostPort(81, "UDP"))),
+    PodConstraints(resources=(("rdma/hca", 2),)),
+    PodConstraints(anti_affinity=(PodTerm("rack", LabelSelector(), ("default",)),)),
+    PodConstraints(claims=("in-b",)),
+    PodConstraints(claims=("once",), preferred_near=(PreferredPods(3, near("zone", app="a")),)),
+    PodConstraints(claims=("made",), ports=(HostPort(80),)),
+    PodConstraints(claims=("in-b", "made"), spread=(SpreadTerm("rack", 1, having(app="a")),)),
+    PodConstraints(claims=("missing",)),
+    PodConstraints(
+        preferred_spread=(SpreadTerm("rack", 1, having(app="a")),),
+        preferred_apart=(PreferredPods(3, near("zone", app="b")),),
+    ),
+    PodConstraints(
+        affinity=(near("zone", app="a"),),
+        spread=(SpreadTerm("rack", 1, having(app="a")),),
+        resources=(("rdma/hca", 1),),
+    ),
+)
+_VERBS: Final = (
+    ("submit",) * 8 + ("foreign",) * 3 + ("ended",) * 3 + ("cancel", "terminating", "label", "namespace", "epoch")
+)
+
+
+class Step(msgspec.Struct, frozen=True):
+    """One event of a history."""
+
+    verb: str
+    one: int = 0
+    two: int = 0
+    three: int = 0
+
+
+_COUNT = st.integers(0, 60)
+STEPS = st.lists(
+    st.builds(Step, verb=st.sampled_from(_VERBS), one=_COUNT, two=_COUNT, three=_COUNT), min_size=12, max_size=30
+)
+
+
+def a_request(number: int, step: Step) -> JobRequest:
+    """Job ``number`` of a history."""
+    first = _CHOICES[step.one % len(_CHOICES)]
+    second = _CHOICES[step.two % len(_CHOICES)]
+    app, other = _APPS[step.two % 3], _APPS[step.three % 3]
+    share = step.three % 7 == 1
+    chips = 1 if share else (1, 2, 4, 8)[step.three % 4]
+    tasks = [Task("worker", 1 + step.one % 4, chips, cpu_milli=1_000, labels={"app": app}, constraints=first)]
+    if step.two % 4 == 0:
+        tasks.append(Task("extra", 1 + step.three % 2, chips, labels={"app": other}, constraints=second))
+    if share:
+        annotations = {
+            "huawei.com/scheduler.softShareDev.aicoreQuota": "40",
+            "huawei.com/scheduler.softShareDev.hbmQuota": "4000",
+            "huawei.com/scheduler.softShareDev.policy": "elastic",
+        }
+        job = a_job(f"j{number}", product="soft-share", tasks=tasks[:1])
+        return msgspec.structs.replace(job, annotations=job.annotations | annotations)
+    job = a_job(f"j{number}", tasks=tasks)
+    by_switch = step.one % 5 == 2
+    return msgspec.structs.replace(job, labels={"tor-affinity": "normal-schema"}) if by_switch else job
+
+
+class History:
+    """A cell as its facts tell it, and what its ledger says.
+
+    Args:
+        cell: Name of the cell.
+    """
+
+    def __init__(self, cell: str) -> None:
+        self.subjects = Subjects(cell)
+        self.nodes = {node.name: node for node in map(_node, range(NODES))}
+        self.limits = {
+            name: OneNode(name, {}, 5 + number % 4, {"rdma/hca": number % 5} if number % 5 else {})
+            for number, name in enumerate(sorted(self.nodes))
+        }
+        self.foreign: list[OnePod] = []
+        self.namespaces: dict[str, dict[str, str]] = {}
+        self.jobs: dict[str, JobRequest] = {}
+        self.fold = LedgerFold()
+        self.held: dict[tuple[str, int], list[OnePod]] = {}
+        self.ending: set[tuple[str, int]] = set()
+
+    def begin(self) -> Iterator[tuple[str, Message]]:
+        """Facts with which the cell begins."""
+        yield self._nodes()
+        yield self.subjects.fact_topology("switch"), pack_switches(self.nodes.values())
+        yield self._usage()
+        zones = [[Term((Expression("zone", "In", values),))] for values in (("b",), ("a", "b"))]
+        claim = ClaimSeen("default", "in-b", phase="bound", volume="pv-b")
+        for fact in (claim, msgspec.structs.replace(claim, name="once", volume="pv", access=["ReadWriteOncePod"])):
+            yield self.subjects.fact_claim("default", fact.name), fact
+        yield self.subjects.fact_claim("default", "made"), ClaimSeen("default", "made", storage_class="fast", size=1)
+        for volume in (VolumeSeen("pv-b", affinity=zones[0]), VolumeSeen("pv")):
+            yield self.subjects.fact_volume(volume.name), volume
+        yield self.subjects.fact_storage("fast"), StorageSeen("fast", provisioner="d", waits=True, topologies=zones[1])
+
+    def _nodes(self) -> tuple[str, Message]:
+        return self.subjects.fact_node("all"), pack_nodes("all", self.nodes.values())
+
+    def _usage(self) -> tuple[str, Message]:
+        return self.subjects.fact_usage("all"), usage_of("all", list(self.limits.values()), self.foreign)
+
+    def request(self, step: Step) -> JobRequest:
+        """The job of a step that submits one."""
+        job = a_request(len(self.jobs), step)
+        self.jobs[job.name] = job
+        return job
+
+    def facts(self, step: Step) -> Iterator[tuple[str, Message]]:
+        """Facts of a step."""
+        names = sorted(self.nodes)
+        name = names[step.one % len(names)]
+        match step.verb:
+            case "foreign":
+                if step.two % 3 == 0 and self.foreign:
+                    del self.foreign[step.one % len(self.foreign)]
+                else:
+                    constraints = _CHOICES[step.three % len(_CHOICES)] or PodConstraints()
+                    labels = {"app": _APPS[step.two % 3]}
+                    namespace = ("default", "other")[step.three % 2]
+                    self.foreign.append(OnePod(name, namespace, labels, constraints, ending=step.three % 5 == 0))
+                yield self._usage()
+            case "label":
+                node = self.nodes[name]
+                labels = dict(node.labels) | {"zone": "abc"[step.two % 3]}
+                if step.three % 4 == 0:
+                    del labels["zone"]
+                self.nodes[name] = msgspec.structs.replace(node, labels=labels)
+                yield self._nodes()
+            case "namespace":
+                namespace = ("default", "other")[step.one % 2]
+                self.namespaces[namespace] = {"team": "xy"[step.two % 2]}
+                yield self.subjects.fact_namespace(namespace), NamespaceSeen(namespace, self.namespaces[namespace])
+            case "ended" | "terminating":
+                yield from self._phases(step)
+            case _:
+                return
+
+    def _phases(self, step: Step) -> Iterator[tuple[str, Message]]:
+        held = sorted(self.held)
+        if not held:
+            return
+        key = held[step.one % len(held)]
+        holding = self.fold.holdings[key]
+        nodes = holding.placement.names()
+        table = sorted(set(nodes))
+        phase = PodPhase.SUCCEEDED if step.verb == "ended" else PodPhase.TERMINATING
+        if phase == PodPhase.TERMINATING:
+            self.ending.add(key)
+        yield (
+            self.subjects.fact_pod("default", holding.name),
+            PodsSeen(
+                namespace="default",
+                gang=holding.name,
+                uid=holding.uid,
+                attempt=holding.attempt,
+                rank=pack(range(len(nodes)), 4),
+                nodes=pack_names(table),
+                node_index=pack([table.index(node) for node in nodes], 4),
+                phase=pack([phase] * len(nodes), 1),
+                chips=pack([sum(1 << chip for chip in chips) for chips in holding.placement.chips_by_rank()], 8),
+                resource=holding.placement.resource,
+            ),
+        )
+
+    def oracle(self) -> Oracle:
+        """What is allowed beside all that is there."""
+        pods = [msgspec_replace(pod, ending=key in self.ending) for key in sorted(self.held) for pod in self.held[key]]
+        nodes = [
+            OneNode(name, self.nodes[name].labels, limit.pods_max, limit.resources)
+            for name, limit in self.limits.items()
+        ]
+        return Oracle(nodes, [*self.foreign, *pods], self.namespaces)
+
+    def follow(self, data: bytes) -> None:
+        """Take over a record, and see that each gang that it places breaks no constraint, pod after pod.
+
+        Raises:
+            AssertionError: One does.
+        """
+        folded = self.fold.apply(self.fold.head + 1, open_envelope(data))
+        assert not folded.void
+        for holding in folded.taken:
+            job = self.jobs[holding.name]
+            pods = pods_of(job.tasks, holding.placement.names())
+            assert len(pods) == sum(task.replicas for task in job.tasks), "a gang is placed whole"
+            oracle = self.oracle()
+            selector = dict(job.node_selector)
+            for pod in pods:
+                assert oracle.broken(pod, node_selector=selector) == [], f"{job.name} on {pod.node}"
+                oracle.pods.append(pod)
+            self.held[holding.key] = pods
+        for holding in folded.given_back:
+            del self.held[holding.key]
+            self.ending.discard(holding.key)
+
+    def allowed(self, job: JobRequest) -> list[str]:
+        """Nodes that constraints leave to the first pod of a job, apart from chips."""
+        task = job.tasks[0]
+        oracle = self.oracle()
+        pods = [
+            OnePod(name, "default", task.labels, task.constraints or PodConstraints()) for name in sorted(self.nodes)
+        ]
+        return [pod.node for pod in pods if not oracle.broken(pod, node_selector=dict(job.node_selector))]
+
+
+def msgspec_replace(pod: OnePod, *, ending: bool) -> OnePod:
+    """A pod that is being deleted, or not."""
+    return OnePod(pod.node, pod.namespace, pod.labels, pod.constraints, ending)
+
+
+def _node(number: int) -> NodeDescription:
+    product = "soft-share" if number % 4 == 3 else "module910bx8"
+    node = a_node(f"n{number * 7 % NODES}", product, leaf=f"leaf{number % 2}", position=number // 2, cpu_milli=20_000)
+    labels: Mapping[str, str] = {"zone": "abc"[number % 3], "rack": f"r{number % 4}"}
+    if number == NODES - 1:
+        labels = {"rack": "r9"}
+    return msgspec.structs.replace(node, labels={**node.labels, **labels})
+
+
+Publish = Callable[[str, Message], None]
