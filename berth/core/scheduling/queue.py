@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from berth.core.requests.gangs import ClassKey, Gang
 from berth.core.scheduling.gang_class import ORDER, Entry, GangClass, Sleep
-from berth.core.state.ledger import SleeperDump
+from berth.core.state.waiting_dump import SleeperDump
 
 
 class Queue:
