@@ -12,13 +12,13 @@ from typing import NamedTuple
 
 import msgspec
 
-from berth.core.changes import NO_CHANGES, Changes, Pods
+from berth.core.changes import NO_CHANGES, Changes
 from berth.core.errors import HistoryError, InvariantError
+from berth.core.state.constraint_dump import ConstraintsDump
 from berth.core.state.run_times import RunTime, RunTimes
 from berth.schemas.envelope import DecodeError, Envelope, body_of
 from berth.schemas.ledger import Adoption, Epoch, Eviction, Release, Round, Settings, Verdict, see_readable
 from berth.schemas.placement import Placement, Run
-from berth.schemas.pod_constraints import PodTerm
 from berth.schemas.refusal import Refusal
 from berth.schemas.status import SnapshotBody
 
@@ -104,24 +104,6 @@ class SleeperDump(msgspec.Struct, array_like=True, frozen=True, order=True, gc=F
     """It is larger than the cluster: it waits for more nodes, and does not block other gangs."""
     by_any_change: bool = False
     """Any change of a node may help it, also one for the worse."""
-
-
-class ConstraintsDump(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    """What changed for constraints of pods since classes were woken last."""
-
-    freed: list[str] = []
-    """Nodes on which constraints may forbid less than before, by name."""
-    moved: list[Pods] = []
-    """Pods that came to some nodes or left some, in order."""
-    repels_less: bool = False
-    """A pod with a required anti-affinity left a node."""
-    relabelled: bool = False
-    """Nodes or namespaces came, went, or have other labels or taints."""
-    terms: list[PodTerm] = []
-    """Required anti-affinity terms that bear on pods and did not before, or do no longer, in the order of their
-    text."""
-    renamed: bool = False
-    """Namespaces came, went, or have other labels."""
 
 
 class WaitingDump(msgspec.Struct, array_like=True, frozen=True, gc=False):
