@@ -24,8 +24,8 @@ from tests.support.kube_api import KubeApi
 from tests.support.kube_scheduler import KubeScheduler
 
 SETTINGS: Final = DecisionConfig().to_settings()
-CLUSTERS: Final = 40
-CLUSTERS_A_TEST: Final = 5
+CLUSTERS: Final = 32
+CLUSTERS_A_TEST: Final = 4
 SCENARIOS_MIN: Final = 300
 Allowed = dict[str, frozenset[str]]
 
