@@ -10,6 +10,8 @@ held: a gang behind the first one that sleeps is not taken, except for its first
 
 Gangs without chips may have a lane of their own: they wait behind no gang with chips, and none of them waits behind
 them. A round takes from both lanes.
+
+Longer than 400 lines because every way in which a gang comes, waits, changes its class and leaves is here.
 """
 
 import bisect
