@@ -87,7 +87,7 @@ class Loop:
         self._waiting = AdmissionReasons()
         self._suspect: dict[str, dict[str, str]] = {}
         """Nodes with an unreadable report, and the text from when that began, by domain."""
-        self.policies = JobPolicies(self.gangs, self._changed.set)
+        self.policies = JobPolicies(self.gangs, self._changed.set, self.constraints.storage.claim_warning)
 
     # What the cluster shows.
 
