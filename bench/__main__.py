@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from bench import bind, gang, kube_gang, replay, restart, score, simulate, spine, superpod, switch, usage, watch
+from bench import bind, gang, kube, kube_gang, replay, restart, score, simulate, spine, superpod, switch, usage, watch
 from bench.processes import ROOT
 from bench.report import show
 
@@ -20,9 +20,12 @@ _BENCHES = {
     "usage": usage.run,
     "simulate": simulate.run,
     "kube-gang": kube_gang.run,
+    "kube": kube.run,
     "replay": replay.run,
     "restart": restart.run,
 }
+_ROWS = {"kube": tuple(kube.ROWS), "restart": tuple(restart.NAMES)}
+"""Rows of the benches whose rows can be run alone."""
 
 
 def main() -> int:
@@ -31,18 +34,29 @@ def main() -> int:
     parser.add_argument("name", choices=[*_BENCHES, "all"])
     parser.add_argument("--json", action="store_true", help="one JSON document a bench")
     parser.add_argument("--events", type=int, default=0, help="replay: also a log of so many events, for its memory")
-    parser.add_argument("--row", action="append", default=[], choices=restart.NAMES, help="restart: only this row")
+    parser.add_argument("--row", action="append", default=[], metavar="ROW", help="kube, restart: only this row")
+    parser.add_argument("--nodes", type=int, default=0, help="kube: number of nodes; without it 1,000 and 5,000")
     parser.add_argument("--code", type=Path, default=ROOT, help="restart: run the services of another tree")
     arguments = parser.parse_args()
+    rows = _ROWS.get(arguments.name, ())
+    if arguments.row and not rows:
+        parser.error("--row is for: kube, restart")
+    if wrong := [one for one in arguments.row if one not in rows]:
+        parser.error(f"--row is {wrong[0]!r}, expected one of {', '.join(rows)}")
+    if arguments.nodes and arguments.name != "kube":
+        parser.error("--nodes is for: kube")
     if arguments.events and arguments.name != "replay":
         parser.error("--events is for: replay")
-    if (arguments.row or arguments.code != ROOT) and arguments.name != "restart":
-        parser.error("--row and --code are for: restart")
+    if arguments.code != ROOT and arguments.name != "restart":
+        parser.error("--code is for: restart")
     if arguments.name == "restart":
         show(restart.run(arguments.row, arguments.code), as_json=arguments.json)
         return 0
     if arguments.name == "replay":
         show(replay.run(arguments.events), as_json=arguments.json)
+        return 0
+    if arguments.name == "kube":
+        show(kube.run(arguments.row, [arguments.nodes] if arguments.nodes else []), as_json=arguments.json)
         return 0
     if arguments.name != "all":
         show(_BENCHES[arguments.name](), as_json=arguments.json)

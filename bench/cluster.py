@@ -8,6 +8,7 @@ from typing import Any
 
 import aiohttp
 
+from berth.formats.ascend.bind_annotations import NodeCard
 from berth.runtime.local.kube_server import KubeServer
 from berth.schemas.columns import pack
 from berth.schemas.facts import MembersSeen
@@ -113,6 +114,13 @@ def _gang_of(name: str, pods: Sequence[dict[str, Any]]) -> tuple[Gang, MembersSe
 
 def _node_name(number: int) -> str:
     return f"node-{number:05d}"
+
+
+def card(number: int) -> NodeCard:
+    """A node as annotations of its pods need it."""
+    node = _a_node(number)
+    base = node["metadata"]["annotations"]["baseDeviceInfos"]
+    return NodeCard(node["metadata"]["name"], address=node["status"]["addresses"][0]["address"], base_device_infos=base)
 
 
 def _a_node(number: int) -> dict[str, Any]:

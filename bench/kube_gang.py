@@ -42,7 +42,7 @@ DECISION_TARGET_MS: Final = 1_000.0
 _DEADLINE_S: Final = 60.0
 _POLL_S: Final = 0.05
 _OK: Final = 200
-_RULES: Final = [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}]
+RULES: Final = [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}]
 _PODS: Final = f"/api/v1/namespaces/{NAMESPACE}/pods"
 _JOBS: Final = f"/apis/batch/v1/namespaces/{NAMESPACE}/jobs"
 _TICK_S: Final = 1 / os.sysconf("SC_CLK_TCK")
@@ -105,11 +105,11 @@ class Cell:
         name, story = f"job.gang-{number}", self._story
         async with self._services() as pids:
             self._pods.forget_times()
-            start = _worked_s(pids)
+            start = worked_s(pids)
             began_ms = now_ms()
             await self._admin.post(_JOBS, _a_job(f"gang-{number}", pods))
             await story.until_placed(name)
-            before_s, before = _since(start, pids), _worked_s(pids)
+            before_s, before = _since(start, pids), worked_s(pids)
             await story.until_bound(name)
             work_s = _since(before, pids)
             await self._pods.until_bound(pods)
@@ -136,7 +136,7 @@ class Cell:
         made = self._pods.made_ms[-1] - began_ms
         gang, members = await self._admin.gang_of_job(name)
         pids = {**self._server.pids, "binder": os.getpid()}  # the loop stands for the binder
-        before = _worked_s(pids)
+        before = worked_s(pids)
         took_s = await bare_s(self._server, book, gang, members)
         work_s = _since(before, pids)
         await self._admin.delete(f"{_JOBS}/{name}")
@@ -158,7 +158,7 @@ class Cell:
             children[service] = subprocess.Popen(command)  # noqa: ASYNC220, S603  # our own service
         try:
             for port in ports.values():
-                await _until_ready(port)
+                await until_ready(port)
             yield {**self._server.pids, **{name: child.pid for name, child in children.items()}}
         finally:
             for child in children.values():
@@ -166,7 +166,8 @@ class Cell:
                 child.wait()
 
 
-async def _until_ready(port: int) -> None:
+async def until_ready(port: int) -> None:
+    """Wait until a service with probes on this port is ready."""
     async with asyncio.timeout(_DEADLINE_S), aiohttp.ClientSession() as session:
         while True:
             try:
@@ -178,7 +179,7 @@ async def _until_ready(port: int) -> None:
             await asyncio.sleep(_POLL_S)
 
 
-def _worked_s(pids: Mapping[str, int]) -> dict[str, float]:
+def worked_s(pids: Mapping[str, int]) -> dict[str, float]:
     """CPU seconds of each process so far."""
     found = {}
     for name, pid in pids.items():
@@ -188,7 +189,7 @@ def _worked_s(pids: Mapping[str, int]) -> dict[str, float]:
 
 
 def _since(before: Mapping[str, float], pids: Mapping[str, int]) -> dict[str, float]:
-    return {name: after - before[name] for name, after in _worked_s(pids).items()}
+    return {name: after - before[name] for name, after in worked_s(pids).items()}
 
 
 def run() -> Report:
@@ -204,7 +205,7 @@ async def _measure(pods: int, rounds: int) -> list[Row]:
         server = await stack.enter_async_context(KubeServer(folder / "kube", users={USER: ()}))
         admin = await stack.enter_async_context(admin_of(server))
         nats = await stack.enter_async_context(EmbeddedServer(folder / "nats"))
-        await admin.prepare(pods * rounds, _RULES)
+        await admin.prepare(pods * rounds, RULES)
         config = KubeConfig(kubeconfig=server.write_kubeconfig(folder / "bench", user=USER))
         api = await stack.enter_async_context(await KubeApi.connect(config, clock=SystemClock()))
         bus = await stack.enter_async_context(await NatsBus.connect(nats.url, "bench", name="bench"))

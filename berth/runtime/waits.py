@@ -1,4 +1,4 @@
-"""Waits of services: for events until a stop, and for a time until an event."""
+"""Waits of services: for events until a stop, for one of some events, and for a time until an event."""
 
 import asyncio
 from collections.abc import Iterable
@@ -32,3 +32,12 @@ async def pause(event: asyncio.Event, seconds: float) -> bool:
     except TimeoutError:
         return False
     return True
+
+
+async def any_set(events: Iterable[asyncio.Event], seconds: float | None) -> None:
+    """Wait until one of the events is set, for at most ``seconds``; None for as long as it takes."""
+    async with asyncio.TaskGroup() as group:
+        waits = [group.create_task(event.wait(), name="wait for an event") for event in events]
+        await asyncio.wait(waits, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        for wait in waits:
+            wait.cancel()

@@ -36,7 +36,7 @@ class BinderConfig(ServiceConfig, frozen=True, kw_only=True, forbid_unknown_fiel
     before."""
     consume_wait_s: Annotated[float, Meta(gt=0, le=3_600)] = 60.0
     """How long a pod waits for its turn, before its binding fails."""
-    notices_per_s: Annotated[float, Meta(ge=0, le=1_000)] = 20.0
+    notices_per_s: Annotated[float, Meta(ge=0, le=1_000)] = 40.0
     """Pod conditions and Events written in a second; 0 writes none."""
     notice_again_s: Annotated[float, Meta(ge=0, le=86_400)] = 300.0
     """Pause before a new sentence of the same kind is written for the same gang."""

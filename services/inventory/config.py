@@ -15,7 +15,8 @@ class InventoryConfig(ServiceConfig, frozen=True, kw_only=True, forbid_unknown_f
     kube: KubeConfig = KubeConfig()
     gangs: GangSettings = GangSettings()
     settle_s: Annotated[float, Meta(ge=0, le=60)] = 0.2
-    """How long changes are collected before facts are made of them."""
+    """How long a gang that is not known to be complete waits for more pods, and the least time between two facts about
+    a large gang or about nodes."""
     kinds_retry_s: Annotated[float, Meta(gt=0, le=3_600)] = 30.0
     """How often a kind is looked for that the API server does not serve, such as PodGroups."""
     reports_wait_s: Annotated[float, Meta(ge=0, le=3_600)] = 30.0

@@ -1,4 +1,4 @@
-"""Collect changes of the cluster and the bus, wait until they have settled, publish new facts.
+"""Collect changes of the cluster and the bus and publish new facts at once; what arrives meanwhile comes next.
 
 Nothing is published before all kinds have been listed once: an object that is not listed yet must not count as deleted.
 
@@ -10,8 +10,7 @@ from collections import deque
 from functools import partial
 from typing import Final, assert_never
 
-from berth.core.cluster.node_packing import SWITCHES, unpack_health
-from berth.formats.ascend.report_error import SUSPECT
+from berth.core.cluster.node_packing import SWITCHES
 from berth.formats.ascend.tor_config import CONFIG_MAP, NAMESPACE
 from berth.formats.kubernetes.events import Involved
 from berth.formats.kubernetes.objects import ConfigMap, Node, Pod, PodGroup
@@ -24,7 +23,7 @@ from berth.runtime.clock import Clock
 from berth.runtime.errors import PoisonError
 from berth.runtime.instruments import Instruments
 from berth.runtime.kube.port import Api, Change, RefusedError
-from berth.runtime.waits import pause
+from berth.runtime.waits import any_set, pause
 from berth.schemas.facts import HealthSeen, JobSeen, MembersSeen, OutcomeSeen
 from berth.schemas.status import JobStatus
 from berth.services.inventory import effects
@@ -36,11 +35,13 @@ from berth.services.inventory.metrics import InventoryMetrics
 from berth.services.inventory.nodes.collection import Nodes
 from berth.services.inventory.nodes.device_reports import DeviceReports
 from berth.services.inventory.nodes.leaf_switches import Switches
+from berth.services.inventory.nodes.suspects import Suspects
 from berth.services.inventory.podgroups.collection import Capacity
 from berth.services.inventory.podgroups.notices import AdmissionReasons
 from berth.services.inventory.pods.collection import Pods
 from berth.services.inventory.pods.rows import read_row
 from berth.services.inventory.publishing.api_tasks import ApiTask, ApiTasks
+from berth.services.inventory.publishing.pace import Pace
 from berth.services.inventory.publishing.publish_queue import OutboundMessage, PublishQueue
 from berth.services.inventory.publishing.reporters import Reporters
 
@@ -71,8 +72,11 @@ class Loop:
         self._changed = asyncio.Event()
         self.nodes = Nodes()
         self.constraints = ConstraintFacts(self._changed.set)
-        self.pods = Pods(self.nodes, self.constraints.usage, await_job_ms=round(config.stranger_s * _MS))
-        self.gangs = Gangs(config.gangs)
+        settle_ms = round(config.settle_s * _MS)
+        self.pods = Pods(
+            self.nodes, self.constraints.usage, await_job_ms=round(config.stranger_s * _MS), settle_ms=settle_ms
+        )
+        self.gangs = Gangs(config.gangs, settle_ms=settle_ms)
         self.switches = Switches(self.nodes, self.pods.on_node)
         self.api_tasks = ApiTasks(config, instruments)
         self._asks = PodAsks()
@@ -80,13 +84,13 @@ class Loop:
         self._outbound: deque[OutboundMessage] = deque()
         self._pod_uids: set[str] = set()
         self._groups: set[tuple[str, str]] = set()
-        self._capacity: Capacity | None = None
+        self._paces = [Pace(clock, config.settle_s) for _ in range(3)]
+        self._nodes_pace, self._capacity_pace, self._report_pace = self._paces
         self.devices = DeviceReports(self.nodes, config, self._changed.set, self._log)
         self._logged: set[str] = set()
         self._reporters = Reporters(api, clock, config, self.api_tasks, instruments)
         self._waiting = AdmissionReasons()
-        self._suspect: dict[str, dict[str, str]] = {}
-        """Nodes with an unreadable report, and the text from when that began, by domain."""
+        self._suspects = Suspects()
         self.policies = JobPolicies(self.gangs, self._changed.set, self.constraints.storage.claim_warning)
 
     # What the cluster shows.
@@ -203,16 +207,8 @@ class Loop:
             ValueError: The fact is damaged.
             IndexError: Likewise.
         """
-        if self.nodes.note_health(seen):
-            self._changed.set()
-        before = self._suspect.pop(seen.domain, {})
-        now: dict[str, str] = {}
-        if any(SUSPECT in reason for reason in seen.reasons):
-            for row in unpack_health(seen):
-                if SUSPECT in row.reason:
-                    now[row.name] = before.get(row.name) or f"node {row.name}: {row.reason}"
-            self._suspect[seen.domain] = now
-        if now.keys() != before.keys():
+        changes = (self.nodes.note_health(seen), self._suspects.note(seen))
+        if any(changes):
             self._changed.set()
 
     def restore_members(self, seen: MembersSeen, job: JobSeen | None) -> None:
@@ -224,10 +220,7 @@ class Loop:
     async def run(self, stop: asyncio.Event) -> None:
         """Publish changes until ``stop`` is set; the next run publishes the rest."""
         backoff, failures = Backoff(first_s=self._config.retry_wait_s, max_s=self._config.retry_wait_max_s), 0
-        while not stop.is_set():
-            await self._until_something_is_due(stop)
-            if await pause(stop, self._config.settle_s):
-                break
+        while await self._until_something_is_due(stop):
             self._changed.clear()
             if await self.turn():
                 failures = 0
@@ -237,7 +230,11 @@ class Loop:
                 await pause(stop, backoff.pause_s(failures))
 
     async def turn(self) -> bool:
-        """Publish what has settled; returns whether all of it was stored."""
+        """Publish what is due; returns whether all of it was stored.
+
+        Changes that arrive meanwhile are for the next turn, all at once. Work that does not grow with what has changed,
+        but with the cluster, is done at most once in the settle time.
+        """
         now_ms = self._clock.now_ms()
         self.pods.wake(now_ms)
         published = await self._publish_nodes(now_ms) and await self._publish_pods(now_ms)
@@ -246,15 +243,22 @@ class Loop:
         )
         self._resolve(now_ms)
         published = await self._publish_outbound() and published
-        self._report_events()
-        self._metrics.nodes.set(self.nodes.count)
-        self._metrics.pods.set(len(self.pods))
-        self._metrics.held.set(self.gangs.held)
-        self._metrics.jobs.set(self.gangs.parts)
+        if self._report_pace.may_run():
+            self._report_events()
+            self._metrics.nodes.set(self.nodes.count)
+            self._metrics.pods.set(len(self.pods))
+            self._metrics.held.set(self.gangs.held)
+            self._metrics.jobs.set(self.gangs.parts)
+            self._report_pace.note_run()
         return published
 
     async def _publish_nodes(self, now_ms: int) -> bool:
-        """Publish changes of nodes and switches, removals of nodes first; returns whether all were stored."""
+        """Publish changes of nodes and switches, removals of nodes first; returns whether all were stored.
+
+        The chips of a new node are published before the pods on it.
+        """
+        if not self._nodes_pace.may_run() and not self.pods.is_changed:
+            return True
         subjects = self._bus.subjects
         self.switches.settle()
         due = self.nodes.due(now_ms)
@@ -271,6 +275,8 @@ class Loop:
             if not await self._queue.store([OutboundMessage(subjects.fact_topology(SWITCHES), switches)]):
                 return False
             self.switches.note_published(switches)
+        if due.leaving or due.rest or switches is not None:
+            self._nodes_pace.note_run()
         return True
 
     async def _publish_pods(self, now_ms: int) -> bool:
@@ -289,11 +295,10 @@ class Loop:
 
     def _resolve(self, now_ms: int) -> None:
         """Let the gangs settle, and put what follows in line."""
-        free = self.nodes.free(self.pods.held)
-        capacity = Capacity(chips=free.chips, cpu_milli=free.cpu_milli, memory_mib=free.memory_mib)
-        if capacity != self._capacity:
-            self._capacity = capacity
-            self.gangs.set_capacity(capacity)
+        if self.gangs.awaits_admission and (self.gangs.has_new_groups or self._capacity_pace.may_run()):
+            free = self.nodes.free(self.pods.held)
+            self.gangs.set_capacity(Capacity(chips=free.chips, cpu_milli=free.cpu_milli, memory_mib=free.memory_mib))
+            self._capacity_pace.note_run()
         self.policies.begin_turn()
         for effect in self.gangs.settle(now_ms):
             self._perform(effect)
@@ -382,8 +387,7 @@ class Loop:
         for name, reason in self.nodes.address_reasons().items():
             nodes[name] = f"{nodes[name]}; {reason}" if name in nodes else reason
         self._reporters.nodes.look(nodes, lambda name: Involved(kind="Node", name=name, uid=name))
-        suspect = {name: reason for found in self._suspect.values() for name, reason in found.items()}
-        self._reporters.health.look(suspect, lambda name: Involved(kind="Node", name=name, uid=name))
+        self._reporters.health.look(self._suspects.sentences(), lambda name: Involved(kind="Node", name=name, uid=name))
         self._reporters.moves.look(self.nodes.moves(), lambda name: Involved(kind="Node", name=name, uid=name))
         self._reporters.groups.look(self._waiting.sentences, self._waiting.involved)
         self._reporters.look_at_jobs(self.policies.warnings)
@@ -398,13 +402,11 @@ class Loop:
         row = self.pods.row(uid)
         return row.involved if row is not None else None
 
-    async def _until_something_is_due(self, stop: asyncio.Event) -> None:
-        """Return when something has changed, a moment has come, or ``stop`` is set."""
-        moments = [self.gangs.next_due_ms(), self.pods.next_due_ms(), self._reporters.next_due_ms()]
-        due = [moment for moment in moments if moment is not None]
-        seconds = max(min(due) - self._clock.now_ms(), 0) / _MS if due else None
-        async with asyncio.TaskGroup() as group:
-            waits = {group.create_task(self._changed.wait()), group.create_task(stop.wait())}
-            await asyncio.wait(waits, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-            for wait in waits:
-                wait.cancel()
+    async def _until_something_is_due(self, stop: asyncio.Event) -> bool:
+        """Wait for a change, a moment or ``stop``; returns whether ``stop`` is not set."""
+        moments = (self.gangs.next_due_ms(), self.pods.next_due_ms(), self._reporters.next_due_ms())
+        now_ms = self._clock.now_ms()
+        waits = [max(moment - now_ms, 0) / _MS for moment in moments if moment is not None]
+        waits += [wait_s for pace in self._paces if (wait_s := pace.due_in_s()) is not None]
+        await any_set((self._changed, stop), min(waits, default=None))
+        return not stop.is_set()

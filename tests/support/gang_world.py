@@ -144,9 +144,9 @@ def facts_of(key: OwnerKey, spec: dict[str, Any], **metadata: object) -> OwnerFa
 class GangWorld:
     """Gangs, and everything that they wanted done."""
 
-    def __init__(self, settings: GangSettings | None = None) -> None:
+    def __init__(self, settings: GangSettings | None = None, *, settle_ms: int = 0) -> None:
         self.settings = settings or GangSettings()
-        self.gangs = Gangs(self.settings)
+        self.gangs = Gangs(self.settings, settle_ms=settle_ms)
         self.now_ms = 1_000_000
         self.members: dict[str, MembersSeen] = {}
         self.requests: dict[str, JobRequest] = {}

@@ -69,7 +69,8 @@ class SinglePods:
             cursor.next += 1
         if cursor.next == len(rows):
             if not cursor.found.exhausted:
-                raise NeedMoreError(shape, 2 * cursor.count + 1)
+                # Nodes on which room is kept are touched, too: they are passed over in one step.
+                raise NeedMoreError(shape, 2 * cursor.count + 1 + len(nodes.kept))
             return heap[0][2] if heap else None
         row = rows[cursor.next]
         if heap and heap[0][:2] < (-cursor.found.scores[cursor.next], int(self._ranks[row])):

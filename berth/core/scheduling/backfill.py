@@ -239,7 +239,9 @@ class Backfill:
         self._has_colocation = self._has_colocation or (
             gang.blocks is not None and bool(gang.blocks.service or gang.blocks.near)
         )
-        may_know = not (self._has_placed or self._has_colocation)
+        # What begins now begins later in the next round, and so may all reservations behind it.
+        moves = any(one.start_ms <= self._at_ms for one in self._reservations)
+        may_know = not (self._has_placed or self._has_colocation or moves)
         if may_know and self._tried in known:
             found = known[self._tried]
             found = None if found is None else found._replace(gang=gang)  # its labels may have changed

@@ -22,26 +22,33 @@ from berth.schemas.facts import JobSeen, MembersSeen, OutcomeSeen
 from berth.schemas.intake import JobRequest
 from berth.schemas.status import JobStatus
 from berth.services.inventory.effects import Effect, ReadOwner
+from berth.services.inventory.gangs.completeness import Completeness
 from berth.services.inventory.gangs.gang_index import GangIndex
-from berth.services.inventory.gangs.model import GROUPED, Gang, is_past, member_of
+from berth.services.inventory.gangs.model import GROUPED, Gang, member_of
 from berth.services.inventory.gangs.resolver import Name, Resolver
 from berth.services.inventory.gangs.restoring import part_from
 from berth.services.inventory.gangs.settings import GangSettings
+from berth.services.inventory.gangs.settling import Settling
 from berth.services.inventory.podgroups.collection import Capacity, Groups
 from berth.services.inventory.podgroups.pods import GroupPods, group_pods
 
 
 class Gangs:
-    """All gangs whose pods Berth places, and all Volcano PodGroups."""
+    """All gangs whose pods Berth places, and all Volcano PodGroups.
 
-    def __init__(self, settings: GangSettings) -> None:
+    Args:
+        settings: Settings.
+        settle_ms: Time that a gang waits for more changes unless it is known to be complete.
+    """
+
+    def __init__(self, settings: GangSettings, *, settle_ms: int = 0) -> None:
         self._settings = settings
         self._schedulers = frozenset(settings.scheduler_names)
         self._asks = PodAsks()
         self._resolver = Resolver(settings)
         self._index = GangIndex(self._touch)
         self._gangs = self._index.gangs
-        self._dirty: dict[GangKey, None] = {}
+        self._settling = Settling(settle_ms, self._gangs.get, self._completeness)
         self._due: list[tuple[int, GangKey]] = []
         self._podgroups: dict[Name, PodGroup] = {}
         self._groups = Groups(settings)
@@ -144,6 +151,16 @@ class Gangs:
         parts = (part for gang in self._gangs.values() for part in gang.parts.values() if not part.is_over)
         return [part.request for part in parts if part.request is not None]
 
+    @property
+    def awaits_admission(self) -> bool:
+        """Whether the free capacity matters to a PodGroup."""
+        return self._groups.awaits_admission
+
+    @property
+    def has_new_groups(self) -> bool:
+        """Whether a PodGroup that is not admitted changed."""
+        return self._groups.has_new
+
     def set_capacity(self, capacity: Capacity) -> None:
         """Take the free capacity of schedulable nodes. No PodGroup is admitted before the first call."""
         self._groups.set_capacity(capacity)
@@ -195,10 +212,13 @@ class Gangs:
             at_ms, key = heapq.heappop(self._due)
             if self._is_due(key, at_ms):
                 self._touch(key)
+                self._settling.hurry(key, now_ms)
         effects: list[Effect] = []
-        for key in self._take_dirty(past=True):  # first: names that they give up are free for their successors
+        for key in self._settling.take(
+            now_ms, past=True
+        ):  # first: names that they give up are free for their successors
             effects += self._settle_gang(key, now_ms)
-        for key in self._take_dirty(past=False):
+        for key in self._settling.take(now_ms, past=False):
             effects += self._settle_gang(key, now_ms)
         reads: list[Effect] = []
         patches = self._groups.settle(lambda group: self._pods_of(group, reads, now_ms), now_ms)
@@ -209,7 +229,8 @@ class Gangs:
         while self._due and not self._is_due(self._due[0][1], self._due[0][0]):
             heapq.heappop(self._due)
         own = self._due[0][0] if self._due else None
-        return min((at_ms for at_ms in (own, self._groups.next_due_ms()) if at_ms is not None), default=None)
+        moments = (own, self._settling.next_ms(), self._groups.next_due_ms())
+        return min((at_ms for at_ms in moments if at_ms is not None), default=None)
 
     def published_members(self, namespace: str, name: str) -> MembersSeen | None:
         """Fact that was published last under a name."""
@@ -235,17 +256,11 @@ class Gangs:
         """Number of requests that have pods."""
         return sum(len(gang.parts) for gang in self._gangs.values())
 
-    def _take_dirty(self, *, past: bool) -> list[GangKey]:
-        """Changed gangs of PodGroups that are gone, or all others, in order."""
-        found = sorted(key for key in self._dirty if is_past(key) == past)
-        for key in found:
-            del self._dirty[key]
-        return found
-
     def _settle_gang(self, key: GangKey, now_ms: int) -> list[Effect]:
         gang = self._gangs.get(key)
         if gang is None:
             return []
+        self._settling.note_processed(gang, now_ms)
         effects = self._resolver.settle(gang, self._podgroup_of(key), now_ms)
         if gang.is_past:
             self._index.release(gang)
@@ -271,7 +286,7 @@ class Gangs:
         gang = self._index.retire(key, uid, why)
         if gang is None:
             return
-        self._dirty.pop(key, None)
+        self._settling.drop(key)
         self._resolver.lookups.use(key, None)
         for name in (*gang.published_names, *gang.parts):
             self._resolver.names[key.namespace, name] = gang.key
@@ -335,9 +350,12 @@ class Gangs:
 
     def _touch(self, key: GangKey) -> None:
         if key in self._gangs:
-            self._dirty[key] = None
-        if key.kind == "podgroup":
+            self._settling.touch(key)
+        elif key.kind == "podgroup":
             self._groups.touch((key.namespace, key.name))
+
+    def _completeness(self, gang: Gang, now_ms: int) -> Completeness:
+        return self._resolver.completeness(gang, self._podgroup_of(gang.key), now_ms)
 
     def _is_due(self, key: GangKey, at_ms: int) -> bool:
         gang = self._gangs.get(key)

@@ -44,6 +44,7 @@ class GangIndex:
                 namesakes = self._namesakes.setdefault(key[:3], {})
                 for before in namesakes:
                     self.gangs[before].is_succeeded = True
+                    self.gangs[before].whole_ms = None
                     self._touch(before)
                 namesakes[key] = None
         return gang
@@ -99,6 +100,7 @@ class GangIndex:
             return None
         gang.key = key._replace(uid=uid)
         gang.ended = why
+        gang.whole_ms = None
         gang.podgroup_uid = uid
         self.gangs[gang.key] = gang
         for pod in gang.members:

@@ -291,6 +291,8 @@ class Gang:
         is_succeeded: Its controller was created again with another uid, and that has pods.
         ended: Why its owner is over, as a sentence: nothing new is requested, and what waits is withdrawn.
         due_ms: Time at which the gang must be processed even if nothing changes; None for never.
+        changed_ms: Time of the first change that was not processed; None when all were.
+        whole_ms: Time at which it was last processed while complete; None when it was not complete.
     """
 
     key: GangKey
@@ -308,6 +310,8 @@ class Gang:
     is_succeeded: bool = False
     ended: str = ""
     due_ms: int | None = None
+    changed_ms: int | None = None
+    whole_ms: int | None = None
 
     def due(self, at_ms: int) -> None:
         """Process the gang again at that time at the latest."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from berth.formats.kubernetes.objects import PodGroup
+from berth.formats.kubernetes.owners import OwnerKey
 from berth.formats.kubernetes.workloads import GangKey, base_name, digest, group_owner
 from berth.schemas.facts import JobSeen, MembersSeen, Owner, is_repeat
 from berth.schemas.intake import JobCancel, JobRequest
@@ -15,6 +16,7 @@ from berth.schemas.status import JobStatus
 from berth.services.inventory.effects import Effect, PublishCancel, PublishMembers, PublishRequest, ReadOwner
 from berth.services.inventory.gangs.barriers import admission_grace_ends_ms, barrier_of_group, pending_again, unreadable
 from berth.services.inventory.gangs.chip_pods import request_with_chips
+from berth.services.inventory.gangs.completeness import Completeness, completeness
 from berth.services.inventory.gangs.lookups import Lookups
 from berth.services.inventory.gangs.members import GangOwner, held, members_of, tombstone
 from berth.services.inventory.gangs.model import GROUPED, OVER, Gang, Member, Part
@@ -133,20 +135,22 @@ class Resolver:
         self._forget(gang, group)
         return effects
 
+    def completeness(self, gang: Gang, group: PodGroup | None, now_ms: int) -> Completeness:
+        """What is known of the pods of a gang."""
+        return completeness(gang, group, _look(gang, group), self.lookups.lookup(gang.key, now_ms))
+
     def _see_owner(self, gang: Gang, group: PodGroup | None, now_ms: int) -> None:
         """Note which owner the gang has, and whether it is over."""
         if gang.key.kind == "pod" and not gang.members:
             gang.ended = f"pod {gang.key.name} was deleted"
         if gang.is_past:
             return
+        gang.look = _look(gang, group)
         if gang.key.kind == "podgroup":
             made_by = group.metadata.controller if group is not None else None
-            gang.look = group_owner(group) if group is not None else None
             gang.owner_uid = made_by.uid if made_by is not None else ""
-        else:
-            gang.look = next((member.place.look for member in gang.members.values()), gang.look)
-            if gang.key.kind not in GROUPED and gang.key.kind != "lws":
-                gang.owner_uid = gang.key.uid or gang.owner_uid
+        elif gang.key.kind not in GROUPED and gang.key.kind != "lws":
+            gang.owner_uid = gang.key.uid or gang.owner_uid
         self.lookups.use(gang.key, gang.look, gang.owner_uid)
         if gang.is_succeeded and not any(member.is_live for member in gang.members.values()):
             gang.ended = f"{gang.key.kind} {gang.key.name} was deleted and created again"
@@ -208,7 +212,9 @@ class Resolver:
             previous_uids = {
                 gang.previous_uids.pop(member.uid) for member in members if member.uid in gang.previous_uids
             }
-            uid = digest([gang.key.namespace, base, *sorted(previous_uids), *(member.uid for member in members)], 32)
+            uid = digest(
+                [gang.key.namespace, base, gang.podgroup_uid, *sorted(previous_uids), *(m.uid for m in members)], 32
+            )
             name = self._free_name(gang, base, uid, may_be_base=is_first)
             while self._is_over((gang.key.namespace, name), uid):
                 uid = digest([uid], 32)
@@ -330,6 +336,15 @@ class Resolver:
             del gang.previous_uids[uid]
         if not gang.members and not gang.parts and group is None:
             self.lookups.use(gang.key, None)
+
+
+def _look(gang: Gang, group: PodGroup | None) -> OwnerKey | None:
+    """Owner that is read for a gang; None when none is."""
+    if gang.is_past:
+        return gang.look
+    if gang.key.kind == "podgroup":
+        return group_owner(group) if group is not None else None
+    return next((member.place.look for member in gang.members.values()), gang.look)
 
 
 def _owner(gang: Gang, context: GangContext) -> GangOwner:

@@ -97,6 +97,8 @@ class Nodes:
         self._published_names: dict[str, list[str]] = {}
         self._address_reasons: dict[str, str] = {}
         self._moves = Moves()
+        self._may_leave = True
+        """Nodes may be in other domains than published."""
 
     @property
     def is_changed(self) -> bool:
@@ -287,7 +289,8 @@ class Nodes:
     def due(self, at_ms: UnixMs) -> Due:
         """Facts that differ from the published ones."""
         self._settle()
-        parts = leaving(self._published_names, self._domains)
+        parts = leaving(self._published_names, self._domains) if self._may_leave else {}
+        self._may_leave = bool(parts)
         first: dict[str, NodesSeen] = {}
         for domain, names in parts.items():
             stay = set(names)
@@ -306,7 +309,9 @@ class Nodes:
         """Note that a fact was published."""
         if fact.names:
             self._published[fact.domain] = fact
-            self._published_names[fact.domain] = unpack_names(fact.names)
+            names = unpack_names(fact.names)
+            self._may_leave = self._may_leave or names != self._published_names.get(fact.domain)
+            self._published_names[fact.domain] = names
         else:
             self._published.pop(fact.domain, None)
             self._published_names.pop(fact.domain, None)
@@ -341,6 +346,7 @@ class Nodes:
 
     def _sort(self) -> None:
         before = self._domains
+        self._may_leave = True
         self._domains = domains(self._placed.values())
         self._domain_of = {name: domain for domain, names in self._domains.items() for name in names}
         self._stale.update(domain for domain, names in self._domains.items() if before.get(domain) != names)

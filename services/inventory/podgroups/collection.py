@@ -104,6 +104,16 @@ class Groups:
         """Something changed, so that another PodGroup may be admitted."""
         self._due: dict[Name, int] = {}
 
+    @property
+    def awaits_admission(self) -> bool:
+        """Whether the free capacity matters: PodGroups are not admitted, or it is not known yet whether they are."""
+        return bool(self._waiting) or self.has_new
+
+    @property
+    def has_new(self) -> bool:
+        """Whether a PodGroup that is not admitted changed."""
+        return any(self._groups[name].phase in NOT_ADMITTED for name in self._dirty)
+
     def set(self, group: PodGroup) -> None:
         """Take a new or changed PodGroup."""
         name = (group.metadata.namespace, group.metadata.name)

@@ -6,62 +6,24 @@ A pod belongs to a placement if its annotations name it and the bus knows the jo
 follows.
 """
 
-from collections.abc import Iterable, Iterator
-from typing import Final, Literal, NamedTuple, TypeAlias
+from collections.abc import Iterable
+from typing import Final, Literal, TypeAlias
 
 from berth.schemas.facts import JobSeen, PodPhase, PodsSeen, is_repeat
 from berth.schemas.status import JobStatus
 from berth.schemas.units import UnixMs
 from berth.services.inventory.nodes.collection import Nodes, Use
+from berth.services.inventory.pods.attempts import Attempt, AttemptKey, JobPods, LatestAttempt, NameHolder
 from berth.services.inventory.pods.facts import RankState, common_fields, pods_fact, rank_states
 from berth.services.inventory.pods.foreign import Foreign
 from berth.services.inventory.pods.rows import ENDED, PodRow, RankIdentity
+from berth.services.inventory.publishing.pace import LONGEST, apart_ms
 from berth.services.inventory.usage.collection import Usage
 
 JobKey: TypeAlias = tuple[str, str]
 """(namespace, name)"""
-AttemptKey: TypeAlias = tuple[str, int]
-"""(uid of the job request, attempt)"""
 Ownership = Literal["own", "over", "unknown"]
 _OVER: Final = frozenset({"succeeded", "failed", "cancelled"})
-
-
-class _Job(NamedTuple):
-    """Job that uses a name, and its number of pods; None when unknown."""
-
-    uid: str
-    pods: int | None
-
-
-class _LatestAttempt(NamedTuple):
-    """Attempt that a status reports."""
-
-    uid: str
-    attempt: int
-    is_over: bool
-
-
-class _Attempt:
-    """Pods of one attempt: existing ones by rank and uid, and the last state of ranks without a pod."""
-
-    def __init__(self) -> None:
-        self.pods: dict[int, dict[str, PodRow]] = {}
-        self.gone: dict[int, RankState] = {}
-
-    def rows(self) -> Iterator[PodRow]:
-        return (row for pods in self.pods.values() for row in pods.values())
-
-    @property
-    def is_live(self) -> bool:
-        return any(row.is_live for row in self.rows())
-
-
-class _Gang:
-    """Attempts of a job with pods, and the published fact."""
-
-    def __init__(self) -> None:
-        self.attempts: dict[AttemptKey, _Attempt] = {}
-        self.published: PodsSeen | None = None
 
 
 class Pods:
@@ -72,18 +34,20 @@ class Pods:
         usage: Gets all pods, for the facts that constraints depend on.
         await_job_ms: Time for which a pod whose annotations name an unknown job waits for the job, before its chips are
             adopted.
+        settle_ms: Least time between two facts about a large gang.
     """
 
-    def __init__(self, nodes: Nodes, usage: Usage, *, await_job_ms: int) -> None:
+    def __init__(self, nodes: Nodes, usage: Usage, *, await_job_ms: int, settle_ms: int = 0) -> None:
         self._nodes = nodes
         self._usage = usage
         self._await_job_ms = await_job_ms
+        self._settle_ms = settle_ms
         self._rows: dict[str, PodRow] = {}
         self._uses: dict[str, Use] = {}
         self._on_node: dict[str, dict[str, None]] = {}
-        self._gangs: dict[JobKey, _Gang] = {}
-        self._jobs: dict[JobKey, _Job] = {}
-        self._latest_attempts: dict[JobKey, _LatestAttempt] = {}
+        self._gangs: dict[JobKey, JobPods] = {}
+        self._jobs: dict[JobKey, NameHolder] = {}
+        self._latest_attempts: dict[JobKey, LatestAttempt] = {}
         self._awaiting_job: dict[str, UnixMs] = {}
         self._dirty: dict[JobKey, None] = {}
         self._offered: dict[JobKey, None] = {}
@@ -92,6 +56,11 @@ class Pods:
 
     def __len__(self) -> int:
         return len(self._rows)
+
+    @property
+    def is_changed(self) -> bool:
+        """Whether facts may be due, now or later."""
+        return bool(self._dirty or self._offered or self._foreign.is_changed)
 
     def row(self, uid: str) -> PodRow | None:
         """Bound pod by uid."""
@@ -110,11 +79,11 @@ class Pods:
         if seen.foreign:
             self._foreign.restore(seen)
             return
-        gang = self._gangs.setdefault((seen.namespace, seen.gang), _Gang())
+        gang = self._gangs.setdefault((seen.namespace, seen.gang), JobPods())
         gang.published = seen
         if not seen.phase:
             return
-        attempt = gang.attempts.setdefault((seen.uid, seen.attempt), _Attempt())
+        attempt = gang.attempts.setdefault((seen.uid, seen.attempt), Attempt())
         attempt.gone = {rank: by_rank.once_gone for rank, by_rank in rank_states(seen)}
         self._dirty[seen.namespace, seen.gang] = None
 
@@ -127,16 +96,16 @@ class Pods:
             if job.state == "tombstone":
                 self._latest_attempts.pop(key, None)
         elif job.request is not None:
-            self._jobs[key] = _Job(job.uid, sum(task.replicas for task in job.request.tasks))
+            self._jobs[key] = NameHolder(job.uid, sum(task.replicas for task in job.request.tasks))
         elif before is None or before.uid != job.uid:
-            self._jobs[key] = _Job(job.uid, None)
+            self._jobs[key] = NameHolder(job.uid, None)
         if self._jobs.get(key) != before:
             self._reevaluate(key)
 
     def note_status(self, status: JobStatus) -> None:
         """Take the status of a job."""
         key = (status.namespace, status.name)
-        latest = _LatestAttempt(status.uid, status.attempt, status.phase in _OVER)
+        latest = LatestAttempt(status.uid, status.attempt, status.phase in _OVER)
         if self._latest_attempts.get(key) != latest:
             self._latest_attempts[key] = latest
             self._reevaluate(key)
@@ -153,8 +122,8 @@ class Pods:
         if before is None:
             self._on_node.setdefault(row.node, {})[row.uid] = None
         if row.identity is not None:
-            gang = self._gangs.setdefault((row.namespace, row.identity.job), _Gang())
-            attempt = gang.attempts.setdefault((row.identity.uid, row.identity.attempt), _Attempt())
+            gang = self._gangs.setdefault((row.namespace, row.identity.job), JobPods())
+            attempt = gang.attempts.setdefault((row.identity.uid, row.identity.attempt), Attempt())
             attempt.pods.setdefault(row.identity.rank, {})[row.uid] = row
             self._dirty[row.namespace, row.identity.job] = None
             if self._ownership_of(row.namespace, row.identity) == "unknown":
@@ -215,8 +184,11 @@ class Pods:
                 self._account(self._rows[uid])
 
     def next_due_ms(self) -> UnixMs | None:
-        """Time at which :meth:`wake` must be called; None for never."""
-        return min(self._awaiting_job.values(), default=0) + self._await_job_ms if self._awaiting_job else None
+        """Time at which :meth:`wake` and :meth:`due` must be called even if nothing changes; None for never."""
+        moments = [self._gangs[key].next_ms for key in self._dirty]
+        if self._awaiting_job:
+            moments.append(min(self._awaiting_job.values()) + self._await_job_ms)
+        return min(moments, default=None)
 
     def due(self, now_ms: UnixMs) -> list[PodsSeen]:
         """Facts that differ from the published ones, in a total order."""
@@ -224,6 +196,8 @@ class Pods:
         self._dirty.update(self._offered)  # facts that were due before and could not be published
         self._offered.clear()
         for key in sorted(self._dirty):
+            if now_ms < self._gangs[key].next_ms <= now_ms + LONGEST * self._settle_ms:
+                continue
             del self._dirty[key]
             fact = self._fact(key, now_ms)
             if fact is None or is_repeat(self._gangs[key].published, fact):
@@ -241,6 +215,10 @@ class Pods:
         key = (fact.namespace, fact.gang)
         gang = self._gangs[key]
         gang.published = fact
+        job = self._jobs.get(key)
+        gang.next_ms = fact.at_ms + apart_ms(
+            self._settle_ms, (job.pods if job is not None else None) or len(fact.phase)
+        )
         del self._offered[key]
         if self._chosen(key, gang) != (fact.uid, fact.attempt):
             self._dirty[key] = None
@@ -262,7 +240,7 @@ class Pods:
             return None
         return self._attempt_fact(key, chosen, gang.attempts[chosen], now_ms)
 
-    def _chosen(self, key: JobKey, gang: _Gang) -> AttemptKey | None:
+    def _chosen(self, key: JobKey, gang: JobPods) -> AttemptKey | None:
         """Attempt that the subject reports: the published one while it lives, otherwise the newest with pods.
 
         Pods that came and went since the published fact count: their chips must be released.
@@ -283,7 +261,7 @@ class Pods:
         ]
         return max(owned, key=age) if owned else published
 
-    def _attempt_fact(self, key: JobKey, chosen: AttemptKey, attempt: _Attempt, now_ms: UnixMs) -> PodsSeen:
+    def _attempt_fact(self, key: JobKey, chosen: AttemptKey, attempt: Attempt, now_ms: UnixMs) -> PodsSeen:
         rows = {rank: max(pods.values(), key=_weight) for rank, pods in attempt.pods.items()}
         by_rank = attempt.gone | {rank: self._rank_state(row) for rank, row in rows.items()}
         job = self._jobs.get(key)

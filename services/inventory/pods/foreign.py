@@ -37,6 +37,11 @@ class Foreign:
         else:
             self._reserved_names[seen.namespace, seen.gang] = seen.at_ms
 
+    @property
+    def is_changed(self) -> bool:
+        """Whether facts may be due."""
+        return bool(self._dirty)
+
     def put(self, row: PodRow) -> None:
         """Take the current state of a live pod whose chips are known."""
         self._rows[row.uid] = row

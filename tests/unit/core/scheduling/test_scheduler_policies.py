@@ -367,3 +367,19 @@ def test_who_is_held_is_tried_again_when_nodes_stand_in_another_order(correction
     other = restarted(seat)
     for one in (seat, other):
         assert started(one.round(at_ms=100)) == names
+
+
+def test_a_reservation_behind_one_that_could_begin_now_is_planned_anew() -> None:
+    """The first one sleeps because a shard was missing; its reservation, and all behind it, move with the clock."""
+    seat = Seat("a", "b", "c", queue_policy="conservative", reserve_chips=16, reserve_depth=2)
+    missing_shards = MissingShards(7, [shard_of(f"leaf-{node}", 7) for node in "ab"])
+    seat.job(a_job("first", chips=8, replicas=2, priority=2, run_ms=1))
+    assert told(seat.round(missing_shards, at_ms=5)) == {"first": ("no-room", 0)}
+    seat.job(a_job("second", chips=8, replicas=3, priority=1, run_ms=500))
+    assert told(seat.round(at_ms=6)) == {"second": ("reserved", 6)}
+    other = restarted(seat)
+    for one in (seat, other):
+        one.job(a_job("third", chips=8, run_ms=1))
+        record = one.round(at_ms=7)
+        assert record is not None
+        assert [verdict.name for verdict in record.verdicts if verdict.placement is not None] == ["third"]

@@ -1,11 +1,13 @@
 """The inventory's loop: what has gone while nobody looked, and what could not be stored."""
 
 import msgspec
+import pytest
 
 from berth.formats.kubernetes.objects import Node, Pod
 from berth.runtime.instruments import Instruments
-from berth.schemas.envelope import decode
-from berth.schemas.facts import JobSeen, PodsSeen
+from berth.schemas.envelope import decode, open_envelope
+from berth.schemas.facts import JobSeen, MembersSeen, PodsSeen
+from berth.schemas.intake import JobCancel, JobRequest
 from berth.schemas.subjects import StreamName
 from berth.services.inventory.config import InventoryConfig
 from berth.services.inventory.loop import Loop
@@ -14,6 +16,8 @@ from tests.support.clock import ManualClock
 from tests.support.fake_bus import FakeBus
 from tests.support.fake_kube import FakeKube
 from tests.support.fake_server import PickyServer
+from tests.support.gang_world import a_group, members
+from tests.support.gang_world import a_pod as a_waiting_pod
 
 RESOURCE = "huawei.com/Ascend910"
 NODE = msgspec.convert(
@@ -56,6 +60,17 @@ class Desk:
         facts = await self.bus.read(StreamName.FACTS, filters=[self.bus.subjects.facts("pod")])
         return [decode(stored.data, PodsSeen).gang for stored in facts]
 
+    async def intake(self) -> list[JobRequest | JobCancel]:
+        """Requests and cancellations, in order."""
+        kinds: dict[str, type[JobRequest | JobCancel]] = {JobRequest.KIND: JobRequest, JobCancel.KIND: JobCancel}
+        stored = await self.bus.read(StreamName.INTAKE)
+        return [decode(one.data, kinds[open_envelope(one.data).kind]) for one in stored]
+
+    async def holds(self) -> list[str]:
+        """Why gangs are held, by the last facts."""
+        facts = await self.bus.read(StreamName.LATEST, filters=[self.bus.subjects.facts("member")])
+        return [seen.hold for seen in (decode(stored.data, MembersSeen) for stored in facts) if seen.hold]
+
 
 async def test_pods_that_a_list_does_not_hold_are_gone() -> None:
     desk = Desk()
@@ -64,6 +79,29 @@ async def test_pods_that_a_list_does_not_hold_are_gone() -> None:
     desk.loop.replace_pods([a_pod("stays", 0)])
     assert desk.loop.pods.held("n1") == 0b1
     assert len(desk.loop.pods) == 1
+    await desk.bus.close()
+
+
+@pytest.mark.parametrize("sight", ["a list", "one change", "two changes"])
+async def test_a_podgroup_that_was_created_again_is_another_one_however_it_is_seen(sight: str) -> None:
+    """A relist after a gap shows the new object alone, and a watch may show both as one modification."""
+    desk = Desk()
+    await desk.bus.ensure_streams()
+    before, after = a_group("pg", least=2, uid="before"), a_group("pg", least=3, uid="after", version="9")
+    desk.loop.replace_groups([before])
+    desk.loop.replace_pods(members(2))
+    await desk.loop.turn()
+    assert [type(message) for message in await desk.intake()] == [JobRequest]
+    if sight == "a list":
+        desk.loop.replace_groups([after])
+    elif sight == "one change":
+        desk.loop.change_groups([("MODIFIED", after)])
+    else:
+        desk.loop.change_groups([("DELETED", before), ("ADDED", after)])
+    desk.loop.replace_pods([a_waiting_pod(f"p-{index}", uid=f"again-{index}", group="pg") for index in range(2)])
+    await desk.loop.turn()
+    assert [type(message) for message in await desk.intake()] == [JobRequest, JobCancel]
+    assert await desk.holds() == ["2 of at least 3 pods exist"]
     await desk.bus.close()
 
 

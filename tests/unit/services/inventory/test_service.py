@@ -32,7 +32,7 @@ M = TypeVar("M", bound=Message)
 Tree = dict[str, Any]
 RESOURCE = "huawei.com/Ascend910"
 CONFIG = InventoryConfig(
-    settle_s=0.002,
+    settle_s=0,
     retry_wait_s=0.002,
     retry_wait_max_s=0.01,
     kinds_retry_s=0.02,

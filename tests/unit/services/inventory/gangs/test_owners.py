@@ -97,6 +97,24 @@ def test_a_controller_that_is_made_again_is_read_again_for_its_new_pods() -> Non
     assert world.requests["job.train"].min_available == 3
 
 
+def test_what_was_read_of_a_controller_says_nothing_of_the_next_one() -> None:
+    """Its pods still run, so what was read of it is still known."""
+    world = a_job_that_waits()
+    world.status("job.train", "placed")
+    world.pods(*(a_pod(f"t-{index}", owner=JOB, node="n1", phase="Running") for index in range(2)))
+    world.outcome("job.train")
+    world.status("job.train", "running")
+    world.settle()
+    world.pods(a_pod("again-0", owner=(*JOB[:3], "job-2")))
+    world.settle()
+    assert world.looks == [TRAIN]
+    assert [seen.hold for seen in world.members.values() if seen.hold] == []
+    world.gangs.set_owner(TRAIN, facts_of(TRAIN, dict(INDEXED), uid="job-2"))
+    world.settle()
+    assert [seen.hold for seen in world.members.values() if seen.hold] == ["1 of at least 2 pods exists"]
+    assert world.withdrawn == []
+
+
 def test_orphans_of_a_controller_that_was_replaced_are_held() -> None:
     world = GangWorld()
     world.pods(a_pod("t-0", owner=JOB), a_pod("t-1", owner=JOB))

@@ -150,6 +150,18 @@ def test_a_placement_whose_pods_are_all_there_outlives_its_podgroup_and_one_that
     assert world.hold(BASE) == "" or world.hold(BASE) == "PodGroup pg does not exist"
 
 
+def test_pods_of_a_placement_that_have_a_node_outlive_their_podgroup() -> None:
+    """A bound pod keeps its chips until it is gone, also while the binder has not reported the placement."""
+    world = requested()
+    world.status(BASE, "placed")
+    world.pods(*members(2, node="n1"))
+    deleted(world)
+    world.gangs.drop_pod("uid-p-3")
+    world.settle(after_s=60)
+    assert world.withdrawn == []
+    assert world.standing(BASE) == {0: "p-0", 1: "p-1", 2: "p-2"}
+
+
 def test_an_attempt_that_is_undone_after_the_podgroup_was_deleted_is_not_tried_again() -> None:
     world = requested()
     world.status(BASE, "placed")

@@ -1,0 +1,53 @@
+"""Bound pods of jobs by attempt: the state of :class:`~berth.services.inventory.pods.collection.Pods`."""
+
+from collections.abc import Iterator
+from typing import NamedTuple, TypeAlias
+
+from berth.schemas.facts import PodsSeen
+from berth.schemas.units import UnixMs
+from berth.services.inventory.pods.facts import RankState
+from berth.services.inventory.pods.rows import PodRow
+
+AttemptKey: TypeAlias = tuple[str, int]
+"""(uid of the job request, attempt)"""
+
+
+class NameHolder(NamedTuple):
+    """Job that uses a name, and its number of pods; None when unknown."""
+
+    uid: str
+    pods: int | None
+
+
+class LatestAttempt(NamedTuple):
+    """Attempt that a status reports."""
+
+    uid: str
+    attempt: int
+    is_over: bool
+
+
+class Attempt:
+    """Pods of one attempt: existing ones by rank and uid, and the last state of ranks without a pod."""
+
+    def __init__(self) -> None:
+        self.pods: dict[int, dict[str, PodRow]] = {}
+        self.gone: dict[int, RankState] = {}
+
+    def rows(self) -> Iterator[PodRow]:
+        """All existing pods."""
+        return (row for pods in self.pods.values() for row in pods.values())
+
+    @property
+    def is_live(self) -> bool:
+        """Whether a pod lives."""
+        return any(row.is_live for row in self.rows())
+
+
+class JobPods:
+    """Attempts of a job with pods, the published fact, and the time before which no other is published."""
+
+    def __init__(self) -> None:
+        self.attempts: dict[AttemptKey, Attempt] = {}
+        self.published: PodsSeen | None = None
+        self.next_ms: UnixMs = 0
