@@ -210,3 +210,40 @@ def with_container(spec: Tree, *, ports: list[Tree] | None = None, resources: li
 def _both(one: Tree, other: Tree) -> Tree:
     terms = [*one["affinity"]["podAntiAffinity"][REQUIRED], *other["affinity"]["podAntiAffinity"][REQUIRED]]
     return {"affinity": {"podAntiAffinity": {REQUIRED: terms}}}
+
+
+async def test_claims_that_are_missing_or_tied_to_other_nodes(target: InvalidInputCell) -> None:
+    names = await start_in_zones(target, "", "", "", "")
+    await make(target, "claims", "claims", volumes=[{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}])
+    await waits(target, "claims", "4 have no access to a volume of the job")
+    claim = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}, "storageClassName": "own"}
+    await bound_claim(target, "data", claim, node=names[3])
+    assert await runs_on(target, "claims") == [names[3]]
+    await bound_claim(target, "far", claim, node="elsewhere")
+    await make(target, "far", "far", volumes=[{"name": "data", "persistentVolumeClaim": {"claimName": "far"}}])
+    await waits(target, "far", "4 have no access to a volume of the job")
+
+
+async def bound_claim(target: InvalidInputCell, name: str, spec: Tree, *, node: str) -> None:
+    """A claim and its volume, bound to one another, which can be used from one node."""
+    volume = f"{target.namespace}-{name}"
+    here = {"matchExpressions": [{"key": HOST, "operator": "In", "values": [node]}]}
+    await target.api.post(
+        "/api/v1/persistentvolumes",
+        {
+            "metadata": {"name": volume},
+            "spec": {
+                "accessModes": spec["accessModes"],
+                "capacity": spec["resources"]["requests"],
+                "storageClassName": spec["storageClassName"],
+                "claimRef": {"namespace": target.namespace, "name": name},
+                "local": {"path": "/data"},
+                "nodeAffinity": {"required": {"nodeSelectorTerms": [here]}},
+            },
+        },
+    )
+    claims = f"/api/v1/namespaces/{target.namespace}/persistentvolumeclaims"
+    bound = {"name": name, "annotations": {"pv.kubernetes.io/bind-completed": "yes"}}
+    await target.api.post(claims, {"metadata": bound, "spec": spec | {"volumeName": volume}})
+    await target.api.patch(f"/api/v1/persistentvolumes/{volume}/status", {"status": {"phase": "Bound"}})
+    await target.api.patch(f"{claims}/{name}/status", {"status": {"phase": "Bound"}})

@@ -23,6 +23,8 @@ _OTHERS: Final = (
     "/apis/rbac.authorization.k8s.io/v1/roles",
     "/apis/rbac.authorization.k8s.io/v1/rolebindings",
     "/apis/scheduling.k8s.io/v1/priorityclasses",
+    "/api/v1/persistentvolumeclaims",
+    "/api/v1/persistentvolumes",
 )
 _EVENTS_IN: Final = ("default", "kube-system")
 """Namespaces of Events about what belongs to no test's own namespace: nodes, config maps of the system."""

@@ -1,6 +1,8 @@
 """Nodes as facts: their descriptions by topology, less the CPU and memory that other pods use. Pure.
 
 Descriptions are compared, so that a heartbeat of a node changes nothing.
+
+Longer than 400 lines because a node has one description, from its object, its reports, its place and its pods.
 """
 
 from collections.abc import Callable, Iterable, Mapping
