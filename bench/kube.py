@@ -15,14 +15,14 @@ from typing import Final
 
 import uvloop
 
-from bench.cluster import USER, admin_of
+from bench.cluster import CHIPS, USER, admin_of
 from bench.kube_gang import RULES, worked_s
 from bench.kube_parts import measure_parts
 from bench.kube_world import GROUPS, PODS, SERVICES, World, a_group, a_pod, binding_bodies, world
 from bench.report import Report, Row, machine, row
 from berth.runtime.local.kube_server import KubeServer
 
-ROWS: Final = ("lone", "many", "gang", "switch", "part")
+ROWS: Final = ("lone", "many", "plain", "gang", "switch", "part")
 SIZES: Final = (1_000, 5_000)
 _LONE: Final = 40
 _WARM: Final = 3
@@ -31,6 +31,7 @@ _ROUNDS: Final = 3
 _TARGET_LONE_MS: Final = {1_000: 60.0, 5_000: 100.0}
 _TARGET_TAIL: Final = 2.5
 _TARGET_MANY: Final = 2.5
+_TARGET_PLAIN: Final = 0.5
 _TARGET_RATE: Final = {1_000: 0.6, 5_000: 0.5}
 _TARGET_CPU_MS: Final = 1.5
 _LABEL: Final = "large-model-schema"
@@ -66,7 +67,9 @@ async def _measure(nodes: int, kinds: Sequence[str]) -> list[Row]:
         if "lone" in kinds:
             rows += await _lone(cell, case, nodes)
         if "many" in kinds:
-            rows += await _many(cell, case, nodes)
+            rows += _many_rows(case, *await _many(cell, "many", nodes, len(CHIPS)))
+        if "plain" in kinds:
+            rows += _plain_rows(case, *await _many(cell, "plain", nodes, 0))
         for kind, label in (("gang", ""), ("switch", _LABEL)):
             if kind in kinds:
                 for pods in SIZES:
@@ -101,26 +104,26 @@ async def _lone(cell: World, case: str, nodes: int) -> list[Row]:
     return rows
 
 
-async def _many(cell: World, case: str, nodes: int) -> list[Row]:
-    """Jobs of one pod, all at once."""
+async def _many(cell: World, kind: str, nodes: int, chips: int) -> tuple[list[float], list[float]]:
+    """Pods without a group, all at once: seconds from the first creation to the last binding, and of a bare loop."""
     ours: list[float] = []
     bare: list[float] = []
     for number in range(_ROUNDS):
         for is_ours in (number % 2 == 0, number % 2 == 1):
-            names = [f"many-{number}-{index}" for index in range(_MANY)]
+            names = [f"{kind}-{number}-{int(is_ours)}-{index}" for index in range(_MANY)]
             gc.collect()
             cell.seen.forget_times()
             if is_ours:
                 async with cell.services():
                     start_s = time.perf_counter()
-                    await cell.post_all([[(PODS, a_pod(name))] for name in names])
+                    await cell.post_all([[(PODS, a_pod(name, chips=chips))] for name in names])
                     await cell.seen.until_bound(_MANY)
                     ours.append(cell.seen.bound_s[-1] - start_s)
                     await cell.remove_all([f"pod.{name}" for name in names])
             else:
                 requests = binding_bodies(names, nodes)
                 groups = [
-                    [(PODS, a_pod(name)), (f"{PODS}/{name}/binding", body)]
+                    [(PODS, a_pod(name, chips=chips)), (f"{PODS}/{name}/binding", body)]
                     for name, body in zip(names, requests, strict=True)
                 ]
                 with cell.watches():
@@ -129,6 +132,19 @@ async def _many(cell: World, case: str, nodes: int) -> list[Row]:
                     await cell.seen.until_bound(_MANY)
                     bare.append(cell.seen.bound_s[-1] - start_s)
                 await cell.remove_all([])
+    return ours, bare
+
+
+def _plain_rows(case: str, ours: Sequence[float], bare: Sequence[float]) -> list[Row]:
+    ratios = [other / one for one, other in zip(ours, bare, strict=True)]
+    what = f"{_MANY} pods without chips"
+    return [
+        row(case, f"{what}: first creation to last binding", "s", ours, limits=bare),
+        row(case, f"{what}: rate against the loop", "ratio", ratios, target=_TARGET_PLAIN, better="more"),
+    ]
+
+
+def _many_rows(case: str, ours: Sequence[float], bare: Sequence[float]) -> list[Row]:
     ratios = [one / other for one, other in zip(ours, bare, strict=True)]
     return [
         row(case, f"{_MANY} jobs of one pod: first creation to last binding", "s", ours, limits=bare),

@@ -228,7 +228,8 @@ def a_pod(name: str, *, group: str = "", label: str = "", chips: int = len(CHIPS
     if group:
         pod["metadata"]["annotations"]["scheduling.k8s.io/group-name"] = group
     pod["spec"]["terminationGracePeriodSeconds"] = 0
-    pod["spec"]["containers"][0]["resources"] = {"limits": {RESOURCE: chips}}
+    resources = {"limits": {RESOURCE: chips}} if chips else {"requests": {"cpu": "1", "memory": "1Gi"}}
+    pod["spec"]["containers"][0]["resources"] = resources
     return json.dumps(pod).encode()
 
 

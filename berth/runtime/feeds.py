@@ -12,7 +12,8 @@ from typing import Final
 
 from berth.core.changes import Changes, ChangesBuilder
 from berth.core.state.cell import State
-from berth.core.state.ledger import Folded, WaitingDump
+from berth.core.state.ledger import Folded
+from berth.core.state.waiting_dump import WaitingDump
 from berth.runtime.bus.port import Bus, Follower, Gap, Stored
 from berth.runtime.clock import Clock
 from berth.runtime.errors import ConflictError, FatalError, TransientError

@@ -206,7 +206,7 @@ class Dispatcher:
         self._pods_changed.clear()
         await self.views.publish()
         if may_decide:
-            await self.snapshots.maybe_write()
+            await self.snapshots.maybe_write(is_idle=not self.has_work)
         await self.tick()
         self._metrics.waiting.set(len(self.queue))
         self._metrics.ledger.set(self.state.fold.head)

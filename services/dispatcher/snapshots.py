@@ -17,6 +17,9 @@ from berth.services.dispatcher.config import DispatcherConfig
 from berth.services.dispatcher.metrics import DispatcherMetrics
 
 _NEWEST_KEPT: Final = 3
+_IDLE_SHARE: Final = 10
+_IDLE_APART_S: Final = 10.0
+"""Between two snapshots, of which the second one is written because nothing else is to be done."""
 
 
 class Snapshots:
@@ -39,16 +42,26 @@ class Snapshots:
         self._log = instruments.log
         self._ledger_seq = 0
         self._facts_seq = 0
+        self._written_s = clock.monotonic_s()
 
     def found(self, ledger_seq: int, facts_seq: int) -> None:
         """Note the sequences of a snapshot that is stored."""
         self._ledger_seq, self._facts_seq = ledger_seq, facts_seq
 
-    async def maybe_write(self) -> None:
-        """Write a snapshot after enough messages since the last one."""
+    async def maybe_write(self, *, is_idle: bool = False) -> None:
+        """Write a snapshot after enough messages since the last one.
+
+        Args:
+            is_idle: Nothing else is to be done: a tenth of the messages is enough then, so that the next start reads
+                few of them.
+        """
+        share = 1
+        if is_idle and self._clock.monotonic_s() - self._written_s >= _IDLE_APART_S:
+            share = _IDLE_SHARE
         records = self._state.fold.head - self._ledger_seq
         facts = self._state.facts_seq - self._facts_seq
-        if records >= self._config.snapshot_records or (records and facts >= self._config.snapshot_facts):
+        many = records >= self._config.snapshot_records / share
+        if many or (records and facts >= self._config.snapshot_facts / share):
             await self.write()
 
     async def write(self) -> None:
@@ -59,6 +72,7 @@ class Snapshots:
         pieces = [body[start : start + size] for start in range(0, len(body), size)]
         subjects = self._bus.subjects
         self._ledger_seq, self._facts_seq = ledger_seq, facts_seq
+        self._written_s = self._clock.monotonic_s()
         self._faults.hit("snapshot.before")
         try:
             for number, piece in enumerate(pieces):

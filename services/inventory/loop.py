@@ -25,6 +25,7 @@ from berth.runtime.instruments import Instruments
 from berth.runtime.kube.port import Api, Change, RefusedError
 from berth.runtime.waits import any_set, pause
 from berth.schemas.facts import HealthSeen, JobSeen, MembersSeen, OutcomeSeen
+from berth.schemas.intake import JobRequest
 from berth.schemas.status import JobStatus
 from berth.services.inventory import effects
 from berth.services.inventory.config import InventoryConfig
@@ -84,8 +85,8 @@ class Loop:
         self._outbound: deque[OutboundMessage] = deque()
         self._pod_uids: set[str] = set()
         self._groups: set[tuple[str, str]] = set()
-        self._paces = [Pace(clock, config.settle_s) for _ in range(3)]
-        self._nodes_pace, self._capacity_pace, self._report_pace = self._paces
+        self._paces = [Pace(clock, config.settle_s) for _ in range(4)]
+        self._nodes_pace, self._usage_pace, self._capacity_pace, self._report_pace = self._paces
         self.devices = DeviceReports(self.nodes, config, self._changed.set, self._log)
         self._logged: set[str] = set()
         self._reporters = Reporters(api, clock, config, self.api_tasks, instruments)
@@ -233,15 +234,14 @@ class Loop:
         """Publish what is due; returns whether all of it was stored.
 
         Changes that arrive meanwhile are for the next turn, all at once. Work that does not grow with what has changed,
-        but with the cluster, is done at most once in the settle time.
+        but with the cluster, is done at most once in the settle time; but what is known is published before a request.
         """
         now_ms = self._clock.now_ms()
         self.pods.wake(now_ms)
-        published = await self._publish_nodes(now_ms) and await self._publish_pods(now_ms)
-        published = published and await self.constraints.publish(
-            self._queue, self._bus.subjects, self.nodes.domain_of, now_ms
-        )
         self._resolve(now_ms)
+        must = any(isinstance(outbound.message, JobRequest) for outbound in self._outbound)
+        published = await self._publish_nodes(now_ms, must=must) and await self._publish_pods(now_ms)
+        published = published and await self._publish_constraints(now_ms, must=must)
         published = await self._publish_outbound() and published
         if self._report_pace.may_run():
             self._report_events()
@@ -252,12 +252,21 @@ class Loop:
             self._report_pace.note_run()
         return published
 
-    async def _publish_nodes(self, now_ms: int) -> bool:
+    async def _publish_constraints(self, now_ms: int, *, must: bool) -> bool:
+        """Publish what constraints of pods depend on; returns whether all was stored."""
+        if not (self._usage_pace.may_run() or must):
+            return True
+        published = await self.constraints.publish(self._queue, self._bus.subjects, self.nodes.domain_of, now_ms)
+        if published:
+            self._usage_pace.note_run()
+        return published
+
+    async def _publish_nodes(self, now_ms: int, *, must: bool) -> bool:
         """Publish changes of nodes and switches, removals of nodes first; returns whether all were stored.
 
         The chips of a new node are published before the pods on it.
         """
-        if not self._nodes_pace.may_run() and not self.pods.is_changed:
+        if not (self._nodes_pace.may_run() or must or self.pods.is_changed):
             return True
         subjects = self._bus.subjects
         self.switches.settle()

@@ -6,8 +6,9 @@ import msgspec
 
 from berth.core.scheduling.scheduler import Scheduler
 from berth.core.state.cell import State
-from berth.core.state.ledger import LedgerDump, WaitingDump
+from berth.core.state.ledger import LedgerDump
 from berth.core.state.lifecycle import Due, examine
+from berth.core.state.waiting_dump import WaitingDump
 from berth.schemas.envelope import decode
 from berth.schemas.status import SnapshotBody
 from tests.fuzz.failure import Failure

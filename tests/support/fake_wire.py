@@ -99,6 +99,10 @@ class FakeWire:
                 self._answer(reply, {"num_pending": len(self._due(self._consumers[name]))})
             case _ if verb.startswith("CONSUMER.INFO"):
                 self.looks += 1
+                if name not in self._consumers:
+                    error = {"code": 404, "err_code": 10_014, "description": "consumer not found"}
+                    self._answer(reply, {"error": error})
+                    return
                 found = self._consumers[name]
                 delivered = {"consumer_seq": found.delivered}
                 self._answer(reply, {"num_pending": len(self._due(found)), "delivered": delivered})
@@ -136,6 +140,10 @@ class FakeWire:
     def break_once(self) -> None:
         """The connection breaks and is back at once."""
         self.epoch += 2
+        self._consumers.clear()
+
+    def remove_consumers(self) -> None:
+        """Remove the consumers, as the server does with those that had no reader for too long."""
         self._consumers.clear()
 
     def end_pulls(self) -> None:

@@ -88,7 +88,8 @@ class UnreliableCell(Cell):
     def _keep_snapshots(self, dispatcher: Dispatcher) -> None:
         """Keep what a snapshot would hold at each moment in which one may be written."""
 
-        async def keep() -> None:
+        async def keep(*, is_idle: bool = False) -> None:
+            del is_idle
             body = dispatcher.state.dump(dispatcher.scheduler.dump())
             self.snapshots.append(decode(body, SnapshotBody))
 

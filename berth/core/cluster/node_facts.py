@@ -3,9 +3,10 @@
 A fact is validated completely before any part of it is applied.
 """
 
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from berth.schemas.columns import unpack_names
 from berth.schemas.envelope import DecodeError
@@ -133,27 +134,45 @@ def _labels_of(fact: NodesSeen) -> Layout:
     return tuple(known), codes[np.searchsorted(used, classes)].tobytes()
 
 
+class NodeArrays(NamedTuple):
+    """Columns of a fact; indexes are those of its tables, 0 for none where a table may lack the node."""
+
+    class_index: npt.NDArray[np.uint16]
+    chips: npt.NDArray[np.uint64]
+    allocatable: npt.NDArray[np.uint16]
+    cpu: npt.NDArray[np.uint32]
+    memory: npt.NDArray[np.uint32]
+    superpod: npt.NDArray[np.uint32]
+    leaf: npt.NDArray[np.uint32]
+    position: npt.NDArray[np.uint16]
+    rack: npt.NDArray[np.uint32]
+    cpu_others: npt.NDArray[np.uint32]
+    memory_others: npt.NDArray[np.uint32]
+
+
+def arrays_of(fact: NodesSeen) -> NodeArrays:
+    """Columns of a fact."""
+    rows = len(fact.class_index) // 2
+    none = bytes(4 * rows)
+    return NodeArrays(
+        np.frombuffer(fact.class_index, "<u2"),
+        np.frombuffer(fact.chips, "<u8"),
+        np.frombuffer(fact.allocatable, "<u2"),
+        np.frombuffer(fact.cpu_milli, "<u4"),
+        np.frombuffer(fact.memory_mib, "<u4"),
+        np.frombuffer(fact.superpod_index or none, "<u4"),
+        np.frombuffer(fact.leaf_index or none, "<u4"),
+        np.frombuffer(fact.position or none[: 2 * rows], "<u2"),
+        np.frombuffer(fact.rack_index or none, "<u4"),
+        np.frombuffer(fact.cpu_others or none, "<u4"),
+        np.frombuffer(fact.memory_others or none, "<u4"),
+    )
+
+
 def columns_of(fact: NodesSeen) -> list[tuple[int, ...]]:
     """Columns of a fact as one tuple per node.
 
     The tuple is (class, chips, allocatable, cpu, memory, superpod, leaf, position, rack, cpu and memory that pods of
     others use).
     """
-    rows = len(fact.class_index) // 2
-    none = bytes(4 * rows)
-    return list(
-        zip(
-            np.frombuffer(fact.class_index, "<u2").tolist(),
-            np.frombuffer(fact.chips, "<u8").tolist(),
-            np.frombuffer(fact.allocatable, "<u2").tolist(),
-            np.frombuffer(fact.cpu_milli, "<u4").tolist(),
-            np.frombuffer(fact.memory_mib, "<u4").tolist(),
-            np.frombuffer(fact.superpod_index or none, "<u4").tolist(),
-            np.frombuffer(fact.leaf_index or none, "<u4").tolist(),
-            np.frombuffer(fact.position or none[: 2 * rows], "<u2").tolist(),
-            np.frombuffer(fact.rack_index or none, "<u4").tolist(),
-            np.frombuffer(fact.cpu_others or none, "<u4").tolist(),
-            np.frombuffer(fact.memory_others or none, "<u4").tolist(),
-            strict=True,
-        )
-    )
+    return list(zip(*(column.tolist() for column in arrays_of(fact)), strict=True))

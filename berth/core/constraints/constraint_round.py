@@ -1,7 +1,7 @@
 """Constraints during one round: which rows they leave to one more pod, the pods that the round has placed included."""
 
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -29,7 +29,6 @@ from berth.schemas.refusal import NodeReason
 Reasons = npt.NDArray[np.uint8]
 Placed = tuple[PodProfile, int, int]
 """A pod, its row, and 1 if it was placed there or -1 if it was taken back."""
-_NO_LIMIT: Final = 1 << 40
 
 
 class ConstraintView(NamedTuple):
@@ -119,13 +118,9 @@ class ConstraintRound:
         self._log: list[Placed] = []
         self._begun = 0
         self._checks: dict[Shape, _ShapeChecks] = {}
-        limits = view.usage.limit_pods()
-        self._slots: Ints | None = None
+        slots = view.usage.slots(view.rows)
+        self._slots: Ints | None = None if slots is None else slots.copy()
         """Pods that each row still takes; None where no node limits them."""
-        if limits:
-            self._slots = np.full(view.rows, _NO_LIMIT, np.int64)
-            for row, most in limits.items():
-                self._slots[row] = most - view.usage.pods.get(row, 0)
         for pod, row, sign in view.moved:
             self._note(pod, row, sign)
         self.begin_gang()

@@ -4,7 +4,10 @@ A source is a fact of usage or a placed attempt; the sums do not depend on the o
 """
 
 from collections.abc import Hashable, Iterable, Iterator, Mapping
-from typing import TypeVar
+from typing import Final, TypeVar
+
+import numpy as np
+import numpy.typing as npt
 
 from berth.core.constraints.selectors import (
     NamespaceLabels,
@@ -20,6 +23,8 @@ from berth.schemas.pod_constraints import HostPort, LabelSelector, PodTerm, Spre
 from berth.schemas.usage_facts import ClaimName
 
 K = TypeVar("K", bound=Hashable)
+Ints = npt.NDArray[np.int64]
+_NO_LIMIT: Final = 1 << 40
 Pair = tuple[str, str]
 Groups = dict[PodKey, None]
 
@@ -38,6 +43,8 @@ class UsageIndex:
         self.claims_on: dict[int, dict[ClaimName, int]] = {}
         """By row."""
         self.limits: dict[Hashable, Limits] = {}
+        self._slots: Ints | None = None
+        """Pods that each row still takes, kept up to date; None before it is asked for, and after limits changed."""
         self._sources: dict[Hashable, Usage] = {}
         self._by_namespace: dict[str, Groups] = {}
         self._by_pair: dict[Pair, Groups] = {}
@@ -59,6 +66,8 @@ class UsageIndex:
     def _add(self, usage: Usage, sign: int) -> None:
         for row, number in usage.pods.items():
             add_to(self.pods, row, sign * number)
+            if self._slots is not None and row < len(self._slots):
+                self._slots[row] -= sign * number
         for group, amounts in usage.groups.items():
             self._add_group(group, amounts, sign)
         _add_named(self.terms, usage.terms, sign)
@@ -82,13 +91,23 @@ class UsageIndex:
             for pair in group.labels:
                 _drop(self._by_pair, pair, group)
 
-    def limit_pods(self) -> Amounts:
-        """Most pods of each node that limits them."""
-        found: Amounts = {}
-        for limits in self.limits.values():
-            for row, most in limits.pods.items():
-                found[row] = min(most, found.get(row, most))
-        return found
+    def set_limits(self, source: Hashable, limits: Limits) -> None:
+        """Set the limits that a source tells; without rows it tells none."""
+        self.limits.pop(source, None)
+        if limits.rows:
+            self.limits[source] = limits
+        self._slots = None
+
+    def slots(self, rows: int) -> Ints | None:
+        """Pods that each row still takes, shape (rows,), not to be changed; None where no node limits them."""
+        if not any(limits.pods for limits in self.limits.values()):
+            return None
+        if self._slots is None or len(self._slots) != rows:
+            most = _smallest(limits.pods for limits in self.limits.values())
+            self._slots = np.full(rows, _NO_LIMIT, np.int64)
+            self._slots[list(most)] = list(most.values())
+            self._slots[list(self.pods)] -= np.fromiter(self.pods.values(), np.int64, len(self.pods))
+        return self._slots
 
     def limit_resources(self, name: str) -> Amounts:
         """What each node that offers a resource offers."""

@@ -9,7 +9,7 @@ from berth.core.constraints.selectors import NamespaceLabels, PodKey, spread_sel
 from berth.core.requests.gangs import ClassKey, Gang
 from berth.core.scheduling.queue import Queue
 from berth.core.state.cell import State
-from berth.core.state.ledger import ConstraintsDump
+from berth.core.state.waiting_dump import ConstraintsDump
 from berth.schemas.ledger import Settings
 from berth.schemas.pod_constraints import PodProfile
 

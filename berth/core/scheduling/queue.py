@@ -10,6 +10,8 @@ held: a gang behind the first one that sleeps is not taken, except for its first
 
 Gangs without chips may have a lane of their own: they wait behind no gang with chips, and none of them waits behind
 them. A round takes from both lanes.
+
+Longer than 400 lines because every way in which a gang comes, waits, changes its class and leaves is here.
 """
 
 import bisect
@@ -19,7 +21,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from berth.core.requests.gangs import ClassKey, Gang
 from berth.core.scheduling.gang_class import ORDER, Entry, GangClass, Sleep
-from berth.core.state.ledger import SleeperDump
+from berth.core.state.waiting_dump import SleeperDump
 
 
 class Queue:

@@ -26,8 +26,9 @@ from berth.core.scheduling.verdicts import Decisions, round_of
 from berth.core.scheduling.wakeups import Wakeups, Woken
 from berth.core.state.cell import JobKey, State
 from berth.core.state.internal_errors import unreadable
-from berth.core.state.ledger import Folded, WaitingDump
+from berth.core.state.ledger import Folded
 from berth.core.state.lifecycle import examine
+from berth.core.state.waiting_dump import WaitingDump
 from berth.schemas.facts import JobSeen
 from berth.schemas.intake import JobRequest
 from berth.schemas.offers import Shape

@@ -15,7 +15,7 @@ from berth.core.scheduling.gang_class import Sleep
 from berth.core.scheduling.queue import Queue
 from berth.core.scheduling.wake_rules import may_fit
 from berth.core.state.cell import State
-from berth.core.state.ledger import SleeperDump
+from berth.core.state.waiting_dump import SleeperDump
 from berth.products.catalogue import FORMS
 from berth.schemas.offers import Shape
 from berth.schemas.refusal import NodeReason

@@ -19,11 +19,12 @@ from berth.core.state.constraint_state import ConstraintState
 from berth.core.state.fact_checks import check_pods, check_subject
 from berth.core.state.gang_followup import forget_idle, to_examine
 from berth.core.state.job_nodes import JobNodes
-from berth.core.state.ledger import Folded, Holding, LedgerFold, Loaded, PodShare, WaitingDump, dump_of
+from berth.core.state.ledger import Folded, Holding, LedgerFold, PodShare, dump_of
 from berth.core.state.level_index import LevelMap
 from berth.core.state.occupancy import Occupancy
 from berth.core.state.pod_facts import PodFacts
 from berth.core.state.superpod_index import BlockInputs, ColocationIndex, SuperpodMap
+from berth.core.state.waiting_dump import Loaded, WaitingDump
 from berth.core.switches.occupancy.leaf_states import LeafOccupancy
 from berth.core.switches.occupancy.leaf_table import LeafTable, check_topology, leaf_table
 from berth.schemas.envelope import DecodeError, Envelope, body_of, open_envelope

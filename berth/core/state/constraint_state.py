@@ -155,9 +155,7 @@ class ConstraintState:
         usage = usage_of(fact, self._table.row)
         limits = limits_of(fact, self._table.row)
         note_limits(self._index.limits.get(source), limits, found)
-        self._index.limits.pop(source, None)
-        if limits.rows:
-            self._index.limits[source] = limits
+        self._index.set_limits(source, limits)
         note_usage(self._index.replace(source, usage), usage, found)
         for terms, number in ((fact.terms, 1), (before.terms if before is not None else (), -1)):
             for term in terms:
@@ -233,7 +231,7 @@ class ConstraintState:
         )
         for domain, fact in self._facts.items():
             source = ("usage", domain)
-            self._index.limits[source] = limits_of(fact, self._table.row)
+            self._index.set_limits(source, limits_of(fact, self._table.row))
             self._index.replace(source, usage_of(fact, self._table.row))
             for term in fact.terms:
                 self._terms.add(term, 1)

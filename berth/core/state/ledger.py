@@ -3,22 +3,19 @@
 A record counts only if its epoch is not past and its ``base_seq`` is the sequence just before its own; any other record
 is void, for every reader in the same way. So a former leader cannot add to history, whatever it still
 sends.
-
-Longer than 400 lines because what a record changes, its folded form and what a placement owns are one description.
 """
 
 from collections.abc import Iterable
-from typing import NamedTuple
 
 import msgspec
 
-from berth.core.changes import NO_CHANGES, Changes, Pods
+from berth.core.changes import NO_CHANGES, Changes
 from berth.core.errors import HistoryError, InvariantError
 from berth.core.state.run_times import RunTime, RunTimes
+from berth.core.state.waiting_dump import WaitingDump
 from berth.schemas.envelope import DecodeError, Envelope, body_of
 from berth.schemas.ledger import Adoption, Epoch, Eviction, Release, Round, Settings, Verdict, see_readable
 from berth.schemas.placement import Placement, Run
-from berth.schemas.pod_constraints import PodTerm
 from berth.schemas.refusal import Refusal
 from berth.schemas.status import SnapshotBody
 
@@ -93,72 +90,6 @@ class Folded(msgspec.Struct, gc=False):
     """Shards were missing when it was decided."""
     changes: Changes = NO_CHANGES
     """What it changed in the columns; the scheduler must be given it, where there is one."""
-
-
-class SleeperDump(msgspec.Struct, array_like=True, frozen=True, order=True, gc=False):
-    """A class of request that sleeps, known by one of its gangs."""
-
-    uid: str
-    retry_at_ms: int = 0
-    never: bool = False
-    """It is larger than the cluster: it waits for more nodes, and does not block other gangs."""
-    by_any_change: bool = False
-    """Any change of a node may help it, also one for the worse."""
-
-
-class ConstraintsDump(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    """What changed for constraints of pods since classes were woken last."""
-
-    freed: list[str] = []
-    """Nodes on which constraints may forbid less than before, by name."""
-    moved: list[Pods] = []
-    """Pods that came to some nodes or left some, in order."""
-    repels_less: bool = False
-    """A pod with a required anti-affinity left a node."""
-    relabelled: bool = False
-    """Nodes or namespaces came, went, or have other labels or taints."""
-    terms: list[PodTerm] = []
-    """Required anti-affinity terms that bear on pods and did not before, or do no longer, in the order of their
-    text."""
-    renamed: bool = False
-    """Namespaces came, went, or have other labels."""
-
-
-class WaitingDump(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    """Gangs that wait for a decision, and the changes since classes were last woken, for snapshots."""
-
-    known: list[str]
-    """Gangs (uid) that wait and had a verdict in this epoch, ascending."""
-    sleeping: list[SleeperDump]
-    capacity_gained: list[str]
-    """As in ``berth.core.changes.Changes``; names of nodes, ascending."""
-    chips_taken: list[tuple[str, int]]
-    """As there: names of nodes, ascending, with masks of chips."""
-    leaf_opened: bool
-    """As there."""
-    time_ms: int = 0
-    """Last tick of the dispatcher's clock among the facts."""
-    held: list[SleeperDump] = []
-    """Gangs that are blocked by a reservation, each with the time at which it is tried again, by uid."""
-    queue_unblocked: bool = False
-    """As in ``Changes``."""
-    capacity_lost: bool = False
-    """As there."""
-    chips_returned: list[str] = []
-    """As there; names of nodes, ascending."""
-    nodes_changed: bool = False
-    """As there."""
-    constraints: ConstraintsDump | None = None
-    """As there; None for nothing."""
-
-
-class Loaded(NamedTuple):
-    """Result of loading a snapshot."""
-
-    changes: Changes
-    """The gangs to examine. A scheduler of the state must be given them; it tries all waiting gangs again."""
-    waiting: WaitingDump | None
-    """Gangs that waited; None in a snapshot of a release before 0.4."""
 
 
 class LedgerDump(msgspec.Struct, array_like=True, gc=False):

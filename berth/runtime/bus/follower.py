@@ -20,7 +20,7 @@ from berth.runtime.backoff import Backoff
 from berth.runtime.bus.port import Gap, GapReason, Stored
 from berth.runtime.bus.stream_api import PREFIX, Api, StreamInfo
 from berth.runtime.bus.wire import Received, Wire
-from berth.runtime.errors import FatalError, PoisonError, TransientError
+from berth.runtime.errors import FatalError, TransientError
 from berth.schemas.subjects import StreamName
 
 _BATCH_MAX: Final = 1000
@@ -204,14 +204,8 @@ class NatsFollower:
                 now = self._loop.time()
                 if now - session.heard_at > _SILENCE_S:
                     return None
-                if now >= session.check_at:
-                    try:
-                        gap = await self._check(session)
-                    except PoisonError as error:  # the server removed the consumer, which had no reader for too long
-                        self.trouble = TransientError(error.reason)
-                        return None
-                    if gap is not None:
-                        return gap
+                if now >= session.check_at and (gap := await self._check(session)) is not None:
+                    return gap
             return None
         finally:
             if session.timer is not None:

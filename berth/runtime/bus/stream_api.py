@@ -15,6 +15,7 @@ _TIMEOUT_S: Final = 5.0
 _EPOCH: Final = datetime.fromtimestamp(0, UTC)
 _NO_MESSAGE: Final = 10037
 _NO_STREAM: Final = 10059
+_NO_CONSUMER: Final = 10_014  # the server removes one that had no reader for too long; a follower makes another
 _WRONG_LAST: Final = frozenset({10071, 10164})  # the second, without a number, under concurrency on replicated streams
 _NO_PEERS: Final = 10005
 """Too few servers for the replicas of a stream: the leader of a starting cluster does not know all of them yet."""
@@ -90,7 +91,7 @@ def refusal(what: str, error: ApiError) -> ShellError:
         return ConflictError(reason, last_seq=int(number) if number.isdigit() else None)
     if error.err_code == _NO_CLUSTER:
         return PoisonError(reason)
-    if error.code >= _SERVER_TROUBLE or error.err_code in {_NO_STREAM, _NO_PEERS}:
+    if error.code >= _SERVER_TROUBLE or error.err_code in {_NO_STREAM, _NO_CONSUMER, _NO_PEERS}:
         return TransientError(reason)
     return PoisonError(reason)
 

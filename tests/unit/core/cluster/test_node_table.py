@@ -4,6 +4,7 @@ import msgspec
 import pytest
 
 from berth.core.changes import Changes, ChangesBuilder, merged
+from berth.core.cluster.node_columns import _COLUMNS
 from berth.core.cluster.node_packing import pack_health, pack_nodes
 from berth.core.errors import InvariantError
 from berth.core.state.cell import State
@@ -203,3 +204,58 @@ def test_a_fact_on_the_subject_of_another_domain_is_never_applied() -> None:
     reason = facts.state.apply_fact("berth.c.fact.node.other", 1, encode(pack_nodes("d", [a_node("a")]))).error
     assert reason == "speaks of d on the subject berth.c.fact.node.other"
     assert len(facts.table) == 0
+
+
+@pytest.mark.parametrize("corrected", [False, True])
+def test_nodes_that_are_all_new_become_what_they_are_one_by_one(corrected: bool) -> None:  # noqa: FBT001  # a parameter
+    at_once, one_by_one = Facts(), Facts()
+    nodes = [
+        a_node(
+            f"n{number}", leaf=f"leaf-{number % 2}", position=number, superpod=f"pod-{number % 3}", rack=f"r{number}"
+        )
+        for number in range(5)
+    ]
+    nodes += [
+        a_node("plain", chips=0, allocatable=0),
+        a_node("short", allocatable=3, address="10.0.0.1"),
+        a_node("over", allocatable=12, cpu_others=7, memory_others=9),
+    ]
+    one_by_one.table.row("n0")  # a node that is known keeps the others from being set at once
+    for facts in (at_once, one_by_one):
+        facts.table.corrected = corrected
+        facts.nodes("d", *nodes)
+        facts.nodes("e", a_node("m0"))
+    first, second = at_once.news(), one_by_one.news()
+    assert first == second
+    for name, _ in _COLUMNS:
+        column = [getattr(facts.table, name)[facts.table.view()].tolist() for facts in (at_once, one_by_one)]
+        assert column[0] == column[1], name
+    assert at_once.table.addresses == one_by_one.table.addresses
+    assert at_once.table.revision == one_by_one.table.revision
+    for facts in (at_once, one_by_one):
+        facts.hold(0, 0b11, cpu_milli=5)
+        facts.health("d", NodeCondition("n1", unhealthy=1))
+        facts.nodes("d", *nodes[1:], a_node("new"))
+    assert at_once.news() == one_by_one.news()
+
+
+def test_new_nodes_beside_others_that_leave_tell_both() -> None:
+    facts = Facts()
+    facts.nodes("d", a_node("a"))
+    facts.news()
+    facts.nodes("d", a_node("b"))
+    changes = facts.news()
+    assert changes.capacity_lost
+    assert list(changes.capacity_gained) == [facts.table.row_of["b"]]
+
+
+def test_new_nodes_of_a_domain_whose_health_is_known_have_it() -> None:
+    facts = Facts()
+    facts.nodes("d", a_node("gone"))
+    facts.nodes("d")
+    facts.health("d", NodeCondition("gone", unhealthy=1))
+    facts.nodes("d", a_node("a"), a_node("b"))
+    assert not facts.table.spoken[facts.table.row_of["a"]]
+    facts.health("d", NodeCondition("a", unhealthy=1), NodeCondition("b"))
+    facts.nodes("d", a_node("gone"), a_node("a"), a_node("b"))
+    assert facts.free("a") == 0b1111_1110

@@ -5,7 +5,7 @@ import msgspec
 from berth.core.requests.gangs import Gang, gang_of
 from berth.core.scheduling.gang_class import Sleep
 from berth.core.scheduling.queue import Queue
-from berth.core.state.ledger import SleeperDump
+from berth.core.state.waiting_dump import SleeperDump
 from berth.schemas.facts import JobSeen
 from berth.schemas.ledger import Settings
 from tests.support.cells import a_job

@@ -152,3 +152,17 @@ async def test_what_was_asked_for_is_asked_for_again_when_its_time_is_over() -> 
     await reader.has(1, 2)
     assert reader.follower.recreations == 0
     await reader.follower.stop()
+
+
+async def test_a_consumer_that_the_server_removed_is_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(follower, "_CHECK_S", 0.0)  # the regular look at the stream, without a wait
+    reader = Reader()
+    reader.wire.store(2)
+    await reader.start()
+    await reader.has(1, 2)
+    reader.wire.remove_consumers()
+    await until(lambda: reader.follower.recreations == 1, deadline_s=_DEADLINE_S, what="another consumer")
+    reader.wire.store(1)
+    await reader.has(1, 2, 3)
+    assert not reader.wire.failures
+    await reader.follower.stop()

@@ -238,3 +238,16 @@ async def test_a_snapshot_that_was_found_is_not_written_again(pair: Pair) -> Non
     await pair.succeed(await pair.standby())
     await pair.cell.turns(2)
     assert (await pair.cell.user.state(StreamName.SNAPSHOT)).last_seq == before
+
+
+async def test_a_leader_with_nothing_to_do_writes_a_snapshot_after_a_tenth_of_the_messages(pair: Pair) -> None:
+    pair.cell.config = msgspec.structs.replace(pair.cell.config, snapshot_records=40)
+    await pair.succeed(await pair.standby())
+    before = (await pair.cell.user.state(StreamName.SNAPSHOT)).last_seq
+    for number in range(4):
+        await pair.cell.submit(a_job(f"one{number}", chips=8))
+        await pair.cell.turns(2)
+    assert (await pair.cell.user.state(StreamName.SNAPSHOT)).last_seq == before, "the last one is not old enough"
+    pair.cell.clock.advance(10)
+    await pair.cell.turns(2)
+    assert (await pair.cell.user.state(StreamName.SNAPSHOT)).last_seq > before
