@@ -10,6 +10,7 @@ import pytest
 from berth.cli.local.fleet import EXAMPLES
 from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.clock import SystemClock
+from berth.runtime.config import BusConfig
 from berth.runtime.instruments import Instruments
 from berth.runtime.local.kube_server import KubeServer
 from berth.schemas.columns import unpack
@@ -49,7 +50,7 @@ async def kubeconfig(kube_server: KubeServer, kube_api: KubeApi, tmp_path: Path)
 async def dispatcher(url: str, cell: str) -> AsyncIterator[None]:
     """A dispatcher that scores by itself."""
     stop = asyncio.Event()
-    config = DispatcherConfig(shards=0, lease_s=2)
+    config = DispatcherConfig(shards=0, lease_s=2, bus=BusConfig(url=url, cell=cell))
     async with await NatsBus.connect(url, cell, name="dispatcher") as bus, asyncio.TaskGroup() as group:
         group.create_task(
             dispatch(bus, SystemClock(), config, Instruments.make(DispatcherMetrics), stop), name="dispatcher"

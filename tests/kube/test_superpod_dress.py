@@ -13,6 +13,7 @@ import pytest
 
 from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.clock import SystemClock
+from berth.runtime.config import BusConfig
 from berth.runtime.instruments import Instruments
 from berth.runtime.kube.client import KubeApi as Client
 from berth.runtime.kube.config import KubeConfig
@@ -104,7 +105,7 @@ async def test_bindings_say_in_which_superpod_and_block_each_pod_is(
 async def dispatcher(url: str, cell: str) -> AsyncIterator[None]:
     """A dispatcher that scores by itself."""
     stop = asyncio.Event()
-    config = DispatcherConfig(shards=0, lease_s=2)
+    config = DispatcherConfig(shards=0, lease_s=2, bus=BusConfig(url=url, cell=cell))
     async with await NatsBus.connect(url, cell, name="dispatcher") as bus, asyncio.TaskGroup() as group:
         group.create_task(
             dispatch(bus, SystemClock(), config, Instruments.make(DispatcherMetrics), stop), name="dispatcher"

@@ -304,20 +304,26 @@ class PlacementRound:
         nodes, table_names, settings = self._nodes, self._scorer.table.names, self._scorer.settings
         with_chips: dict[int, None] = {}
         near = self._near_rest(gang, missing)
-        for placed, (index, rank) in enumerate(_pods_in_order(gang, plain_last=settings.plain_pods)):
+        constrained = self._constrained
+        placed = 0
+        for index, ranks in _tasks_in_order(gang, plain_last=settings.plain_pods):
             shape = gang.request_class[index][0]
+            profile = gang.profiles[index] if constrained is not None and gang.profiles else None
+            is_planned = shape.is_planned
             if near is None and not shape.chips and with_chips and mixes_freely(settings):
                 near = NearPods(nodes, with_chips, self._single.is_full)
-            row = self._planned_row(shape, next(rows)) if shape.is_planned else self._best(shape, near, home)
-            if row is None:
-                self._roll_back()
-                return NotPlaced(index, self._refusals.no_room(gang, index, placed, missing))
-            names[rank] = table_names[row]
-            chips[rank] = nodes.take(row, shape)
-            if self._constrained is not None and gang.profiles:
-                self._constrained.round.add(gang.profiles[index], row)
-            if shape.chips:
-                with_chips[row] = None
+            for rank in ranks:
+                row = self._planned_row(shape, next(rows)) if is_planned else self._best(shape, near, home)
+                if row is None:
+                    self._roll_back()
+                    return NotPlaced(index, self._refusals.no_room(gang, index, placed, missing))
+                names[rank] = table_names[row]
+                chips[rank] = nodes.take(row, shape)
+                if constrained is not None and profile is not None:
+                    constrained.round.add(profile, row)
+                if shape.chips:
+                    with_chips[row] = None
+                placed += 1
         share = next((shape.share for shape, _ in gang.request_class if shape.share is not None), None)
         if share is not None:
             nodes.end_soft_share()
@@ -362,11 +368,11 @@ class PlacementRound:
         return msgspec.structs.replace(refusal, task=gang.tasks[self._failed_task[gang.request_class]])
 
 
-def _pods_in_order(gang: Gang, *, plain_last: bool) -> Iterator[tuple[int, int]]:
-    """Pods as (task, rank), in the order in which they get their nodes."""
+def _tasks_in_order(gang: Gang, *, plain_last: bool) -> Iterator[tuple[int, range]]:
+    """Tasks with the ranks of their pods, in the order in which they get their nodes."""
     starts = list(itertools.accumulate((pods for _, pods in gang.request_class), initial=0))
     for index in placing_order(gang.request_class, plain_last=plain_last):
-        yield from ((index, rank) for rank in range(starts[index], starts[index + 1]))
+        yield index, range(starts[index], starts[index + 1])
 
 
 def _verdict(
