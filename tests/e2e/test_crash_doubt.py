@@ -6,8 +6,10 @@ from collections.abc import AsyncIterator, Sequence
 import pytest
 
 from berth.core.state.cell import State
+from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.bus.port import Stored
 from berth.runtime.clock import SystemClock
+from berth.runtime.config import BusConfig
 from berth.runtime.errors import TransientError
 from berth.runtime.feeds import Feeds
 from berth.runtime.instruments import Instruments
@@ -22,8 +24,8 @@ from berth.services.dispatcher.app import serve
 from berth.services.dispatcher.config import DispatcherConfig
 from berth.services.dispatcher.metrics import DispatcherMetrics
 from tests.support.cells import Cell, a_job, a_node
-from tests.support.fake_bus import FakeBus, FakeServer
-from tests.support.waiting import until
+from tests.support.fake_bus import FakeBus
+from tests.support.waiting import until, until_true
 
 TOMBSTONE_MS = 1_000
 
@@ -185,8 +187,8 @@ async def test_gangs_are_forgotten_alike_whichever_comes_first_facts_or_records(
     assert (await started(inside)).fold.gangs == {}
 
 
-class FirstAppendFails(FakeBus):
-    """A bus whose server goes just as the first reign is to begin."""
+class FirstAppendFails(NatsBus):
+    """A connection that is lost just as the first epoch is to begin."""
 
     refused = 0
 
@@ -197,24 +199,20 @@ class FirstAppendFails(FakeBus):
         return await super().append(data, expected_seq=expected_seq, timeout_s=timeout_s)
 
 
-async def test_a_reign_that_cannot_begin_is_begun_later_by_the_same_process() -> None:
-    bus = FirstAppendFails(FakeServer(), "cell")
+async def test_a_reign_that_cannot_begin_is_begun_later_by_the_same_process(nats_server: str, cell: str) -> None:
     stop = asyncio.Event()
-    async with asyncio.TaskGroup() as group:
-        group.create_task(
-            serve(
-                bus, SystemClock(), DispatcherConfig(lease_s=1, tick_s=0.05), Instruments.make(DispatcherMetrics), stop
-            )
-        )
-        ledger = bus.subjects.stream(StreamName.LEDGER)
-        await until(
-            lambda: ledger in bus.server.streams and bus.server.streams[ledger].last_seq,
-            deadline_s=5,
-            what="a first record",
-        )
-        stop.set()
-    assert bus.refused == 1
-    await bus.close()
+    config = DispatcherConfig(lease_s=1, tick_s=0.05, bus=BusConfig(url=nats_server, cell=cell))
+    async with await FirstAppendFails.connect(nats_server, cell, name="dispatcher") as bus:
+        assert isinstance(bus, FirstAppendFails)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(serve(bus, SystemClock(), config, Instruments.make(DispatcherMetrics), stop))
+
+            async def has_begun() -> bool:
+                return bool(bus.refused) and (await bus.state(StreamName.LEDGER)).last_seq > 0
+
+            await until_true(has_begun, deadline_s=20, what="a first record")
+            stop.set()
+        assert bus.refused == 1
 
 
 class SnapshotMeanwhile(FakeBus):

@@ -85,7 +85,8 @@ async def test_a_group_is_let_in_when_there_is_room_and_sent_back_when_it_cannot
     second = await submit(target, a_volcano_job("second", 1, 8, run_for="600s"))
     wanted = ("Pending", "JobEnqueueFailed", f"asks for 8 {RESOURCE}, 0 are free")
     await target.until_is("the second waits", lambda: unscheduled(target, second), wanted)
-    assert await target.events("PodGroup", second) == [("EnqueueFailed", wanted[2], 1)]
+    said = [("EnqueueFailed", wanted[2], 1)]
+    await target.until_is("its Event", lambda: target.events("PodGroup", second), said)
     await target.api.delete(f"/apis/batch.volcano.sh/v1alpha1/namespaces/{target.namespace}/jobs/first")
     await target.until_running("second-worker-0")
     assert not [event for event in await target.events("PodGroup", first) if event[0] == "EnqueueFailed"]

@@ -87,7 +87,7 @@ async def test_gangs_that_lack_pods_and_pods_that_ask_wrongly(target: InvalidInp
     await chips_in_two_containers(target)
     await others_go_on(target, "good-2")
     await chips_of_two_kinds(target)
-    assert await target.metric("inventory", "inventory_held_gangs") == 3
+    await target.until_is("held gangs", lambda: target.metric("inventory", "inventory_held_gangs"), 3)
     assert await target.cell.check_chips(target.namespace) == 2 + 3 * 2
     await target.cell.stop()
 
@@ -102,7 +102,7 @@ async def minimum_above_pods(target: InvalidInputCell) -> None:
     await target.until_told(["short-0", "short-1"], sentence)
     await told_once(target, "PodGroup", "short", "FailedScheduling", sentence)
     await group_says(target, "short", "JobValidateFailed", sentence)
-    assert await target.metric("inventory", "inventory_held_gangs") == 1
+    await target.until_is("held gangs", lambda: target.metric("inventory", "inventory_held_gangs"), 1)
     assert await target.metric("binder", "binder_notices_total", result="written") >= 3
     await others_go_on(target, "good-0")
     await target.drop_pod("good-0")
