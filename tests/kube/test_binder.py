@@ -233,13 +233,13 @@ async def test_who_waits_is_told_on_the_pod_and_in_events(world: World) -> None:
             {item["type"]: item for item in (await world.pod(name))["status"].get("conditions", [])}
             for name in ("p0", "p1")
         ]
-        return all(one.get("PodScheduled", {}).get("message") == "0 of 3 nodes fit" for one in conditions)
+        found = await world.api.items(f"/api/v1/namespaces/{world.namespace}/events")
+        events = [(item["reason"], item["message"], item["involvedObject"]["name"]) for item in found]
+        return all(one.get("PodScheduled", {}).get("message") == "0 of 3 nodes fit" for one in conditions) and sorted(
+            events
+        ) == [("FailedScheduling", "0 of 3 nodes fit", "p0"), ("FailedScheduling", "0 of 3 nodes fit", "p1")]
 
     async with asyncio.TaskGroup() as group:
         writing = group.create_task(loop.run(), name="write")
-        await until_true(are_told, deadline_s=10, what="conditions of the pods")
+        await until_true(are_told, deadline_s=10, what="conditions of the pods, and an Event of each")
         writing.cancel()
-    found = await world.api.items(f"/api/v1/namespaces/{world.namespace}/events")
-    assert [(item["reason"], item["message"], item["involvedObject"]["name"]) for item in found] == [
-        ("FailedScheduling", "0 of 3 nodes fit", "p0")
-    ]

@@ -88,4 +88,4 @@ async def test_berth_allows_the_nodes_that_kube_scheduler_allows(
             if seed == first:
                 ignored, _ = await answers(seen, cluster, msgspec.structs.replace(SETTINGS, constraints=0))
                 assert ignored != found, "constraints that are ignored would be noticed"
-    assert outcomes["some"] > outcomes["none"] > 0, outcomes
+    assert 3 * outcomes["some"] > outcomes.total() > outcomes["some"], outcomes
