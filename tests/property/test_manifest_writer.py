@@ -24,6 +24,7 @@ from berth.formats.manifests.writer import (
 )
 from berth.schemas.constraints import Expression, Term, Toleration
 from berth.schemas.intake import JobRequest, Task
+from berth.schemas.pod_constraints import LabelSelector, PodConstraints, PodTerm, PreferredPods
 from berth.services.inventory.gangs.requests import as_pod_ask
 
 NAMES = st.from_regex(r"[a-z]([a-z0-9]{0,6})", fullmatch=True)
@@ -97,6 +98,16 @@ def ordered(ask: PodAsk) -> PodAsk:
     return msgspec.structs.replace(ask, affinity=tuple(Term(found) for found in terms))
 
 
+def asked(request: JobRequest, task: Task) -> PodAsk:
+    """What a written pod asks for: the labels near which it prefers to be are a preferred term of pod affinity."""
+    ask = as_pod_ask(request, task)
+    if not request.near:
+        return ask
+    labels = tuple(Expression(key, "In", (request.near[key],)) for key in sorted(request.near))
+    near = PodTerm("kubernetes.io/hostname", LabelSelector(labels), ("",))
+    return msgspec.structs.replace(ask, constraints=PodConstraints(preferred_near=(PreferredPods(1, near),)))
+
+
 def by_rank(request: JobRequest) -> list[PodAsk]:
     return [ordered(as_pod_ask(request, task)) for task in request.tasks for _ in range(task.replicas)]
 
@@ -139,7 +150,7 @@ def test_a_job_of_kubernetes(request: JobRequest) -> None:
 def test_the_pods_of_a_template_ask_for_what_the_task_does(request: JobRequest) -> None:
     for task, written in zip(request.tasks, write_volcano_job(request)["spec"]["tasks"], strict=True):
         spec = msgspec.convert(written["template"]["spec"], PodSpec)
-        assert ordered(pod_ask(spec)) == ordered(as_pod_ask(request, task))
+        assert ordered(pod_ask(spec)) == ordered(asked(request, task))
         assert (spec.scheduler_name, spec.priority or 0) == ("berth", request.priority)
         assert near_of(spec) == request.near
 
@@ -149,7 +160,7 @@ def test_a_pod_alone(request: JobRequest) -> None:
     task = msgspec.structs.replace(request.tasks[0], replicas=1)
     request = msgspec.structs.replace(request, tasks=[task], min_available=1)
     pod = write_pod(request)
-    assert ordered(pod_ask(msgspec.convert(pod["spec"], PodSpec))) == ordered(as_pod_ask(request, task))
+    assert ordered(pod_ask(msgspec.convert(pod["spec"], PodSpec))) == ordered(asked(request, task))
     assert pod["metadata"]["labels"] == request.labels
     assert pod["metadata"]["annotations"].items() >= request.annotations.items()
 
