@@ -19,12 +19,12 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
 
-import aiohttp
 import uvloop
 
 from bench.bind import TARGET, bare_s
 from bench.cluster import NAMESPACE, USER, Admin, a_template, admin_of
 from bench.kube_story import PodLean, Pods, Story, now_ms
+from bench.processes import until_ready
 from bench.report import Report, Row, machine, row
 from berth.formats.kubernetes.objects import Listed
 from berth.runtime.bus.nats_bus import NatsBus
@@ -32,7 +32,8 @@ from berth.runtime.clock import SystemClock
 from berth.runtime.kube.client import KubeApi
 from berth.runtime.kube.config import KubeConfig
 from berth.runtime.local.kube_server import KubeServer
-from berth.runtime.local.nats_server import EmbeddedServer, free_ports
+from berth.runtime.local.nats_server import EmbeddedServer
+from berth.runtime.local.ports import free_ports
 from berth.services.binder.node_cards import NodeCards, NodeLean
 
 PODS: Final = 1_000
@@ -158,25 +159,12 @@ class Cell:
             children[service] = subprocess.Popen(command)  # noqa: ASYNC220, S603  # our own service
         try:
             for port in ports.values():
-                await until_ready(port)
+                await until_ready(port, deadline_s=_DEADLINE_S, poll_s=_POLL_S)
             yield {**self._server.pids, **{name: child.pid for name, child in children.items()}}
         finally:
             for child in children.values():
                 child.kill()
                 child.wait()
-
-
-async def until_ready(port: int) -> None:
-    """Wait until a service with probes on this port is ready."""
-    async with asyncio.timeout(_DEADLINE_S), aiohttp.ClientSession() as session:
-        while True:
-            try:
-                async with session.get(f"http://127.0.0.1:{port}/readyz") as answer:
-                    if answer.status == _OK:
-                        return
-            except aiohttp.ClientError:
-                pass  # it does not listen yet
-            await asyncio.sleep(_POLL_S)
 
 
 def worked_s(pids: Mapping[str, int]) -> dict[str, float]:

@@ -15,9 +15,10 @@ import aiohttp
 import yaml
 
 from bench.cluster import CHIPS, NAMESPACE, RESOURCE, USER, a_template, card
-from bench.kube_gang import until_ready, worked_s
+from bench.kube_gang import worked_s
 from bench.kube_story import PodLean, Pods
 from bench.limits.kube import make_and_bind
+from bench.processes import until_ready
 from berth.cli.local.fleet import EXAMPLES
 from berth.formats.ascend.bind_annotations import BoundPod, NodeCard, annotations
 from berth.runtime.bus.nats_bus import NatsBus
@@ -26,7 +27,8 @@ from berth.runtime.kube.client import KubeApi
 from berth.runtime.kube.config import KubeConfig
 from berth.runtime.kube.port import Handler
 from berth.runtime.local.kube_server import KubeServer
-from berth.runtime.local.nats_server import EmbeddedServer, free_ports
+from berth.runtime.local.nats_server import EmbeddedServer
+from berth.runtime.local.ports import free_ports
 from berth.schemas.envelope import decode
 from berth.schemas.status import JobStatus
 from berth.schemas.subjects import StreamName
@@ -48,6 +50,7 @@ _NODES_PER_LEAF: Final = 32
 _OVER: Final = frozenset({"succeeded", "failed", "cancelled", "rejected"})
 _DEADLINE_S: Final = 300.0
 _POLL_S: Final = 0.05
+_READY_S: Final = 60.0
 _QUIET_S: Final = 1.0
 
 
@@ -112,14 +115,14 @@ class World:
                 for name, port in zip(SERVICES, free_ports(len(SERVICES)), strict=True)
             }
             for _, port in started.values():
-                await until_ready(port)
+                await until_ready(port, deadline_s=_READY_S, poll_s=_POLL_S)
             yield {name: pid for name, (pid, _) in started.items()}
 
     @asynccontextmanager
     async def service(self, name: str, settings: str) -> AsyncIterator[None]:
         """One more service, with settings of its own as TOML."""
         with self._service(name, free_ports(1)[0], settings) as (_, port):
-            await until_ready(port)
+            await until_ready(port, deadline_s=_READY_S, poll_s=_POLL_S)
             yield
 
     @contextmanager

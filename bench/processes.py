@@ -1,13 +1,16 @@
 """Services of a bench as processes, of this tree or of another release, with their CPU seconds and memory."""
 
+import asyncio
 import os
 import signal
 import subprocess
 import sys
 from collections.abc import Mapping
+from http import HTTPStatus
 from pathlib import Path
 from typing import Final
 
+import aiohttp
 import msgspec
 
 from berth.runtime.local.nats_server import die_with
@@ -105,3 +108,25 @@ def _toml(table: Mapping[str, object]) -> str:
 
 def _value(value: object) -> str:
     return msgspec.json.encode(str(value) if isinstance(value, Path) else value).decode()
+
+
+async def until_ready(port: int, *, deadline_s: float, poll_s: float) -> None:
+    """Wait until a service with probes on this port is ready.
+
+    Args:
+        port: Of its probes.
+        deadline_s: Longest time to wait.
+        poll_s: Pause between two looks.
+
+    Raises:
+        TimeoutError: It is not ready in time.
+    """
+    async with asyncio.timeout(deadline_s), aiohttp.ClientSession() as session:
+        while True:
+            try:
+                async with session.get(f"http://127.0.0.1:{port}/readyz") as answer:
+                    if answer.status == HTTPStatus.OK:
+                        return
+            except aiohttp.ClientError:
+                pass  # it does not listen yet
+            await asyncio.sleep(poll_s)

@@ -21,16 +21,16 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-import aiohttp
 import uvloop
 
 from bench.cell import Client
-from bench.processes import ROOT, Process
+from bench.processes import ROOT, Process, until_ready
 from bench.report import Report, Row, machine, row
 from bench.restart_kube import kube_rows
 from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.bus.port import Stored
-from berth.runtime.local.nats_server import EmbeddedServer, free_ports
+from berth.runtime.local.nats_server import EmbeddedServer
+from berth.runtime.local.ports import free_ports
 from berth.schemas.columns import pack
 from berth.schemas.envelope import body_of, encode, open_envelope
 from berth.schemas.facts import PodPhase, PodsSeen
@@ -47,7 +47,6 @@ _REPEATS: Final = 9
 _STARTS: Final = 5
 _DEADLINE_S: Final = 300.0
 _POLL_S: Final = 0.02
-_OK: Final = 200
 
 
 class Ledger:
@@ -105,7 +104,7 @@ class Cell:
     async def ready(self) -> None:
         """Wait until all dispatchers are ready."""
         for port in self.ports:
-            await until_ready(port)
+            await until_ready(port, deadline_s=_DEADLINE_S, poll_s=_POLL_S)
 
     async def lone(self) -> float:
         """Submit one job of a chip; returns the seconds until it is placed."""
@@ -151,19 +150,6 @@ class Cell:
 
 def _fail(gap: object) -> None:
     raise RuntimeError(f"history broke: {gap}")
-
-
-async def until_ready(port: int) -> None:
-    """Wait until a process is ready."""
-    async with asyncio.timeout(_DEADLINE_S), aiohttp.ClientSession() as session:
-        while True:
-            try:
-                async with session.get(f"http://127.0.0.1:{port}/readyz") as answer:
-                    if answer.status == _OK:
-                        return
-            except aiohttp.ClientError:
-                pass  # it does not listen yet
-            await asyncio.sleep(_POLL_S)
 
 
 @contextlib.asynccontextmanager

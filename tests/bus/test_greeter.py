@@ -13,7 +13,7 @@ import pytest
 
 from berth.core.cluster.node_packing import pack_nodes
 from berth.runtime.bus.nats_bus import NatsBus
-from berth.runtime.local.nats_server import free_ports
+from berth.runtime.local.ports import free_ports
 from berth.schemas.envelope import encode
 from tests.support.cells import a_node
 from tests.support.probes import answer, samples

@@ -17,7 +17,7 @@ from berth.runtime.bus.port import Bus
 from berth.runtime.clock import Clock, SystemClock
 from berth.runtime.config import BusConfig, LogConfig, ProbeConfig, ServiceConfig
 from berth.runtime.instruments import Instruments
-from berth.runtime.local.nats_server import free_ports
+from berth.runtime.local.ports import free_ports
 from berth.runtime.logs import logger_of
 from berth.schemas.envelope import encode
 from berth.services.binder import app as binder

@@ -23,7 +23,7 @@ ALLOWED = {
     ("berth/runtime/fault_points.py", "BINDER_POINTS"): "likewise",
     ("berth/runtime/logs.py", "DEFAULT_LOG"): "keeps nothing: it looks up the form of the command line at each line",
     (
-        "berth/runtime/local/kube_server.py",
+        "berth/runtime/local/ports.py",
         "_ports_taken",
     ): "ports belong to the process: no two servers may get the same",
 }

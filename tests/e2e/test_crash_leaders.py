@@ -13,7 +13,7 @@ import aiohttp
 import pytest
 
 from berth.runtime.bus.nats_bus import NatsBus
-from berth.runtime.local.nats_server import free_ports
+from berth.runtime.local.ports import free_ports
 from berth.schemas.envelope import body_of, open_envelope
 from berth.schemas.ledger import Epoch, Round
 from tests.support.cells import a_job, a_node

@@ -1,7 +1,7 @@
 """A real API server for the tests of this folder: one for all of them, a namespace for each."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
@@ -9,10 +9,13 @@ from pathlib import Path
 import pytest
 
 from berth.cli.local.fleet import EXAMPLES
+from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.local.kube_server import KubeServer
+from tests.support.invalid_input_cell import InvalidInputCell, TargetOf
 from tests.support.kube_api import KubeApi, apply_crds, crds_in
 from tests.support.kube_rights import SERVICES
 from tests.support.kube_sweep import Sweep
+from tests.support.processes import services
 
 CRDS = (EXAMPLES / "crds", Path(__file__).parent / "crds")
 """Those of the demo, and those that only tests need."""
@@ -72,3 +75,25 @@ async def namespace(kube_api: KubeApi) -> AsyncIterator[str]:
     await kube_api.post("/api/v1/namespaces", {"metadata": {"name": name}})
     yield name
     await kube_api.delete(f"/api/v1/namespaces/{name}")
+
+
+@pytest.fixture
+def target_of(
+    kube_api: KubeApi, real_bus: NatsBus, nats_server: str, namespace: str, tmp_path: Path
+) -> Iterator[TargetOf]:
+    """Makes a cell on the API server, in the namespace of the test."""
+    with services(tmp_path, nats_server) as made:
+
+        def target(topology: str, settings: Mapping[str, Mapping[str, object]] | None = None) -> InvalidInputCell:
+            return InvalidInputCell(
+                made,
+                kube_api,
+                real_bus,
+                url=nats_server,
+                namespace=namespace,
+                folder=tmp_path,
+                topology=topology,
+                settings=settings,
+            )
+
+        yield target

@@ -1,17 +1,13 @@
 """Gangs that cannot be let in, or cannot be bound whole: undone or left by the setting, with a reason."""
 
-from collections.abc import Awaitable, Callable, Iterator
-from pathlib import Path
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 import pytest
 
 from berth.formats.ascend.pod_annotations import ATTEMPT, JOB
-from berth.runtime.bus.nats_bus import NatsBus
-from tests.support.invalid_input_cell import InvalidInputCell
-from tests.support.kube_api import KubeApi
+from tests.support.invalid_input_cell import InvalidInputCell, TargetOf
 from tests.support.kube_cells import Tree, a_spec, a_volcano_job
-from tests.support.processes import services
 
 pytestmark = pytest.mark.timeout(150)
 RESOURCE: Final = "huawei.com/Ascend910"
@@ -23,22 +19,11 @@ Making = Callable[..., InvalidInputCell]
 
 
 @pytest.fixture
-def make(kube_api: KubeApi, real_bus: NatsBus, nats_server: str, namespace: str, tmp_path: Path) -> Iterator[Making]:
-    with services(tmp_path, nats_server) as made:
+def make(target_of: TargetOf) -> Making:
+    def target(count: int, **settings: dict[str, object]) -> InvalidInputCell:
+        return target_of(TOPOLOGY.format(count=count), settings)
 
-        def target(count: int, **settings: dict[str, object]) -> InvalidInputCell:
-            return InvalidInputCell(
-                made,
-                kube_api,
-                real_bus,
-                url=nats_server,
-                namespace=namespace,
-                folder=tmp_path,
-                topology=TOPOLOGY.format(count=count),
-                settings=settings,
-            )
-
-        yield target
+    return target
 
 
 TOPOLOGY: Final = """

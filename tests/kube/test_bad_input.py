@@ -1,23 +1,19 @@
 """Wrong reports and wrong nodes: the last good value stays, it is said where one looks, and the rest goes on."""
 
 import json
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
 
 from berth.core.cluster.node_packing import unpack_nodes
-from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.clock import SystemClock
 from berth.schemas.envelope import decode
 from berth.schemas.facts import NodeHealth, NodesSeen
 from berth.schemas.nodes import NodeDescription
 from berth.schemas.subjects import StreamName
 from tests.support.device_texts import device_cfg, device_chunk, device_list, fault_row
-from tests.support.invalid_input_cell import InvalidInputCell
-from tests.support.kube_api import KubeApi
+from tests.support.invalid_input_cell import InvalidInputCell, TargetOf
 from tests.support.kube_cells import a_spec, a_volcano_job
-from tests.support.processes import services
 
 pytestmark = pytest.mark.timeout(150)
 CIM = {"mx-consumer-cim": "true"}
@@ -33,22 +29,11 @@ Making = Callable[..., InvalidInputCell]
 
 
 @pytest.fixture
-def make(kube_api: KubeApi, real_bus: NatsBus, nats_server: str, namespace: str, tmp_path: Path) -> Iterator[Making]:
-    with services(tmp_path, nats_server) as made:
+def make(target_of: TargetOf) -> Making:
+    def target(**settings: dict[str, object]) -> InvalidInputCell:
+        return target_of(TOPOLOGY, settings)
 
-        def target(**settings: dict[str, object]) -> InvalidInputCell:
-            return InvalidInputCell(
-                made,
-                kube_api,
-                real_bus,
-                url=nats_server,
-                namespace=namespace,
-                folder=tmp_path,
-                topology=TOPOLOGY,
-                settings=settings,
-            )
-
-        yield target
+    return target
 
 
 def now_s() -> int:

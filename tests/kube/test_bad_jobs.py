@@ -1,18 +1,14 @@
 """Wrong jobs: each is refused or held with a sentence where one looks for it, and the others go on."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
 from berth.formats.ascend.pod_annotations import ASCEND_REAL, CONSUMED, JOB_UID, KLT_DEV, PREDICATE_TIME, RANK_INDEX
-from berth.runtime.bus.nats_bus import NatsBus
-from tests.support.invalid_input_cell import InvalidInputCell
-from tests.support.kube_api import KubeApi
+from tests.support.invalid_input_cell import InvalidInputCell, TargetOf
 from tests.support.kube_cells import Tree, a_container, a_spec, a_volcano_job
 from tests.support.kube_history import recording
-from tests.support.processes import services
 
 pytestmark = pytest.mark.timeout(150)
 RESOURCE: Final = "huawei.com/Ascend910"
@@ -34,20 +30,8 @@ QUICK: Final[dict[str, object]] = {
 
 
 @pytest.fixture
-def target(
-    kube_api: KubeApi, real_bus: NatsBus, nats_server: str, namespace: str, tmp_path: Path
-) -> Iterator[InvalidInputCell]:
-    with services(tmp_path, nats_server) as made:
-        yield InvalidInputCell(
-            made,
-            kube_api,
-            real_bus,
-            url=nats_server,
-            namespace=namespace,
-            folder=tmp_path,
-            topology=TOPOLOGY,
-            settings={"inventory": {"gangs": QUICK}},
-        )
+def target(target_of: TargetOf) -> InvalidInputCell:
+    return target_of(TOPOLOGY, {"inventory": {"gangs": QUICK}})
 
 
 async def submit(target: InvalidInputCell, job: Tree) -> Tree:

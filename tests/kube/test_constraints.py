@@ -1,16 +1,11 @@
 """Constraints of pods as a user of the cluster sees them: made, described, deleted, and what then happens."""
 
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
-from berth.runtime.bus.nats_bus import NatsBus
-from tests.support.invalid_input_cell import InvalidInputCell
-from tests.support.kube_api import KubeApi
+from tests.support.invalid_input_cell import InvalidInputCell, TargetOf
 from tests.support.kube_cells import Tree, a_spec, a_volcano_job
-from tests.support.processes import services
 
 pytestmark = pytest.mark.timeout(240)
 ZONE: Final = "topology.kubernetes.io/zone"
@@ -27,13 +22,8 @@ nodes:
 
 
 @pytest.fixture
-def target(
-    kube_api: KubeApi, real_bus: NatsBus, nats_server: str, namespace: str, tmp_path: Path
-) -> Iterator[InvalidInputCell]:
-    with services(tmp_path, nats_server) as made:
-        yield InvalidInputCell(
-            made, kube_api, real_bus, url=nats_server, namespace=namespace, folder=tmp_path, topology=TOPOLOGY
-        )
+def target(target_of: TargetOf) -> InvalidInputCell:
+    return target_of(TOPOLOGY)
 
 
 def term(app: str, key: str) -> Tree:

@@ -1,16 +1,11 @@
 """What a user of a cluster reads in ``kubectl describe``: Events, conditions, counters, priorities and queues."""
 
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
-from berth.runtime.bus.nats_bus import NatsBus
-from tests.support.invalid_input_cell import InvalidInputCell
-from tests.support.kube_api import KubeApi
+from tests.support.invalid_input_cell import InvalidInputCell, TargetOf
 from tests.support.kube_cells import a_spec
-from tests.support.processes import services
 
 pytestmark = pytest.mark.timeout(150)
 LONG: Final = {"berth/run-for": "600s"}
@@ -30,20 +25,8 @@ GANGS: Final[dict[str, object]] = {"groups_without_scheduler": True, "vanished_s
 
 
 @pytest.fixture
-def target(
-    kube_api: KubeApi, real_bus: NatsBus, nats_server: str, namespace: str, tmp_path: Path
-) -> Iterator[InvalidInputCell]:
-    with services(tmp_path, nats_server) as made:
-        yield InvalidInputCell(
-            made,
-            kube_api,
-            real_bus,
-            url=nats_server,
-            namespace=namespace,
-            folder=tmp_path,
-            topology=TOPOLOGY,
-            settings={"inventory": {"gangs": GANGS}},
-        )
+def target(target_of: TargetOf) -> InvalidInputCell:
+    return target_of(TOPOLOGY, {"inventory": {"gangs": GANGS}})
 
 
 async def a_gang(target: InvalidInputCell, name: str, chips: tuple[int, ...], **group: Any) -> list[str]:  # noqa: ANN401  # fields of a PodGroup's spec

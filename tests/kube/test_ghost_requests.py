@@ -4,18 +4,13 @@
 follows from the deletion itself.
 """
 
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
 from berth.formats.ascend.pod_annotations import RANK_INDEX
-from berth.runtime.bus.nats_bus import NatsBus
-from tests.support.invalid_input_cell import VOLCANO, InvalidInputCell
-from tests.support.kube_api import KubeApi
+from tests.support.invalid_input_cell import VOLCANO, InvalidInputCell, TargetOf
 from tests.support.kube_cells import a_spec, a_volcano_job
-from tests.support.processes import services
 
 pytestmark = pytest.mark.timeout(150)
 LONG: Final = {"berth/run-for": "600s"}
@@ -32,20 +27,8 @@ GANGS: Final[dict[str, object]] = {"groups_without_scheduler": True, "vanished_s
 
 
 @pytest.fixture
-def target(
-    kube_api: KubeApi, real_bus: NatsBus, nats_server: str, namespace: str, tmp_path: Path
-) -> Iterator[InvalidInputCell]:
-    with services(tmp_path, nats_server) as made:
-        yield InvalidInputCell(
-            made,
-            kube_api,
-            real_bus,
-            url=nats_server,
-            namespace=namespace,
-            folder=tmp_path,
-            topology=TOPOLOGY,
-            settings={"inventory": {"gangs": GANGS}},
-        )
+def target(target_of: TargetOf) -> InvalidInputCell:
+    return target_of(TOPOLOGY, {"inventory": {"gangs": GANGS}})
 
 
 async def make_gang(target: InvalidInputCell, name: str, pods: int, *, minimum: int, chips: int) -> None:

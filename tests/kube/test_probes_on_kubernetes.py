@@ -7,7 +7,7 @@ import aiohttp
 import pytest
 
 from berth.runtime.bus.nats_bus import NatsBus
-from berth.runtime.local.nats_server import free_ports
+from berth.runtime.local.ports import free_ports
 from tests.support.kube_api import KubeApi
 from tests.support.kube_cells import READY_S, KubeCell
 from tests.support.probes import answer, samples

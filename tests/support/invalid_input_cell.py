@@ -7,13 +7,13 @@ import sys
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import aiohttp
 
 from berth.core.cluster.node_packing import unpack_health
 from berth.runtime.bus.nats_bus import NatsBus
-from berth.runtime.local.nats_server import free_ports
+from berth.runtime.local.ports import free_ports
 from berth.schemas.envelope import decode
 from berth.schemas.facts import HealthSeen, MembersSeen
 from berth.schemas.nodes import NodeCondition
@@ -218,3 +218,11 @@ class InvalidInputCell:
         for pod in pods:
             wanted = ("False", "Unschedulable", sentence)
             await self.until_is(f"condition of {pod}", partial(self.condition, pod), wanted)
+
+
+class TargetOf(Protocol):
+    """Makes the cell of a test from a topology and from settings by service; its processes end with the test."""
+
+    def __call__(
+        self, topology: str, settings: Mapping[str, Mapping[str, object]] | None = None
+    ) -> InvalidInputCell: ...

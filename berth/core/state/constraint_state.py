@@ -72,7 +72,7 @@ class ConstraintState:
         self._volumes = Volumes()
         self._facts: dict[str, UsageSeen] = {}
         self._relabelled: Counter[tuple[str, int, int]] = Counter()
-        """Ranks whose labels facts tell, not their request."""
+        """Ranks whose labels come from facts, not from their request."""
         self._constrained: dict[JobKey, JobSeen] = {}
         """Jobs with a task that has constraints."""
         self._index: UsageIndex | None = None
@@ -168,7 +168,7 @@ class ConstraintState:
             found.add(self.note((uid, attempt)).constraints)
 
     def note(self, key: AttemptKey) -> Changes:
-        """Count an attempt anew: it holds, gave back or is told of something else than before."""
+        """Count an attempt again: what it holds, what it gave back or what facts report of it has changed."""
         if self._index is None:
             return NO_CHANGES
         usage = self._usage_of(key)
@@ -177,7 +177,7 @@ class ConstraintState:
         return found.build()
 
     def note_pods(self, name: JobKey) -> Changes:
-        """Count the attempts of a name anew, whose pods facts showed anew."""
+        """Count the attempts of a name again, because a fact reported its pods."""
         return self._note_all(name) if name in self._constrained or self._has_labels(name) else NO_CHANGES
 
     def note_job(self, name: JobKey) -> Changes:
@@ -214,7 +214,7 @@ class ConstraintState:
         return job is not None and job.request is not None and any(task.labels for task in job.request.tasks)
 
     def begin(self) -> Changes:
-        """Count everything anew: an epoch began, or the state was loaded."""
+        """Count everything again: an epoch began, or the state was loaded."""
         self._index = None
         self._constrained = {name: job for name, job in self._jobs.items() if self._is_on and _is_constrained(job)}
         found = ConstraintChangesBuilder()
@@ -294,8 +294,8 @@ class ConstraintState:
     ) -> None:
         """Add the pods of a task, as (rank, row)."""
         labels = tuple(sorted(task.labels.items()))
-        told = self._relabelled
-        seen = [(rank, row) for rank, row in pods if not told or told[(*holding.key, rank)] <= 0]
+        relabelled = self._relabelled
+        seen = [(rank, row) for rank, row in pods if not relabelled or relabelled[(*holding.key, rank)] <= 0]
         for is_ending in (False, True):
             rows = Counter(row for rank, row in seen if (rank in ending) == is_ending)
             if rows:

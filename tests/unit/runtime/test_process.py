@@ -20,7 +20,7 @@ import structlog
 from berth.runtime import logs, process
 from berth.runtime.config import ConfigError, LogConfig
 from berth.runtime.errors import FatalError
-from berth.runtime.local.nats_server import free_ports
+from berth.runtime.local.ports import free_ports
 from berth.runtime.logs import DEFAULT_LOG as LOG
 
 
