@@ -5,7 +5,7 @@ import pytest
 
 from berth.runtime.errors import FatalError, TransientError
 from berth.runtime.feeds import dead_letter
-from berth.runtime.history import state_at, verdict_on
+from berth.runtime.history import state_at, state_now, verdict_on
 from berth.runtime.stored_snapshots import newest_snapshot
 from berth.schemas.envelope import decode, encode
 from berth.schemas.facts import PodPhase
@@ -112,10 +112,13 @@ async def test_a_past_state_knows_no_later_facts_though_a_snapshot_does() -> Non
     await cell.close()
 
 
-async def test_a_past_state_has_applied_each_record_after_the_last_fact_that_it_knew() -> None:
-    cell = await Cell(tombstone_after_ms=1_000).open()
+async def reused(cell: Cell) -> Cell:
+    """A cell with a job that has the uid of two former ones, and no snapshot after its start.
+
+    The uid must not be taken for one of its former lives.
+    """
     await cell.nodes([a_node("a")])
-    for _ in range(2):  # a uid that is used again must not be taken for its former life
+    for _ in range(2):
         await cell.submit(a_job("job", chips=8))
         await cell.turns(3)
         await cell.pods("job", PodPhase.SUCCEEDED)
@@ -124,11 +127,21 @@ async def test_a_past_state_has_applied_each_record_after_the_last_fact_that_it_
         await cell.turns(3)
     await cell.submit(a_job("job", chips=8))
     await cell.turns(3)
+    return cell
+
+
+@pytest.mark.parametrize("now", [True, False])
+async def test_a_read_state_has_applied_each_record_after_the_last_fact_that_it_knew(now: bool) -> None:
+    cell = await reused(await Cell(tombstone_after_ms=1_000).open())
     live = cell.dispatcher.state
-    then = await state_at(cell.user, ledger_seq=live.fold.head, facts_seq=live.facts_seq)
-    assert then is not None
-    assert list(then.fold.holdings) == list(live.fold.holdings) == [("uid-job", 1)]
-    assert [(gang.phase, gang.attempt) for gang in then.fold.gangs.values()] == [("placed", 1)]
+    if now:
+        read = await state_now(cell.user, cell.clock)
+    else:
+        found = await state_at(cell.user, ledger_seq=live.fold.head, facts_seq=live.facts_seq)
+        assert found is not None
+        read = found
+    assert list(read.fold.holdings) == list(live.fold.holdings) == [("uid-job", 1)]
+    assert [(gang.phase, gang.attempt) for gang in read.fold.gangs.values()] == [("placed", 1)]
     await cell.close()
 
 
