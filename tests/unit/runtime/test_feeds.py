@@ -130,11 +130,11 @@ async def reused(cell: Cell) -> Cell:
     return cell
 
 
-@pytest.mark.parametrize("now", [True, False])
-async def test_a_read_state_has_applied_each_record_after_the_last_fact_that_it_knew(now: bool) -> None:
+@pytest.mark.parametrize("when", ["now", "then"])
+async def test_a_read_state_has_applied_each_record_after_the_last_fact_that_it_knew(when: str) -> None:
     cell = await reused(await Cell(tombstone_after_ms=1_000).open())
     live = cell.dispatcher.state
-    if now:
+    if when == "now":
         read = await state_now(cell.user, cell.clock)
     else:
         found = await state_at(cell.user, ledger_seq=live.fold.head, facts_seq=live.facts_seq)
