@@ -19,6 +19,7 @@ class RoundRefusals:
         nodes: Nodes as the round leaves them.
         views: Merged candidates of each shape.
         forbidden: Nodes that would take a pod of a shape and that constraints forbid, by reason.
+        obstacle: A claim of a shape that no pod can use, and what it would have to be; None without one.
     """
 
     def __init__(
@@ -26,8 +27,10 @@ class RoundRefusals:
         nodes: RoundNodes,
         views: Mapping[Shape, Candidates],
         forbidden: Callable[[Shape], Mapping[int, int]] = lambda _: {},
+        obstacle: Callable[[Shape], tuple[str, str] | None] = lambda _: None,
     ) -> None:
         self._forbidden = forbidden
+        self._obstacle = obstacle
         self._nodes = nodes
         self._scorer = nodes.scorer
         self._views = views
@@ -70,6 +73,9 @@ class RoundRefusals:
             counts=reason_counts(counts),
             missing_shards=list(missing),
         )
+        if obstacle := self._obstacle(shape):
+            claim, expected = obstacle
+            return msgspec.structs.replace(refusal, code="no-claim", field="claim", value=claim, expected=expected)
         return refusal if missing else self._larger_than_cluster(gang, index, refusal)
 
     def _larger_than_cluster(self, gang: Gang, index: int, refusal: Refusal) -> Refusal:
