@@ -96,10 +96,13 @@ class VolumeCell:
         kept = (MARK, SELECTED)
         return [{key: value for key, value in _notes(found[name]).items() if key in kept} for name in names]
 
-    async def volume(self, name: str, *nodes: str, storage_class: str = "local") -> str:
-        """Make a volume; returns its name, which no other test uses."""
+    async def volume(self, name: str, node: str, *, claim: str = "") -> str:
+        """Make a volume that can be used from a node, for a claim if one is named; returns its name."""
         own = f"{self.target.namespace}-{name}"
-        await self.api.post("/api/v1/persistentvolumes", local_volume(own, *nodes, storage_class=storage_class))
+        tree = local_volume(own, node, storage_class="made" if claim else "local")
+        if claim:
+            tree["spec"]["claimRef"] = {"namespace": self.target.namespace, "name": claim}
+        await self.api.post("/api/v1/persistentvolumes", tree)
         return own
 
     async def pod(self, name: str, *claims: str, group: str = "", **more: object) -> None:
@@ -261,8 +264,7 @@ async def test_a_claim_that_somebody_else_binds_takes_its_job_to_its_volume(targ
         await cell.claim("data")
         await cell.pod("job", "data")
         await cell.asked_for("data")
-        # Kubernetes gives a claim with a selected node any volume that suits, wherever that is.
-        there = await cell.volume("there", cell.nodes[2], storage_class="made")
+        there = await cell.volume("there", cell.nodes[2], claim="data")
         assert await cell.runs_on("job") == cell.nodes[2]
         assert await cell.bound_to("data") == there
 

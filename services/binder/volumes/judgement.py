@@ -7,7 +7,7 @@ PersistentVolumes.
 from collections.abc import Mapping
 from typing import Final, Literal, NamedTuple
 
-from berth.core.cluster.node_classes import holds_for
+from berth.core.cluster.node_classes import NAME_KEYS, holds_for
 from berth.formats.kubernetes.storage import BIND_COMPLETED, SELECTED_NODE, volume_of
 from berth.formats.kubernetes.storage_objects import PersistentVolume, PersistentVolumeClaim
 from berth.schemas.placement import ClaimVolume
@@ -121,7 +121,7 @@ def judge_elsewhere(
         labels: Labels of the node.
     """
     seen = volume_of(found) if found is not None else None
-    values = {**labels, "metadata.name": wanted.node}
+    values = {**dict.fromkeys(NAME_KEYS, wanted.node), **labels}
     terms = seen.affinity if seen is not None else []
     if seen is not None and (not terms or any(t.expressions and holds_for(t.expressions, values) for t in terms)):
         return _BOUND
