@@ -393,7 +393,9 @@ class Scorer:
         blocks = shape.blocks
         if blocks is None or blocks.levels:
             return True
-        return bool(self.table.superpod.item(row) >= 0 and (not blocks.rack_size or self._racked()[self.table.rack[row]]))
+        return bool(
+            self.table.superpod.item(row) >= 0 and (not blocks.rack_size or self._racked()[self.table.rack[row]])
+        )
 
     def _racked(self) -> Fits:
         """Whether each rack has a number, shape (racks + 1,); the last entry, for nodes in no rack, is false."""
