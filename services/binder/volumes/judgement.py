@@ -47,11 +47,6 @@ class Judgement(NamedTuple):
     leaves_out: Literal["", "node", "volume"] = ""
 
 
-_BOUND: Final = Judgement("bound")
-_WAITING: Final = Judgement("waiting")
-_WRITE: Final = Judgement("write")
-
-
 def judge_claim(found: PersistentVolumeClaim | None, wanted: Wanted) -> Judgement:
     """Judgement by the claim alone; ``found`` is None if it does not exist."""
     name = wanted.claim.claim
@@ -68,9 +63,9 @@ def judge_claim(found: PersistentVolumeClaim | None, wanted: Wanted) -> Judgemen
     if obstacle:
         return Judgement("failed", f"claim {name} {obstacle}")
     if is_bound(found):
-        return _BOUND if spec.volume_name == wanted.claim.volume else Judgement("elsewhere")
+        return Judgement("bound") if spec.volume_name == wanted.claim.volume else Judgement("elsewhere")
     if spec.volume_name:
-        return _WAITING  # another component has begun to bind it
+        return Judgement("waiting")  # another component has begun to bind it
     return Judgement("volume") if wanted.claim.volume else _judge_selected_node(found, wanted)
 
 
@@ -78,13 +73,13 @@ def _judge_selected_node(found: PersistentVolumeClaim, wanted: Wanted) -> Judgem
     name, node = wanted.claim.claim, wanted.node
     selected = found.metadata.annotation(SELECTED_NODE)
     if selected == node:
-        return _WAITING
+        return Judgement("waiting")
     if selected:
         return Judgement("failed", f"claim {name} gets a volume for node {selected}, not for {node}")
     if found.metadata.annotation(VOLUME_FOR) == wanted.mark:
         # The provisioner takes the annotation away when it cannot make a volume there.
         return Judgement("failed", f"claim {name}: the provisioner cannot make a volume for node {node}", "node")
-    return _WRITE
+    return Judgement("write")
 
 
 def judge_volume(found: PersistentVolume | None, wanted: Wanted) -> Judgement:
@@ -97,15 +92,15 @@ def judge_volume(found: PersistentVolume | None, wanted: Wanted) -> Judgement:
     elif found.metadata.deletion_timestamp is not None:
         obstacle = "is being deleted"
     elif reference is None:
-        return _WRITE
+        return Judgement("write")
     elif (reference.namespace, reference.name) != (wanted.namespace, claim.claim):
         obstacle = f"was taken by claim {reference.namespace}/{reference.name}"
     elif not reference.uid:
-        return _WRITE
+        return Judgement("write")
     elif reference.uid != claim.uid:
         obstacle = "belongs to a former claim of that name"
     if not obstacle:
-        return _WAITING
+        return Judgement("waiting")
     return Judgement("failed", f"claim {claim.claim}: volume {claim.volume} {obstacle}", "volume")
 
 
@@ -124,7 +119,7 @@ def judge_elsewhere(
     values = {**dict.fromkeys(NAME_KEYS, wanted.node), **labels}
     terms = seen.affinity if seen is not None else []
     if seen is not None and (not terms or any(t.expressions and holds_for(t.expressions, values) for t in terms)):
-        return _BOUND
+        return Judgement("bound")
     why = f"bound to volume {volume}, which cannot be used from node {wanted.node}"
     return Judgement("failed", f"claim {wanted.claim.claim} is {why}")
 

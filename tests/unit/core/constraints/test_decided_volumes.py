@@ -3,11 +3,12 @@
 import msgspec
 import pytest
 
+from berth.core.explain.evidence import Event
 from berth.core.explain.refusal_text import sentence
 from berth.core.scheduling.scheduler import Scheduler
 from berth.core.state.cell import State
 from berth.schemas.envelope import decode
-from berth.schemas.facts import OutcomeSeen, RankFailure
+from berth.schemas.facts import JobSeen, OutcomeSeen, RankFailure
 from berth.schemas.ledger import Verdict
 from berth.schemas.placement import ClaimVolume
 from berth.schemas.status import SnapshotBody
@@ -141,6 +142,18 @@ def test_a_volume_that_was_decided_is_free_when_its_attempt_is_over() -> None:
     outcome = OutcomeSeen("default", "one", "uid-one", 1, "evicted")
     cell.fact(SUBJECTS.fact_outcome("default", "one"), outcome)
     cell.decide()
+    (verdict,) = cell.decide()
+    assert claims_of(verdict) == [ClaimVolume("c2", "uid-c2", 0, "v-1")]
+
+
+def test_the_end_of_an_attempt_whose_job_is_not_known_any_more_wakes_who_waits_for_its_volume() -> None:
+    cell = deciding()
+    say(cell, LOCAL, a_claim("c1"), a_claim("c2"), local("v-1", "a1"))
+    place(cell, "one", "c1")
+    cell.fact(SUBJECTS.fact_job("default", "one"), JobSeen("default", "one", "uid-one", "tombstone", 1))
+    cell.refuse(a_job_of("two", a_task(needs("c2"))))
+    assert cell.decide() == []
+    cell.happen(Event("job-ends", uid="uid-one", attempt=1))
     (verdict,) = cell.decide()
     assert claims_of(verdict) == [ClaimVolume("c2", "uid-c2", 0, "v-1")]
 
