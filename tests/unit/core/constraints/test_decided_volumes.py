@@ -13,8 +13,8 @@ from berth.schemas.ledger import Verdict
 from berth.schemas.placement import ClaimVolume
 from berth.schemas.status import SnapshotBody
 from berth.schemas.usage_facts import ClaimName
-from berth.schemas.volume_facts import ClaimSeen, UnboundSeen
-from tests.support.core_cells import SUBJECTS, CoreCell
+from berth.schemas.volume_facts import ClaimSeen, UnboundSeen, VolumeSeen
+from tests.support.core_cells import SUBJECTS, CoreCell, on
 from tests.unit.core.constraints.test_constraints import a_cell, a_task, nodes_of
 from tests.unit.core.constraints.test_constraints import job as a_job_of
 from tests.unit.core.constraints.test_volumes import BOUND, LOCAL, PENDING, WAITS, ZONES, local, needs, say
@@ -87,11 +87,14 @@ def test_gangs_of_one_round_get_different_volumes() -> None:
 
 def test_a_gang_that_finds_no_room_leaves_its_volumes_to_the_next() -> None:
     cell = deciding()
-    say(cell, LOCAL, a_claim("c1"), a_claim("c2"), a_claim("c3"), local("v-1", "a1"), local("v-2", "a2"))
-    whole = [a_task(needs("c1", "c2")), a_task(needs("c3"))]
+    claims = [a_claim(f"c{number}") for number in range(4)]
+    say(cell, LOCAL, *claims, local("v-1", "a1"), local("v-2", "a2"))
+    whole = [a_task(needs(f"c{number}")) for number in range(3)]
     cell.ask(a_job_of("whole", *whole), a_job_of("after", a_task(needs("c3"))))
     verdicts = {verdict.name: verdict for verdict in cell.decide()}
-    assert verdicts["whole"].refusal is not None
+    refusal = verdicts["whole"].refusal
+    assert refusal is not None
+    assert (refusal.pods_need, refusal.pods_have) == (3, 2)
     assert claims_of(verdicts["after"]) == [ClaimVolume("c3", "uid-c3", 0, "v-1")]
 
 
@@ -148,10 +151,12 @@ def test_a_volume_that_was_decided_is_free_when_its_attempt_is_over() -> None:
 
 def test_the_end_of_an_attempt_whose_job_is_not_known_any_more_wakes_who_waits_for_its_volume() -> None:
     cell = deciding()
-    say(cell, LOCAL, a_claim("c1"), a_claim("c2"), local("v-1", "a1"))
+    everywhere = VolumeSeen("v-1", storage_class="local", size=10)
+    say(cell, LOCAL, a_claim("c1"), a_claim("c2"), everywhere)
     place(cell, "one", "c1")
     cell.fact(SUBJECTS.fact_job("default", "one"), JobSeen("default", "one", "uid-one", "tombstone", 1))
-    cell.refuse(a_job_of("two", a_task(needs("c2"))))
+    other = msgspec.structs.replace(a_job_of("two", a_task(needs("c2"))), node_selector=on("b1"))
+    cell.refuse(other)
     assert cell.decide() == []
     cell.happen(Event("job-ends", uid="uid-one", attempt=1))
     (verdict,) = cell.decide()
