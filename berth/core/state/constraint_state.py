@@ -22,9 +22,9 @@ from berth.core.constraints.topology import Topology
 from berth.core.constraints.usage import Usage, check_usage, limits_of, usage_of
 from berth.core.constraints.usage_changes import note_limits, note_usage
 from berth.core.constraints.usage_index import TermIndex, UsageIndex
-from berth.core.constraints.volume_choices import DecidedClaim
 from berth.core.constraints.volumes import Volumes, has_failed
 from berth.core.requests.gangs import Profiles
+from berth.core.state.decided_claims import DecidedClaims
 from berth.core.state.fact_checks import check_subject
 from berth.core.state.ledger import Holding, LedgerFold
 from berth.schemas.columns import unpack
@@ -61,6 +61,9 @@ class ConstraintState:
         fold: The folded ledger.
         jobs: Jobs by name.
         occupancy: The nodes, and the attempts that hold them.
+
+    Attributes:
+        claims: What placements say of claims.
     """
 
     def __init__(self, fold: LedgerFold, jobs: Mapping[JobKey, JobSeen], occupancy: Attempts) -> None:
@@ -78,8 +81,7 @@ class ConstraintState:
         """Jobs with a task that has constraints."""
         self._index: UsageIndex | None = None
         self._terms = TermIndex()
-        self._with_claims: dict[AttemptKey, Holding] = {}
-        """Attempts whose placements say which volumes claims get."""
+        self.claims = DecidedClaims(fold, self._table.row, self._volumes)
 
     @property
     def _is_on(self) -> bool:
@@ -95,18 +97,10 @@ class ConstraintState:
         """What a round starts from; None where there is nothing to check."""
         if self._index is None:
             return None
-        decided = tuple(self._decided()) if self._fold.settings.decides_volumes else None
+        decided = self.claims.all() if self._fold.settings.decides_volumes else None
         return ConstraintView(
             self._index, self._topology, self._namespaces, len(self._table), self._volumes, decided=decided
         )
-
-    def _decided(self) -> Iterator[DecidedClaim]:
-        """Volumes that claims get by the ledger, the oldest placement first."""
-        for holding in sorted(self._with_claims.values(), key=lambda one: (one.ledger_seq, *one.key)):
-            names = holding.placement.names()
-            for one in holding.placement.claims:
-                name = ClaimName(holding.namespace, one.claim)
-                yield DecidedClaim(name, one.uid, one.volume, self._table.row(names[one.rank]))
 
     def apply(self, envelope: Envelope, subject: str, changes: ChangesBuilder) -> bool:
         """Apply a fact of usage, of a namespace, or about volumes.
@@ -189,18 +183,10 @@ class ConstraintState:
         if self._index is None:
             return NO_CHANGES
         found = ConstraintChangesBuilder()
-        found.repulsion_eased = self._note_claims(key)
+        found.repulsion_eased = self.claims.note(key)
         usage = self._usage_of(key)
         note_usage(self._index.replace(("attempt", *key), usage), usage, found)
         return found.build()
-
-    def _note_claims(self, key: AttemptKey) -> bool:
-        """Note what the placement of an attempt says of claims; returns whether volumes are given to nobody now."""
-        holding = self._fold.holdings.get(key)
-        if holding is not None and holding.placement.claims:
-            self._with_claims[key] = holding
-            return False
-        return self._with_claims.pop(key, None) is not None
 
     def note_pods(self, name: JobKey) -> Changes:
         """Count the attempts of a name again, because a fact reported its pods."""
@@ -265,9 +251,8 @@ class ConstraintState:
             for task in job.request.tasks if job.request is not None else ():
                 for term in task.constraints.anti_affinity if task.constraints is not None else ():
                     self._terms.add(term, 1)
-        self._with_claims = {}
+        self.claims.begin(self._fold.holdings)
         for key in self._fold.holdings:
-            self._note_claims(key)
             self._index.replace(("attempt", *key), self._usage_of(key))
         found.namespaces_changed = found.topology_changed = True
 

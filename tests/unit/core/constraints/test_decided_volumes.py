@@ -220,6 +220,27 @@ def test_an_attempt_whose_claim_was_not_bound_goes_to_another_node() -> None:
     assert verdicts == {"job": ["a2"], "other": ["a2"]}
 
 
+def fail(cell: CoreCell, attempt: int, *nodes: str) -> list[Verdict]:
+    """The binder could not bind an attempt; with nodes, since their volumes could not be made."""
+    if nodes:
+        say(cell, failed(*nodes))
+    lost = OutcomeSeen("default", "job", "uid-job", attempt, "failed", failures=[RankFailure(0, "lost")])
+    cell.fact(SUBJECTS.fact_outcome("default", "job"), lost)
+    assert cell.decide() == []
+    return cell.decide()
+
+
+def test_attempts_that_failed_for_a_claim_do_not_count_and_others_do() -> None:
+    cell = a_cell(ZONES, constraints=3, attempts_max=1)
+    say(cell, WAITS, PENDING)
+    place(cell, "job")
+    assert [nodes_of(one) for one in fail(cell, 1, "a1")] == [["a2"]]
+    assert [nodes_of(one) for one in fail(cell, 2, "a1", "a2")] == [["b1"]]
+    assert fail(cell, 3) == []
+    gang = cell.state.fold.gangs["uid-job"]
+    assert (gang.phase, gang.attempt) == ("failed", 3)
+
+
 @pytest.mark.parametrize(
     ("facts", "expected"),
     [
