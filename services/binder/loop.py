@@ -224,12 +224,12 @@ class Loop:
 
     async def _evict(self, attempt: Attempt) -> OutcomeSeen:
         gang = gang_of(attempt)
-        await self._cluster.take_back(gang)
         try:
             await self._cluster.evict(gang, reason=self._why_evict(attempt))
         except PoisonError as error:
             # No other component can end these pods: retry, and log it.
             raise TransientError(error.reason) from error
+        await self._cluster.take_back(gang)
         before = self.work.outcome_of(attempt)
         return OutcomeSeen(
             namespace=attempt.namespace,

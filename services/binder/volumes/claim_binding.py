@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Final, TypeVar
 
+from berth.formats.kubernetes.storage import volume_of
 from berth.formats.kubernetes.storage_objects import PersistentVolume, PersistentVolumeClaim
 from berth.runtime.errors import AmbiguousError, TransientError
 from berth.runtime.fault_points import FaultPoints
@@ -71,9 +72,11 @@ class ClaimBinding:
 
     async def _elsewhere(self, wanted: Wanted, name: str) -> Judgement:
         volume = await self._get(_volume_path(name), PersistentVolume)
-        node = await self._get(f"/api/v1/nodes/{wanted.node}", NodeLean)
-        labels = (node.metadata.labels or {}) if node is not None else {}
-        return judge_elsewhere(volume, wanted, name, labels)
+        seen = volume_of(volume) if volume is not None else None
+        node = None
+        if seen is not None and seen.affinity:
+            node = await self._get(f"/api/v1/nodes/{wanted.node}", NodeLean)
+        return judge_elsewhere(seen, wanted, name, (node.metadata.labels or {}) if node is not None else {})
 
     async def take_back(self, wanted: Wanted) -> None:
         """Take back what an attempt wrote for a claim, unless the claim is bound by now.

@@ -8,9 +8,10 @@ from collections.abc import Mapping
 from typing import Final, Literal, NamedTuple
 
 from berth.core.cluster.node_classes import NAME_KEYS, holds_for
-from berth.formats.kubernetes.storage import BIND_COMPLETED, SELECTED_NODE, volume_of
+from berth.formats.kubernetes.storage import BIND_COMPLETED, SELECTED_NODE
 from berth.formats.kubernetes.storage_objects import PersistentVolume, PersistentVolumeClaim
 from berth.schemas.placement import ClaimVolume
+from berth.schemas.volume_facts import VolumeSeen
 
 VOLUME_FOR: Final = "berth/volume-for"
 """Annotation of a claim or a volume that the binder has written: the attempt, ``uid/attempt``."""
@@ -104,18 +105,15 @@ def judge_volume(found: PersistentVolume | None, wanted: Wanted) -> Judgement:
     return Judgement("failed", f"claim {claim.claim}: volume {claim.volume} {obstacle}", "volume")
 
 
-def judge_elsewhere(
-    found: PersistentVolume | None, wanted: Wanted, volume: str, labels: Mapping[str, str]
-) -> Judgement:
+def judge_elsewhere(seen: VolumeSeen | None, wanted: Wanted, volume: str, labels: Mapping[str, str]) -> Judgement:
     """Judgement on a claim that is bound to a volume which was not decided.
 
     Args:
-        found: The volume; None if it does not exist.
+        seen: The volume; None if it does not exist.
         wanted: What was decided.
         volume: Name of the volume.
-        labels: Labels of the node.
+        labels: Labels of the node; not needed for a volume without node affinity.
     """
-    seen = volume_of(found) if found is not None else None
     values = {**dict.fromkeys(NAME_KEYS, wanted.node), **labels}
     terms = seen.affinity if seen is not None else []
     if seen is not None and (not terms or any(t.expressions and holds_for(t.expressions, values) for t in terms)):
