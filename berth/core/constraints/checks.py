@@ -52,6 +52,10 @@ class PodsByValue:
         found: Ints = self.counts[key][self.values[key]]
         return found
 
+    def keys_at(self, rows: Fits) -> tuple[str, ...]:
+        """Keys by which pods are at one of some rows, sorted."""
+        return tuple(sorted(key for key in self.values if (self.of_rows(key) > 0)[rows].any()))
+
     def has_value(self, key: str) -> Fits:
         """Rows whose node has the label, shape (rows,)."""
         found: Fits = self.values[key] >= 0
@@ -121,6 +125,10 @@ class AntiAffinityCheck:
                 for row, number in amounts.items():
                     self._pods.add(term.topology_key, row, number)
 
+    def keys_at(self, rows: Fits) -> tuple[str, ...]:
+        """Topology keys that exclude one of some rows, sorted."""
+        return self._pods.keys_at(rows)
+
     def allowed(self) -> Fits:
         """As in :class:`Check`."""
         found: Fits = np.logical_and.reduce([self._pods.of_rows(key) <= 0 for key in self._pods.values])
@@ -151,6 +159,10 @@ class RepelledCheck:
         for term, amounts in found.items():
             for row, number in amounts.items():
                 self._pods.add(term.topology_key, row, number)
+
+    def keys_at(self, rows: Fits) -> tuple[str, ...]:
+        """Topology keys that exclude one of some rows, sorted."""
+        return self._pods.keys_at(rows)
 
     def allowed(self) -> Fits:
         """As in :class:`Check`."""
