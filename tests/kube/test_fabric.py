@@ -52,8 +52,11 @@ async def test_it_programs_a_running_job_a_restarted_one_and_sees_the_deletion(
         async with reading(kube_api, tmp_path) as fabric:
             job = a_volcano_job("llm", 3, 8)
             job["spec"]["tasks"][0]["template"]["metadata"]["annotations"] |= SHARED
+            await world.services["binder"].stop()  # so that the job is pending until it has been seen so
             made_job = await kube_api.post(f"{JOBS}/{namespace}/jobs", job)
             uid = made_job["metadata"]["uid"]
+            await until(lambda: fabric.story.get(uid) == [("add", "pending")], deadline_s=40, what="the job is pending")
+            world.services["binder"].start()
             await until(lambda: len(fabric.running.get(uid, [])) == 1, deadline_s=40, what="the job runs")
             pods = await world.until_pods(namespace, {"Running": 3})
             _is_right(fabric, uid, pods)

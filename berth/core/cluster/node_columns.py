@@ -36,8 +36,8 @@ _COLUMNS: Final[tuple[tuple[str, str], ...]] = (
     ("memory_free", "<i4"),
     ("cpu_others", "<i4"),
     ("memory_others", "<i4"),
-    ("no_cpu", "<i2"),
-    ("no_memory", "<i2"),
+    ("no_cpu", "<i4"),
+    ("no_memory", "<i4"),
     ("superpod", "<i4"),
     ("leaf", "<i4"),
     ("position", "<i2"),
@@ -84,9 +84,9 @@ class NodeColumns:
     cpu_others: Ints
     """Used by pods of others, and not part of ``cpu``."""
     memory_others: Ints
-    no_cpu: Shorts
+    no_cpu: Ints
     """Pods that hold no cpu, because they request none."""
-    no_memory: Shorts
+    no_memory: Ints
     superpod: Ints
     leaf: Ints
     position: Shorts

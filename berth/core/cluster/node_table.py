@@ -249,18 +249,17 @@ class NodeTable(NodeColumns):
         Raises:
             InvariantError: A chip already has an owner.
         """
-        if mask & (int(self.used[row]) | int(self.releasing[row])):
+        if mask & (self.used.item(row) | self.releasing.item(row)):
             raise InvariantError("a chip would have two owners", subject=f"node {self.names[row]}")
-        self.used[row] |= np.uint64(mask)
+        self.used[row] = self.used.item(row) | mask
         self._use(row, cpu_milli, memory_mib, pods, found)
 
     def let_go(
         self, found: ChangesBuilder, row: int, mask: int, *, cpu_milli: int, memory_mib: int, pods: int = 1
     ) -> None:
         """Release what a pod held; the arguments are those of :meth:`hold`."""
-        keep = np.uint64(~mask & 0xFFFF_FFFF_FFFF_FFFF)
-        self.used[row] &= keep
-        self.releasing[row] &= keep
+        self.used[row] = self.used.item(row) & ~mask
+        self.releasing[row] = self.releasing.item(row) & ~mask
         self._use(row, -cpu_milli, -memory_mib, -pods, found)
 
     def set_shared(self, found: ChangesBuilder, row: int, mask: int, *, shared: bool) -> None:
@@ -323,8 +322,10 @@ class NodeTable(NodeColumns):
         self._derive(row, found)
 
     def _use(self, row: int, cpu_milli: int, memory_mib: int, pods: int, found: ChangesBuilder) -> None:
-        self.no_cpu[row] += 0 if cpu_milli else pods
-        self.no_memory[row] += 0 if memory_mib else pods
+        if not cpu_milli:
+            self.no_cpu[row] = self.no_cpu.item(row) + pods
+        if not memory_mib:
+            self.no_memory[row] = self.no_memory.item(row) + pods
         if not (cpu_milli or memory_mib):
             self._derive_free(row, found)
             return
@@ -338,13 +339,13 @@ class NodeTable(NodeColumns):
         ``idle`` is the number of healthy chips that no pod holds, limited by the number of chips that Kubernetes can
         allocate.
         """
-        chips = int(self.chips[row])
-        healthy = chips & ~int(self.unhealthy[row])
-        cpu_free = int(self.cpu[row]) - self._cpu_used.get(row, 0)
-        memory_free = int(self.memory[row]) - self._memory_used.get(row, 0)
-        is_more = bool(cpu_free > self.cpu_free[row] or memory_free > self.memory_free[row])
+        chips = self.chips.item(row)
+        healthy = chips & ~self.unhealthy.item(row)
+        cpu_free = self.cpu.item(row) - self._cpu_used.get(row, 0)
+        memory_free = self.memory.item(row) - self._memory_used.get(row, 0)
+        is_more = bool(cpu_free > self.cpu_free.item(row) or memory_free > self.memory_free.item(row))
         self.unhealthy_count[row] = (chips & ~healthy).bit_count()
-        self.allocatable[row] = min(int(self.allocatable_seen[row]), healthy.bit_count())
+        self.allocatable[row] = min(self.allocatable_seen.item(row), healthy.bit_count())
         self.cpu_free[row] = max(cpu_free, _LEAST)
         self.memory_free[row] = max(memory_free, _LEAST)
         self._derive_free(row, found, is_more=is_more)
@@ -357,12 +358,12 @@ class NodeTable(NodeColumns):
             found: The changes are added to it.
             is_more: The node has more cpu or memory free than before.
         """
-        healthy = int(self.chips[row]) & ~int(self.unhealthy[row])
-        held = (int(self.used[row]) | int(self.releasing[row])) & healthy
-        is_present = bool(self.present[row])
-        free = healthy & ~held & ~int(self.withheld[row]) if is_present else 0
-        idle = int(self.allocatable[row]) - held.bit_count()
-        before, idle_before = int(self.free[row]), int(self.idle[row])
+        healthy = self.chips.item(row) & ~self.unhealthy.item(row)
+        held = (self.used.item(row) | self.releasing.item(row)) & healthy
+        is_present = self.present.item(row)
+        free = healthy & ~held & ~self.withheld.item(row) if is_present else 0
+        idle = self.allocatable.item(row) - held.bit_count()
+        before, idle_before = self.free.item(row), self.idle.item(row)
         # More chips free than Kubernetes knows of is a contradiction that bars the node; its end is an improvement too.
         contradicted, was_contradicted = free.bit_count() - idle, before.bit_count() - idle_before
         is_more = is_more or bool(free & ~before) or idle > idle_before or contradicted < was_contradicted

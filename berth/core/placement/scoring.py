@@ -241,13 +241,13 @@ class Scorer:
         table = self.table
         share = self.shares.nodes.get(row)
         return RowState(
-            free=int(table.free[row]),
-            idle=int(table.idle[row]),
-            cpu_free=int(table.cpu_free[row]),
-            memory_free=int(table.memory_free[row]),
+            free=table.free.item(row),
+            idle=table.idle.item(row),
+            cpu_free=table.cpu_free.item(row),
+            memory_free=table.memory_free.item(row),
             share=share.copy() if share is not None else None,
-            no_cpu=int(table.no_cpu[row]),
-            no_memory=int(table.no_memory[row]),
+            no_cpu=table.no_cpu.item(row),
+            no_memory=table.no_memory.item(row),
         )
 
     def evaluate_one(self, shape: Shape, row: int, state: RowState, base: RowState | None = None) -> tuple[int, int]:
@@ -271,12 +271,12 @@ class Scorer:
             return self._share_one(shape, row, state, base)
         chips = ChipRow(
             state.free,
-            int(table.network[row]),
-            bool(table.network_known[row]),
-            int(table.unhealthy_count[row]),
-            int(table.allocatable[row]),
+            table.network.item(row),
+            table.network_known.item(row),
+            table.unhealthy_count.item(row),
+            table.allocatable.item(row),
             state.idle,
-            int(table.capacity[row]),
+            table.capacity.item(row),
         )
         label = compiled.node_label
         labelled = label is None or table.labels(row).get(label[0]) == label[1]
@@ -284,12 +284,12 @@ class Scorer:
 
     def _plain_reason(self, shape: Shape, row: int, state: RowState) -> int:
         """Reason other than the class and the chips of a node."""
-        level = int(self.table.level[row])
+        level = self.table.level.item(row)
         if level >= NodeHealth.NO_NEW_WORK:
             return int(NodeReason.NODE_FAULT)
         if level == NodeHealth.SUB_HEALTHY and shape.sub_health != "ignore":
             return int(NodeReason.SUB_HEALTH)
-        if self.settings.needs_health and not self.table.spoken[row] and self.table.capacity[row]:
+        if self.settings.needs_health and not self.table.spoken.item(row) and self.table.capacity.item(row):
             return int(NodeReason.HEALTH_UNKNOWN)
         if (
             shape.cpu_milli and shape.cpu_milli > state.cpu_free
@@ -393,7 +393,9 @@ class Scorer:
         blocks = shape.blocks
         if blocks is None or blocks.levels:
             return True
-        return bool(self.table.superpod[row] >= 0 and (not blocks.rack_size or self._racked()[self.table.rack[row]]))
+        return bool(
+            self.table.superpod.item(row) >= 0 and (not blocks.rack_size or self._racked()[self.table.rack[row]])
+        )
 
     def _racked(self) -> Fits:
         """Whether each rack has a number, shape (racks + 1,); the last entry, for nodes in no rack, is false."""
@@ -404,14 +406,14 @@ class Scorer:
 
     def _class_reason_of(self, compiled: _Compiled, row: int) -> int:
         table = self.table
-        if not table.present[row]:
+        if not table.present.item(row):
             return int(NodeReason.OTHER_RESOURCE)
         known = self._reason_lists.get(compiled.shape)
         if known is None or len(known) != len(table.classes):
             known = self._reason_lists[compiled.shape] = list(map(int, self._by_class(compiled.shape)))
-        reason = known[int(table.node_class[row])]
+        reason = known[table.node_class.item(row)]
         if reason == _ERROR:
-            raise self._class_errors[compiled.shape][int(table.node_class[row])]
+            raise self._class_errors[compiled.shape][table.node_class.item(row)]
         if not reason and not self._has_place(compiled.shape, row):
             return int(NodeReason.NO_SUPERPOD)
         if not reason and compiled.by_name and not name_fits(compiled.shape, table.names[row], table.labels(row)):

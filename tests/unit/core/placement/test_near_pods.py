@@ -227,3 +227,11 @@ def test_while_a_shard_is_missing_no_node_is_near_a_part_that_comes_later() -> N
     seat.job(late())
     seat.round(MissingShards(shards, [shard_of("leaf-1", shards)]))
     assert nodes_by_job(seat)["late"] == ["a"]
+
+
+def test_a_node_counts_more_pods_that_request_nothing_than_a_short_holds() -> None:
+    seat = seat_of(bare("a"))
+    seat.job(a_job("j", tasks=[Task("p", 40_000, 0)]))
+    seat.round()
+    table = seat.state.table
+    assert (table.no_cpu[0], table.no_memory[0]) == (40_000, 40_000)
