@@ -15,7 +15,7 @@ import msgspec
 from berth.formats.kubernetes.lean import Meta
 from berth.formats.kubernetes.pod_spec import PodSpec
 from berth.formats.kubernetes.pods import constraints_in
-from berth.formats.yaml_tree import Tree
+from berth.formats.yaml_tree import Tree, shown
 from berth.schemas.constraints import Expression, Term
 from berth.schemas.intake import Task
 from berth.schemas.pod_constraints import (
@@ -60,9 +60,9 @@ def read_constraints(spec: Tree, *, namespace: str, labels: Mapping[str, str]) -
     found, errors = constraints_in(pod, Meta(namespace=namespace, labels=dict(labels)))
     if errors:
         first = errors[0]
-        place = _at(spec, first.field.removeprefix("spec"))
+        path = f"{spec.path}{first.field.removeprefix('spec')}"
         raise spec.error(
-            document=spec.document, path=place.path, value=repr(first.value), expected=first.expected
+            document=spec.document, path=path, value=shown(first.value), expected=first.expected
         ) from first
     return found
 
