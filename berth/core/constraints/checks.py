@@ -192,7 +192,7 @@ class RepelledCheck:
 class SpreadCheck:
     """One topology spread: with the pod the node's value has at most ``max_skew`` pods more than that with fewest.
 
-    Values count that a counted node has: a node with all topology keys of the pod's spreads, and as the policies say.
+    Values count that a counted node has: a node with all topology keys of the pod's spreads, subject to the policies.
     """
 
     def __init__(self, term: SpreadTerm, shape: Shape, pod: PodProfile, index: UsageIndex, topology: Topology) -> None:

@@ -19,7 +19,7 @@ _WORDS: Final[dict[NodeReason, str]] = {
     NodeReason.SUB_HEALTH: "are sub-healthy",
     NodeReason.CPU: "have too little cpu",
     NodeReason.MEMORY: "have too little memory",
-    NodeReason.UNSTABLE: "report more free chips than Kubernetes knows of",
+    NodeReason.UNSTABLE: "report more free chips than Kubernetes counts",
     NodeReason.NO_CHIP_LIST: "report no free chips",
     NodeReason.TOO_MANY_CHIPS: "are of another product",
     NodeReason.SHORTAGE: "have fewer than {chips} free chips",

@@ -11,20 +11,20 @@ from berth.schemas.envelope import open_envelope
 from berth.schemas.ledger import Epoch, Refusal, Round, Settings, Verdict
 
 _SETTINGS_OF_0_4: Final = 21
-"""Settings that release 0.4 knows: the first fields of :class:`berth.schemas.ledger.Settings`."""
+"""Settings of release 0.4: the first fields of :class:`berth.schemas.ledger.Settings`."""
 _REFUSAL_AT: Final = Verdict.__struct_fields__.index("refusal")
 _REFUSAL_OF_0_4: Final = Refusal.__struct_fields__.index("constraints")
-"""Fields of a refusal that release 0.4 knows: the first ones."""
+"""Fields of a refusal in release 0.4: the first ones."""
 
 
 def digested_epoch(epoch: Epoch) -> bytes:
     """An epoch in the digest."""
     fields = msgspec.structs.fields(Settings)
-    said = [getattr(epoch.settings, field.name) for field in fields]
-    while len(said) > _SETTINGS_OF_0_4 and said[-1] == fields[len(said) - 1].default:
-        said.pop()
+    settings = [getattr(epoch.settings, field.name) for field in fields]
+    while len(settings) > _SETTINGS_OF_0_4 and settings[-1] == fields[len(settings) - 1].default:
+        settings.pop()
     resumes = [True] if epoch.resumes else []
-    body = msgspec.msgpack.encode([*msgspec.structs.astuple(epoch)[:-2], said, *resumes])
+    body = msgspec.msgpack.encode([*msgspec.structs.astuple(epoch)[:-2], settings, *resumes])
     return msgspec.msgpack.encode((Epoch.KIND, 1, msgspec.Raw(body)))
 
 

@@ -56,7 +56,7 @@ class Replayed(msgspec.Struct, frozen=True):
     refused: int = 0
     epochs: int = 0
     void: int = 0
-    """Void records: from a writer that was no longer leader, or of a kind that this release does not know."""
+    """Void records: from a writer that was no longer leader, or of a kind that is unknown to this release."""
     undecodable: int = 0
     """Facts that no reader can apply."""
     not_compared: int = 0
@@ -94,7 +94,7 @@ class Replay:
 
     Args:
         start: State at its beginning.
-        shards: Number of shards, for records that say that some were silent but not how many there were (before 0.4);
+        shards: Number of shards, for records that state that some were silent but not how many there were (before 0.4);
             0: unknown.
         differences_max: Differences that are kept with what is around them; all are counted.
 
@@ -175,7 +175,7 @@ class Replay:
         except InvariantError as error:
             raise ReplayError(0, f"the folded ledger cannot be: {error}") from error
         if waiting is None:
-            self._why_not = "the snapshot at the start, of a release before 0.4, does not say who waited: compared is from the next epoch on"
+            self._why_not = "the snapshot at the start, of a release before 0.4, does not contain the jobs that waited: rounds are compared from the next epoch on"
             self.scheduler.begin(changes)
         else:
             self.scheduler.load(waiting, changes)
@@ -200,15 +200,15 @@ class Replay:
         if not folded.resumes:
             self._why_not = ""
         self.scheduler.begin(folded.changes, resumes=folded.resumes)
-        said = digested_epoch(body_of(envelope, Epoch))
-        self._own.update(said)
-        self._recorded.update(said)
+        digested = digested_epoch(body_of(envelope, Epoch))
+        self._own.update(digested)
+        self._recorded.update(digested)
 
     def _round(self, entry: Entry, record: Round) -> Difference | None:
         missing_shards = MissingShards(record.shards or self._shards, record.missing, record.doubted)
         why_not = self._why_not
         if not why_not and missing_shards.missing and not missing_shards.shards:
-            why_not = "records before 0.4 do not say how many scorers there were when some were silent"
+            why_not = "records before 0.4 lack the number of scorers when some were silent"
         own = self._decided(record.at_ms, missing_shards, skip=bool(why_not))
         if own.record is not None and record.shards != own.record.shards:
             own = _Own(
