@@ -204,6 +204,16 @@ def test_a_refusal_names_what_the_constraint_names(wanted: PodConstraints, words
     assert sum(count.nodes for count in refusal.constraints) <= sum(count.nodes for count in refusal.counts)
 
 
+def test_a_node_counts_for_the_first_constraint_that_excludes_it() -> None:
+    cell = a_cell({"a1": "a", "c1": ""})
+    spread = (SpreadTerm("zone", 1, having(app="a")), SpreadTerm("rack", 1, having(app="a")))
+    refusal = cell.refuse(job("job", a_task(PodConstraints(affinity=(near("zone", app="a"),), spread=spread), app="a")))
+    assert sentence(refusal) == (
+        "0 of 2 nodes fit: 1 lacks the label zone of the required pod affinity,"
+        " 1 lacks the label rack of the topology spread"
+    )
+
+
 def test_pods_that_repel_name_the_keys_that_count_here_alone() -> None:
     cell = a_cell({"a1": "a"})
     by_zone = PodConstraints(anti_affinity=(near("zone", app="a"), near("rack", app="a"), near(HOST, app="x")))
