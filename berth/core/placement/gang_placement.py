@@ -93,7 +93,9 @@ class PlacementRound:
         else:
             self._constrained = ConstrainedPods(self._nodes, views, ConstraintRound(constraints))
             self._single = SinglePods(self._nodes, views, counts, self._constrained.round.is_full)
-            self._refusals = RoundRefusals(self._nodes, views, self._constrained.forbidden)
+            self._refusals = RoundRefusals(
+                self._nodes, views, self._constrained.forbidden, self._constrained.constraint_counts
+            )
         blocks = blocks or inputs_without_jobs(scorer.table)
         self._of_job = blocks.colocation.of_job
         self._planned = PlannedPods(

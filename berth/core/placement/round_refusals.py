@@ -9,7 +9,7 @@ from berth.core.placement.scoring import Candidates, Scorer
 from berth.core.requests.gangs import ClassKey, Gang
 from berth.core.switches.planner import TOR_AFFINITY
 from berth.schemas.offers import Shape
-from berth.schemas.refusal import Refusal, reason_counts
+from berth.schemas.refusal import ConstraintCount, Refusal, reason_counts
 
 
 class RoundRefusals:
@@ -19,6 +19,7 @@ class RoundRefusals:
         nodes: Nodes as the round leaves them.
         views: Merged candidates of each shape.
         forbidden: Nodes that would take a pod of a shape and that constraints forbid, by reason.
+        by_constraint: The same nodes, for each constraint that names something.
     """
 
     def __init__(
@@ -26,8 +27,10 @@ class RoundRefusals:
         nodes: RoundNodes,
         views: Mapping[Shape, Candidates],
         forbidden: Callable[[Shape], Mapping[int, int]] = lambda _: {},
+        by_constraint: Callable[[Shape], list[ConstraintCount]] = lambda _: [],
     ) -> None:
         self._forbidden = forbidden
+        self._by_constraint = by_constraint
         self._nodes = nodes
         self._scorer = nodes.scorer
         self._views = views
@@ -69,6 +72,7 @@ class RoundRefusals:
             nodes_fit=fit,
             counts=reason_counts(counts),
             missing_shards=list(missing),
+            constraints=self._by_constraint(shape),
         )
         return refusal if missing else self._larger_than_cluster(gang, index, refusal)
 
