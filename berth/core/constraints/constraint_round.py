@@ -20,9 +20,11 @@ from berth.core.constraints.preferences import Preferences, has_preferences
 from berth.core.constraints.selectors import NamespaceLabels
 from berth.core.constraints.topology import Ints, Topology
 from berth.core.constraints.usage_index import UsageIndex
-from berth.core.constraints.volume_checks import VolumeCheck, VolumeLimitCheck
+from berth.core.constraints.volume_checks import VolumeCheck, VolumeLimitCheck, claims_of
+from berth.core.constraints.volume_choices import DecidedClaim, VolumeChoices
 from berth.core.constraints.volumes import Volumes
 from berth.schemas.offers import Shape
+from berth.schemas.placement import ClaimVolume
 from berth.schemas.pod_constraints import HostPort, PodProfile
 from berth.schemas.refusal import ConstraintCount, NodeReason
 
@@ -42,6 +44,13 @@ class ConstraintView(NamedTuple):
     volumes: Volumes
     moved: tuple[Placed, ...] = ()
     """Pods that are counted beside ``usage`` (1), or not counted though they are in it (-1)."""
+    decided: tuple[DecidedClaim, ...] | None = None
+    """Volumes that claims get by the ledger; None where placements do not say it."""
+
+    @property
+    def checks_claims(self) -> bool:
+        """Whether claims are checked: something is known of volumes, or of an API server that would tell of them."""
+        return bool(self.usage.limits) or self.volumes.is_told
 
 
 class _Named(NamedTuple):
@@ -58,9 +67,9 @@ class _Named(NamedTuple):
 class _ShapeChecks:
     """Checks of one shape, brought up to date with the pods of the round when they are read."""
 
-    def __init__(self, shape: Shape, pod: PodProfile, view: ConstraintView) -> None:
+    def __init__(self, shape: Shape, pod: PodProfile, view: ConstraintView, choices: VolumeChoices | None) -> None:
         self.affinity: AffinityCheck | None = None
-        self._checks = list(self._made(shape, pod, view))
+        self._checks = list(self._made(shape, pod, view, choices))
         self.preferences: Preferences | None = None
         if has_preferences(pod.constraints):
             self.preferences = Preferences(shape, pod, view.usage, view.topology, view.namespaces)
@@ -68,15 +77,17 @@ class _ShapeChecks:
         self._seen = 0
         self._allowed: Fits | None = None
 
-    def _made(self, shape: Shape, pod: PodProfile, view: ConstraintView) -> Iterator[_Named]:
-        index, topology, names, rows, volumes, _ = view
+    def _made(
+        self, shape: Shape, pod: PodProfile, view: ConstraintView, choices: VolumeChoices | None
+    ) -> Iterator[_Named]:
+        index, topology, names, rows, volumes, *_ = view
         wanted = pod.constraints
         for name, need in wanted.resources if index.limits else ():
             yield _Named(NodeReason.RESOURCE, ResourceCheck(name, need, index, rows), names=(name,))
         if wanted.ports:
             yield _Named(NodeReason.PORT, PortCheck(wanted.ports, index, rows), names=_ports_of(wanted.ports))
-        if wanted.claims and (index.limits or volumes.is_told):
-            yield _Named(NodeReason.VOLUME, VolumeCheck(pod, index, volumes, topology))
+        if wanted.claims and view.checks_claims:
+            yield _Named(NodeReason.VOLUME, VolumeCheck(pod, index, volumes, topology, choices))
             yield _Named(NodeReason.VOLUME_LIMIT, VolumeLimitCheck(pod, index, volumes, rows))
         if wanted.affinity:
             self.affinity = AffinityCheck(wanted.affinity, pod, index, topology, names)
@@ -153,6 +164,9 @@ class ConstraintRound:
         self._log: list[Placed] = []
         self._begun = 0
         self._checks: dict[Shape, _ShapeChecks] = {}
+        self._choices: VolumeChoices | None = None
+        if view.decided is not None:
+            self._choices = VolumeChoices(view.volumes, view.topology, view.decided)
         slots = view.usage.slots(view.rows)
         self._slots: Ints | None = None if slots is None else slots.copy()
         """Pods that each row still takes; None where no node limits them."""
@@ -163,6 +177,8 @@ class ConstraintRound:
     def begin_gang(self) -> None:
         """Begin with the next gang: what was placed before it stays placed."""
         self._begun = len(self._log)
+        if self._choices is not None:
+            self._choices.begin_gang()
 
     def add(self, pod: PodProfile, row: int) -> None:
         """Place a pod of the current gang."""
@@ -173,9 +189,28 @@ class ConstraintRound:
         for pod, row, sign in reversed(self._log[self._begun :]):
             self._note(pod, row, -sign)
         self._begun = len(self._log)
+        if self._choices is not None:
+            self._choices.roll_back()
+
+    def claims_of_gang(self, pods: Sequence[PodProfile]) -> list[ClaimVolume]:
+        """Claims of the current gang that are not bound, and their volumes; none where placements do not say it.
+
+        Args:
+            pods: Pods of the gang by rank, all placed.
+        """
+        return self._choices.of_gang(pods) if self._choices is not None and self._view.checks_claims else []
+
+    def obstacle(self, shape: Shape) -> tuple[str, str] | None:
+        """First claim of a shape that no pod can use, and what it would have to be; None without one."""
+        if self._choices is None or shape.profile is None or not self._view.checks_claims:
+            return None
+        found = ((name.name, self._view.volumes.obstacle(name)) for name in claims_of(shape.profile))
+        return next((one for one in found if one[1]), None)
 
     def _note(self, pod: PodProfile, row: int, sign: int) -> None:
         self._log.append((pod, row, sign))
+        if sign > 0 and self._choices is not None and pod.constraints.claims:
+            self._choices.choose(pod, row)
         if self._slots is not None:
             self._slots[row] -= sign
 
@@ -248,6 +283,6 @@ class ConstraintRound:
             return None
         checks = self._checks.get(shape)
         if checks is None:
-            checks = self._checks[shape] = _ShapeChecks(shape, shape.profile, self._view)
+            checks = self._checks[shape] = _ShapeChecks(shape, shape.profile, self._view, self._choices)
         checks.follow(self._log)
         return checks

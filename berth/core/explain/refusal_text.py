@@ -139,7 +139,9 @@ def unfit_words(unfit: Mapping[str, int], *, chips: int, form: str) -> str:
 
 
 def _no_plan(refusal: Refusal) -> str:
-    """What is missing for the plan of a gang; empty for a gang without a plan."""
+    """What is missing for a gang whatever the nodes are, or for its plan; empty for nothing."""
+    if refusal.code == "no-claim":
+        return f"claim {refusal.value}: expected {refusal.expected}"
     if refusal.code == "no-topology":
         return switch_text.UNKNOWN
     if refusal.code in _BY_LEAF and refusal.switch is not None:

@@ -20,6 +20,7 @@ class RoundRefusals:
         views: Merged candidates of each shape.
         forbidden: Nodes that would take a pod of a shape and that constraints forbid, by reason.
         by_constraint: The same nodes, for each constraint that names something.
+        obstacle: A claim of a shape that no pod can use, and what it would have to be; None without one.
     """
 
     def __init__(
@@ -28,9 +29,11 @@ class RoundRefusals:
         views: Mapping[Shape, Candidates],
         forbidden: Callable[[Shape], Mapping[int, int]] = lambda _: {},
         by_constraint: Callable[[Shape], list[ConstraintCount]] = lambda _: [],
+        obstacle: Callable[[Shape], tuple[str, str] | None] = lambda _: None,
     ) -> None:
         self._forbidden = forbidden
         self._by_constraint = by_constraint
+        self._obstacle = obstacle
         self._nodes = nodes
         self._scorer = nodes.scorer
         self._views = views
@@ -74,6 +77,9 @@ class RoundRefusals:
             missing_shards=list(missing),
             constraints=self._by_constraint(shape),
         )
+        if obstacle := self._obstacle(shape):
+            claim, expected = obstacle
+            return msgspec.structs.replace(refusal, code="no-claim", field="claim", value=claim, expected=expected)
         return refusal if missing else self._larger_than_cluster(gang, index, refusal)
 
     def _larger_than_cluster(self, gang: Gang, index: int, refusal: Refusal) -> Refusal:

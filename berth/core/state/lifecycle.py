@@ -102,7 +102,7 @@ def _examine(state: State, uid: str, found: Due) -> bool:
     outcome = state.outcome_of(holding)
     if _has_ended(holding, seen, outcome, counts_own=state.fold.settings.corrected):
         reason = _release_reason(state, holding, seen)
-        again = reason == "bind-failed" and holding.attempt < state.fold.settings.attempts_max
+        again = reason == "bind-failed" and _may_try_again(state, holding)
         found.releases.append(Release(uid, holding.attempt, reason, again))
         return True
     part = _part_ended(holding, seen, outcome)
@@ -114,6 +114,14 @@ def _examine(state: State, uid: str, found: Due) -> bool:
     return not holding.ending and _must_end(state, holding, seen, outcome, found)
 
 
+def _may_try_again(state: State, holding: Holding) -> bool:
+    """Whether an attempt that could not be bound is followed by another one.
+
+    One that failed for a claim leaves a node or a volume out of those that follow, so it does not count as a try.
+    """
+    return holding.attempt < state.fold.settings.attempts_max + state.constraints.claims.failures_of(holding)
+
+
 def _must_end(state: State, holding: Holding, seen: PodsSeen | None, outcome: OutcomeSeen | None, found: Due) -> bool:
     """Whether an attempt that may run has to end: its pods could not be bound, or its job was cancelled."""
     uid = holding.uid
@@ -122,7 +130,7 @@ def _must_end(state: State, holding: Holding, seen: PodsSeen | None, outcome: Ou
             found.evictions.append(Eviction(uid, holding.attempt, "bind-failed"))
         else:
             reason = _release_reason(state, holding, None, otherwise="bind-failed")
-            again = reason == "bind-failed" and holding.attempt < state.fold.settings.attempts_max
+            again = reason == "bind-failed" and _may_try_again(state, holding)
             found.releases.append(Release(uid, holding.attempt, reason, again))
         return True
     if _is_cancelled(state, holding):
