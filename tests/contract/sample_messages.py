@@ -47,7 +47,7 @@ from berth.schemas.pod_constraints import (
     SpreadTerm,
 )
 from berth.schemas.recording import Entry, RecordingEnd, RecordingHead, RecordingPart
-from berth.schemas.refusal import BlockLack, NearGroup, NodeReason, ReasonCount, Refusal, SwitchLack
+from berth.schemas.refusal import BlockLack, ConstraintCount, NearGroup, NodeReason, ReasonCount, Refusal, SwitchLack
 from berth.schemas.reports import HealthReport
 from berth.schemas.simulation import BindGang, BreakNode, EvictGang, GangBound, GangEvicted, NodeBroken, SimCounts
 from berth.schemas.status import (
@@ -113,6 +113,7 @@ _LATER: Final[dict[str, dict[type, set[str]]]] = {
         Epoch: {"resumes"},
         Task: {"labels", "constraints"},
         Shape: {"profile"},
+        Refusal: {"constraints"},
         Placement: {"claims"},
     },
 }
@@ -224,6 +225,9 @@ def _refusal() -> Refusal:
         ),
         ahead="team-b/llm-13b",
         start_ms=_AT_MS + 3_600_000,
+        constraints=[
+            ConstraintCount(reason=NodeReason.SPREAD, nodes=1, names=["topology.kubernetes.io/zone"], lacking=1)
+        ],
     )
 
 

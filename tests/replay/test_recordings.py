@@ -23,7 +23,7 @@ FILES = sorted(FOLDER.glob("v*/*.berthlog"))
 SHARDS = {"v0.3/silence": 3}
 """Scorers of the recordings of releases whose records do not say it."""
 NOT_COMPARED = {"v0.3/chips-from-a-snapshot": 45}
-"""Rounds before the next epoch behind a snapshot that does not say who waited."""
+"""Rounds before the next epoch behind a snapshot that does not contain the jobs that waited."""
 EXPECTED = {
     "v0.3/bursts": (93, 56, 295, "254fdd5c1b923497"),
     "v0.3/chips-from-a-snapshot": (58, 17, 113, "2be55cfdd53de2a4"),
@@ -87,7 +87,7 @@ def test_there_is_a_recording_of_each_history() -> None:
 
 @pytest.mark.parametrize("path", [path for path in FILES if name_of(path) not in SHARDS], ids=name_of)
 def test_a_recording_without_names_comes_out_as_well(path: Path) -> None:
-    """Where records do not say how many scorers were silent, new names of domains cannot keep to them."""
+    """Where records lack the number of scorers that were silent, new names of domains cannot keep to them."""
     head, entries = loaded(path)
     anonymiser = Anonymiser(head, LedgerDump)
     for entry in entries:

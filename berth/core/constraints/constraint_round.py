@@ -1,6 +1,6 @@
 """Constraints during one round: which rows they leave to one more pod, the pods that the round has placed included."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -25,8 +25,8 @@ from berth.core.constraints.volume_choices import DecidedClaim, VolumeChoices
 from berth.core.constraints.volumes import Volumes
 from berth.schemas.offers import Shape
 from berth.schemas.placement import ClaimVolume
-from berth.schemas.pod_constraints import PodProfile
-from berth.schemas.refusal import NodeReason
+from berth.schemas.pod_constraints import HostPort, PodProfile
+from berth.schemas.refusal import ConstraintCount, NodeReason
 
 Reasons = npt.NDArray[np.uint8]
 Placed = tuple[PodProfile, int, int]
@@ -53,6 +53,17 @@ class ConstraintView(NamedTuple):
         return bool(self.usage.limits) or self.volumes.is_told
 
 
+class _Named(NamedTuple):
+    """A check with the reason of the nodes that it excludes, and what its constraint names."""
+
+    reason: NodeReason
+    check: Check
+    names: tuple[str, ...] = ()
+    """Host ports, or a resource."""
+    keys: tuple[str, ...] = ()
+    """Topology keys that a node must have."""
+
+
 class _ShapeChecks:
     """Checks of one shape, brought up to date with the pods of the round when they are read."""
 
@@ -68,34 +79,32 @@ class _ShapeChecks:
 
     def _made(
         self, shape: Shape, pod: PodProfile, view: ConstraintView, choices: VolumeChoices | None
-    ) -> list[tuple[NodeReason, Check]]:
+    ) -> Iterator[_Named]:
         index, topology, names, rows, volumes, *_ = view
         wanted = pod.constraints
-        found: list[tuple[NodeReason, Check]] = [
-            (NodeReason.RESOURCE, ResourceCheck(name, need, index, rows))
-            for name, need in (wanted.resources if index.limits else ())
-        ]
+        for name, need in wanted.resources if index.limits else ():
+            yield _Named(NodeReason.RESOURCE, ResourceCheck(name, need, index, rows), names=(name,))
         if wanted.ports:
-            found.append((NodeReason.PORT, PortCheck(wanted.ports, index, rows)))
+            yield _Named(NodeReason.PORT, PortCheck(wanted.ports, index, rows), names=_ports_of(wanted.ports))
         if wanted.claims and view.checks_claims:
-            found += [
-                (NodeReason.VOLUME, VolumeCheck(pod, index, volumes, topology, choices)),
-                (NodeReason.VOLUME_LIMIT, VolumeLimitCheck(pod, index, volumes, rows)),
-            ]
+            yield _Named(NodeReason.VOLUME, VolumeCheck(pod, index, volumes, topology, choices))
+            yield _Named(NodeReason.VOLUME_LIMIT, VolumeLimitCheck(pod, index, volumes, rows))
         if wanted.affinity:
             self.affinity = AffinityCheck(wanted.affinity, pod, index, topology, names)
-            found.append((NodeReason.AFFINITY, self.affinity))
+            keys = tuple(sorted({term.topology_key for term in wanted.affinity}))
+            yield _Named(NodeReason.AFFINITY, self.affinity, keys=keys)
         if wanted.anti_affinity:
-            found.append((NodeReason.ANTI_AFFINITY, AntiAffinityCheck(wanted.anti_affinity, index, topology, names)))
+            yield _Named(NodeReason.ANTI_AFFINITY, AntiAffinityCheck(wanted.anti_affinity, index, topology, names))
         if pod.is_whole:
-            found.append((NodeReason.REPELLED, RepelledCheck(pod, index, topology, names)))
-        found += [(NodeReason.SPREAD, SpreadCheck(term, shape, pod, index, topology)) for term in wanted.spread]
-        return found
+            yield _Named(NodeReason.REPELLED, RepelledCheck(pod, index, topology, names))
+        for term in wanted.spread:
+            spread = SpreadCheck(term, shape, pod, index, topology)
+            yield _Named(NodeReason.SPREAD, spread, keys=(term.topology_key,))
 
     def follow(self, log: Sequence[Placed]) -> None:
         """Count the pods that were placed or taken back since the last call."""
         for pod, row, sign in log[self._seen :]:
-            changed = [check.add(pod, row, sign) for _, check in self._checks]
+            changed = [named.check.add(pod, row, sign) for named in self._checks]
             if any(changed):
                 self._allowed = None
             if self.preferences is not None:
@@ -106,15 +115,41 @@ class _ShapeChecks:
         """Rows that all checks allow, shape (rows,)."""
         if self._allowed is None:
             everywhere = np.ones(self._rows, np.bool_)
-            self._allowed = np.logical_and.reduce([everywhere, *(check.allowed() for _, check in self._checks)])
+            self._allowed = np.logical_and.reduce([everywhere, *(named.check.allowed() for named in self._checks)])
         return self._allowed
 
     def reasons(self, rows: int) -> Reasons:
         """First check that does not allow each row, shape (rows,)."""
         found = np.zeros(rows, np.uint8)
-        for reason, check in self._checks:
-            np.copyto(found, int(reason), where=~check.allowed() & (found == NodeReason.FITS))
+        for named in self._checks:
+            np.copyto(found, int(named.reason), where=~named.check.allowed() & (found == NodeReason.FITS))
         return found
+
+    def counts(self, fits: Fits, topology: Topology) -> list[ConstraintCount]:
+        """How many of the nodes that take a pod of the shape each constraint excludes that names something.
+
+        Args:
+            fits: Rows that take a pod, whatever the constraints are, shape (rows,).
+            topology: Topology values.
+        """
+        found = []
+        left = fits
+        for named in self._checks:
+            here = left & ~named.check.allowed()
+            left = left & ~here
+            names = named.names or named.keys
+            if isinstance(named.check, AntiAffinityCheck | RepelledCheck):
+                names = named.check.keys_at(here)
+            if names and here.any():
+                lacks = np.logical_or.reduce([np.zeros_like(here), *(topology.values(key) < 0 for key in named.keys)])
+                lacking = int((here & lacks).sum())
+                found.append(ConstraintCount(int(named.reason), int(here.sum()), list(names), lacking))
+        return found
+
+
+def _ports_of(ports: Sequence[HostPort]) -> tuple[str, ...]:
+    """Numbers and protocols, each once; addresses are left out."""
+    return tuple(dict.fromkeys(f"{port.port}/{port.protocol}" for port in ports))
 
 
 class ConstraintRound:
@@ -212,6 +247,19 @@ class ConstraintRound:
         if checks is not None:
             np.copyto(found, checks.reasons(rows), where=found == NodeReason.FITS)
         return found
+
+    def counts(self, shape: Shape, fits: Fits) -> list[ConstraintCount]:
+        """How many of the nodes that take a pod each constraint of a shape excludes that names something.
+
+        Args:
+            shape: The shape.
+            fits: Rows that take a pod of the shape, whatever the constraints are, shape (rows,).
+        """
+        checks = self._of(shape)
+        if checks is None:
+            return []
+        open_rows = fits if self._slots is None else fits & (self._slots > 0)
+        return checks.counts(open_rows, self._view.topology)
 
     def homes(self, shape: Shape) -> Ints | None:
         """Number of the group of nodes that share all topology values of the required pod affinity, by row.

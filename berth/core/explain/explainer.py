@@ -50,7 +50,7 @@ def explain(state: State, record: Round, uid: str, *, ledger_seq: int) -> Explan
         ledger_seq: Sequence of the record.
 
     Returns:
-        None when the record has no verdict on the gang, or the state does not know its request.
+        None when the record has no verdict on the gang, or the state does not contain its request.
     """
     snapshot = NodeSnapshot(state, state.fold.settings)
     verdict: Verdict | None = None

@@ -94,7 +94,11 @@ class PlacementRound:
             self._constrained = ConstrainedPods(self._nodes, views, ConstraintRound(constraints))
             self._single = SinglePods(self._nodes, views, counts, self._constrained.round.is_full)
             self._refusals = RoundRefusals(
-                self._nodes, views, self._constrained.forbidden, self._constrained.round.obstacle
+                self._nodes,
+                views,
+                self._constrained.forbidden,
+                self._constrained.constraint_counts,
+                self._constrained.round.obstacle,
             )
         blocks = blocks or inputs_without_jobs(scorer.table)
         self._of_job = blocks.colocation.of_job

@@ -39,7 +39,7 @@ class Profiles(NamedTuple):
     pods: tuple[PodProfile, ...] = ()
     """All of them: constraints of others may bear on any pod."""
     shapes: tuple[PodProfile | None, ...] = ()
-    """What the shape of each task says; None where no constraint bears on its pods."""
+    """Profile in the shape of each task; None where no constraint bears on its pods."""
 
 
 _NO_PROFILES = Profiles()

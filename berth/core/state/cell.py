@@ -311,7 +311,7 @@ class State:
     def forget_unnamed(self) -> None:
         """Drop gangs whose name belongs to another job or to none.
 
-        For a start from LATEST, where the facts that said so are missing.
+        For a start from LATEST, where the facts about it are missing.
         """
         for gang in list(self.fold.gangs.values()):
             job = self.jobs.get((gang.namespace, gang.name))

@@ -106,7 +106,7 @@ class ConstraintState:
         """Apply a fact of usage, of a namespace, or about volumes.
 
         Returns:
-            Whether it tells that something is gone.
+            Whether by it something is gone.
 
         Raises:
             DecodeError: It does not decode, contradicts itself, or is stored on another subject.
@@ -351,7 +351,7 @@ class ConstraintState:
         return Profiles(pods, tuple(map(self._of_shape, pods)))
 
     def _of_shape(self, pod: PodProfile) -> PodProfile | None:
-        """What the shape of a pod says of constraints; None when none bears on it, as of most pods."""
+        """Profile in the shape of a pod; None when no constraint bears on it, as on most pods."""
         wanted = pod.constraints
         repelled = self._index is not None and self._terms.repels(PodKey(pod.namespace, pod.labels), self._namespaces)
         if repelled or wanted.affinity or wanted.anti_affinity or wanted.spread or has_preferences(wanted):

@@ -2,7 +2,7 @@
 
 A placement ends when its pods have ended. It is evicted when its job was cancelled or its pods could not be bound.
 
-Adopted pods keep what their annotations say about leaf switches, blocks and their inference service. So the states of
+Adopted pods keep the states in their annotations of leaf switches, blocks and their inference service. So the states of
 leaves, and the jobs of one service, are known even where the ledger does not contain them.
 
 Source: docs/reference/switches.md, "Rebuilding leaf states"; docs/reference/superpods.md, "After a fault of blocks" and
@@ -322,7 +322,7 @@ def _placement_of(state: State, fact: PodsSeen, found: Due, owned: Iterable[PodS
 
 
 def _switch_of(fact: PodsSeen, runs: Sequence[Run]) -> SwitchPart | None:
-    """What adopted pods say of leaf switches; None when nothing.
+    """States of leaf switches from the annotations of adopted pods; None without any.
 
     Pods whose job alone bears the label, not they, have the states all the same.
     """
@@ -336,7 +336,7 @@ def _switch_of(fact: PodsSeen, runs: Sequence[Run]) -> SwitchPart | None:
 
 
 def _block_of(state: State, fact: PodsSeen, nodes: Sequence[str], runs: Sequence[Run]) -> BlockPart | None:
-    """What adopted pods say of blocks and of their inference service; None when nothing.
+    """Blocks and inference service from the annotations of adopted pods; None without any.
 
     The SuperPoD of a pod with a block is that of its node, as far as it is known. What is not known of the job, its
     variant and the size of a block, stays open.

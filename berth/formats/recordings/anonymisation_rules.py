@@ -176,6 +176,7 @@ RULES: Final[Mapping[str, Mapping[str, Rule]]] = {
         "ahead": Special.PATH,
     },
     "ReasonCount": {},
+    "ConstraintCount": {"names": Kind.KEEP},
     "SwitchLack": {"policy": Kind.KEEP, "rule": Kind.KEEP, "leaf": Kind.LEAF},
     "NearGroup": {"name": Kind.GROUP},
     "BlockLack": {"rule": Kind.KEEP},

@@ -108,7 +108,7 @@ async def test_a_node_whose_numbers_agree_again_wakes_what_waits_for_it() -> Non
     await cell.nodes([a_node("a", allocatable=7)])
     await cell.submit(a_job("waits", chips=4))
     await cell.turns(2)
-    assert (await status(cell, "waits")).sentence.endswith("1 reports more free chips than Kubernetes knows of")
+    assert (await status(cell, "waits")).sentence.endswith("1 reports more free chips than Kubernetes counts")
     await cell.health("bucket-all", [NodeCondition("a", unhealthy=128)])
     await cell.turns(2)
     assert await phase(cell, "waits") == "placed"
