@@ -27,6 +27,9 @@ WEIGHTS: Final[dict[str, int]] = {
     "health": 8,
     "node": 8,
     "topology": 3,
+    "usage": 10,
+    "namespace": 3,
+    "storage": 5,
     "timer": 4,
     "turn": 6,
     "silence": 3,
@@ -97,6 +100,10 @@ TRAITS: Final = (
     "share-labels",
     "aliens",
     "broken",
+    "plain-jobs",
+    "constraints",
+    "usage",
+    "volumes",
 )
 """Features that a history may have besides its verbs."""
 

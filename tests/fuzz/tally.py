@@ -14,10 +14,12 @@ from berth.schemas.ledger import ReleaseReason, Round, Settings, Verdict
 from berth.schemas.message import Message
 from berth.schemas.refusal import Code, NodeReason, Refusal
 from berth.services.dispatcher.config import DecisionConfig
+from tests.fuzz import constraint_tally
 
 CHECKS: Final = (
     "check: invariants",
     "check: accounts",
+    "check: constraints",
     "check: shards",
     "check: snapshot",
     "check: reader from a snapshot",
@@ -28,6 +30,7 @@ CHECKS: Final = (
 NEVER: Final[dict[str, str]] = {
     "refused: undecodable": "of messages that do not decode, which intake sets aside before it judges",
     "refused: larger-than-round": "of gangs of more than 4 MB, too large for a history of many",
+    "refused: no-claim": "given by no check of this release",
     "node: UNKNOWN_PRODUCT": "given by no check of this release",
     "node: FITS": "no reason",
 }
@@ -72,6 +75,7 @@ def required() -> list[str]:
         "adopted",
         "adopted: in part",
         "fact: tombstone of a job",
+        *constraint_tally.REQUIRED,
     ]
     return [name for name in names if name not in NEVER]
 
