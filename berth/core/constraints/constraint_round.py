@@ -43,6 +43,21 @@ class ConstraintView(NamedTuple):
     moved: tuple[Placed, ...] = ()
     """Pods that are counted beside ``usage`` (1), or not counted though they are in it (-1)."""
 
+    def slots(self) -> Ints | None:
+        """Pods that each row still takes, shape (rows,); None where no node limits them."""
+        slots = self.usage.slots(self.rows)
+        if slots is None:
+            return None
+        slots = slots.copy()
+        for _, row, sign in self.moved:
+            slots[row] -= sign
+        return slots
+
+    def full_nodes(self) -> int:
+        """Number of nodes that take no further pod, whatever it is."""
+        slots = self.slots()
+        return 0 if slots is None else int((slots <= 0).sum())
+
 
 class _ShapeChecks:
     """Checks of one shape, brought up to date with the pods of the round when they are read."""
@@ -118,11 +133,9 @@ class ConstraintRound:
         self._log: list[Placed] = []
         self._begun = 0
         self._checks: dict[Shape, _ShapeChecks] = {}
-        slots = view.usage.slots(view.rows)
-        self._slots: Ints | None = None if slots is None else slots.copy()
+        self._slots = view.slots()
         """Pods that each row still takes; None where no node limits them."""
-        for pod, row, sign in view.moved:
-            self._note(pod, row, sign)
+        self._log += view.moved
         self.begin_gang()
 
     def begin_gang(self) -> None:

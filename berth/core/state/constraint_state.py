@@ -94,6 +94,12 @@ class ConstraintState:
             return None
         return ConstraintView(self._index, self._topology, self._namespaces, len(self._table), self._volumes)
 
+    @property
+    def full_nodes(self) -> int:
+        """Number of nodes that take no further pod, whatever it is."""
+        view = self.view
+        return 0 if view is None else view.full_nodes()
+
     def apply(self, envelope: Envelope, subject: str, changes: ChangesBuilder) -> bool:
         """Apply a fact of usage, of a namespace, or about volumes.
 
@@ -116,6 +122,7 @@ class ConstraintState:
         if self._is_on:
             found = ConstraintChangesBuilder()
             self._follow_usage(before, fact, found)
+            self._rest()
             changes.add(found.build())
         return not fact.names
 
@@ -149,7 +156,8 @@ class ConstraintState:
 
     def _follow_usage(self, before: UsageSeen | None, fact: UsageSeen, found: ConstraintChangesBuilder) -> None:
         if self._index is None:
-            self._wake(found)
+            if fact.names:
+                self._wake(found)
             return
         source = ("usage", fact.domain)
         usage = usage_of(fact, self._table.row)
@@ -177,8 +185,15 @@ class ConstraintState:
         return found.build()
 
     def note_pods(self, name: JobKey) -> Changes:
-        """Count the attempts of a name again, because a fact reported its pods."""
-        return self._note_all(name) if name in self._constrained or self._has_labels(name) else NO_CHANGES
+        """Count the attempts of a name again, because a fact reported its pods: some are being deleted, or were."""
+        if self._index is None:
+            return NO_CHANGES
+        found = ConstraintChangesBuilder()
+        for key in list(self._occupancy.attempts_of(name)):
+            holding = self._fold.holdings[key]
+            if self._index.has_ending(("attempt", *key)) or self._ending(holding):
+                found.add(self.note(key).constraints)
+        return found.build()
 
     def note_job(self, name: JobKey) -> Changes:
         """Follow the fact of a job that came or went."""
@@ -199,6 +214,7 @@ class ConstraintState:
                 for term in task.constraints.anti_affinity if task.constraints is not None else ():
                     self._count_term(term, number, found)
         found.add(self._note_all(name).constraints)
+        self._rest()
         return found.build()
 
     def _note_all(self, name: JobKey) -> Changes:
@@ -209,10 +225,6 @@ class ConstraintState:
             found.add(self.note(key).constraints)
         return found.build()
 
-    def _has_labels(self, name: JobKey) -> bool:
-        job = self._jobs.get(name)
-        return job is not None and job.request is not None and any(task.labels for task in job.request.tasks)
-
     def begin(self) -> Changes:
         """Count everything again: an epoch began, or the state was loaded."""
         self._index = None
@@ -221,6 +233,11 @@ class ConstraintState:
         if self._is_on and (self._facts or self._constrained):
             self._wake(found)
         return found.build()
+
+    def _rest(self) -> None:
+        """Cease to count where nothing could be asked any more, as a state that is loaded now does not begin to."""
+        if not (self._facts or self._constrained):
+            self._index = None
 
     def _wake(self, found: ConstraintChangesBuilder) -> None:
         """Begin to count."""
