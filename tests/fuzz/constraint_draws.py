@@ -29,7 +29,7 @@ RESOURCES: Final = ("hugepages-2Mi", "rdma/hca")
 CLAIMS: Final = ("c0", "c1", "c2", "c3", "c4")
 NOBODY: Final = "nobody"
 """Claim that is never there."""
-KEYS: Final = (HOST, HOST, "zone", "zone", "zone", "rack", "cell")
+KEYS: Final = (HOST, HOST, HOST, "zone", "zone", "zone", "zone", "zone", "rack", "rack", "rack", "cell")
 """Topology keys; the last one is of a label that no node has."""
 
 
@@ -44,26 +44,30 @@ def constrained(request: JobRequest, chance: random.Random, traits: tuple[str, .
     tasks: list[Task] = []
     for task in request.tasks:
         labels = {"app": chance.choice(APPS)} if chance.random() < 0.9 else {}
-        wanted = None if chance.random() < 0.3 else a_constraint(chance, traits)
+        wanted = None if chance.random() < 0.3 else a_constraint(labels.get("app", ""), chance, traits)
         if "flaws" in traits and chance.random() < 0.03:
             wanted = chance.choice(_FLAWS)
         tasks.append(msgspec.structs.replace(task, labels=labels, constraints=wanted))
     return msgspec.structs.replace(request, tasks=tasks)
 
 
-def a_constraint(chance: random.Random, traits: tuple[str, ...]) -> PodConstraints:
-    """Constraints of a pod: mostly of one kind, sometimes of several."""
-    often = chance.choice((0.0, 0.0, 0.15, 0.4))
+def a_constraint(app: str, chance: random.Random, traits: tuple[str, ...]) -> PodConstraints:
+    """Constraints of a pod of an app: mostly of one kind, sometimes of several."""
+    often = chance.choice((0.0, 0.0, 0.0, 0.1, 0.3))
     kinds = [kind for kind in _KINDS if chance.random() < often] or [chance.choice(_KINDS)]
     fields: dict[str, Any] = {kind: _DRAWS[kind](chance) for kind in kinds}
-    if "volumes" in traits and chance.random() < 0.3:
+    for kind in ("affinity", "spread"):
+        if app and kind in fields and chance.random() < 0.7:
+            fields[kind] = tuple(msgspec.structs.replace(term, selector=having(app=app)) for term in fields[kind])
+    if "volumes" in traits and chance.random() < 0.5:
+        fields = fields if chance.random() < 0.5 else {}
         fields["claims"] = claims(chance)
     return PodConstraints(**fields)
 
 
 def claims(chance: random.Random) -> tuple[str, ...]:
     """Claims of a pod, in order."""
-    names = (*CLAIMS, *CLAIMS, NOBODY)
+    names = (*CLAIMS, *CLAIMS, *CLAIMS, NOBODY)
     return tuple(sorted({chance.choice(names) for _ in range(chance.choice((1, 1, 1, 2)))}))
 
 
@@ -100,7 +104,7 @@ def a_term(chance: random.Random) -> PodTerm:
 
 def terms(chance: random.Random) -> tuple[PodTerm, ...]:
     """Terms of pod affinity or anti-affinity."""
-    return tuple(a_term(chance) for _ in range(chance.choice((1, 1, 1, 2))))
+    return tuple(a_term(chance) for _ in range(chance.choice((1, 1, 1, 1, 2))))
 
 
 def ports(chance: random.Random) -> tuple[HostPort, ...]:

@@ -19,7 +19,7 @@ from tests.support.constraint_worlds import NONE, OneNode, OnePod, usage_of
 Told = Iterator[tuple[str, Message]]
 _DOMAINS: Final = ("u0", "u1", "u2")
 _PODS_MAX: Final = 5
-_POD_LIMITS: Final = (UNLIMITED, 110, 110, 3, 2, 0)
+_POD_LIMITS: Final = (UNLIMITED, *(110,) * 9, 6, 3, 0)
 
 
 class Usage(NamedTuple):

@@ -108,6 +108,10 @@ TRAITS: Final = (
 """Features that a history may have besides its verbs."""
 
 
+_ROOMY: Final = ("module910bx8", "module910bx16", "chip1-node8", "card910x2", "soft-share", "310p", "module910a3x16")
+"""Families of nodes of which most jobs find room."""
+
+
 class History(msgspec.Struct, frozen=True):
     """A way and what happens."""
 
@@ -126,6 +130,11 @@ def draw_way(chance: random.Random) -> Way:
     traits = tuple(trait for trait in TRAITS if chance.random() < density)
     if chance.random() < 0.3:
         traits = tuple(dict.fromkeys((*traits, "leaves", "tor")))
+    if chance.random() < 0.4:  # constraints leave few nodes: what else does is rare, and nodes are alike
+        families = families[:1] if chance.random() < 0.3 else (chance.choice(_ROOMY),)
+        few = [trait for trait in traits if chance.random() < 0.4]
+        more = ["plain-jobs"] if chance.random() < 0.5 else []
+        traits = tuple(dict.fromkeys((*few, "constraints", "usage", "volumes", *more)))
     is_tree = "trees" in traits
     levels = LEVELS if is_tree else ""
     in_superpods = any(NODE_PRODUCTS[family].in_superpod for family in families)

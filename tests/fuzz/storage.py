@@ -19,11 +19,12 @@ Told = Iterator[tuple[str, Message]]
 DRIVERS: Final = ("disk.example.com", "slow.example.com")
 NO_PROVISIONER: Final = "kubernetes.io/no-provisioner"
 _VOLUMES: Final = ("v0", "v1", "v2", "v3", "v4")
-_CLASSES: Final = ("later", "later", "local", "local", "capped", "now", "unknown")
+_CLASSES: Final = ("later", "later", "later", "local", "local", "local", "capped", "capped", "now", "unknown")
 _MODES: Final[tuple[tuple[AccessMode, ...], ...]] = (
     ("ReadWriteOnce",),
     ("ReadWriteOnce",),
     ("ReadWriteOnce", "ReadOnlyMany"),
+    ("ReadWriteOnce",),
     ("ReadWriteOncePod",),
     (),
 )
@@ -55,15 +56,16 @@ class Storage:
         for number in range(3):
             yield self._volume(number, chance)
             yield self._claim(number, chance)
+        yield from self._bind(number, chance)
 
     def change(self, one: int, two: int, chance: random.Random) -> Told:
         """A claim, a volume or a class comes, changes or goes."""
         if not self._is_there:
             return
         match two % 8:
-            case 0 | 1 | 2 | 3:
+            case 0 | 1 | 2:
                 yield self._claim(one, chance)
-            case 4:
+            case 3 | 4:
                 yield from self._bind(one, chance)
             case 5 | 6:
                 yield self._volume(one, chance)
@@ -74,7 +76,8 @@ class Storage:
         name = ClaimName("default", CLAIMS[number % len(CLAIMS)])
         if name in self.claims and chance.random() < 0.2:
             return self._tell_claim(ClaimSeen(name.namespace, name.name, gone=True))
-        match chance.choice(("waits", "waits", "waits", "waits", "chosen", "bound", "lost", "node", "deleting")):
+        waits = ["waits"] * 12
+        match chance.choice((*waits, "chosen", "bound", "bound", "lost", "node", "node", "deleting")):
             case "chosen":
                 more: dict[str, Any] = {"volume": chance.choice(_VOLUMES)}
             case "bound":
@@ -123,7 +126,7 @@ class Storage:
                 name,
                 affinity=self._ties(chance),
                 labels={"kind": chance.choice(("fast", "slow"))},
-                storage_class=chance.choice(_CLASSES[:4]),
+                storage_class=chance.choice(_CLASSES[:6]),
                 size=chance.choice(_SIZES),
                 access=list(chance.choice(_MODES)),
                 mode=chance.choice(("Filesystem", "Filesystem", "Filesystem", "Block")),
