@@ -163,7 +163,10 @@ class ConstraintState:
         usage = usage_of(fact, self._table.row)
         limits = limits_of(fact, self._table.row)
         note_limits(self._index.limits.get(source), limits, found)
+        had_limits = bool(self._index.limits)
         self._index.set_limits(source, limits)
+        if had_limits and not self._index.limits:
+            found.topology_changed = True  # nobody says any more what nodes have
         note_usage(self._index.replace(source, usage), usage, found)
         for terms, number in ((fact.terms, 1), (before.terms if before is not None else (), -1)):
             for term in terms:

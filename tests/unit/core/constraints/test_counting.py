@@ -19,7 +19,7 @@ from berth.schemas.volume_facts import StorageSeen
 from tests.support.cells import a_job
 from tests.support.constraint_worlds import OneNode, usage_of
 from tests.support.core_cells import SUBJECTS, CoreCell
-from tests.unit.core.constraints.test_constraints import APART, ON, a_task, in_zone, job, placed
+from tests.unit.core.constraints.test_constraints import APART, a_cell, a_task, in_zone, job, placed
 
 LACKS_APP = LabelSelector((Expression("app", "DoesNotExist"),))
 
@@ -64,7 +64,7 @@ def phases(cell: CoreCell, name: str, phase: PodPhase) -> PodsSeen:
 
 def a_kept_cell(**zones: str) -> CoreCell:
     """A cell that can be dumped."""
-    return CoreCell([in_zone(name, zone) for name, zone in zones.items()], keeps=True, **ON)
+    return CoreCell([in_zone(name, zone) for name, zone in zones.items()], keeps=True, corrections=1, constraints=1)
 
 
 def test_pods_without_labels_that_are_being_deleted_count_no_longer_for_spread() -> None:
@@ -106,7 +106,7 @@ def test_nothing_is_counted_any_more_once_no_fact_tells_of_usage() -> None:
 
 def test_a_reservation_is_found_behind_many_nodes_that_take_no_further_pod() -> None:
     names = [f"a{number}" for number in range(9)]
-    cell = CoreCell([in_zone(name, "a") for name in names], queue_policy="easy", reserve_chips=1, **ON)
+    cell = a_cell(dict.fromkeys(names, "a"), queue_policy="easy", reserve_chips=1)
     nodes = [OneNode(name, pods_max=110 if name == "a8" else 0) for name in names]
     cell.fact(SUBJECTS.fact_usage("all"), usage_of("all", nodes, []))
     cell.place(a_job("first", chips=8, run_ms=500))
@@ -116,10 +116,43 @@ def test_a_reservation_is_found_behind_many_nodes_that_take_no_further_pod() -> 
 
 def test_a_round_asks_at_once_for_enough_candidates_behind_nodes_that_take_no_further_pod() -> None:
     names = [f"a{number}" for number in range(9)]
-    cell = CoreCell([in_zone(name, "a") for name in names], **ON)
+    cell = a_cell(dict.fromkeys(names, "a"))
     nodes = [OneNode(name, pods_max=110 if name == "a8" else 0) for name in names]
     cell.fact(SUBJECTS.fact_usage("all"), usage_of("all", nodes, []))
     cell.ask(a_job("first"), msgspec.structs.replace(a_job("second"), tasks=[Task("worker", 1, 2)]))
     opening = cell.scheduler.open(cell.now_ms).opening
     assert opening is not None
     assert list(opening.asks.values()) == [9, 10]
+
+
+RDMA = PodConstraints(resources=(("rdma/hca", 2),))
+
+
+def test_a_node_that_one_domain_no_longer_tells_has_what_the_other_one_tells() -> None:
+    cell = a_kept_cell(a1="a", b1="b")
+    for domain, count in (("one", 1), ("two", 3)):
+        nodes = [OneNode("a1", resources={"rdma/hca": count}), OneNode("b1")]
+        cell.fact(SUBJECTS.fact_usage(domain), usage_of(domain, nodes, []))
+    refusal = cell.refuse(job("one", a_task(RDMA)))
+    assert [(count.reason, count.nodes) for count in refusal.counts] == [(NodeReason.RESOURCE, 2)]
+    cell.fact(SUBJECTS.fact_usage("one"), usage_of("one", [OneNode("b1")], []))
+    assert [verdict.name for verdict in cell.decide() if verdict.placement] == ["one"]
+
+
+def test_a_resource_that_one_domain_no_longer_limits_is_what_the_other_one_tells() -> None:
+    cell = a_kept_cell(a1="a")
+    for domain, count in (("one", 1), ("two", 3)):
+        cell.fact(SUBJECTS.fact_usage(domain), usage_of(domain, [OneNode("a1", resources={"rdma/hca": count})], []))
+    cell.refuse(job("one", a_task(RDMA)))
+    cell.fact(SUBJECTS.fact_usage("one"), usage_of("one", [OneNode("a1")], []))
+    assert [verdict.name for verdict in cell.decide() if verdict.placement] == ["one"]
+
+
+def test_once_nobody_tells_what_nodes_have_resources_are_asked_for_no_longer() -> None:
+    cell = a_kept_cell(a1="a", b1="b")
+    cell.fact(SUBJECTS.fact_usage("all"), usage_of("all", [OneNode("a1")], []))
+    cell.ask(job("one", Task("worker", 1, 1, node_selector={"zone": "b"}, constraints=RDMA)))
+    (refused,) = cell.decide()
+    assert refused.refusal is not None
+    cell.fact(SUBJECTS.fact_usage("all"), usage_of("all", [], []))
+    assert [verdict.name for verdict in cell.decide() if verdict.placement] == ["one"]
