@@ -175,13 +175,13 @@ class FactOracle(Oracle):
 
     def _takes_disks(self, pod: OnePod, node: OneNode) -> bool:
         """Whether the drivers whose volumes a pod brings have room for them on a node."""
-        own = self._disks(pod)
-        disks = set(own)
+        there: set[tuple[str, str]] = set()
         for other in self.pods:
             if other.node == node.name:
-                disks |= self._disks(other)
-        attached = Counter(driver for driver, _ in disks)
-        return all(attached[driver] <= node.volumes.get(driver, len(disks)) for driver, _ in own)
+                there |= self._disks(other)
+        new = self._disks(pod) - there
+        count = Counter(driver for driver, _ in there | new)
+        return all(count[driver] <= node.volumes.get(driver, count[driver]) for driver, _ in new)
 
     def _disks(self, pod: OnePod) -> set[tuple[str, str]]:
         found: set[tuple[str, str]] = set()
