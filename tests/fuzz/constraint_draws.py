@@ -44,7 +44,7 @@ def constrained(request: JobRequest, chance: random.Random, traits: tuple[str, .
     tasks: list[Task] = []
     for task in request.tasks:
         labels = {"app": chance.choice(APPS)} if chance.random() < 0.9 else {}
-        wanted = None if chance.random() < 0.3 else a_constraint(labels.get("app", ""), chance, traits)
+        wanted = None if chance.random() < 0.2 else a_constraint(labels.get("app", ""), chance, traits)
         if "flaws" in traits and chance.random() < 0.03:
             wanted = chance.choice(_FLAWS)
         tasks.append(msgspec.structs.replace(task, labels=labels, constraints=wanted))
@@ -53,14 +53,14 @@ def constrained(request: JobRequest, chance: random.Random, traits: tuple[str, .
 
 def a_constraint(app: str, chance: random.Random, traits: tuple[str, ...]) -> PodConstraints:
     """Constraints of a pod of an app: mostly of one kind, sometimes of several."""
-    often = chance.choice((0.0, 0.0, 0.0, 0.1, 0.3))
+    often = chance.choice((0.0, 0.0, 0.0, 0.1, 0.3)) if "simple" not in traits else 0.0
     kinds = [kind for kind in _KINDS if chance.random() < often] or [chance.choice(_KINDS)]
     fields: dict[str, Any] = {kind: _DRAWS[kind](chance) for kind in kinds}
-    for kind in ("affinity", "spread"):
-        if app and kind in fields and chance.random() < 0.7:
+    for kind in ("affinity", "affinity", "spread"):
+        if app and kind in fields and chance.random() < 0.6:
             fields[kind] = tuple(msgspec.structs.replace(term, selector=having(app=app)) for term in fields[kind])
-    if "volumes" in traits and chance.random() < 0.5:
-        fields = fields if chance.random() < 0.5 else {}
+    if "volumes" in traits and chance.random() < 0.3:
+        fields = fields if chance.random() < 0.3 else {}
         fields["claims"] = claims(chance)
     return PodConstraints(**fields)
 

@@ -58,7 +58,7 @@ def base_node(number: int, families: tuple[str, ...], groups: int, traits: tuple
     if "trees" in traits:
         labels |= {"rack": f"r{place // 2}", "row": f"w{place // 4}"}
     if "constraints" in traits:
-        labels = {"zone": ZONES[number % 2], "rack": f"r{number // 3}"} | labels
+        labels = {"zone": ZONES[number * 2 // 3 % 2], "rack": f"r{number // 3}"} | labels
     in_superpod = NODE_PRODUCTS[product].in_superpod
     node = a_node(
         node_name(number),

@@ -133,7 +133,7 @@ class Neighbours:
                 resources=amounts(chance) if chance.random() < 0.3 else (),
                 claims=claims(chance) if "volumes" in self._traits and chance.random() < 0.5 else (),
             )
-        self._pods[f"p{number}"] = OnePod(name, chance.choice(NAMESPACES), _labels(chance), wanted)
+        self._pods[f"p{number}"] = OnePod(name, chance.choice(("default", *NAMESPACES)), _labels(chance), wanted)
 
     def _change_pod(self, key: str, chance: random.Random) -> None:
         pod = self._pods[key]

@@ -95,7 +95,7 @@ class Storage:
                 name.namespace,
                 name.name,
                 uid=f"{name.name}-{chance.choice((0, 0, 1))}",
-                storage_class=chance.choice(_CLASSES),
+                storage_class=chance.choice((*_CLASSES, "later", "later", "later", "later")),
                 size=chance.choice(_SIZES),
                 access=list(chance.choice(_MODES)),
                 mode=chance.choice(("Filesystem", "Filesystem", "Filesystem", "Block")),
@@ -142,7 +142,7 @@ class Storage:
         """Node affinity of a volume."""
         host = Term((Expression(HOST, "In", tuple(chance.sample(self._names, min(2, len(self._names))))),))
         zone = Term((Expression("zone", chance.choice(("In", "NotIn")), (chance.choice(ZONES),)),))
-        return chance.choice(([], [host], [host], [zone], [host, zone]))
+        return chance.choice(([], [], [], [host], [host], [zone], [host, zone]))
 
     def _class(self, number: int, chance: random.Random) -> tuple[str, Message]:
         """A class comes, changes or goes; the last one of the table is never there."""
@@ -164,7 +164,7 @@ class Storage:
                 name,
                 provisioner=NO_PROVISIONER if name == "local" else chance.choice(DRIVERS),
                 waits=name != "now",
-                topologies=zones if chance.random() < 0.3 else [],
+                topologies=zones if chance.random() < 0.2 else [],
                 has_capacity=has_capacity,
                 capacities=parts,
             )

@@ -224,7 +224,7 @@ class World:
             request = a_plain_job(name, uid, NAMES, chance, self.way.traits)
         else:
             request = a_request(name, uid, product, chance, self.way.traits, most=most if two % 3 else 9)
-        if "constraints" in self.way.traits and chance.random() < 0.6:
+        if "constraints" in self.way.traits and chance.random() < (0.95 if "simple" in self.way.traits else 0.6):
             request = constrained(request, chance, self.way.traits)
         tally.note_request(self._count, request)
         constraint_tally.note_request(self._count, request)
