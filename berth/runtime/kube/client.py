@@ -1,7 +1,7 @@
 """Adapter of the Kubernetes API; the only module that imports the client library.
 
 The library reads kubeconfigs and runs their plug-ins. It is loaded only for that, because it takes 40 MB and half a
-second. A service account is read without it.
+second. A service account, and a kubeconfig without plug-ins, is read without it.
 """
 
 import asyncio
@@ -19,6 +19,7 @@ from berth.runtime.errors import PoisonError, TransientError
 from berth.runtime.identity import process_identity
 from berth.runtime.kube.config import KubeConfig
 from berth.runtime.kube.http import BROKEN_JSON, Credentials, Endpoint, KubeHttp
+from berth.runtime.kube.plain_kubeconfig import PlainKubeconfig, read_plain
 from berth.runtime.kube.port import Body, Handler, PatchKind, RefusedError
 from berth.runtime.kube.reflector import Reflector
 from berth.runtime.logs import DEFAULT_LOG, Logger
@@ -305,6 +306,11 @@ class _Kubeconfig:
         Raises:
             ConfigError: The files do not contain them.
         """
+        plain = await self._read_plain()
+        if plain is not None:
+            with plain.files() as (ca_file, cert_file, key_file):
+                tls = self._context_of(plain.server, ca_file, cert_file, key_file, is_checked=plain.is_checked)
+            return Endpoint(plain.server, tls, plain.server_name), self
         try:
             loaded = await self._load()
         except Exception as error:
@@ -312,12 +318,28 @@ class _Kubeconfig:
         url = loaded.host or ""
         if not url.startswith(("https://", "http://")):
             raise self._config_error("the cluster of the context has no server, such as https://host:6443")
-        tls = None
-        if url.startswith("https://"):
-            tls = _tls(loaded.ssl_ca_cert, self._field, is_checked=bool(loaded.verify_ssl))
-            if loaded.cert_file:
-                self._show_certificate(tls, loaded.cert_file, loaded.key_file)
+        tls = self._context_of(
+            url, loaded.ssl_ca_cert, loaded.cert_file, loaded.key_file, is_checked=bool(loaded.verify_ssl)
+        )
         return Endpoint(url, tls, loaded.tls_server_name or "", loaded.proxy or ""), self
+
+    async def _read_plain(self) -> PlainKubeconfig | None:
+        return await asyncio.to_thread(read_plain, self._files, self._context)
+
+    def _context_of(
+        self, url: str, ca_file: str | None, cert_file: str | None, key_file: str | None, *, is_checked: bool
+    ) -> ssl.SSLContext | None:
+        """TLS context of the files; None without encryption.
+
+        Raises:
+            ConfigError: A file is invalid.
+        """
+        if not url.startswith("https://"):
+            return None
+        tls = _tls(ca_file, self._field, is_checked=is_checked)
+        if cert_file:
+            self._show_certificate(tls, cert_file, key_file)
+        return tls
 
     async def authorization(self, *, afresh: bool) -> str:
         """Current credentials; a plug-in runs when its token expires, or with ``afresh``.
@@ -325,6 +347,9 @@ class _Kubeconfig:
         Raises:
             TransientError: The files or a plug-in do not provide them.
         """
+        plain = await self._read_plain() if self._loaded is None else None
+        if plain is not None:
+            return plain.authorization
         try:
             if afresh or self._loaded is None:
                 loaded = await self._load()

@@ -64,6 +64,18 @@ class Free(NamedTuple):
     memory_mib: int
 
 
+class Naming(NamedTuple):
+    """What decides which chips the ids of pods name on a node.
+
+    Attributes:
+        mask: Bitmap of its chips; None for an unknown node.
+        ids: Physical ids by device ids; None where these do not differ.
+    """
+
+    mask: int | None
+    ids: Mapping[int, int] | None
+
+
 class Due(NamedTuple):
     """Facts to publish: all of ``leaving`` before any of ``rest``, because a node may be in one domain only."""
 
@@ -134,6 +146,10 @@ class Nodes:
         """Bitmap of the chips of a node; None when the node is unknown."""
         node = self._plain.get(name)
         return None if node is None else node.chips
+
+    def naming(self, name: str) -> Naming:
+        """What decides which chips the ids of pods name on a node."""
+        return Naming(self.mask(name), self._ids.get(name))
 
     def named(self, name: str, ids: int, *, physical: bool) -> Named:
         """Chips that a bitmap of ids names on a node. On an unknown node each id names a chip.

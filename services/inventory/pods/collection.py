@@ -6,13 +6,13 @@ A pod belongs to a placement if its annotations name it and the bus knows the jo
 follows.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final, Literal, TypeAlias
 
 from berth.schemas.facts import JobSeen, PodPhase, PodsSeen, is_repeat
 from berth.schemas.status import JobStatus
 from berth.schemas.units import UnixMs
-from berth.services.inventory.nodes.collection import Nodes, Use
+from berth.services.inventory.nodes.collection import Naming, Nodes, Use
 from berth.services.inventory.pods.attempts import Attempt, AttemptKey, JobPods, LatestAttempt, NameHolder
 from berth.services.inventory.pods.facts import RankState, common_fields, pods_fact, rank_states
 from berth.services.inventory.pods.foreign import Foreign
@@ -51,6 +51,8 @@ class Pods:
         self._awaiting_job: dict[str, UnixMs] = {}
         self._dirty: dict[JobKey, None] = {}
         self._offered: dict[JobKey, None] = {}
+        self._states: dict[str, tuple[PodRow, Naming, RankState]] = {}
+        """State of pods by uid, with what it was made of: a fact about a large gang has few new ones."""
         self._foreign = Foreign(self._rank_state)
         self.reasons: dict[str, str] = {}
 
@@ -146,6 +148,7 @@ class Pods:
         self._usage.drop(uid)
         if row.identity is not None:
             self._leave(row, row.identity)
+        self._states.pop(uid, None)
 
     def _leave(self, row: PodRow, identity: RankIdentity) -> None:
         key = (row.namespace, identity.job)
@@ -262,7 +265,7 @@ class Pods:
         return max(owned, key=age) if owned else published
 
     def _attempt_fact(self, key: JobKey, chosen: AttemptKey, attempt: Attempt, now_ms: UnixMs) -> PodsSeen:
-        rows = {rank: max(pods.values(), key=_weight) for rank, pods in attempt.pods.items()}
+        rows = {rank: _heaviest(pods) for rank, pods in attempt.pods.items()}
         by_rank = attempt.gone | {rank: self._rank_state(row) for rank, row in rows.items()}
         job = self._jobs.get(key)
         size = job.pods if job is not None and job.uid == chosen[0] else None
@@ -281,9 +284,15 @@ class Pods:
         return pods_fact(key, chosen, by_rank, common_fields(rows, published), at_ms=now_ms)
 
     def _rank_state(self, row: PodRow) -> RankState:
-        return RankState(
+        naming = self._nodes.naming(row.node)
+        known = self._states.get(row.uid)
+        if known is not None and known[0] is row and known[1] == naming:
+            return known[2]
+        state = RankState(
             row.node, row.phase, self._physical_chips(row), self._has_taken(row), row.leaf_state, row.block
         )
+        self._states[row.uid] = (row, naming, state)
+        return state
 
     def _has_taken(self, row: PodRow) -> int:
         """1 unless the device plug-in has yet to allocate the chips of a pod.
@@ -369,6 +378,11 @@ class Pods:
                 del gang.attempts[found]
         if not gang.attempts:
             del self._gangs[key]
+
+
+def _heaviest(pods: Mapping[str, PodRow]) -> PodRow:
+    """The pod that counts for a rank."""
+    return next(iter(pods.values())) if len(pods) == 1 else max(pods.values(), key=_weight)
 
 
 def _weight(row: PodRow) -> tuple[bool, str, str]:

@@ -258,9 +258,10 @@ class Breaking:
 async def test_a_fault_of_the_handler_ends_the_reflection(tmp_path: Path) -> None:
     async with reflecting(tmp_path, page(7), stream(line("ADDED", pod("q", 8)), lasts=True)) as (
         server,
+        seen,
         _,
-        _reflection,
     ):
+        await logged(seen, ("LIST", ""), ("ADDED", "q"))  # the answers below are not for this one
         config = KubeConfig(kubeconfig=tmp_path / "kubeconfig")
         server.answers[:0] = [page(7), stream(line("ADDED", pod("q", 8)), lasts=True)]
         async with await KubeApi.connect(config, clock=SystemClock()) as api:
