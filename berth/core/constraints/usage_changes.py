@@ -24,9 +24,9 @@ def note_usage(before: Usage | None, now: Usage | None, found: ConstraintChanges
     for group in {**was.groups, **is_now.groups}:
         if was.groups.get(group) != is_now.groups.get(group):
             found.pods_moved[group] = None
-    # A claim that one pod alone may use is free for pods on any node.
-    claims_left = bool(_fallen_named(was.claims, is_now.claims))
-    found.repulsion_eased |= claims_left or bool(_fallen_named(was.terms, is_now.terms))
+    # A claim that one pod alone may use is free for pods on any node; one that comes into use may take the volume that
+    # another one was thought to have, which then has another.
+    found.repulsion_eased |= was.claims != is_now.claims or bool(_fallen_named(was.terms, is_now.terms))
 
 
 def note_limits(before: Limits | None, now: Limits, found: ConstraintChangesBuilder) -> None:

@@ -2,10 +2,12 @@
 
 import msgspec
 
+from berth.schemas.intake import Task
 from berth.schemas.refusal import NodeReason
-from tests.support.constraint_worlds import OneNode, usage_of
-from tests.unit.core.constraints.test_constraints import a_cell, a_task, nodes_of, placed, reasons
-from tests.unit.core.constraints.test_volumes import PENDING, WAITS, limited, needs, say
+from berth.schemas.volume_facts import ClaimSeen, VolumeSeen
+from tests.support.constraint_worlds import HOST, OneNode, usage_of
+from tests.unit.core.constraints.test_constraints import a_cell, a_task, job, nodes_of, placed, reasons
+from tests.unit.core.constraints.test_volumes import LOCAL, PENDING, WAITS, ZONES, limited, needs, on, say
 
 
 def test_a_claim_that_is_being_deleted_takes_no_further_pod_although_others_use_it() -> None:
@@ -16,6 +18,20 @@ def test_a_claim_that_is_being_deleted_takes_no_further_pod_although_others_use_
     assert reasons(cell, "two", a_task(needs())) == {NodeReason.VOLUME: 1}
     say(cell, PENDING)
     assert nodes_of(*cell.decide()) == ["a1"]
+
+
+def test_a_claim_that_takes_the_volume_that_another_was_thought_to_have_wakes_those_who_wait_for_that_one() -> None:
+    cell = a_cell(ZONES)
+    claims = [ClaimSeen("default", f"c{size}", f"c{size}", storage_class="local", size=size) for size in (5, 10)]
+    say(cell, LOCAL, *claims, VolumeSeen("v1", affinity=on(host="a1"), storage_class="local", size=10))
+    say(cell, VolumeSeen("v2", storage_class="local", size=20))
+    assert placed(cell, "one", a_task(needs("c10"))) == ["a1"]
+    at_b1 = Task("worker", 1, 1, node_selector={"zone": "b"}, constraints=needs("c10"))
+    assert NodeReason.VOLUME in reasons(cell, "two", at_b1)
+    at_a1 = Task("worker", 1, 1, node_selector={HOST: "a1"}, constraints=needs("c5"))
+    cell.ask(job("three", at_a1))
+    assert [verdict.name for verdict in cell.decide() if verdict.placement] == ["three"]
+    assert [verdict.name for verdict in cell.decide() if verdict.placement] == ["two"]
 
 
 def test_a_pod_that_brings_no_new_volume_is_not_refused_for_a_limit_that_has_become_smaller() -> None:
