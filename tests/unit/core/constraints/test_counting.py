@@ -77,8 +77,10 @@ def test_pods_without_labels_that_are_being_deleted_count_no_longer_for_spread()
     mine, its = both_dump(cell, subject, phases(cell, "one", PodPhase.TERMINATING))
     assert mine == its
     assert [verdict.name for verdict in cell.decide() if verdict.placement] == ["two"]
-    mine, its = both_dump(cell, subject, phases(cell, "one", PodPhase.RUNNING))
-    assert mine == its
+    cell.fact(subject, phases(cell, "one", PodPhase.RUNNING))
+    less = PodConstraints(spread=(SpreadTerm("zone", 2, LACKS_APP, by_affinity=False),))
+    refusal = cell.refuse(job("three", Task("worker", 1, 1, node_selector={"zone": "a"}, constraints=less)))
+    assert NodeReason.SPREAD in {count.reason for count in refusal.counts}
 
 
 @pytest.mark.parametrize("fact", [NamespaceSeen("default", {"team": "x"}), StorageSeen("fast", waits=True)])
