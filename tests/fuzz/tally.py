@@ -15,11 +15,13 @@ from berth.schemas.message import Message
 from berth.schemas.refusal import Code, NodeReason, Refusal
 from berth.services.dispatcher.config import DecisionConfig
 from tests.fuzz import constraint_tally
+from tests.fuzz.constraint_check import CHECKED, REFUSED
 
 CHECKS: Final = (
     "check: invariants",
     "check: accounts",
-    "check: constraints",
+    CHECKED,
+    REFUSED,
     "check: shards",
     "check: snapshot",
     "check: reader from a snapshot",

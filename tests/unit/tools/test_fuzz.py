@@ -9,7 +9,7 @@ import pytest
 from berth.core.changes import ChangesBuilder
 from berth.core.cluster import node_table
 from berth.core.cluster.bitmaps import Fits
-from berth.core.constraints import constraint_round
+from berth.core.constraints import checks, constraint_round
 from berth.core.scheduling import constraint_wakeups
 from berth.core.state.cell import State
 from tests.fuzz import tally
@@ -149,6 +149,11 @@ def test_constraints_that_are_broken_are_noticed(monkeypatch: pytest.MonkeyPatch
     broken = {kind for kind in failures(120) if kind.startswith("constraints: ")}
     assert {"constraints: volume is broken", "constraints: resource is broken"} <= broken
     assert len(broken) >= 4
+
+
+def test_nodes_that_constraints_forbid_for_nothing_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checks.ResourceCheck, "allowed", lambda check: np.zeros_like(check._free, np.bool_))
+    assert "constraints: nodes are forbidden for nothing" in failures(40)
 
 
 def test_nodes_that_have_more_pods_than_they_take_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
