@@ -25,7 +25,7 @@ from berth.schemas.simulation import BindGang, BreakNode, EvictGang, GangBound, 
 from berth.schemas.status import DeadLetter, Heartbeat, JobStatus, LeaseHeld, SnapshotBody, SnapshotChunk, SnapshotEnd
 from berth.schemas.summary import JobSummary
 from berth.schemas.usage_facts import NamespaceSeen, UsageSeen
-from berth.schemas.volume_facts import ClaimSeen, StorageSeen, VolumeSeen
+from berth.schemas.volume_facts import ClaimSeen, StorageSeen, UnboundSeen, VolumeSeen
 
 MESSAGES: Final[tuple[type[Message], ...]] = (
     DeadLetter,
@@ -40,6 +40,7 @@ MESSAGES: Final[tuple[type[Message], ...]] = (
     StorageSeen,
     TimerSeen,
     TopologySeen,
+    UnboundSeen,
     UsageSeen,
     VolumeSeen,
     Heartbeat,

@@ -12,6 +12,8 @@ from berth.schemas.units import Sequence, UnixMs
 
 PREFERRED: Final = 2
 """Value of :attr:`Settings.constraints` from which on preferred terms decide between nodes with equal scores."""
+DECIDED_VOLUMES: Final = 3
+"""Value of :attr:`Settings.constraints` from which on a placement says which volumes its claims get."""
 CORRECTIONS_OF_0_5: Final = 1
 """Value of :attr:`Settings.corrections` that enables the corrections of release 0.5."""
 
@@ -77,7 +79,9 @@ class Settings(Part, frozen=True):
     constraints: int = 0
     """Constraints of pods beside chips, cpu, memory, labels and taints (``PodConstraints``): 0 ignores them, as in all
     records before 0.5; 1 enforces the required ones, if ``corrections`` is at least 1; 2 also lets the preferred ones
-    decide between nodes with equal scores, unless ``reference_parity`` is set."""
+    decide between nodes with equal scores, unless ``reference_parity`` is set; 3 also says in a placement which volumes
+    its claims get, counts these as taken, leaves out what ``UnboundSeen`` tells, and names a claim that no pod can
+    use."""
 
     @property
     def corrected(self) -> bool:
@@ -88,6 +92,11 @@ class Settings(Part, frozen=True):
     def enforces_constraints(self) -> bool:
         """Whether the constraints of pods are enforced: also the corrections must be in force."""
         return self.constraints > 0 and self.corrected
+
+    @property
+    def decides_volumes(self) -> bool:
+        """Whether placements say which volumes their claims get."""
+        return self.constraints >= DECIDED_VOLUMES and self.corrected
 
 
 class Epoch(Message, frozen=True):

@@ -82,6 +82,19 @@ class BlockPart(Part, frozen=True):
     """Label ``inferserviceid``; empty without."""
 
 
+class ClaimVolume(Part, frozen=True):
+    """Volume of a PersistentVolumeClaim that is not bound when its pod is placed."""
+
+    claim: str
+    """Name of the claim, in the namespace of the gang."""
+    uid: str
+    """Uid of the claim."""
+    rank: int
+    """First rank of the gang that uses the claim; its volume can be used from the node of this rank."""
+    volume: str = ""
+    """Volume that the claim gets; empty: one is made for the node."""
+
+
 class Run(Part, frozen=True, gc=False):
     """``pods`` equal pods, consecutive in rank order."""
 
@@ -108,6 +121,8 @@ class Placement(Part, frozen=True):
     """For gangs with switch affinity."""
     block: BlockPart | None = None
     """For gangs with SuperPoD affinity."""
+    claims: list[ClaimVolume] = []
+    """Claims that have to be bound before the pods are, in the order of ranks, each once."""
 
     def __post_init__(self) -> None:
         """Check that the columns are consistent.
@@ -130,6 +145,9 @@ class Placement(Part, frozen=True):
             _check_switch(self.switch, rows)
         if self.block is not None:
             _check_block(self.block, rows)
+        for number, claim in enumerate(self.claims):
+            if not 0 <= claim.rank < rows:
+                raise ValueError(f"claims[{number}].rank: {claim.rank}, the placement has {rows} ranks")
 
     def _check_runs(self, rows: int) -> None:
         pods = taken = 0
@@ -181,6 +199,7 @@ def placement_of(
     share: Share | None = None,
     switch: SwitchPart | None = None,
     block: BlockPart | None = None,
+    claims: list[ClaimVolume] | None = None,
 ) -> Placement:
     """Columns of a placement given rank by rank.
 
@@ -192,6 +211,7 @@ def placement_of(
         share: Quota of each pod, for soft share.
         switch: Its leaf switches.
         block: Its SuperPoDs.
+        claims: Claims to be bound first, with their volumes; None for none.
 
     Raises:
         ValueError: Names, chips and runs do not agree on the ranks, or see :meth:`Placement.__post_init__`.
@@ -211,6 +231,7 @@ def placement_of(
         share=share,
         switch=switch,
         block=block,
+        claims=claims or [],
     )
 
 

@@ -114,6 +114,17 @@ class ReasonCount(Part, frozen=True, gc=False):
     nodes: int
 
 
+class ConstraintCount(Part, frozen=True):
+    """Nodes that one constraint of a pod excludes, and that nothing before it excludes."""
+
+    reason: int
+    nodes: int
+    names: list[str] = []
+    """Topology keys, the host ports (``8080/TCP``), or the name of the resource."""
+    lacking: int = 0
+    """Of these nodes, those that lack a label of ``names``."""
+
+
 def reason_counts(counts: Mapping[int, int]) -> list[ReasonCount]:
     """Nodes by reason, most frequent first, ties by code; reasons without nodes are left out."""
     return [
@@ -214,3 +225,6 @@ class Refusal(Part, frozen=True):
     would delay."""
     start_ms: UnixMs = 0
     """Start of the reservation: of this gang, or under ``reserved`` of the gang that is ahead; 0 without."""
+    constraints: list[ConstraintCount] = []
+    """Constraints of the task that exclude nodes, with what they name, in the order of checks. Their nodes are in
+    ``counts`` too."""

@@ -159,6 +159,10 @@ class Subjects(msgspec.Struct, frozen=True):
         """A StorageClass."""
         return f"{self.root}fact.storage.{token(name)}"
 
+    def fact_unbound(self, namespace: str, claim: str) -> str:
+        """Nodes and volumes with which a PersistentVolumeClaim could not be bound."""
+        return f"{self.root}fact.unbound.{token(namespace)}.{token(claim)}"
+
     @property
     def fact_timer(self) -> str:
         """A tick of the dispatcher's clock."""

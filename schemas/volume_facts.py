@@ -1,4 +1,4 @@
-"""Facts about volumes: claims, volumes, and storage classes with their capacities."""
+"""Facts about volumes: claims, volumes, storage classes with their capacities, and failures to bind a claim."""
 
 from typing import ClassVar, Literal
 
@@ -95,4 +95,25 @@ class StorageSeen(Message, frozen=True):
     has_capacity: bool = False
     """The driver reports capacities (``CSIDriver.spec.storageCapacity``): a new volume needs one that suffices."""
     capacities: list[StorageCapacity] = []
+    at_ms: UnixMs = 0
+
+
+class UnboundSeen(Message, frozen=True):
+    """Nodes and volumes with which a PersistentVolumeClaim could not be bound, over all attempts.
+
+    It counts while the claim has this uid and is not bound. Without nodes and volumes: nothing is left out.
+    """
+
+    KIND: ClassVar[str] = "fact.unbound"
+
+    namespace: str
+    name: str
+    uid: str
+    """Uid of the claim."""
+    nodes: list[str] = []
+    """Nodes for which no volume could be made, sorted."""
+    volumes: list[str] = []
+    """Volumes that the claim could not get, sorted."""
+    reason: str = ""
+    """The last failure, as a sentence."""
     at_ms: UnixMs = 0

@@ -16,7 +16,7 @@ from berth.schemas.pod_constraints import PodTerm
 JobKey = tuple[str, str]
 """(namespace, name)"""
 Pods = tuple[str, tuple[tuple[str, str], ...], bool]
-"""Pods that no selector tells apart: namespace, labels, whether they are being deleted."""
+"""Pods that no selector distinguishes: namespace, labels, whether they are being deleted."""
 _EMPTY: Final[Mapping[Any, Any]] = MappingProxyType({})
 
 

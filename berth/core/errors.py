@@ -43,7 +43,7 @@ class ReportedError(CoreError):
 
 
 def brief(error: Exception) -> str:
-    """What a record says of an error: the rule that an invariant breaks, of other errors their class alone.
+    """What a record contains of an error: the rule that an invariant breaks, of other errors their class alone.
 
     No name is in it, so a recording without names replays; nor a row, which differs from process to process.
     """
@@ -65,7 +65,7 @@ def guarded(
         passes: Errors that the caller handles.
 
     Raises:
-        MemoryError: There is no memory left: that says nothing of the gang.
+        MemoryError: There is no memory left: that is no property of the gang.
     """
     try:
         return step()

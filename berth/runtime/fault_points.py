@@ -17,7 +17,9 @@ def _around(*writes: str) -> tuple[str, ...]:
 POINTS: Final = _around("lease", "epoch", "fact", "append", "status", "snapshot", "purge", "dead")
 """Points of the dispatcher."""
 BINDER_POINTS: Final = _around("bind", "outcome")
-_ALL: Final = POINTS + BINDER_POINTS
+VOLUME_POINTS: Final = _around("volume", "unbound")
+"""Points of the binder at which it binds claims."""
+_ALL: Final = POINTS + BINDER_POINTS + VOLUME_POINTS
 
 
 @runtime_checkable

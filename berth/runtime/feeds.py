@@ -144,7 +144,7 @@ class Feeds:
         self.snapshot: tuple[int, int] | None = None
         """Sequences of ledger and facts of the loaded snapshot; None without one."""
         self.waiting: WaitingDump | None = None
-        """Gangs that waited in the loaded snapshot; None if it does not say it."""
+        """Gangs that waited in the loaded snapshot; None if it does not contain them."""
         self.dead: dict[int, tuple[Stored, str]] = {}
         """Facts that can never be applied and that :meth:`write_dead_letters` has not written yet."""
 

@@ -18,6 +18,7 @@ from berth.schemas.envelope import DecodeError, body_of, decode, open_envelope
 from berth.schemas.facts import MembersSeen, OutcomeSeen, PodsSeen
 from berth.schemas.status import JobStatus
 from berth.schemas.subjects import StreamName
+from berth.schemas.volume_facts import ClaimSeen, UnboundSeen
 from berth.services.binder.cluster import Cluster, SimCluster
 from berth.services.binder.config import BinderConfig
 from berth.services.binder.kube_cluster import KubeCluster
@@ -281,6 +282,10 @@ class _Intake:
                     self._take_members(body_of(envelope, MembersSeen))
                 case PodsSeen.KIND:
                     self.cluster.take_pods(body_of(envelope, PodsSeen))
+                case ClaimSeen.KIND:
+                    self.cluster.take_claim(body_of(envelope, ClaimSeen))
+                case UnboundSeen.KIND:
+                    self.cluster.take_unbound(body_of(envelope, UnboundSeen))
                 case _:
                     self._log.error("fact of another kind", subject=stored.subject, kind=envelope.kind)
         except (DecodeError, ValueError, IndexError) as error:

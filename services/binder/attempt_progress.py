@@ -27,6 +27,7 @@ class Progress:
         waiting_since_s: Time at which each waiting rank began to wait for its slot.
         lost: Uid of the former pod of a rank, until another pod takes the rank.
         unclear: Ranks that may or may not be bound.
+        has_claims: All claims of the gang are bound.
         forbidden_s: Time at which the server first forbade a request; None before.
     """
 
@@ -39,6 +40,7 @@ class Progress:
     waiting_since_s: dict[int, float] = field(default_factory=dict)
     lost: dict[int, str] = field(default_factory=dict)
     unclear: set[int] = field(default_factory=set)
+    has_claims: bool = False
     forbidden_s: float | None = None
 
     def missing(self, todo: Iterable[int], members: Mapping[int, Member]) -> list[int]:

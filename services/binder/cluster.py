@@ -15,6 +15,7 @@ from berth.schemas.message import Message
 from berth.schemas.placement import Placement
 from berth.schemas.simulation import BindGang, EvictGang, GangBound, GangEvicted
 from berth.schemas.units import UnixMs
+from berth.schemas.volume_facts import ClaimSeen, UnboundSeen
 from berth.services.binder.work import AttemptKey
 
 _MS: Final = 1000
@@ -67,7 +68,7 @@ class Cluster(Protocol):
     """The cluster whose pods are bound. Binding and evicting are idempotent.
 
     Attributes:
-        fact_kinds: Kinds of facts that it takes besides outcomes: ``member``, ``pod``.
+        fact_kinds: Kinds of facts that it takes besides outcomes: ``member``, ``pod``, ``claim``, ``unbound``.
         uses_run_time: Whether it uses :attr:`Gang.run_ms`; reading that costs a request to the bus.
     """
 
@@ -94,6 +95,18 @@ class Cluster(Protocol):
             IndexError: Likewise.
         """
 
+    def take_claim(self, fact: ClaimSeen) -> None:
+        """Take a fact of a claim."""
+
+    def take_unbound(self, fact: UnboundSeen) -> None:
+        """Take a fact about a claim that could not be bound, of this or an earlier run."""
+
+    def unbound_due(self) -> list[UnboundSeen]:
+        """Facts about claims that could not be bound, as far as they differ from those published."""
+
+    def note_unbound(self, fact: UnboundSeen) -> None:
+        """Note that such a fact was published."""
+
     def forget(self, key: AttemptKey) -> None:
         """An attempt has ended."""
 
@@ -116,6 +129,15 @@ class Cluster(Protocol):
             NotYetError: Not all can be bound yet; the cluster wakes the attempt when that changes.
             TransientError: The cluster did not answer, or cannot do it yet; the result is unknown.
             PoisonError: The cluster rejects it permanently.
+        """
+
+    async def take_back(self, gang: Gang) -> None:
+        """Take back what was written for a gang of which no pod will be bound; what is done already counts.
+
+        Called before its outcome is published: with that its nodes and volumes may be given to others.
+
+        Raises:
+            TransientError: The cluster did not answer; the result is unknown.
         """
 
     async def evict(self, gang: Gang, *, reason: str) -> None:
@@ -145,6 +167,22 @@ class FactlessCluster:
 
     def take_pods(self, fact: PodsSeen) -> None:
         """Ignore it."""
+
+    def take_claim(self, fact: ClaimSeen) -> None:
+        """Ignore it."""
+
+    def take_unbound(self, fact: UnboundSeen) -> None:
+        """Ignore it."""
+
+    def unbound_due(self) -> list[UnboundSeen]:
+        """None."""
+        return []
+
+    def note_unbound(self, fact: UnboundSeen) -> None:
+        """Ignore it."""
+
+    async def take_back(self, gang: Gang) -> None:
+        """Nothing is written beside pods."""
 
     def forget(self, key: AttemptKey) -> None:
         """No state to drop."""

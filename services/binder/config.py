@@ -36,6 +36,8 @@ class BinderConfig(ServiceConfig, frozen=True, kw_only=True, forbid_unknown_fiel
     before."""
     consume_wait_s: Annotated[float, Meta(gt=0, le=3_600)] = 60.0
     """How long a pod waits for its turn, before its binding fails."""
+    volumes_timeout_s: Annotated[float, Meta(gt=0, le=86_400)] = 600.0
+    """How long the claims of a placed gang may take to be bound, before the gang is placed elsewhere."""
     notices_per_s: Annotated[float, Meta(ge=0, le=1_000)] = 40.0
     """Pod conditions and Events written in a second; 0 writes none."""
     notice_again_s: Annotated[float, Meta(ge=0, le=86_400)] = 300.0

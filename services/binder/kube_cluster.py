@@ -2,6 +2,8 @@
 
 A gang is bound as far as possible: ranks that wait for a pod, or for their turn on a node, continue when the awaited
 fact arrives. So nothing here blocks a gang that can continue, nor the eviction of one that waits.
+
+Longer than 400 lines because it is the port: what a gang waits for, its pods, claims and turns, meets here.
 """
 
 import asyncio
@@ -20,6 +22,7 @@ from berth.runtime.instruments import Instruments
 from berth.runtime.kube.port import Api
 from berth.schemas.facts import MembersSeen, PodsSeen
 from berth.schemas.units import UnixMs
+from berth.schemas.volume_facts import ClaimSeen, UnboundSeen
 from berth.services.binder.attempt_progress import Progress
 from berth.services.binder.block_annotations import block_annotations_of
 from berth.services.binder.chip_slots import ChipSlots, Slot
@@ -33,6 +36,8 @@ from berth.services.binder.metrics import BinderMetrics
 from berth.services.binder.node_cards import NodeCards
 from berth.services.binder.pod_binding import PodBinding, PodBindRequest, PodLean, Verdict, involved_pod
 from berth.services.binder.predicate_times import PredicateTimes
+from berth.services.binder.volumes.claim_binding import ClaimBinding
+from berth.services.binder.volumes.gang_claims import GangClaims
 from berth.services.binder.work import AttemptKey
 
 _EVENTS_MAX: Final = 16
@@ -98,6 +103,8 @@ class KubeCluster:
         self._report_scheduled = report_scheduled
         self._binding = PodBinding(api, at_once=config.binds_at_once, faults=instruments.faults)
         self._eviction = KubeEviction(api, self._binding, at_once=config.binds_at_once)
+        claims = ClaimBinding(api, at_once=config.binds_at_once, faults=instruments.faults)
+        self._claims = GangClaims(claims, clock, timeout_s=config.volumes_timeout_s)
         self._members = Members()
         self._chip_slots = ChipSlots()
         self._progress: dict[AttemptKey, Progress] = {}
@@ -111,8 +118,8 @@ class KubeCluster:
 
     @property
     def fact_kinds(self) -> tuple[str, ...]:
-        """Facts of members name the pods, facts of pods show which have their chips."""
-        return ("member", "pod")
+        """Facts of members name the pods, facts of pods show which have their chips, the others are about claims."""
+        return ("member", "pod", "claim", "unbound")
 
     @property
     def uses_run_time(self) -> bool:
@@ -133,9 +140,26 @@ class KubeCluster:
         if (fact.uid, fact.attempt) in self._unreported:
             self.wake([(fact.uid, fact.attempt)])
 
+    def take_claim(self, fact: ClaimSeen) -> None:
+        """Take a fact of a claim."""
+        self.wake(self._claims.take_claim(fact))
+
+    def take_unbound(self, fact: UnboundSeen) -> None:
+        """Take a fact about a claim that could not be bound."""
+        self._claims.failures.take(fact)
+
+    def unbound_due(self) -> list[UnboundSeen]:
+        """See :meth:`Cluster.unbound_due`."""
+        return self._claims.failures.due(self._clock.now_ms())
+
+    def note_unbound(self, fact: UnboundSeen) -> None:
+        """Note that a fact about a claim was published."""
+        self._claims.failures.note_published(fact)
+
     def forget(self, key: AttemptKey) -> None:
         """An attempt has ended."""
         self._progress.pop(key, None)
+        self._claims.forget(key)
         self._recovery.take_bound(key)
         self._unreported.discard(key)
         self._free(self._chip_slots.forget(*key))
@@ -144,7 +168,7 @@ class KubeCluster:
         """See :meth:`Cluster.bind`.
 
         Raises:
-            NotYetError: Some pods do not exist yet, or wait for their turn on a node.
+            NotYetError: Some pods do not exist yet, or wait for their claims or for their turn on a node.
             TransientError: The API server did not answer.
             PoisonError: The placement is damaged.
         """
@@ -157,7 +181,11 @@ class KubeCluster:
         settled = progress.done.union(gang.gone)
         todo = [rank for rank in range(len(progress.nodes)) if rank not in settled]
         self._await_members(gang, progress, progress.missing(todo, members), members)
-        if job_members is not None and not self._gives_up(progress):
+        if (
+            job_members is not None
+            and not self._gives_up(progress)
+            and await self._claims_bound(gang, progress, members)
+        ):
             ready, wait_s = self._ready(gang, progress, members, todo)
             await self._bind_all(gang, progress, job_members, ready)
             self._await_members(gang, progress, progress.missing(todo, members), members)
@@ -165,6 +193,22 @@ class KubeCluster:
                 raise NotYetError("pods wait for their turn on a node", retry_after_s=wait_s)
         del self._progress[gang.key]
         return progress.result(todo)
+
+    async def _claims_bound(self, gang: Gang, progress: Progress, members: Mapping[int, Member]) -> bool:
+        """Whether all claims of a gang are bound; its ranks whose claims cannot be have failed otherwise.
+
+        Raises:
+            NotYetError: They are not bound yet.
+            TransientError: The API server did not answer.
+        """
+        if not gang.placement.claims or progress.has_claims:
+            return True
+        failures = await self._claims.bind(gang)
+        for rank, reason in sorted(failures.items()):
+            self._fail(gang, progress, rank, reason, members.get(rank))
+        progress.has_claims = not failures
+        progress.began_s = self._clock.monotonic_s()  # from now on a pod may be missing for so long again
+        return not failures
 
     def _progress_of(self, gang: Gang) -> Progress:
         found = self._progress.get(gang.key)
@@ -183,10 +227,10 @@ class KubeCluster:
         """Whether a pod failed to bind and the setting ``partial`` is ``undo``, so that the gang is undone."""
         return bool(progress.failures) and self._config.partial == "undo"
 
-    def _fail(self, gang: Gang, progress: Progress, rank: int, reason: str, member: Member) -> None:
-        """A rank cannot be bound: note the reason and write an Event of its pod."""
+    def _fail(self, gang: Gang, progress: Progress, rank: int, reason: str, member: Member | None) -> None:
+        """A rank cannot be bound: note the reason and write an Event of its pod, if there is one."""
         progress.failures[rank] = reason
-        if len(progress.failures) <= _EVENTS_MAX:
+        if member is not None and len(progress.failures) <= _EVENTS_MAX:
             self._report_event(involved_pod(gang.namespace, member.pod, member.uid), "FailedBinding", reason)
 
     def _await_members(self, gang: Gang, progress: Progress, missing: list[int], members: Mapping[int, Member]) -> None:
@@ -339,6 +383,14 @@ class KubeCluster:
         )
         written = annotations(described, pod.card, pod.devices)
         return PodBindRequest(gang.namespace, member.pod, member.uid, pod.card.name, written, member.is_stale)
+
+    async def take_back(self, gang: Gang) -> None:
+        """See :meth:`Cluster.take_back`.
+
+        Raises:
+            TransientError: The API server did not answer.
+        """
+        await self._claims.take_back(gang)
 
     async def evict(self, gang: Gang, *, reason: str) -> None:
         """See :meth:`Cluster.evict`.

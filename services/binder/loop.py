@@ -33,7 +33,7 @@ class Loop:
         clock: Source of time.
         config: Settings.
         work: The pending work.
-        instruments: Of the process; its fault points are ``outcome.before`` and ``outcome.after``.
+        instruments: Of the process; its fault points are ``outcome`` and ``unbound``, each ``.before`` and ``.after``.
     """
 
     def __init__(
@@ -187,7 +187,23 @@ class Loop:
                 *failures,
                 RankFailure(rank, f"the cluster reports no result for {pluralize(silent, 'pod')}, this one or others"),
             ]
-        return self._outcome(attempt, bound, failures)
+        outcome = self._outcome(attempt, bound, failures)
+        await self._publish_unbound()
+        if outcome.state == "failed":
+            await self._cluster.take_back(gang)
+        return outcome
+
+    async def _publish_unbound(self) -> None:
+        """Publish what claims are not tried with again; before the outcome, with which the next decision is due.
+
+        Raises:
+            TransientError: The bus did not answer.
+        """
+        for fact in self._cluster.unbound_due():
+            self._faults.hit("unbound.before")
+            await self._bus.publish(self._bus.subjects.fact_unbound(fact.namespace, fact.name), encode(fact))
+            self._faults.hit("unbound.after")
+            self._cluster.note_unbound(fact)
 
     def _outcome(self, attempt: Attempt, bound: BindResult, failures: list[RankFailure]) -> OutcomeSeen:
         return OutcomeSeen(
@@ -207,11 +223,13 @@ class Loop:
         return self._config.partial == "leave" and bound.bound > 0 and len(failures) <= FAILURES_REPORTED_MAX
 
     async def _evict(self, attempt: Attempt) -> OutcomeSeen:
+        gang = gang_of(attempt)
         try:
-            await self._cluster.evict(gang_of(attempt), reason=self._why_evict(attempt))
+            await self._cluster.evict(gang, reason=self._why_evict(attempt))
         except PoisonError as error:
             # No other component can end these pods: retry, and log it.
             raise TransientError(error.reason) from error
+        await self._cluster.take_back(gang)
         before = self.work.outcome_of(attempt)
         return OutcomeSeen(
             namespace=attempt.namespace,

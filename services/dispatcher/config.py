@@ -7,7 +7,7 @@ from msgspec import Meta
 
 from berth.core.levels.model import LevelError, read_level_config
 from berth.runtime.config import ServiceConfig
-from berth.schemas.ledger import CORRECTIONS_OF_0_5, PREFERRED, Settings
+from berth.schemas.ledger import CORRECTIONS_OF_0_5, DECIDED_VOLUMES, Settings
 
 
 class DecisionConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -52,9 +52,10 @@ class DecisionConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     plain_pods: bool = True
     """Pods without chips, alone or in jobs with chips, are placed by the rules of 0.5; false decides as releases before
     0.5 did."""
-    constraints: Annotated[int, Meta(ge=0, le=PREFERRED)] = PREFERRED
+    constraints: Annotated[int, Meta(ge=0, le=DECIDED_VOLUMES)] = DECIDED_VOLUMES
     """Constraints of pods that are enforced, such as pod affinity and topology spread: 0 none, as before 0.5; 1 the
-    required ones, if ``corrections`` is at least 1; 2 also the preferred ones, between nodes with equal scores."""
+    required ones, if ``corrections`` is at least 1; 2 also the preferred ones, between nodes with equal scores; 3
+    also decides which volumes claims get that wait for their first pod, and the binder binds them."""
     health_first: bool = False
     """A healthier node outranks a better affinity, forevery product form."""
     round_gangs_max: Annotated[int, Meta(ge=1, le=4096)] = 256

@@ -10,7 +10,6 @@ from berth.services.inventory.gangs.collection import Gangs
 from berth.services.inventory.gangs.priorities import PRIORITY_ASSUMED
 from berth.services.inventory.publishing.queues import QUEUE_IGNORED, Queues, amounts
 from berth.services.inventory.publishing.warnings import RequestWarnings
-from berth.services.inventory.storage.collection import CLAIM_NOT_BOUND
 
 
 class JobPolicies:
@@ -19,11 +18,9 @@ class JobPolicies:
     Args:
         gangs: The gangs.
         on_change: Called when something changed.
-        claim_warning: Returns which claim of a request somebody else has to bind; empty for none.
     """
 
-    def __init__(self, gangs: Gangs, on_change: Callable[[], None], claim_warning: Callable[[JobRequest], str]) -> None:
-        self._claim_warning = claim_warning
+    def __init__(self, gangs: Gangs, on_change: Callable[[], None]) -> None:
         self.warnings = RequestWarnings()
         self._gangs = gangs
         self._on_change = on_change
@@ -71,11 +68,7 @@ class JobPolicies:
         """
         members = self._gangs.published_members(request.namespace, request.name)
         queue_warning = self._queues.warning(request.queue, lambda: self._requested_in(request.queue))
-        others = {
-            PRIORITY_ASSUMED: priority_warning,
-            QUEUE_IGNORED: queue_warning,
-            CLAIM_NOT_BOUND: self._claim_warning(request),
-        }
+        others = {PRIORITY_ASSUMED: priority_warning, QUEUE_IGNORED: queue_warning}
         self.warnings.judge(request, members, self._gangs.group_uid, others)
 
     def _judge_queues(self) -> None:

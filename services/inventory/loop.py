@@ -92,7 +92,7 @@ class Loop:
         self._reporters = Reporters(api, clock, config, self.api_tasks, instruments)
         self._waiting = AdmissionReasons()
         self._suspects = Suspects()
-        self.policies = JobPolicies(self.gangs, self._changed.set, self.constraints.storage.claim_warning)
+        self.policies = JobPolicies(self.gangs, self._changed.set)
 
     # What the cluster shows.
 

@@ -11,9 +11,9 @@ import msgspec
 from berth.formats.ascend.pod_annotations import RANK_INDEX, RESOURCE_PREFIX, configuration_key
 from berth.formats.ascend.rank_table import Configuration, read_configuration
 from berth.formats.ascend.switch_annotations import IS_SHARED, SHARED_IP
+from berth.formats.gang_keys import MIN_AVAILABLE
 from berth.formats.kubernetes.objects import ConfigMap, Pod, PodGroup
 from berth.formats.kubernetes.pod_spec import Container
-from berth.formats.manifests.gang_request import MIN_AVAILABLE
 from berth.formats.whole_numbers import whole_number
 from berth.products.model import ANNOTATION_POLICY
 

@@ -35,7 +35,7 @@ from berth.schemas.intake import JobCancel, JobRequest, Task
 from berth.schemas.ledger import Adoption, Epoch, Eviction, Release, Round, Settings, Verdict
 from berth.schemas.message import Message
 from berth.schemas.offers import Advance, Ask, Blocks, Offer, ScoreRequest, Shape, ShapeOffer
-from berth.schemas.placement import BlockPart, Placement, Run, Share, SwitchPart, placement_of
+from berth.schemas.placement import BlockPart, ClaimVolume, Placement, Run, Share, SwitchPart, placement_of
 from berth.schemas.pod_constraints import (
     HostPort,
     LabelSelector,
@@ -47,7 +47,7 @@ from berth.schemas.pod_constraints import (
     SpreadTerm,
 )
 from berth.schemas.recording import Entry, RecordingEnd, RecordingHead, RecordingPart
-from berth.schemas.refusal import BlockLack, NearGroup, NodeReason, ReasonCount, Refusal, SwitchLack
+from berth.schemas.refusal import BlockLack, ConstraintCount, NearGroup, NodeReason, ReasonCount, Refusal, SwitchLack
 from berth.schemas.reports import HealthReport
 from berth.schemas.simulation import BindGang, BreakNode, EvictGang, GangBound, GangEvicted, NodeBroken, SimCounts
 from berth.schemas.status import (
@@ -62,7 +62,7 @@ from berth.schemas.status import (
 )
 from berth.schemas.summary import JobSummary
 from berth.schemas.usage_facts import ClaimName, NamespaceSeen, PodSet, RankName, UsageSeen
-from berth.schemas.volume_facts import ClaimSeen, StorageCapacity, StorageSeen, VolumeSeen
+from berth.schemas.volume_facts import ClaimSeen, StorageCapacity, StorageSeen, UnboundSeen, VolumeSeen
 
 FOLDER: Final = Path(__file__).parent / "samples"
 RELEASE: Final = "v0.5"
@@ -113,6 +113,8 @@ _LATER: Final[dict[str, dict[type, set[str]]]] = {
         Epoch: {"resumes"},
         Task: {"labels", "constraints"},
         Shape: {"profile"},
+        Refusal: {"constraints"},
+        Placement: {"claims"},
     },
 }
 """Fields that came after a release, and were in the next."""
@@ -223,6 +225,9 @@ def _refusal() -> Refusal:
         ),
         ahead="team-b/llm-13b",
         start_ms=_AT_MS + 3_600_000,
+        constraints=[
+            ConstraintCount(reason=NodeReason.SPREAD, nodes=1, names=["topology.kubernetes.io/zone"], lacking=1)
+        ],
     )
 
 
@@ -255,6 +260,7 @@ def _placement() -> Placement:
             annotated=True,
             service="chat",
         ),
+        claims=[ClaimVolume("data-0", uid="c1", rank=1, volume="pv-1")],
     )
 
 
@@ -529,6 +535,15 @@ def _volumes() -> tuple[Message, ...]:
             handle="vol-7",
             deleting=True,
             at_ms=_AT_MS + 13,
+        ),
+        UnboundSeen(
+            namespace="team-a",
+            name="data-0",
+            uid="c1",
+            nodes=["node-1.zone-a"],
+            volumes=["pv-2"],
+            reason="no volume was made for node node-1.zone-a",
+            at_ms=_AT_MS + 15,
         ),
         StorageSeen(
             name="fast",

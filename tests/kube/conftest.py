@@ -2,33 +2,20 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Mapping
-from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 
 import pytest
 
-from berth.cli.local.fleet import EXAMPLES
 from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.local.kube_server import KubeServer
 from tests.support.invalid_input_cell import InvalidInputCell, TargetOf
-from tests.support.kube_api import KubeApi, apply_crds, crds_in
-from tests.support.kube_rights import SERVICES
+from tests.support.kube_api import KubeApi
 from tests.support.kube_sweep import Sweep
+from tests.support.prepared_server import USERS, Prepared, prepare
 from tests.support.processes import services
 
-CRDS = (EXAMPLES / "crds", Path(__file__).parent / "crds")
-"""Those of the demo, and those that only tests need."""
-SHARED_NAMESPACE = "mindx-dl"
 _numbers = count(1)
-
-
-@dataclass(frozen=True)
-class Prepared:
-    """What all tests find: paths of the collections of custom resources, and of the objects that stay."""
-
-    custom: tuple[str, ...]
-    kept: frozenset[str]
 
 
 @pytest.fixture(scope="session")
@@ -38,8 +25,7 @@ def kube_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KubeServer
     They are ``berth``, ``stranger``, and one for each service that speaks with it: see
     ``tests/support/kube_rights.py``.
     """
-    users = dict.fromkeys(("berth", "stranger", *SERVICES), ())
-    server = KubeServer(tmp_path_factory.mktemp("kube"), users=users, start_deadline_s=50)
+    server = KubeServer(tmp_path_factory.mktemp("kube"), users=dict.fromkeys(USERS, ()), start_deadline_s=50)
     asyncio.run(server.start())
     try:
         yield server
@@ -50,14 +36,7 @@ def kube_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KubeServer
 @pytest.fixture(scope="session")
 def kube_prepared(kube_server: KubeServer) -> Prepared:
     """All definitions of ``crds`` are served, and the namespace that tests share is there."""
-
-    async def prepare() -> Prepared:
-        async with KubeApi(kube_server) as api:
-            custom = await apply_crds(api, [crd for folder in CRDS for crd in crds_in(folder)])
-            await api.post("/api/v1/namespaces", {"metadata": {"name": SHARED_NAMESPACE}})
-            return Prepared(custom, await Sweep(api, custom=custom).survey())
-
-    return asyncio.run(prepare())
+    return prepare(kube_server)
 
 
 @pytest.fixture

@@ -112,7 +112,11 @@ async def test_pods_of_other_schedulers_count(target: InvalidInputCell) -> None:
 async def test_pods_that_must_be_near_others_wait_for_them(target: InvalidInputCell) -> None:
     names = await start_in_zones(target, "z1", "z2", "z2", "")
     await make(target, "near", "near", **near("anchor"))
-    await waits(target, "near", "4 are not near a pod that the required pod affinity asks for")
+    await waits(
+        target,
+        "near",
+        f"4 are not near a pod that the required pod affinity asks for (topology key {ZONE}, 1 lacks it)",
+    )
     await make(target, "anchor", "anchor", nodeSelector={HOST: names[1]})
     assert (await runs_on(target, "near"))[0] in names[1:3]
     await make(target, "first", "series", **near("series"))
@@ -130,7 +134,7 @@ async def test_a_gang_is_spread_whole_or_waits(target: InvalidInputCell) -> None
     on = [pod["spec"]["nodeName"] for pod in pods]
     assert sum(node == names[3] for node in on) == 2, on
     await make(target, "nowhere", "nowhere", **spread("nowhere", "example.com/floor"))
-    await waits(target, "nowhere", "4 do not fit the topology spread")
+    await waits(target, "nowhere", "4 lack the label example.com/floor of the topology spread")
     await target.api.patch(f"/api/v1/nodes/{names[2]}", {"metadata": {"labels": {"example.com/floor": "1"}}})
     assert await runs_on(target, "nowhere") == [names[2]]
 
@@ -147,14 +151,14 @@ async def test_host_ports_other_resources_and_the_number_of_pods(target: Invalid
     await make(target, "port-1", "port", **with_container(here, ports=[{"containerPort": 1, "hostPort": 8080}]))
     await target.until_running("port-1")
     await make(target, "port-2", "port", **with_container(here, ports=[{"containerPort": 2, "hostPort": 8080}]))
-    await waits(target, "port-2", "1 has a pod on a host port that the job needs")
+    await waits(target, "port-2", "1 has a pod on host port 8080/TCP that the job needs")
     await target.drop_pod("port-1")
     await target.until_running("port-2")
     for number in range(2):
         await make(target, f"rdma-{number}", "rdma", **with_container({}, resources=[RDMA]))
     assert await runs_on(target, "rdma-0", "rdma-1") == [names[1]] * 2
     await make(target, "rdma-2", "rdma", **with_container({}, resources=[RDMA]))
-    await waits(target, "rdma-2", "4 have too little of another resource")
+    await waits(target, "rdma-2", f"4 have too little {RDMA}")
     await target.drop_pod("rdma-0")
     assert await runs_on(target, "rdma-2") == [names[1]]
     there = {"nodeSelector": {HOST: names[2]}}

@@ -255,7 +255,9 @@ NEEDED: Final[dict[str, Needs]] = {
         ("", "configmaps mindx-dl"): "list watch",
     },
     "binder": {
-        ("", "nodes"): "list watch",
+        ("", "nodes"): "get list watch",
+        ("", "persistentvolumeclaims"): "get patch",
+        ("", "persistentvolumes"): "get patch",
         ("", "pods"): "get list patch delete",
         ("", "pods/binding"): "create",
         ("", "pods/status"): "patch",
@@ -310,6 +312,9 @@ REFUSED_OF: Final = {
         Right("list", "", "configmaps", "default"),
         Right("patch", "scheduling.volcano.sh", "podgroups", "default", "g"),
         Right("update", "", "pods", "default", "p"),
+        Right("list", "", "persistentvolumeclaims", "default"),
+        Right("delete", "", "persistentvolumeclaims", "default", "c"),
+        Right("delete", "", "persistentvolumes", "", "v"),
     ],
     "summary": [
         Right("patch", "", "pods", "default", "p"),

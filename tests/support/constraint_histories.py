@@ -10,7 +10,7 @@ import msgspec
 from hypothesis import strategies as st
 
 from berth.core.cluster.node_packing import pack_nodes, pack_switches
-from berth.core.state.ledger import LedgerFold
+from berth.core.state.ledger import Holding, LedgerFold
 from berth.schemas.columns import pack, pack_names
 from berth.schemas.constraints import Expression, Term
 from berth.schemas.envelope import open_envelope
@@ -21,12 +21,14 @@ from berth.schemas.nodes import NodeDescription
 from berth.schemas.pod_constraints import HostPort, LabelSelector, PodConstraints, PodTerm, PreferredPods, SpreadTerm
 from berth.schemas.subjects import Subjects
 from berth.schemas.usage_facts import NamespaceSeen
-from berth.schemas.volume_facts import ClaimSeen, StorageSeen, VolumeSeen
+from berth.schemas.volume_facts import ClaimSeen, StorageSeen, UnboundSeen, VolumeSeen
 from tests.support.cells import a_job, a_node
 from tests.support.constraint_worlds import HOST, OneNode, OnePod, Oracle, having, near, pods_of, usage_of
 
 NODES: Final = 10
-ON: Final = {"corrections": 1, "constraints": 2, "skims_classes": True, "plain_pods": True}
+ON: Final = {"corrections": 1, "constraints": 3, "skims_classes": True, "plain_pods": True}
+OWN: Final = {"v-1": "n2", "v-2": "n4"}
+"""Volumes that the claims "own-..." may get, each on its node."""
 _APPS: Final = ("a", "b", "data")
 _NOT_B: Final = LabelSelector((Expression("app", "NotIn", ("b",)), Expression("app", "Exists")))
 _CHOICES: Final[tuple[PodConstraints | None, ...]] = (
@@ -51,6 +53,9 @@ _CHOICES: Final[tuple[PodConstraints | None, ...]] = (
     PodConstraints(claims=("made",), ports=(HostPort(80),)),
     PodConstraints(claims=("in-b", "made"), spread=(SpreadTerm("rack", 1, having(app="a")),)),
     PodConstraints(claims=("missing",)),
+    PodConstraints(claims=("own-1",)),
+    PodConstraints(claims=("own-2",), ports=(HostPort(81),)),
+    PodConstraints(claims=("own-1", "own-2")),
     PodConstraints(
         preferred_spread=(SpreadTerm("rack", 1, having(app="a")),),
         preferred_apart=(PreferredPods(3, near("zone", app="b")),),
@@ -61,8 +66,13 @@ _CHOICES: Final[tuple[PodConstraints | None, ...]] = (
         resources=(("rdma/hca", 1),),
     ),
 )
+_FOREIGN: Final = tuple(one for one in _CHOICES if one is None or not {"own-1", "own-2"} & set(one.claims))
+"""Constraints of pods of other schedulers: their claims are bound, or of a class that makes volumes."""
 _VERBS: Final = (
-    ("submit",) * 8 + ("foreign",) * 3 + ("ended",) * 3 + ("cancel", "terminating", "label", "namespace", "epoch")
+    ("submit",) * 8
+    + ("foreign",) * 3
+    + ("ended",) * 3
+    + ("cancel", "terminating", "label", "namespace", "epoch", "unbound")
 )
 
 
@@ -121,6 +131,8 @@ class History:
         self.foreign: list[OnePod] = []
         self.namespaces: dict[str, dict[str, str]] = {}
         self.jobs: dict[str, JobRequest] = {}
+        self.failed: dict[str, set[str]] = {}
+        """Nodes on which claims could not be bound."""
         self.fold = LedgerFold()
         self.held: dict[tuple[str, int], list[OnePod]] = {}
         self.ending: set[tuple[str, int]] = set()
@@ -138,6 +150,12 @@ class History:
         for volume in (VolumeSeen("pv-b", affinity=zones[0]), VolumeSeen("pv")):
             yield self.subjects.fact_volume(volume.name), volume
         yield self.subjects.fact_storage("fast"), StorageSeen("fast", provisioner="d", waits=True, topologies=zones[1])
+        yield self.subjects.fact_storage("local"), StorageSeen("local", waits=True)
+        for name in ("own-1", "own-2"):
+            yield self.subjects.fact_claim("default", name), ClaimSeen("default", name, storage_class="local", size=1)
+        for name, node in OWN.items():
+            here = Term((Expression(HOST, "In", (node,)),))
+            yield self.subjects.fact_volume(name), VolumeSeen(name, affinity=[here], storage_class="local", size=1)
 
     def _nodes(self) -> tuple[str, Message]:
         return self.subjects.fact_node("all"), pack_nodes("all", self.nodes.values())
@@ -160,7 +178,7 @@ class History:
                 if step.two % 3 == 0 and self.foreign:
                     del self.foreign[step.one % len(self.foreign)]
                 else:
-                    constraints = _CHOICES[step.three % len(_CHOICES)] or PodConstraints()
+                    constraints = _FOREIGN[step.three % len(_FOREIGN)] or PodConstraints()
                     labels = {"app": _APPS[step.two % 3]}
                     namespace = ("default", "other")[step.three % 2]
                     self.foreign.append(OnePod(name, namespace, labels, constraints, ending=step.three % 5 == 0))
@@ -176,10 +194,28 @@ class History:
                 namespace = ("default", "other")[step.one % 2]
                 self.namespaces[namespace] = {"team": "xy"[step.two % 2]}
                 yield self.subjects.fact_namespace(namespace), NamespaceSeen(namespace, self.namespaces[namespace])
+            case "unbound":
+                yield self._unbound(step)
             case "ended" | "terminating":
                 yield from self._phases(step)
             case _:
                 return
+
+    def _unbound(self, step: Step) -> tuple[str, Message]:
+        """A claim that could not be bound on a node, or for which that counts no longer."""
+        claim = ("made", "own-1", "own-2")[step.one % 3]
+        fact = UnboundSeen("default", claim, "", reason="refused")
+        if step.three % 4 == 0:
+            self.failed.pop(claim, None)
+        elif claim == "made":
+            node = sorted(self.nodes)[step.two % NODES]
+            self.failed[claim] = {node}
+            fact = msgspec.structs.replace(fact, nodes=[node])
+        else:
+            volume = sorted(OWN)[step.two % 2]
+            self.failed[claim] = {OWN[volume]}
+            fact = msgspec.structs.replace(fact, volumes=[volume])
+        return self.subjects.fact_unbound("default", claim), fact
 
     def _phases(self, step: Step) -> Iterator[tuple[str, Message]]:
         held = sorted(self.held)
@@ -215,7 +251,7 @@ class History:
             OneNode(name, self.nodes[name].labels, limit.pods_max, limit.resources)
             for name, limit in self.limits.items()
         ]
-        return Oracle(nodes, [*self.foreign, *pods], self.namespaces)
+        return Oracle(nodes, [*self.foreign, *pods], self.namespaces, self.failed)
 
     def follow(self, data: bytes) -> None:
         """Take over a record, and see that each gang that it places breaks no constraint, pod after pod.
@@ -235,9 +271,27 @@ class History:
                 assert oracle.broken(pod, node_selector=selector) == [], f"{job.name} on {pod.node}"
                 oracle.pods.append(pod)
             self.held[holding.key] = pods
+            self._check_volumes(holding)
         for holding in folded.given_back:
             del self.held[holding.key]
             self.ending.discard(holding.key)
+
+    def _check_volumes(self, placed: Holding) -> None:
+        """See that a placement names each claim that is not bound, and gives no volume that another claim gets.
+
+        Raises:
+            AssertionError: It does.
+        """
+        job = self.jobs[placed.name]
+        claims = {claim for task in job.tasks if task.constraints is not None for claim in task.constraints.claims}
+        assert {one.claim for one in placed.placement.claims} == claims & {"made", "own-1", "own-2"}
+        given: dict[str, str] = {}
+        for holding in self.fold.holdings.values():
+            names = holding.placement.names()
+            for one in holding.placement.claims:
+                assert (one.volume != "") == (one.claim != "made")
+                assert OWN.get(one.volume, names[one.rank]) == names[one.rank]
+                assert given.setdefault(one.volume, one.claim) == one.claim, f"{one.volume} is given twice"
 
     def allowed(self, job: JobRequest) -> list[str]:
         """Nodes that constraints leave to the first pod of a job, apart from chips."""

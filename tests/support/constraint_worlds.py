@@ -4,7 +4,7 @@ The oracle is plain Python over lists of pods, and shares no code with the produ
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
@@ -149,11 +149,17 @@ class Oracle:
         nodes: All nodes.
         pods: All pods on them.
         namespaces: Labels of namespaces.
+        failed: Nodes on which claims could not be bound.
     """
 
     def __init__(
-        self, nodes: Sequence[OneNode], pods: Iterable[OnePod], namespaces: Mapping[str, Mapping[str, str]]
+        self,
+        nodes: Sequence[OneNode],
+        pods: Iterable[OnePod],
+        namespaces: Mapping[str, Mapping[str, str]],
+        failed: Mapping[str, Collection[str]] = MappingProxyType({}),
     ) -> None:
+        self.failed = failed
         self.nodes = {node.name: node for node in nodes}
         self.pods = list(pods)
         self.namespaces = namespaces
@@ -180,7 +186,11 @@ class Oracle:
         return [name for name, is_broken in checks.items() if is_broken]
 
     def _has_claim(self, name: str, pod: OnePod, node: OneNode) -> bool:
-        """Claims of "default": "in-b" is bound in zone b, "once" has one pod, "made" is made in zones a and b."""
+        """Claims of "default": "in-b" is bound in zone b, "once" has one pod, "made" is made in zones a and b.
+
+        "own-1" and "own-2" each get one of two volumes, on n2 and on n4.
+        """
+        failed = node.name in self.failed.get(name, ())
         users = {
             other.node for other in self.pods if other.namespace == pod.namespace and name in other.constraints.claims
         }
@@ -190,7 +200,14 @@ class Oracle:
             case "once":
                 return not users
             case "made":
-                return node.value("zone") in {"a", "b"} and users <= {node.name}
+                return node.value("zone") in {"a", "b"} and users <= {node.name} and not failed
+            case "own-1" | "own-2" as own:
+                if node.name not in {"n2", "n4"} or failed:
+                    return False
+                other = "own-2" if own == "own-1" else "own-1"
+                both = {other, own} <= set(pod.constraints.claims)
+                rest = {seen.node for seen in self.pods if other in seen.constraints.claims}
+                return users <= {node.name} and node.name not in rest and not both
             case _:
                 return False
 

@@ -28,13 +28,13 @@ from berth.schemas.message import Message
 from berth.schemas.placement import Placement
 from berth.schemas.recording import Entry
 from berth.schemas.usage_facts import NamespaceSeen, UsageSeen
-from berth.schemas.volume_facts import ClaimSeen, StorageSeen, VolumeSeen
+from berth.schemas.volume_facts import ClaimSeen, StorageSeen, UnboundSeen, VolumeSeen
 
 _KINDS: Final[dict[str, type[Message]]] = {
     kind.KIND: kind
     for kind in (
         NodesSeen, HealthSeen, TopologySeen, PodsSeen, MembersSeen, JobSeen, OutcomeSeen, TimerSeen, UsageSeen, NamespaceSeen,
-        ClaimSeen, VolumeSeen, StorageSeen, Epoch, Round,
+        ClaimSeen, VolumeSeen, StorageSeen, UnboundSeen, Epoch, Round,
     )
 }  # fmt: skip
 _NAMES_MAX: Final = 100_000
@@ -282,6 +282,12 @@ def _storage(body: StorageSeen) -> str:
     return f"storage class {body.name}: {'gone' if body.gone else body.provisioner or 'no provisioner'}"
 
 
+def _unbound(body: UnboundSeen) -> str:
+    claim = f"claim {body.namespace}/{body.name}"
+    without = ", ".join([*(f"node {name}" for name in body.nodes), *(f"volume {name}" for name in body.volumes)])
+    return f"{claim} not bound with {without}: {body.reason}" if without else f"{claim}: no failure counts any more"
+
+
 _WORDS: Final[dict[str, Callable[[Any], str]]] = {
     NodesSeen.KIND: _nodes,
     HealthSeen.KIND: _health,
@@ -296,5 +302,6 @@ _WORDS: Final[dict[str, Callable[[Any], str]]] = {
     ClaimSeen.KIND: _claim,
     VolumeSeen.KIND: _volume,
     StorageSeen.KIND: _storage,
+    UnboundSeen.KIND: _unbound,
     Epoch.KIND: _epoch,
 }

@@ -1,4 +1,4 @@
-"""Which product form a job gets, and a text that says why.
+"""Which product form a job gets, and a text with the reason.
 
 The values that name a form are in the product catalogue. A missing or wrong ``accelerator-type`` of a job silently
 leads to another product in the field, so every choice carries its reason.
@@ -101,17 +101,17 @@ def _choose_by_selector(
 ) -> FormChoice | Refusal:
     """Form of a job whose policy is absent or unknown; ``unknown`` is that part of the reason."""
     accelerator = selector.get(LABEL_TYPE)
-    said = f"node selector {LABEL_TYPE} is {accelerator}"
+    reason = f"node selector {LABEL_TYPE} is {accelerator}"
     if SP_BLOCK in annotations:
         small = accelerator == "module-a3-8-super-pod"
         name = "module910a3x8-sp" if small else "module910a3x16-sp"
-        return _choice(name, f"{unknown}annotation {SP_BLOCK} is set" + (f" and {said}" if small else ""))
+        return _choice(name, f"{unknown}annotation {SP_BLOCK} is set" + (f" and {reason}" if small else ""))
     if accelerator is None:
         return _choice("module910x8", f"{unknown}the job has no node selector {LABEL_TYPE}")
     if "card" in accelerator:
-        return _choice("card910x2", f"{unknown}{said}")
+        return _choice("card910x2", f"{unknown}{reason}")
     if accelerator in ACCELERATOR_TYPES:
-        return _choice(ACCELERATOR_TYPES[accelerator], f"{unknown}{said}")
+        return _choice(ACCELERATOR_TYPES[accelerator], f"{unknown}{reason}")
     return _refuse(
         "unsupported-policy",
         f"node_selector.{LABEL_TYPE}",
@@ -124,15 +124,15 @@ def _choose_310p(labels: Mapping[str, str]) -> FormChoice:
     if labels.get(DUO) != "true":
         return _choice("310p", f"resource is {RESOURCE_310P} and label {DUO} is not true")
     strategy = labels.get(STRATEGY_310, "chip")
-    said = f"label {DUO} is true"
+    reason = f"label {DUO} is true"
     if strategy == "card":
-        return _choice("310p-duo-card", f"{said} and {STRATEGY_310} is card")
+        return _choice("310p-duo-card", f"{reason} and {STRATEGY_310} is card")
     if strategy != "chip":
         chosen = _choice("310p", f"label {STRATEGY_310} has the unknown value {strategy!r}")
         return msgspec.structs.replace(chosen, is_guess=True)
     if labels.get(DISTRIBUTED) == "true":
-        return _choice("310p-duo-chip-distributed", f"{said} and {DISTRIBUTED} is true")
-    return _choice("310p-duo-chip", said)
+        return _choice("310p-duo-chip-distributed", f"{reason} and {DISTRIBUTED} is true")
+    return _choice("310p-duo-chip", reason)
 
 
 def _choose_310(labels: Mapping[str, str]) -> FormChoice | Refusal:

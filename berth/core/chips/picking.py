@@ -28,7 +28,7 @@ def pick_chips(form: Form, usable: int, *, chips: int, distributed: bool) -> tup
 
     Args:
         form: Product form.
-        usable: Mask of the usable chips. The form's rule says that the pod fits.
+        usable: Mask of the usable chips. By the form's rule the pod fits.
         chips: Number of chips that the pod requests, at least 1.
         distributed: The job has more than one pod with chips.
 

@@ -1,4 +1,4 @@
-"""Boolean columns as bitmaps: one bit per entry, lowest bit first, in an order that writer and reader both know."""
+"""Boolean columns as bitmaps: one bit per entry, lowest bit first, in an order that writer and reader share."""
 
 import numpy as np
 import numpy.typing as npt

@@ -109,7 +109,7 @@ Layout = tuple[object, ...]
 
 
 def layout_of(fact: NodesSeen) -> Layout:
-    """Part of a fact that says which nodes the domain has, where they are, and which labels they have."""
+    """Part of a fact with the nodes of the domain, their positions and their labels."""
     return (
         fact.names,
         fact.superpod_index,

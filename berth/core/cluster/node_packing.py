@@ -31,7 +31,7 @@ class RepeatedNodeError(ValueError):
 
 
 def pack_nodes(domain: str, nodes: Iterable[NodeDescription], *, at_ms: UnixMs = 0) -> NodesSeen:
-    """Fact with all nodes of a domain. Without nodes it says that the domain does not exist.
+    """Fact with all nodes of a domain. Without nodes it means that the domain does not exist.
 
     Equal nodes share a class. The bytes depend only on the nodes, not on their order.
 

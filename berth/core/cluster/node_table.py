@@ -3,8 +3,8 @@
 ``free`` is derived: it is the node's chips without used, releasing, unhealthy, recovering and withheld ones. All
 columns are a function of the folded facts and the folded ledger, independent of the order in which these were applied
 to one another. Each method that changes rows returns the changes that a later decision depends on, or adds them to the
-builder that it gets. Rows of nodes that are gone are not among those that gained capacity, because a reader of a
-snapshot does not know these nodes.
+builder that it gets. Rows of nodes that are gone are not among those that gained capacity, because the table
+of a reader of a snapshot lacks these nodes.
 """
 
 from collections.abc import Iterable, Sequence
@@ -63,7 +63,7 @@ class NodeTable(NodeColumns):
         revisions mean equal domains, places and labels."""
         self._layouts: dict[str, Layout] = {}
         self._health: dict[str, dict[int, _Health]] = {}
-        """What the health fact of each domain says of nodes that are not healthy."""
+        """Nodes that are not healthy, from the health fact of each domain."""
         self._spoken: dict[str, Ints] = {}
         """Rows that the health fact of each domain covers, ascending."""
         self._cpu_used: dict[int, int] = {}
@@ -192,7 +192,7 @@ class NodeTable(NodeColumns):
                     self._forget(row, found)
 
     def forget_gone(self) -> Changes:
-        """Delete the columns of nodes that are gone: a reader of a snapshot does not know these nodes."""
+        """Delete the columns of nodes that are gone: the table of a reader of a snapshot lacks them."""
         found = ChangesBuilder()
         for row in np.flatnonzero(~self.present[self.view()]).tolist():
             self._forget(row, found)
@@ -364,7 +364,7 @@ class NodeTable(NodeColumns):
         free = healthy & ~held & ~self.withheld.item(row) if is_present else 0
         idle = self.allocatable.item(row) - held.bit_count()
         before, idle_before = self.free.item(row), self.idle.item(row)
-        # More chips free than Kubernetes knows of is a contradiction that bars the node; its end is an improvement too.
+        # More chips free than Kubernetes counts is a contradiction that bars the node; its end is an improvement too.
         contradicted, was_contradicted = free.bit_count() - idle, before.bit_count() - idle_before
         is_more = is_more or bool(free & ~before) or idle > idle_before or contradicted < was_contradicted
         self.free[row] = free

@@ -1,1 +1,1 @@
-"""Constraints between pods and of pods on nodes, beside chips: who is where, and which nodes they leave to a pod."""
+"""Constraints between pods and of pods on nodes, beside chips: where pods are, and which nodes remain for others."""

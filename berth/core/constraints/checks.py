@@ -52,6 +52,10 @@ class PodsByValue:
         found: Ints = self.counts[key][self.values[key]]
         return found
 
+    def keys_at(self, rows: Fits) -> tuple[str, ...]:
+        """Keys by which pods are at one of some rows, sorted."""
+        return tuple(sorted(key for key in self.values if (self.of_rows(key) > 0)[rows].any()))
+
     def has_value(self, key: str) -> Fits:
         """Rows whose node has the label, shape (rows,)."""
         found: Fits = self.values[key] >= 0
@@ -121,6 +125,10 @@ class AntiAffinityCheck:
                 for row, number in amounts.items():
                     self._pods.add(term.topology_key, row, number)
 
+    def keys_at(self, rows: Fits) -> tuple[str, ...]:
+        """Topology keys that exclude one of some rows, sorted."""
+        return self._pods.keys_at(rows)
+
     def allowed(self) -> Fits:
         """As in :class:`Check`."""
         found: Fits = np.logical_and.reduce([self._pods.of_rows(key) <= 0 for key in self._pods.values])
@@ -152,6 +160,10 @@ class RepelledCheck:
             for row, number in amounts.items():
                 self._pods.add(term.topology_key, row, number)
 
+    def keys_at(self, rows: Fits) -> tuple[str, ...]:
+        """Topology keys that exclude one of some rows, sorted."""
+        return self._pods.keys_at(rows)
+
     def allowed(self) -> Fits:
         """As in :class:`Check`."""
         rows = len(self._topology.values("kubernetes.io/hostname"))
@@ -180,7 +192,7 @@ class RepelledCheck:
 class SpreadCheck:
     """One topology spread: with the pod the node's value has at most ``max_skew`` pods more than that with fewest.
 
-    Values count that a counted node has: a node with all topology keys of the pod's spreads, and as the policies say.
+    Values count that a counted node has: a node with all topology keys of the pod's spreads, subject to the policies.
     """
 
     def __init__(self, term: SpreadTerm, shape: Shape, pod: PodProfile, index: UsageIndex, topology: Topology) -> None:

@@ -1,6 +1,6 @@
 """Constraints during one round: which rows they leave to one more pod, the pods that the round has placed included."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -20,11 +20,13 @@ from berth.core.constraints.preferences import Preferences, has_preferences
 from berth.core.constraints.selectors import NamespaceLabels
 from berth.core.constraints.topology import Ints, Topology
 from berth.core.constraints.usage_index import UsageIndex
-from berth.core.constraints.volume_checks import VolumeCheck, VolumeLimitCheck
+from berth.core.constraints.volume_checks import VolumeCheck, VolumeLimitCheck, claims_of
+from berth.core.constraints.volume_choices import DecidedClaim, VolumeChoices
 from berth.core.constraints.volumes import Volumes
 from berth.schemas.offers import Shape
-from berth.schemas.pod_constraints import PodProfile
-from berth.schemas.refusal import NodeReason
+from berth.schemas.placement import ClaimVolume
+from berth.schemas.pod_constraints import HostPort, PodProfile
+from berth.schemas.refusal import ConstraintCount, NodeReason
 
 Reasons = npt.NDArray[np.uint8]
 Placed = tuple[PodProfile, int, int]
@@ -42,29 +44,43 @@ class ConstraintView(NamedTuple):
     volumes: Volumes
     moved: tuple[Placed, ...] = ()
     """Pods that are counted beside ``usage`` (1), or not counted though they are in it (-1)."""
+    decided: tuple[DecidedClaim, ...] | None = None
+    """Volumes that claims get by the ledger; None where placements do not say it."""
 
-    def slots(self) -> Ints | None:
-        """Pods that each row still takes, shape (rows,); None where no node limits them."""
-        slots = self.usage.slots(self.rows)
-        if slots is None:
-            return None
-        slots = slots.copy()
-        for _, row, sign in self.moved:
-            slots[row] -= sign
-        return slots
+    @property
+    def checks_claims(self) -> bool:
+        """Whether claims are checked: something is known of volumes, or of an API server that would tell of them."""
+        return bool(self.usage.limits) or self.volumes.is_told
 
+    @property
     def full_nodes(self) -> int:
         """Number of nodes that take no further pod, whatever it is."""
-        slots = self.slots()
-        return 0 if slots is None else int((slots <= 0).sum())
+        slots = self.usage.slots(self.rows)
+        if slots is None:
+            return 0
+        moved = np.zeros_like(slots)
+        for _, row, sign in self.moved:
+            moved[row] += sign
+        return int((slots <= moved).sum())
+
+
+class _Named(NamedTuple):
+    """A check with the reason of the nodes that it excludes, and what its constraint names."""
+
+    reason: NodeReason
+    check: Check
+    names: tuple[str, ...] = ()
+    """Host ports, or a resource."""
+    keys: tuple[str, ...] = ()
+    """Topology keys that a node must have."""
 
 
 class _ShapeChecks:
     """Checks of one shape, brought up to date with the pods of the round when they are read."""
 
-    def __init__(self, shape: Shape, pod: PodProfile, view: ConstraintView) -> None:
+    def __init__(self, shape: Shape, pod: PodProfile, view: ConstraintView, choices: VolumeChoices | None) -> None:
         self.affinity: AffinityCheck | None = None
-        self._checks = list(self._made(shape, pod, view))
+        self._checks = list(self._made(shape, pod, view, choices))
         self.preferences: Preferences | None = None
         if has_preferences(pod.constraints):
             self.preferences = Preferences(shape, pod, view.usage, view.topology, view.namespaces)
@@ -72,34 +88,34 @@ class _ShapeChecks:
         self._seen = 0
         self._allowed: Fits | None = None
 
-    def _made(self, shape: Shape, pod: PodProfile, view: ConstraintView) -> list[tuple[NodeReason, Check]]:
-        index, topology, names, rows, volumes, _ = view
+    def _made(
+        self, shape: Shape, pod: PodProfile, view: ConstraintView, choices: VolumeChoices | None
+    ) -> Iterator[_Named]:
+        index, topology, names, rows, volumes, *_ = view
         wanted = pod.constraints
-        found: list[tuple[NodeReason, Check]] = [
-            (NodeReason.RESOURCE, ResourceCheck(name, need, index, rows))
-            for name, need in (wanted.resources if index.limits else ())
-        ]
+        for name, need in wanted.resources if index.limits else ():
+            yield _Named(NodeReason.RESOURCE, ResourceCheck(name, need, index, rows), names=(name,))
         if wanted.ports:
-            found.append((NodeReason.PORT, PortCheck(wanted.ports, index, rows)))
-        if wanted.claims and (index.limits or volumes.is_told):
-            found += [
-                (NodeReason.VOLUME, VolumeCheck(pod, index, volumes, topology)),
-                (NodeReason.VOLUME_LIMIT, VolumeLimitCheck(pod, index, volumes, rows)),
-            ]
+            yield _Named(NodeReason.PORT, PortCheck(wanted.ports, index, rows), names=_ports_of(wanted.ports))
+        if wanted.claims and view.checks_claims:
+            yield _Named(NodeReason.VOLUME, VolumeCheck(pod, index, volumes, topology, choices))
+            yield _Named(NodeReason.VOLUME_LIMIT, VolumeLimitCheck(pod, index, volumes, rows))
         if wanted.affinity:
             self.affinity = AffinityCheck(wanted.affinity, pod, index, topology, names)
-            found.append((NodeReason.AFFINITY, self.affinity))
+            keys = tuple(sorted({term.topology_key for term in wanted.affinity}))
+            yield _Named(NodeReason.AFFINITY, self.affinity, keys=keys)
         if wanted.anti_affinity:
-            found.append((NodeReason.ANTI_AFFINITY, AntiAffinityCheck(wanted.anti_affinity, index, topology, names)))
+            yield _Named(NodeReason.ANTI_AFFINITY, AntiAffinityCheck(wanted.anti_affinity, index, topology, names))
         if pod.is_whole:
-            found.append((NodeReason.REPELLED, RepelledCheck(pod, index, topology, names)))
-        found += [(NodeReason.SPREAD, SpreadCheck(term, shape, pod, index, topology)) for term in wanted.spread]
-        return found
+            yield _Named(NodeReason.REPELLED, RepelledCheck(pod, index, topology, names))
+        for term in wanted.spread:
+            spread = SpreadCheck(term, shape, pod, index, topology)
+            yield _Named(NodeReason.SPREAD, spread, keys=(term.topology_key,))
 
     def follow(self, log: Sequence[Placed]) -> None:
         """Count the pods that were placed or taken back since the last call."""
         for pod, row, sign in log[self._seen :]:
-            changed = [check.add(pod, row, sign) for _, check in self._checks]
+            changed = [named.check.add(pod, row, sign) for named in self._checks]
             if any(changed):
                 self._allowed = None
             if self.preferences is not None:
@@ -110,15 +126,41 @@ class _ShapeChecks:
         """Rows that all checks allow, shape (rows,)."""
         if self._allowed is None:
             everywhere = np.ones(self._rows, np.bool_)
-            self._allowed = np.logical_and.reduce([everywhere, *(check.allowed() for _, check in self._checks)])
+            self._allowed = np.logical_and.reduce([everywhere, *(named.check.allowed() for named in self._checks)])
         return self._allowed
 
     def reasons(self, rows: int) -> Reasons:
         """First check that does not allow each row, shape (rows,)."""
         found = np.zeros(rows, np.uint8)
-        for reason, check in self._checks:
-            np.copyto(found, int(reason), where=~check.allowed() & (found == NodeReason.FITS))
+        for named in self._checks:
+            np.copyto(found, int(named.reason), where=~named.check.allowed() & (found == NodeReason.FITS))
         return found
+
+    def counts(self, fits: Fits, topology: Topology) -> list[ConstraintCount]:
+        """How many of the nodes that take a pod of the shape each constraint excludes that names something.
+
+        Args:
+            fits: Rows that take a pod, whatever the constraints are, shape (rows,).
+            topology: Topology values.
+        """
+        found = []
+        left = fits
+        for named in self._checks:
+            here = left & ~named.check.allowed()
+            left = left & ~here
+            names = named.names or named.keys
+            if isinstance(named.check, AntiAffinityCheck | RepelledCheck):
+                names = named.check.keys_at(here)
+            if names and here.any():
+                lacks = np.logical_or.reduce([np.zeros_like(here), *(topology.values(key) < 0 for key in named.keys)])
+                lacking = int((here & lacks).sum())
+                found.append(ConstraintCount(int(named.reason), int(here.sum()), list(names), lacking))
+        return found
+
+
+def _ports_of(ports: Sequence[HostPort]) -> tuple[str, ...]:
+    """Numbers and protocols, each once; addresses are left out."""
+    return tuple(dict.fromkeys(f"{port.port}/{port.protocol}" for port in ports))
 
 
 class ConstraintRound:
@@ -133,14 +175,21 @@ class ConstraintRound:
         self._log: list[Placed] = []
         self._begun = 0
         self._checks: dict[Shape, _ShapeChecks] = {}
-        self._slots = view.slots()
+        self._choices: VolumeChoices | None = None
+        if view.decided is not None:
+            self._choices = VolumeChoices(view.volumes, view.topology, view.decided)
+        slots = view.usage.slots(view.rows)
+        self._slots: Ints | None = None if slots is None else slots.copy()
         """Pods that each row still takes; None where no node limits them."""
-        self._log += view.moved
+        for pod, row, sign in view.moved:
+            self._note(pod, row, sign)
         self.begin_gang()
 
     def begin_gang(self) -> None:
         """Begin with the next gang: what was placed before it stays placed."""
         self._begun = len(self._log)
+        if self._choices is not None:
+            self._choices.begin_gang()
 
     def add(self, pod: PodProfile, row: int) -> None:
         """Place a pod of the current gang."""
@@ -151,9 +200,28 @@ class ConstraintRound:
         for pod, row, sign in reversed(self._log[self._begun :]):
             self._note(pod, row, -sign)
         self._begun = len(self._log)
+        if self._choices is not None:
+            self._choices.roll_back()
+
+    def claims_of_gang(self, pods: Sequence[PodProfile]) -> list[ClaimVolume]:
+        """Claims of the current gang that are not bound, and their volumes; none where placements do not say it.
+
+        Args:
+            pods: Pods of the gang by rank, all placed.
+        """
+        return self._choices.of_gang(pods) if self._choices is not None and self._view.checks_claims else []
+
+    def obstacle(self, shape: Shape) -> tuple[str, str] | None:
+        """First claim of a shape that no pod can use, and what it would have to be; None without one."""
+        if self._choices is None or shape.profile is None or not self._view.checks_claims:
+            return None
+        found = ((name.name, self._view.volumes.obstacle(name)) for name in claims_of(shape.profile))
+        return next((one for one in found if one[1]), None)
 
     def _note(self, pod: PodProfile, row: int, sign: int) -> None:
         self._log.append((pod, row, sign))
+        if sign > 0 and self._choices is not None and pod.constraints.claims:
+            self._choices.choose(pod, row)
         if self._slots is not None:
             self._slots[row] -= sign
 
@@ -191,6 +259,19 @@ class ConstraintRound:
             np.copyto(found, checks.reasons(rows), where=found == NodeReason.FITS)
         return found
 
+    def counts(self, shape: Shape, fits: Fits) -> list[ConstraintCount]:
+        """How many of the nodes that take a pod each constraint of a shape excludes that names something.
+
+        Args:
+            shape: The shape.
+            fits: Rows that take a pod of the shape, whatever the constraints are, shape (rows,).
+        """
+        checks = self._of(shape)
+        if checks is None:
+            return []
+        open_rows = fits if self._slots is None else fits & (self._slots > 0)
+        return checks.counts(open_rows, self._view.topology)
+
     def homes(self, shape: Shape) -> Ints | None:
         """Number of the group of nodes that share all topology values of the required pod affinity, by row.
 
@@ -213,6 +294,6 @@ class ConstraintRound:
             return None
         checks = self._checks.get(shape)
         if checks is None:
-            checks = self._checks[shape] = _ShapeChecks(shape, shape.profile, self._view)
+            checks = self._checks[shape] = _ShapeChecks(shape, shape.profile, self._view, self._choices)
         checks.follow(self._log)
         return checks

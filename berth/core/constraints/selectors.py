@@ -17,7 +17,7 @@ NamespaceLabels = Mapping[str, Mapping[str, str]]
 
 
 class PodKey(NamedTuple):
-    """Pods that no selector tells apart."""
+    """Pods that no selector distinguishes."""
 
     namespace: str
     labels: Labels
@@ -61,7 +61,7 @@ def spread_selects(term: SpreadTerm, namespace: str, pod: PodKey) -> bool:
 
 
 def pairs_of(selector: LabelSelector | None) -> tuple[tuple[str, str], ...]:
-    """Labels one of which each selected object has; empty when no expression says so."""
+    """Labels one of which each selected object has; empty when no expression requires one."""
     choices = [
         tuple((expression.key, value) for value in expression.values)
         for expression in (selector.expressions if selector is not None else ())

@@ -97,7 +97,7 @@ class UsageIndex:
                 _drop(self._by_pair, pair, group)
 
     def set_limits(self, source: Hashable, limits: Limits) -> None:
-        """Set the limits that a source tells; without rows it tells none."""
+        """Set the limits that a source states; without rows it states none."""
         self.limits.pop(source, None)
         if limits.rows:
             self.limits[source] = limits
@@ -123,7 +123,7 @@ class UsageIndex:
         return _smallest(limits.volumes.get(driver, {}) for limits in self.limits.values())
 
     def known_rows(self) -> set[int]:
-        """Nodes of which some fact tells the limits."""
+        """Nodes of which some fact has the limits."""
         return {row for limits in self.limits.values() for row in limits.rows}
 
     def of_terms(self, terms: tuple[PodTerm, ...], namespaces: NamespaceLabels) -> Iterator[tuple[PodKey, Amounts]]:

@@ -1,13 +1,14 @@
 """Checks of a shape with PersistentVolumeClaims: access to their volumes, and most volumes of a node."""
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
 from berth.core.cluster.bitmaps import Fits
 from berth.core.constraints.topology import Topology
 from berth.core.constraints.usage_index import UsageIndex
+from berth.core.constraints.volume_choices import VolumeChoices, first_volume, in_order
 from berth.core.constraints.volumes import Disk, Volumes, disks_of
 from berth.schemas.pod_constraints import PodProfile
 from berth.schemas.usage_facts import ClaimName
@@ -24,10 +25,25 @@ class VolumeCheck:
 
     A claim whose volume is chosen when a pod is placed gets that of its first pod: the smallest free volume that suits,
     or one that is made for the node. A claim that one pod alone may use is used by no other.
+
+    Args:
+        pod: The pod.
+        index: Usage of the nodes.
+        volumes: Facts about volumes.
+        topology: The nodes.
+        choices: Volumes that claims get; None derives them from the pods that use the claims.
     """
 
-    def __init__(self, pod: PodProfile, index: UsageIndex, volumes: Volumes, topology: Topology) -> None:
+    def __init__(
+        self,
+        pod: PodProfile,
+        index: UsageIndex,
+        volumes: Volumes,
+        topology: Topology,
+        choices: VolumeChoices | None = None,
+    ) -> None:
         self._claims = claims_of(pod)
+        self._choices = choices
         self._volumes = volumes
         self._topology = topology
         self._used: Counter[tuple[ClaimName, int]] = Counter()
@@ -43,7 +59,7 @@ class VolumeCheck:
         found = np.ones(self._topology.rows, np.bool_)
         waiting: list[tuple[ClaimName, Sequence[VolumeSeen], Fits]] = []
         for name in self._claims:
-            needs = self._volumes.of_claim(name, self._topology)
+            needs = self._volumes.of_claim(name, self._topology, skips_failed=self._choices is not None)
             if self._volumes.is_leaving(name) or (name in used and self._volumes.is_exclusive(name)):
                 return np.zeros_like(found)
             if name in homes:
@@ -64,36 +80,42 @@ class VolumeCheck:
 
     def _keep_apart(self, found: Fits, waiting: Sequence[tuple[ClaimName, Sequence[VolumeSeen], Fits]]) -> None:
         """Clear the rows on which two claims of the pod would need the same volume."""
-        in_order = sorted(waiting, key=lambda one: self._order(one[0]))
+        needs = {name: (choices, made) for name, choices, made in waiting}
+        order = in_order(self._volumes, needs)
         for row in np.flatnonzero(found).tolist():
-            taken: set[str] = set()
-            for _, choices, made in in_order:
-                chosen = _first(choices, taken, row, self._reaches)
+            taken: dict[str, None] = {}
+            for choices, made in (needs[name] for name in order):
+                chosen = first_volume(choices, taken, row, self._reaches)
                 if chosen is not None:
-                    taken.add(chosen.name)
+                    taken[chosen.name] = None
                 elif not made[row]:
                     found[row] = False
 
-    def _settled(self) -> tuple[dict[ClaimName, Fits], set[str]]:
-        """Nodes that claims in use leave to further pods, and volumes that they take, as their first pods choose."""
+    def _settled(self) -> tuple[dict[ClaimName, Fits], dict[str, None]]:
+        """Nodes that claims in use leave to further pods, and volumes that they take, as their first pods choose.
+
+        What was chosen for a claim counts; without it the choice is derived from the pods that use the claim.
+        """
         homes: dict[ClaimName, Fits] = {}
-        taken: set[str] = set()
-        waiting = [pair for pair, number in self._used.items() if number > 0 and self._volumes.waits(pair[0])]
-        for name, row in sorted(waiting, key=lambda pair: (*self._order(pair[0]), pair[1])):
-            if name in homes:
+        taken: dict[str, None] = {}
+        if self._choices is not None:
+            taken = dict(self._choices.taken)
+            homes = {name: home for name in self._claims if (home := self._choices.home(name)) is not None}
+        rows: dict[ClaimName, list[int]] = {}
+        for (name, row), number in self._used.items():
+            if number > 0:
+                rows.setdefault(name, []).append(row)
+        for name, row in ((name, min(rows[name])) for name in in_order(self._volumes, rows)):
+            if self._choices is not None and self._choices.has(name):
                 continue
             needs = self._volumes.of_claim(name, self._topology)
-            chosen = _first(needs.choices, taken, row, self._reaches)
+            chosen = first_volume(needs.choices, taken, row, self._reaches)
             if chosen is None:
                 homes[name] = np.arange(self._topology.rows) == row  # made for this node
             else:
-                taken.add(chosen.name)
+                taken[chosen.name] = None
                 homes[name] = self._reaches(chosen)
         return homes, taken
-
-    def _order(self, name: ClaimName) -> tuple[int, str, str]:
-        """Claims choose in this order: the smallest first."""
-        return self._volumes.claims[name].size, name.namespace, name.name
 
     def add(self, pod: PodProfile, row: int, sign: int) -> bool:
         """As in :class:`Check`."""
@@ -101,13 +123,6 @@ class VolumeCheck:
         for name in names:
             self._used[name, row] += sign
         return bool(names)
-
-
-def _first(
-    choices: Sequence[VolumeSeen], taken: set[str], row: int, reaches: Callable[[VolumeSeen], Fits]
-) -> VolumeSeen | None:
-    """First volume that is not taken and can be used from a row."""
-    return next((volume for volume in choices if volume.name not in taken and reaches(volume)[row]), None)
 
 
 class VolumeLimitCheck:

@@ -13,7 +13,7 @@ from berth.core.cluster.bitmaps import Fits
 from berth.core.constraints.selectors import selects
 from berth.core.constraints.topology import Topology
 from berth.schemas.usage_facts import ClaimName
-from berth.schemas.volume_facts import ClaimSeen, StorageSeen, VolumeSeen
+from berth.schemas.volume_facts import ClaimSeen, StorageSeen, UnboundSeen, VolumeSeen
 
 K = TypeVar("K", ClaimName, str)
 F = TypeVar("F", ClaimSeen, VolumeSeen, StorageSeen)
@@ -39,8 +39,9 @@ class Volumes:
         self.claims: dict[ClaimName, ClaimSeen] = {}
         self.volumes: dict[str, VolumeSeen] = {}
         self.storage: dict[str, StorageSeen] = {}
+        self._failures: dict[ClaimName, UnboundSeen] = {}
 
-    def apply(self, fact: ClaimSeen | VolumeSeen | StorageSeen) -> None:
+    def apply(self, fact: ClaimSeen | VolumeSeen | StorageSeen | UnboundSeen) -> None:
         """Take over a fact."""
         match fact:
             case ClaimSeen():
@@ -49,6 +50,10 @@ class Volumes:
                 _put(self.volumes, fact.name, fact)
             case StorageSeen():
                 _put(self.storage, fact.name, fact)
+            case UnboundSeen():
+                self._failures[ClaimName(fact.namespace, fact.name)] = fact
+                if not has_failed(fact):
+                    del self._failures[ClaimName(fact.namespace, fact.name)]
 
     @property
     def is_told(self) -> bool:
@@ -67,11 +72,33 @@ class Volumes:
 
     def waits(self, name: ClaimName) -> bool:
         """Whether the volume of a claim is chosen when a pod is placed, and is not chosen yet."""
+        return self.is_open(name) and not self.claims[name].selected_node
+
+    def is_open(self, name: ClaimName) -> bool:
+        """Whether a claim is not bound, and is bound when a pod is placed that uses it."""
         claim = self.claims.get(name)
-        if claim is None or claim.phase != "pending" or claim.volume or claim.selected_node:
+        if claim is None or claim.phase != "pending" or claim.volume:
             return False
         storage = self.storage.get(claim.storage_class)
         return storage is not None and storage.waits
+
+    def failure(self, name: ClaimName) -> UnboundSeen | None:
+        """With what a claim could not be bound; None for nothing, and for a claim of the name that is another one."""
+        found, claim = self._failures.get(name), self.claims.get(name)
+        return found if found is not None and claim is not None and found.uid == claim.uid else None
+
+    def obstacle(self, name: ClaimName) -> str:
+        """What a claim would have to be for a pod to use it, if none can whatever the node; empty otherwise."""
+        claim = self.claims.get(name)
+        if claim is None:
+            return "one that exists"
+        if claim.deleting:
+            return "one that is not being deleted"
+        if claim.phase == "lost":
+            return "one that has not lost its volume"
+        if claim.phase == "bound":
+            return "" if claim.volume in self.volumes else "one whose volume exists"
+        return "" if self.is_open(name) else "one that is bound, or whose StorageClass waits for the first pod"
 
     def disk(self, name: ClaimName) -> Disk | None:
         """What a claim attaches to a node; None when that counts against no limit."""
@@ -86,8 +113,14 @@ class Volumes:
             return None
         return storage.provisioner, f"{name.namespace}/{name.name}"
 
-    def of_claim(self, name: ClaimName, topology: Topology) -> ClaimVolumes:
-        """Nodes that a claim leaves to a pod."""
+    def of_claim(self, name: ClaimName, topology: Topology, *, skips_failed: bool = False) -> ClaimVolumes:
+        """Nodes that a claim leaves to a pod.
+
+        Args:
+            name: The claim.
+            topology: The nodes.
+            skips_failed: Leave out nodes and volumes with which it could not be bound.
+        """
         nowhere = ClaimVolumes(np.zeros(topology.rows, np.bool_))
         claim = self.claims.get(name)
         if claim is None or claim.deleting or claim.phase == "lost":
@@ -98,10 +131,13 @@ class Volumes:
         storage = self.storage.get(claim.storage_class)
         if claim.volume or storage is None or not storage.waits:
             return nowhere  # it is bound without regard to pods, and is not bound yet
+        failure = self.failure(name) if skips_failed else None
         made = self._provisioned(claim, storage, topology)
+        for node in failure.nodes if failure is not None else ():
+            made &= ~topology.named(node)
         if claim.selected_node:
             return ClaimVolumes(made & topology.named(claim.selected_node))
-        return ClaimVolumes(made, self._choices(name, claim))
+        return ClaimVolumes(made, self._choices(name, claim, failure.volumes if failure is not None else ()))
 
     def _provisioned(self, claim: ClaimSeen, storage: StorageSeen, topology: Topology) -> Fits:
         """Nodes for which a volume can be made."""
@@ -116,7 +152,7 @@ class Volumes:
             found = found & reached
         return found
 
-    def _choices(self, name: ClaimName, claim: ClaimSeen) -> list[VolumeSeen]:
+    def _choices(self, name: ClaimName, claim: ClaimSeen, without: Sequence[str]) -> list[VolumeSeen]:
         """Volumes that may be bound to a claim, the smallest first; ones that are reserved for it exclude all others.
 
         Access modes and labels of a reserved volume do not count, as for kube-scheduler.
@@ -125,6 +161,7 @@ class Volumes:
             volume
             for volume in self.volumes.values()
             if not volume.deleting
+            and volume.name not in without
             and volume.storage_class == claim.storage_class
             and volume.size >= claim.size
             and volume.mode == claim.mode
@@ -138,6 +175,11 @@ class Volumes:
             and (claim.selector is None or selects(claim.selector, volume.labels))
         )
         return sorted(kept or free, key=lambda volume: (volume.size, volume.name))
+
+
+def has_failed(fact: UnboundSeen) -> bool:
+    """Whether a fact tells of a failure; it takes former ones back otherwise."""
+    return bool(fact.nodes or fact.volumes)
 
 
 def disks_of(names: Iterable[ClaimName], volumes: Volumes) -> dict[Disk, None]:

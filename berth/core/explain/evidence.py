@@ -9,7 +9,7 @@ from berth.core.explain.text import pluralize, ranges
 from berth.schemas.units import UnixMs
 
 LostBy = Literal["score", "name", "better", "taken", "reserved"]
-"""Lower score; equal score and a later name; better than the chosen node (:class:`Basis` says how that can be); better
+"""Lower score; equal score and a later name; better than the chosen node (:class:`Basis` has the reason); better
 until an earlier job or pod of the round took chips of it; better, but reservations count what is free there."""
 EventKind = Literal[
     "next-round",

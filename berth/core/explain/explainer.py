@@ -50,7 +50,7 @@ def explain(state: State, record: Round, uid: str, *, ledger_seq: int) -> Explan
         ledger_seq: Sequence of the record.
 
     Returns:
-        None when the record has no verdict on the gang, or the state does not know its request.
+        None when the record has no verdict on the gang, or the state does not contain its request.
     """
     snapshot = NodeSnapshot(state, state.fold.settings)
     verdict: Verdict | None = None
@@ -216,7 +216,7 @@ def _add_refusal(case: _Case, refusal: Refusal, explanation: Explanation) -> Non
     shape = gang.request_class[index][0]
     explanation.task, explanation.chips = gang.tasks[index], shape.chips
     is_planned = shape.is_planned
-    if refusal.code == "no-room":
+    if refusal.code in {"no-room", "no-claim"}:
         holders = Holders(snapshot, case.laid)
         explanation.nearest = nearest_nodes(snapshot, shape, holders)
         explanation.domains = [] if is_planned else nearest_domains(snapshot, gang, shape, holders)

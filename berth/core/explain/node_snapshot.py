@@ -49,7 +49,7 @@ class NodeSnapshot:
         self.blocks = SuperpodSnapshot(state, self.scorer)
 
     def gang(self, verdict: Verdict) -> Gang | None:
-        """Gang of a verdict; None when the state does not know its request."""
+        """Gang of a verdict; None when the state does not contain its request."""
         job = self.state.jobs.get((verdict.namespace, verdict.name))
         if job is None or job.uid != verdict.uid or job.request is None:
             return None

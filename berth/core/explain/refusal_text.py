@@ -7,7 +7,7 @@ from typing import Final
 from berth.core.explain import superpod_text, switch_text
 from berth.core.explain.text import pluralize
 from berth.products.catalogue import FORMS
-from berth.schemas.refusal import INTERNAL, NodeReason, ReasonCount, Refusal
+from berth.schemas.refusal import INTERNAL, ConstraintCount, NodeReason, ReasonCount, Refusal
 
 _WORDS: Final[dict[NodeReason, str]] = {
     NodeReason.OTHER_RESOURCE: "have no chips of this resource",
@@ -19,7 +19,7 @@ _WORDS: Final[dict[NodeReason, str]] = {
     NodeReason.SUB_HEALTH: "are sub-healthy",
     NodeReason.CPU: "have too little cpu",
     NodeReason.MEMORY: "have too little memory",
-    NodeReason.UNSTABLE: "report more free chips than Kubernetes knows of",
+    NodeReason.UNSTABLE: "report more free chips than Kubernetes counts",
     NodeReason.NO_CHIP_LIST: "report no free chips",
     NodeReason.TOO_MANY_CHIPS: "are of another product",
     NodeReason.SHORTAGE: "have fewer than {chips} free chips",
@@ -42,6 +42,11 @@ _WORDS: Final[dict[NodeReason, str]] = {
     NodeReason.REPELLED: "are near a pod whose required anti-affinity forbids this one",
     NodeReason.SPREAD: "do not fit the topology spread",
 }
+_NEEDS_LABELS: Final = {
+    NodeReason.AFFINITY: "required pod affinity",
+    NodeReason.SPREAD: "topology spread",
+}
+"""Constraints that exclude nodes without a label."""
 _SINGULAR: Final = (
     ("are ", "is "),
     ("have ", "has "),
@@ -113,11 +118,16 @@ def reason_words(reason: int, *, nodes: int, chips: int, form: str) -> str:
     if chips == 1:
         words = words.replace("1 free chips that belong together", "usable free chip")
         words = words.replace("1 free chips", "1 free chip")
-    if nodes == 1:
-        for plural, singular in _SINGULAR:
-            words = singular + words.removeprefix(plural) if words.startswith(plural) else words
-        words = words.replace(" or take ", " or takes ").replace("they take", "it takes")
-    return words
+    return _for(words, nodes)
+
+
+def _for(words: str, nodes: int) -> str:
+    """Words about several nodes, in the singular for one."""
+    if nodes != 1:
+        return words
+    for plural, singular in _SINGULAR:
+        words = singular + words.removeprefix(plural) if words.startswith(plural) else words
+    return words.replace(" or take ", " or takes ").replace("they take", "it takes")
 
 
 def unfit_words(unfit: Mapping[str, int], *, chips: int, form: str) -> str:
@@ -129,7 +139,9 @@ def unfit_words(unfit: Mapping[str, int], *, chips: int, form: str) -> str:
 
 
 def _no_plan(refusal: Refusal) -> str:
-    """What is missing for the plan of a gang; empty for a gang without a plan."""
+    """What is missing for a gang whatever the nodes are, or for its plan; empty for nothing."""
+    if refusal.code == "no-claim":
+        return f"claim {refusal.value}: expected {refusal.expected}"
     if refusal.code == "no-topology":
         return switch_text.UNKNOWN
     if refusal.code in _BY_LEAF and refusal.switch is not None:
@@ -163,8 +175,32 @@ def _fitting(refusal: Refusal) -> str:
 
 
 def _counts(refusal: Refusal) -> str:
-    parts = [_count(count, refusal) for count in refusal.counts]
+    parts = [part for count in refusal.counts for part in _parts(count, refusal)]
     return f": {', '.join(parts)}" if parts else ""
+
+
+def _parts(count: ReasonCount, refusal: Refusal) -> list[str]:
+    """Nodes of a reason in words, those apart that a constraint excludes that names something."""
+    named = [one for one in refusal.constraints if one.reason == count.reason]
+    left = count.nodes - sum(one.nodes for one in named)
+    found = [f"{one.nodes} {constraint_words(one)}" for one in named]
+    return found + ([_count(ReasonCount(count.reason, left), refusal)] if left > 0 else [])
+
+
+def constraint_words(count: ConstraintCount) -> str:
+    """Why a constraint excludes nodes, as the end of a sentence that begins with their number."""
+    reason, is_one = NodeReason(count.reason), count.nodes == 1
+    listed, several = ", ".join(count.names), len(count.names) > 1
+    if count.lacking == count.nodes:
+        labels = f"one of the labels {listed}" if several else f"the label {listed}"
+        return f"{'lacks' if is_one else 'lack'} {labels} of the {_NEEDS_LABELS.get(reason, 'constraint')}"
+    if reason == NodeReason.RESOURCE:
+        return _for(f"have too little {listed}", count.nodes)
+    if reason == NodeReason.PORT:
+        ports = f"one of the host ports {listed}" if several else f"host port {listed}"
+        return _for(f"have a pod on {ports} that the job needs", count.nodes)
+    lack = f", {count.lacking} {'lacks' if count.lacking == 1 else 'lack'} {'one' if several else 'it'}"
+    return f"{_for(_WORDS[reason], count.nodes)} (topology key{'s' if several else ''} {listed}{lack if count.lacking else ''})"
 
 
 def _count(count: ReasonCount, refusal: Refusal) -> str:

@@ -80,7 +80,7 @@ class RequestSummary(msgspec.Struct, frozen=True):
 
 
 def summary_of(state: State, gang: Gang, *, placed: Iterable[str] = ()) -> RequestSummary | None:
-    """Request of a gang and its place in the queue; None when the state does not know the request.
+    """Request of a gang and its place in the queue; None when the state does not contain the request.
 
     Args:
         state: The cell just before the decision.

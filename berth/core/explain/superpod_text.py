@@ -141,7 +141,7 @@ def _incomplete(lack: BlockLack) -> str:
 
 
 def _size(lack: BlockLack) -> str:
-    return f"a SuperPoD has more usable nodes than super_pod_size says{_near(lack)}"
+    return f"a SuperPoD has more usable nodes than super_pod_size allows{_near(lack)}"
 
 
 def _rack(lack: BlockLack) -> str:

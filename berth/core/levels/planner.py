@@ -181,7 +181,7 @@ class _NodeAllocation:
         return True
 
     def run(self, first: Sequence[Block]) -> list[Block]:
-        """Blocks of the whole, after those of the first strategy. The caller knows that the whole fits.
+        """Blocks of the whole, after those of the first strategy. The caller has checked that the whole fits.
 
         Reserved nodes are taken in rounds: one of each group with the most left, then one of each of these and of the
         groups with one less, and so on. The other nodes of a group are taken with its first reserved node.

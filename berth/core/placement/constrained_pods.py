@@ -16,7 +16,7 @@ from berth.core.placement.round_nodes import RoundNodes
 from berth.core.placement.scoring import Candidates, RowState
 from berth.core.requests.gangs import Gang, placing_order
 from berth.schemas.offers import Shape
-from berth.schemas.refusal import NodeReason
+from berth.schemas.refusal import ConstraintCount, NodeReason
 
 HOMES_MAX: Final = 32
 """Groups of nodes that are tried for a gang with affinity to itself."""
@@ -109,6 +109,10 @@ class ConstrainedPods:
         )
         nodes = sum(1 for _ in full)
         return {int(NodeReason.PODS): nodes} if nodes else {}
+
+    def constraint_counts(self, shape: Shape) -> list[ConstraintCount]:
+        """The same nodes by constraint, for those that name something."""
+        return [] if shape.profile is None else self.round.counts(shape, self._now(shape).fits)
 
     def homes(self, gang: Gang) -> "list[Home | None]":
         """Where to place the first pods of a gang that has affinity to itself and of which no pod is anywhere.

@@ -36,7 +36,7 @@ from berth.core.switches.occupancy.leaf_states import LeafOccupancy
 from berth.core.switches.occupancy.leaf_table import LeafTable
 from berth.schemas.ledger import Verdict
 from berth.schemas.offers import Shape
-from berth.schemas.placement import Placement, placement_of
+from berth.schemas.placement import ClaimVolume, Placement, placement_of
 from berth.schemas.refusal import INTERNAL, Refusal
 
 _NO_LEAVES: Final = LeafTable()
@@ -93,7 +93,13 @@ class PlacementRound:
         else:
             self._constrained = ConstrainedPods(self._nodes, views, ConstraintRound(constraints))
             self._single = SinglePods(self._nodes, views, counts, self._constrained.round.is_full)
-            self._refusals = RoundRefusals(self._nodes, views, self._constrained.forbidden)
+            self._refusals = RoundRefusals(
+                self._nodes,
+                views,
+                self._constrained.forbidden,
+                self._constrained.constraint_counts,
+                self._constrained.round.obstacle,
+            )
         blocks = blocks or inputs_without_jobs(scorer.table)
         self._of_job = blocks.colocation.of_job
         self._planned = PlannedPods(
@@ -328,8 +334,21 @@ class PlacementRound:
         if share is not None:
             nodes.end_soft_share()
         return placement_of(
-            names, chips, gang.runs, resource=gang.resource, share=share, switch=planned.switch, block=planned.block
+            names,
+            chips,
+            gang.runs,
+            resource=gang.resource,
+            share=share,
+            switch=planned.switch,
+            block=planned.block,
+            claims=self._claims(gang),
         )
+
+    def _claims(self, gang: Gang) -> list[ClaimVolume]:
+        """Claims of the gang that was placed last, and the volumes that they get."""
+        if self._constrained is None or not any(profile.constraints.claims for profile in gang.profiles):
+            return []
+        return self._constrained.round.claims_of_gang(gang.pods_in_order())
 
     def _near_rest(self, gang: Gang, missing: Sequence[int]) -> NearPods | None:
         """Nodes near the rest of its gang, for a gang without chips that is part of one; None for any other.

@@ -62,7 +62,7 @@ def candidates_of(
         own: Rows of the shard by domain and name, shape (rows of the shard,), for a shape with SuperPoD affinity.
 
     Raises:
-        DecodeError: The table does not know a node, the runs do not cover the names, or the bitmap does not cover the
+        DecodeError: The table lacks a node, the runs do not cover the names, or the bitmap does not cover the
             places.
     """
     if offer.error:

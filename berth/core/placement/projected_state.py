@@ -219,7 +219,7 @@ class ProjectedState:
             self._update_leaves()
         state, missing = self._state, self._missing
         constraints = self._constraints()
-        counts = candidate_counts([gang], full=constraints.full_nodes() if constraints is not None else 0)
+        counts = candidate_counts([gang], full=constraints.full_nodes if constraints is not None else 0)
         views = {
             shape: self._scorer.candidates(
                 shape, count, leaves=state.leaves, without=missing.by_leaf if shape.tor_affinity else missing.others

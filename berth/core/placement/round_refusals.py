@@ -9,7 +9,7 @@ from berth.core.placement.scoring import Candidates, Scorer
 from berth.core.requests.gangs import ClassKey, Gang
 from berth.core.switches.planner import TOR_AFFINITY
 from berth.schemas.offers import Shape
-from berth.schemas.refusal import Refusal, reason_counts
+from berth.schemas.refusal import ConstraintCount, Refusal, reason_counts
 
 
 class RoundRefusals:
@@ -19,6 +19,8 @@ class RoundRefusals:
         nodes: Nodes as the round leaves them.
         views: Merged candidates of each shape.
         forbidden: Nodes that would take a pod of a shape and that constraints forbid, by reason.
+        by_constraint: The same nodes, for each constraint that names something.
+        obstacle: A claim of a shape that no pod can use, and what it would have to be; None without one.
     """
 
     def __init__(
@@ -26,8 +28,12 @@ class RoundRefusals:
         nodes: RoundNodes,
         views: Mapping[Shape, Candidates],
         forbidden: Callable[[Shape], Mapping[int, int]] = lambda _: {},
+        by_constraint: Callable[[Shape], list[ConstraintCount]] = lambda _: [],
+        obstacle: Callable[[Shape], tuple[str, str] | None] = lambda _: None,
     ) -> None:
         self._forbidden = forbidden
+        self._by_constraint = by_constraint
+        self._obstacle = obstacle
         self._nodes = nodes
         self._scorer = nodes.scorer
         self._views = views
@@ -69,7 +75,11 @@ class RoundRefusals:
             nodes_fit=fit,
             counts=reason_counts(counts),
             missing_shards=list(missing),
+            constraints=self._by_constraint(shape),
         )
+        if obstacle := self._obstacle(shape):
+            claim, expected = obstacle
+            return msgspec.structs.replace(refusal, code="no-claim", field="claim", value=claim, expected=expected)
         return refusal if missing else self._larger_than_cluster(gang, index, refusal)
 
     def _larger_than_cluster(self, gang: Gang, index: int, refusal: Refusal) -> Refusal:

@@ -12,13 +12,14 @@ from typing import Final, NamedTuple
 import msgspec
 
 from berth.core.errors import HistoryError, InvariantError
+from berth.core.replay.digests import digested_epoch, digested_round
 from berth.core.replay.divergence import Difference, Moment, difference_of
 from berth.core.scheduling.scheduler import Scheduler
 from berth.core.scheduling.turn import MissingShards, Opening
 from berth.core.state.cell import State
 from berth.core.state.ledger import Folded
 from berth.schemas.envelope import DecodeError, Envelope, body_of, open_envelope
-from berth.schemas.ledger import Epoch, Round, Settings
+from berth.schemas.ledger import Epoch, Round
 from berth.schemas.recording import Entry
 from berth.schemas.status import SnapshotBody
 from berth.schemas.versions import encode_record
@@ -26,10 +27,6 @@ from berth.schemas.versions import encode_record
 _DIFFERENCES_MAX: Final = 20
 _BEFORE: Final = 8
 """Facts and records before a difference that are reported with it."""
-
-
-_SETTINGS_OF_0_4: Final = 21
-"""Settings that release 0.4 knows: the first fields of :class:`berth.schemas.ledger.Settings`."""
 
 
 class ReplayError(Exception):
@@ -59,7 +56,7 @@ class Replayed(msgspec.Struct, frozen=True):
     refused: int = 0
     epochs: int = 0
     void: int = 0
-    """Void records: from a writer that was no longer leader, or of a kind that this release does not know."""
+    """Void records: from a writer that was no longer leader, or of a kind that is unknown to this release."""
     undecodable: int = 0
     """Facts that no reader can apply."""
     not_compared: int = 0
@@ -97,7 +94,7 @@ class Replay:
 
     Args:
         start: State at its beginning.
-        shards: Number of shards, for records that say that some were silent but not how many there were (before 0.4);
+        shards: Number of shards, for records that state that some were silent but not how many there were (before 0.4);
             0: unknown.
         differences_max: Differences that are kept with what is around them; all are counted.
 
@@ -178,7 +175,7 @@ class Replay:
         except InvariantError as error:
             raise ReplayError(0, f"the folded ledger cannot be: {error}") from error
         if waiting is None:
-            self._why_not = "the snapshot at the start, of a release before 0.4, does not say who waited: compared is from the next epoch on"
+            self._why_not = "the snapshot at the start, of a release before 0.4, does not contain the jobs that waited: rounds are compared from the next epoch on"
             self.scheduler.begin(changes)
         else:
             self.scheduler.load(waiting, changes)
@@ -203,15 +200,15 @@ class Replay:
         if not folded.resumes:
             self._why_not = ""
         self.scheduler.begin(folded.changes, resumes=folded.resumes)
-        said = _digested(body_of(envelope, Epoch))
-        self._own.update(said)
-        self._recorded.update(said)
+        digested = digested_epoch(body_of(envelope, Epoch))
+        self._own.update(digested)
+        self._recorded.update(digested)
 
     def _round(self, entry: Entry, record: Round) -> Difference | None:
         missing_shards = MissingShards(record.shards or self._shards, record.missing, record.doubted)
         why_not = self._why_not
         if not why_not and missing_shards.missing and not missing_shards.shards:
-            why_not = "records before 0.4 do not say how many scorers there were when some were silent"
+            why_not = "records before 0.4 lack the number of scorers when some were silent"
         own = self._decided(record.at_ms, missing_shards, skip=bool(why_not))
         if own.record is not None and record.shards != own.record.shards:
             own = _Own(
@@ -243,8 +240,8 @@ class Replay:
         mine = encode_record(own.record, settings) if own.record is not None else b""
         # Records of older releases lack the last fields; written again, they have them.
         theirs = entry.data if mine == entry.data else encode_record(record, settings)
-        self._own.update(mine)
-        self._recorded.update(theirs)
+        self._own.update(digested_round(own.record, mine) if own.record is not None else mine)
+        self._recorded.update(digested_round(record, theirs))
         if mine == theirs:
             return None
         self._differences += 1
@@ -253,20 +250,6 @@ class Replay:
         if len(self._found) < self._differences_max:
             self._found.append(found)
         return found
-
-
-def _digested(epoch: Epoch) -> bytes:
-    """An epoch in the digest: a setting that is newer than 0.4 counts only with a value other than its default.
-
-    So the digest of a recording does not change when a release appends a setting.
-    """
-    fields = msgspec.structs.fields(Settings)
-    said = [getattr(epoch.settings, field.name) for field in fields]
-    while len(said) > _SETTINGS_OF_0_4 and said[-1] == fields[len(said) - 1].default:
-        said.pop()
-    resumes = [True] if epoch.resumes else []
-    body = msgspec.msgpack.encode([*msgspec.structs.astuple(epoch)[:-2], said, *resumes])
-    return msgspec.msgpack.encode((Epoch.KIND, 1, msgspec.Raw(body)))
 
 
 def replayed(start: SnapshotBody, entries: Sequence[Entry], *, shards: int = 0) -> Replayed:

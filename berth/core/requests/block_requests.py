@@ -35,7 +35,7 @@ _TRUE: Final = "true"
 
 
 def mixes_freely(settings: Settings) -> bool:
-    """Whether any job may mix pods with and without chips; otherwise only as the rules of its form say.
+    """Whether any job may mix pods with and without chips; otherwise only as the rules of its form allow.
 
     See decision plain_pods.
     """

@@ -1,4 +1,4 @@
-"""Validation of the constraints of pods: what can never be judged is refused, with the field that says it."""
+"""Validation of the constraints of pods: what can never be judged is refused, with the field."""
 
 from collections.abc import Iterator
 from itertools import combinations

@@ -23,6 +23,8 @@ _BLOCK_BYTES_A_POD = 2 + 2
 _BYTES_A_GANG = 64 + 64
 """Bytes of a gang without its pods. The length of its name is ignored, so that an anonymised recording has the same
 rounds."""
+_BYTES_A_CLAIM = 36 + 64 + 4
+"""Uid of a claim, its volume, and a rank. Names of claims are ignored, as that of the gang is."""
 _FRAMEWORK = "framework"
 BESIDE = "berth/beside"
 """Annotation of a request without chips for a part of a gang: name of the request with the pods with chips."""
@@ -37,7 +39,7 @@ class Profiles(NamedTuple):
     pods: tuple[PodProfile, ...] = ()
     """All of them: constraints of others may bear on any pod."""
     shapes: tuple[PodProfile | None, ...] = ()
-    """What the shape of each task says; None where no constraint bears on its pods."""
+    """Profile in the shape of each task; None where no constraint bears on its pods."""
 
 
 _NO_PROFILES = Profiles()
@@ -156,6 +158,7 @@ def gang_of(
     tor_affinity = valid.tor_affinity if isinstance(valid, ValidJob) else ""
     a_pod = _BYTES_A_POD + (_LEAF_BYTES_A_POD if tor_affinity else 0)
     a_pod += _BLOCK_BYTES_A_POD if any(shape.blocks is not None for shape in shapes) else 0
+    claims = sum(len(pod.constraints.claims) for pod in profiles.pods) if settings.decides_volumes else 0
     return Gang(
         namespace=job.namespace,
         name=job.name,
@@ -177,5 +180,5 @@ def gang_of(
         invalid=invalid,
         profiles=profiles.pods,
         run_ms=request.run_ms,
-        bytes_in_record=sum(run.pods * (a_pod + run.chips) for run in runs) + _BYTES_A_GANG,
+        bytes_in_record=sum(run.pods * (a_pod + run.chips) for run in runs) + claims * _BYTES_A_CLAIM + _BYTES_A_GANG,
     )

@@ -1,8 +1,8 @@
 """Blocks after a fault: which ones keep their nodes, which ones get other nodes in their SuperPoD, and which ones move.
 
-A running pod never moves. If a block with running pods cannot get a node for a lost pod in its SuperPoD, the plan says
-so: its pods have to be deleted before the block can move. The reference lists other nodes for them instead (decision
-D-10), which ``parity`` restores.
+A running pod never moves. If a block with running pods cannot get a node for a lost pod in its SuperPoD, the plan
+states it: its pods have to be deleted before the block can move. The reference lists other nodes for them instead
+(decision D-10), which ``parity`` restores.
 
 Source: docs/reference/superpods.md, "Places after a fault" and "Where Berth decides otherwise".
 """

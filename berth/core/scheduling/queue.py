@@ -214,7 +214,7 @@ class Queue:
             self.hold(one.uid, retry_at_ms=one.retry_at_ms)
 
     def release(self) -> list[SleeperDump]:
-        """Let go of all gangs that are held; say which, and until when they were."""
+        """Release all gangs that are held; returns which, and until when they were."""
         held = self.held
         for one in held:
             del self._classes[self._held.pop(one.uid)].held[one.uid]
@@ -265,7 +265,7 @@ class Queue:
             yield gang
 
     def wake(self, helps: Callable[[ClassKey], bool], *, time_ms: int) -> list[tuple[ClassKey, Sleep]]:
-        """Wake sleeping classes; say which, and how they slept.
+        """Wake sleeping classes; returns which, and how they slept.
 
         Args:
             helps: Whether an event can help a class.

@@ -13,7 +13,7 @@ NEVER: Final[frozenset[Code]] = frozenset({"larger-than-cluster", "no-topology",
 others."""
 
 LastRefusal = Callable[[str], Refusal | None]
-"""Last refusal of a gang (uid) that the ledger knows."""
+"""Last refusal of a gang (uid) in the ledger."""
 
 
 class StrictOrder:
@@ -43,7 +43,7 @@ class StrictOrder:
             form_because=gang.form_because,
         )
 
-    def may_start(self, gang: Gang, placement: Placement) -> Refusal | None:  # noqa: ARG002  # as the protocol says
+    def may_start(self, gang: Gang, placement: Placement) -> Refusal | None:  # noqa: ARG002  # the protocol has it
         """A gang that is tried may have the room that it finds."""
         return None
 
@@ -53,7 +53,7 @@ class StrictOrder:
             self._head = gang
         return refusal
 
-    def kept_from(self, gang: Gang) -> KeptRoom:  # noqa: ARG002  # as the protocol says
+    def kept_from(self, gang: Gang) -> KeptRoom:  # noqa: ARG002  # the protocol has it
         """There are no reservations."""
         return NOTHING_KEPT
 

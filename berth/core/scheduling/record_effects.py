@@ -94,7 +94,7 @@ def _freed_uid(state: State, gang: GangRecord) -> dict[JobKey, None]:
 
 
 def _hold_reserved(state: State, queue: Queue, folded: Folded, opening: Opening | None) -> None:
-    """Hold the gangs that a reservation keeps from starting, also those of which the record says nothing new."""
+    """Hold the gangs that a reservation keeps from starting, also those of which the record has nothing new."""
     fold = state.fold
     if fold.settings.queue_policy not in _BACKFILLS:
         return

@@ -164,7 +164,7 @@ class Scheduler:
         """Open a turn at the state as it is, if there is something to decide.
 
         Args:
-            at_ms: The moment, as the record will say it.
+            at_ms: The moment, as the record will contain it.
 
         Returns:
             The opening, or None when there is nothing to decide, and the errors in what is due.
@@ -198,7 +198,7 @@ class Scheduler:
             gangs = []  # what is adopted must not be given away in the same record
         if not gangs and not must:
             if self._consumed[0].classes:
-                self._restore()  # in strict order, classes behind the head that were woken: no record will say so
+                self._restore()  # in strict order, classes behind the head that were woken: no record will contain it
             return Opened(None, set_aside)
         asks = candidate_counts([gang for gang in gangs if not gang.invalid], full=state.constraints.full_nodes)
         opening = Opening(number, at_ms, gangs, must, asks)
@@ -379,7 +379,7 @@ class Scheduler:
         """Become what a snapshot holds.
 
         Args:
-            dump: What the snapshot says of gangs that wait.
+            dump: Gangs that wait, as the snapshot has them.
             changes: What the state returned when it was loaded from the same snapshot.
         """
         self.begin(changes)

@@ -53,7 +53,7 @@ class Trial:
     Args:
         state: Restored when the context ends.
         gangs: Gangs to place, in this order; all of them.
-        laid: Holdings of earlier verdicts of the record, which the state does not know.
+        laid: Holdings of earlier verdicts of the record, which the state does not contain.
         missing_shards: Shards that do not answer.
         plans_max: Plans after which every answer is no.
     """
@@ -80,7 +80,7 @@ class Trial:
         self._settings = state.fold.settings
 
     def __enter__(self) -> Self:
-        # The question is whether there is room. Which gang may have it is decided by the policy, which knows only these
+        # The question is whether there is room. Which gang may have it is decided by the policy, which has only these
         # gangs.
         self.state.fold.settings = msgspec.structs.replace(self._settings, queue_policy="skip")
         for holding in self._laid:
@@ -151,7 +151,7 @@ class Trial:
         self._now = assumptions
 
     def _heal(self, row: int) -> dict[str, int]:
-        """Make a node healthy; returns what its columns said."""
+        """Make a node healthy; returns its former columns."""
         table = self.state.table
         before = {name: int(getattr(table, name)[row]) for name in _WRITTEN}
         key = msgspec.structs.replace(table.classes[before["node_class"]], cordoned=False, ready=True)

@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 class MissingShards(NamedTuple):
-    """Shards that did not answer, as a record says it."""
+    """Shards that did not answer, as a record states them."""
 
     shards: int = 0
     """How many there are; 0 when the dispatcher scores."""
@@ -104,7 +104,7 @@ class Asking:
         self._left = ASKS_MAX
 
     def tried(self, decide: Callable[[], T]) -> T | None:
-        """Result of a decision on offers of :attr:`asks`; None if more are needed, as :attr:`asks` then says.
+        """Result of a decision on offers of :attr:`asks`; None if more are needed; :attr:`asks` then has them.
 
         Raises:
             OffersExhaustedError: They were asked for ``ASKS_MAX`` times.

@@ -2,7 +2,7 @@
 
 Losing capacity does not help most classes: a class sleeps until a node improves that takes one of its pods. The
 refusals named here are different: any change of a node may help their classes, also one for the worse. Such a class is
-tried again after a change unless :func:`may_fit` says that it finds no room.
+tried again after a change unless by :func:`may_fit` it finds no room.
 """
 
 from typing import Final
@@ -15,7 +15,7 @@ from berth.schemas.refusal import Refusal
 
 _FEWER_NODES_HELP: Final = frozenset({"size", "incomplete"})
 """Rules of plans of blocks that fewer free nodes may help: the reference gives up where a SuperPoD has more of them
-than it is said to have nodes, and leaves a plan unfinished."""
+than its declared size, and leaves a plan unfinished."""
 
 
 def is_helped_by_any_change(request_class: ClassKey, refusal: Refusal, *, plain_last: bool) -> bool:

@@ -42,7 +42,7 @@ from berth.schemas.ledger import Round, Settings
 from berth.schemas.status import KeptFact, SnapshotBody
 from berth.schemas.usage_facts import NamespaceSeen, UsageSeen
 from berth.schemas.versions import encode_record
-from berth.schemas.volume_facts import ClaimSeen, StorageSeen, VolumeSeen
+from berth.schemas.volume_facts import ClaimSeen, StorageSeen, UnboundSeen, VolumeSeen
 
 __all__ = ["AppliedFact", "JobKey", "State"]
 
@@ -105,7 +105,7 @@ class State:
             JobSeen.KIND: self._job,
             OutcomeSeen.KIND: self._outcome,
             TimerSeen.KIND: self._timer,
-            **{fact.KIND: self._constraint for fact in (UsageSeen, NamespaceSeen, ClaimSeen, VolumeSeen, StorageSeen)},
+            **dict.fromkeys(_CONSTRAINT_KINDS, self._constraint),
         }
 
     @property
@@ -311,7 +311,7 @@ class State:
     def forget_unnamed(self) -> None:
         """Drop gangs whose name belongs to another job or to none.
 
-        For a start from LATEST, where the facts that said so are missing.
+        For a start from LATEST, where the facts about it are missing.
         """
         for gang in list(self.fold.gangs.values()):
             job = self.jobs.get((gang.namespace, gang.name))
@@ -439,5 +439,8 @@ class State:
 
 
 _NOTHING: Final = AppliedFact()
+_CONSTRAINT_KINDS: Final = tuple(
+    fact.KIND for fact in (UsageSeen, NamespaceSeen, ClaimSeen, VolumeSeen, StorageSeen, UnboundSeen)
+)
 _SCORED_KINDS: Final = frozenset({NodesSeen.KIND, HealthSeen.KIND, TopologySeen.KIND})
 """Facts on which scores depend. Pods are none: they only move chips from used to releasing, and neither is free."""

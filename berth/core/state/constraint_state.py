@@ -22,8 +22,9 @@ from berth.core.constraints.topology import Topology
 from berth.core.constraints.usage import Usage, check_usage, limits_of, usage_of
 from berth.core.constraints.usage_changes import note_limits, note_usage
 from berth.core.constraints.usage_index import TermIndex, UsageIndex
-from berth.core.constraints.volumes import Volumes
+from berth.core.constraints.volumes import Volumes, has_failed
 from berth.core.requests.gangs import Profiles
+from berth.core.state.decided_claims import DecidedClaims
 from berth.core.state.fact_checks import check_subject
 from berth.core.state.ledger import Holding, LedgerFold
 from berth.schemas.columns import unpack
@@ -33,7 +34,7 @@ from berth.schemas.intake import JobRequest, Task
 from berth.schemas.ledger import PREFERRED
 from berth.schemas.pod_constraints import PodConstraints, PodProfile, PodTerm
 from berth.schemas.usage_facts import ClaimName, NamespaceSeen, UsageSeen
-from berth.schemas.volume_facts import ClaimSeen, StorageSeen, VolumeSeen
+from berth.schemas.volume_facts import ClaimSeen, StorageSeen, UnboundSeen, VolumeSeen
 
 AttemptKey = tuple[str, int]
 _NONE: Final = PodConstraints()
@@ -60,6 +61,9 @@ class ConstraintState:
         fold: The folded ledger.
         jobs: Jobs by name.
         occupancy: The nodes, and the attempts that hold them.
+
+    Attributes:
+        claims: What placements say of claims.
     """
 
     def __init__(self, fold: LedgerFold, jobs: Mapping[JobKey, JobSeen], occupancy: Attempts) -> None:
@@ -77,6 +81,7 @@ class ConstraintState:
         """Jobs with a task that has constraints."""
         self._index: UsageIndex | None = None
         self._terms = TermIndex()
+        self.claims = DecidedClaims(fold, self._table.row, self._volumes)
 
     @property
     def _is_on(self) -> bool:
@@ -92,19 +97,22 @@ class ConstraintState:
         """What a round starts from; None where there is nothing to check."""
         if self._index is None:
             return None
-        return ConstraintView(self._index, self._topology, self._namespaces, len(self._table), self._volumes)
+        decided = self.claims.all() if self._fold.settings.decides_volumes else None
+        return ConstraintView(
+            self._index, self._topology, self._namespaces, len(self._table), self._volumes, decided=decided
+        )
 
     @property
     def full_nodes(self) -> int:
         """Number of nodes that take no further pod, whatever it is."""
         view = self.view
-        return 0 if view is None else view.full_nodes()
+        return 0 if view is None else view.full_nodes
 
     def apply(self, envelope: Envelope, subject: str, changes: ChangesBuilder) -> bool:
         """Apply a fact of usage, of a namespace, or about volumes.
 
         Returns:
-            Whether it tells that something is gone.
+            Whether by it something is gone.
 
         Raises:
             DecodeError: It does not decode, contradicts itself, or is stored on another subject.
@@ -139,20 +147,23 @@ class ConstraintState:
         return fact.gone
 
     def _apply_volume(self, envelope: Envelope, subject: str, changes: ChangesBuilder) -> bool:
-        fact: ClaimSeen | VolumeSeen | StorageSeen
+        fact: ClaimSeen | VolumeSeen | StorageSeen | UnboundSeen
         if envelope.kind == ClaimSeen.KIND:
             fact = body_of(envelope, ClaimSeen)
             check_subject(subject, "claim", fact.namespace, fact.name)
         elif envelope.kind == VolumeSeen.KIND:
             fact = body_of(envelope, VolumeSeen)
             check_subject(subject, "volume", fact.name)
+        elif envelope.kind == UnboundSeen.KIND:
+            fact = body_of(envelope, UnboundSeen)
+            check_subject(subject, "unbound", fact.namespace, fact.name)
         else:
             fact = body_of(envelope, StorageSeen)
             check_subject(subject, "storage", fact.name)
         self._volumes.apply(fact)
         if self._index is not None:
             changes.add(Changes(constraints=TOPOLOGY_CHANGED))
-        return fact.gone
+        return not has_failed(fact) if isinstance(fact, UnboundSeen) else fact.gone
 
     def _follow_usage(self, before: UsageSeen | None, fact: UsageSeen, found: ConstraintChangesBuilder) -> None:
         if self._index is None:
@@ -182,8 +193,9 @@ class ConstraintState:
         """Count an attempt again: what it holds, what it gave back or what facts report of it has changed."""
         if self._index is None:
             return NO_CHANGES
-        usage = self._usage_of(key)
         found = ConstraintChangesBuilder()
+        found.repulsion_eased = self.claims.note(key)
+        usage = self._usage_of(key)
         note_usage(self._index.replace(("attempt", *key), usage), usage, found)
         return found.build()
 
@@ -259,6 +271,7 @@ class ConstraintState:
             for task in job.request.tasks if job.request is not None else ():
                 for term in task.constraints.anti_affinity if task.constraints is not None else ():
                     self._terms.add(term, 1)
+        self.claims.begin(self._fold.holdings)
         for key in self._fold.holdings:
             self._index.replace(("attempt", *key), self._usage_of(key))
         found.namespaces_changed = found.topology_changed = True
@@ -358,7 +371,7 @@ class ConstraintState:
         return Profiles(pods, tuple(map(self._of_shape, pods)))
 
     def _of_shape(self, pod: PodProfile) -> PodProfile | None:
-        """What the shape of a pod says of constraints; None when none bears on it, as of most pods."""
+        """Profile in the shape of a pod; None when no constraint bears on it, as on most pods."""
         wanted = pod.constraints
         repelled = self._index is not None and self._terms.repels(PodKey(pod.namespace, pod.labels), self._namespaces)
         if repelled or wanted.affinity or wanted.anti_affinity or wanted.spread or has_preferences(wanted):

@@ -1,4 +1,4 @@
-"""Fold of the ledger: who owns what, and what was decided for each gang.
+"""Fold of the ledger: what owns each chip, and what was decided for each gang.
 
 A record counts only if its epoch is not past and its ``base_seq`` is the sequence just before its own; any other record
 is void, for every reader in the same way. So a former leader cannot add to history, whatever it still
@@ -53,7 +53,7 @@ class Holding(msgspec.Struct, gc=False):
 
 
 class GangRecord(msgspec.Struct, gc=False):
-    """What the ledger says of a gang."""
+    """State of a gang in the ledger."""
 
     namespace: str
     name: str
@@ -108,7 +108,7 @@ class LedgerDump(msgspec.Struct, array_like=True, gc=False):
     nodes_seq: int = 0
     leaving: dict[str, int] = {}
     waiting: WaitingDump | None = None
-    """None in snapshots of releases before 0.4, which do not say it."""
+    """None in snapshots of releases before 0.4, which do not contain it."""
     run_times: list[RunTime] = []
 
 
@@ -294,7 +294,7 @@ class LedgerFold:
         return holding
 
     def forget(self, uid: str, facts_seq: int) -> None:
-        """Drop what is known of a gang whose name is free again since a fact, now or as soon as it is over.
+        """Drop the state of a gang whose name is free again since a fact, now or as soon as it is over.
 
         Facts may run ahead of records. What is left depends on how far each went, not on their order: a gang that only
         waits goes when a record knew the fact, for no later one speaks of it.

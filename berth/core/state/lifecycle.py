@@ -2,7 +2,7 @@
 
 A placement ends when its pods have ended. It is evicted when its job was cancelled or its pods could not be bound.
 
-Adopted pods keep what their annotations say about leaf switches, blocks and their inference service. So the states of
+Adopted pods keep the states in their annotations of leaf switches, blocks and their inference service. So the states of
 leaves, and the jobs of one service, are known even where the ledger does not contain them.
 
 Source: docs/reference/switches.md, "Rebuilding leaf states"; docs/reference/superpods.md, "After a fault of blocks" and
@@ -102,7 +102,7 @@ def _examine(state: State, uid: str, found: Due) -> bool:
     outcome = state.outcome_of(holding)
     if _has_ended(holding, seen, outcome, counts_own=state.fold.settings.corrected):
         reason = _release_reason(state, holding, seen)
-        again = reason == "bind-failed" and holding.attempt < state.fold.settings.attempts_max
+        again = reason == "bind-failed" and _may_try_again(state, holding)
         found.releases.append(Release(uid, holding.attempt, reason, again))
         return True
     part = _part_ended(holding, seen, outcome)
@@ -114,6 +114,14 @@ def _examine(state: State, uid: str, found: Due) -> bool:
     return not holding.ending and _must_end(state, holding, seen, outcome, found)
 
 
+def _may_try_again(state: State, holding: Holding) -> bool:
+    """Whether an attempt that could not be bound is followed by another one.
+
+    One that failed for a claim leaves a node or a volume out of those that follow, so it does not count as a try.
+    """
+    return holding.attempt < state.fold.settings.attempts_max + state.constraints.claims.failures_of(holding)
+
+
 def _must_end(state: State, holding: Holding, seen: PodsSeen | None, outcome: OutcomeSeen | None, found: Due) -> bool:
     """Whether an attempt that may run has to end: its pods could not be bound, or its job was cancelled."""
     uid = holding.uid
@@ -122,7 +130,7 @@ def _must_end(state: State, holding: Holding, seen: PodsSeen | None, outcome: Ou
             found.evictions.append(Eviction(uid, holding.attempt, "bind-failed"))
         else:
             reason = _release_reason(state, holding, None, otherwise="bind-failed")
-            again = reason == "bind-failed" and holding.attempt < state.fold.settings.attempts_max
+            again = reason == "bind-failed" and _may_try_again(state, holding)
             found.releases.append(Release(uid, holding.attempt, reason, again))
         return True
     if _is_cancelled(state, holding):
@@ -314,7 +322,7 @@ def _placement_of(state: State, fact: PodsSeen, found: Due, owned: Iterable[PodS
 
 
 def _switch_of(fact: PodsSeen, runs: Sequence[Run]) -> SwitchPart | None:
-    """What adopted pods say of leaf switches; None when nothing.
+    """States of leaf switches from the annotations of adopted pods; None without any.
 
     Pods whose job alone bears the label, not they, have the states all the same.
     """
@@ -328,7 +336,7 @@ def _switch_of(fact: PodsSeen, runs: Sequence[Run]) -> SwitchPart | None:
 
 
 def _block_of(state: State, fact: PodsSeen, nodes: Sequence[str], runs: Sequence[Run]) -> BlockPart | None:
-    """What adopted pods say of blocks and of their inference service; None when nothing.
+    """Blocks and inference service from the annotations of adopted pods; None without any.
 
     The SuperPoD of a pod with a block is that of its node, as far as it is known. What is not known of the job, its
     variant and the size of a block, stays open.

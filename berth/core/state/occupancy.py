@@ -53,7 +53,7 @@ class Occupancy:
         return seen if seen is not None and (seen.uid, seen.attempt) == holding.key else None
 
     def take(self, holding: Holding) -> Changes:
-        """Give an attempt what its placement says."""
+        """Give an attempt what its placement contains."""
         found = ChangesBuilder()
         pods = owned_by(holding)
         share = holding.placement.share
@@ -141,7 +141,7 @@ class Occupancy:
         return found.build()
 
     def unmark_unseen(self) -> Changes:
-        """:meth:`unmark` all attempts of whose pods nothing is known."""
+        """:meth:`unmark` all attempts without a fact about their pods."""
         unseen = [key for key in sorted(self._releasing) if self.pods_seen(self._fold.holdings[key]) is None]
         found = ChangesBuilder()
         for key in unseen:

@@ -25,7 +25,7 @@ class PodFacts:
         """Names under which facts show no pod that lives, and the sequences of those facts, ascending."""
 
     def note_pods(self, fact: PodsSeen, subject: str, sequence: int) -> None:
-        """Note what a fact says of the pods of a job.
+        """Note a fact about the pods of a job.
 
         Args:
             fact: The fact.
@@ -45,7 +45,7 @@ class PodFacts:
             self.foreign.pop(fact.uid, None)
 
     def note_outcome(self, fact: OutcomeSeen, subject: str) -> None:
-        """Note what a fact says of the binding of a job; ``subject`` is where it is stored."""
+        """Note a fact about the binding of a job; ``subject`` is where it is stored."""
         key = (fact.namespace, fact.name)
         self.outcomes[key] = fact
         self._subjects_of.setdefault(key, {})[subject] = None
@@ -53,7 +53,8 @@ class PodFacts:
     def forget_podless(self, jobs: Container[JobKey], fold: LedgerFold) -> list[str]:
         """Forget facts without pods under names that no job has: of pods of other schedulers, or facts that came late.
 
-        No tombstone of a job ever does. Records must know the fact: an earlier one may still adopt what is gone by now.
+        No tombstone of a job ever does. Records must be based on the fact: an earlier one may still adopt pods that are
+        gone.
 
         Args:
             jobs: Names that jobs have.

@@ -1,4 +1,4 @@
-"""Limits of SuperPoDs, for those who plan and those who explain."""
+"""Limits of SuperPoDs, for plans and explanations."""
 
 from typing import Final
 

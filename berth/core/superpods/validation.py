@@ -278,10 +278,10 @@ def _bad(reason: Reason, subject: Subject, value: object, expected: str) -> BadB
 
 
 def _bad_sp_block(request: BlockRequest, reason: Reason, expected: str) -> BadBlocks:
-    said = f"absent, so {request.chips}" if request.sp_block is None else request.sp_block
-    return _bad(reason, "sp-block", said, expected)
+    value = f"absent, so {request.chips}" if request.sp_block is None else request.sp_block
+    return _bad(reason, "sp-block", value, expected)
 
 
 def _bad_ra_block(request: BlockRequest, expected: str) -> BadBlocks:
-    said = f"absent, so {RA_BLOCK_DEFAULT}" if request.ra_block is None else request.ra_block
-    return _bad("Parameter ra-block is invalid.", "ra-block", said, expected)
+    value = f"absent, so {RA_BLOCK_DEFAULT}" if request.ra_block is None else request.ra_block
+    return _bad("Parameter ra-block is invalid.", "ra-block", value, expected)

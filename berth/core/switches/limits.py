@@ -1,4 +1,4 @@
-"""Limits of switch affinity, for those who plan and those who explain."""
+"""Limits of switch affinity, for plans and explanations."""
 
 from typing import Final
 

@@ -8,6 +8,7 @@ from typing import assert_never
 
 import msgspec
 
+from berth.formats.gang_keys import REPLICA_TYPES
 from berth.formats.kubernetes.owners import (
     AscendJob,
     CoPodGroup,
@@ -23,7 +24,6 @@ from berth.formats.kubernetes.owners import (
     VolcanoJob,
     Workload,
 )
-from berth.formats.manifests.ascend_job import REPLICA_TYPES
 
 
 class TaskFacts(msgspec.Struct, frozen=True, gc=False):

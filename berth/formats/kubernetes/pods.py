@@ -74,8 +74,11 @@ class _Reading:
         """Container, resource and count, for every container that requests chips."""
         self.wrong = ""
         """First error."""
+        self.errors: list[WrongFieldError] = []
+        """Wrong fields."""
 
     def note(self, error: WrongFieldError) -> None:
+        self.errors.append(error)
         self.wrong = self.wrong or str(error)
 
     def amount(self, field: str, value: object) -> Fraction:
@@ -172,6 +175,13 @@ def pod_ask(spec: PodSpec, meta: Meta = NO_META) -> PodAsk:
         wrong=reading.wrong,
         constraints=constraints,
     )
+
+
+def constraints_in(spec: PodSpec, meta: Meta) -> tuple[PodConstraints | None, list[WrongFieldError]]:
+    """Constraints of a pod as in :class:`PodAsk`, and the wrong fields among those from which they are read."""
+    reading = _Reading()
+    others = _others(reading, _effective(reading, spec))
+    return constraints_of(spec, meta, others, reading.note), reading.errors
 
 
 def near_of(spec: PodSpec) -> dict[str, str]:

@@ -108,16 +108,11 @@ def storage_of(found: StorageClass, *, has_capacity: bool, capacities: Iterable[
     return StorageSeen(
         name=found.metadata.name,
         provisioner=found.provisioner,
-        waits=waits(found),
+        waits=found.volume_binding_mode == "WaitForFirstConsumer",
         topologies=_topologies(found.allowed_topologies or ()),
         has_capacity=has_capacity,
         capacities=[_capacity(one) for one in capacities],
     )
-
-
-def waits(found: StorageClass) -> bool:
-    """Whether the volume of a claim is chosen when its first pod is placed."""
-    return found.volume_binding_mode == "WaitForFirstConsumer"
 
 
 def _topologies(terms: Iterable[TopologyTerm]) -> list[Term]:

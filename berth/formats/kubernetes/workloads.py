@@ -15,10 +15,10 @@ from typing import Final, NamedTuple
 import msgspec
 
 from berth.formats.ascend.pod_annotations import GROUP_NAME, RANK_INDEX
+from berth.formats.gang_keys import REPLICA_TYPES
 from berth.formats.kubernetes.lean import OwnerReference
 from berth.formats.kubernetes.objects import Pod, PodGroup
 from berth.formats.kubernetes.owners import OwnerKey, kind_of
-from berth.formats.manifests.ascend_job import REPLICA_TYPES
 from berth.schemas.facts import Owner
 
 LWS_NAME: Final = "leaderworkerset.sigs.k8s.io/name"

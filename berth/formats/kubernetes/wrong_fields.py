@@ -2,7 +2,16 @@
 
 
 class WrongFieldError(Exception):
-    """A wrong field; the text has its path, its value and valid values."""
+    """A wrong field; the text has its path, its value and valid values.
+
+    Attributes:
+        field: Path, such as ``spec.overhead.cpu``.
+        value: The value.
+        expected: Valid values.
+    """
 
     def __init__(self, field: str, value: object, expected: str) -> None:
         super().__init__(f"has {field} of {value!r}: expected {expected}")
+        self.field = field
+        self.value = value
+        self.expected = expected

@@ -5,6 +5,7 @@ Source: docs/reference/kubernetes.md, "Volcano PodGroups"; MindCluster, ``mindxd
 
 from typing import Final
 
+from berth.formats.gang_keys import REPLICA_TYPES
 from berth.formats.manifests.gang_request import PodGroup, gang_request, read_replicas
 from berth.formats.manifests.pod_template import read_template
 from berth.formats.yaml_tree import Tree
@@ -12,19 +13,13 @@ from berth.schemas.intake import JobRequest
 
 API_VERSION: Final = "mindxdl.gitee.com/v1"
 KIND: Final = "AscendJob"
-REPLICA_TYPES: Final = ("Scheduler", "Master", "Chief", "Worker")
-"""Replica types in order of rank: the master comes first.
-
-Source: MindCluster, roles by framework: MindSpore has Scheduler and Worker, PyTorch Master and Worker, TensorFlow Chief
-and Worker.
-"""
 
 
 def read_ascend_job(document: Tree) -> JobRequest:
     """Job request of an Ascend job.
 
-    Tasks are named after the replica types in lower case and follow :data:`REPLICA_TYPES`, in any case of letters;
-    labels and annotations of the job are copied, as its operator copies them to the PodGroup.
+    Tasks are named after the replica types in lower case and follow :data:`~berth.formats.gang_keys.REPLICA_TYPES`,
+    in any case of letters; labels and annotations of the job are copied, as its operator copies them to the PodGroup.
 
     Raises:
         DocumentError: A field is missing or wrong, or a replica type is unknown.

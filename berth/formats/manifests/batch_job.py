@@ -5,14 +5,14 @@ Source: docs/reference/kubernetes.md, "Volcano PodGroups" and "Resolution of the
 
 from typing import Final
 
-from berth.formats.manifests.gang_request import MIN_AVAILABLE, REPLICAS_MAX, PodGroup, gang_request, read_replicas
+from berth.formats.gang_keys import GROUP_MIN_MEMBER, MIN_AVAILABLE, REPLICAS_MAX
+from berth.formats.manifests.gang_request import PodGroup, gang_request, read_replicas
 from berth.formats.manifests.pod_template import PodTemplate, read_template
 from berth.formats.yaml_tree import Tree
 from berth.schemas.intake import JobRequest
 
 API_VERSION: Final = "batch/v1"
 KIND: Final = "Job"
-GROUP_MIN_MEMBER: Final = "scheduling.volcano.sh/group-min-member"
 QUEUE_NAME: Final = "scheduling.volcano.sh/queue-name"
 TASK: Final = "worker"
 """Name of the only task."""

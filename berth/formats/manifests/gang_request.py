@@ -1,21 +1,24 @@
 """Job requests from the parts of a manifest: metadata, the rules of copying, and the checks of all forms."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from berth.formats.gang_keys import MIN_AVAILABLE, REPLICAS_MAX
 from berth.formats.manifests.pod_template import SYSTEM_CLASSES, PodTemplate
+from berth.formats.manifests.template_constraints import read_constraints
 from berth.formats.quantities import QuantityError, duration_ms
 from berth.formats.yaml_tree import DocumentError, Tree, merged
 from berth.schemas.intake import JobRequest, Task
 
 RUN_FOR: Final = "berth/run-for"
+"""Annotation with the run time of the pods in a simulated cluster, such as ``30s``."""
 FOREVER: Final = "forever"
 """Value of the annotation :data:`RUN_FOR` of pods that never end by themselves."""
-"""Annotation with the run time of the pods in a simulated cluster, such as ``30s``."""
+JOINT: Final = "|"
+"""Between different values of one label of several tasks."""
 PRIORITY_CLASS: Final = "berth/priority-class"
 """Annotation with the name of a priority class whose number is not in the manifest."""
-MIN_AVAILABLE: Final = "huawei.com/schedule_minAvailable"
 LIFTED: Final[tuple[str, ...]] = (
     "sp-block",
     "ra-block",
@@ -35,7 +38,6 @@ LIFTED: Final[tuple[str, ...]] = (
 Source: docs/reference/nodes-and-chips.md, "Product forms" and "Selection of the form"; docs/reference/superpods.md,
 "Keys of SuperPoDs"; docs/reference/kubernetes.md, "Pod annotations".
 """
-REPLICAS_MAX: Final = 1_000_000
 
 
 class ManifestError(DocumentError):
@@ -115,7 +117,7 @@ def read_run_for(annotations: dict[str, str], document: Tree) -> int:
     if written is None:
         return 0
     try:
-        return duration_ms(written)
+        return run_for_ms(written)
     except QuantityError as error:
         place = document.dig("metadata", "annotations", RUN_FOR) or Tree(
             written, f"annotation {RUN_FOR}", document.document, document.error
@@ -123,18 +125,18 @@ def read_run_for(annotations: dict[str, str], document: Tree) -> int:
         raise place.wrong(error.expected) from error
 
 
-def joined_labels(pods: Sequence[PodTemplate]) -> dict[str, str]:
-    """Labels of all templates; differing values of a key are joined with ``|`` in order of the tasks.
+def joined_labels(tasks: Sequence[Mapping[str, str]]) -> dict[str, str]:
+    """Labels of all tasks; differing values of a key are joined with ``|`` in order of the tasks.
 
     Source: docs/reference/kubernetes.md, "Labels of jobs".
     """
     values: dict[str, list[str]] = {}
-    for pod in pods:
-        for key, value in pod.labels.items():
+    for labels in tasks:
+        for key, value in labels.items():
             listed = values.setdefault(key, [])
             if value not in listed:
                 listed.append(value)
-    return {key: "|".join(listed) for key, listed in values.items()}
+    return {key: JOINT.join(listed) for key, listed in values.items()}
 
 
 def common_selector(selectors: Sequence[dict[str, str]]) -> dict[str, str]:
@@ -192,8 +194,8 @@ def gang_request(
         name=metadata.name,
         uid=metadata.uid,
         resource=only_resource(groups),
-        tasks=[_task(group, selector) for group in groups],
-        labels=merged(metadata.labels, joined_labels(pods)),
+        tasks=[_task(group, selector, metadata.namespace) for group in groups],
+        labels=merged(metadata.labels, joined_labels([pod.labels for pod in pods])),
         annotations=annotations,
         node_selector=selector,
         queue="default" if queue is None else queue.dns_name(),
@@ -221,7 +223,7 @@ def check_groups(document: Tree, groups: Sequence[PodGroup]) -> None:
         seen.add(group.name)
 
 
-def _task(group: PodGroup, shared: dict[str, str]) -> Task:
+def _task(group: PodGroup, shared: dict[str, str], namespace: str) -> Task:
     pod = group.pod
     return Task(
         name=group.name,
@@ -232,4 +234,6 @@ def _task(group: PodGroup, shared: dict[str, str]) -> Task:
         node_selector={key: value for key, value in pod.node_selector.items() if key not in shared},
         affinity=pod.affinity,
         tolerations=pod.tolerations,
+        labels=pod.labels,
+        constraints=read_constraints(pod.spec, namespace=namespace, labels=pod.labels),
     )

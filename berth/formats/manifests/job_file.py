@@ -25,8 +25,8 @@ from fractions import Fraction
 from typing import Final
 
 from berth.formats.ascend.pod_annotations import SHARE_LABEL
+from berth.formats.gang_keys import REPLICAS_MAX
 from berth.formats.manifests.gang_request import (
-    REPLICAS_MAX,
     RUN_FOR,
     Metadata,
     read_metadata,

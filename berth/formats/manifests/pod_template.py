@@ -1,8 +1,8 @@
 """Pod templates: requirements of a pod on its node.
 
-Resources, node selector, required node affinity, tolerations, labels, annotations and priority are read, and the first
-preferred term of pod affinity. Other preferred affinity, required affinity between pods and topology spread are not
-read; placement by topology replaces them.
+Resources, node selector, required node affinity, tolerations, labels, annotations and priority are read here, and the
+first preferred term of pod affinity. Constraints that depend on other pods and on volumes are read by
+:mod:`~berth.formats.manifests.template_constraints`.
 
 Source: docs/reference/kubernetes.md, "Pod annotations" and "Labels of jobs"; Kubernetes, PodTemplateSpec.
 """
@@ -31,6 +31,7 @@ class PodTemplate:
     """Requirements of a pod.
 
     Attributes:
+        spec: Its spec.
         resource: Resource name of its chips; empty without any.
         chips: Chips; the largest of all containers together and any init container.
         chips_place: Path of the request for chips, for errors.
@@ -41,6 +42,7 @@ class PodTemplate:
         near: Labels of pods near which it prefers to run: ``matchLabels`` of the first term; empty without.
     """
 
+    spec: Tree
     resource: str
     chips: int
     chips_place: Tree
@@ -87,6 +89,7 @@ def read_template(template: Tree) -> PodTemplate:
     priority_class = spec.find("priorityClassName")
     metadata = template.find("metadata")
     return PodTemplate(
+        spec=spec,
         resource=resource,
         chips=int(ask.chips),
         chips_place=chips_place,

@@ -10,21 +10,27 @@ Source: docs/reference/kubernetes.md, "Pod annotations", "Labels of jobs" and "V
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from msgspec import convert
 from msgspec.structs import replace
 
+from berth.formats.gang_keys import MIN_AVAILABLE, REPLICA_TYPES
+from berth.formats.kubernetes.lean import Meta
+from berth.formats.kubernetes.pod_spec import PodSpec
+from berth.formats.kubernetes.pods import constraints_in
 from berth.formats.manifests import ascend_job, batch_job, volcano_job
-from berth.formats.manifests.gang_request import LIFTED, MIN_AVAILABLE, PRIORITY_CLASS, RUN_FOR
+from berth.formats.manifests.gang_request import JOINT, LIFTED, PRIORITY_CLASS, RUN_FOR, joined_labels
 from berth.formats.manifests.pod_template import SYSTEM_CLASSES
+from berth.formats.manifests.template_constraints import REQUIRED, as_written, node_term, write_constraints
 from berth.formats.yaml_tree import merged
-from berth.schemas.constraints import Expression, Term, Toleration
+from berth.schemas.constraints import Toleration
 from berth.schemas.intake import JobRequest, Task
+from berth.schemas.pod_constraints import PodConstraints
 
 SCHEDULER: Final = "berth"
 IMAGE: Final = "registry.example/work:1"
 """Image of the containers; a simulated kubelet does not start it."""
 FRAMEWORK: Final = "framework"
 """Label of an AscendJob that its operator requires."""
-_NODE_NAME: Final = "metadata.name"
 _MASTER, _WORKER = "master", "worker"
 _CONTAINER: Final = "work"
 _ASCEND_CONTAINER: Final = "ascend"
@@ -59,7 +65,7 @@ def write_ascend_job(request: JobRequest, *, scheduler: str = SCHEDULER, image: 
     Raises:
         ValueError: Tasks do not have the names of the replica types, or another order.
     """
-    types = {kind.lower(): kind for kind in ascend_job.REPLICA_TYPES}
+    types = {kind.lower(): kind for kind in REPLICA_TYPES}
     tasks = request.tasks if all(task.name in types for task in request.tasks) else _master_and_workers(request)
     order = [list(types).index(task.name) for task in tasks]
     if order != sorted(set(order)):
@@ -116,6 +122,7 @@ def write_pod(request: JobRequest, *, scheduler: str = SCHEDULER, image: str = I
         raise ValueError(f"{request.name} has {task.replicas} pods, expected one to write a pod")
     template = _template(request, task, scheduler, image, container=_CONTAINER)
     found = _object("v1", "Pod", request, template["spec"])
+    found["metadata"]["labels"] = template["metadata"]["labels"]
     found["metadata"]["annotations"] |= _queue_note(request)
     return found
 
@@ -152,7 +159,7 @@ def _object(api_version: str, kind: str, request: JobRequest, spec: Tree) -> Tre
         "metadata": {
             "namespace": request.namespace,
             "name": request.name,
-            "labels": dict(request.labels),
+            "labels": _own_labels(request),
             "annotations": _annotations(request),
         },
         "spec": spec,
@@ -177,13 +184,46 @@ def _template(request: JobRequest, task: Task, scheduler: str, image: str, *, co
     }
     if selector := merged(task.node_selector, request.node_selector):
         spec["nodeSelector"] = selector
-    if affinity := _affinity(request, task):
-        spec["affinity"] = affinity
+    if task.affinity:
+        terms = {"nodeSelectorTerms": [node_term(term) for term in task.affinity]}
+        spec["affinity"] = {"nodeAffinity": {REQUIRED: terms}}
+    write_constraints(spec, task, near=request.near, namespace=request.namespace)
     if task.tolerations:
         spec["tolerations"] = [_toleration(item) for item in task.tolerations]
     if name := priority_class(request):
         spec |= {"priorityClassName": name, "priority": request.priority}
-    return {"metadata": {"labels": dict(request.labels), "annotations": annotations}, "spec": spec}
+    labels = _pod_labels(request, task)
+    _check(request, task, spec, labels)
+    return {"metadata": {"labels": labels, "annotations": annotations}, "spec": spec}
+
+
+def _pod_labels(request: JobRequest, task: Task) -> dict[str, str]:
+    """Labels of the pods of a task: its own, and those of the job, without values that the tasks have together."""
+    return merged(task.labels, _own_labels(request))
+
+
+def _own_labels(request: JobRequest) -> dict[str, str]:
+    """Labels of the job, without those that it has from several tasks with different values: they follow from these."""
+    joined = joined_labels([task.labels for task in request.tasks])
+    return {key: value for key, value in request.labels.items() if JOINT not in value or value != joined.get(key)}
+
+
+def _check(request: JobRequest, task: Task, spec: Tree, labels: Mapping[str, str]) -> None:
+    """Check that the constraints of a task are read again as they are: a template cannot state some of them.
+
+    Raises:
+        ValueError: They are not, or no container asks for chips as the task does.
+    """
+    meta = Meta(namespace=request.namespace, labels=dict(labels))
+    found, errors = constraints_in(convert(spec, PodSpec), meta)
+    wanted = as_written(task.constraints or PodConstraints(), request.near, request.namespace)
+    fields = PodConstraints.__struct_fields__
+    wrong = next((key for key in fields if getattr(found or PodConstraints(), key) != getattr(wanted, key)), "")
+    if errors or wrong:
+        because = str(errors[0]) if errors else f"{wrong} is {getattr(wanted, wrong)}"
+        raise ValueError(
+            f"task {task.name} of {request.name} cannot be written as a pod template: its constraints: {because}"
+        )
 
 
 def _resources(request: JobRequest, task: Task) -> Tree:
@@ -195,38 +235,6 @@ def _resources(request: JobRequest, task: Task) -> Tree:
     if task.chips:
         amounts[request.resource] = str(task.chips)
     return {"requests": amounts, "limits": dict(amounts)} if amounts else {}
-
-
-def _affinity(request: JobRequest, task: Task) -> Tree:
-    found: Tree = {}
-    if task.affinity:
-        terms = {"nodeSelectorTerms": [_term(term) for term in task.affinity]}
-        found["nodeAffinity"] = {"requiredDuringSchedulingIgnoredDuringExecution": terms}
-    if request.near:
-        term = {"labelSelector": {"matchLabels": dict(request.near)}, "topologyKey": "kubernetes.io/hostname"}
-        preferred = [{"weight": 1, "podAffinityTerm": term}]
-        found["podAffinity"] = {"preferredDuringSchedulingIgnoredDuringExecution": preferred}
-    return found
-
-
-def _term(term: Term) -> Tree:
-    """Term of node affinity; names of nodes are matched as fields."""
-    fields = [item for item in term.expressions if _is_field(item)]
-    labels = [item for item in term.expressions if not _is_field(item)]
-    found = {
-        "matchExpressions": [_expression(item) for item in labels],
-        "matchFields": [_expression(i) for i in fields],
-    }
-    return {key: items for key, items in found.items() if items}
-
-
-def _is_field(item: Expression) -> bool:
-    return item.key == _NODE_NAME and item.operator in {"In", "NotIn"}
-
-
-def _expression(item: Expression) -> Tree:
-    found: Tree = {"key": item.key, "operator": item.operator}
-    return found | {"values": list(item.values)} if item.values else found
 
 
 def _toleration(item: Toleration) -> Mapping[str, str]:

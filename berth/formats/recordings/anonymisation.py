@@ -44,14 +44,14 @@ from berth.schemas.refusal import Refusal
 from berth.schemas.status import KeptFact, SnapshotBody
 from berth.schemas.subjects import token, untoken
 from berth.schemas.usage_facts import NamespaceSeen, UsageSeen
-from berth.schemas.volume_facts import ClaimSeen, StorageSeen, VolumeSeen
+from berth.schemas.volume_facts import ClaimSeen, StorageSeen, UnboundSeen, VolumeSeen
 
 CELL: Final = "cell"
 MESSAGES: Final[Mapping[str, type[Message]]] = {
     kind.KIND: kind
     for kind in (
         NodesSeen, HealthSeen, TopologySeen, PodsSeen, MembersSeen, JobSeen, OutcomeSeen, TimerSeen, UsageSeen, NamespaceSeen,
-        ClaimSeen, VolumeSeen, StorageSeen, Epoch, Round,
+        ClaimSeen, VolumeSeen, StorageSeen, UnboundSeen, Epoch, Round,
     )
 }  # fmt: skip
 _SUBJECTS: Final[Mapping[str, tuple[Kind, ...]]] = {
@@ -68,6 +68,7 @@ _SUBJECTS: Final[Mapping[str, tuple[Kind, ...]]] = {
     "claim": (Kind.NAMESPACE, Kind.CLAIM),
     "volume": (Kind.VOLUME,),
     "storage": (Kind.CLASS,),
+    "unbound": (Kind.NAMESPACE, Kind.CLAIM),
 }
 """Names at the end of the subject of a fact, by its kind."""
 _SUBJECT_TOKENS: Final = 4
@@ -174,8 +175,8 @@ class _Walk:
         """Value or expectation of a refusal: some contain the name or the uid of another job."""
         is_value = field == "value"
         match refusal.field:
-            case "uid" if is_value:
-                return self._see(Kind.UID, text)
+            case "uid" | "claim" if is_value:
+                return self._see(Kind.UID if refusal.field == "uid" else Kind.CLAIM, text)
             case "uid":
                 return self._inside(_HAS_UID, "path", text, self._path)
             case "name" if is_value:

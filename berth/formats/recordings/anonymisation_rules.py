@@ -134,6 +134,15 @@ RULES: Final[Mapping[str, Mapping[str, Rule]]] = {
     },
     "StorageSeen": {"name": Kind.CLASS, "provisioner": Kind.KEEP},
     "StorageCapacity": {},
+    "UnboundSeen": {
+        "namespace": Kind.NAMESPACE,
+        "name": Kind.CLAIM,
+        "uid": Kind.UID,
+        "nodes": Kind.NODE,
+        "volumes": Kind.VOLUME,
+        "reason": Kind.REASON,
+    },
+    "ClaimVolume": {"claim": Kind.CLAIM, "uid": Kind.UID, "volume": Kind.VOLUME},
     "JobRequest": _OF_JOB
     | {
         "resource": Kind.KEEP,
@@ -167,6 +176,7 @@ RULES: Final[Mapping[str, Mapping[str, Rule]]] = {
         "ahead": Special.PATH,
     },
     "ReasonCount": {},
+    "ConstraintCount": {"names": Kind.KEEP},
     "SwitchLack": {"policy": Kind.KEEP, "rule": Kind.KEEP, "leaf": Kind.LEAF},
     "NearGroup": {"name": Kind.GROUP},
     "BlockLack": {"rule": Kind.KEEP},

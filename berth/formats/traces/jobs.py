@@ -13,7 +13,7 @@ from typing import Final, Literal
 import msgspec
 
 from berth.formats.ascend.pod_annotations import TOR_AFFINITY
-from berth.formats.manifests.gang_request import REPLICAS_MAX
+from berth.formats.gang_keys import REPLICAS_MAX
 from berth.formats.quantities import RUN_MS_MAX
 from berth.formats.traces.rows import TraceRow
 from berth.formats.yaml_tree import is_dns_name

@@ -14,7 +14,7 @@ from typing import Final, Literal, TypeVar, get_args
 
 import numpy as np
 
-from berth.formats.manifests.gang_request import REPLICAS_MAX
+from berth.formats.gang_keys import REPLICAS_MAX
 from berth.formats.manifests.pod_template import PRIORITY_MAX
 from berth.formats.traces.jobs import TOR_VALUES, Affinity, Planner, Wish
 from berth.formats.traces.rows import Table, TraceError, TraceFault, TraceRow

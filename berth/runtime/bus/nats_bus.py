@@ -1,6 +1,6 @@
 """The bus on NATS: streams, requests and services over one connection.
 
-:mod:`berth.runtime.bus.client` makes the connection; this module knows nothing of the client library.
+:mod:`berth.runtime.bus.client` makes the connection; this module does not use the client library.
 """
 
 import asyncio

@@ -18,7 +18,7 @@ _NO_STREAM: Final = 10059
 _NO_CONSUMER: Final = 10_014  # the server removes one that had no reader for too long; a follower makes another
 _WRONG_LAST: Final = frozenset({10071, 10164})  # the second, without a number, under concurrency on replicated streams
 _NO_PEERS: Final = 10005
-"""Too few servers for the replicas of a stream: the leader of a starting cluster does not know all of them yet."""
+"""Too few servers for the replicas of a stream: the leader of a starting cluster has not found all of them yet."""
 _NO_CLUSTER: Final = 10074
 """Replicas on a server without a cluster. This is a wrong setting, although its code is that of a server error."""
 _SERVER_TROUBLE: Final = 500  # this code and above: no leader, no resources, not ready

@@ -14,7 +14,7 @@ from berth.schemas.subjects import StreamName, StreamSpec, Subjects
 _NS: Final = 1_000_000_000
 _BACKOFF: Final = Backoff(first_s=0.01, max_s=0.2)
 _BEGIN_S: Final = 30.0
-"""Longest time until a cluster has a leader and knows its servers."""
+"""Longest time until a cluster has a leader and has found its servers."""
 _ANSWER_S: Final = 0.5
 """A cluster without a leader does not answer, so single requests have a short timeout."""
 _UNLIMITED: Final = -1

@@ -246,12 +246,12 @@ def _error_of(
     """Error for an answer with an error status."""
     status = answer.status
     try:
-        said = _status.decode(content)
+        reply = _status.decode(content)
     except BROKEN_JSON:
-        said = StatusReply(message=content[:_SHOWN_LENGTH_MAX].decode(errors="replace").strip())
-    message = said.message or f"{what}: HTTP {status} {answer.reason}"
+        reply = StatusReply(message=content[:_SHOWN_LENGTH_MAX].decode(errors="replace").strip())
+    message = reply.message or f"{what}: HTTP {status} {answer.reason}"
     if status < _FAILURES and status not in _BUSY and status != _UNAUTHORIZED:
-        return RefusedError(message, status=status, cause=said.reason)
+        return RefusedError(message, status=status, cause=reply.reason)
     kind = AmbiguousError if is_write and status in _UNCERTAIN else TransientError
     return kind(
         f"{what}: HTTP {status}: {message}", retry_after_s=_retry_after_s(answer.headers.get("Retry-After", ""))

@@ -1,7 +1,7 @@
 """Reflector of a collection: lists it, then watches it.
 
 A list comes in pages, each decoded on arrival. A watch continues at the version of the list or of the watch before it;
-if the server no longer knows the version, the collection is listed again. An object that does not decode is skipped,
+if the server no longer has the version, the collection is listed again. An object that does not decode is skipped,
 counted, and logged once; the handler keeps its last valid value.
 """
 
@@ -38,7 +38,7 @@ _CHANGES: Final = frozenset(get_args(Change))
 
 
 class GoneError(TransientError):
-    """The server does not know the version: it is too old, or not reached yet."""
+    """The server does not have the version: it is too old, or not reached yet."""
 
 
 class _Head(msgspec.Struct):
@@ -201,7 +201,7 @@ class Reflector(Generic[T]):
         """Read changes after the current version, and advance the version.
 
         Raises:
-            GoneError: The server does not know the version; list again.
+            GoneError: The server does not have the version; list again.
             TransientError: The watch was interrupted.
             RefusedError: The server rejects the request.
         """
@@ -278,11 +278,11 @@ class Reflector(Generic[T]):
     def _error_in(self, line: bytes) -> ShellError:
         """Error for an event of type ERROR."""
         try:
-            said = _event_status.decode(line).object
+            reply = _event_status.decode(line).object
         except BROKEN_JSON:
-            said = StatusReply(message=line[:_SHOWN_LENGTH_MAX].decode(errors="replace"))
-        text = f"watch of {self._path}: {said.message or said.reason or said.code}"
-        if said.code == _GONE or said.reason in {"Expired", "Gone"} or _TOO_LARGE in said.message:
+            reply = StatusReply(message=line[:_SHOWN_LENGTH_MAX].decode(errors="replace"))
+        text = f"watch of {self._path}: {reply.message or reply.reason or reply.code}"
+        if reply.code == _GONE or reply.reason in {"Expired", "Gone"} or _TOO_LARGE in reply.message:
             return GoneError(text, retry_after_s=0.0)
         return TransientError(text)
 

@@ -63,8 +63,8 @@ async def version_of(program: Path) -> str:
         FatalError: It prints no version.
     """
     asked = await asyncio.create_subprocess_exec(program, "--version", stdout=subprocess.PIPE)
-    said, _ = await asked.communicate()
-    match = _VERSION.search(said.decode(errors="replace"))
+    printed, _ = await asked.communicate()
+    match = _VERSION.search(printed.decode(errors="replace"))
     if match is None:
-        raise FatalError(f"{program} --version prints {said!r}, expected a version such as v1.36.3")
+        raise FatalError(f"{program} --version prints {printed!r}, expected a version such as v1.36.3")
     return match.group()

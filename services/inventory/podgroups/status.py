@@ -25,7 +25,7 @@ VALIDATE_FAILED: Final = "JobValidateFailed"
 INTERNAL_ERROR: Final = "InternalError"
 NOT_ENOUGH: Final = "NotEnoughResources"
 _OURS: Final = frozenset({"Scheduled", "Unschedulable"})
-_ROOM_CODES: Final = frozenset({"", "no-room", "bind-failed"})
+_ROOM_CODES: Final = frozenset({"", "no-room", "no-claim", "bind-failed"})
 _DIGITS_OF_ID: Final = 32
 
 

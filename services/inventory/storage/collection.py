@@ -1,9 +1,8 @@
 """Claims, volumes, storage classes and namespaces of the cluster, and the facts about them. Pure."""
 
 from collections.abc import Iterable
-from typing import Final
 
-from berth.formats.kubernetes.storage import claim_of, storage_of, volume_of, waits
+from berth.formats.kubernetes.storage import claim_of, storage_of, volume_of
 from berth.formats.kubernetes.storage_objects import (
     CsiDriver,
     CsiStorageCapacity,
@@ -12,14 +11,10 @@ from berth.formats.kubernetes.storage_objects import (
     PersistentVolumeClaim,
     StorageClass,
 )
-from berth.schemas.intake import JobRequest
 from berth.schemas.units import UnixMs
 from berth.schemas.usage_facts import NamespaceSeen
 from berth.schemas.volume_facts import ClaimSeen, StorageSeen, VolumeSeen
 from berth.services.inventory.storage.object_facts import ObjectFacts, ObjectTable, StorageFact, key_of
-
-CLAIM_NOT_BOUND: Final = "ClaimNotBound"
-"""Reason of the Event about a claim that waits for its first pod."""
 
 
 class Storage:
@@ -80,19 +75,6 @@ class Storage:
                 self._storages.note_published(fact)
             case NamespaceSeen():
                 self.namespaces.note_published(fact)
-
-    def claim_warning(self, request: JobRequest) -> str:
-        """Which claim of a request somebody else has to bind, as a sentence; empty without one."""
-        for task in request.tasks:
-            for name in task.constraints.claims if task.constraints is not None else ():
-                claim = self.claims.get(request.namespace, name)
-                found = self.classes.objects.get(("", claim.storage_class)) if claim is not None else None
-                if claim is not None and claim.phase == "pending" and found is not None and waits(found):
-                    return (
-                        f"claim {name} is not bound, and its StorageClass {claim.storage_class} waits for the first pod: "
-                        "Berth does not bind it; bind it before, or use a StorageClass that binds immediately"
-                    )
-        return ""
 
     def _storage(self, found: StorageClass) -> StorageSeen:
         driver = self.drivers.objects.get(("", found.provisioner))

@@ -74,10 +74,6 @@ class ObjectFacts(Generic[T, M]):
                 self._published[_key(fact)] = fact
                 self._dirty[_key(fact)] = None
 
-    def get(self, namespace: str, name: str) -> M | None:
-        """Fact about an object, published or not; None without one."""
-        return self._now.get((namespace, name))
-
     def replace(self, objects: Iterable[T]) -> None:
         """Take all objects."""
         listed = {key_of(one): fact for one in objects if (fact := self._fact_of(one)) is not None}

@@ -8,9 +8,10 @@ from typing import Any, Final
 import msgspec
 
 from berth.formats.ascend.pod_annotations import OPERATOR_NAME, RANK_INDEX, RESOURCE_PREFIX
+from berth.formats.gang_keys import REPLICA_TYPES
 from berth.formats.kubernetes.lean import Lean, Meta
 from berth.formats.kubernetes.objects import Pod
-from berth.formats.manifests.ascend_job import API_VERSION, KIND, REPLICA_TYPES
+from berth.formats.manifests.ascend_job import API_VERSION, KIND
 from berth.schemas.units import UnixMs
 from berth.services.nodesim.controllers.gang_children import (
     TASK_SPEC,

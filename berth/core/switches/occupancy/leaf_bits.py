@@ -1,4 +1,4 @@
-"""Bits of the state of a leaf, for those who read states and compute none."""
+"""Bits of the state of a leaf, for code that reads states and computes none."""
 
 from typing import Final
 

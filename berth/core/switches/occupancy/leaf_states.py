@@ -2,9 +2,9 @@
 
 A job counts from its decision until its last pod has ended. Under ``reference_parity`` it counts as in the reference:
 for most rules only when it runs, and also without chips. The states that pods report for a leaf are merged
-independently of their order: a leaf is unhealthy if any pod says so; it is shared if it is unhealthy or any pod says
-shared; otherwise it is exclusive if any pod says so. In the reference an unhealthy leaf is not shared: it stays free or
-exclusive, and no rule of 2.0 then takes it.
+independently of their order: a leaf is unhealthy if any pod marks it so; it is shared if it is unhealthy or any pod
+marks it shared; otherwise it is exclusive if any pod marks it so. In the reference an unhealthy leaf is not shared: it
+stays free or exclusive, and no rule of 2.0 then takes it.
 
 Source: docs/reference/switches.md, "Shared leaf states" and "Rebuilding leaf states". See decisions
 busy-from-decision and order-free-merge.

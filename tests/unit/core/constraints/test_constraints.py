@@ -165,6 +165,74 @@ def test_other_resources_and_the_number_of_pods() -> None:
     assert [verdict.name for verdict in cell.decide() if verdict.placement] == ["two", "four"]
 
 
+@pytest.mark.parametrize(
+    ("wanted", "words"),
+    [
+        (PodConstraints(spread=(SpreadTerm("rack", 1, having(app="a")),)), "3 lack the label rack of the topology spread"),
+        (
+            PodConstraints(spread=(SpreadTerm("zone", 1, having(app="b"), min_domains=3),)),
+            "3 do not fit the topology spread (topology key zone, 1 lacks it)",
+        ),
+        (
+            PodConstraints(affinity=(near("zone", app="data"),)),
+            "3 are not near a pod that the required pod affinity asks for (topology key zone, 1 lacks it)",
+        ),
+        (
+            PodConstraints(affinity=(near("rack", app="data"), near(HOST, app="data"))),
+            "3 lack one of the labels kubernetes.io/hostname, rack of the required pod affinity",
+        ),
+        (
+            PodConstraints(anti_affinity=(near(HOST, app="b"), near("zone", app="b"), near("rack", app="b"))),
+            "3 are near a pod that the required anti-affinity forbids"
+            " (topology keys kubernetes.io/hostname, zone)",
+        ),
+        (PodConstraints(ports=(HostPort(80), HostPort(443))), "3 have a pod on one of the host ports 80/TCP, 443/TCP that the job needs"),
+        (PodConstraints(ports=(HostPort(80, address="10.0.0.9"),)), "3 have a pod on host port 80/TCP that the job needs"),
+        (PodConstraints(resources=(("rdma/hca", 2),)), "3 have too little rdma/hca"),
+    ],
+)  # fmt: skip
+def test_a_refusal_names_what_the_constraint_names(wanted: PodConstraints, words: str) -> None:
+    zones = {"a1": "a", "a2": "a", "c1": ""}
+    cell = a_cell(zones)
+    everywhere = [
+        OnePod(node, labels={"app": "b"}, constraints=PodConstraints(ports=(HostPort(80),))) for node in zones
+    ]
+    nodes = [OneNode(name, {"zone": zone} if zone else {}, resources={"rdma/hca": 1}) for name, zone in zones.items()]
+    cell.fact(SUBJECTS.fact_usage("all"), usage_of("all", nodes, everywhere))
+    refusal = cell.refuse(job("job", a_task(wanted, replicas=3, app="a")))
+    assert words in sentence(refusal)
+    assert sum(count.nodes for count in refusal.constraints) <= sum(count.nodes for count in refusal.counts)
+
+
+def test_a_node_counts_for_the_first_constraint_that_excludes_it() -> None:
+    cell = a_cell({"a1": "a", "c1": ""})
+    spread = (SpreadTerm("zone", 1, having(app="a")), SpreadTerm("rack", 1, having(app="a")))
+    refusal = cell.refuse(job("job", a_task(PodConstraints(affinity=(near("zone", app="a"),), spread=spread), app="a")))
+    assert sentence(refusal) == (
+        "0 of 2 nodes fit: 1 lacks the label zone of the required pod affinity,"
+        " 1 lacks the label rack of the topology spread"
+    )
+
+
+def test_pods_that_repel_name_the_keys_that_count_here_alone() -> None:
+    cell = a_cell({"a1": "a"})
+    by_zone = PodConstraints(anti_affinity=(near("zone", app="a"), near("rack", app="a"), near(HOST, app="x")))
+    placed(cell, "one", a_task(by_zone, app="b"))
+    assert sentence(cell.refuse(job("two", a_task(app="a")))) == (
+        "0 of 1 node fits: 1 is near a pod whose required anti-affinity forbids this one (topology key zone)"
+    )
+
+
+def test_nodes_that_lack_chips_are_not_counted_for_a_constraint() -> None:
+    cell = a_cell({"a1": "a", "b1": "b"})
+    placed(cell, "full", a_task(chips=8))
+    wanted = PodConstraints(spread=(SpreadTerm("rack", 1, having(app="a")),))
+    refusal = cell.refuse(job("job", a_task(wanted, app="a")))
+    assert sentence(refusal) == (
+        "0 of 2 nodes fit: 1 has fewer than 1 free chip, 1 lacks the label rack of the topology spread"
+    )
+
+
 def test_a_namespace_selector_follows_the_labels_of_namespaces() -> None:
     cell = a_cell({"a1": "a"})
     term = PodTerm(HOST, LabelSelector(), (), having(team="x"))
@@ -193,7 +261,7 @@ def test_an_explanation_confirms_what_constraints_decided_and_names_what_they_fo
     record = cell.scheduler.decide(opening).round
     told = explain(cell.state, record, "uid-three", ledger_seq=3)
     assert told is not None
-    forbids = "1 is near a pod whose required anti-affinity forbids this one"
+    forbids = f"1 is near a pod whose required anti-affinity forbids this one (topology key {HOST})"
     assert told.sentence == f"0 of 4 nodes fit: 3 have fewer than 1 free chip, {forbids}"
 
 

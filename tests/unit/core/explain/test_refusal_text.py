@@ -47,8 +47,8 @@ def test_a_cell_without_nodes_says_so() -> None:
         (R.MEMORY, "has too little memory", "have too little memory"),
         (
             R.UNSTABLE,
-            "reports more free chips than Kubernetes knows of",
-            "report more free chips than Kubernetes knows of",
+            "reports more free chips than Kubernetes counts",
+            "report more free chips than Kubernetes counts",
         ),
         (R.NO_CHIP_LIST, "reports no free chips", "report no free chips"),
         (R.TOO_MANY_CHIPS, "is of another product", "are of another product"),
@@ -281,9 +281,9 @@ THREE = NearGroup("3", 15, 1)
         ),
         (
             BlockLack("size", 1, 6, 8, 8, 50, [NearGroup("7", 50, 6)]),
-            "a SuperPoD has more usable nodes than super_pod_size says: SuperPoD 7 has 50 usable nodes (6 blocks)",
+            "a SuperPoD has more usable nodes than super_pod_size allows: SuperPoD 7 has 50 usable nodes (6 blocks)",
         ),
-        (BlockLack("size", 1, 6, 8), "a SuperPoD has more usable nodes than super_pod_size says"),
+        (BlockLack("size", 1, 6, 8), "a SuperPoD has more usable nodes than super_pod_size allows"),
         (
             BlockLack("service", 2, 1, 8, 16, 15, [THREE]),
             "needs 2 logical SuperPoDs of 8 nodes for its inference service; 1 can be placed: SuperPoD 3 has 15 usable nodes"

@@ -1,6 +1,7 @@
 import pytest
 
 from berth.formats.manifests.reader import ManifestError, parse_jobs
+from berth.formats.manifests.template_constraints import PREFERRED, REQUIRED
 from tests.support.manifest_text import ascend, batch, berth, pod, volcano
 
 
@@ -175,3 +176,28 @@ def test_a_wrong_kubernetes_job_is_refused_with_its_place(text: str, path: str, 
     assert error.path == path
     assert expected in error.expected
     assert error.path in str(error)
+
+
+@pytest.mark.parametrize(
+    ("spec", "path", "expected"),
+    [
+        ("affinity: {podAffinity: {REQUIRED: [{labelSelector: {}}]}}", "affinity.podAffinity.REQUIRED[0].topologyKey", "the key of a label of nodes"),
+        ("affinity: {podAffinity: {REQUIRED: [{topologyKey: zone, matchLabelKeys: [a]}]}}", "affinity.podAffinity.REQUIRED[0].matchLabelKeys", "nothing here"),
+        ("affinity: {podAntiAffinity: {PREFERRED: [{weight: 0, podAffinityTerm: {topologyKey: zone}}]}}", "affinity.podAntiAffinity.PREFERRED[0].weight", "1 to 100"),
+        ("affinity: {podAntiAffinity: {PREFERRED: [{weight: 1, podAffinityTerm: {topologyKey: z, mismatchLabelKeys: [a]}}]}}", "affinity.podAntiAffinity.PREFERRED[0].podAffinityTerm.mismatchLabelKeys", "nothing here"),
+        ("topologySpreadConstraints: [{topologyKey: zone, maxSkew: 0, whenUnsatisfiable: DoNotSchedule}]", "topologySpreadConstraints[0].maxSkew", "at least 1"),
+        ("topologySpreadConstraints: [{topologyKey: zone, maxSkew: one}]", "topologySpreadConstraints[0].maxSkew", "a whole number"),
+        ("topologySpreadConstraints: none", "topologySpreadConstraints", "a list"),
+        ("volumes: [{name: v, ephemeral: {volumeClaimTemplate: {}}}]", "volumes[0].ephemeral", "a persistentVolumeClaim in its place"),
+        ("volumes: [{name: v, iscsi: {iqn: x}}]", "volumes[0].iscsi", "a persistentVolumeClaim in its place"),
+        ("resourceClaims: [{name: r}]", "resourceClaims", "none: dynamic resource allocation"),
+        ("hostNetwork: true, initContainers: [{name: i, restartPolicy: Always, ports: [{containerPort: 80}]}, {name: j, restartPolicy: Always, ports: [{containerPort: 80}]}]", "initContainers[1].ports[0].hostPort", "another port"),
+    ],
+)  # fmt: skip
+def test_a_wrong_constraint_is_refused_with_its_place(spec: str, path: str, expected: str) -> None:
+    def long(text: str) -> str:
+        return text.replace("REQUIRED", REQUIRED).replace("PREFERRED", PREFERRED)
+
+    error = refused(volcano(f"  - {{template: {pod(spec=long(spec))}}}"))
+    assert error.path == f"spec.tasks[0].template.spec.{long(path)}"
+    assert expected in error.expected

@@ -9,6 +9,7 @@ from berth.formats.manifests.reader import parse_jobs
 from berth.schemas.constraints import Expression, Term, Toleration
 from berth.schemas.intake import JobRequest, Task
 from berth.schemas.ledger import Settings
+from berth.schemas.pod_constraints import HostPort, LabelSelector, PodConstraints, PodTerm, SpreadTerm
 from berth.schemas.refusal import Refusal
 from tests.support.manifest_text import ascend, batch, berth, pod, volcano
 
@@ -50,6 +51,7 @@ def test_a_volcano_job() -> None:
                 cpu_milli=16_000,
                 memory_mib=98_304,
                 tolerations=[Toleration("node.kubernetes.io/unreachable", "Exists", "", "NoExecute")],
+                labels={"ring-controller.atlas": "ascend-910b", "app": "resnet"},
             )
         ],
         labels={"ring-controller.atlas": "ascend-910b", "fault-scheduling": "force", "app": "resnet"},
@@ -270,3 +272,36 @@ def test_merge_keys_and_shared_anchors_work() -> None:
     text = "apiVersion: berth/v1\nkind: Job\nmetadata: {name: a}\nspec:\n  resource: huawei.com/npu\n  tasks:\n"
     text += "    - &t {name: x, chips: 1}\n    - &u {<<: *t, name: y}\n    - {<<: *u, name: z, chips: 2}\n"
     assert [(task.name, task.chips) for task in one(text).tasks] == [("x", 1), ("y", 1), ("z", 2)]
+
+
+def test_labels_and_constraints_of_the_pods_of_every_form() -> None:
+    required = "requiredDuringSchedulingIgnoredDuringExecution"
+    spec = (
+        f"affinity: {{podAntiAffinity: {{{required}: [{{topologyKey: zone, labelSelector: {{matchLabels: {{app: a}}}}}}]}}}}, "
+        "topologySpreadConstraints: [{topologyKey: rack, maxSkew: 2, whenUnsatisfiable: DoNotSchedule, "
+        "labelSelector: {matchLabels: {app: a}}, matchLabelKeys: [run]}], hostNetwork: true, "
+        "volumes: [{name: v, persistentVolumeClaim: {claimName: data}}, {name: w, emptyDir: {}}], "
+        "initContainers: [{name: i, restartPolicy: Always, ports: [{containerPort: 90, protocol: null}]}]"
+    )
+    template = pod("limits: {huawei.com/Ascend910: 8, rdma/hca: 2}", spec=spec, metadata="labels: {app: a, run: r1}")
+    selector = LabelSelector((Expression("app", "In", ("a",)),))
+    with_run = LabelSelector((Expression("app", "In", ("a",)), Expression("run", "In", ("r1",))))
+    wanted = PodConstraints(
+        anti_affinity=(PodTerm("zone", selector, ("default",)),),
+        spread=(SpreadTerm("rack", 2, with_run),),
+        ports=(HostPort(90),),
+        resources=(("rdma/hca", 2),),
+        claims=("data",),
+    )
+    texts = [
+        volcano(f"  - {{template: {template}}}"),
+        ascend(f"{{Worker: {{template: {template}}}}}"),
+        batch("parallelism: 1", template=template),
+    ]
+    for text in texts:
+        (task,) = one(text).tasks
+        assert (task.labels, task.constraints) == ({"app": "a", "run": "r1"}, wanted)
+
+
+def test_pods_that_never_end_have_no_run_time() -> None:
+    assert one(berth("{}", metadata="{name: job, annotations: {berth/run-for: forever}}")).run_ms == 0

@@ -108,7 +108,7 @@ async def test_a_node_whose_numbers_agree_again_wakes_what_waits_for_it() -> Non
     await cell.nodes([a_node("a", allocatable=7)])
     await cell.submit(a_job("waits", chips=4))
     await cell.turns(2)
-    assert (await status(cell, "waits")).sentence.endswith("1 reports more free chips than Kubernetes knows of")
+    assert (await status(cell, "waits")).sentence.endswith("1 reports more free chips than Kubernetes counts")
     await cell.health("bucket-all", [NodeCondition("a", unhealthy=128)])
     await cell.turns(2)
     assert await phase(cell, "waits") == "placed"
@@ -598,5 +598,5 @@ async def test_a_job_larger_than_all_nodes_that_it_may_use_is_told_how_many_chip
 
 def test_settings_of_decisions_have_the_defaults_of_the_epoch_record() -> None:
     assert DecisionConfig().to_settings() == Settings(
-        skims_classes=True, corrections=1, plain_pods=True, constraints=2
+        skims_classes=True, corrections=1, plain_pods=True, constraints=3
     ), "what old records do not say was off"

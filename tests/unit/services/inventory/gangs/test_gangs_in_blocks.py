@@ -163,7 +163,7 @@ spec:
   template:
     spec:
       restartPolicy: Never
-      affinity: {podAffinity: {preferredDuringSchedulingIgnoredDuringExecution: [{podAffinityTerm: {labelSelector: {matchLabels: SAID}}}]}}
+      affinity: {podAffinity: {preferredDuringSchedulingIgnoredDuringExecution: [{weight: 1, podAffinityTerm: {topologyKey: zone, labelSelector: {matchLabels: SAID}}}]}}
       containers: [{name: c, resources: {limits: {huawei.com/Ascend910: 1}}}]
 """
     (job,) = parse_jobs(text.replace("SAID", "{app: server}"))

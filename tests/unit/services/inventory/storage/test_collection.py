@@ -14,8 +14,7 @@ from berth.formats.kubernetes.storage_objects import (
     StorageClass,
 )
 from berth.schemas.constraints import Expression, Term
-from berth.schemas.intake import JobRequest, Task
-from berth.schemas.pod_constraints import LabelSelector, PodConstraints
+from berth.schemas.pod_constraints import LabelSelector
 from berth.schemas.usage_facts import ClaimName, NamespaceSeen
 from berth.schemas.volume_facts import ClaimSeen, StorageCapacity, StorageSeen, VolumeSeen
 from berth.services.inventory.storage.collection import Storage
@@ -250,15 +249,3 @@ def test_a_claim_that_another_object_replaces_is_told_anew() -> None:
     fact = told(storage)
     assert isinstance(fact, ClaimSeen)
     assert (fact.uid, fact.gone) == ("new", False)
-
-
-def test_a_claim_that_waits_for_its_first_pod_is_warned_of() -> None:
-    storage = Storage()
-    storage.claims.put(a_claim(storageClassName="later"))
-    request = JobRequest("team", "j", "u", "", [Task("t", 1, 0, constraints=PodConstraints(claims=("c",)))])
-    assert storage.claim_warning(request) == "", "its class is not known, so it is bound without regard to pods"
-    storage.classes.put(a_class(volumeBindingMode="WaitForFirstConsumer"))
-    assert storage.claim_warning(request).startswith("claim c is not bound, and its StorageClass later waits")
-    assert storage.claim_warning(msgspec.structs.replace(request, namespace="other")) == ""
-    storage.claims.put(a_claim(storageClassName="later", volumeName="v", annotations=BOUND))
-    assert storage.claim_warning(request) == ""

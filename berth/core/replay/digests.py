@@ -1,0 +1,54 @@
+"""Bytes of records in the digest of a replay, without the fields that came after release 0.4 and have their defaults.
+
+So the digest of a recording does not change when a release appends a field.
+"""
+
+from typing import Final
+
+import msgspec
+
+from berth.schemas.envelope import open_envelope
+from berth.schemas.ledger import Epoch, Refusal, Round, Settings, Verdict
+
+_SETTINGS_OF_0_4: Final = 21
+"""Settings of release 0.4: the first fields of :class:`berth.schemas.ledger.Settings`."""
+_REFUSAL_AT: Final = Verdict.__struct_fields__.index("refusal")
+_REFUSAL_OF_0_4: Final = Refusal.__struct_fields__.index("constraints")
+"""Fields of a refusal in release 0.4: the first ones."""
+
+
+def digested_epoch(epoch: Epoch) -> bytes:
+    """An epoch in the digest."""
+    fields = msgspec.structs.fields(Settings)
+    settings = [getattr(epoch.settings, field.name) for field in fields]
+    while len(settings) > _SETTINGS_OF_0_4 and settings[-1] == fields[len(settings) - 1].default:
+        settings.pop()
+    resumes = [True] if epoch.resumes else []
+    body = msgspec.msgpack.encode([*msgspec.structs.astuple(epoch)[:-2], settings, *resumes])
+    return msgspec.msgpack.encode((Epoch.KIND, 1, msgspec.Raw(body)))
+
+
+def digested_round(record: Round, data: bytes) -> bytes:
+    """A round in the digest.
+
+    Args:
+        record: The round.
+        data: The round, encoded by this release.
+    """
+    if not any(verdict.refusal is not None and not verdict.refusal.constraints for verdict in record.verdicts):
+        return data
+    items = list(msgspec.structs.astuple(record))
+    items[Round.__struct_fields__.index("verdicts")] = [_verdict(verdict) for verdict in record.verdicts]
+    envelope = open_envelope(data)
+    body = msgspec.Raw(msgspec.msgpack.encode(items))
+    release = (envelope.release,) if envelope.release else ()
+    return msgspec.msgpack.encode((envelope.kind, envelope.version, body, *release))
+
+
+def _verdict(verdict: Verdict) -> object:
+    refusal = verdict.refusal
+    if refusal is None or refusal.constraints:
+        return verdict
+    items = list(msgspec.structs.astuple(verdict))
+    items[_REFUSAL_AT] = msgspec.structs.astuple(refusal)[:_REFUSAL_OF_0_4]
+    return items

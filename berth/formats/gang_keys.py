@@ -1,0 +1,16 @@
+"""Keys and bounds of gangs that manifests and the objects of a cluster share."""
+
+from typing import Final
+
+MIN_AVAILABLE: Final = "huawei.com/schedule_minAvailable"
+"""Annotation: pods that must start together."""
+GROUP_MIN_MEMBER: Final = "scheduling.volcano.sh/group-min-member"
+"""Annotation of Volcano with the same meaning; the other one takes precedence."""
+REPLICAS_MAX: Final = 1_000_000
+"""Most pods of a task."""
+REPLICA_TYPES: Final = ("Scheduler", "Master", "Chief", "Worker")
+"""Replica types of an AscendJob in order of rank: the master comes first.
+
+Source: MindCluster, roles by framework: MindSpore has Scheduler and Worker, PyTorch Master and Worker, TensorFlow Chief
+and Worker.
+"""

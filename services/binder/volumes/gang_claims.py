@@ -1,0 +1,197 @@
+"""Claims of gangs: all claims of a placed gang are bound before any of its pods is, or none of its pods is.
+
+A gang whose claims are not bound yet waits without holding up others. It continues when a fact shows that one of its
+claims has changed, and is checked now and then in any case: facts may be late.
+"""
+
+import asyncio
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Final
+
+from berth.core.explain.text import pluralize
+from berth.runtime.clock import Clock
+from berth.runtime.errors import TransientError
+from berth.schemas.placement import ClaimVolume
+from berth.schemas.usage_facts import ClaimName
+from berth.schemas.volume_facts import ClaimSeen
+from berth.services.binder.cluster import Gang, NotYetError
+from berth.services.binder.volumes.claim_binding import ClaimBinding
+from berth.services.binder.volumes.claim_failures import ClaimFailures
+from berth.services.binder.volumes.judgement import Judgement, Wanted
+from berth.services.binder.work import AttemptKey
+
+CHECK_S: Final = 5.0
+"""Pause before all claims of a gang that waits are looked at again, whatever facts say."""
+
+
+@dataclass(slots=True)
+class _Progress:
+    """Claims of an attempt.
+
+    Attributes:
+        began_s: Time of the first look.
+        checked_s: Time at which all claims were looked at.
+        open: Claims that are not bound.
+        due: Those that are to be looked at.
+        failures: Reasons by rank, when some claim failed: no pod is bound then.
+        is_taken_back: What was written was taken back.
+    """
+
+    began_s: float
+    checked_s: float
+    open: dict[ClaimVolume, None]
+    due: dict[ClaimVolume, None]
+    failures: dict[int, str] = field(default_factory=dict)
+    is_taken_back: bool = False
+
+
+class GangClaims:
+    """Claims of the gangs that are being bound.
+
+    Args:
+        binding: Requests to the API server.
+        clock: Source of time.
+        timeout_s: How long the claims of a gang may take to be bound.
+
+    Attributes:
+        failures: What claims are not tried with again.
+    """
+
+    def __init__(self, binding: ClaimBinding, clock: Clock, *, timeout_s: float) -> None:
+        self._binding = binding
+        self._clock = clock
+        self._timeout_s = timeout_s
+        self._progress: dict[AttemptKey, _Progress] = {}
+        self._users: dict[ClaimName, dict[AttemptKey, None]] = {}
+        """Attempts that wait for a claim."""
+        self.failures = ClaimFailures()
+
+    def take_claim(self, fact: ClaimSeen) -> list[AttemptKey]:
+        """Take the state of a claim; returns the attempts that wait for it."""
+        self.failures.take_claim(fact)
+        keys = list(self._users.get(ClaimName(fact.namespace, fact.name), ()))
+        for key in keys:
+            progress = self._progress[key]
+            progress.due.update((claim, None) for claim in progress.open if claim.claim == fact.name)
+        return keys
+
+    def forget(self, key: AttemptKey) -> None:
+        """An attempt has ended."""
+        self._progress.pop(key, None)
+        for name in [name for name, keys in self._users.items() if key in keys]:
+            self._release(name, key)
+
+    def _release(self, name: ClaimName, key: AttemptKey) -> None:
+        keys = self._users.get(name, {})
+        keys.pop(key, None)
+        if not keys:
+            self._users.pop(name, None)
+
+    async def bind(self, gang: Gang) -> dict[int, str]:
+        """Do the next steps for the claims of a gang.
+
+        Returns:
+            Failures by rank; none when all claims are bound.
+
+        Raises:
+            NotYetError: Some are not bound yet.
+            TransientError: The API server did not answer for some of them.
+        """
+        progress = self._progress.get(gang.key) or self._begin(gang)
+        if progress.failures or not progress.open:
+            return progress.failures
+        now_s = self._clock.monotonic_s()
+        if now_s >= progress.checked_s + CHECK_S:
+            progress.due, progress.checked_s = dict(progress.open), now_s
+        errors = await self._look(gang, progress)
+        if progress.failures or not progress.open:
+            return progress.failures
+        left_s = progress.began_s + self._timeout_s - self._clock.monotonic_s()
+        if left_s <= 0:
+            self._time_out(gang, progress, errors)
+            return progress.failures
+        for error in errors.values():
+            raise error
+        raise NotYetError(f"{pluralize(len(progress.open), 'claim')} not bound yet", retry_after_s=min(left_s, CHECK_S))
+
+    def _begin(self, gang: Gang) -> _Progress:
+        now_s = self._clock.monotonic_s()
+        claims = dict.fromkeys(gang.placement.claims)
+        progress = self._progress[gang.key] = _Progress(now_s, now_s, claims, dict(claims))
+        names = gang.placement.names()
+        for claim in claims:
+            self._users.setdefault(ClaimName(gang.namespace, claim.claim), {})[gang.key] = None
+            reason = self.failures.failure(gang.namespace, claim, names[claim.rank])
+            if reason:
+                progress.failures[claim.rank] = reason
+        return progress
+
+    async def _look(self, gang: Gang, progress: _Progress) -> dict[ClaimVolume, TransientError]:
+        """Do the next step for the claims that are due, all at once; returns those that got no answer."""
+        due, progress.due = progress.due, {}
+        errors: dict[ClaimVolume, TransientError] = {}
+        async with asyncio.TaskGroup() as group:
+            for wanted in _wanted(gang, due):
+                group.create_task(self._look_at(gang, progress, wanted, errors), name="bind claim")
+        progress.due.update(dict.fromkeys(errors))
+        return errors
+
+    async def _look_at(
+        self, gang: Gang, progress: _Progress, wanted: Wanted, errors: dict[ClaimVolume, TransientError]
+    ) -> None:
+        try:
+            found = await self._binding.bind(wanted)
+        except TransientError as error:
+            errors[wanted.claim] = error
+            return
+        if found.state == "bound":
+            progress.open.pop(wanted.claim, None)
+            self._release(ClaimName(gang.namespace, wanted.claim.claim), gang.key)
+        elif found.state == "failed":
+            self._fail(progress, wanted, found)
+
+    def _fail(self, progress: _Progress, wanted: Wanted, failed: Judgement) -> None:
+        progress.failures.setdefault(wanted.claim.rank, failed.reason)
+        self.failures.add(wanted, failed)
+
+    def _time_out(self, gang: Gang, progress: _Progress, errors: dict[ClaimVolume, TransientError]) -> None:
+        for wanted in _wanted(gang, progress.open):
+            claim = wanted.claim
+            what = f"volume {claim.volume}" if claim.volume else f"a volume for node {wanted.node}"
+            reason = f"claim {claim.claim} was not bound to {what} within {self._timeout_s:g} s"
+            error = errors.get(claim)
+            if error is not None:  # the server, not the node or the volume, is the reason
+                self._fail(progress, wanted, Judgement("failed", f"{reason}: {error.reason}"))
+            else:
+                self._fail(progress, wanted, Judgement("failed", reason, "volume" if claim.volume else "node"))
+
+    async def take_back(self, gang: Gang) -> None:
+        """Take back what was written for the claims of an attempt that are not bound.
+
+        Raises:
+            TransientError: The API server did not answer for some of them.
+        """
+        progress = self._progress.get(gang.key)
+        if not gang.placement.claims or (progress is not None and progress.is_taken_back):
+            return
+        errors: list[TransientError] = []
+        async with asyncio.TaskGroup() as group:
+            for wanted in _wanted(gang, gang.placement.claims):
+                group.create_task(self._take_back(wanted, errors), name="take claim back")
+        if errors:
+            raise errors[0]
+        if progress is not None:
+            progress.is_taken_back = True
+
+    async def _take_back(self, wanted: Wanted, errors: list[TransientError]) -> None:
+        try:
+            await self._binding.take_back(wanted)
+        except TransientError as error:
+            errors.append(error)
+
+
+def _wanted(gang: Gang, claims: Iterable[ClaimVolume]) -> list[Wanted]:
+    names = gang.placement.names()
+    mark = f"{gang.uid}/{gang.attempt}"
+    return [Wanted(gang.namespace, claim, names[claim.rank], mark) for claim in claims]

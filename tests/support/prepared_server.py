@@ -1,0 +1,38 @@
+"""What the tests on a real API server find there: custom resources, users with rights, and what stays after a test."""
+
+import asyncio
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from berth.cli.local.fleet import EXAMPLES
+from berth.runtime.local.kube_server import KubeServer
+from tests.support.kube_api import KubeApi, apply_crds, crds_in
+from tests.support.kube_rights import SERVICES
+from tests.support.kube_sweep import Sweep
+
+CRDS: Final = (EXAMPLES / "crds", Path(__file__).parents[1] / "kube" / "crds")
+"""Those of the demo, and those that only tests need."""
+SHARED_NAMESPACE: Final = "mindx-dl"
+USERS: Final = ("berth", "stranger", *SERVICES)
+"""Users without rights, until somebody gives them a role: see ``kube_rights``."""
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """What all tests find: paths of the collections of custom resources, and of the objects that stay."""
+
+    custom: tuple[str, ...]
+    kept: frozenset[str]
+
+
+def prepare(server: KubeServer) -> Prepared:
+    """See to it that all definitions are served, and that the namespace is there which tests share."""
+
+    async def make() -> Prepared:
+        async with KubeApi(server) as api:
+            custom = await apply_crds(api, [crd for folder in CRDS for crd in crds_in(folder)])
+            await api.post("/api/v1/namespaces", {"metadata": {"name": SHARED_NAMESPACE}})
+            return Prepared(custom, await Sweep(api, custom=custom).survey())
+
+    return asyncio.run(make())

@@ -1,0 +1,46 @@
+"""The digest of a replay: a field that is newer than release 0.4 counts only with a value other than its default."""
+
+import msgspec
+import pytest
+
+from berth.core.replay.digests import digested_epoch, digested_round
+from berth.schemas.envelope import encode, open_envelope
+from berth.schemas.ledger import Epoch, Round, Settings, Verdict
+from berth.schemas.refusal import ConstraintCount, NodeReason, ReasonCount, Refusal
+
+REFUSAL = Refusal("no-room", nodes_total=2, counts=[ReasonCount(NodeReason.SPREAD, 2)])
+NAMED = msgspec.structs.replace(REFUSAL, constraints=[ConstraintCount(NodeReason.SPREAD, 2, ["zone"], 1)])
+
+
+def round_of(*refusals: Refusal | None) -> Round:
+    verdicts = [Verdict("ns", f"j{at}", f"u{at}", 1, refusal=refusal) for at, refusal in enumerate(refusals)]
+    return Round(1, 1, 4, 9, 1, verdicts=verdicts)
+
+
+def test_a_round_without_refusals_counts_as_it_is_written() -> None:
+    for record in (round_of(), round_of(None), round_of(NAMED)):
+        assert digested_round(record, encode(record)) == encode(record)
+
+
+def test_a_refusal_without_the_field_counts_as_release_0_4_writes_it() -> None:
+    record = round_of(REFUSAL, None, NAMED)
+    said = msgspec.msgpack.decode(open_envelope(digested_round(record, encode(record))).body)
+    whole = msgspec.msgpack.decode(msgspec.msgpack.encode(record))
+    at = Round.__struct_fields__.index("verdicts")
+    refusal = Verdict.__struct_fields__.index("refusal")
+    assert len(said[at][0][refusal]) == 18
+    assert whole[at][0][refusal] == [*said[at][0][refusal], []]
+    assert said[at][1:] == whole[at][1:]
+    assert said[:at] + said[at + 1 :] == whole[:at] + whole[at + 1 :]
+
+
+def test_what_a_constraint_names_counts() -> None:
+    one, other = round_of(REFUSAL, REFUSAL), round_of(REFUSAL, NAMED)
+    assert digested_round(one, encode(one)) != digested_round(other, encode(other))
+
+
+@pytest.mark.parametrize("newer", [Settings(corrections=1), Settings(constraints=2)])
+def test_a_setting_counts_when_it_is_not_its_default(newer: Settings) -> None:
+    plain = Epoch(1, 0, 0, 5, "holder", Settings())
+    assert digested_epoch(msgspec.structs.replace(plain, settings=newer)) != digested_epoch(plain)
+    assert len(msgspec.msgpack.decode(open_envelope(digested_epoch(plain)).body)[-1]) == 21
