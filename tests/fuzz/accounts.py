@@ -32,8 +32,8 @@ class Attempt(NamedTuple):
     namespace: str
     name: str
     uid: str
-    pods: int
-    """How many it had at first."""
+    placement: Placement
+    """As it was at first."""
 
 
 class Accounts:
@@ -62,7 +62,7 @@ class Accounts:
                 self._see_whole(verdict, verdict.placement, jobs)
                 key = (verdict.uid, verdict.attempt)
                 self._give(key, verdict.placement)
-                self.attempts[key] = Attempt(verdict.namespace, verdict.name, verdict.uid, len(self.owned[key]))
+                self.attempts[key] = Attempt(verdict.namespace, verdict.name, verdict.uid, verdict.placement)
                 self._see_sound(verdict, nodes, conditions)
                 self._see_blocks(verdict.placement, jobs[verdict.namespace, verdict.name], nodes)
         for release in record.releases:

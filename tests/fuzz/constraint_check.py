@@ -14,10 +14,11 @@ from berth.schemas.facts import JobSeen, PodPhase, PodsSeen
 from berth.schemas.intake import JobRequest, Task
 from berth.schemas.ledger import Settings, Verdict
 from berth.schemas.nodes import NodeDescription
+from berth.schemas.placement import Placement
 from berth.schemas.refusal import NodeReason, Refusal
-from berth.schemas.usage_facts import RankName
+from berth.schemas.usage_facts import ClaimName, RankName
 from tests.fuzz.accounts import Accounts
-from tests.fuzz.fact_oracle import AskingPod, FactOracle, HeldPod, SeenNode
+from tests.fuzz.fact_oracle import AskingPod, Decided, FactOracle, HeldPod, SeenNode
 from tests.fuzz.failure import Failure
 from tests.fuzz.neighbours import Neighbours
 from tests.fuzz.storage import Storage
@@ -64,6 +65,9 @@ def see_constraints_hold(  # everything that is known
     oracle = FactOracle(
         [_seen(name, nodes.get(name), limits.get(name)) for name in names], pods, neighbours, storage, labels
     )
+    if settings.decides_volumes:
+        attempts = (accounts.attempts[key] for key in accounts.owned if key in accounts.attempts)
+        oracle.decided = [one for attempt in attempts for one in _decided(attempt.namespace, attempt.placement)]
     moments = [len(oracle.pods)]
     for verdict in verdicts:
         job = state.jobs[verdict.namespace, verdict.name]
@@ -124,6 +128,37 @@ def _see_gang(oracle: FactOracle, verdict: Verdict, job: JobSeen, settings: Sett
         if broken:
             raise Failure(f"constraints: {broken[0]} is broken", f"{verdict.name} rank {rank} on {pods[rank].node}")
         oracle.pods.append(pods[rank])
+        if oracle.decided is not None:
+            decided = _decided(verdict.namespace, verdict.placement)
+            oracle.decided += [one for one in decided if one.name.name in pods[rank].constraints.claims]
+    _see_claims(oracle, verdict, pods)
+
+
+def _see_claims(oracle: FactOracle, verdict: Verdict, pods: Sequence[AskingPod]) -> None:
+    """See that a placement says of each claim that is not bound what it gets, and of no other one.
+
+    Raises:
+        Failure: It does not, or it gives a volume to two claims.
+    """
+    assert verdict.placement is not None
+    told = {(one.claim, one.rank): one.uid for one in verdict.placement.claims}
+    wanted: dict[tuple[str, int], str] = {}
+    for rank, pod in enumerate(pods):
+        for claim in oracle.open_claims(pod):
+            if all(claim.name != name for name, _ in wanted):
+                wanted[claim.name, rank] = claim.uid
+    if told != (wanted if oracle.decided is not None else {}):
+        raise Failure("constraints: a placement says something else of its claims", f"{verdict.name}: {told}, {wanted}")
+    owners: dict[str, tuple[ClaimName, str]] = {}
+    for one in oracle.decided or ():
+        if one.volume and owners.setdefault(one.volume, (one.name, one.uid)) != (one.name, one.uid):
+            raise Failure("constraints: a volume is given to two claims", f"{verdict.name}: {one} {owners[one.volume]}")
+
+
+def _decided(namespace: str, placement: Placement) -> list[Decided]:
+    """What a placement says of claims."""
+    nodes = placement.names()
+    return [Decided(ClaimName(namespace, one.claim), one.uid, one.volume, nodes[one.rank]) for one in placement.claims]
 
 
 def asking(request: JobRequest, namespace: str, nodes: Iterable[str]) -> list[AskingPod]:
@@ -161,7 +196,7 @@ def _held(
         tasks = [task for task in request.tasks for _ in range(task.replicas)] if request is not None else []
         ending = _ending(pods.get((attempt.namespace, attempt.name)), key)
         for rank, pod in ranks.items():
-            if len(tasks) != attempt.pods:
+            if len(tasks) != attempt.placement.pods():
                 yield HeldPod(pod.node, has_labels=False)
                 continue
             task, has_labels = tasks[rank], RankName(*key, rank) not in relabelled

@@ -8,7 +8,7 @@ from berth.schemas.intake import JobRequest
 from berth.schemas.ledger import Round
 from berth.schemas.message import Message
 from berth.schemas.usage_facts import NamespaceSeen, UsageSeen
-from berth.schemas.volume_facts import ClaimSeen, StorageSeen, VolumeSeen
+from berth.schemas.volume_facts import ClaimSeen, StorageSeen, UnboundSeen, VolumeSeen
 from tests.fuzz.constraint_draws import KINDS
 
 _HAPPENS: Final = (
@@ -36,8 +36,10 @@ REQUIRED: Final = (
     *(f"namespace: {what}" for what in ("labels", "no labels", "gone")),
     *(f"claim: {what}" for what in ("pending", "bound", "lost", "gone", "being deleted", "node is chosen", "one pod")),
     *(f"volume: {what}" for what in ("free", "has a claim", "gone", "being deleted")),
+    *(f"unbound: {what}" for what in ("nodes", "volumes", "nothing")),
+    *(f"decided: {what}" for what in ("a volume", "one is made")),
     *(f"storage: {what}" for what in ("gone", "waits", "at once", "capacities", "topologies")),
-    *(f"fact: {kind}" for kind in ("usage", "namespace", "claim", "volume", "storage")),
+    *(f"fact: {kind}" for kind in ("usage", "namespace", "claim", "volume", "storage", "unbound")),
 )
 """Features that a run of a minute must have had."""
 
@@ -59,6 +61,8 @@ def note_record(count: Counter[str], record: Round, state: State) -> None:
         tasks = job.request.tasks
         chips = [task.chips for task in tasks]
         count["placed: pods with and without chips"] += any(chips) and not all(chips)
+        for claim in verdict.placement.claims:
+            count[f"decided: {'a volume' if claim.volume else 'one is made'}"] += 1
         count["placed: part without chips"] += "berth/beside" in job.request.annotations
         if not state.fold.settings.enforces_constraints:
             continue
@@ -91,6 +95,10 @@ def note_fact(count: Counter[str], fact: Message) -> None:
             count["storage: gone" if fact.gone else "storage: waits" if fact.waits else "storage: at once"] += 1
             count["storage: capacities"] += bool(fact.capacities)
             count["storage: topologies"] += bool(fact.topologies)
+        case UnboundSeen():
+            count["unbound: nodes"] += bool(fact.nodes)
+            count["unbound: volumes"] += bool(fact.volumes)
+            count["unbound: nothing"] += not (fact.nodes or fact.volumes)
         case UsageSeen():
             count["usage: nothing"] += not fact.names
         case _:

@@ -3,11 +3,12 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from berth.schemas.constraints import Expression, Taint, Term, Toleration
 from berth.schemas.pod_constraints import PodConstraints, PodTerm, SpreadTerm
 from berth.schemas.usage_facts import ClaimName
-from berth.schemas.volume_facts import ClaimSeen, VolumeSeen
+from berth.schemas.volume_facts import ClaimSeen, UnboundSeen, VolumeSeen
 from tests.fuzz.neighbours import Neighbours
 from tests.fuzz.storage import NO_PROVISIONER, Storage
 from tests.support.constraint_worlds import HOST, OneNode, OnePod, Oracle, holds
@@ -43,6 +44,16 @@ class HeldPod(OnePod):
     has_labels: bool = True
 
 
+class Decided(NamedTuple):
+    """What a placement says of a claim."""
+
+    name: ClaimName
+    uid: str
+    volume: str
+    """Empty: one is made."""
+    node: str
+
+
 class FactOracle(Oracle):
     """What is allowed by what facts and ledger say.
 
@@ -65,6 +76,8 @@ class FactOracle(Oracle):
         super().__init__(list(nodes), pods, neighbours.namespaces)
         self._storage = storage
         self._labels = labels
+        self.decided: list[Decided] | None = None
+        """What placements say of claims, the oldest first; None where they do not say it."""
         self._has_usage = any(usage.nodes for usage in neighbours.told.values())
 
     def _on_node(self, pod: OnePod, node: OneNode) -> list[str]:
@@ -122,13 +135,42 @@ class FactOracle(Oracle):
 
         Which of several volumes it gets is free here, but its pods have one volume.
         """
+        failure = self._storage.failure(claim) if self.decided is not None else UnboundSeen("", "", "")
+        is_made = self._is_made(claim, node) and node.name not in failure.nodes
         if claim.selected_node:
-            return claim.selected_node == node.name and self._is_made(claim, node)
-        near = [volume for volume in self._choices(claim) if self._reaches(volume, node)]
-        if homes:
+            return claim.selected_node == node.name and is_made
+        name = ClaimName(claim.namespace, claim.name)
+        former = [one for one in self.decided or () if one.name == name]
+        known = next((one for one in former if one.uid == claim.uid), None)
+        if known is not None:
+            return self._has_decided(known, failure, node)
+        taken = {one.volume for one in self.decided or ()} | {*failure.volumes}
+        choices = [volume for volume in self._choices(claim) if volume.name not in taken]
+        near = [volume for volume in choices if self._reaches(volume, node)]
+        if homes and not former:
             others = [self.nodes[home] for home in homes]
             return node.name in homes or any(self._reaches(volume, other) for volume in near for other in others)
-        return bool(near) or self._is_made(claim, node)
+        return bool(near) or is_made
+
+    def _has_decided(self, known: "Decided", failure: UnboundSeen, node: OneNode) -> bool:
+        """Whether what a placement says that a claim gets can be used from a node."""
+        if not known.volume:
+            return known.node == node.name and node.name not in failure.nodes
+        volume = self._storage.volumes.get(known.volume)
+        return volume is not None and volume.name not in failure.volumes and self._reaches(volume, node)
+
+    def open_claims(self, pod: OnePod) -> list[ClaimSeen]:
+        """Claims of a pod that are not bound, and are bound when it is placed."""
+        found = [self._storage.claims.get(ClaimName(pod.namespace, name)) for name in pod.constraints.claims]
+        classes = self._storage.storage
+        return [
+            claim
+            for claim in found
+            if claim is not None
+            and (claim.phase, claim.volume) == ("pending", "")
+            and claim.storage_class in classes
+            and classes[claim.storage_class].waits
+        ]
 
     def present(self) -> list[str]:
         """Names of the nodes that facts of nodes tell."""

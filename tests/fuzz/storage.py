@@ -10,7 +10,14 @@ from berth.schemas.constraints import Expression, Term
 from berth.schemas.message import Message
 from berth.schemas.pod_constraints import LabelSelector
 from berth.schemas.usage_facts import ClaimName
-from berth.schemas.volume_facts import AccessMode, ClaimSeen, StorageCapacity, StorageSeen, VolumeSeen
+from berth.schemas.volume_facts import (
+    AccessMode,
+    ClaimSeen,
+    StorageCapacity,
+    StorageSeen,
+    UnboundSeen,
+    VolumeSeen,
+)
 from tests.fuzz.constraint_draws import CLAIMS
 from tests.fuzz.families import ZONES
 from tests.support.constraint_worlds import HOST, having
@@ -45,6 +52,7 @@ class Storage:
         self.claims: dict[ClaimName, ClaimSeen] = {}
         self.volumes: dict[str, VolumeSeen] = {}
         self.storage: dict[str, StorageSeen] = {}
+        self.failures: dict[ClaimName, UnboundSeen] = {}
 
     def begin(self) -> Told:
         """Classes, and some claims and volumes; the others come later."""
@@ -62,13 +70,15 @@ class Storage:
         """A claim, a volume or a class comes, changes or goes."""
         if not self._is_there:
             return
-        match two % 8:
+        match two % 9:
             case 0 | 1 | 2:
                 yield self._claim(one, chance)
             case 3 | 4:
                 yield from self._bind(one, chance)
             case 5 | 6:
                 yield self._volume(one, chance)
+            case 7:
+                yield self._failure(one, chance)
             case _:
                 yield self._class(one, chance)
 
@@ -115,6 +125,27 @@ class Storage:
         yield self._tell_volume(msgspec.structs.replace(volume, claim=name, claim_uid=claim.uid))
         if chance.random() < 0.8:
             yield self._tell_claim(msgspec.structs.replace(claim, phase="bound", volume=volume.name, deleting=False))
+
+    def _failure(self, number: int, chance: random.Random) -> tuple[str, Message]:
+        """A claim could not be bound with some nodes or volumes; or that counts no longer, or is of a former claim."""
+        name = ClaimName("default", CLAIMS[number % len(CLAIMS)])
+        claim = self.claims.get(name)
+        nodes = chance.sample(self._names, min(chance.choice((0, 0, 1, 3)), len(self._names)))
+        fact = UnboundSeen(
+            name.namespace,
+            name.name,
+            claim.uid if claim is not None and chance.random() < 0.8 else f"{name.name}-9",
+            nodes=sorted(nodes),
+            volumes=sorted(chance.sample(_VOLUMES, chance.choice((0, 0, 1, 2)))),
+        )
+        self.failures[name] = fact
+        return f"unbound.{name.namespace}.{name.name}", fact
+
+    def failure(self, claim: ClaimSeen) -> UnboundSeen:
+        """With what a claim could not be bound."""
+        nothing = UnboundSeen(claim.namespace, claim.name, claim.uid)
+        found = self.failures.get(ClaimName(claim.namespace, claim.name), nothing)
+        return found if found.uid == claim.uid else nothing
 
     def _volume(self, number: int, chance: random.Random) -> tuple[str, Message]:
         name = _VOLUMES[number % len(_VOLUMES)]

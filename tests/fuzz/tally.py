@@ -32,7 +32,6 @@ CHECKS: Final = (
 NEVER: Final[dict[str, str]] = {
     "refused: undecodable": "of messages that do not decode, which intake sets aside before it judges",
     "refused: larger-than-round": "of gangs of more than 4 MB, too large for a history of many",
-    "refused: no-claim": "given by no check of this release",
     "node: UNKNOWN_PRODUCT": "given by no check of this release",
     "node: FITS": "no reason",
 }

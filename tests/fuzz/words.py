@@ -14,9 +14,9 @@ from berth.schemas.nodes import NodeCondition, NodeDescription
 from berth.schemas.placement import Placement
 from berth.schemas.recording import Entry
 from berth.schemas.usage_facts import NamespaceSeen, UsageSeen
-from berth.schemas.volume_facts import ClaimSeen, StorageSeen, VolumeSeen
+from berth.schemas.volume_facts import ClaimSeen, StorageSeen, UnboundSeen, VolumeSeen
 
-_AS_THEY_ARE: Final = {fact.KIND: fact for fact in (NamespaceSeen, ClaimSeen, VolumeSeen, StorageSeen)}
+_AS_THEY_ARE: Final = {fact.KIND: fact for fact in (NamespaceSeen, ClaimSeen, VolumeSeen, StorageSeen, UnboundSeen)}
 
 
 def words_of(entry: Entry) -> str:

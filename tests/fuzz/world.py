@@ -179,7 +179,7 @@ class World:
             head, _, name = subject.partition(".")
             tally.note_ground(self._count, fact)
             constraint_tally.note_fact(self._count, fact)
-            parts = name.split(".", 1) if head == "claim" else [name]
+            parts = name.split(".", 1) if head in {"claim", "unbound"} else [name]
             self._fact(".".join([head, *map(token, parts)]), fact)
 
     def _epoch(self) -> None:

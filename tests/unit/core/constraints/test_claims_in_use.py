@@ -1,4 +1,4 @@
-"""Claims that pods use already: one that is being deleted, and volumes above a limit that has become smaller."""
+"""Claims that pods use already, one that is being deleted, limits that have become smaller, and jobs beyond all nodes."""
 
 import msgspec
 
@@ -44,3 +44,11 @@ def test_a_pod_that_brings_no_new_volume_is_not_refused_for_a_limit_that_has_bec
     assert placed(cell, "two", a_task(needs("c1"))) == ["a1"]
     say(cell, msgspec.structs.replace(PENDING, name="c3"))
     assert reasons(cell, "three", a_task(needs("c1", "c3"))) == {NodeReason.VOLUME_LIMIT: 1}
+
+
+def test_a_job_that_is_larger_than_the_cluster_is_refused_for_that_whatever_its_claims_are() -> None:
+    cell = a_cell(ZONES, constraints=3, queue_policy="fifo")
+    say(cell, WAITS)
+    assert cell.refuse(job("large", a_task(needs(), replicas=4, chips=8))).code == "larger-than-cluster"
+    assert cell.decide() == [], "it blocks no other, so nobody looks at it again"
+    assert placed(cell, "small", a_task()) == ["a1"]
