@@ -1,4 +1,4 @@
-"""Claims that pods use already, one that is being deleted, limits that have become smaller, and jobs beyond all nodes."""
+"""Claims in use or deleted, limits of volumes that became smaller, and jobs larger than the cluster."""
 
 import msgspec
 
