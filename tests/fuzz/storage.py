@@ -35,6 +35,7 @@ _MODES: Final[tuple[tuple[AccessMode, ...], ...]] = (
     ("ReadWriteOncePod",),
     (),
 )
+_MANY: Final[tuple[AccessMode, ...]] = ("ReadWriteOnce", "ReadOnlyMany", "ReadWriteOncePod")
 _SIZES: Final = (1, 5, 10)
 
 
@@ -108,8 +109,8 @@ class Storage:
                 storage_class=chance.choice((*_CLASSES, "later", "later", "later", "later")),
                 size=chance.choice(_SIZES),
                 access=list(chance.choice(_MODES)),
-                mode=chance.choice(("Filesystem", "Filesystem", "Filesystem", "Block")),
-                selector=chance.choice((None, None, None, having(kind="fast"), LabelSelector())),
+                mode=chance.choice(("Filesystem",) * 5 + ("Block",)),
+                selector=chance.choice((None, None, None, None, None, having(kind="fast"), LabelSelector())),
                 **more,
             )
         )
@@ -158,9 +159,9 @@ class Storage:
                 affinity=self._ties(chance),
                 labels={"kind": chance.choice(("fast", "slow"))},
                 storage_class=chance.choice(_CLASSES[:6]),
-                size=chance.choice(_SIZES),
-                access=list(chance.choice(_MODES)),
-                mode=chance.choice(("Filesystem", "Filesystem", "Filesystem", "Block")),
+                size=chance.choice((*_SIZES, 10, 10)),
+                access=list(chance.choice((*_MODES, _MANY, _MANY, _MANY))),
+                mode=chance.choice(("Filesystem",) * 5 + ("Block",)),
                 claim=claim,
                 claim_uid=f"{claim.name}-0" if claim is not None and chance.random() < 0.5 else "",
                 driver=chance.choice((*DRIVERS, "")),

@@ -1,4 +1,4 @@
-"""Claims that pods use already, one that is being deleted, limits that have become smaller, and jobs beyond all nodes."""
+"""Claims that pods use already, limits that have become smaller, and jobs that are larger than the cluster."""
 
 import msgspec
 
