@@ -1,4 +1,4 @@
-"""Claims that pods use already, limits that have become smaller, and jobs that are larger than the cluster."""
+"""Claims in use or deleted, limits of volumes that became smaller, and jobs larger than the cluster."""
 
 import msgspec
 
