@@ -106,7 +106,7 @@ class Storage:
                 name.namespace,
                 name.name,
                 uid=f"{name.name}-{chance.choice((0, 0, 1))}",
-                storage_class=chance.choice((*_CLASSES, "later", "later", "later", "later")),
+                storage_class=chance.choice((*_CLASSES, *("later", "local") * 3)),
                 size=chance.choice(_SIZES),
                 access=list(chance.choice(_MODES)),
                 mode=chance.choice(("Filesystem",) * 5 + ("Block",)),
@@ -152,7 +152,7 @@ class Storage:
         name = _VOLUMES[number % len(_VOLUMES)]
         if name in self.volumes and chance.random() < 0.3:
             return self._tell_volume(VolumeSeen(name, gone=True))
-        claim = ClaimName("default", chance.choice(CLAIMS)) if chance.random() < 0.2 else None
+        claim = ClaimName("default", chance.choice(CLAIMS)) if chance.random() < 0.1 else None
         return self._tell_volume(
             VolumeSeen(
                 name,
