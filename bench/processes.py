@@ -27,7 +27,7 @@ class Process:
         folder: Folder for its settings and log.
         service: Name of the service.
         settings: Its settings; a value that is a mapping is a section.
-        code: Tree from which it runs.
+        code: Tree from which it runs, in its own virtual environment if it has one.
         name: Name of its files.
     """
 
@@ -39,7 +39,8 @@ class Process:
         self._config = folder / f"{self.name}.toml"
         self._code = code
         package = "berth.services" if (code / "berth" / "services").exists() else "services"
-        self._command = [sys.executable, "-m", f"{package}.{service}", "--config", str(self._config)]
+        own = code / ".venv" / "bin" / "python"  # another release may have another name and other libraries
+        self._command = [str(own) if own.exists() else sys.executable, "-m", f"{package}.{service}", "--config", str(self._config)]
         self._config.write_text(_toml({"log": {"level": "warning"}, **settings}))
         self._child: subprocess.Popen[bytes] | None = None
 

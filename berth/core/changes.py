@@ -29,7 +29,7 @@ class ConstraintChanges(msgspec.Struct, frozen=True, gc=False):
     pods_moved: Mapping[Pods, None] = _EMPTY
     """Pods that came to some nodes or left some."""
     repulsion_eased: bool = False
-    """A pod with a required anti-affinity, or with a claim, left a node."""
+    """A pod with a required anti-affinity left a node, or one with a claim came or left."""
     topology_changed: bool = False
     """Nodes or namespaces came, went, or have other labels or taints."""
     terms_changed: Mapping[PodTerm, None] = _EMPTY

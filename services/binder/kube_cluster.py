@@ -22,7 +22,6 @@ from berth.runtime.instruments import Instruments
 from berth.runtime.kube.port import Api
 from berth.schemas.facts import MembersSeen, PodsSeen
 from berth.schemas.units import UnixMs
-from berth.schemas.volume_facts import ClaimSeen, UnboundSeen
 from berth.services.binder.attempt_progress import Progress
 from berth.services.binder.block_annotations import block_annotations_of
 from berth.services.binder.chip_slots import ChipSlots, Slot
@@ -37,6 +36,7 @@ from berth.services.binder.node_cards import NodeCards
 from berth.services.binder.pod_binding import PodBinding, PodBindRequest, PodLean, Verdict, involved_pod
 from berth.services.binder.predicate_times import PredicateTimes
 from berth.services.binder.volumes.claim_binding import ClaimBinding
+from berth.services.binder.volumes.claim_port import ClaimPort
 from berth.services.binder.volumes.gang_claims import GangClaims
 from berth.services.binder.work import AttemptKey
 
@@ -65,17 +65,12 @@ def ignore_scheduled(_involved: Involved, _message: str) -> None:
     """Write no Event."""
 
 
-def ignore_wake(_keys: list[AttemptKey]) -> None:
-    """Wake nothing."""
-
-
-class KubeCluster:
+class KubeCluster(ClaimPort):
     """Binds and evicts pods of a Kubernetes cluster.
 
     Attributes:
         nodes: The nodes, to be kept up to date by a reflection; must be complete before anything is bound.
         times: Times of decisions.
-        wake: Called with attempts for which something has changed.
 
     Args:
         api: The API server.
@@ -96,15 +91,14 @@ class KubeCluster:
         report_event: Callable[[Involved, str, str], None] = ignore_event,
         report_scheduled: Callable[[Involved, str], None] = ignore_scheduled,
     ) -> None:
-        self._clock = clock
+        binding = ClaimBinding(api, at_once=config.binds_at_once, faults=instruments.faults)
+        super().__init__(GangClaims(binding, clock, timeout_s=config.volumes_timeout_s), clock)
         self._metrics = instruments.metrics
         self._config = config
         self._report_event = report_event
         self._report_scheduled = report_scheduled
         self._binding = PodBinding(api, at_once=config.binds_at_once, faults=instruments.faults)
         self._eviction = KubeEviction(api, self._binding, at_once=config.binds_at_once)
-        claims = ClaimBinding(api, at_once=config.binds_at_once, faults=instruments.faults)
-        self._claims = GangClaims(claims, clock, timeout_s=config.volumes_timeout_s)
         self._members = Members()
         self._chip_slots = ChipSlots()
         self._progress: dict[AttemptKey, Progress] = {}
@@ -113,7 +107,6 @@ class KubeCluster:
         """Attempts that are being evicted and have pods that no fact reports yet."""
         self.nodes = NodeCards()
         self.times = PredicateTimes()
-        self.wake: Wake = ignore_wake
         self._recovery = KubeRecovery(self._binding, self._members, self._chip_slots, self.times)
 
     @property
@@ -139,22 +132,6 @@ class KubeCluster:
         self._free(self._chip_slots.take(fact))
         if (fact.uid, fact.attempt) in self._unreported:
             self.wake([(fact.uid, fact.attempt)])
-
-    def take_claim(self, fact: ClaimSeen) -> None:
-        """Take a fact of a claim."""
-        self.wake(self._claims.take_claim(fact))
-
-    def take_unbound(self, fact: UnboundSeen) -> None:
-        """Take a fact about a claim that could not be bound."""
-        self._claims.failures.take(fact)
-
-    def unbound_due(self) -> list[UnboundSeen]:
-        """See :meth:`Cluster.unbound_due`."""
-        return self._claims.failures.due(self._clock.now_ms())
-
-    def note_unbound(self, fact: UnboundSeen) -> None:
-        """Note that a fact about a claim was published."""
-        self._claims.failures.note_published(fact)
 
     def forget(self, key: AttemptKey) -> None:
         """An attempt has ended."""
@@ -384,14 +361,6 @@ class KubeCluster:
         written = annotations(described, pod.card, pod.devices)
         return PodBindRequest(gang.namespace, member.pod, member.uid, pod.card.name, written, member.is_stale)
 
-    async def take_back(self, gang: Gang) -> None:
-        """See :meth:`Cluster.take_back`.
-
-        Raises:
-            TransientError: The API server did not answer.
-        """
-        await self._claims.take_back(gang)
-
     async def evict(self, gang: Gang, *, reason: str) -> None:
         """See :meth:`Cluster.evict`.
 
@@ -425,6 +394,7 @@ class KubeCluster:
 
     async def begin(self, gangs: Sequence[Gang], *, after_ms: UnixMs, wake: Wake) -> None:
         """See :meth:`Cluster.begin`."""
+        self._claims.failures.settle()
         self.times.begin_after(after_ms)
         self.wake = wake
         await self.recover(gangs)

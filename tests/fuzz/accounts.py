@@ -26,12 +26,24 @@ class Pod(NamedTuple):
     share: Share | None
 
 
+class Attempt(NamedTuple):
+    """An attempt that a record placed."""
+
+    namespace: str
+    name: str
+    uid: str
+    placement: Placement
+    """As it was at first."""
+
+
 class Accounts:
     """What every attempt owns. ``nodes`` and ``conditions`` are what the facts say now, by node."""
 
     def __init__(self) -> None:
         self.owned: dict[tuple[str, int], dict[int, Pod]] = {}
         """Pods by rank, of each attempt."""
+        self.attempts: dict[tuple[str, int], Attempt] = {}
+        """Attempts that were placed, not adopted."""
 
     def take(
         self,
@@ -48,7 +60,9 @@ class Accounts:
         for verdict in record.verdicts:
             if verdict.placement is not None:
                 self._see_whole(verdict, verdict.placement, jobs)
-                self._give((verdict.uid, verdict.attempt), verdict.placement)
+                key = (verdict.uid, verdict.attempt)
+                self._give(key, verdict.placement)
+                self.attempts[key] = Attempt(verdict.namespace, verdict.name, verdict.uid, verdict.placement)
                 self._see_sound(verdict, nodes, conditions)
                 self._see_blocks(verdict.placement, jobs[verdict.namespace, verdict.name], nodes)
         for release in record.releases:

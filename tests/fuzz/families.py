@@ -57,6 +57,8 @@ def base_node(number: int, families: tuple[str, ...], groups: int, traits: tuple
         labels["zone"] = ZONES[number % 2]
     if "trees" in traits:
         labels |= {"rack": f"r{place // 2}", "row": f"w{place // 4}"}
+    if "constraints" in traits:
+        labels = {"zone": ZONES[number * 2 // 3 % 2], "rack": f"r{number // 3}"} | labels
     in_superpod = NODE_PRODUCTS[product].in_superpod
     node = a_node(
         node_name(number),
@@ -127,4 +129,6 @@ def _with_labels(node: NodeDescription, chance: random.Random, traits: tuple[str
             del labels["row"]
     else:
         labels["zone"] = chance.choice(ZONES)
+        if "constraints" in traits and chance.random() < 0.3:
+            del labels["zone"]
     return msgspec.structs.replace(node, labels=labels)

@@ -62,6 +62,7 @@ def _pairs(live: Seat, other: Seat) -> Iterator[tuple[str, object, object]]:
         yield name, getattr(live.state, name), getattr(other.state, name)
     yield "who has a uid", live.state.name_of, other.state.name_of
     yield "pods of other schedulers", _foreign(live.state), _foreign(other.state)
+    yield "usage of nodes", _usage(live.state), _usage(other.state)
     yield "what is due", _due(live), _due(other)
     yield "gangs that wait", _waiting(live.scheduler), _waiting(other.scheduler)
     yield "settings", live.scheduler.scorer.settings, other.scheduler.scorer.settings
@@ -101,6 +102,25 @@ def _shares(state: State) -> dict[str, object]:
 def _foreign(state: State) -> dict[str, object]:
     """Pods of other schedulers that facts show now."""
     return {uid: key for uid, key in state.foreign.items() if key in state.pods and state.pods[key].uid == uid}
+
+
+def _usage(state: State) -> dict[str, object] | None:
+    """What is counted for constraints, by node; None where nothing is."""
+    view, names = state.constraints.view, state.table.names
+    if view is None:
+        return None
+    index = view.usage
+    found: dict[str, object] = {}
+    for what in ("groups", "terms", "resources", "claims"):
+        sums = getattr(index, what).items()
+        found[what] = {key: {names[row]: number for row, number in rows.items()} for key, rows in sums}
+    found["pods"] = {names[row]: number for row, number in index.pods.items()}
+    found["ports"] = {names[row]: ports for row, ports in index.ports.items()}
+    slots = index.slots(view.rows)
+    if slots is not None:
+        known = [row for row in range(view.rows) if state.table.present[row] or row in index.pods]
+        found["free places"] = {names[row]: int(slots[row]) for row in known}
+    return found
 
 
 def _due(seat: Seat) -> Due:

@@ -60,6 +60,8 @@ def a_request(
     """
     size = chance.choice(SIZES[product])
     replicas = chance.choice((1, 1, 1, 2, 2, 3))
+    if "simple" in traits:
+        size, replicas = min(size, chance.choice((SIZES[product][0], size))), min(replicas, 2)
     known = NODE_PRODUCTS[product]
     request = a_job(name, product=product, chips=size, replicas=replicas, uid=uid)
     if product in _POLICIES:

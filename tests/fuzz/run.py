@@ -20,6 +20,7 @@ from berth.schemas.recording import BEGINNING, Entry
 from berth.schemas.status import SnapshotBody
 from tests.fuzz.accounts import Accounts
 from tests.fuzz.breakage import BrokenError, breakable
+from tests.fuzz.constraint_check import see_constraints_hold
 from tests.fuzz.failure import Failure
 from tests.fuzz.likeness import see_alike, see_same_snapshot
 from tests.fuzz.seat import Seat
@@ -98,6 +99,12 @@ class Checks:
         if turn is None:
             return
         opening, record = turn.opening, turn.round
+        world = self.world
+        self.count.update(
+            see_constraints_hold(
+                record.verdicts, self._accounts, world.ground.nodes, world.neighbours, world.storage, world.seat.state
+            )
+        )
         if not opening.asks:
             return
         if missing_shards.missing:

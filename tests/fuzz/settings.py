@@ -26,6 +26,7 @@ CHOICES: Final[dict[str, tuple[Any, ...]]] = {
     "unknown_run_ms": (1, 10),
     "skims_classes": (False,),
     "plain_pods": (False,),
+    "constraints": (0, 1, 2),
     "queue_policy": ("fifo", "easy", "conservative"),
 }
 """Values besides the default."""

@@ -27,6 +27,9 @@ WEIGHTS: Final[dict[str, int]] = {
     "health": 8,
     "node": 8,
     "topology": 3,
+    "usage": 10,
+    "namespace": 3,
+    "storage": 5,
     "timer": 4,
     "turn": 6,
     "silence": 3,
@@ -36,6 +39,9 @@ WEIGHTS: Final[dict[str, int]] = {
 """What may happen, and how often where everything does."""
 ALWAYS: Final = ("submit", "pods", "turn", "timer")
 """What happens in every history."""
+_AROUND: Final = {"usage": 3, "namespace": 3, "storage": 4, "pods": 2}
+"""What happens in every history whose jobs have constraints, and how much more often than in others."""
+_AROUND_TRAITS: Final = frozenset({"constraints", "usage"})
 VERBS: Final = tuple(verb for verb, weight in WEIGHTS.items() for _ in range(weight))
 
 
@@ -97,8 +103,16 @@ TRAITS: Final = (
     "share-labels",
     "aliens",
     "broken",
+    "plain-jobs",
+    "constraints",
+    "usage",
+    "volumes",
 )
 """Features that a history may have besides its verbs."""
+
+
+_ROOMY: Final = ("module910bx8", "module910bx16", "chip1-node8", "card910x2", "soft-share", "310p", "module910a3x16")
+"""Families of nodes of which most jobs find room."""
 
 
 class History(msgspec.Struct, frozen=True):
@@ -119,6 +133,12 @@ def draw_way(chance: random.Random) -> Way:
     traits = tuple(trait for trait in TRAITS if chance.random() < density)
     if chance.random() < 0.3:
         traits = tuple(dict.fromkeys((*traits, "leaves", "tor")))
+    if chance.random() < 0.5:  # constraints leave few nodes: what else does is rare, and nodes are alike
+        families = families[:1] if chance.random() < 0.3 else (chance.choice(_ROOMY),)
+        rare = chance.choice((0.0, 0.1, 0.3))
+        few = [trait for trait in traits if chance.random() < rare]
+        more = [trait for trait in ("plain-jobs", "volumes", "simple", "simple") if chance.random() < 0.6]
+        traits = tuple(dict.fromkeys((*few, "constraints", "usage", *more)))
     is_tree = "trees" in traits
     levels = LEVELS if is_tree else ""
     in_superpods = any(NODE_PRODUCTS[family].in_superpod for family in families)
@@ -143,9 +163,14 @@ def draw_history(seed: int) -> History:
     chance = random.Random(seed)  # noqa: S311  # a history of its own for each seed
     way = draw_way(chance)
     density = chance.choice((0.3, 0.6, 1.0))
-    verbs = [verb for verb in WEIGHTS if verb in ALWAYS or chance.random() < density]
-    weights = [WEIGHTS[verb] for verb in verbs]
-    count = chance.choice((10, 20, 30, 40, 40, 50, STEPS_MAX))
+    always = (*ALWAYS, *_AROUND) if set(way.traits) >= _AROUND_TRAITS else ALWAYS
+    verbs = [verb for verb in WEIGHTS if verb in always or chance.random() < density]
+    if len(always) > len(ALWAYS) and chance.random() < 0.7:
+        verbs = [verb for verb in verbs if verb != "silence"]  # it keeps all jobs out for long
+    weights = [
+        WEIGHTS[verb] * (_AROUND[verb] if len(always) > len(ALWAYS) and verb in _AROUND else 1) for verb in verbs
+    ]
+    count = chance.choice((10, 20, 30, 40, 40, 50, STEPS_MAX) if "simple" not in way.traits else (40, STEPS_MAX))
     drawn = chance.choices(verbs, weights, k=count)
     turns = chance.choice(((1,), (0, 1, 1, 2), (0, 0, 0, 1, 3)))
     steps = tuple(

@@ -14,10 +14,14 @@ from berth.schemas.ledger import ReleaseReason, Round, Settings, Verdict
 from berth.schemas.message import Message
 from berth.schemas.refusal import Code, NodeReason, Refusal
 from berth.services.dispatcher.config import DecisionConfig
+from tests.fuzz import constraint_tally
+from tests.fuzz.constraint_check import CHECKED, REFUSED
 
 CHECKS: Final = (
     "check: invariants",
     "check: accounts",
+    CHECKED,
+    REFUSED,
     "check: shards",
     "check: snapshot",
     "check: reader from a snapshot",
@@ -72,6 +76,7 @@ def required() -> list[str]:
         "adopted",
         "adopted: in part",
         "fact: tombstone of a job",
+        *constraint_tally.REQUIRED,
     ]
     return [name for name in names if name not in NEVER]
 

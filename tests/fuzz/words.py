@@ -1,14 +1,22 @@
 """What happened in a history, one line a fact or record."""
 
+from collections.abc import Sequence
+from typing import Final
+
 from berth.core.cluster.node_packing import unpack_health, unpack_nodes
 from berth.products.catalogue import NODE_PRODUCTS
 from berth.schemas.columns import unpack, unpack_names
 from berth.schemas.envelope import DecodeError, Envelope, body_of, open_envelope
 from berth.schemas.facts import HealthSeen, JobSeen, NodesSeen, OutcomeSeen, PodPhase, PodsSeen, TopologySeen
+from berth.schemas.intake import Task
 from berth.schemas.ledger import Epoch, Round
 from berth.schemas.nodes import NodeCondition, NodeDescription
 from berth.schemas.placement import Placement
 from berth.schemas.recording import Entry
+from berth.schemas.usage_facts import NamespaceSeen, UsageSeen
+from berth.schemas.volume_facts import ClaimSeen, StorageSeen, UnboundSeen, VolumeSeen
+
+_AS_THEY_ARE: Final = {fact.KIND: fact for fact in (NamespaceSeen, ClaimSeen, VolumeSeen, StorageSeen, UnboundSeen)}
 
 
 def words_of(entry: Entry) -> str:
@@ -48,8 +56,36 @@ def _told(envelope: Envelope) -> str:
         case Round.KIND:
             words = f"round: {_round(body_of(envelope, Round))}"
         case _:
-            pass
+            words = _around(envelope)
     return words
+
+
+def _around(envelope: Envelope) -> str:
+    """What a fact of what is beside Berth says."""
+    if envelope.kind in _AS_THEY_ARE:
+        return repr(body_of(envelope, _AS_THEY_ARE[envelope.kind]))
+    return f"usage: {_usage(body_of(envelope, UsageSeen))}" if envelope.kind == UsageSeen.KIND else envelope.kind
+
+
+def _usage(fact: UsageSeen) -> str:
+    names = unpack_names(fact.names)
+    tables: tuple[tuple[str, Sequence[object], bytes, bytes, list[int]], ...] = (
+        ("pods of", fact.pod_sets, fact.set_node, fact.set_index, unpack(fact.set_pods, 4)),
+        ("term", fact.terms, fact.term_node, fact.term_index, []),
+        ("port", fact.ports, fact.port_node, fact.port_index, []),
+        ("uses", fact.resources, fact.used_node, fact.used_index, unpack(fact.used, 8)),
+        ("offers", fact.resources, fact.offered_node, fact.offered_index, unpack(fact.offered, 8)),
+        ("claim", fact.claims, fact.claim_node, fact.claim_index, []),
+        ("most of", fact.drivers, fact.limit_node, fact.limit_index, unpack(fact.limit, 4)),
+    )
+    words = [
+        f"{fact.domain}: {' '.join(names) or 'none'}",
+        f"pods {unpack(fact.pods, 4)} of {unpack(fact.pods_max, 4)}",
+    ]
+    for what, table, nodes, indexes, amounts in tables:
+        rows = zip(unpack(nodes, 4), unpack(indexes, 4), amounts or [1] * (len(nodes) // 4), strict=True)
+        words += [f"{names[node]} {what} {table[index]} {amount}" for node, index, amount in rows]
+    return "; ".join([*words, *map(repr, fact.relabelled)])
 
 
 def _node(node: NodeDescription) -> str:
@@ -88,11 +124,17 @@ def _job(job: JobSeen) -> str:
         details = {**request.labels, **request.annotations, **request.node_selector}
         asked = f" {tasks} {request.resource} {details} priority={request.priority} run_ms={request.run_ms}"
         asked += "".join(
-            f" ({task.name}: cpu={task.cpu_milli} memory={task.memory_mib} {task.affinity or ''}{task.tolerations or ''})"
+            f" ({task.name}: cpu={task.cpu_milli} memory={task.memory_mib} {task.affinity or ''}{task.tolerations or ''}"
+            f"{task.labels or ''}{_constraints(task)})"
             for task in request.tasks
-            if task.cpu_milli or task.memory_mib or task.affinity or task.tolerations
+            if task.cpu_milli or task.memory_mib or task.affinity or task.tolerations or task.labels or task.constraints
         )
     return f"{job.name} {job.uid} {job.state}{asked}{f' rejected: {job.refusal}' if job.refusal else ''}"
+
+
+def _constraints(task: Task) -> str:
+    fields = type(task.constraints).__struct_fields__ if task.constraints is not None else ()
+    return "".join(f" {name}={value}" for name in fields if (value := getattr(task.constraints, name)))
 
 
 def _differing(epoch: Epoch) -> str:

@@ -19,13 +19,17 @@ from berth.schemas.message import Message
 from berth.schemas.recording import Entry
 from berth.schemas.subjects import token
 from berth.services.inventory.pods.foreign import PREFIX
-from tests.fuzz import tally
+from tests.fuzz import constraint_tally, tally
+from tests.fuzz.constraint_draws import constrained
 from tests.fuzz.ground import Ground, Told
+from tests.fuzz.neighbours import Neighbours
+from tests.fuzz.plain_jobs import a_plain_job
 from tests.fuzz.pod_facts import foreign_pods, outcome_of, pods_of_attempt, stray_pods
 from tests.fuzz.requests import SIZES, a_request
 from tests.fuzz.seat import Seat
 from tests.fuzz.settings import settings_of
 from tests.fuzz.steps import Step, Way
+from tests.fuzz.storage import Storage
 
 NAMES: Final = 12
 """Jobs that have a name of their own; so names are used again."""
@@ -68,6 +72,8 @@ class World:
         self.way = way
         self.seat = Seat()
         self.ground = Ground(way)
+        self.neighbours = Neighbours(self.ground.names, way.traits)
+        self.storage = Storage(self.ground.names, way.traits)
         self.now_ms = 1
         self.missing_shards = _NOBODY
         self.facts_seq = 0
@@ -87,6 +93,9 @@ class World:
             "health": lambda step, chance: self._tell(self.ground.health(step.one, step.two, chance)),
             "node": lambda step, chance: self._tell(self.ground.node(step.one, step.two, chance)),
             "topology": lambda _, chance: self._tell(self.ground.topology(chance)),
+            "usage": self._usage,
+            "namespace": lambda step, _: self._tell(self.neighbours.namespace(step.one, step.two)),
+            "storage": lambda step, chance: self._tell(self.storage.change(step.one, step.two, chance)),
             "timer": lambda *_: self._fact("timer", TimerSeen(self.now_ms)),
             "turn": self._turn_away,
             "silence": self._fall_silent,
@@ -99,6 +108,8 @@ class World:
         self._tell(self.ground.begin())
         if any(fields.get("needs_health") for fields in self.way.settings):
             self._tell(self.ground.well())
+        self._tell(self.neighbours.begin())
+        self._tell(self.storage.begin())
         self._epoch()
 
     def live(self, steps: Sequence[Step]) -> None:
@@ -150,6 +161,7 @@ class World:
         sequence = self.seat.state.fold.head + 1
         if record is not None:
             tally.note_record(self._count, record, self.seat.state)
+            constraint_tally.note_record(self._count, record, self.seat.state)
         folded = self.seat.stored(sequence, data)
         tally.note_folded(self._count, folded)
         self._watch.stored(Entry(sequence, data), record)
@@ -166,7 +178,9 @@ class World:
         for subject, fact in facts:
             head, _, name = subject.partition(".")
             tally.note_ground(self._count, fact)
-            self._fact(f"{head}.{token(name)}", fact)
+            constraint_tally.note_fact(self._count, fact)
+            parts = name.split(".", 1) if head in {"claim", "unbound"} else [name]
+            self._fact(".".join([head, *map(token, parts)]), fact)
 
     def _epoch(self) -> None:
         fold = self.seat.state.fold
@@ -206,8 +220,14 @@ class World:
         if "aliens" in self.way.traits and chance.random() < 0.1:
             product = sorted(SIZES)[two % len(SIZES)]
         most = max(1, self.way.nodes // len(families))
-        request = a_request(name, uid, product, chance, self.way.traits, most=most if two % 3 else 9)
+        if "plain-jobs" in self.way.traits and chance.random() < 0.2:
+            request = a_plain_job(name, uid, NAMES, chance, self.way.traits)
+        else:
+            request = a_request(name, uid, product, chance, self.way.traits, most=most if two % 3 else 9)
+        if "constraints" in self.way.traits and chance.random() < (0.95 if "simple" in self.way.traits else 0.6):
+            request = constrained(request, chance, self.way.traits)
         tally.note_request(self._count, request)
+        constraint_tally.note_request(self._count, request)
         return request
 
     def _update(self, step: Step, chance: random.Random) -> None:
@@ -319,6 +339,12 @@ class World:
         self._count["pods: of another scheduler"] += 1
         traits = (*self.way.traits, "blocks")
         self._fact(f"pod.default.{token(name)}", foreign_pods(name, uid, self.ground.names, traits, chance))
+
+    def _usage(self, step: Step, chance: random.Random) -> None:
+        holdings = self.seat.state.fold.holdings
+        held = [holdings[key] for key in sorted(holdings) if not holdings[key].foreign]
+        self._tell(self.neighbours.usage(step.two, held, chance))
+        self._count.update(f"usage: {what}" for what in self.neighbours.happened)
 
     # What becomes of the machinery.
 

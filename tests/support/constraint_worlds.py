@@ -12,7 +12,7 @@ from berth.schemas.columns import pack, pack_names
 from berth.schemas.constraints import Expression
 from berth.schemas.intake import Task
 from berth.schemas.pod_constraints import HostPort, LabelSelector, PodConstraints, PodTerm, SpreadTerm
-from berth.schemas.usage_facts import UNLIMITED, ClaimName, PodSet, UsageSeen
+from berth.schemas.usage_facts import UNLIMITED, ClaimName, PodSet, RankName, UsageSeen
 
 HOST = "kubernetes.io/hostname"
 NONE = PodConstraints()
@@ -47,13 +47,27 @@ class OneNode:
     labels: Mapping[str, str] = field(default_factory=dict)
     pods_max: int = UNLIMITED
     resources: Mapping[str, int] = field(default_factory=dict)
+    volumes: Mapping[str, int] = field(default_factory=dict)
+    """Most volumes of each CSI driver."""
 
     def value(self, key: str) -> str | None:
         return self.name if key == HOST else self.labels.get(key)
 
 
-def usage_of(domain: str, nodes: Sequence[OneNode], pods: Iterable[OnePod]) -> UsageSeen:
-    """Fact of the pods of other schedulers on some nodes, written column by column."""
+def usage_of(
+    domain: str,
+    nodes: Sequence[OneNode],
+    pods: Iterable[OnePod],
+    relabelled: Mapping[RankName, OnePod] = MappingProxyType({}),
+) -> UsageSeen:
+    """Fact of the pods of other schedulers on some nodes, written column by column.
+
+    Args:
+        domain: Of the fact.
+        nodes: Its nodes.
+        pods: Pods of other schedulers; those on other nodes are left out.
+        relabelled: Pods that Berth placed and that have other labels since; likewise.
+    """
     names = sorted(node.name for node in nodes)
     row = {name: index for index, name in enumerate(names)}
     by_name = {node.name: node for node in nodes}
@@ -65,8 +79,10 @@ def usage_of(domain: str, nodes: Sequence[OneNode], pods: Iterable[OnePod]) -> U
     used: Counter[tuple[int, int]] = Counter()
     terms: dict[PodTerm, None] = {}
     ports: dict[HostPort, None] = {}
-    for pod in mine:
+    others = {rank: pod for rank, pod in relabelled.items() if pod.node in row}
+    for pod in (*mine, *others.values()):
         groups[row[pod.node], (pod.namespace, tuple(sorted(pod.labels.items())), pod.ending)] += 1
+    for pod in mine:
         for name, amount in pod.constraints.resources:
             used[row[pod.node], resources.index(name)] += amount
         terms.update(dict.fromkeys(pod.constraints.anti_affinity))
@@ -86,6 +102,12 @@ def usage_of(domain: str, nodes: Sequence[OneNode], pods: Iterable[OnePod]) -> U
     claim_rows = sorted(
         {(row[pod.node], claims.index((pod.namespace, name))) for pod in mine for name in pod.constraints.claims}
     )
+    drivers = sorted({driver for node in nodes for driver in node.volumes})
+    limits = [
+        (at, drivers.index(driver), by_name[host].volumes[driver])
+        for at, host in enumerate(names)
+        for driver in sorted(by_name[host].volumes)
+    ]
     counts = Counter(pod.node for pod in mine)
     return UsageSeen(
         domain=domain,
@@ -112,6 +134,11 @@ def usage_of(domain: str, nodes: Sequence[OneNode], pods: Iterable[OnePod]) -> U
         claims=[ClaimName(*claim) for claim in claims],
         claim_node=pack([at for at, _ in claim_rows], 4),
         claim_index=pack([index for _, index in claim_rows], 4),
+        drivers=drivers,
+        limit_node=pack([at for at, _, _ in limits], 4),
+        limit_index=pack([index for _, index, _ in limits], 4),
+        limit=pack([most for _, _, most in limits], 4),
+        relabelled=sorted(others, key=lambda name: (name.uid, name.attempt, name.rank)),
     )
 
 
@@ -220,21 +247,24 @@ class Oracle:
         counted = [
             other
             for other in self.nodes.values()
-            if all(other.value(key) is not None for key in keys)
-            and (not spread.by_affinity or node_selector.items() <= dict(other.labels).items())
+            if all(other.value(key) is not None for key in keys) and self._counts(spread, pod, other, node_selector)
         ]
         names = {other.name for other in counted}
         numbers = {other.value(spread.topology_key): 0 for other in counted}
         for other in self.pods:
-            if (
-                other.node in names
-                and other.namespace == pod.namespace
-                and not other.ending
-                and holds(spread.selector, other.labels)
-            ):
+            if other.node in names and self._is_counted(spread, pod, other):
                 numbers[self.nodes[other.node].value(spread.topology_key)] += 1
         least = min(numbers.values(), default=0) if len(numbers) >= max(spread.min_domains, 1) else 0
         return numbers.get(value, 0) + holds(spread.selector, pod.labels) - least <= spread.max_skew
+
+    def _is_counted(self, spread: SpreadTerm, pod: OnePod, other: OnePod) -> bool:
+        """Whether a spread of a pod counts another one."""
+        is_alike = other.namespace == pod.namespace and not other.ending
+        return is_alike and holds(spread.selector, other.labels)
+
+    def _counts(self, spread: SpreadTerm, _: OnePod, node: OneNode, node_selector: Mapping[str, str]) -> bool:
+        """Whether a spread of a pod counts a node that has all its labels. No node has taints here."""
+        return not spread.by_affinity or node_selector.items() <= dict(node.labels).items()
 
     def _selects(self, term: PodTerm, pod: OnePod) -> bool:
         labels = self.namespaces.get(pod.namespace, {})

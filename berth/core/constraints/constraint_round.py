@@ -52,6 +52,17 @@ class ConstraintView(NamedTuple):
         """Whether claims are checked: something is known of volumes, or of an API server that would tell of them."""
         return bool(self.usage.limits) or self.volumes.is_told
 
+    @property
+    def full_nodes(self) -> int:
+        """Number of nodes that take no further pod, whatever it is."""
+        slots = self.usage.slots(self.rows)
+        if slots is None:
+            return 0
+        moved = np.zeros_like(slots)
+        for _, row, sign in self.moved:
+            moved[row] += sign
+        return int((slots <= moved).sum())
+
 
 class _Named(NamedTuple):
     """A check with the reason of the nodes that it excludes, and what its constraint names."""

@@ -24,21 +24,23 @@ def note_usage(before: Usage | None, now: Usage | None, found: ConstraintChanges
     for group in {**was.groups, **is_now.groups}:
         if was.groups.get(group) != is_now.groups.get(group):
             found.pods_moved[group] = None
-    # A claim that one pod alone may use is free for pods on any node.
-    claims_left = bool(_fallen_named(was.claims, is_now.claims))
-    found.repulsion_eased |= claims_left or bool(_fallen_named(was.terms, is_now.terms))
+    # A claim that one pod alone may use is free for pods on any node; one that comes into use may take the volume that
+    # another one was thought to have, which then has another.
+    found.repulsion_eased |= was.claims != is_now.claims or bool(_fallen_named(was.terms, is_now.terms))
 
 
 def note_limits(before: Limits | None, now: Limits, found: ConstraintChangesBuilder) -> None:
-    """Note which nodes limit less than before."""
+    """Note which nodes limit less than before: another source may tell a higher limit of one that is gone from here."""
     was = before or _UNKNOWN
-    found.rows_freed.update(dict.fromkeys(row for row in now.rows if row not in set(was.rows)))
+    found.rows_freed.update(dict.fromkeys(sorted({*now.rows} ^ {*was.rows})))
     for old, new in ((was.resources, now.resources), (was.volumes, now.volumes)):
         found.rows_freed.update(dict.fromkeys(_fallen_named(new, old)))
     found.rows_freed.update(dict.fromkeys(_fallen(now.pods, was.pods)))
     for driver, limits in was.volumes.items():
         found.rows_freed.update(dict.fromkeys(row for row in limits if row not in now.volumes.get(driver, {})))
     found.rows_freed.update(dict.fromkeys(row for row in was.pods if row not in now.pods))
+    for name, amounts in was.resources.items():  # as above
+        found.rows_freed.update(dict.fromkeys(row for row in amounts if row not in now.resources.get(name, {})))
 
 
 def _fallen(before: Amounts, now: Amounts) -> list[int]:

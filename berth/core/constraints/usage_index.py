@@ -63,6 +63,11 @@ class UsageIndex:
             self._add(before, -1)
         return before
 
+    def has_ending(self, source: Hashable) -> bool:
+        """Whether some pods of a source are being deleted."""
+        usage = self._sources.get(source)
+        return usage is not None and any(group.ending for group in usage.groups)
+
     def _add(self, usage: Usage, sign: int) -> None:
         for row, number in usage.pods.items():
             add_to(self.pods, row, sign * number)

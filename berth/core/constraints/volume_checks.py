@@ -60,7 +60,7 @@ class VolumeCheck:
         waiting: list[tuple[ClaimName, Sequence[VolumeSeen], Fits]] = []
         for name in self._claims:
             needs = self._volumes.of_claim(name, self._topology, skips_failed=self._choices is not None)
-            if name in used and self._volumes.is_exclusive(name):
+            if self._volumes.is_leaving(name) or (name in used and self._volumes.is_exclusive(name)):
                 return np.zeros_like(found)
             if name in homes:
                 found &= homes[name]
@@ -126,7 +126,10 @@ class VolumeCheck:
 
 
 class VolumeLimitCheck:
-    """The node takes as many volumes of each CSI driver as its limit says; a volume that is there counts once."""
+    """The node takes as many volumes of each CSI driver as its limit says; a volume that is there counts once.
+
+    A pod that brings no new volume of a driver is not refused, even if there are more than the limit says by now.
+    """
 
     def __init__(self, pod: PodProfile, index: UsageIndex, volumes: Volumes, rows: int) -> None:
         self._volumes = volumes
@@ -140,12 +143,15 @@ class VolumeLimitCheck:
                 self._allowed[row] = self._has_room(row)
 
     def _has_room(self, row: int) -> bool:
-        disks: dict[Disk, None] = disks_of(
+        there: dict[Disk, None] = disks_of(
             (name for name, number in self._on[row].items() if number > 0), self._volumes
         )
-        disks |= self._own
-        attached = Counter(driver for driver, _ in disks)
-        return all(row not in limits or attached[driver] <= limits[row] for driver, limits in self._limits.items())
+        new = Counter(driver for driver, handle in self._own if (driver, handle) not in there)
+        attached = Counter(driver for driver, _ in there)
+        return all(
+            row not in self._limits[driver] or attached[driver] + number <= self._limits[driver][row]
+            for driver, number in new.items()
+        )
 
     def allowed(self) -> Fits:
         """As in :class:`Check`."""

@@ -65,6 +65,11 @@ class Volumes:
         claim = self.claims.get(name)
         return claim is not None and _ONCE_POD in claim.access
 
+    def is_leaving(self, name: ClaimName) -> bool:
+        """Whether a claim is being deleted: it is there while pods use it, and takes no further one."""
+        claim = self.claims.get(name)
+        return claim is not None and claim.deleting
+
     def waits(self, name: ClaimName) -> bool:
         """Whether the volume of a claim is chosen when a pod is placed, and is not chosen yet."""
         return self.is_open(name) and not self.claims[name].selected_node

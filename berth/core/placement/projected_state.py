@@ -218,7 +218,8 @@ class ProjectedState:
         if gang.tor_affinity:
             self._update_leaves()
         state, missing = self._state, self._missing
-        counts = candidate_counts([gang])
+        constraints = self._constraints()
+        counts = candidate_counts([gang], full=constraints.full_nodes if constraints is not None else 0)
         views = {
             shape: self._scorer.candidates(
                 shape, count, leaves=state.leaves, without=missing.by_leaf if shape.tor_affinity else missing.others
@@ -236,7 +237,7 @@ class ProjectedState:
             counts,
             leaves=(state.leaves, self._occupancy),
             blocks=inputs,
-            constraints=self._constraints(),
+            constraints=constraints,
         )
         return placement_round.choose([gang]).verdicts[0].placement
 

@@ -24,13 +24,18 @@ class NeedMoreError(Exception):
         self.count = count
 
 
-def candidate_counts(gangs: Sequence[Gang]) -> dict[Shape, int]:
+def candidate_counts(gangs: Sequence[Gang], *, full: int = 0) -> dict[Shape, int]:
     """Candidates that a round of ``gangs`` may need of each shape; 0 for a shape that is answered with marks.
 
-    A gang touches at most as many nodes as it has pods. So the pods up to the last gang with a shape are enough.
+    A gang touches at most as many nodes as it has pods. So the pods up to the last gang with a shape are enough, and
+    the nodes that are passed over.
+
+    Args:
+        gangs: The gangs, in their order.
+        full: Nodes that take no further pod, whatever it is; shards do not know that.
     """
     upto: dict[ClassKey, int] = {}
-    pods = 0
+    pods = full
     for gang in gangs:
         pods += gang.pods
         upto[gang.request_class] = pods

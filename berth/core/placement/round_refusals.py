@@ -90,10 +90,13 @@ class RoundRefusals:
                 *(one for one in by_gang if not counts.get(one.reason)),
             ],
         )
-        if obstacle := self._obstacle(shape):
-            claim, expected = obstacle
-            return msgspec.structs.replace(refusal, code="no-claim", field="claim", value=claim, expected=expected)
-        return refusal if missing else self._larger_than_cluster(gang, index, refusal)
+        if not missing:
+            refusal = self._larger_than_cluster(gang, index, refusal)
+        obstacle = self._obstacle(shape) if refusal.code == "no-room" else None
+        if obstacle is None:
+            return refusal
+        claim, expected = obstacle
+        return msgspec.structs.replace(refusal, code="no-claim", field="claim", value=claim, expected=expected)
 
     def _larger_than_cluster(self, gang: Gang, index: int, refusal: Refusal) -> Refusal:
         """The refusal, with the chips that a gang needs beyond all that there are, if it needs more."""

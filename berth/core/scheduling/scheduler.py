@@ -200,7 +200,7 @@ class Scheduler:
             if self._consumed[0].classes:
                 self._restore()  # in strict order, classes behind the head that were woken: no record will contain it
             return Opened(None, set_aside)
-        asks = candidate_counts([gang for gang in gangs if gang.invalid is None])
+        asks = candidate_counts([gang for gang in gangs if not gang.invalid], full=state.constraints.full_nodes)
         opening = Opening(number, at_ms, gangs, must, asks)
         self._turn = opening
         return Opened(opening, set_aside)

@@ -30,9 +30,9 @@ def is_helped_by_any_change(request_class: ClassKey, refusal: Refusal, *, plain_
         refusal: Why it was refused.
         plain_last: As for :func:`berth.core.requests.gangs.placing_order`.
     """
-    if any(shape.profile is not None for shape, _ in request_class):
+    if refusal.pods_need > 1 and any(shape.profile is not None for shape, _ in request_class):
         # Each pod goes to its best node, and what it leaves to the next one depends on which that is.
-        return refusal.pods_need > 1
+        return True
     lack = refusal.blocks
     if lack is not None:
         has_levels = any(shape.blocks is not None and bool(shape.blocks.levels) for shape, _ in request_class)

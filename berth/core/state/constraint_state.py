@@ -102,6 +102,12 @@ class ConstraintState:
             self._index, self._topology, self._namespaces, len(self._table), self._volumes, decided=decided
         )
 
+    @property
+    def full_nodes(self) -> int:
+        """Number of nodes that take no further pod, whatever it is."""
+        view = self.view
+        return 0 if view is None else view.full_nodes
+
     def apply(self, envelope: Envelope, subject: str, changes: ChangesBuilder) -> bool:
         """Apply a fact of usage, of a namespace, or about volumes.
 
@@ -124,6 +130,7 @@ class ConstraintState:
         if self._is_on:
             found = ConstraintChangesBuilder()
             self._follow_usage(before, fact, found)
+            self._rest()
             changes.add(found.build())
         return not fact.names
 
@@ -160,13 +167,17 @@ class ConstraintState:
 
     def _follow_usage(self, before: UsageSeen | None, fact: UsageSeen, found: ConstraintChangesBuilder) -> None:
         if self._index is None:
-            self._wake(found)
+            if fact.names:
+                self._wake(found)
             return
         source = ("usage", fact.domain)
         usage = usage_of(fact, self._table.row)
         limits = limits_of(fact, self._table.row)
         note_limits(self._index.limits.get(source), limits, found)
+        had_limits = bool(self._index.limits)
         self._index.set_limits(source, limits)
+        if had_limits and not self._index.limits:
+            found.topology_changed = True  # nobody says any more what nodes have
         note_usage(self._index.replace(source, usage), usage, found)
         for terms, number in ((fact.terms, 1), (before.terms if before is not None else (), -1)):
             for term in terms:
@@ -189,8 +200,15 @@ class ConstraintState:
         return found.build()
 
     def note_pods(self, name: JobKey) -> Changes:
-        """Count the attempts of a name again, because a fact reported its pods."""
-        return self._note_all(name) if name in self._constrained or self._has_labels(name) else NO_CHANGES
+        """Count the attempts of a name again, because a fact reported its pods: some are being deleted, or were."""
+        if self._index is None:
+            return NO_CHANGES
+        found = ConstraintChangesBuilder()
+        for key in list(self._occupancy.attempts_of(name)):
+            holding = self._fold.holdings[key]
+            if self._index.has_ending(("attempt", *key)) or self._ending(holding):
+                found.add(self.note(key).constraints)
+        return found.build()
 
     def note_job(self, name: JobKey) -> Changes:
         """Follow the fact of a job that came or went."""
@@ -211,6 +229,7 @@ class ConstraintState:
                 for term in task.constraints.anti_affinity if task.constraints is not None else ():
                     self._count_term(term, number, found)
         found.add(self._note_all(name).constraints)
+        self._rest()
         return found.build()
 
     def _note_all(self, name: JobKey) -> Changes:
@@ -221,10 +240,6 @@ class ConstraintState:
             found.add(self.note(key).constraints)
         return found.build()
 
-    def _has_labels(self, name: JobKey) -> bool:
-        job = self._jobs.get(name)
-        return job is not None and job.request is not None and any(task.labels for task in job.request.tasks)
-
     def begin(self) -> Changes:
         """Count everything again: an epoch began, or the state was loaded."""
         self._index = None
@@ -233,6 +248,11 @@ class ConstraintState:
         if self._is_on and (self._facts or self._constrained):
             self._wake(found)
         return found.build()
+
+    def _rest(self) -> None:
+        """Cease to count where nothing could be asked any more, as a state that is loaded now does not begin to."""
+        if not (self._facts or self._constrained):
+            self._index = None
 
     def _wake(self, found: ConstraintChangesBuilder) -> None:
         """Begin to count."""

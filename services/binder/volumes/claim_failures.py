@@ -19,10 +19,15 @@ class ClaimFailures:
     def __init__(self) -> None:
         self._now: dict[ClaimName, UnboundSeen] = {}
         self._published: dict[ClaimName, UnboundSeen] = {}
-        self._open: dict[ClaimName, str] = {}
-        """Uids of claims that are not bound."""
-        self._known: dict[ClaimName, None] = {}
-        """Claims of which some fact was taken."""
+        self._uids: dict[ClaimName, str] = {}
+        """Uids of claims that are not bound; empty for one that is."""
+        self._is_settled = False
+
+    def settle(self) -> None:
+        """Forget failures of claims that do not exist. To be called after the latest facts were taken."""
+        self._is_settled = True
+        for name in list(self._now):
+            self._forget_if_over(name)
 
     def take(self, fact: UnboundSeen) -> None:
         """Take a fact that an earlier run published, or an echo of an own one."""
@@ -38,16 +43,15 @@ class ClaimFailures:
     def take_claim(self, fact: ClaimSeen) -> None:
         """Take the state of a claim."""
         name = ClaimName(fact.namespace, fact.name)
-        self._known[name] = None
-        if fact.gone or fact.phase == "bound":
-            self._open.pop(name, None)
-        else:
-            self._open[name] = fact.uid
+        self._uids[name] = fact.uid if fact.phase != "bound" and not fact.gone else ""
         self._forget_if_over(name)
+        if fact.gone and self._is_settled:
+            del self._uids[name]
 
     def _forget_if_over(self, name: ClaimName) -> None:
         found = self._now.get(name)
-        if found is not None and name in self._known and self._open.get(name) != found.uid:
+        is_known = self._is_settled or name in self._uids
+        if found is not None and is_known and self._uids.get(name) != found.uid:
             self._now[name] = UnboundSeen(name.namespace, name.name, found.uid)
 
     def add(self, wanted: Wanted, failed: Judgement) -> None:

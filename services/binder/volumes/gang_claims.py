@@ -21,8 +21,11 @@ from berth.services.binder.volumes.claim_failures import ClaimFailures
 from berth.services.binder.volumes.judgement import Judgement, Wanted
 from berth.services.binder.work import AttemptKey
 
+FIRST_CHECK_S: Final = 0.5
+"""First pause before all claims of a gang that waits are looked at again, whatever facts say: a claim that changes and
+changes back at once has no fact. The pause doubles ..."""
 CHECK_S: Final = 5.0
-"""Pause before all claims of a gang that waits are looked at again, whatever facts say."""
+"""... up to this."""
 
 
 @dataclass(slots=True)
@@ -31,7 +34,8 @@ class _Progress:
 
     Attributes:
         began_s: Time of the first look.
-        checked_s: Time at which all claims were looked at.
+        check_s: Time at which all claims are to be looked at again.
+        pause_s: Pause before that.
         open: Claims that are not bound.
         due: Those that are to be looked at.
         failures: Reasons by rank, when some claim failed: no pod is bound then.
@@ -39,9 +43,10 @@ class _Progress:
     """
 
     began_s: float
-    checked_s: float
+    check_s: float
     open: dict[ClaimVolume, None]
     due: dict[ClaimVolume, None]
+    pause_s: float = FIRST_CHECK_S
     failures: dict[int, str] = field(default_factory=dict)
     is_taken_back: bool = False
 
@@ -102,23 +107,27 @@ class GangClaims:
         if progress.failures or not progress.open:
             return progress.failures
         now_s = self._clock.monotonic_s()
-        if now_s >= progress.checked_s + CHECK_S:
-            progress.due, progress.checked_s = dict(progress.open), now_s
+        if now_s >= progress.check_s:
+            progress.due = dict(progress.open)
+            progress.pause_s = min(2 * progress.pause_s, CHECK_S)
+            progress.check_s = now_s + progress.pause_s
         errors = await self._look(gang, progress)
         if progress.failures or not progress.open:
             return progress.failures
-        left_s = progress.began_s + self._timeout_s - self._clock.monotonic_s()
+        now_s = self._clock.monotonic_s()
+        left_s = progress.began_s + self._timeout_s - now_s
         if left_s <= 0:
             self._time_out(gang, progress, errors)
             return progress.failures
         for error in errors.values():
             raise error
-        raise NotYetError(f"{pluralize(len(progress.open), 'claim')} not bound yet", retry_after_s=min(left_s, CHECK_S))
+        wait_s = min(left_s, max(progress.check_s - now_s, 0.0))
+        raise NotYetError(f"{pluralize(len(progress.open), 'claim')} not bound yet", retry_after_s=wait_s)
 
     def _begin(self, gang: Gang) -> _Progress:
         now_s = self._clock.monotonic_s()
         claims = dict.fromkeys(gang.placement.claims)
-        progress = self._progress[gang.key] = _Progress(now_s, now_s, claims, dict(claims))
+        progress = self._progress[gang.key] = _Progress(now_s, now_s + FIRST_CHECK_S, claims, dict(claims))
         names = gang.placement.names()
         for claim in claims:
             self._users.setdefault(ClaimName(gang.namespace, claim.claim), {})[gang.key] = None

@@ -3,10 +3,14 @@
 from collections import Counter
 from collections.abc import Sequence
 
+import numpy as np
 import pytest
 
 from berth.core.changes import ChangesBuilder
 from berth.core.cluster import node_table
+from berth.core.cluster.bitmaps import Fits
+from berth.core.constraints import checks, constraint_round
+from berth.core.scheduling import constraint_wakeups
 from berth.core.state.cell import State
 from tests.fuzz import tally
 from tests.fuzz.batch import command, hush, run_batch
@@ -135,3 +139,29 @@ def test_a_failing_history_is_told_with_the_command_that_lives_through_it_again(
     assert len(one.steps) < one.of_steps
     assert command(one).startswith(f"python -m tests.fuzz --seed {one.seed} --steps ")
     assert numbers_of(ranges_of(one.steps)) == one.steps
+
+
+def test_constraints_that_are_broken_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def everywhere(checks: constraint_round._ShapeChecks) -> Fits:
+        return np.ones(checks._rows, np.bool_)
+
+    monkeypatch.setattr(constraint_round._ShapeChecks, "allowed", everywhere)
+    broken = {kind for kind in failures(120) if kind.startswith("constraints: ")}
+    assert {"constraints: volume is broken", "constraints: resource is broken"} <= broken
+    assert len(broken) >= 4
+
+
+def test_nodes_that_constraints_forbid_for_nothing_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checks.ResourceCheck, "allowed", lambda check: np.zeros_like(check._free, np.bool_))
+    assert "constraints: nodes are forbidden for nothing" in failures(40)
+
+
+def test_nodes_that_have_more_pods_than_they_take_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(constraint_round.ConstraintView, "slots", lambda _: None)
+    assert "constraints: pods is broken" in failures(40)
+
+
+def test_jobs_that_constraints_no_longer_keep_waiting_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(constraint_wakeups.ConstraintsEased, "helps", lambda *_: False)
+    monkeypatch.setattr(constraint_wakeups, "is_eased", lambda *_: False)
+    assert "sleepers: somebody waits who could be placed" in failures(120)

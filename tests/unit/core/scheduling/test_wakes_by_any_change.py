@@ -15,7 +15,9 @@ from berth.schemas.facts import Leaf, NodeHealth, PodPhase, PodsSeen, TopologySe
 from berth.schemas.intake import JobRequest, Task
 from berth.schemas.ledger import Round
 from berth.schemas.nodes import NodeCondition
+from berth.schemas.pod_constraints import PodConstraints
 from tests.support.cells import a_job, a_node
+from tests.support.constraint_worlds import HOST, near
 from tests.unit.core.scheduling.test_scheduler import Seat, restarted
 from tests.unit.core.scheduling.test_scheduler_policies import foreign
 from tests.unit.services.dispatcher.test_superpods import in_blocks
@@ -72,6 +74,23 @@ def test_nodes_that_go_fail_or_move_wake_the_class(how: Callable[[Seat, str], No
     record = seat.round()
     assert placed(record) == ["blocks"]
     assert other.round() == record
+
+
+def test_nodes_that_others_take_wake_a_class_of_one_pod_that_has_constraints() -> None:
+    seat = Seat(reference_parity=True, super_pod_size=2, reserve_nodes=0, corrections=1, constraints=1)
+    for name in NAMES:
+        put(seat, name)
+    shy = PodConstraints(anti_affinity=(near(HOST, app="other"),))
+    seat.job(in_blocks("blocks", 1, 1, tasks=[Task("worker", 1, 16, constraints=shy)]))
+    assert placed(seat.round()) == []
+    for name in NAMES[:3]:
+        leave(seat, name)
+    assert placed(seat.round()) == []
+    foreign(seat, NAMES[3], chips=0xFFFF)
+    record = seat.round()
+    assert record is not None
+    assert len(record.adoptions) == 1
+    assert placed(seat.round()) == ["blocks"]
 
 
 def test_nodes_that_others_take_wake_the_class() -> None:

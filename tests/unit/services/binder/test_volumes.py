@@ -7,7 +7,7 @@ from berth.runtime.kube.port import RefusedError
 from berth.schemas.placement import ClaimVolume
 from berth.schemas.volume_facts import UnboundSeen
 from berth.services.binder.cluster import Gang, NotYetError
-from berth.services.binder.volumes.gang_claims import CHECK_S
+from berth.services.binder.volumes.gang_claims import CHECK_S, FIRST_CHECK_S
 from tests.support.binder_volumes import (
     BOUND,
     BY_CONTROLLER,
@@ -133,9 +133,14 @@ async def test_only_claims_with_news_are_read_again_until_it_is_time_for_all(wor
     say_claim(world, "d1")
     await waits(world, gang)
     assert [call.path for call in world.kube.calls] == [f"{CLAIMS}/d1"]
-    world.clock.advance(CHECK_S)
-    await waits(world, gang)
-    assert [call.path for call in world.kube.calls[1:]] == [f"{CLAIMS}/d0", f"{CLAIMS}/d1"]
+    pauses = []
+    for _ in range(6):
+        world.kube.calls.clear()
+        pauses.append((await waits(world, gang)).retry_after_s)
+        world.clock.advance(pauses[-1])
+        await waits(world, gang)
+        assert [call.path for call in world.kube.calls] == [f"{CLAIMS}/d0", f"{CLAIMS}/d1"]
+    assert pauses == pytest.approx([FIRST_CHECK_S, 1, 2, 4, CHECK_S, CHECK_S])
 
 
 async def test_a_provisioner_that_refuses_undoes_the_gang_and_leaves_the_node_out(world: World) -> None:

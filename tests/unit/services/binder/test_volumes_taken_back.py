@@ -121,3 +121,12 @@ async def test_an_echo_of_an_older_failure_changes_nothing(world: World) -> None
     await fails(world, gang)
     world.cluster.take_unbound(older)
     assert due(world) == [("data", ["n0", "n1"], [])]
+
+
+async def test_at_the_start_failures_of_claims_that_are_not_there_are_forgotten(world: World) -> None:
+    for name in ("gone", "there"):
+        world.cluster.take_unbound(UnboundSeen("ns", name, f"uid-{name}", ["n0"], reason="no room"))
+    world.cluster.take_claim(ClaimSeen("ns", "there", "uid-there"))
+    assert due(world) == []
+    await world.cluster.begin([], after_ms=0, wake=world.woken.extend)
+    assert due(world) == [("gone", [], [])]
