@@ -282,6 +282,19 @@ def test_counts_and_messages_are_written_at_intervals_and_phases_at_once() -> No
     assert (world.phase(), world.shown["pg"].status.running) == ("Running", 3)
 
 
+def test_counts_and_messages_are_written_within_a_second_by_default() -> None:
+    world = GroupWorld()
+    world.show(a_group("pg", least=2))
+    started(world, ["Running", "Pending"])
+    world.run()
+    for phases, counted in ((["Running", "Running"], (2, 0)), (["Running", "Succeeded"], (1, 1))):
+        started(world, phases)
+        world.run(after_s=0)
+        world.run(after_s=1)
+        status = world.shown["pg"].status
+        assert (status.running, status.succeeded) == counted
+
+
 def test_why_pods_wait_is_told_as_a_condition() -> None:
     world = GroupWorld()
     world.show(a_group("pg", least=2))
