@@ -51,6 +51,8 @@ class Views:
         self.published = 0
         self._stored = Feed(asyncio.Event())
         """Statuses of other leaders, until all of them are read."""
+        self.is_reading = False
+        """Whether stored statuses are received."""
         self._is_learning = False
         self._head: int | None = None
         """Last sequence of STATUS when this dispatcher became leader; None before."""
@@ -64,7 +66,7 @@ class Views:
 
     def learn(self) -> None:
         """Start to read the stored statuses."""
-        self._is_learning = True
+        self.is_reading = self._is_learning = True
         self._stored.start(self._bus, StreamName.STATUS, start_seq=1)
 
     def look(self) -> None:
@@ -95,6 +97,8 @@ class Views:
     async def stop(self) -> None:
         """Stop to read."""
         await self._stored.stop()
+        self._stored = Feed(asyncio.Event())
+        self.is_reading = False
 
     def touch(self, key: JobKey) -> None:
         """Note that a job may have changed."""
@@ -111,7 +115,10 @@ class Views:
         at_ms = self._clock.now_ms()
         batch: list[tuple[JobKey, bytes]] = []
         size = 0
-        for key, is_reviewed in self._due():
+        due = self._due()
+        if self.is_reading and not self._is_learning:
+            await self.stop()  # otherwise all statuses that this leader writes would pile up
+        for key, is_reviewed in due:
             status = status_of(self._state, key, at_ms=at_ms)
             if status is None:
                 self._written.pop(key, None)

@@ -1,5 +1,6 @@
 """A standby follows the leader and takes over where it was."""
 
+import asyncio
 from collections.abc import AsyncIterator
 
 import msgspec
@@ -251,3 +252,18 @@ async def test_a_leader_with_nothing_to_do_writes_a_snapshot_after_a_tenth_of_th
     pair.cell.clock.advance(10)
     await pair.cell.turns(2)
     assert (await pair.cell.user.state(StreamName.SNAPSHOT)).last_seq > before
+
+
+def status_followers() -> int:
+    """Followers of statuses that run."""
+    return sum(task.get_name() == f"follow {StreamName.STATUS}" for task in asyncio.all_tasks())
+
+
+async def test_a_leader_receives_no_statuses_once_it_has_read_those_of_others(pair: Pair) -> None:
+    assert (pair.cell.dispatcher.views.is_reading, status_followers()) == (False, 0)
+    heir = await pair.standby()
+    await pair.follow(heir)
+    assert (heir.views.is_reading, status_followers()) == (True, 1)
+    await pair.succeed(heir)
+    await pair.cell.turns(4)
+    assert (heir.views.is_reading, status_followers()) == (False, 0)
