@@ -1,12 +1,14 @@
 """Wiring of the dispatcher: lease, leadership, standby."""
 
 import asyncio
+import gc
 from typing import Final
 
 from berth.runtime.beside import beside
 from berth.runtime.bus.port import Bus
 from berth.runtime.clock import Clock
 from berth.runtime.errors import TransientError
+from berth.runtime.garbage import short_collections
 from berth.runtime.identity import process_identity
 from berth.runtime.instruments import Instruments
 from berth.runtime.waits import pause
@@ -58,8 +60,12 @@ async def serve(
             group.create_task(_set_on(stop, changed), name="wake on stop"),
         ]
         while not stop.is_set():
-            dispatcher = Dispatcher(bus, clock, config, holder=process, instruments=instruments)
-            await _Term(dispatcher, standing, instruments, changed, stop).run()
+            with short_collections():  # a longer pause would look like the end of the leader
+                dispatcher = Dispatcher(bus, clock, config, holder=process, instruments=instruments)
+                await _Term(dispatcher, standing, instruments, changed, stop).run()
+            if not stop.is_set():
+                del dispatcher
+                gc.collect()  # the state of this term, before that of the next one is loaded
         for task in side_tasks:
             task.cancel()
 
