@@ -12,7 +12,7 @@ from berth.core.chips.picking import ids_of
 from berth.core.faults.cluster_faults import CellFaults, FaultyJob, faults_of
 from berth.core.faults.model import Finding, NodeFault, PodFault, ToleratedPod
 from berth.runtime.bus.port import Bus
-from berth.runtime.clock import SystemClock
+from berth.runtime.clock import Clock, SystemClock
 from berth.runtime.history import state_now
 from berth.schemas.envelope import DecodeError, decode
 from berth.schemas.fault_facts import FAULT_SCHEDULING, GroupSeen
@@ -107,13 +107,13 @@ async def groups_of(bus: Bus) -> list[GroupSeen]:
     return found
 
 
-async def faults_now(bus: Bus) -> CellFaults:
+async def faults_now(bus: Bus, clock: Clock) -> CellFaults:
     """Faults of a cell as its newest facts and records show them.
 
     Raises:
         TransientError: The bus did not answer.
     """
-    state = await state_now(bus, SystemClock())
+    state = await state_now(bus, clock)
     judged = await judged_nodes(bus)
     conditions = {key: one.condition for key, one in judged.items()}
     return faults_of(state, await groups_of(bus), conditions)
@@ -213,7 +213,7 @@ def faults(*, common: Common | None = None) -> int:
 
     async def work() -> None:
         async with connected(options) as bus:
-            found = row_of(await faults_now(bus))
+            found = row_of(await faults_now(bus, SystemClock()))
         if options.json:
             emit(found)
         else:
