@@ -81,7 +81,11 @@ async def _listed(bus: NatsBus) -> FaultsRow:
 
 
 async def _until_kinds(world: KubeCell, kinds: list[str]) -> FaultyJobRow:
-    """Wait until the only faulty job has faults of these kinds, by rank; returns it."""
+    """Wait until the only faulty job has faults of these kinds, by rank; returns it.
+
+    Raises:
+        AssertionError: It has not in time; shows what is listed, and logs.
+    """
     found: list[FaultyJobRow] = []
 
     async def there() -> bool:
