@@ -85,7 +85,7 @@ def judge(
         held: Bitmap of the chips that its pods hold.
         now_ms: The time.
     """
-    parts = [*_devices(node, reports, rules, held=held, now_ms=now_ms), *_others(node, reports, rules)]
+    parts = [*_devices(node, reports, rules, held=held, now_ms=now_ms), *_others(reports, rules)]
     known, updated_ms = _last_report(node, reports)
     agent = _agent(reports, rules, now_ms=now_ms)
     if agent is not None:
@@ -107,8 +107,14 @@ def judge(
         withheld=_union(part.withheld for part in parts) & ~unusable,
         reason="; ".join(part.reason for part in parts if part.reason)[:_REASON_MAX],
         updated_ms=updated_ms,
-        sub_healthy=_union(part.sub_healthy for part in parts),
+        sub_healthy=_union(_sub_healthy(node, part) for part in parts),
     )
+
+
+def _sub_healthy(node: NodeDescription, part: PartialVerdict) -> int:
+    """Sub-healthy chips: all of the node by a source that names none, such as its switch."""
+    is_whole = part.level is NodeHealth.SUB_HEALTHY and not part.sub_healthy
+    return node.chips if is_whole else part.sub_healthy
 
 
 def is_own_list(node: NodeDescription, reports: NodeReports, rules: HealthRules) -> bool:
@@ -214,7 +220,7 @@ def _rows(rows: tuple[FaultRow, ...], source: str, *, unusable: int) -> list[Par
     ]
 
 
-def _others(node: NodeDescription, reports: NodeReports, rules: HealthRules) -> list[PartialVerdict]:
+def _others(reports: NodeReports, rules: HealthRules) -> list[PartialVerdict]:
     """Parts of NodeD and the switch."""
     parts = []
     if reports.node is not None:
@@ -224,8 +230,7 @@ def _others(node: NodeDescription, reports: NodeReports, rules: HealthRules) -> 
     if reports.switch is not None:
         level, reason = judge_switch(reports.switch)
         if level is not NodeHealth.OK:
-            sub_healthy = node.chips if level is NodeHealth.SUB_HEALTHY else 0
-            parts.append(PartialVerdict(level, f"switch{rules.via}: {reason}", sub_healthy=sub_healthy))
+            parts.append(PartialVerdict(level, f"switch{rules.via}: {reason}"))
     return parts
 
 
