@@ -127,7 +127,7 @@ def _check(found: JobDiagnosis, by_rank: dict[int, PodView]) -> None:
 def test_ways_of_deletion_change_no_diagnosis(found: list[PodView], views: tuple[NodeView, ...]) -> None:
     nodes = dict(zip(NODES, views, strict=True))
     seen = [
-        diagnose(found, nodes, FaultRules(scheduling=way, retries=1), size=len(found)).faults  # type: ignore[arg-type]  # ways
+        diagnose(found, nodes, FaultRules(scheduling=way, retries=1), size=len(found)).faults
         for way in ("off", "grace", "external-force", "invalid")
     ]
     assert all(one == seen[0] for one in seen)
