@@ -40,7 +40,13 @@ class Process:
         self._code = code
         package = "berth.services" if (code / "berth" / "services").exists() else "services"
         own = code / ".venv" / "bin" / "python"  # another release may have another name and other libraries
-        self._command = [str(own) if own.exists() else sys.executable, "-m", f"{package}.{service}", "--config", str(self._config)]
+        self._command = [
+            str(own) if own.exists() else sys.executable,
+            "-m",
+            f"{package}.{service}",
+            "--config",
+            str(self._config),
+        ]
         self._config.write_text(_toml({"log": {"level": "warning"}, **settings}))
         self._child: subprocess.Popen[bytes] | None = None
 

@@ -80,7 +80,7 @@ class Settings(Part, frozen=True):
     """Constraints of pods beside chips, cpu, memory, labels and taints (``PodConstraints``): 0 ignores them, as in all
     records before 0.5; 1 enforces the required ones, if ``corrections`` is at least 1; 2 also lets the preferred ones
     decide between nodes with equal scores, unless ``reference_parity`` is set; 3 also says in a placement which volumes
-    its claims get, counts these as taken, leaves out what ``UnboundSeen`` tells, and names a claim that no pod can
+    its claims get, counts these as taken, leaves out what ``UnboundSeen`` names, and names a claim that no pod can
     use."""
 
     @property

@@ -227,4 +227,4 @@ class Refusal(Part, frozen=True):
     """Start of the reservation: of this gang, or under ``reserved`` of the gang that is ahead; 0 without."""
     constraints: list[ConstraintCount] = []
     """Constraints of the task that exclude nodes, with what they name, in the order of checks. Their nodes are in
-    ``counts`` too."""
+    ``counts`` too, unless they are excluded only after ``pods_have`` pods of the gang have got their nodes."""

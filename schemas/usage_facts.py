@@ -16,7 +16,7 @@ UNLIMITED: Final = (1 << 32) - 1
 
 
 class PodSet(Part, frozen=True):
-    """Pods that no selector tells apart."""
+    """Pods that no selector distinguishes."""
 
     namespace: str
     labels: dict[str, str] = {}
@@ -100,7 +100,7 @@ class UsageSeen(Message, frozen=True):
     """``<u4``: most volumes of the driver on the node (CSINode)."""
     relabelled: list[RankName] = []
     """Pods that Berth has placed and whose labels have changed since. Each is in ``pod_sets`` with its labels of today,
-    and its request no longer tells them. Nothing else of it is in this fact."""
+    and its request no longer contains them. Nothing else of it is in this fact."""
     at_ms: UnixMs = 0
 
 

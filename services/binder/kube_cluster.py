@@ -9,6 +9,7 @@ Longer than 400 lines because it is the port: what a gang waits for, its pods, c
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Final
 
 from berth.core.explain.text import pluralize
@@ -41,7 +42,7 @@ from berth.services.binder.volumes.gang_claims import GangClaims
 from berth.services.binder.work import AttemptKey
 
 _EVENTS_MAX: Final = 16
-"""Maximum number of pods of a gang that get an Event each if they cannot be bound."""
+"""Maximum number of pods of a gang that get an Event each if they cannot be bound, or wait for their claims."""
 _FORBIDDEN_AGAIN_S: Final = 0.5
 _UNREPORTED_RETRY_S: Final = 2.0
 """Pause before evicted pods that no fact reports yet are checked again."""
@@ -180,7 +181,15 @@ class KubeCluster(ClaimPort):
         """
         if not gang.placement.claims or progress.has_claims:
             return True
-        failures = await self._claims.bind(gang)
+        try:
+            failures = await self._claims.bind(gang)
+        except NotYetError:
+            late = (item for item in sorted(self._claims.newly_late(gang).items()) if item[0] in members)
+            for rank, reason in islice(late, _EVENTS_MAX):
+                self._report_event(
+                    involved_pod(gang.namespace, members[rank].pod, members[rank].uid), "WaitingForVolume", reason
+                )
+            raise
         for rank, reason in sorted(failures.items()):
             self._fail(gang, progress, rank, reason, members.get(rank))
         progress.has_claims = not failures

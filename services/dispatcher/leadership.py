@@ -51,7 +51,7 @@ def _do_nothing() -> None:
 
 
 class Standing:
-    """What the keeper of the lease and the loop that decides tell each other.
+    """What the keeper of the lease and the loop that decides share.
 
     Attributes:
         is_leader: Whether the lease is held. Written by the keeper.
@@ -166,7 +166,7 @@ class Keeper:
         self._restart_silence()
 
     async def end(self) -> None:
-        """Release the lease and tell standbys so."""
+        """Release the lease and inform standbys."""
         if self._standing.is_leader:
             await self._lose()
             await self._lease.release()

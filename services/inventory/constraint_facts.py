@@ -81,7 +81,7 @@ class ConstraintFacts:
         self.storage.restore(storage)
 
     def reflections(self, api: Api, *, has_capacities: bool) -> list[Reflection]:
-        """Reflections of all kinds; ``has_capacities`` tells whether the server has :data:`CAPACITIES`."""
+        """Reflections of all kinds; ``has_capacities`` states whether the server has :data:`CAPACITIES`."""
 
         def of(path: str, kind: type[T], taker: Taker[T]) -> Reflection:
             return api.reflect(path, kind, _Taking(taker, self._changed))

@@ -193,7 +193,7 @@ def test_every_name_of_the_other_scheduler_has_a_row(source: str) -> None:
 
 
 def test_every_difference_has_its_reason() -> None:
-    reasons = PAGE.partition("\n## Differences with reasons\n")[2].partition("\n## ")[0]
+    reasons = PAGE.partition("\n## Differences with reasons\n")[2].partition("\n## ")[0].replace("\n  ", " ")
     listed = re.findall(r"^\* \[[^]]+\]\(decisions/([\w.-]+\.md)\): \w.*\.$", reasons, re.MULTILINE)
     assert listed == sorted(set(listed), key=str.lower)
     assert set(listed) == {page for row in ROWS for page in row.decisions}

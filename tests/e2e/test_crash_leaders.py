@@ -25,6 +25,11 @@ from tests.support.watch import Watch, verify_start
 
 DEADLINE_S: Final = 20.0
 NODES: Final = 32
+CHIPS: Final = 8
+"""Of each node."""
+JOBS: Final = 4_000
+"""Far more than there are chips for."""
+JOBS_AT_ONCE: Final = 500
 READY: Final = 200
 
 
@@ -142,6 +147,24 @@ async def test_pauses_of_300_ms_cost_no_leadership(made: Services, real_bus: Nat
         os.kill(first.pid, signal.SIGCONT)
         await pause(0.1 + 0.013 * number)  # at another moment between two heartbeats each time
     await pair.place()
+    assert pair.leads(first)
+    assert pair.watch.fold.epoch == 1
+    await pair.check()
+
+
+async def test_a_leader_with_much_to_decide_keeps_the_lease(made: Services, real_bus: NatsBus, cell: str) -> None:
+    """Turns with thousands of jobs delay no heartbeat, and the standby follows all of them."""
+    pair = Pair(made, cell, real_bus)
+    first = await pair.start()
+    for start in range(0, JOBS, JOBS_AT_ONCE):
+        await give_jobs(real_bus, *(a_job(f"load-{start + at}", chips=1) for at in range(JOBS_AT_ONCE)))
+
+    def all_are_decided() -> bool:
+        gangs = pair.watch.fold.gangs.values()
+        return len(gangs) > JOBS and all(gang.phase != "waiting" or gang.refusal is not None for gang in gangs)
+
+    await until(all_are_decided, deadline_s=3 * DEADLINE_S, what=f"verdicts on {JOBS} jobs")
+    assert len(pair.watch.placed) == NODES * CHIPS
     assert pair.leads(first)
     assert pair.watch.fold.epoch == 1
     await pair.check()

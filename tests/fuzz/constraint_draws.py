@@ -59,7 +59,7 @@ def a_constraint(app: str, chance: random.Random, traits: tuple[str, ...]) -> Po
     for kind in ("affinity", "affinity", "spread"):
         if app and kind in fields and chance.random() < 0.6:
             fields[kind] = tuple(msgspec.structs.replace(term, selector=having(app=app)) for term in fields[kind])
-    if "volumes" in traits and chance.random() < 0.3:
+    if "volumes" in traits and chance.random() < 0.4:
         fields = fields if chance.random() < 0.3 else {}
         fields["claims"] = claims(chance)
     return PodConstraints(**fields)

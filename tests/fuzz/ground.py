@@ -121,7 +121,7 @@ class Ground:
         """Leaf switches as the nodes stand, or as a source has them that knows less, more or otherwise."""
         plain = not self.has_topology
         self.has_topology = True
-        level = "" if plain else chance.choice(("", "", "double_layer", "single_layer"))
+        level = "" if plain else chance.choice(("", "double_layer", "single_layer"))
         fact = pack_switches(self.nodes.values(), level=level)
         leaves = list(fact.leaves)
         if not plain:

@@ -39,7 +39,7 @@ def draw_settings(chance: random.Random, *, levels: str, in_superpods: bool) -> 
     fields: dict[str, Any] = {"reference_parity": chance.random() < 0.35, "resource_levels": levels}
     density = chance.choice((0.0, 0.2, 0.5))
     for name, values in CHOICES.items():
-        if chance.random() < density * (0.3 if name in RARE else 1.0):
+        if chance.random() < density * (0.4 if name in RARE else 1.0):
             fields[name] = chance.choice(values)
     if chance.random() < 0.6:
         fields["queue_policy"] = chance.choice(("skip", "fifo", "easy", "conservative"))

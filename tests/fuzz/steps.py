@@ -18,7 +18,7 @@ WEIGHTS: Final[dict[str, int]] = {
     "submit": 34,
     "update": 4,
     "cancel": 5,
-    "seize": 2,
+    "seize": 3,
     "bury": 3,
     "pods": 22,
     "stray": 3,
@@ -26,7 +26,7 @@ WEIGHTS: Final[dict[str, int]] = {
     "foreign": 5,
     "health": 8,
     "node": 8,
-    "topology": 3,
+    "topology": 4,
     "usage": 10,
     "namespace": 3,
     "storage": 5,
@@ -133,7 +133,7 @@ def draw_way(chance: random.Random) -> Way:
     traits = tuple(trait for trait in TRAITS if chance.random() < density)
     if chance.random() < 0.3:
         traits = tuple(dict.fromkeys((*traits, "leaves", "tor")))
-    if chance.random() < 0.5:  # constraints leave few nodes: what else does is rare, and nodes are alike
+    if chance.random() < 0.4:  # constraints leave few nodes: what else does is rare, and nodes are alike
         families = families[:1] if chance.random() < 0.3 else (chance.choice(_ROOMY),)
         rare = chance.choice((0.0, 0.1, 0.3))
         few = [trait for trait in traits if chance.random() < rare]

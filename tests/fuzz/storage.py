@@ -35,6 +35,7 @@ _MODES: Final[tuple[tuple[AccessMode, ...], ...]] = (
     ("ReadWriteOncePod",),
     (),
 )
+_MANY: Final[tuple[AccessMode, ...]] = ("ReadWriteOnce", "ReadOnlyMany", "ReadWriteOncePod")
 _SIZES: Final = (1, 5, 10)
 
 
@@ -105,11 +106,11 @@ class Storage:
                 name.namespace,
                 name.name,
                 uid=f"{name.name}-{chance.choice((0, 0, 1))}",
-                storage_class=chance.choice((*_CLASSES, "later", "later", "later", "later")),
+                storage_class=chance.choice((*_CLASSES, *("later", "local") * 3)),
                 size=chance.choice(_SIZES),
                 access=list(chance.choice(_MODES)),
-                mode=chance.choice(("Filesystem", "Filesystem", "Filesystem", "Block")),
-                selector=chance.choice((None, None, None, having(kind="fast"), LabelSelector())),
+                mode=chance.choice(("Filesystem",) * 5 + ("Block",)),
+                selector=chance.choice((None, None, None, None, None, having(kind="fast"), LabelSelector())),
                 **more,
             )
         )
@@ -151,16 +152,16 @@ class Storage:
         name = _VOLUMES[number % len(_VOLUMES)]
         if name in self.volumes and chance.random() < 0.3:
             return self._tell_volume(VolumeSeen(name, gone=True))
-        claim = ClaimName("default", chance.choice(CLAIMS)) if chance.random() < 0.2 else None
+        claim = ClaimName("default", chance.choice(CLAIMS)) if chance.random() < 0.1 else None
         return self._tell_volume(
             VolumeSeen(
                 name,
                 affinity=self._ties(chance),
                 labels={"kind": chance.choice(("fast", "slow"))},
                 storage_class=chance.choice(_CLASSES[:6]),
-                size=chance.choice(_SIZES),
-                access=list(chance.choice(_MODES)),
-                mode=chance.choice(("Filesystem", "Filesystem", "Filesystem", "Block")),
+                size=chance.choice((*_SIZES, 10, 10)),
+                access=list(chance.choice((*_MODES, _MANY, _MANY, _MANY))),
+                mode=chance.choice(("Filesystem",) * 5 + ("Block",)),
                 claim=claim,
                 claim_uid=f"{claim.name}-0" if claim is not None and chance.random() < 0.5 else "",
                 driver=chance.choice((*DRIVERS, "")),

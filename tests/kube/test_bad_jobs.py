@@ -133,6 +133,7 @@ async def test_jobs_that_name_what_is_unknown_or_ask_for_too_much(target: Invali
     await unknown_policy(target)
     await no_policy(target)
     await unknown_form(target)
+    await job_in_parts_of_a_node(target)
     await others_go_on(target, "good-1")
     await larger_than_cluster(target)
     await group_larger_than_cluster(target)
@@ -165,6 +166,21 @@ async def unknown_form(target: InvalidInputCell) -> None:
     spec = a_spec(2) | {"nodeSelector": {"accelerator-type": "module-777"}}
     await target.pod("form", spec, annotations={**LONG, POLICY: "chip9-node9"})
     await rejected(target, "form", "node_selector.accelerator-type is 'module-777', expected one of ")
+
+
+async def job_in_parts_of_a_node(target: InvalidInputCell) -> None:
+    """On 910A a gang with parts of nodes is told which setting forbids it, and what would be accepted."""
+    await target.group("parts", {"minMember": 2})
+    spec = a_spec(4) | {"nodeSelector": {"accelerator-type": "module"}}
+    for number in range(2):
+        await target.pod(f"parts-{number}", spec, annotations={**LONG, GROUP: "parts"})
+    sentence = (
+        "tasks is '8 chips in 2 pods', expected one pod with 1, 2, 4 or 8 chips, or 8 chips in every pod"
+        " (setting strict_job_shape)"
+    )
+    await target.until_told(["parts-0", "parts-1"], sentence)
+    await told_once(target, "PodGroup", "parts", "JobRejected", sentence)
+    await group_says(target, "parts", "JobValidateFailed", sentence)
 
 
 async def rejected(target: InvalidInputCell, pod: str, words: str) -> None:

@@ -188,6 +188,26 @@ async def test_a_pod_that_contradicts_itself_is_told(target: InvalidInputCell) -
     await target.until_running("twice")
 
 
+async def test_selectors_that_are_invalid_are_told_by_the_server_or_by_berth(target: InvalidInputCell) -> None:
+    await target.cell.start()
+    pods = f"/api/v1/namespaces/{target.namespace}/pods"
+    wrong = {"matchExpressions": [{"key": "app", "operator": "Gt", "values": ["1"]}]}
+    for kind in ("podAffinity", "podAntiAffinity"):
+        affinity = {kind: {REQUIRED: [{"topologyKey": HOST, "labelSelector": wrong}]}}
+        pod = {"metadata": {"name": "wrong"}, "spec": a_spec(1) | {"affinity": affinity}}
+        assert await target.api.status_of("POST", pods, pod) == 422
+    newer = {"key": "generation", "operator": "Gt", "values": ["seven"]}  # the server does not read the number
+    terms = {"nodeSelectorTerms": [{"matchExpressions": [newer]}]}
+    await make(target, "newer", "newer", affinity={"nodeAffinity": {REQUIRED: terms}})
+    field = f"spec.affinity.nodeAffinity.{REQUIRED}.nodeSelectorTerms[0].matchExpressions[0].values"
+    words = f"pod newer has {field} of ['seven']: expected one whole number for Gt"
+    await waits(target, "newer", words)
+    assert ("FailedScheduling", words) in {one[:2] for one in await target.events("Pod", "newer")}
+    await target.drop_pod("newer")
+    await target.until_is("nothing is held", lambda: target.hold("pod.newer"), "")
+    assert await target.status("pod.newer") is None, "no request was made"
+
+
 async def start_in_zones(target: InvalidInputCell, *zones: str) -> list[str]:
     await target.cell.start()
     return await set_zones(target, *zones)

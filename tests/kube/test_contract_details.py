@@ -180,3 +180,34 @@ async def test_pods_whose_job_is_deleted_leave_no_request_of_it(target: InvalidI
     assert (status.uid, status.phase) == (running.uid, "running")
     assert await target.cell.check_chips(target.namespace) == 4
     await target.cell.stop()
+
+
+async def test_a_gang_whose_last_pod_never_comes_holds_no_chips_and_leaves_nothing(target: InvalidInputCell) -> None:
+    """Of a JobSet of two pods one is made. It says what it waits for, others run, and it can be deleted."""
+    await target.cell.start()
+    version, job = "jobset.x-k8s.io/v1alpha2", "jobset.half"
+    path = f"/apis/{version}/namespaces/{target.namespace}/jobsets"
+    parts = [{"name": "w", "replicas": 2, "template": {"spec": {"parallelism": 1, "completions": 1}}}]
+    body = {"apiVersion": version, "kind": "JobSet", "metadata": {"name": "half"}, "spec": {"replicatedJobs": parts}}
+    made = await target.api.post(path, body)
+    labels = {
+        "jobset.sigs.k8s.io/jobset-name": "half",
+        "jobset.sigs.k8s.io/jobset-uid": made["metadata"]["uid"],
+        "jobset.sigs.k8s.io/replicatedjob-name": "w",
+        "jobset.sigs.k8s.io/replicatedjob-replicas": "2",
+        "jobset.sigs.k8s.io/job-index": "0",
+        "jobset.sigs.k8s.io/job-global-index": "0",
+    }
+    await target.pod("half-w-0-0", a_spec(8), labels=labels, annotations=LONG)
+    why = "1 of at least 2 pods exists"
+    await target.until_told(["half-w-0-0"], why)
+    await says(target, "JobSet", "half", "FailedScheduling", why)
+    await target.until_is("a gang is held", lambda: target.metric("inventory", "inventory_held_gangs"), 1)
+    await target.pod("other", a_spec(8), annotations=LONG)
+    await target.until_running("other")  # it gets all chips of the only node
+    await target.api.delete(f"{path}/half")
+    await target.drop_pod("half-w-0-0")
+    await target.until_is("nothing is held", lambda: target.metric("inventory", "inventory_held_gangs"), 0)
+    assert await target.hold(job) == ""
+    assert await target.status(job) is None, "no request was made"
+    await target.cell.stop()

@@ -202,3 +202,29 @@ async def test_a_plain_job_starts_beside_a_head_that_waits_and_leaves_it_its_cpu
         await kube_api.delete(f"/apis/apps/v1/{of}/statefulsets/head")
         await world.until_status(namespace, "pod.large", "running", deadline_s=60)
         await world.stop()
+
+
+async def test_a_minimum_that_leaves_the_master_out_starts_without_it(
+    kube_api: KubeApi, namespace: str, real_bus: NatsBus, nats_server: str, cell: str, tmp_path: Path
+) -> None:
+    """``minAvailable`` 2 of a master and two workers are the workers; with 3 they wait for the master, too."""
+    with services(tmp_path, nats_server) as made:
+        world = KubeCell(made, folder=tmp_path, cell=cell, bus=real_bus, api=kube_api, topology=TWO_NODES)
+        await world.start()
+        jobs = f"/apis/batch.volcano.sh/v1alpha1/namespaces/{namespace}/jobs"
+        job = volcano_job()
+        master = job["spec"]["tasks"][0]["template"]["spec"]
+        master["nodeSelector"] = {"zone": "nowhere"}
+        await kube_api.post(jobs, job)
+        whole = await world.until_status(namespace, "vcjob.vc", "waiting")
+        assert whole.sentence.startswith("2 of 3 pods find room, and 0 of 2 nodes fit"), whole.sentence
+        await world.until_pods(namespace, {"Pending": 3})
+        await kube_api.delete(f"{jobs}/vc")
+        await world.until_pods(namespace, {})
+        job["spec"]["minAvailable"] = 2
+        await kube_api.post(jobs, job)
+        pods = await world.until_pods(namespace, {"Running": 2, "Pending": 1}, deadline_s=60)
+        ranks = {pod["metadata"]["name"]: pod["metadata"]["annotations"].get(RANK_INDEX) for pod in pods}
+        assert ranks == {"vc-master-0": None, "vc-worker-0": "0", "vc-worker-1": "1"}
+        assert await world.check_chips(namespace) == 16
+        await world.stop()

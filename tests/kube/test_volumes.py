@@ -169,6 +169,12 @@ async def test_claims_are_bound_and_then_their_pod_also_when_the_provisioner_is_
         await cell.pod("other")
         await cell.target.until_running("other")
         assert await cell.node_of("both") == "", "a pod is bound after its claims, and holds up no other"
+        sentence = f"claim data is not bound yet to a volume for node {cell.nodes[1]}"
+
+        async def is_described() -> bool:
+            return ("WaitingForVolume", sentence, 1) in await cell.target.events("Pod", "both")
+
+        await cell.target.until("what the pod waits for is described", is_described)
         cell.provisioner.holds.clear()
         assert await cell.runs_on("both") == cell.nodes[1]
         assert await cell.bound_to("static") == own

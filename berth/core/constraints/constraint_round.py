@@ -49,8 +49,8 @@ class ConstraintView(NamedTuple):
 
     @property
     def checks_claims(self) -> bool:
-        """Whether claims are checked: something is known of volumes, or of an API server that would tell of them."""
-        return bool(self.usage.limits) or self.volumes.is_told
+        """Whether claims are checked: something is known of volumes, or of an API server that would report them."""
+        return bool(self.usage.limits) or self.volumes.is_known
 
     @property
     def full_nodes(self) -> int:

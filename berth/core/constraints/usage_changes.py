@@ -30,7 +30,7 @@ def note_usage(before: Usage | None, now: Usage | None, found: ConstraintChanges
 
 
 def note_limits(before: Limits | None, now: Limits, found: ConstraintChangesBuilder) -> None:
-    """Note which nodes limit less than before: another source may tell a higher limit of one that is gone from here."""
+    """Note which nodes limit less than before: another source may report a higher limit of one that left here."""
     was = before or _UNKNOWN
     found.rows_freed.update(dict.fromkeys(sorted({*now.rows} ^ {*was.rows})))
     for old, new in ((was.resources, now.resources), (was.volumes, now.volumes)):

@@ -1,4 +1,4 @@
-"""Volumes: claims, volumes and storage classes as facts tell them, and the nodes that they leave to a pod.
+"""Volumes: claims, volumes and storage classes as facts show them, and the nodes that they leave to a pod.
 
 The rules are those of kube-scheduler's plug-ins VolumeBinding, VolumeRestrictions and NodeVolumeLimits for
 PersistentVolumeClaims; which volume a claim gets is chosen as there: the smallest that suits, ties by name.
@@ -56,7 +56,7 @@ class Volumes:
                     del self._failures[ClaimName(fact.namespace, fact.name)]
 
     @property
-    def is_told(self) -> bool:
+    def is_known(self) -> bool:
         """Whether any such fact is there."""
         return bool(self.claims or self.volumes or self.storage)
 
@@ -178,7 +178,7 @@ class Volumes:
 
 
 def has_failed(fact: UnboundSeen) -> bool:
-    """Whether a fact tells of a failure; it takes former ones back otherwise."""
+    """Whether a fact reports a failure; it takes former ones back otherwise."""
     return bool(fact.nodes or fact.volumes)
 
 

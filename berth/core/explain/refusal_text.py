@@ -158,7 +158,14 @@ def _no_room(refusal: Refusal) -> str:
     if refusal.nodes_fit or refusal.pods_have:
         find = "finds" if refusal.pods_have == 1 else "find"
         head = f"{refusal.pods_have} of {pluralize(refusal.pods_need, 'pod')} {find} room, and {head}"
-    return f"{head}{_counts(refusal)}"
+    return f"{head}{_counts(refusal)}{_between_pods(refusal)}"
+
+
+def _between_pods(refusal: Refusal) -> str:
+    """Constraints that exclude nodes only because of the pods of the gang that have found room; empty without any."""
+    reasons = {count.reason for count in refusal.counts}
+    found = [f"{one.nodes} {constraint_words(one)}" for one in refusal.constraints if one.reason not in reasons]
+    return f"; with the pods that find room, {', '.join(found)}" if found else ""
 
 
 def _unfit(refusal: Refusal) -> str:

@@ -278,8 +278,7 @@ class PlacementRound:
 
     def _find(self, gang: Gang, missing: Sequence[int]) -> Placement | NotPlaced:
         """Placement of a gang; where there is none, why its pods find no room."""
-        constrained = self._constrained
-        homes = constrained.homes(gang) if constrained is not None else [None]
+        homes = self._constrained.homes(gang) if self._constrained is not None else [None]
         found: list[NotPlaced] = []
         for home in homes:
             planned = self._planned.plan(gang, missing, allowed=self._allowed(gang, home))
@@ -321,8 +320,9 @@ class PlacementRound:
             for rank in ranks:
                 row = self._planned_row(shape, next(rows)) if is_planned else self._best(shape, near, home)
                 if row is None:
+                    by_gang = constrained.constraint_counts(shape) if constrained is not None and placed else []
                     self._roll_back()
-                    return NotPlaced(index, self._refusals.no_room(gang, index, placed, missing))
+                    return NotPlaced(index, self._refusals.no_room(gang, index, placed, missing, by_gang=by_gang))
                 names[rank] = table_names[row]
                 chips[rank] = nodes.take(row, shape)
                 if constrained is not None and profile is not None:

@@ -38,7 +38,15 @@ class RoundRefusals:
         self._scorer = nodes.scorer
         self._views = views
 
-    def no_room(self, gang: Gang, index: int, placed: int, missing: Sequence[int]) -> Refusal:
+    def no_room(
+        self,
+        gang: Gang,
+        index: int,
+        placed: int,
+        missing: Sequence[int],
+        *,
+        by_gang: Sequence[ConstraintCount] = (),
+    ) -> Refusal:
         """Refusal of a gang, with the nodes by reason as they are without it.
 
         Args:
@@ -46,6 +54,8 @@ class RoundRefusals:
             index: Index of its task that found no room.
             placed: How many of its pods had found a node before.
             missing: Shards that did not answer. While any is missing, no gang is called larger than the cluster.
+            by_gang: Nodes that constraints excluded when ``placed`` pods of the gang had their nodes. Those of reasons
+                that exclude nodes without these pods are left out.
         """
         shape, _ = gang.request_class[index]
         found = self._views[shape]
@@ -75,7 +85,10 @@ class RoundRefusals:
             nodes_fit=fit,
             counts=reason_counts(counts),
             missing_shards=list(missing),
-            constraints=self._by_constraint(shape),
+            constraints=[
+                *self._by_constraint(shape),
+                *(one for one in by_gang if not counts.get(one.reason)),
+            ],
         )
         if not missing:
             refusal = self._larger_than_cluster(gang, index, refusal)

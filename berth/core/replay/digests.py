@@ -8,13 +8,17 @@ from typing import Final
 import msgspec
 
 from berth.schemas.envelope import open_envelope
-from berth.schemas.ledger import Epoch, Refusal, Round, Settings, Verdict
+from berth.schemas.ledger import Adoption, Epoch, Refusal, Round, Settings, Verdict
+from berth.schemas.placement import Placement
 
 _SETTINGS_OF_0_4: Final = 21
 """Settings of release 0.4: the first fields of :class:`berth.schemas.ledger.Settings`."""
 _REFUSAL_AT: Final = Verdict.__struct_fields__.index("refusal")
 _REFUSAL_OF_0_4: Final = Refusal.__struct_fields__.index("constraints")
 """Fields of a refusal in release 0.4: the first ones."""
+_PLACEMENT_AT: Final = Verdict.__struct_fields__.index("placement")
+_PLACEMENT_OF_0_4: Final = Placement.__struct_fields__.index("claims")
+"""Fields of a placement in release 0.4: the first ones."""
 
 
 def digested_epoch(epoch: Epoch) -> bytes:
@@ -35,20 +39,36 @@ def digested_round(record: Round, data: bytes) -> bytes:
         record: The round.
         data: The round, encoded by this release.
     """
-    if not any(verdict.refusal is not None and not verdict.refusal.constraints for verdict in record.verdicts):
+    has_older = any(_is_older_refusal(verdict.refusal) or _is_older(verdict.placement) for verdict in record.verdicts)
+    if not has_older and not any(_is_older(adoption.placement) for adoption in record.adoptions):
         return data
     items = list(msgspec.structs.astuple(record))
     items[Round.__struct_fields__.index("verdicts")] = [_verdict(verdict) for verdict in record.verdicts]
+    items[Round.__struct_fields__.index("adoptions")] = [_adoption(adoption) for adoption in record.adoptions]
     envelope = open_envelope(data)
     body = msgspec.Raw(msgspec.msgpack.encode(items))
     release = (envelope.release,) if envelope.release else ()
     return msgspec.msgpack.encode((envelope.kind, envelope.version, body, *release))
 
 
+def _is_older_refusal(refusal: Refusal | None) -> bool:
+    return refusal is not None and not refusal.constraints
+
+
+def _is_older(placement: Placement | None) -> bool:
+    return placement is not None and not placement.claims
+
+
 def _verdict(verdict: Verdict) -> object:
-    refusal = verdict.refusal
-    if refusal is None or refusal.constraints:
-        return verdict
     items = list(msgspec.structs.astuple(verdict))
-    items[_REFUSAL_AT] = msgspec.structs.astuple(refusal)[:_REFUSAL_OF_0_4]
+    if verdict.refusal is not None and _is_older_refusal(verdict.refusal):
+        items[_REFUSAL_AT] = msgspec.structs.astuple(verdict.refusal)[:_REFUSAL_OF_0_4]
+    if verdict.placement is not None and _is_older(verdict.placement):
+        items[_PLACEMENT_AT] = msgspec.structs.astuple(verdict.placement)[:_PLACEMENT_OF_0_4]
     return items
+
+
+def _adoption(adoption: Adoption) -> object:
+    if not _is_older(adoption.placement):
+        return adoption
+    return [*msgspec.structs.astuple(adoption)[:-1], msgspec.structs.astuple(adoption.placement)[:_PLACEMENT_OF_0_4]]

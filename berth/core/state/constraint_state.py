@@ -98,9 +98,8 @@ class ConstraintState:
         if self._index is None:
             return None
         decided = self.claims.all() if self._fold.settings.decides_volumes else None
-        return ConstraintView(
-            self._index, self._topology, self._namespaces, len(self._table), self._volumes, decided=decided
-        )
+        view = ConstraintView(self._index, self._topology, self._namespaces, len(self._table), self._volumes)
+        return view._replace(decided=decided)
 
     @property
     def full_nodes(self) -> int:

@@ -1,4 +1,4 @@
-"""Failures to bind claims, as the facts ``fact.unbound`` tell them. Pure.
+"""Failures to bind claims, as the facts ``fact.unbound`` report them. Pure.
 
 The binder alone writes these facts. A failure counts until its claim is bound, deleted or replaced.
 """

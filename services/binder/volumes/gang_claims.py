@@ -26,6 +26,8 @@ FIRST_CHECK_S: Final = 0.5
 changes back at once has no fact. The pause doubles ..."""
 CHECK_S: Final = 5.0
 """... up to this."""
+LATE_S: Final = 5.0
+"""A gang whose claims are not bound after this time is reported."""
 
 
 @dataclass(slots=True)
@@ -39,6 +41,7 @@ class _Progress:
         open: Claims that are not bound.
         due: Those that are to be looked at.
         failures: Reasons by rank, when some claim failed: no pod is bound then.
+        is_reported: It was reported that the claims are late.
         is_taken_back: What was written was taken back.
     """
 
@@ -48,6 +51,7 @@ class _Progress:
     due: dict[ClaimVolume, None]
     pause_s: float = FIRST_CHECK_S
     failures: dict[int, str] = field(default_factory=dict)
+    is_reported: bool = False
     is_taken_back: bool = False
 
 
@@ -124,6 +128,17 @@ class GangClaims:
         wait_s = min(left_s, max(progress.check_s - now_s, 0.0))
         raise NotYetError(f"{pluralize(len(progress.open), 'claim')} not bound yet", retry_after_s=wait_s)
 
+    def newly_late(self, gang: Gang) -> dict[int, str]:
+        """What a gang has waited for since :data:`LATE_S`, by rank; only once for each attempt."""
+        progress = self._progress.get(gang.key)
+        if progress is None or progress.is_reported or self._clock.monotonic_s() < progress.began_s + LATE_S:
+            return {}
+        progress.is_reported = True
+        return {
+            one.claim.rank: f"claim {one.claim.claim} is not bound yet to {_sought(one)}"
+            for one in _wanted(gang, progress.open)
+        }
+
     def _begin(self, gang: Gang) -> _Progress:
         now_s = self._clock.monotonic_s()
         claims = dict.fromkeys(gang.placement.claims)
@@ -167,8 +182,7 @@ class GangClaims:
     def _time_out(self, gang: Gang, progress: _Progress, errors: dict[ClaimVolume, TransientError]) -> None:
         for wanted in _wanted(gang, progress.open):
             claim = wanted.claim
-            what = f"volume {claim.volume}" if claim.volume else f"a volume for node {wanted.node}"
-            reason = f"claim {claim.claim} was not bound to {what} within {self._timeout_s:g} s"
+            reason = f"claim {claim.claim} was not bound to {_sought(wanted)} within {self._timeout_s:g} s"
             error = errors.get(claim)
             if error is not None:  # the server, not the node or the volume, is the reason
                 self._fail(progress, wanted, Judgement("failed", f"{reason}: {error.reason}"))
@@ -204,3 +218,7 @@ def _wanted(gang: Gang, claims: Iterable[ClaimVolume]) -> list[Wanted]:
     names = gang.placement.names()
     mark = f"{gang.uid}/{gang.attempt}"
     return [Wanted(gang.namespace, claim, names[claim.rank], mark) for claim in claims]
+
+
+def _sought(wanted: Wanted) -> str:
+    return f"volume {wanted.claim.volume}" if wanted.claim.volume else f"a volume for node {wanted.node}"

@@ -1,7 +1,7 @@
 """Usage of all nodes, and the facts published about it, one a domain. Pure.
 
-Pods that Berth has placed are in the ledger with the labels and constraints of their request; of them only changed
-labels are told. Pods of all other schedulers are told whole, also those whose chips were adopted.
+Pods that Berth has placed are in the ledger with the labels and constraints of their request; facts contain only
+their changed labels. Pods of all other schedulers are in facts whole, also those whose chips were adopted.
 """
 
 from collections.abc import Callable, Iterable, Mapping

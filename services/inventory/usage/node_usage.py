@@ -80,10 +80,10 @@ def usage_of(pods: Iterable[PlacedPod], keys: SelectorKeys) -> NodeUsage:
         row = pod.row
         if not row.is_live:
             continue
-        labels = keys.told(row.labels)
+        labels = keys.selectable(row.labels)
         group = (row.namespace, tuple(labels.items()), row.phase == PodPhase.TERMINATING)
         if pod.asked_labels is not None:
-            if row.identity is not None and labels != keys.told(pod.asked_labels):
+            if row.identity is not None and labels != keys.selectable(pod.asked_labels):
                 relabelled.append((row.identity.uid, row.identity.attempt, row.identity.rank))
                 sets[group] += 1
             continue

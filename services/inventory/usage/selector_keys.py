@@ -17,7 +17,7 @@ class SelectorKeys:
         self.has_selectors = False
         """Some selector selects pods, if only all of them."""
         self.revision = 0
-        """Rises when facts must tell more than before."""
+        """Rises when facts must contain more than before."""
 
     def note(self, constraints: PodConstraints | None) -> None:
         """Note the selectors of a pod."""
@@ -31,8 +31,8 @@ class SelectorKeys:
             self.has_selectors = has_selectors
             self.revision += 1
 
-    def told(self, labels: Mapping[str, str]) -> dict[str, str]:
-        """The labels that facts tell, sorted by key."""
+    def selectable(self, labels: Mapping[str, str]) -> dict[str, str]:
+        """The labels that facts contain, sorted by key."""
         return {key: labels[key] for key in sorted(self._keys & labels.keys())}
 
 

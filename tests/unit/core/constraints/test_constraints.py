@@ -223,6 +223,40 @@ def test_pods_that_repel_name_the_keys_that_count_here_alone() -> None:
     )
 
 
+def test_a_refusal_says_what_the_pods_of_the_gang_exclude_among_themselves() -> None:
+    cell = a_cell()
+    assert sentence(cell.refuse(job("many", a_task(APART, replicas=5, app="a")))) == (
+        "4 of 5 pods find room, and 4 of 4 nodes fit; with the pods that find room,"
+        f" 4 are near a pod that the required anti-affinity forbids (topology key {HOST})"
+    )
+    cell = a_cell()
+    placed(cell, "there", a_task(app="a"))
+    refusal = cell.refuse(job("more", a_task(APART, replicas=4, app="a")))
+    assert sentence(refusal) == (
+        "3 of 4 pods find room, and 3 of 4 nodes fit:"
+        f" 1 is near a pod that the required anti-affinity forbids (topology key {HOST})"
+    ), "the reason is there once"
+
+
+def test_a_plan_by_leaf_whose_pods_exclude_one_another_is_refused_with_the_constraint() -> None:
+    cell = a_cell()
+    say(cell)
+    leaves = [Leaf("l", "", ["a1", "a2"]), Leaf("m", "", ["b1", "b2"])]
+    cell.fact(SUBJECTS.fact_topology("switch"), TopologySeen("switch", leaves, places=2))
+    by_zone = PodConstraints(anti_affinity=(near("zone", app="a"),))
+    label = {"tor-affinity": "normal-schema"}
+    wanted = job("job", a_task(by_zone, replicas=2, chips=8, app="a"))
+    refusal = cell.refuse(msgspec.structs.replace(wanted, labels=label))
+    assert sentence(refusal) == (
+        "1 of 2 pods finds room, and 4 of 4 nodes fit; with the pods that find room,"
+        " 1 is near a pod that the required anti-affinity forbids (topology key zone)"
+    )
+    cell.ask(msgspec.structs.replace(job("near", a_task(replicas=2, chips=8)), labels=label))
+    assert [verdict.name for verdict in cell.decide() if verdict.placement] == ["near"], (
+        "no pod of the refused one is left"
+    )
+
+
 def test_nodes_that_lack_chips_are_not_counted_for_a_constraint() -> None:
     cell = a_cell({"a1": "a", "b1": "b"})
     placed(cell, "full", a_task(chips=8))

@@ -5,7 +5,8 @@ import pytest
 
 from berth.core.replay.digests import digested_epoch, digested_round
 from berth.schemas.envelope import encode, open_envelope
-from berth.schemas.ledger import Epoch, Round, Settings, Verdict
+from berth.schemas.ledger import Adoption, Epoch, Round, Settings, Verdict
+from berth.schemas.placement import ClaimVolume, Placement, Run, placement_of
 from berth.schemas.refusal import ConstraintCount, NodeReason, ReasonCount, Refusal
 
 REFUSAL = Refusal("no-room", nodes_total=2, counts=[ReasonCount(NodeReason.SPREAD, 2)])
@@ -17,9 +18,39 @@ def round_of(*refusals: Refusal | None) -> Round:
     return Round(1, 1, 4, 9, 1, verdicts=verdicts)
 
 
-def test_a_round_without_refusals_counts_as_it_is_written() -> None:
-    for record in (round_of(), round_of(None), round_of(NAMED)):
+def placed(*claims: ClaimVolume) -> Placement:
+    return placement_of(["n0"], [(0,)], [Run(1, 1)], resource="chips", claims=list(claims))
+
+
+def test_a_round_whose_newer_fields_have_values_counts_as_it_is_written() -> None:
+    decided = placed(ClaimVolume("data", "c1", 0))
+    with_claims = Round(
+        1,
+        1,
+        4,
+        9,
+        1,
+        verdicts=[Verdict("ns", "j", "u", 1, decided)],
+        adoptions=[Adoption("ns", "g", "u2", decided)],
+    )
+    for record in (round_of(), round_of(None), round_of(NAMED), with_claims):
         assert digested_round(record, encode(record)) == encode(record)
+
+
+def test_a_placement_without_claims_counts_as_release_0_4_writes_it() -> None:
+    decided = placed(ClaimVolume("data", "c1", 0))
+    verdicts = [Verdict("ns", "j", "u", 1, placed()), Verdict("ns", "j2", "u2", 1, decided)]
+    adoptions = [Adoption("ns", "g", "u3", placed()), Adoption("ns", "g2", "u4", decided)]
+    record = Round(1, 1, 4, 9, 1, verdicts=verdicts, adoptions=adoptions)
+    said = msgspec.msgpack.decode(open_envelope(digested_round(record, encode(record))).body)
+    whole = msgspec.msgpack.decode(msgspec.msgpack.encode(record))
+    for table, kind in (("verdicts", Verdict), ("adoptions", Adoption)):
+        at, placement = Round.__struct_fields__.index(table), kind.__struct_fields__.index("placement")
+        assert len(said[at][0][placement]) == 8
+        assert [*said[at][0][placement], []] == whole[at][0][placement]
+        assert said[at][1] == whole[at][1]
+        said[at][0][placement] = whole[at][0][placement]
+    assert said == whole
 
 
 def test_a_refusal_without_the_field_counts_as_release_0_4_writes_it() -> None:

@@ -7,7 +7,7 @@ from berth.runtime.kube.port import RefusedError
 from berth.schemas.placement import ClaimVolume
 from berth.schemas.volume_facts import UnboundSeen
 from berth.services.binder.cluster import Gang, NotYetError
-from berth.services.binder.volumes.gang_claims import CHECK_S, FIRST_CHECK_S
+from berth.services.binder.volumes.gang_claims import CHECK_S, FIRST_CHECK_S, LATE_S
 from tests.support.binder_volumes import (
     BOUND,
     BY_CONTROLLER,
@@ -233,6 +233,21 @@ async def test_a_claim_that_is_not_bound_in_time_leaves_its_node_out(world: Worl
     assert due(world) == [("data", ["n0"], [])]
     await world.cluster.take_back(gang)
     assert notes(claim(world, "data")) == {}
+
+
+async def test_claims_that_are_late_are_reported_once(world: World) -> None:
+    gang = one(world, wants("data"), wants("more", volume="pv"))
+    for name in ("data", "more"):
+        world.kube.put(CLAIMS, a_claim(name))
+    world.kube.put(VOLUMES, a_volume("pv"))
+    for _ in range(2):
+        await waits(world, gang)
+        world.clock.advance(LATE_S / 2)
+        assert world.told == []
+    bind_claim(world, "more", "pv")
+    for _ in range(2):
+        await waits(world, gang)
+        assert world.told == [("p0", "WaitingForVolume", "claim data is not bound yet to a volume for node n0")]
 
 
 async def test_a_server_that_refuses_until_the_time_is_over_is_no_reason_to_leave_a_node_out(world: World) -> None:

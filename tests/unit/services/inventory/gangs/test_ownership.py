@@ -147,7 +147,8 @@ def test_a_placement_whose_pods_are_all_there_outlives_its_podgroup_and_one_that
     world.gangs.drop_pod("uid-p-1")
     world.settle()
     assert [reason for _, _, reason in world.withdrawn] == ["PodGroup pg was deleted"]
-    assert world.hold(BASE) == "" or world.hold(BASE) == "PodGroup pg does not exist"
+    (held,) = [seen for seen in world.members.values() if seen.hold]
+    assert (held.hold, held.pods) == ("PodGroup pg does not exist", ["p-0", "p-2", "p-3"])
 
 
 def test_pods_of_a_placement_that_have_a_node_outlive_their_podgroup() -> None:

@@ -1,4 +1,7 @@
-"""PodGroups: who lets them in, when, and what their status says."""
+"""PodGroups: who lets them in, when, and what their status says.
+
+Longer than 400 lines because all tests look at one kind of world.
+"""
 
 from typing import Any
 
@@ -280,6 +283,19 @@ def test_counts_and_messages_are_written_at_intervals_and_phases_at_once() -> No
     started(world, ["Running", "Running", "Running"])
     world.run()
     assert (world.phase(), world.shown["pg"].status.running) == ("Running", 3)
+
+
+def test_counts_and_messages_are_written_within_a_second_by_default() -> None:
+    world = GroupWorld()
+    world.show(a_group("pg", least=2))
+    started(world, ["Running", "Pending"])
+    world.run()
+    for phases, counted in ((["Running", "Running"], (2, 0)), (["Running", "Succeeded"], (1, 1))):
+        started(world, phases)
+        world.run(after_s=0)
+        world.run(after_s=1)
+        status = world.shown["pg"].status
+        assert (status.running, status.succeeded) == counted
 
 
 def test_why_pods_wait_is_told_as_a_condition() -> None:

@@ -146,7 +146,7 @@ def test_a_selector_of_everything_needs_no_key() -> None:
     keys.note(PodConstraints(affinity=(PodTerm("zone", None),)))
     assert not keys.has_selectors
     keys.note(PodConstraints(affinity=(PodTerm("zone", Selection()),)))
-    assert (keys.has_selectors, keys.told({"app": "web"})) == (True, {})
+    assert (keys.has_selectors, keys.selectable({"app": "web"})) == (True, {})
 
 
 def test_terms_ports_and_claims_of_pods_are_told_once_a_node() -> None:
