@@ -35,7 +35,7 @@ _KINDS: Final[dict[str, type[Message]]] = {
     kind.KIND: kind
     for kind in (
         NodesSeen, HealthSeen, TopologySeen, PodsSeen, MembersSeen, JobSeen, OutcomeSeen, TimerSeen, UsageSeen, NamespaceSeen,
-        ClaimSeen, VolumeSeen, StorageSeen, UnboundSeen, Epoch, Round,
+        ClaimSeen, VolumeSeen, StorageSeen, UnboundSeen, GroupSeen, Epoch, Round,
     )
 }  # fmt: skip
 _NAMES_MAX: Final = 100_000
