@@ -97,6 +97,9 @@ class HealthSeen(Message, frozen=True):
     """``<u4`` into ``reasons`` plus one, 0 for none; empty when there are none."""
     updated_ms: bytes = b""
     """``<u8``: time of the last report of each node's source, 0 for never; empty when unknown."""
+    sub_healthy: bytes = b""
+    """``<u8`` masks of sub-healthy chips: those that a report names, and all of a node whose switch is sub-healthy;
+    empty if there are none."""
 
 
 class Leaf(Part, frozen=True):
@@ -143,6 +146,16 @@ class PodPhase(IntEnum):
     GONE = 5
 
 
+class PodMarks(Part, frozen=True):
+    """Marks of a pod for its faults, most of them from components beside the scheduler."""
+
+    rank: int
+    values: dict[str, str]
+    """Labels and annotations of the pod by key, sorted: ``fault-type``, ``needVolcanoOpe``, ``needOperatorOpe``,
+    ``inHotSwitchFlow``, ``podType``, ``backupNewPodName``, ``backupSourcePodName``; ``hccl/rankIndex`` where it is not
+    the rank in the request; ``training.kubeflow.org/replica-type`` of the pod with rank index 0 if it is ``worker``."""
+
+
 class PodsSeen(Message, frozen=True):
     """Pods of a gang as the cluster reports them. Without ranks: no pod is left (tombstone).
 
@@ -179,6 +192,14 @@ class PodsSeen(Message, frozen=True):
     """Value of the pods' label ``inferserviceid``; empty without."""
     blocks: bytes = b""
     """``<u2`` per row: the annotation ``super-pod-rank`` of the pod plus one, 0 without; empty when all are 0."""
+    exit_codes: bytes = b""
+    """``<u4`` per row: a code other than 0 with which a container of the pod last ended, 0 without; empty when all are
+    0."""
+    marks: list[PodMarks] = []
+    """Pods with marks, ascending by rank."""
+    steering: dict[str, str] = {}
+    """Labels of the pods that steer faults, by key, sorted. Different values are joined with ``|``, in the order of
+    ranks."""
 
 
 class Owner(Part, frozen=True):

@@ -58,3 +58,5 @@ class NodeCondition(Part, frozen=True):
     """Why it is not healthy, in one sentence with the source; empty when it is."""
     updated_ms: UnixMs = 0
     """Time of the last report of its source; 0 when unknown."""
+    sub_healthy: int = 0
+    """Mask of sub-healthy chips; all of them if the switch of the node is."""

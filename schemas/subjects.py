@@ -139,6 +139,10 @@ class Subjects(msgspec.Struct, frozen=True):
         """Result of the binder for an attempt."""
         return f"{self.root}fact.outcome.{token(namespace)}.{token(job)}"
 
+    def fact_group(self, namespace: str, name: str) -> str:
+        """Labels of a PodGroup that steer faults."""
+        return f"{self.root}fact.group.{token(namespace)}.{token(name)}"
+
     def fact_usage(self, domain: str) -> str:
         """What pods of other schedulers use on the nodes of a domain."""
         return f"{self.root}fact.usage.{token(domain)}"

@@ -61,6 +61,7 @@ class PartialVerdict(msgspec.Struct, frozen=True):
         recovering: Bitmap of chips.
         network_unhealthy: Bitmap of chips.
         withheld: Bitmap of chips that accept no new work.
+        sub_healthy: Bitmap of chips.
     """
 
     level: NodeHealth = NodeHealth.OK
@@ -69,6 +70,7 @@ class PartialVerdict(msgspec.Struct, frozen=True):
     recovering: int = 0
     network_unhealthy: int = 0
     withheld: int = 0
+    sub_healthy: int = 0
 
 
 def judge(
@@ -105,7 +107,14 @@ def judge(
         withheld=_union(part.withheld for part in parts) & ~unusable,
         reason="; ".join(part.reason for part in parts if part.reason)[:_REASON_MAX],
         updated_ms=updated_ms,
+        sub_healthy=_union(_sub_healthy(node, part) for part in parts),
     )
+
+
+def _sub_healthy(node: NodeDescription, part: PartialVerdict) -> int:
+    """Sub-healthy chips: all of the node by a source that names none, such as its switch."""
+    is_whole = part.level is NodeHealth.SUB_HEALTHY and not part.sub_healthy
+    return node.chips if is_whole else part.sub_healthy
 
 
 def is_own_list(node: NodeDescription, reports: NodeReports, rules: HealthRules) -> bool:
@@ -182,7 +191,7 @@ def _rows(rows: tuple[FaultRow, ...], source: str, *, unusable: int) -> list[Par
     """Part of the fault rows in addition to the lists: reasons, sub-health, and chips that accept no new work."""
     texts: list[str] = []
     level = NodeHealth.OK
-    withheld = 0
+    withheld = sub_healthy = 0
     for row in rows:
         found = level_of(row.level_name)
         if found.health is NodeHealth.OK:
@@ -192,6 +201,8 @@ def _rows(rows: tuple[FaultRow, ...], source: str, *, unusable: int) -> list[Par
             why += f" is no known level ({', '.join(KNOWN_LEVELS)})"
         texts.append(f"{row.npu_name or 'node'} {why}{' of its network' if row.fault_type == NETWORK_FAULT else ''}")
         chip = physical_id(row.npu_name)
+        if found.health is NodeHealth.SUB_HEALTHY and row.fault_type not in {NODE_FAULT, NETWORK_FAULT}:
+            sub_healthy |= 1 << chip if chip is not None else 0
         if row.fault_type == NODE_FAULT or chip is None:
             level = max(level, found.health)
         elif row.fault_type != NETWORK_FAULT and not unusable >> chip & 1:
@@ -202,7 +213,11 @@ def _rows(rows: tuple[FaultRow, ...], source: str, *, unusable: int) -> list[Par
     if not texts:
         return []
     more = f" and {len(texts) - _ROWS_SHOWN_MAX} more" if len(texts) > _ROWS_SHOWN_MAX else ""
-    return [PartialVerdict(level, f"{source}: {', '.join(texts[:_ROWS_SHOWN_MAX])}{more}", withheld=withheld)]
+    return [
+        PartialVerdict(
+            level, f"{source}: {', '.join(texts[:_ROWS_SHOWN_MAX])}{more}", withheld=withheld, sub_healthy=sub_healthy
+        )
+    ]
 
 
 def _others(reports: NodeReports, rules: HealthRules) -> list[PartialVerdict]:

@@ -22,6 +22,7 @@ from berth.runtime.logs import Logger
 from berth.runtime.waits import all_set, pause
 from berth.schemas.envelope import DecodeError, decode, open_envelope
 from berth.schemas.facts import HealthSeen, JobSeen, MembersSeen, NodesSeen, OutcomeSeen, PodsSeen, TopologySeen
+from berth.schemas.fault_facts import GroupSeen
 from berth.schemas.message import Message
 from berth.schemas.status import JobStatus
 from berth.schemas.subjects import StreamName
@@ -107,6 +108,7 @@ async def _restore(
         loop.note_job(job)
     for outcome in _read(found["outcome"], OutcomeSeen, log):
         loop.note_outcome(outcome)
+    loop.steering.restore(_read(await _of_kind(bus, "group"), GroupSeen, log))
     storage: list[StorageFact] = [
         *_read(await _of_kind(bus, "namespace"), NamespaceSeen, log),
         *_read(await _of_kind(bus, "storage"), StorageSeen, log),

@@ -39,6 +39,7 @@ from berth.services.inventory.nodes.leaf_switches import Switches
 from berth.services.inventory.nodes.suspects import Suspects
 from berth.services.inventory.podgroups.collection import Capacity
 from berth.services.inventory.podgroups.notices import AdmissionReasons
+from berth.services.inventory.podgroups.steering import SteeringGroups
 from berth.services.inventory.pods.collection import Pods
 from berth.services.inventory.pods.rows import read_row
 from berth.services.inventory.publishing.api_tasks import ApiTask, ApiTasks
@@ -77,6 +78,7 @@ class Loop:
         self.pods = Pods(
             self.nodes, self.constraints.usage, await_job_ms=round(config.stranger_s * _MS), settle_ms=settle_ms
         )
+        self.steering = SteeringGroups()
         self.gangs = Gangs(config.gangs, settle_ms=settle_ms)
         self.switches = Switches(self.nodes, self.pods.on_node)
         self.api_tasks = ApiTasks(config, instruments)
@@ -153,6 +155,7 @@ class Loop:
             self.gangs.drop_group(namespace, name)
         for group in groups:
             self.gangs.set_group(group)
+        self.steering.replace(groups)
         self._groups = listed
         self._changed.set()
 
@@ -164,8 +167,10 @@ class Loop:
                 self._groups.discard(key)
                 self._waiting.drop(*key)
                 self.gangs.drop_group(*key)
+                self.steering.drop(*key)
             else:
                 self._groups.add(key)
+                self.steering.put(group)
                 self.gangs.set_group(group)
         self._changed.set()
 
@@ -215,6 +220,7 @@ class Loop:
     def restore_members(self, seen: MembersSeen, job: JobSeen | None) -> None:
         """Restore the published pods of a request."""
         self.gangs.restore(seen, job)
+        self.steering.note_members(seen)
 
     # What is published.
 
@@ -242,6 +248,7 @@ class Loop:
         must = any(isinstance(outbound.message, JobRequest) for outbound in self._outbound)
         published = await self._publish_nodes(now_ms, must=must) and await self._publish_pods(now_ms)
         published = published and await self._publish_constraints(now_ms, must=must)
+        published = published and await self._publish_groups(now_ms)
         published = await self._publish_outbound() and published
         if self._report_pace.may_run():
             self._report_events()
@@ -302,6 +309,17 @@ class Loop:
                 return False
         return True
 
+    async def _publish_groups(self, now_ms: int) -> bool:
+        """Publish what PodGroups say about faults; returns whether all was stored."""
+        facts = self.steering.due(now_ms)
+        subjects = self._bus.subjects
+        settled = await self._queue.store(
+            [OutboundMessage(subjects.fact_group(fact.namespace, fact.name), fact) for fact in facts]
+        )
+        for fact in facts[:settled]:
+            self.steering.note_published(fact)
+        return settled == len(facts)
+
     def _resolve(self, now_ms: int) -> None:
         """Let the gangs settle, and put what follows in line."""
         if self.gangs.awaits_admission and (self.gangs.has_new_groups or self._capacity_pace.may_run()):
@@ -316,6 +334,7 @@ class Loop:
         subjects = self._bus.subjects
         match effect:
             case effects.PublishMembers(seen):
+                self.steering.note_members(seen)
                 if not seen.rank:
                     self.policies.warnings.drop(seen.namespace, seen.job)
                 self._outbound.append(OutboundMessage(subjects.fact_member(seen.namespace, seen.job), seen))

@@ -24,6 +24,7 @@ from berth.schemas.facts import (
     NodesSeen,
     OutcomeSeen,
     Owner,
+    PodMarks,
     PodPhase,
     PodsSeen,
     RankFailure,
@@ -31,6 +32,7 @@ from berth.schemas.facts import (
     TimerSeen,
     TopologySeen,
 )
+from berth.schemas.fault_facts import GroupSeen
 from berth.schemas.intake import JobCancel, JobRequest, Task
 from berth.schemas.ledger import Adoption, Epoch, Eviction, Release, Round, Settings, Verdict
 from berth.schemas.message import Message
@@ -105,6 +107,8 @@ _LATER: Final[dict[str, dict[type, set[str]]]] = {
         Settings: {"queue_policy", "reserve_chips", "reserve_depth", "unknown_run_ms", "skims_classes"},
     },
     "v0.4": {
+        HealthSeen: {"sub_healthy"},
+        PodsSeen: {"exit_codes", "marks", "steering"},
         NodesSeen: {"cpu_others", "memory_others"},
         Settings: {"corrections", "plain_pods", "constraints"},
         ShapeOffer: {"error"},
@@ -377,6 +381,7 @@ def _facts() -> tuple[Message, ...]:
             reasons=["chip 7: RestartNPU, code 80E24E00 (device-info)"],
             reason_index=pack([0, 1, 0], 4),
             updated_ms=pack([_AT_MS, _AT_MS, 0], 8),
+            sub_healthy=pack([0, 0b1000, 0], 8),
         ),
         TopologySeen(
             kind="switch",
@@ -414,6 +419,19 @@ def _facts() -> tuple[Message, ...]:
             leaf_states=pack([1, 5], 1),
             service="chat",
             blocks=pack([1, 2], 2),
+            exit_codes=pack([0, 137], 4),
+            marks=[PodMarks(1, {"fault-type": "SubHealth", "needVolcanoOpe": "delete"})],
+            steering={"fault-scheduling": "grace|force"},
+        ),
+        GroupSeen(
+            namespace="team-a",
+            name="llm-7b-9d57",
+            uid="5c1e",
+            gone=True,
+            labels={"fault-retry-times": "2", "fault-scheduling": "grace"},
+            annotations={"huawei.com/recover_policy_path": "pod"},
+            jobs=["vcjob.llm-7b"],
+            at_ms=_AT_MS + 3,
         ),
         MembersSeen(
             namespace="team-a",

@@ -23,6 +23,7 @@ from berth.schemas.facts import (
     TimerSeen,
     TopologySeen,
 )
+from berth.schemas.fault_facts import GroupSeen
 from berth.schemas.ledger import Epoch, Round, see_readable
 from berth.schemas.message import Message
 from berth.schemas.placement import Placement
@@ -34,7 +35,7 @@ _KINDS: Final[dict[str, type[Message]]] = {
     kind.KIND: kind
     for kind in (
         NodesSeen, HealthSeen, TopologySeen, PodsSeen, MembersSeen, JobSeen, OutcomeSeen, TimerSeen, UsageSeen, NamespaceSeen,
-        ClaimSeen, VolumeSeen, StorageSeen, UnboundSeen, Epoch, Round,
+        ClaimSeen, VolumeSeen, StorageSeen, UnboundSeen, GroupSeen, Epoch, Round,
     )
 }  # fmt: skip
 _NAMES_MAX: Final = 100_000
@@ -47,10 +48,11 @@ _COLUMNS: Final[dict[str, dict[str, int]]] = {
     },
     "HealthSeen": {
         "names": _NAMES, "unhealthy": 8, "recovering": 8, "network_unhealthy": 8, "level": 1, "network_known": 1, "withheld": 8,
-        "reason_index": 4, "updated_ms": 8,
+        "reason_index": 4, "updated_ms": 8, "sub_healthy": 8,
     },
     "PodsSeen": {
         "rank": 4, "nodes": _NAMES, "node_index": 4, "phase": 1, "chips": 8, "consumed": 1, "leaf_states": 1, "blocks": 2,
+        "exit_codes": 4,
     },
     "MembersSeen": {"rank": 4},
     "UsageSeen": {
@@ -227,6 +229,11 @@ def _phases(phases: Iterable[int]) -> str:
     return ", ".join(f"{count} {known.get(phase, f'in phase {phase}')}" for phase, count in counts)
 
 
+def _group(body: GroupSeen) -> str:
+    values = ", ".join(f"{key}={value}" for key, value in (body.labels | body.annotations).items())
+    return f"PodGroup {body.namespace}/{body.name} for faults: {values or 'nothing'}"
+
+
 def _members(body: MembersSeen) -> str:
     hold = f"; {body.hold}" if body.hold else ""
     return f"members of {body.namespace}/{body.job}: {pluralize(len(body.pods), 'pod')}{hold}"
@@ -293,6 +300,7 @@ _WORDS: Final[dict[str, Callable[[Any], str]]] = {
     HealthSeen.KIND: _health,
     TopologySeen.KIND: _topology,
     PodsSeen.KIND: _pods,
+    GroupSeen.KIND: _group,
     MembersSeen.KIND: _members,
     JobSeen.KIND: _job,
     OutcomeSeen.KIND: _outcome,

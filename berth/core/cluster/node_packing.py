@@ -127,7 +127,7 @@ def unpack_nodes(message: NodesSeen) -> list[NodeDescription]:
 def pack_health(domain: str, conditions: Iterable[NodeCondition], *, source: str = "", at_ms: UnixMs = 0) -> HealthSeen:
     """Fact with the health of all nodes of a domain.
 
-    A column in which every value is empty (withheld chips, reasons, times) is omitted.
+    A column in which every value is empty (withheld and sub-healthy chips, reasons, times) is omitted.
 
     Raises:
         RepeatedNodeError: A name occurs twice.
@@ -138,6 +138,7 @@ def pack_health(domain: str, conditions: Iterable[NodeCondition], *, source: str
     reasons, reason_index = _named([row.reason for row in rows])
     withheld = [row.withheld for row in rows]
     updated_ms = [row.updated_ms for row in rows]
+    sub_healthy = [row.sub_healthy for row in rows]
     return HealthSeen(
         domain=domain,
         names=pack_names([row.name for row in rows]),
@@ -152,6 +153,7 @@ def pack_health(domain: str, conditions: Iterable[NodeCondition], *, source: str
         reasons=reasons,
         reason_index=pack(reason_index, 4) if reasons else b"",
         updated_ms=pack(updated_ms, 8) if any(updated_ms) else b"",
+        sub_healthy=pack(sub_healthy, 8) if any(sub_healthy) else b"",
     )
 
 
@@ -172,6 +174,7 @@ def unpack_health(message: HealthSeen) -> list[NodeCondition]:
     withheld = _column(message.withheld, 8, count, optional=True)
     reason = _column(message.reason_index, 4, count, optional=True)
     updated_ms = _column(message.updated_ms, 8, count, optional=True)
+    sub_healthy = _column(message.sub_healthy, 8, count, optional=True)
     reasons = ["", *message.reasons]
     return [
         NodeCondition(
@@ -184,6 +187,7 @@ def unpack_health(message: HealthSeen) -> list[NodeCondition]:
             withheld=withheld[row],
             reason=reasons[reason[row]],
             updated_ms=updated_ms[row],
+            sub_healthy=sub_healthy[row],
         )
         for row, name in enumerate(names)
     ]

@@ -38,6 +38,7 @@ from berth.schemas.facts import (
     TimerSeen,
     TopologySeen,
 )
+from berth.schemas.fault_facts import GroupSeen
 from berth.schemas.ledger import Round, Settings
 from berth.schemas.status import KeptFact, SnapshotBody
 from berth.schemas.usage_facts import NamespaceSeen, UsageSeen
@@ -137,8 +138,8 @@ class State:
             if self._owns is not None and envelope.kind not in _SCORED_KINDS:
                 return _NOTHING  # a shard has no use for it
             step = self._apply.get(envelope.kind)
-            if step is None and envelope.kind == MembersSeen.KIND:
-                return _NOTHING  # the binder's business: which pods there are decides nothing
+            if step is None and envelope.kind in _READ_BY_OTHERS:
+                return _NOTHING  # which pods there are, and what steers faults, decides nothing
             if step is None:
                 self.unknown[envelope.kind] += 1
                 return _NOTHING
@@ -442,5 +443,6 @@ _NOTHING: Final = AppliedFact()
 _CONSTRAINT_KINDS: Final = tuple(
     fact.KIND for fact in (UsageSeen, NamespaceSeen, ClaimSeen, VolumeSeen, StorageSeen, UnboundSeen)
 )
+_READ_BY_OTHERS: Final = frozenset({MembersSeen.KIND, GroupSeen.KIND})
 _SCORED_KINDS: Final = frozenset({NodesSeen.KIND, HealthSeen.KIND, TopologySeen.KIND})
 """Facts on which scores depend. Pods are none: they only move chips from used to releasing, and neither is free."""

@@ -14,6 +14,18 @@ from berth.formats.kubernetes.pod_spec import PodSpec
 T = TypeVar("T")
 
 
+class Terminated(Lean, frozen=True):
+    """End of a container."""
+
+    exit_code: int = 0
+
+
+class ContainerState(Lean, frozen=True):
+    """State of a container."""
+
+    terminated: Terminated | None = None
+
+
 class ContainerStatus(Lean, frozen=True):
     """Status of a container."""
 
@@ -21,6 +33,17 @@ class ContainerStatus(Lean, frozen=True):
     container_id: str = msgspec.field(default="", name="containerID")
     ready: bool = False
     restart_count: int = 0
+    state: ContainerState | None = None
+    last_state: ContainerState | None = None
+    """Its end before the last restart."""
+
+    @property
+    def exit_code(self) -> int:
+        """Code of its last end; 0 if it never ended."""
+        for state in (self.state, self.last_state):
+            if state is not None and state.terminated is not None:
+                return state.terminated.exit_code
+        return 0
 
 
 class Condition(Lean, frozen=True):

@@ -158,7 +158,7 @@ class Pods:
         if not of_rank:
             del attempt.pods[identity.rank]
             phase = PodPhase.GONE if row.is_live else row.phase
-            attempt.gone[identity.rank] = self._rank_state(row)._replace(phase=phase, taken=1)
+            attempt.gone[identity.rank] = self._rank_state(row).ended(phase)
         self._dirty[key] = None
 
     def held(self, node: str) -> int:
@@ -289,7 +289,14 @@ class Pods:
         if known is not None and known[0] is row and known[1] == naming:
             return known[2]
         state = RankState(
-            row.node, row.phase, self._physical_chips(row), self._has_taken(row), row.leaf_state, row.block
+            row.node,
+            row.phase,
+            self._physical_chips(row),
+            self._has_taken(row),
+            row.leaf_state,
+            row.block,
+            row.exit_code,
+            row.marks,
         )
         self._states[row.uid] = (row, naming, state)
         return state

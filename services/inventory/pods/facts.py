@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from berth.schemas.columns import pack, pack_names, unpack, unpack_names
-from berth.schemas.facts import PodPhase, PodsSeen
+from berth.schemas.facts import PodMarks, PodPhase, PodsSeen
+from berth.schemas.fault_facts import joined
 from berth.schemas.units import UnixMs
 from berth.services.inventory.pods.rows import ENDED, PodRow
 
@@ -13,7 +14,7 @@ class RankState(NamedTuple):
     """Last observed state of a rank.
 
     ``taken``: 1 after the device plug-in has allocated the pod's chips, or if it needs none. ``leaf_state`` and
-    ``block`` (plus one) are those of the pod's annotations.
+    ``block`` (plus one) are those of the pod's annotations. ``exit_code`` and ``marks`` tell its faults.
     """
 
     node: str
@@ -22,11 +23,19 @@ class RankState(NamedTuple):
     taken: int = 1
     leaf_state: int = 0
     block: int = 0
+    exit_code: int = 0
+    marks: tuple[tuple[str, str], ...] = ()
 
     @property
     def once_gone(self) -> "RankState":
         """State of the rank after its pod is gone; a finished rank keeps its phase."""
-        return self if self.phase in ENDED else self._replace(phase=PodPhase.GONE, taken=1)
+        return self if self.phase in ENDED else self.ended(PodPhase.GONE)
+
+    def ended(self, phase: PodPhase) -> "RankState":
+        """State of the rank after its pod is gone: its last phase, or that it is gone and has no faults."""
+        if phase == PodPhase.GONE:
+            return self._replace(phase=phase, taken=1, exit_code=0, marks=())
+        return self._replace(phase=phase, taken=1)
 
 
 class CommonFields(NamedTuple):
@@ -37,6 +46,7 @@ class CommonFields(NamedTuple):
     memory_mib: int = 0
     tor_affinity: str = ""
     service: str = ""
+    steering: Mapping[str, str] = {}
 
 
 def common_fields(rows: Mapping[int, PodRow], published: PodsSeen | None) -> CommonFields:
@@ -50,7 +60,12 @@ def common_fields(rows: Mapping[int, PodRow], published: PodsSeen | None) -> Com
     before = CommonFields()
     if published is not None:
         before = CommonFields(
-            published.resource, published.cpu_milli, published.memory_mib, published.tor_affinity, published.service
+            published.resource,
+            published.cpu_milli,
+            published.memory_mib,
+            published.tor_affinity,
+            published.service,
+            published.steering,
         )
     return CommonFields(
         next((row.resource for row in known if row.resource), before.resource),
@@ -58,6 +73,7 @@ def common_fields(rows: Mapping[int, PodRow], published: PodsSeen | None) -> Com
         known[0].memory_mib if known else before.memory_mib,
         next((row.tor_affinity for row in known if row.tor_affinity), before.tor_affinity),
         next((row.service for row in known if row.service), before.service),
+        joined(row.steering for row in known if row.steering) if known else before.steering,
     )
 
 
@@ -85,6 +101,7 @@ def pods_fact(
     index = {name: place for place, name in enumerate(table)}
     states = bytes(by_rank[rank].leaf_state for rank in ranks)
     blocks = [by_rank[rank].block for rank in ranks]
+    codes = [by_rank[rank].exit_code for rank in ranks]
     return PodsSeen(
         namespace=gang[0],
         gang=gang[1],
@@ -105,6 +122,9 @@ def pods_fact(
         leaf_states=states if any(states) else b"",
         service=common.service,
         blocks=pack(blocks, 2) if any(blocks) else b"",
+        exit_codes=pack(codes, 4) if any(codes) else b"",
+        marks=[PodMarks(rank, dict(by_rank[rank].marks)) for rank in ranks if by_rank[rank].marks],
+        steering=dict(common.steering),
     )
 
 
@@ -113,6 +133,8 @@ def rank_states(seen: PodsSeen) -> list[tuple[int, RankState]]:
     table = unpack_names(seen.nodes)
     states = seen.leaf_states or bytes(len(seen.phase))
     blocks = unpack(seen.blocks or bytes(2 * len(seen.phase)), 2)
+    codes = unpack(seen.exit_codes or bytes(4 * len(seen.phase)), 4)
+    marks = {one.rank: tuple(one.values.items()) for one in seen.marks}
     rows = zip(
         unpack(seen.rank, 4),
         unpack(seen.node_index, 4),
@@ -120,9 +142,21 @@ def rank_states(seen: PodsSeen) -> list[tuple[int, RankState]]:
         unpack(seen.chips, 8),
         states,
         blocks,
+        codes,
         strict=True,
     )
     return [
-        (rank, RankState(table[index], PodPhase(phase), chips, leaf_state=state, block=block))
-        for rank, index, phase, chips, state, block in rows
+        (
+            rank,
+            RankState(
+                table[index],
+                PodPhase(phase),
+                chips,
+                leaf_state=state,
+                block=block,
+                exit_code=code,
+                marks=marks.get(rank, ()),
+            ),
+        )
+        for rank, index, phase, chips, state, block, code in rows
     ]

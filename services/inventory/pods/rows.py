@@ -10,6 +10,7 @@ import msgspec
 
 from berth.formats.ascend.block_annotations import INFER_SERVICE, block_of
 from berth.formats.ascend.device_list import ASCEND_REAL, CHIPS_MAX, chip_mask, resource_of
+from berth.formats.ascend.fault_marks import pod_marks, steering_labels
 from berth.formats.ascend.pod_annotations import ATTEMPT, CONSUMED, JOB, JOB_UID, PREDICATE_TIME, RANK, TOR_AFFINITY
 from berth.formats.ascend.switch_annotations import state_of
 from berth.formats.kubernetes.events import Involved
@@ -21,6 +22,7 @@ from berth.schemas.pod_constraints import PodConstraints
 ENDED: Final = frozenset({PodPhase.SUCCEEDED, PodPhase.FAILED, PodPhase.GONE})
 RANK_MAX: Final = (1 << 31) - 1
 _QUOTED_MAX: Final = 80
+_CODE_BITS: Final = (1 << 32) - 1
 _PHASES: Final[Mapping[str, PodPhase]] = {
     "Succeeded": PodPhase.SUCCEEDED,
     "Failed": PodPhase.FAILED,
@@ -56,6 +58,9 @@ class PodRow(msgspec.Struct, frozen=True, gc=False):
         block: Number of its logical SuperPoD (block) plus one, from its annotations; 0 without.
         labels: All labels; not to be changed.
         constraints: Its constraints, as far as they can be read; None without any.
+        exit_code: A code other than 0 with which a container last ended, as 32 bits; 0 without.
+        marks: Its marks for faults, by key.
+        steering: Its labels that steer faults; not to be changed.
     """
 
     namespace: str
@@ -79,6 +84,9 @@ class PodRow(msgspec.Struct, frozen=True, gc=False):
     block: int = 0
     labels: dict[str, str] = {}
     constraints: PodConstraints | None = None
+    exit_code: int = 0
+    marks: tuple[tuple[str, str], ...] = ()
+    steering: dict[str, str] = {}
 
     @property
     def is_live(self) -> bool:
@@ -126,7 +134,16 @@ def read_row(pod: Pod, asks: PodAsks) -> PodRow | None:
         block=0 if block is None else block + 1,
         labels=asks.labels(meta),
         constraints=ask.constraints,
+        exit_code=exit_code_of(pod),
+        marks=pod_marks(meta.labels or {}, meta.annotations or {}, identity.rank if identity is not None else None),
+        steering=steering_labels(meta.labels or {}),
     )
+
+
+def exit_code_of(pod: Pod) -> int:
+    """The first code other than 0 with which a container of a pod last ended, as 32 bits; 0 without."""
+    codes = (one.exit_code & _CODE_BITS for one in pod.status.container_statuses or ())
+    return next((code for code in codes if code), 0)
 
 
 def phase_of(pod: Pod) -> PodPhase:

@@ -243,3 +243,21 @@ def test_a_chip_that_one_source_calls_sick_and_another_withholds_is_sick() -> No
     assert (verdict(found).withheld, verdict(found).unhealthy) == (8, 0)
     found.agent = StoredAgentReport(HealthReport("a", unhealthy=[3]), NOW)
     assert (verdict(found).withheld, verdict(found).unhealthy) == (0, 8)
+
+
+@pytest.mark.parametrize(
+    ("rows", "switch", "sub_healthy"),
+    [
+        ([fault_row(3, "SubHealthFault"), fault_row(5, "SubHealthFault", kind="PublicFault")], "", 0b10_1000),
+        ([fault_row(3, "SubHealthFault", kind="CardNetworkUnhealthy"), fault_row(4, "PreSeparateNPU")], "", 0),
+        ([fault_row("", "SubHealthFault", kind="NodeUnhealthy")], "", 0xFF),
+        ([fault_row(3, "SubHealthFault")], "SubHealthy", 0xFF),
+        ([fault_row(3, "SubHealthFault")], "UnHealthy", 0b1000),
+        ([], "", 0),
+    ],
+)
+def test_sub_healthy_chips(rows: list[dict[str, object]], switch: str, sub_healthy: int) -> None:
+    found = word(device_list(faults=rows))
+    if switch:
+        found.switch = SwitchInfo(node_status=switch)
+    assert verdict(found).sub_healthy == sub_healthy

@@ -68,7 +68,10 @@ def a_pod(name: str, **changes: Any) -> Pod:  # noqa: ANN401  # a builder for te
                     }
                 ],
             },
-            "status": {"phase": changes.get("phase", "Running")},
+            "status": {
+                "phase": changes.get("phase", "Running"),
+                "containerStatuses": changes.get("containers"),
+            },
         },
         Pod,
     )

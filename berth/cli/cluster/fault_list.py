@@ -1,0 +1,222 @@
+"""``berth faults``: faults of nodes and chips, and the jobs that they affect."""
+
+from typing import Final
+
+import msgspec
+from rich.markup import escape
+
+from berth.cli.cell import Common, connected, run
+from berth.cli.cluster.nodes import judged_nodes
+from berth.cli.output import age, emit, new_table, print_progress, print_result, results
+from berth.core.chips.picking import ids_of
+from berth.core.faults.cluster_faults import CellFaults, FaultyJob, faults_of
+from berth.core.faults.model import Finding, NodeFault, PodFault, ToleratedPod
+from berth.runtime.bus.port import Bus
+from berth.runtime.clock import Clock, SystemClock
+from berth.runtime.history import state_now
+from berth.schemas.envelope import DecodeError, decode
+from berth.schemas.fault_facts import FAULT_SCHEDULING, GroupSeen
+from berth.schemas.subjects import StreamName
+
+NOT_RESTARTED: Final = "Berth does not restart jobs yet: nothing is deleted or moved for these faults"
+NO_FAULTS: Final = "no node, chip or job is faulty"
+
+
+class NodeFaultRow(msgspec.Struct, frozen=True):
+    """A fault of a node or of its chips, as ``--json`` prints it."""
+
+    node: str
+    kind: str
+    chips: list[int]
+    """Chips with the fault; empty for a fault of the whole node."""
+    reason: str
+    reported_ms: int
+    """Time of the last report of its source in milliseconds since 1970; 0 if it is unknown."""
+
+
+class PodFaultRow(msgspec.Struct, frozen=True):
+    """A faulty pod, as ``--json`` prints it."""
+
+    rank: int
+    node: str
+    kind: str
+    chips: list[int]
+    reason: str
+    master: bool
+    hot_switch: bool
+
+
+class ToleratedRow(msgspec.Struct, frozen=True):
+    """A pod whose fault counts for nothing, as ``--json`` prints it."""
+
+    rank: int
+    node: str
+    reason: str
+
+
+class FindingRow(msgspec.Struct, frozen=True):
+    """A label with a value without a meaning, as ``--json`` prints it."""
+
+    key: str
+    value: str
+    expected: str
+    contradicts: bool
+
+
+class FaultyJobRow(msgspec.Struct, frozen=True):
+    """A job with faults, as ``--json`` prints it."""
+
+    namespace: str
+    name: str
+    uid: str
+    attempt: int
+    fault_scheduling: str
+    """Value of the label; ``off`` without it."""
+    retries: int
+    """Value of ``fault-retry-times``; 0 without it, or if it is no number."""
+    sub_health_strategy: str
+    limit: str
+    """Limit of escalation: pod, job or empty."""
+    external: bool
+    """Another component owns its faults."""
+    sub_health_only: bool
+    master: bool
+    """Its rank 0 is faulty."""
+    faults: list[PodFaultRow]
+    tolerated: list[ToleratedRow]
+    findings: list[FindingRow]
+
+
+class FaultsRow(msgspec.Struct, frozen=True):
+    """All faults, as ``--json`` prints them."""
+
+    nodes: list[NodeFaultRow]
+    jobs: list[FaultyJobRow]
+    restarts_jobs: bool
+    """Whether Berth restarts jobs after faults: false in this release."""
+
+
+async def groups_of(bus: Bus) -> list[GroupSeen]:
+    """What PodGroups say about faults; facts that do not decode are skipped."""
+    found: list[GroupSeen] = []
+    for stored in await bus.read(StreamName.LATEST, filters=(bus.subjects.facts("group"),)):
+        try:
+            found.append(decode(stored.data, GroupSeen))
+        except DecodeError as error:
+            print_progress(f"fact {stored.subject} does not decode: {error.reason}")
+    return found
+
+
+async def faults_now(bus: Bus, clock: Clock) -> CellFaults:
+    """Faults of a cell as its newest facts and records show them.
+
+    Raises:
+        TransientError: The bus did not answer.
+    """
+    state = await state_now(bus, clock)
+    judged = await judged_nodes(bus)
+    conditions = {key: one.condition for key, one in judged.items()}
+    return faults_of(state, await groups_of(bus), conditions)
+
+
+def row_of(found: CellFaults) -> FaultsRow:
+    """Faults in the form of ``--json``."""
+    return FaultsRow([_node(fault) for fault in found.nodes], [_job(job) for job in found.jobs], restarts_jobs=False)
+
+
+def _node(fault: NodeFault) -> NodeFaultRow:
+    return NodeFaultRow(fault.node, fault.kind.value, list(ids_of(fault.chips)), fault.reason, fault.reported_ms)
+
+
+def _job(job: FaultyJob) -> FaultyJobRow:
+    rules = job.diagnosis.rules
+    return FaultyJobRow(
+        namespace=job.namespace,
+        name=job.name,
+        uid=job.uid,
+        attempt=job.attempt,
+        fault_scheduling=rules.scheduling_label or "off",
+        retries=rules.retries,
+        sub_health_strategy=rules.strategy,
+        limit=rules.limit,
+        external=rules.has_owner,
+        sub_health_only=job.diagnosis.is_sub_health_only,
+        master=job.diagnosis.has_master_fault,
+        faults=[_pod(fault) for fault in job.diagnosis.faults],
+        tolerated=[_tolerated(pod) for pod in job.diagnosis.tolerated],
+        findings=[_finding(one) for one in rules.findings],
+    )
+
+
+def _pod(fault: PodFault) -> PodFaultRow:
+    chips = list(ids_of(fault.chips))
+    return PodFaultRow(
+        fault.rank, fault.node, fault.kind.value, chips, fault.reason, fault.is_master, fault.is_hot_switch
+    )
+
+
+def _tolerated(pod: ToleratedPod) -> ToleratedRow:
+    return ToleratedRow(pod.rank, pod.node, pod.reason)
+
+
+def _finding(one: Finding) -> FindingRow:
+    return FindingRow(one.key, one.value, one.expected, one.contradicts)
+
+
+def show(found: FaultsRow, now_ms: int) -> None:
+    """Print faults of nodes, affected jobs, and labels without a meaning."""
+    if not found.nodes and not found.jobs:
+        print_result(NO_FAULTS)
+        return
+    if found.nodes:
+        table = new_table("NODE", "FAULT", "CHIPS", "REPORTED", "REASON")
+        for node in found.nodes:
+            reported = f"{age(node.reported_ms, now_ms)} ago" if node.reported_ms else ""
+            chips = ",".join(map(str, node.chips))
+            table.add_row(escape(node.node), node.kind, chips, reported, escape(node.reason))
+        results().print(table)
+    affected = [job for job in found.jobs if job.faults or job.tolerated]
+    if affected:
+        table = new_table("JOB", "RANK", "NODE", "FAULT", FAULT_SCHEDULING.upper(), "CAUSE")
+        for job in affected:
+            name = escape(f"{job.namespace}/{job.name}")
+            for pod in job.faults:
+                rank = f"{pod.rank} (master)" if pod.master else str(pod.rank)
+                table.add_row(name, rank, escape(pod.node), pod.kind, escape(job.fault_scheduling), escape(pod.reason))
+            for left in job.tolerated:
+                table.add_row(
+                    name, str(left.rank), escape(left.node), "none", escape(job.fault_scheduling), escape(left.reason)
+                )
+        results().print(table)
+    for line in findings_of(found):
+        print_result(line)
+    print_result(NOT_RESTARTED)
+
+
+def findings_of(found: FaultsRow) -> list[str]:
+    """Labels of jobs without a meaning, one sentence each."""
+    return [
+        f"{job.namespace}/{job.name}: {one.key} is {one.value!r}, expected {one.expected}"
+        f"{'; the PodGroup and the pods, or two pods, have different values' if one.contradicts else ''}"
+        for job in found.jobs
+        for one in job.findings
+    ]
+
+
+def faults(*, common: Common | None = None) -> int:
+    """List faults of nodes and chips, and the jobs and ranks that they affect. Berth does not restart jobs yet.
+
+    Args:
+        common: Cell and form of the output.
+    """
+    options = common or Common()
+
+    async def work() -> None:
+        async with connected(options) as bus:
+            found = row_of(await faults_now(bus, SystemClock()))
+        if options.json:
+            emit(found)
+        else:
+            show(found, SystemClock().now_ms())
+
+    return run(work)

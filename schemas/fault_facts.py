@@ -1,0 +1,59 @@
+"""Facts that steer what is done about faults, beside those about pods: they are no part of a request and may change.
+
+Source of the keys: docs/reference/faults.md, "Switches of jobs".
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import ClassVar, Final
+
+from berth.schemas.message import Message
+from berth.schemas.units import UnixMs
+
+FAULT_SCHEDULING: Final = "fault-scheduling"
+FAULT_RETRY_TIMES: Final = "fault-retry-times"
+POD_RESCHEDULING: Final = "pod-rescheduling"
+PROCESS_RECOVER: Final = "process-recover-enable"
+SUB_HEALTH_STRATEGY: Final = "subHealthyStrategy"
+ELASTIC: Final = "elastic-scheduling"
+INFERENCE_SERVICE: Final = "ome.io/inferenceservice"
+APP: Final = "app"
+"""Only with a value that implies a limit of escalation."""
+RECOVER_POLICY: Final = "huawei.com/recover_policy_path"
+EXTERNAL_OWNER: Final = "ProcessRecoverStrategy"
+FAULT_TYPE: Final = "fault-type"
+NEED_SCHEDULER: Final = "needVolcanoOpe"
+BACKUP_POD: Final = "backupNewPodName"
+RANK_INDEX: Final = "hccl/rankIndex"
+REPLICA_TYPE: Final = "training.kubeflow.org/replica-type"
+WORKER: Final = "worker"
+JOINED: Final = "|"
+"""Stands between values of one label that differ."""
+
+
+class GroupSeen(Message, frozen=True):
+    """Labels and annotations of a Volcano PodGroup that steer faults. There is none for a PodGroup without any."""
+
+    KIND: ClassVar[str] = "fact.group"
+
+    namespace: str
+    name: str
+    uid: str = ""
+    gone: bool = False
+    """It is gone, or nothing of it steers faults any more."""
+    labels: dict[str, str] = {}
+    """``fault-scheduling``, ``fault-retry-times``, ``pod-rescheduling``, ``process-recover-enable``,
+    ``subHealthyStrategy``, ``elastic-scheduling``, and those that imply a limit of escalation; sorted by key."""
+    annotations: dict[str, str] = {}
+    """``huawei.com/recover_policy_path`` and ``ProcessRecoverStrategy``; sorted by key."""
+    jobs: list[str] = []
+    """Names of the job requests that were made for it, sorted."""
+    at_ms: UnixMs = 0
+
+
+def joined(labels: Iterable[Mapping[str, str]]) -> dict[str, str]:
+    """Label sets as one, by key, sorted. Values that differ are joined in the order of their first occurrence."""
+    values: dict[str, dict[str, None]] = {}
+    for one in labels:
+        for key, value in one.items():
+            values.setdefault(key, {}).update(dict.fromkeys(value.split(JOINED)))
+    return {key: JOINED.join(values[key]) for key in sorted(values)}
