@@ -25,6 +25,10 @@ from berth.services.dispatcher.metrics import DispatcherMetrics
 ROLE: Final = "dispatcher"
 _RENEWALS: Final = 3
 """Times that a lease is renewed in its length."""
+_MARGIN: Final = 2
+"""Longest pause that was seen, times this, is the silence that a leader asks for."""
+_FORGET: Final = 0.9999
+"""What is left of the longest pause after a heartbeat without one: half of it after some 7,000."""
 _LATE: Final = 2
 """A look that comes later than so many intervals was delayed: what lay between is no silence of the leader."""
 
@@ -137,6 +141,8 @@ class Keeper:
         self._is_new = True
         """Nothing was heard since the start, and the lease was not looked at."""
         self._is_stalled = False
+        self._longest_s = 0.0
+        """Longest pause of this process, fading: a call of a library may hold the lock of the interpreter."""
         self._is_due = asyncio.Event()
         self._hearing: Served | None = None
         self._answering: Served | None = None
@@ -188,6 +194,7 @@ class Keeper:
         if self._is_stalled:
             return terms.heartbeat_s
         was_doubted = standing.is_doubted
+        self._lease.silence_ms = self._silence_ms()
         if not await self._lease.acquire():
             self._log.warning("lease lost")
             await self._lose()
@@ -208,8 +215,9 @@ class Keeper:
             self._restart_silence()
             return terms.heartbeat_s
         silence_s = self._clock.monotonic_s() - self._heard_s
+        self._lease.silence_ms = self._silence_ms()
         if silence_s < quiet_s or not await self._lease.acquire(silence_ms=int(silence_s * 1000)):
-            left_s = terms.lost_s - silence_s
+            left_s = max(terms.lost_s, self._lease.allowed_ms / 1000) - silence_s
             return min(terms.heartbeat_s, left_s) if left_s > 0 else terms.lease_s / _RENEWALS
         await self._win()
         return terms.lease_s / _RENEWALS
@@ -231,8 +239,22 @@ class Keeper:
             began_s = self._clock.monotonic_s()
             await self.beat()
             await asyncio.sleep(self._terms.heartbeat_s)
-            if self._clock.monotonic_s() - began_s > self._terms.lost_s:
+            passed_s = self._clock.monotonic_s() - began_s
+            self.note_pause(passed_s - self._terms.heartbeat_s)
+            if passed_s > self._terms.lost_s:
                 self._is_due.set()  # it was paused for so long that another may have the lease
+
+    def note_pause(self, pause_s: float) -> None:
+        """Note how much later than it was due a heartbeat can be sent."""
+        self._longest_s = max(pause_s, self._longest_s * _FORGET)
+
+    def _silence_ms(self) -> int:
+        """Silence to ask for: pauses grow with the state, so the next one may be longer than the last.
+
+        The lease expires after its length anyway.
+        """
+        wanted_s = _MARGIN * (self._terms.heartbeat_s + self._longest_s)
+        return round(1000 * min(max(self._terms.lost_s, wanted_s), self._terms.lease_s))
 
     async def _wake_on(self, stop: asyncio.Event) -> None:
         await stop.wait()

@@ -22,6 +22,10 @@ class Lease:
         silence_ms: How long this candidate may send no heartbeat while it holds the lease, in milliseconds; 0 if it
             sends none.
         instruments: Of the process.
+
+    Attributes:
+        silence_ms: As above; a change counts from the next renewal.
+        allowed_ms: Silence that the other holder allows, when the lease was last read; 0 if it sends no heartbeats.
     """
 
     def __init__(
@@ -40,7 +44,8 @@ class Lease:
         self._subject = bus.subjects.lease(role)
         self._holder = holder
         self._lease_s = lease_s
-        self._silence_ms = silence_ms
+        self.silence_ms = silence_ms
+        self.allowed_ms = 0
         self._faults = instruments.faults
         self._log = instruments.log
         self._revision = 0
@@ -66,7 +71,7 @@ class Lease:
                     return False
                 self._revision = last.sequence if last is not None else 0
             self._faults.hit("lease.before")
-            held = LeaseHeld(self._holder, 0, self._clock.now_ms(), self._silence_ms)
+            held = LeaseHeld(self._holder, 0, self._clock.now_ms(), self.silence_ms)
             self._revision = await self._bus.publish(
                 self._subject,
                 encode(held),
@@ -102,6 +107,7 @@ class Lease:
         self._until_s = 0.0
 
     def _is_free(self, held: LeaseHeld, silence_ms: int) -> bool:
+        self.allowed_ms = held.silence_ms
         return held.holder in {"", self._holder} or 0 < held.silence_ms <= silence_ms
 
 

@@ -322,3 +322,41 @@ async def test_without_a_connection_nobody_is_taken_for_lost() -> None:
     await them.pass_time(2)
     assert (first.leads, second.leads) == (True, False)
     await them.close()
+
+
+async def test_a_leader_that_has_paused_asks_for_more_silence_and_later_for_less() -> None:
+    them, first, second = await two()
+    assert (await them.lease()).silence_ms == 400
+    first.keeper.note_pause(0.1)
+    await first.keeper.look()
+    assert (await them.lease()).silence_ms == 400
+    first.keeper.note_pause(1.4)
+    await first.keeper.look()
+    assert (await them.lease()).silence_ms == 3_000
+    await them.kill(first)
+    await them.pass_time(2.9)
+    assert not second.leads
+    await them.pass_time(0.3)
+    assert second.leads
+    second.keeper.note_pause(60.0)
+    await second.keeper.look()
+    assert (await them.lease()).silence_ms == 5_000
+    for _ in range(60_000):
+        second.keeper.note_pause(0.0)
+    await second.keeper.look()
+    assert (await them.lease()).silence_ms == 497
+    await them.close()
+
+
+async def test_a_standby_takes_the_lease_as_soon_as_the_silence_that_it_names_is_over() -> None:
+    them, first, second = await two()
+    first.keeper.note_pause(0.4)
+    await first.keeper.look()
+    await them.kill(first)
+    await them.pass_time(0.9)
+    pause_s = await second.keeper.look()
+    assert not second.leads
+    assert 0 < pause_s <= 0.1
+    await them.pass_time(0.2)
+    assert second.leads
+    await them.close()
