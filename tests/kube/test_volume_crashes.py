@@ -18,6 +18,7 @@ from berth.runtime.kube.config import KubeConfig
 from berth.runtime.kube.port import RefusedError
 from berth.runtime.local.kube_server import KubeServer
 from berth.schemas.envelope import decode, encode
+from berth.schemas.facts import OutcomeSeen
 from berth.schemas.placement import ClaimVolume
 from berth.schemas.subjects import StreamName
 from berth.schemas.volume_facts import UnboundSeen
@@ -106,6 +107,18 @@ async def restarted(binder: Service) -> None:
     await until(lambda: "ledger folded" in binder.log().partition("--- start 2")[2], deadline_s=20, what="a 2nd start")
 
 
+async def reported(made: Cell, gang: Gang) -> OutcomeSeen:
+    """The outcome of a gang, once it is reported."""
+
+    async def is_reported() -> bool:
+        return await made.outcome(gang) is not None
+
+    await until_true(is_reported, deadline_s=20, what="an outcome")
+    outcome = await made.outcome(gang)
+    assert outcome is not None
+    return outcome
+
+
 def settings_of(kube_server: KubeServer, folder: Path) -> Tree:
     return {"kube": {"kubeconfig": str(kube_server.write_kubeconfig(folder / "own", user=USER))}, "retry_wait_s": 0.05}
 
@@ -129,13 +142,7 @@ async def test_killed_while_it_asks_for_volumes_it_asks_once_for_each(
         assert found is not None
         assert (found["name"], found["uid"]) == ("static", gang.placement.claims[1].uid)
         await volumes.bind()
-
-        async def is_reported() -> bool:
-            return await made.outcome(gang) is not None
-
-        await until_true(is_reported, deadline_s=20, what="an outcome")
-        told = await made.outcome(gang)
-        assert told is not None
+        told = await reported(made, gang)
         assert (told.state, told.bound, told.failures) == ("bound", 2, [])
         await binder.stop()
     assert [await world.node_of(f"p{rank}") for rank in range(2)] == gang.placement.names()
@@ -156,13 +163,7 @@ async def test_killed_while_it_takes_claims_back_it_takes_back_the_rest(
         await volumes.until_written()
         await volumes.refuse(real_bus)
         await restarted(binder)
-
-        async def is_reported() -> bool:
-            return await made.outcome(gang) is not None
-
-        await until_true(is_reported, deadline_s=20, what="an outcome")
-        told = await made.outcome(gang)
-        assert told is not None
+        told = await reported(made, gang)
         reason = f"claim data: the provisioner cannot make a volume for node {world.node(0)}"
         assert (told.state, told.bound, told.failures[0].reason) == ("failed", 0, reason)
         stored = await real_bus.last(StreamName.LATEST, real_bus.subjects.fact_unbound(world.namespace, "data"))

@@ -11,10 +11,9 @@ from hypothesis import strategies as st
 
 from berth.core.cluster.node_packing import pack_nodes, pack_switches
 from berth.core.state.ledger import Holding, LedgerFold
-from berth.schemas.columns import pack, pack_names
 from berth.schemas.constraints import Expression, Term
 from berth.schemas.envelope import open_envelope
-from berth.schemas.facts import PodPhase, PodsSeen
+from berth.schemas.facts import PodPhase
 from berth.schemas.intake import JobRequest, Task
 from berth.schemas.message import Message
 from berth.schemas.nodes import NodeDescription
@@ -24,6 +23,7 @@ from berth.schemas.usage_facts import NamespaceSeen
 from berth.schemas.volume_facts import ClaimSeen, StorageSeen, UnboundSeen, VolumeSeen
 from tests.support.cells import a_job, a_node
 from tests.support.constraint_worlds import HOST, OneNode, OnePod, Oracle, having, near, pods_of, usage_of
+from tests.support.load import pods_of as fact_of
 
 NODES: Final = 10
 ON: Final = {"corrections": 1, "constraints": 3, "skims_classes": True, "plain_pods": True}
@@ -223,26 +223,10 @@ class History:
             return
         key = held[step.one % len(held)]
         holding = self.fold.holdings[key]
-        nodes = holding.placement.names()
-        table = sorted(set(nodes))
         phase = PodPhase.SUCCEEDED if step.verb == "ended" else PodPhase.TERMINATING
         if phase == PodPhase.TERMINATING:
             self.ending.add(key)
-        yield (
-            self.subjects.fact_pod("default", holding.name),
-            PodsSeen(
-                namespace="default",
-                gang=holding.name,
-                uid=holding.uid,
-                attempt=holding.attempt,
-                rank=pack(range(len(nodes)), 4),
-                nodes=pack_names(table),
-                node_index=pack([table.index(node) for node in nodes], 4),
-                phase=pack([phase] * len(nodes), 1),
-                chips=pack([sum(1 << chip for chip in chips) for chips in holding.placement.chips_by_rank()], 8),
-                resource=holding.placement.resource,
-            ),
-        )
+        yield self.subjects.fact_pod("default", holding.name), fact_of(holding, phase)
 
     def oracle(self) -> Oracle:
         """What is allowed beside all that is there."""

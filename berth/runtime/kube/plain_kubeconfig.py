@@ -11,11 +11,9 @@ from base64 import standard_b64decode
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple
 
 import msgspec
-
-T = TypeVar("T")
 
 _MANY: Final = ":"
 

@@ -5,7 +5,6 @@ import pytest
 
 from berth.core.scheduling.scheduler import Scheduler
 from berth.core.state.cell import State
-from berth.schemas.columns import pack, pack_names
 from berth.schemas.constraints import Expression
 from berth.schemas.envelope import decode, encode
 from berth.schemas.facts import PodPhase, PodsSeen
@@ -19,6 +18,7 @@ from berth.schemas.volume_facts import StorageSeen
 from tests.support.cells import a_job
 from tests.support.constraint_worlds import OneNode, usage_of
 from tests.support.core_cells import SUBJECTS, CoreCell
+from tests.support.load import pods_of
 from tests.unit.core.constraints.test_constraints import APART, a_cell, a_task, in_zone, job, placed
 
 LACKS_APP = LabelSelector((Expression("app", "DoesNotExist"),))
@@ -46,20 +46,7 @@ def both_dump(cell: CoreCell, subject: str, fact: Message) -> tuple[bytes, bytes
 def phases(cell: CoreCell, name: str, phase: PodPhase) -> PodsSeen:
     """All pods of a placed job are in a phase."""
     holding = next(one for one in cell.state.fold.holdings.values() if one.name == name)
-    nodes = holding.placement.names()
-    table = sorted(set(nodes))
-    return PodsSeen(
-        namespace="default",
-        gang=name,
-        uid=holding.uid,
-        attempt=holding.attempt,
-        rank=pack(range(len(nodes)), 4),
-        nodes=pack_names(table),
-        node_index=pack([table.index(node) for node in nodes], 4),
-        phase=pack([phase] * len(nodes), 1),
-        chips=pack([sum(1 << chip for chip in chips) for chips in holding.placement.chips_by_rank()], 8),
-        resource=holding.placement.resource,
-    )
+    return pods_of(holding, phase)
 
 
 def a_kept_cell(**zones: str) -> CoreCell:
