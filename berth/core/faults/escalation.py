@@ -263,7 +263,6 @@ class _Step(NamedTuple):
         progress = self.progress
         unplaced = tuple(sorted(progress.unplaced))
         last = progress.last
-        rungs = ladder(self.rules, self.shape, self.settings)
         place = Wanted(
             last.scope if last is not None and last.scope != "job" else "pod",
             "place",
@@ -276,22 +275,23 @@ class _Step(NamedTuple):
             needs_place=True,
         )
         options = [] if self.shape.moves_whole else [place]
-        if last is not None and last.kind == PodFaultKind.SUB_HEALTH and self.rules.strategy == "hotSwitch":
-            return Escalation(tuple(options))  # its backup pod has taken its place
+        has_backup = last is not None and last.kind == PodFaultKind.SUB_HEALTH and self.rules.strategy == "hotSwitch"
+        return Escalation(tuple(options)) if has_backup else self._escalated(options, last)
+
+    def _escalated(self, options: list[Wanted], last: Recovery | None) -> Escalation:
+        """Places for the ranks that have none; and the next scope, once its time has come."""
+        rungs = ladder(self.rules, self.shape, self.settings)
         now = _index(rungs, self._scope_now(rungs))
-        if last is not None and rungs[now].scope == "job" and last.scope != "job":
+        if last is not None and rungs[now].scope == "job":
             return Escalation((*options, self._grown(rungs[now], 0)))  # paused, and without pod-rescheduling
-        if now + 1 >= len(rungs):
-            return Escalation(tuple(options))
         began_ms = self._clock_ms()
-        if not began_ms:
+        if now + 1 >= len(rungs) or not began_ms:
             return Escalation(tuple(options))
-        rung = rungs[now + 1]
         base_ms = began_ms - (0 if self._is_paused_since else rungs[now].after_ms)
-        due_ms = base_ms + rung.after_ms
+        due_ms = base_ms + rungs[now + 1].after_ms
         if self.at_ms < due_ms:
             return Escalation(tuple(options), due_ms)
-        grown = self._grown(rung, self.at_ms - began_ms)
+        grown = self._grown(rungs[now + 1], self.at_ms - began_ms)
         if grown.scope != "job" and self.settings.plan_before_delete and not self.settings.reference_parity:
             return self._beyond(options, rungs[now + 1 :], base_ms, began_ms)
         return Escalation((*options, grown))
