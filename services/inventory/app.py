@@ -30,7 +30,8 @@ from berth.schemas.usage_facts import NamespaceSeen, UsageSeen
 from berth.schemas.volume_facts import ClaimSeen, StorageSeen, VolumeSeen
 from berth.services.inventory.config import InventoryConfig
 from berth.services.inventory.constraint_facts import CAPACITIES
-from berth.services.inventory.loop import PODGROUPS, Loop
+from berth.services.inventory.effect_outlet import PODGROUPS
+from berth.services.inventory.loop import Loop
 from berth.services.inventory.metrics import InventoryMetrics
 from berth.services.inventory.nodes.leaf_switches import PATH, SELECTOR
 from berth.services.inventory.storage.object_facts import StorageFact
