@@ -24,8 +24,7 @@ class GangOwner:
 
 
 def members_of(part: Part, owner: GangOwner, *, at_ms: int) -> MembersSeen:
-    """Pods of a request. A bound pod keeps its rank until the request is over or another takes it, even when it is
-    deleted."""
+    """Pods of a request. A bound pod keeps its rank, even deleted, until the request is over or another takes it."""
     rows = [
         (rank, slot)
         for rank, slot in enumerate(part.slots)
