@@ -200,6 +200,9 @@ class PodsSeen(Message, frozen=True):
     steering: dict[str, str] = {}
     """Labels of the pods that steer faults, by key, sorted. Different values are joined with ``|``, in the order of
     ranks."""
+    steps: bytes = b""
+    """``<u4`` per row: step of the recovery for which the pod was bound (annotation ``berth/step``), 0 without; empty
+    when all are 0. A rank has one row: that of the pod with the newest step."""
 
 
 class Owner(Part, frozen=True):
@@ -308,6 +311,8 @@ class OutcomeSeen(Message, frozen=True):
     failures: list[RankFailure] = []
     ledger_seq: Sequence = 0
     at_ms: UnixMs = 0
+    step: int = 0
+    """Newest step of a recovery of the attempt whose pods are bound; 0: none."""
 
 
 class TimerSeen(Message, frozen=True):

@@ -38,7 +38,7 @@ from berth.schemas.facts import (
     TimerSeen,
     TopologySeen,
 )
-from berth.schemas.fault_facts import GroupSeen
+from berth.schemas.fault_facts import GroupSeen, ReplacementsSeen
 from berth.schemas.ledger import Round, Settings
 from berth.schemas.status import KeptFact, SnapshotBody
 from berth.schemas.usage_facts import NamespaceSeen, UsageSeen
@@ -443,6 +443,6 @@ _NOTHING: Final = AppliedFact()
 _CONSTRAINT_KINDS: Final = tuple(
     fact.KIND for fact in (UsageSeen, NamespaceSeen, ClaimSeen, VolumeSeen, StorageSeen, UnboundSeen)
 )
-_READ_BY_OTHERS: Final = frozenset({MembersSeen.KIND, GroupSeen.KIND})
+_READ_BY_OTHERS: Final = frozenset({MembersSeen.KIND, GroupSeen.KIND, ReplacementsSeen.KIND})
 _SCORED_KINDS: Final = frozenset({NodesSeen.KIND, HealthSeen.KIND, TopologySeen.KIND})
 """Facts on which scores depend. Pods are none: they only move chips from used to releasing, and neither is free."""

@@ -40,10 +40,9 @@ def check_pods(fact: PodsSeen) -> None:
         raise DecodeError(f"columns do not have {rows} rows each", kind=kind)
     if len(fact.blocks) not in {0, 2 * rows}:
         raise DecodeError(f"blocks: {len(fact.blocks)} bytes, expected {2 * rows} or none", kind=kind)
-    if len(fact.exit_codes) not in {0, _INDEX_BYTES * rows}:
-        raise DecodeError(
-            f"exit_codes: {len(fact.exit_codes)} bytes, expected {_INDEX_BYTES * rows} or none", kind=kind
-        )
+    for name, column in (("exit_codes", fact.exit_codes), ("steps", fact.steps)):
+        if len(column) not in {0, _INDEX_BYTES * rows}:
+            raise DecodeError(f"{name}: {len(column)} bytes, expected {_INDEX_BYTES * rows} or none", kind=kind)
     if fact.foreign and unpack(fact.rank, _INDEX_BYTES) != list(range(rows)):
         raise DecodeError(f"rank: of pods of another scheduler, expected 0 to {rows - 1} in order", kind=kind)
     if fact.cpu_milli < 0 or fact.memory_mib < 0:
