@@ -1,5 +1,4 @@
-"""Jobs as pods and PodGroups show them: who owns them, what they say about faults, and how often failed pods may still
-restart them. Pure.
+"""Jobs as pods and PodGroups show them: owners, labels for faults, and remaining retries. Pure.
 
 Source: docs/reference/faults.md, "What is written after a fault".
 """

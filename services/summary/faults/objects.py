@@ -13,9 +13,10 @@ from berth.formats.ascend.report_error import ReportError
 from berth.formats.kubernetes.objects import ConfigMap
 from berth.runtime.backoff import Backoff
 from berth.runtime.clock import Clock
-from berth.runtime.errors import FatalError, ShellError
+from berth.runtime.errors import FatalError, ShellError, TransientError
 from berth.runtime.instruments import Instruments
 from berth.runtime.kube.port import Api, Change, Reflection, RefusedError
+from berth.runtime.logs import Logger
 from berth.runtime.waits import pause
 from berth.services.summary.config import FaultObjectsConfig, SummaryConfig
 from berth.services.summary.faults.book import FaultBook
@@ -71,10 +72,13 @@ class FaultObjects:
         while True:
             self._dirty.clear()
             is_done = await self._settle()
-            tries = 0 if is_done else tries + 1
-            wait_s = self._wait_s() if is_done else self._backoff.pause_s(tries)
-            await pause(self._dirty, wait_s)
-            await asyncio.sleep(self._config.settle_s if is_done else self._backoff.first_s)
+            if is_done:
+                tries = 0
+                await pause(self._dirty, self._wait_s())
+                await asyncio.sleep(self._config.settle_s)
+            else:
+                tries += 1
+                await asyncio.sleep(self._backoff.pause_s(tries))
 
     def _restore(self) -> None:
         counters, reasons = self._maps
@@ -111,7 +115,9 @@ class FaultObjects:
     def _note(self, one: "OneMap", reason: str) -> None:
         """Log a failure once while it stays the same; the reason is empty without one."""
         if reason and self._logged.get(one.name) != reason:
-            self._log.warning("ConfigMap about faults not written", namespace=one.namespace, name=one.name, reason=reason)
+            self._log.warning(
+                "ConfigMap about faults not written", namespace=one.namespace, name=one.name, reason=reason
+            )
         self._logged[one.name] = reason
 
 
@@ -186,13 +192,34 @@ class OneMap:
         )
 
 
-async def see_no_other_writer(api: Api, clock: Clock, config: FaultObjectsConfig) -> None:
-    """See that no other client writes the ConfigMaps now.
+async def see_no_other_writer(api: Api, clock: Clock, config: SummaryConfig, log: Logger, stop: asyncio.Event) -> None:
+    """See that no other client writes the ConfigMaps now; while the API server does not answer, it is asked again.
 
     Raises:
-        FatalError: One has written one of them lately.
+        FatalError: One has written one of them lately, or the server does not show them.
+    """
+    while not stop.is_set():
+        try:
+            reason = await _other(api, clock, config.fault_objects)
+        except TransientError as error:
+            log.warning("other writers of ConfigMaps about faults are not known yet", reason=error.reason)
+            await pause(stop, config.retry_wait_max_s)
+        except RefusedError as error:
+            raise FatalError(
+                f"whether another scheduler writes ConfigMaps about faults is not known: {error}"
+            ) from error
+        else:
+            if reason:
+                raise FatalError(reason)
+            return
+
+
+async def _other(api: Api, clock: Clock, config: FaultObjectsConfig) -> str:
+    """Sentence about another writer; empty without one.
+
+    Raises:
         TransientError: The server did not answer.
-        RefusedError: The server refuses to show them.
+        RefusedError: The server does not show the ConfigMaps.
     """
     for namespace, name, keys in (
         (config.counters_namespace, fault_counters.NAME, (fault_counters.NODES_KEY, fault_counters.RETRIES_KEY)),
@@ -202,11 +229,12 @@ async def see_no_other_writer(api: Api, clock: Clock, config: FaultObjectsConfig
         other = other_writer(found, keys) if found is not None else None
         age_s = (clock.now_ms() - other.at_ms) // 1000 if other is not None else 0
         if other is not None and age_s < config.other_writer_s:
-            raise FatalError(
+            return (
                 f"{other.manager} wrote {other.key} of ConfigMap {namespace}/{name} {max(age_s, 0)} s ago, and"
-                f" fault_objects.written_by is 'berth': stop the other writer, then wait until its last write is"
+                f" fault_objects.written_by is 'berth': stop the other writer and wait until its last write is"
                 f" {config.other_writer_s} s old, or set fault_objects.written_by to 'other'"
             )
+    return ""
 
 
 def log_time(at_s: int) -> str:

@@ -81,22 +81,24 @@ class ResetWriter:
             RefusedError: It does not exist, the server refuses it, or others change it all the time.
             TransientError: The server did not answer.
         """
-        path = f"/api/v1/namespaces/{wish.namespace}/configmaps/{wish.name}"
-        for left in reversed(range(_TRIES)):
-            found = await self._api.get(path, ConfigMap)
-            if not wish.leaves and found.metadata.annotation(MARK) == wish.mark:
-                return False
-            data = wish.applied((found.data or {}).get(KEY, ""), self._clock.now_ms() // 1000)
-            if not data:
-                return False
-            metadata: dict[str, object] = {"resourceVersion": found.metadata.resource_version, "labels": dict([LABEL])}
-            if not wish.leaves:
-                metadata["annotations"] = {MARK: wish.mark}
+        for _ in range(_TRIES - 1):
             try:
-                await self._api.patch(path, {"metadata": metadata, "data": data}, field_manager=MANAGER)
+                return await self._try(wish)
             except RefusedError as error:
-                if not error.is_conflict or not left:
+                if not error.is_conflict:
                     raise
-            else:
-                return True
-        return False
+        return await self._try(wish)
+
+    async def _try(self, wish: ResetWish) -> bool:
+        path = f"/api/v1/namespaces/{wish.namespace}/configmaps/{wish.name}"
+        found = await self._api.get(path, ConfigMap)
+        if not wish.leaves and found.metadata.annotation(MARK) == wish.mark:
+            return False
+        data = wish.applied((found.data or {}).get(KEY, ""), self._clock.now_ms() // 1000)
+        if not data:
+            return False
+        metadata: dict[str, object] = {"resourceVersion": found.metadata.resource_version, "labels": dict([LABEL])}
+        if not wish.leaves:
+            metadata["annotations"] = {MARK: wish.mark}
+        await self._api.patch(path, {"metadata": metadata, "data": data}, field_manager=MANAGER)
+        return True
