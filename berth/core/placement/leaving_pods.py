@@ -6,6 +6,7 @@ from typing import Literal, NamedTuple
 from berth.core.placement.constrained_pods import ConstrainedPods
 from berth.core.placement.round_nodes import RoundNodes
 from berth.core.requests.gangs import Gang
+from berth.core.rescheduling.superpods import RELEASE_WAIT_MS
 from berth.core.state.ledger import PodShare, pods_of
 from berth.schemas.offers import Shape
 from berth.schemas.placement import Placement
@@ -27,6 +28,7 @@ class LeavingPods(NamedTuple):
         scope: What of the gang may move, for gangs with SuperPoD affinity or levels.
         steps: Number of levels by which the scope ``level`` grows around a lost pod.
         failed_nodes: Nodes that failed for the gang before; they are avoided like those of faulty pods.
+        waited_ms: Scope ``job``: how long the gang has waited for the release of the nodes of its healthy pods.
     """
 
     gang: Gang
@@ -37,6 +39,7 @@ class LeavingPods(NamedTuple):
     scope: Scope = "pod"
     steps: int = 0
     failed_nodes: Collection[str] = ()
+    waited_ms: int = RELEASE_WAIT_MS
 
 
 class NoPlaces(NamedTuple):

@@ -20,6 +20,7 @@ from berth.core.placement.leaving_pods import LeavingPods, NoPlaces, OwnPlaces, 
 from berth.core.placement.near_pods import NearPods
 from berth.core.placement.round_demand import NeedMoreError
 from berth.core.placement.single_pods import SinglePods
+from berth.core.placement.superpod_replacements import BlocksMissing, replace_blocks
 from berth.core.placement.switch_placement import code_of
 from berth.core.placement.switch_replacements import replace_below_leaves
 from berth.core.requests.block_requests import mixes_freely
@@ -28,6 +29,7 @@ from berth.core.switches.planner import NoPlan
 from berth.schemas.offers import Shape
 from berth.schemas.placement import BlockPart, ClaimVolume, Placement, Run, SwitchPart, placement_of
 from berth.schemas.pod_constraints import PodProfile
+from berth.schemas.refusal import BlockLack, Code, SwitchLack
 
 __all__ = ["LeavingPods", "NoPlaces", "Scope", "plan_replacements", "replacement_counts"]
 
@@ -134,14 +136,25 @@ def _planned(
     if leaving.gang.tor_affinity:
         leaves = parts.planned.leaves
         if not len(leaves.leaves):
-            none = _none(parts, leaving, index, 0, missing)
-            return none._replace(refusal=msgspec.structs.replace(none.refusal, code="no-topology"))
-        found = replace_below_leaves(leaves, leaving, own, parts.planned.usable_places(shapes, allowed))
-        if not isinstance(found, NoPlan):
-            return _PlannedRows(found.rows, switch=found.part)
+            return _refused(_none(parts, leaving, index, 0, missing), "no-topology")
+        below = replace_below_leaves(leaves, leaving, own, parts.planned.usable_places(shapes, allowed))
+        if not isinstance(below, NoPlan):
+            return _PlannedRows(below.rows, switch=below.part)
         none = _none(parts, leaving, index, 0, missing)
-        return none._replace(refusal=msgspec.structs.replace(none.refusal, code=code_of(found.lack), switch=found.lack))
-    return _none(parts, leaving, index, 0, missing)
+        return _refused(none, code_of(below.lack), switch=below.lack)
+    fits = parts.planned.usable_rows(shapes, allowed)
+    found = replace_blocks(parts.planned.blocks, leaving, own, fits, parts.nodes.states)
+    if not isinstance(found, BlocksMissing):
+        return _PlannedRows(found.rows, block=found.part)
+    none = _none(parts, leaving, index, 0, missing)
+    return _refused(none, "no-blocks", blocks=found.lack)._replace(ranks=found.ranks)
+
+
+def _refused(
+    none: NoPlaces, code: Code, *, switch: SwitchLack | None = None, blocks: BlockLack | None = None
+) -> NoPlaces:
+    """The same with another code, and what a plan lacks."""
+    return NoPlaces(msgspec.structs.replace(none.refusal, code=code, switch=switch, blocks=blocks))
 
 
 def _none(parts: RoundParts, leaving: LeavingPods, index: int, placed: int, missing: Sequence[int]) -> NoPlaces:
