@@ -98,7 +98,7 @@ class FaultInputs:
             return
         for holding in folded.given_back:
             self._drop(holding.key)
-        for holding in (*folded.taken, *(one for one, _ in folded.freed)):
+        for holding in (*folded.taken, *(one for one, _ in folded.freed), *folded.moved):
             self._put(holding)
 
     def begin(self) -> None:
