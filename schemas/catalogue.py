@@ -15,7 +15,7 @@ from berth.schemas.facts import (
     TimerSeen,
     TopologySeen,
 )
-from berth.schemas.fault_facts import GroupSeen
+from berth.schemas.fault_facts import GroupSeen, ReplacementsSeen
 from berth.schemas.intake import JobCancel, JobRequest
 from berth.schemas.ledger import Epoch, Round
 from berth.schemas.message import Message
@@ -23,8 +23,16 @@ from berth.schemas.offers import Advance, Offer, ScoreRequest
 from berth.schemas.recording import RecordingEnd, RecordingHead, RecordingPart
 from berth.schemas.reports import HealthReport
 from berth.schemas.simulation import BindGang, BreakNode, EvictGang, GangBound, GangEvicted, NodeBroken, SimCounts
-from berth.schemas.status import DeadLetter, Heartbeat, JobStatus, LeaseHeld, SnapshotBody, SnapshotChunk, SnapshotEnd
-from berth.schemas.summary import JobSummary
+from berth.schemas.status import (
+    DeadLetter,
+    Heartbeat,
+    JobStatus,
+    JobSummary,
+    LeaseHeld,
+    SnapshotBody,
+    SnapshotChunk,
+    SnapshotEnd,
+)
 from berth.schemas.usage_facts import NamespaceSeen, UsageSeen
 from berth.schemas.volume_facts import ClaimSeen, StorageSeen, UnboundSeen, VolumeSeen
 
@@ -39,6 +47,7 @@ MESSAGES: Final[tuple[type[Message], ...]] = (
     NodesSeen,
     OutcomeSeen,
     PodsSeen,
+    ReplacementsSeen,
     StorageSeen,
     TimerSeen,
     TopologySeen,

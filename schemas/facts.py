@@ -200,6 +200,9 @@ class PodsSeen(Message, frozen=True):
     steering: dict[str, str] = {}
     """Labels of the pods that steer faults, by key, sorted. Different values are joined with ``|``, in the order of
     ranks."""
+    steps: bytes = b""
+    """``<u4`` per row: step of the recovery for which the pod was bound (annotation ``berth/step``), 0 without; empty
+    when all are 0. A rank has one row: that of the pod with the newest step."""
 
 
 class Owner(Part, frozen=True):
@@ -308,6 +311,13 @@ class OutcomeSeen(Message, frozen=True):
     failures: list[RankFailure] = []
     ledger_seq: Sequence = 0
     at_ms: UnixMs = 0
+    step: int = 0
+    """Newest step of a recovery of the attempt that is carried out: its pods are deleted, and the ranks with a place
+    have bound pods, or are in ``failures``; 0: none."""
+    known: int = 0
+    """Newest step that the binder knew: a failure of a rank that a later step placed again counts no more."""
+    deleted: int = 0
+    """Newest step whose pods the binder has deleted; facts show those that still end."""
 
 
 class TimerSeen(Message, frozen=True):

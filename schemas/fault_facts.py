@@ -50,6 +50,24 @@ class GroupSeen(Message, frozen=True):
     at_ms: UnixMs = 0
 
 
+class ReplacementsSeen(Message, frozen=True):
+    """Ranks of a placed job whose pod is gone and whose new, unbound pod has taken the rank.
+
+    Without ranks: there are none (tombstone).
+    """
+
+    KIND: ClassVar[str] = "fact.replacement"
+
+    namespace: str
+    job: str
+    """Name of the job request."""
+    uid: str
+    """Uid of the job request."""
+    ranks: bytes = b""
+    """``<u4`` each, ascending: ranks in the job request."""
+    at_ms: UnixMs = 0
+
+
 def joined(labels: Iterable[Mapping[str, str]]) -> dict[str, str]:
     """Label sets as one, by key, sorted. Values that differ are joined in the order of their first occurrence."""
     values: dict[str, dict[str, None]] = {}

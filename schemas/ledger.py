@@ -7,6 +7,7 @@ import msgspec
 from berth.schemas.envelope import LEDGER, DecodeError, Envelope, NewerVersionError, open_envelope
 from berth.schemas.message import Message, Part
 from berth.schemas.placement import Placement
+from berth.schemas.recovery import Recovery
 from berth.schemas.refusal import Refusal
 from berth.schemas.units import Sequence, UnixMs
 
@@ -82,6 +83,32 @@ class Settings(Part, frozen=True):
     decide between nodes with equal scores, unless ``reference_parity`` is set; 3 also says in a placement which volumes
     its claims get, counts these as taken, leaves out what ``UnboundSeen`` names, and names a claim that no pod can
     use."""
+    recoveries: int = 0
+    """Faults of placed jobs: 0 nothing is done, as in all records before 0.5; 1 the pods that a fault concerns are
+    deleted and placed again. Records and snapshots have version 2 from 1 on."""
+    grace_over_ms: int = 900_000
+    """How long pods of a graceful recovery may take to end; those that are still there then are deleted at once."""
+    plan_before_delete: bool = False
+    """Pods that are not faulty are deleted only when there is a place for them. Off under ``reference_parity``."""
+    fault_wait_ms: int = 60_000
+    """How long a recovery waits for places before it grows, under ``plan_before_delete``."""
+    escalate_block_ms: int = 3_000
+    """Age of a recovery from which on it concerns the blocks of ranks around the faulty pods."""
+    escalate_superpod_ms: int = 6_000
+    """Age from which on it concerns logical SuperPoDs; likewise each further level of a tree."""
+    escalate_job_ms: int = 12_000
+    """Age from which on it concerns the whole job."""
+    not_ready_ms: int = 0
+    """How long a node may be not ready or absent before its pods are faulty."""
+    restarts_at_once: int = 16
+    """Most jobs that recover from one cause at a time."""
+    restart_share_percent: int = 20
+    """Most jobs that recover from one cause at a time, in percent of the placed jobs; the larger of both counts."""
+
+    @property
+    def recovers(self) -> bool:
+        """Whether faults of placed jobs are handled."""
+        return self.recoveries > 0
 
     @property
     def corrected(self) -> bool:
@@ -129,7 +156,7 @@ class Verdict(Part, frozen=True):
     """Waiting does not change the refusal: the job is rejected."""
 
 
-ReleaseReason = Literal["succeeded", "failed", "cancelled", "vanished", "bind-failed"]
+ReleaseReason = Literal["succeeded", "failed", "cancelled", "vanished", "bind-failed", "fault"]
 
 
 class Release(Part, frozen=True):
@@ -162,9 +189,10 @@ class Adoption(Part, frozen=True):
 
 
 class Round(Message, frozen=True):
-    """Decisions of one round. They are folded in the order verdicts, evictions, releases, adoptions."""
+    """Decisions of one round. They are folded in the order verdicts, recoveries, evictions, releases, adoptions."""
 
     KIND: ClassVar[str] = "ledger.round"
+    VERSION: ClassVar[int] = 2
     MUST_READ: ClassVar[bool] = True
 
     epoch: int
@@ -183,6 +211,8 @@ class Round(Message, frozen=True):
     """Shards of ``missing`` whose answers were not used for gangs with switch affinity, but for others."""
     shards: int = 0
     """Number of shards if some are missing; 0 if none is, and in records of releases before 0.4."""
+    recoveries: list[Recovery] = []
+    """Only in version 2, which ``Settings.recoveries`` enables."""
 
 
 class RecordHead(Part, frozen=True):
@@ -243,6 +273,7 @@ __all__ = [
     "Epoch",
     "Eviction",
     "RecordHead",
+    "Recovery",
     "Refusal",
     "Release",
     "Round",

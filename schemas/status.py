@@ -5,6 +5,7 @@ from typing import ClassVar, Literal
 from berth.schemas.facts import Rejection
 from berth.schemas.message import Message, Part
 from berth.schemas.placement import Placement
+from berth.schemas.recovery import RecoveryStatus
 from berth.schemas.refusal import Refusal
 from berth.schemas.units import Sequence, UnixMs
 
@@ -39,6 +40,29 @@ class JobStatus(Message, frozen=True):
     rejection: Rejection | None = None
     warning: str = ""
     """Warning about a job that runs or waits normally."""
+    recovery: RecoveryStatus | None = None
+    """Its newest recovery from a fault, also after it is over."""
+
+
+class JobSummary(Message, frozen=True):
+    """One chunk of the summary of a job: the same data as the ConfigMap of that name.
+
+    Source: docs/reference/kubernetes.md, "Fields of a job summary".
+    """
+
+    KIND: ClassVar[str] = "summary"
+
+    namespace: str
+    name: str
+    """Name of the ConfigMap: ``job-summary-<job>``, or ``job-summary-<job>-<chunk>`` from chunk 1 on."""
+    job: str
+    job_uid: str
+    chunk: int = 0
+    total: int = 1
+    data: dict[str, str] = {}
+    """Data of the ConfigMap; empty once it was deleted."""
+    deleted: bool = False
+    at_ms: UnixMs = 0
 
 
 class LeaseHeld(Message, frozen=True):
@@ -116,6 +140,7 @@ class SnapshotBody(Message, frozen=True):
     """Folded facts and folded ledger at (``ledger_seq``, ``facts_seq``)."""
 
     KIND: ClassVar[str] = "snapshot"
+    VERSION: ClassVar[int] = 2
     MUST_READ: ClassVar[bool] = True
 
     ledger_seq: Sequence

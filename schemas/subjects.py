@@ -143,6 +143,10 @@ class Subjects(msgspec.Struct, frozen=True):
         """Labels of a PodGroup that steer faults."""
         return f"{self.root}fact.group.{token(namespace)}.{token(name)}"
 
+    def fact_replacement(self, namespace: str, job: str) -> str:
+        """Ranks of a job whose new pods wait for a place."""
+        return f"{self.root}fact.replacement.{token(namespace)}.{token(job)}"
+
     def fact_usage(self, domain: str) -> str:
         """What pods of other schedulers use on the nodes of a domain."""
         return f"{self.root}fact.usage.{token(domain)}"

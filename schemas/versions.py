@@ -31,10 +31,12 @@ class Version(NamedTuple):
 Versions = Mapping[str, Sequence[Version]]
 """Versions by kind, each table ascending."""
 
+RECOVERIES: Final = Version(2, "0.5", "recoveries")
+"""Records and snapshots with recoveries: ranks of a placed attempt that leave, and their new places."""
 VERSIONS: Final[Versions] = {
     Epoch.KIND: (Version(1),),
-    Round.KIND: (Version(1),),
-    SnapshotBody.KIND: (Version(1),),
+    Round.KIND: (Version(1), RECOVERIES),
+    SnapshotBody.KIND: (Version(1), RECOVERIES),
 }
 """What this release writes. The last version of a kind is the ``VERSION`` of its message; version 1 of a new kind of
 the ledger names a release."""

@@ -13,8 +13,8 @@ from berth.runtime.errors import TransientError
 from berth.runtime.kube.port import Api, Change, RefusedError
 from berth.runtime.logs import Logger
 from berth.schemas.envelope import DecodeError, decode, encode
+from berth.schemas.status import JobSummary
 from berth.schemas.subjects import StreamName
-from berth.schemas.summary import JobSummary
 from berth.services.summary.job_summaries import Place
 from berth.services.summary.record import Chunk
 from berth.services.summary.views import JobName, is_summary

@@ -32,7 +32,7 @@ from berth.schemas.facts import (
     TimerSeen,
     TopologySeen,
 )
-from berth.schemas.fault_facts import GroupSeen
+from berth.schemas.fault_facts import GroupSeen, ReplacementsSeen
 from berth.schemas.intake import JobCancel, JobRequest, Task
 from berth.schemas.ledger import Adoption, Epoch, Eviction, Release, Round, Settings, Verdict
 from berth.schemas.message import Message
@@ -49,6 +49,7 @@ from berth.schemas.pod_constraints import (
     SpreadTerm,
 )
 from berth.schemas.recording import Entry, RecordingEnd, RecordingHead, RecordingPart
+from berth.schemas.recovery import Recovery, RecoveryStatus
 from berth.schemas.refusal import BlockLack, ConstraintCount, NearGroup, NodeReason, ReasonCount, Refusal, SwitchLack
 from berth.schemas.reports import HealthReport
 from berth.schemas.simulation import BindGang, BreakNode, EvictGang, GangBound, GangEvicted, NodeBroken, SimCounts
@@ -56,14 +57,15 @@ from berth.schemas.status import (
     DeadLetter,
     Heartbeat,
     JobStatus,
+    JobSummary,
     KeptFact,
     LeaseHeld,
     SnapshotBody,
     SnapshotChunk,
     SnapshotEnd,
 )
-from berth.schemas.summary import JobSummary
 from berth.schemas.usage_facts import ClaimName, NamespaceSeen, PodSet, RankName, UsageSeen
+from berth.schemas.versions import VERSIONS, Version
 from berth.schemas.volume_facts import ClaimSeen, StorageCapacity, StorageSeen, UnboundSeen, VolumeSeen
 
 FOLDER: Final = Path(__file__).parent / "samples"
@@ -108,9 +110,26 @@ _LATER: Final[dict[str, dict[type, set[str]]]] = {
     },
     "v0.4": {
         HealthSeen: {"sub_healthy"},
-        PodsSeen: {"exit_codes", "marks", "steering"},
+        PodsSeen: {"exit_codes", "marks", "steering", "steps"},
+        OutcomeSeen: {"step", "known", "deleted"},
+        JobStatus: {"recovery"},
+        Round: {"recoveries"},
         NodesSeen: {"cpu_others", "memory_others"},
-        Settings: {"corrections", "plain_pods", "constraints"},
+        Settings: {
+            "corrections",
+            "plain_pods",
+            "constraints",
+            "recoveries",
+            "grace_over_ms",
+            "plan_before_delete",
+            "fault_wait_ms",
+            "escalate_block_ms",
+            "escalate_superpod_ms",
+            "escalate_job_ms",
+            "not_ready_ms",
+            "restarts_at_once",
+            "restart_share_percent",
+        },
         ShapeOffer: {"error"},
         MembersSeen: {"podgroup_uid"},
         LeaseHeld: {"silence_ms"},
@@ -171,10 +190,16 @@ def store() -> list[Path]:
     for kind, message in samples().items():
         path = folder / f"{kind}.hex"
         if not path.exists():
-            text = encode(message).hex()
+            text = written(message).hex()
             path.write_text("\n".join(text[at : at + _LINE] for at in range(0, len(text), _LINE)) + "\n")
             new.append(path)
     return new
+
+
+def written(message: Message) -> bytes:
+    """A message in its newest version."""
+    version = VERSIONS[message.KIND][-1] if message.MUST_READ else Version(1)
+    return encode(message, version=version.number, release=version.release)
 
 
 def stored(release: str) -> dict[str, bytes]:
@@ -422,6 +447,14 @@ def _facts() -> tuple[Message, ...]:
             exit_codes=pack([0, 137], 4),
             marks=[PodMarks(1, {"fault-type": "SubHealth", "needVolcanoOpe": "delete"})],
             steering={"fault-scheduling": "grace|force"},
+            steps=pack([0, 2], 4),
+        ),
+        ReplacementsSeen(
+            namespace="team-a",
+            job="vcjob.llm-7b",
+            uid="0b7c7a2e-9d6b-4c35-9d57-2f6f2a1d4c11",
+            ranks=pack([0, 2], 4),
+            at_ms=_AT_MS + 3,
         ),
         GroupSeen(
             namespace="team-a",
@@ -474,6 +507,9 @@ def _facts() -> tuple[Message, ...]:
             failures=[RankFailure(rank=2, reason="conflict: the pod has another uid")],
             ledger_seq=42,
             at_ms=_AT_MS + 6,
+            step=2,
+            known=3,
+            deleted=4,
         ),
         TimerSeen(at_ms=_AT_MS + 7),
         *_usage(),
@@ -610,6 +646,16 @@ def _settings() -> Settings:
         corrections=1,
         plain_pods=True,
         constraints=1,
+        recoveries=1,
+        grace_over_ms=600_000,
+        plan_before_delete=True,
+        fault_wait_ms=30_000,
+        escalate_block_ms=2_000,
+        escalate_superpod_ms=4_000,
+        escalate_job_ms=8_000,
+        not_ready_ms=5_000,
+        restarts_at_once=8,
+        restart_share_percent=10,
     )
 
 
@@ -641,6 +687,26 @@ def _ledger() -> tuple[Message, ...]:
             missing=[3],
             doubted=[3],
             shards=4,
+            recoveries=[
+                Recovery(
+                    namespace="team-a",
+                    name="llm-7b.pretrain",
+                    uid=uid,
+                    attempt=1,
+                    step=2,
+                    kind="CardUnhealthy",
+                    cause="pod of rank 0: its chip 2 on node-1.zone-a is unhealthy",
+                    scope="rank-block",
+                    how="grace",
+                    ranks=[0, 1, 2],
+                    faulty=[0],
+                    since_ms=_AT_MS + 7,
+                    until_ms=_AT_MS + 900_007,
+                    placement=_placement(),
+                    retries_left=2,
+                    nodes=["node-1.zone-a"],
+                )
+            ],
         ),
     )
 
@@ -766,6 +832,22 @@ def _status() -> tuple[Message, ...]:
             priority=10,
             rejection=_rejection(),
             warning="switch affinity 2.0 supports A2 training products, not 910A",
+            recovery=RecoveryStatus(
+                step=2,
+                scope="rank-block",
+                how="grace",
+                kind="CardUnhealthy",
+                cause="pod of rank 0: its chip 2 on node-1.zone-a is unhealthy",
+                ranks=[0, 1],
+                faulty=[0],
+                since_ms=_AT_MS,
+                until_ms=_AT_MS + 900_000,
+                retries_left=2,
+                nodes=["node-1.zone-a"],
+                attempt=1,
+                placed=True,
+                open=[1],
+            ),
         ),
         JobSummary(
             namespace="team-a",

@@ -38,8 +38,11 @@ class Life:
         self.fact(JobSeen("default", "j", uid, state, seq, 1, request=a_job("j"), after_seq=seq - 1), "job.default.j")
 
     def pods(self, *phases: PodPhase, uid: str = "uid-j") -> None:
+        self.fact(self.pods_fact(*phases, uid=uid), "pod.default.j")
+
+    def pods_fact(self, *phases: PodPhase, uid: str = "uid-j") -> PodsSeen:
         count = len(phases)
-        fact = PodsSeen(
+        return PodsSeen(
             "default",
             "j",
             uid,
@@ -50,7 +53,6 @@ class Life:
             pack(phases, 1),
             pack([1] * count, 8),
         )
-        self.fact(fact, "pod.default.j")
 
     def outcome(self, state: OutcomeState, *, bound: int = 0, attempt: int = 0) -> None:
         fact = OutcomeSeen("default", "j", "uid-j", attempt or self.attempt, state, bound)

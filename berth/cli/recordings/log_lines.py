@@ -23,7 +23,7 @@ from berth.schemas.facts import (
     TimerSeen,
     TopologySeen,
 )
-from berth.schemas.fault_facts import GroupSeen
+from berth.schemas.fault_facts import GroupSeen, ReplacementsSeen
 from berth.schemas.ledger import Epoch, Round, see_readable
 from berth.schemas.message import Message
 from berth.schemas.placement import Placement
@@ -35,7 +35,7 @@ _KINDS: Final[dict[str, type[Message]]] = {
     kind.KIND: kind
     for kind in (
         NodesSeen, HealthSeen, TopologySeen, PodsSeen, MembersSeen, JobSeen, OutcomeSeen, TimerSeen, UsageSeen, NamespaceSeen,
-        ClaimSeen, VolumeSeen, StorageSeen, UnboundSeen, GroupSeen, Epoch, Round,
+        ClaimSeen, VolumeSeen, StorageSeen, UnboundSeen, GroupSeen, ReplacementsSeen, Epoch, Round,
     )
 }  # fmt: skip
 _NAMES_MAX: Final = 100_000
@@ -52,8 +52,9 @@ _COLUMNS: Final[dict[str, dict[str, int]]] = {
     },
     "PodsSeen": {
         "rank": 4, "nodes": _NAMES, "node_index": 4, "phase": 1, "chips": 8, "consumed": 1, "leaf_states": 1, "blocks": 2,
-        "exit_codes": 4,
+        "exit_codes": 4, "steps": 4,
     },
+    "ReplacementsSeen": {"ranks": 4},
     "MembersSeen": {"rank": 4},
     "UsageSeen": {
         "names": _NAMES, "pods": 4, "pods_max": 4, "offered_node": 4, "offered_index": 4, "offered": 8, "used_node": 4,
@@ -234,6 +235,11 @@ def _group(body: GroupSeen) -> str:
     return f"PodGroup {body.namespace}/{body.name} for faults: {values or 'nothing'}"
 
 
+def _replacements(body: ReplacementsSeen) -> str:
+    ranks = listed(str(rank) for rank in unpack(body.ranks, 4))
+    return f"new pods of {body.namespace}/{body.job}: {f'ranks {ranks}' if ranks else 'none'}"
+
+
 def _members(body: MembersSeen) -> str:
     hold = f"; {body.hold}" if body.hold else ""
     return f"members of {body.namespace}/{body.job}: {pluralize(len(body.pods), 'pod')}{hold}"
@@ -301,6 +307,7 @@ _WORDS: Final[dict[str, Callable[[Any], str]]] = {
     TopologySeen.KIND: _topology,
     PodsSeen.KIND: _pods,
     GroupSeen.KIND: _group,
+    ReplacementsSeen.KIND: _replacements,
     MembersSeen.KIND: _members,
     JobSeen.KIND: _job,
     OutcomeSeen.KIND: _outcome,

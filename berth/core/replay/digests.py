@@ -40,9 +40,12 @@ def digested_round(record: Round, data: bytes) -> bytes:
         data: The round, encoded by this release.
     """
     has_older = any(_is_older_refusal(verdict.refusal) or _is_older(verdict.placement) for verdict in record.verdicts)
-    if not has_older and not any(_is_older(adoption.placement) for adoption in record.adoptions):
+    has_older |= any(_is_older(adoption.placement) for adoption in record.adoptions)
+    if record.recoveries and not has_older:
         return data
     items = list(msgspec.structs.astuple(record))
+    if not record.recoveries:
+        del items[Round.__struct_fields__.index("recoveries") :]
     items[Round.__struct_fields__.index("verdicts")] = [_verdict(verdict) for verdict in record.verdicts]
     items[Round.__struct_fields__.index("adoptions")] = [_adoption(adoption) for adoption in record.adoptions]
     envelope = open_envelope(data)

@@ -1,10 +1,12 @@
 """Checks of facts that end the application of a fact before anything of it counts."""
 
+from itertools import pairwise
 from typing import Final
 
 from berth.schemas.columns import unpack, unpack_names
 from berth.schemas.envelope import DecodeError
 from berth.schemas.facts import PodsSeen
+from berth.schemas.fault_facts import ReplacementsSeen
 from berth.schemas.subjects import token
 
 _INDEX_BYTES: Final = 4
@@ -40,10 +42,9 @@ def check_pods(fact: PodsSeen) -> None:
         raise DecodeError(f"columns do not have {rows} rows each", kind=kind)
     if len(fact.blocks) not in {0, 2 * rows}:
         raise DecodeError(f"blocks: {len(fact.blocks)} bytes, expected {2 * rows} or none", kind=kind)
-    if len(fact.exit_codes) not in {0, _INDEX_BYTES * rows}:
-        raise DecodeError(
-            f"exit_codes: {len(fact.exit_codes)} bytes, expected {_INDEX_BYTES * rows} or none", kind=kind
-        )
+    for name, column in (("exit_codes", fact.exit_codes), ("steps", fact.steps)):
+        if len(column) not in {0, _INDEX_BYTES * rows}:
+            raise DecodeError(f"{name}: {len(column)} bytes, expected {_INDEX_BYTES * rows} or none", kind=kind)
     if fact.foreign and unpack(fact.rank, _INDEX_BYTES) != list(range(rows)):
         raise DecodeError(f"rank: of pods of another scheduler, expected 0 to {rows - 1} in order", kind=kind)
     if fact.cpu_milli < 0 or fact.memory_mib < 0:
@@ -55,3 +56,17 @@ def check_pods(fact: PodsSeen) -> None:
     worst = max(unpack(fact.node_index, 4), default=-1)
     if worst >= nodes:
         raise DecodeError(f"node_index: {worst} is outside its table of {nodes} names", kind=kind)
+
+
+def check_replacements(fact: ReplacementsSeen) -> None:
+    """See that the ranks of new pods are whole numbers, ascending.
+
+    Raises:
+        DecodeError: They are not.
+    """
+    kind = ReplacementsSeen.KIND
+    if len(fact.ranks) % _INDEX_BYTES:
+        raise DecodeError(f"ranks: {len(fact.ranks)} bytes are no whole number of ranks, 4 bytes each", kind=kind)
+    ranks = unpack(fact.ranks, _INDEX_BYTES)
+    if any(a >= b for a, b in pairwise(ranks)):
+        raise DecodeError("ranks: expected each once, ascending", kind=kind)

@@ -37,7 +37,7 @@ from berth.schemas.facts import (
     TimerSeen,
     TopologySeen,
 )
-from berth.schemas.fault_facts import GroupSeen
+from berth.schemas.fault_facts import GroupSeen, ReplacementsSeen
 from berth.schemas.ledger import Epoch, Round, Settings
 from berth.schemas.message import Message
 from berth.schemas.recording import Entry, RecordingHead
@@ -52,7 +52,7 @@ MESSAGES: Final[Mapping[str, type[Message]]] = {
     kind.KIND: kind
     for kind in (
         NodesSeen, HealthSeen, TopologySeen, PodsSeen, MembersSeen, JobSeen, OutcomeSeen, TimerSeen, UsageSeen, NamespaceSeen,
-        ClaimSeen, VolumeSeen, StorageSeen, UnboundSeen, GroupSeen, Epoch, Round,
+        ClaimSeen, VolumeSeen, StorageSeen, UnboundSeen, GroupSeen, ReplacementsSeen, Epoch, Round,
     )
 }  # fmt: skip
 _SUBJECTS: Final[Mapping[str, tuple[Kind, ...]]] = {
@@ -65,6 +65,7 @@ _SUBJECTS: Final[Mapping[str, tuple[Kind, ...]]] = {
     "outcome": (Kind.NAMESPACE, Kind.JOB),
     "timer": (),
     "group": (Kind.NAMESPACE, Kind.POD),
+    "replacement": (Kind.NAMESPACE, Kind.JOB),
     "usage": (Kind.DOMAIN,),
     "namespace": (Kind.NAMESPACE,),
     "claim": (Kind.NAMESPACE, Kind.CLAIM),

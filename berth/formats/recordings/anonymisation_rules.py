@@ -98,6 +98,7 @@ RULES: Final[Mapping[str, Mapping[str, Rule]]] = {
         "annotations": Special.LABELS,
         "jobs": Kind.JOB,
     },
+    "ReplacementsSeen": {"namespace": Kind.NAMESPACE, "job": Kind.JOB, "uid": Kind.UID},
     "Owner": {"kind": Kind.KEEP, "name": Kind.POD, "uid": Kind.UID},
     "MembersSeen": {
         "namespace": Kind.NAMESPACE,
@@ -197,6 +198,8 @@ RULES: Final[Mapping[str, Mapping[str, Rule]]] = {
     "Release": {"uid": Kind.UID, "reason": Kind.KEEP},
     "Eviction": {"uid": Kind.UID, "reason": Special.WORD},
     "Adoption": _OF_GANG,
+    "Recovery": _OF_JOB
+    | {"kind": Kind.KEEP, "cause": Kind.REASON, "scope": Kind.KEEP, "how": Kind.KEEP, "nodes": Kind.NODE},
     "Placement": {"nodes": Special.TABLE, "resource": Kind.KEEP},
     "Run": {},
     "Share": {"policy": Kind.KEEP},

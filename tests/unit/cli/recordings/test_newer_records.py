@@ -16,7 +16,7 @@ from berth.schemas.envelope import NewerVersionError, open_envelope
 from berth.schemas.recording import Entry
 
 STORED = (Path(__file__).parents[3] / "replay" / "v0.4" / "refusals.berthlog").read_bytes()
-KINDS = [("ledger.round", 2), ("ledger.epoch", 2), ("ledger.hold", 1)]
+KINDS = [("ledger.round", 3), ("ledger.epoch", 2), ("ledger.hold", 1)]
 COMMANDS = [
     ["replay", "{file}"],
     ["replay", "{file}", "--all"],

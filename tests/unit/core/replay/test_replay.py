@@ -246,7 +246,7 @@ def test_void_records_are_no_decisions(story: Story) -> None:
     assert result.void == 2
 
 
-@pytest.mark.parametrize(("kind", "version"), [("ledger.round", 2), ("ledger.epoch", 2), ("ledger.other", 1)])
+@pytest.mark.parametrize(("kind", "version"), [("ledger.round", 3), ("ledger.epoch", 2), ("ledger.other", 1)])
 def test_a_record_of_a_newer_release_ends_a_replay(story: Story, kind: str, version: int) -> None:
     last = max(entry.sequence for entry in story.entries if not entry.subject)
     newer = Entry(last + 1, msgspec.msgpack.encode((kind, version, [1, last, 0, 9], "9.7")))

@@ -1,12 +1,13 @@
 """What must happen to a placement when its pods, its binding or its job change."""
 
+import msgspec
 import pytest
 
 from berth.core.errors import InvariantError
 from berth.core.state.cell import State
 from berth.core.state.invariants import check
 from berth.core.state.lifecycle import Due
-from berth.schemas.envelope import decode
+from berth.schemas.envelope import decode, encode
 from berth.schemas.facts import OutcomeSeen, PodPhase, RankFailure
 from berth.schemas.ledger import Release
 from berth.schemas.status import SnapshotBody
@@ -115,6 +116,14 @@ def test_a_rank_is_given_back_once_and_only_by_its_attempt(ranks: list[int]) -> 
     life.round(releases=[Release("uid-j", 1, "vanished", ranks=[1])])
     with pytest.raises(InvariantError):
         life.round(releases=[Release("uid-j", 1, "vanished", ranks=ranks)])
+
+
+@pytest.mark.parametrize("column", ["exit_codes", "steps"])
+def test_a_fact_whose_column_of_pods_is_cut_is_not_applied(column: str) -> None:
+    life = Life()
+    fact = msgspec.structs.replace(life.pods_fact(P.RUNNING, P.RUNNING), **{column: bytes(5)})
+    reason = life.state.apply_fact("berth.c.fact.pod.default.j", life.state.facts_seq + 1, encode(fact)).error
+    assert reason == f"{column}: 5 bytes, expected 8 or none"
 
 
 def test_pods_of_another_attempt_or_job_say_nothing() -> None:

@@ -11,8 +11,8 @@ from berth.runtime.instruments import Instruments
 from berth.runtime.kube.port import RefusedError
 from berth.runtime.logs import DEFAULT_LOG
 from berth.schemas.envelope import decode
+from berth.schemas.status import JobSummary
 from berth.schemas.subjects import StreamName
-from berth.schemas.summary import JobSummary
 from berth.services.summary.app import write_on
 from berth.services.summary.config import SummaryConfig
 from berth.services.summary.job_summaries import JobSummaries

@@ -1,0 +1,91 @@
+"""Recoveries: what a fault makes happen to one placed attempt, step by step, and their part of a status."""
+
+from itertools import pairwise
+from typing import Literal
+
+from berth.schemas.message import Part
+from berth.schemas.placement import Placement
+from berth.schemas.units import UnixMs
+
+Scope = Literal["pod", "rank-block", "superpod", "level", "job"]
+"""How much of a job leaves: the faulty pods, the blocks of ranks, logical SuperPoDs or groups of a level around them,
+or the whole job."""
+How = Literal["grace", "force", "mark", "place"]
+"""``grace``: the pods are evicted with their own grace period; ``force``: they are deleted at once; ``mark``: they are
+marked for another component, and nothing is deleted; ``place``: nothing is left to delete, only a place is given."""
+
+
+class Recovery(Part, frozen=True):
+    """One step of the recovery of an attempt.
+
+    Ranks are those of the placement, ascending. A rank that leaves is released once its pod is gone; its new place is
+    its own from this record on.
+    """
+
+    namespace: str
+    name: str
+    uid: str
+    attempt: int
+    step: int
+    """Number of the step: 1, 2, ... for each attempt."""
+    kind: str
+    """Kind of the fault of the first faulty rank, such as ``CardUnhealthy``; of a ``place`` step that of the step
+    before."""
+    cause: str
+    """What is broken, as one sentence."""
+    scope: Scope
+    how: How
+    ranks: list[int]
+    """Ranks that leave (``grace``, ``force``), are marked (``mark``) or get a place (``place``); never empty."""
+    faulty: list[int]
+    """Those of them that are faulty."""
+    since_ms: UnixMs
+    """Time of the first step of the recovery; a later fault of a gang that still recovers keeps it."""
+    until_ms: UnixMs = 0
+    """``grace``: pods that are still there at this time are deleted at once; 0 otherwise."""
+    placement: Placement | None = None
+    """Places of ``ranks``, in their order: its rank i is ``ranks[i]``. None: there are none yet."""
+    retries_left: int = -1
+    """How often failed pods may still restart the job after this step; -1: it does not count."""
+    nodes: list[str] = []
+    """Nodes of the faulty ranks, sorted; after ``job`` the new attempt avoids them if it can."""
+
+    def __post_init__(self) -> None:
+        """Check that the ranks agree.
+
+        Raises:
+            ValueError: They are not ascending or none, a faulty one is not among them, there is not one place for each,
+                or the step has no number.
+        """
+        if self.step < 1:
+            raise ValueError(f"step: {self.step}, expected 1 or more")
+        if not self.ranks or self.ranks[0] < 0 or any(a >= b for a, b in pairwise(self.ranks)):
+            raise ValueError(f"ranks: {self.ranks}, expected at least one, ascending, from 0 on")
+        if not set(self.faulty) <= set(self.ranks):
+            raise ValueError(f"faulty: {self.faulty}, expected some of the ranks {self.ranks}")
+        if self.placement is not None and self.placement.pods() != len(self.ranks):
+            raise ValueError(f"placement: {self.placement.pods()} places for {len(self.ranks)} ranks")
+
+
+class RecoveryStatus(Part, frozen=True):
+    """The newest recovery of a job."""
+
+    step: int
+    scope: Scope
+    how: How
+    kind: str
+    """Kind of the fault, as in :class:`Recovery`."""
+    cause: str
+    ranks: list[int]
+    faulty: list[int]
+    since_ms: UnixMs
+    until_ms: UnixMs = 0
+    retries_left: int = -1
+    nodes: list[str] = []
+    attempt: int = 0
+    """Attempt that recovers or has recovered; of ``job`` the attempt that ended."""
+    placed: bool = False
+    """Every rank of the attempt has a place."""
+    open: list[int] = []
+    """Ranks that still leave, or have no place or no bound pod as far as the ledger and its facts show, ascending;
+    empty once the recovery is over."""
