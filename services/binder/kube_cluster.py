@@ -2,18 +2,15 @@
 
 A gang is bound as far as possible: ranks that wait for a pod, or for their turn on a node, continue when the awaited
 fact arrives. So nothing here blocks a gang that can continue, nor the eviction of one that waits.
-
-Longer than 400 lines because it is the port: what a gang waits for, its pods, claims and turns, meets here.
 """
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
 from berth.core.explain.text import pluralize
-from berth.formats.ascend.bind_annotations import BaseDevice, BoundPod, NodeCard, annotations, takes_whole_node
+from berth.formats.ascend.bind_annotations import BoundPod, annotations
 from berth.formats.ascend.pod_annotations import RANK
 from berth.formats.kubernetes.events import Involved
 from berth.formats.whole_numbers import whole_number
@@ -25,7 +22,7 @@ from berth.schemas.facts import MembersSeen, PodsSeen
 from berth.schemas.units import UnixMs
 from berth.services.binder.attempt_progress import Progress
 from berth.services.binder.block_annotations import block_annotations_of
-from berth.services.binder.chip_slots import ChipSlots, Slot
+from berth.services.binder.chip_slots import Slot
 from berth.services.binder.cluster import BindResult, Gang, NotYetError, Wake
 from berth.services.binder.config import BinderConfig
 from berth.services.binder.kube_eviction import KubeEviction
@@ -34,6 +31,7 @@ from berth.services.binder.leaf_annotations import leaf_annotations_of
 from berth.services.binder.members import JobMembers, Member, Members
 from berth.services.binder.metrics import BinderMetrics
 from berth.services.binder.node_cards import NodeCards
+from berth.services.binder.node_turns import NodeTurns, RankPod
 from berth.services.binder.pod_binding import PodBinding, PodBindRequest, PodLean, Verdict, involved_pod
 from berth.services.binder.predicate_times import PredicateTimes
 from berth.services.binder.volumes.claim_binding import ClaimBinding
@@ -46,16 +44,6 @@ _EVENTS_MAX: Final = 16
 _FORBIDDEN_AGAIN_S: Final = 0.5
 _UNREPORTED_RETRY_S: Final = 2.0
 """Pause before evicted pods that no fact reports yet are checked again."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Pod:
-    """A rank that may be bound now."""
-
-    rank: int
-    member: Member
-    card: NodeCard
-    devices: Mapping[str, BaseDevice]
 
 
 def ignore_event(_involved: Involved, _reason: str, _message: str) -> None:
@@ -101,9 +89,9 @@ class KubeCluster(ClaimPort):
         self._binding = PodBinding(api, at_once=config.binds_at_once, faults=instruments.faults)
         self._eviction = KubeEviction(api, self._binding, at_once=config.binds_at_once)
         self._members = Members()
-        self._chip_slots = ChipSlots()
+        self._turns = NodeTurns(config)
+        self._chip_slots = self._turns.slots
         self._progress: dict[AttemptKey, Progress] = {}
-        self._waiting: dict[Slot, dict[AttemptKey, None]] = {}
         self._unreported: set[AttemptKey] = set()
         """Attempts that are being evicted and have pods that no fact reports yet."""
         self.nodes = NodeCards()
@@ -243,9 +231,9 @@ class KubeCluster(ClaimPort):
 
     def _ready(
         self, gang: Gang, progress: Progress, members: Mapping[int, Member], todo: Iterable[int]
-    ) -> tuple[list[_Pod], float | None]:
+    ) -> tuple[list[RankPod], float | None]:
         """Pods that may be bound now, and how long the others may wait for their turn; None when no pod waits."""
-        ready: list[_Pod] = []
+        ready: list[RankPod] = []
         wait_s: float | None = None
         for rank in todo:
             if rank in progress.failures:
@@ -255,42 +243,20 @@ class KubeCluster(ClaimPort):
                 why = f"node {progress.nodes[rank]} is not there any more"
                 self._fail(gang, progress, rank, why, members[rank])
                 continue
-            pod = _Pod(rank, members[rank], card, card.devices())
-            slot = self._slot(gang, progress.chips[rank], pod)
-            if slot is None or self._chip_slots.claim(slot, (*gang.key, rank)):
+            pod = RankPod(rank, members[rank], card, card.devices())
+            slot = self._turns.take(gang, progress.chips[rank], pod)
+            if slot is None:
                 progress.waiting_since_s.pop(rank, None)
                 ready.append(pod)
                 continue
-            left_s = self._wait_for(slot, gang, progress, pod)
+            left_s = self._turns.wait_s(slot, gang, progress, rank, self._clock.monotonic_s())
             if left_s > 0:
                 wait_s = left_s if wait_s is None else min(wait_s, left_s)
+            else:
+                self._fail(gang, progress, rank, self._turns.obstacle(slot, gang, rank), members[rank])
         return ready, wait_s
 
-    def _slot(self, gang: Gang, chips: tuple[int, ...], pod: _Pod) -> Slot | None:
-        """Slot that a pod needs; None when it may be bound while other pods wait for chips."""
-        if not chips or not self._config.one_at_a_time or takes_whole_node(chips, pod.devices):
-            return None
-        if self._chip_slots.is_served(gang.namespace, gang.name, (*gang.key, pod.rank)):
-            return None  # an earlier run bound it
-        return Slot(pod.card.name, gang.placement.resource, len(chips))
-
-    def _wait_for(self, slot: Slot, gang: Gang, progress: Progress, pod: _Pod) -> float:
-        """Note that a rank waits for a slot; returns how many seconds more it may, 0 when it has failed."""
-        rank = pod.rank
-        now_s = self._clock.monotonic_s()
-        left_s = progress.waiting_since_s.setdefault(rank, now_s) + self._config.consume_wait_s - now_s
-        if left_s > 0:
-            self._waiting.setdefault(slot, {})[gang.key] = None
-            return left_s
-        uid, attempt, other = self._chip_slots.occupant(slot, besides=(*gang.key, rank)) or ("", 0, 0)
-        why = (
-            f"on node {slot.node} another pod with {pluralize(slot.chips, 'chip')} (rank {other} of {uid}, attempt {attempt}) has not"
-            f" got them from the device plug-in for {self._config.consume_wait_s:g} s"
-        )
-        self._fail(gang, progress, rank, why, pod.member)
-        return 0.0
-
-    async def _bind_all(self, gang: Gang, progress: Progress, job_members: JobMembers, ready: list[_Pod]) -> None:
+    async def _bind_all(self, gang: Gang, progress: Progress, job_members: JobMembers, ready: list[RankPod]) -> None:
         """Bind pods that may be bound, all at once.
 
         Raises:
@@ -304,7 +270,7 @@ class KubeCluster(ClaimPort):
             raise errors[0]
 
     async def _bind_one(
-        self, gang: Gang, progress: Progress, job_members: JobMembers, pod: _Pod, errors: list[TransientError]
+        self, gang: Gang, progress: Progress, job_members: JobMembers, pod: RankPod, errors: list[TransientError]
     ) -> None:
         rank = pod.rank
         try:
@@ -349,7 +315,7 @@ class KubeCluster(ClaimPort):
         return (job_members, member) if job_members is not None and member is not None else None
 
     def _bind_request(
-        self, gang: Gang, progress: Progress, job_members: JobMembers, pod: _Pod, member: Member
+        self, gang: Gang, progress: Progress, job_members: JobMembers, pod: RankPod, member: Member
     ) -> PodBindRequest:
         described = BoundPod(
             name=member.pod,
@@ -421,8 +387,5 @@ class KubeCluster(ClaimPort):
 
     def _free(self, slots: Iterable[Slot]) -> None:
         """Wake the attempts that wait for slots."""
-        keys: dict[AttemptKey, None] = {}
-        for slot in slots:
-            keys.update(self._waiting.pop(slot, {}))
-        if keys:
-            self.wake(list(keys))
+        if keys := self._turns.waiting_for(slots):
+            self.wake(keys)

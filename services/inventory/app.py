@@ -22,7 +22,7 @@ from berth.runtime.logs import Logger
 from berth.runtime.waits import all_set, pause
 from berth.schemas.envelope import DecodeError, decode, open_envelope
 from berth.schemas.facts import HealthSeen, JobSeen, MembersSeen, NodesSeen, OutcomeSeen, PodsSeen, TopologySeen
-from berth.schemas.fault_facts import GroupSeen
+from berth.schemas.fault_facts import GroupSeen, ReplacementsSeen
 from berth.schemas.message import Message
 from berth.schemas.status import JobStatus
 from berth.schemas.subjects import StreamName
@@ -30,7 +30,8 @@ from berth.schemas.usage_facts import NamespaceSeen, UsageSeen
 from berth.schemas.volume_facts import ClaimSeen, StorageSeen, VolumeSeen
 from berth.services.inventory.config import InventoryConfig
 from berth.services.inventory.constraint_facts import CAPACITIES
-from berth.services.inventory.loop import PODGROUPS, Loop
+from berth.services.inventory.effect_outlet import PODGROUPS
+from berth.services.inventory.loop import Loop
 from berth.services.inventory.metrics import InventoryMetrics
 from berth.services.inventory.nodes.leaf_switches import PATH, SELECTOR
 from berth.services.inventory.storage.object_facts import StorageFact
@@ -124,6 +125,8 @@ async def _restore(
         loop.pods.restore(seen)
     for members in _read(found["member"], MembersSeen, log):
         loop.restore_members(members, jobs.get((members.namespace, members.job)))
+    for replacements in _read(await _of_kind(bus, "replacement"), ReplacementsSeen, log):
+        loop.gangs.restore_replacements(replacements)
     log.info("facts restored", jobs=len(jobs), domains=len(found["node"]), gangs=len(found["pod"]))
 
 

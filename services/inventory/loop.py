@@ -1,53 +1,42 @@
 """Collect changes of the cluster and the bus and publish new facts at once; what arrives meanwhile comes next.
 
 Nothing is published before all kinds have been listed once: an object that is not listed yet must not count as deleted.
-
-Longer than 400 lines because everything that the cluster and the bus show arrives here, each kind with its step.
 """
 
 import asyncio
-from collections import deque
-from functools import partial
-from typing import Final, assert_never
+from typing import Final
 
 from berth.core.cluster.node_packing import SWITCHES
 from berth.formats.ascend.tor_config import CONFIG_MAP, NAMESPACE
 from berth.formats.kubernetes.events import Involved
 from berth.formats.kubernetes.objects import ConfigMap, Node, Pod, PodGroup
-from berth.formats.kubernetes.owner_facts import OwnerFacts, owner_facts
-from berth.formats.kubernetes.owners import OWNER_TYPES, OwnerKey, paths
 from berth.formats.kubernetes.pods import PodAsks
 from berth.runtime.backoff import Backoff
 from berth.runtime.bus.port import Bus
 from berth.runtime.clock import Clock
-from berth.runtime.errors import PoisonError
 from berth.runtime.instruments import Instruments
-from berth.runtime.kube.port import Api, Change, RefusedError
+from berth.runtime.kube.port import Api, Change
 from berth.runtime.waits import any_set, pause
 from berth.schemas.facts import HealthSeen, JobSeen, MembersSeen, OutcomeSeen
-from berth.schemas.intake import JobRequest
 from berth.schemas.status import JobStatus
-from berth.services.inventory import effects
 from berth.services.inventory.config import InventoryConfig
 from berth.services.inventory.constraint_facts import ConstraintFacts
+from berth.services.inventory.effect_outlet import EffectOutlet
 from berth.services.inventory.gangs.collection import Gangs
-from berth.services.inventory.job_policies import JobPolicies
 from berth.services.inventory.metrics import InventoryMetrics
 from berth.services.inventory.nodes.collection import Nodes
 from berth.services.inventory.nodes.device_reports import DeviceReports
 from berth.services.inventory.nodes.leaf_switches import Switches
 from berth.services.inventory.nodes.suspects import Suspects
 from berth.services.inventory.podgroups.collection import Capacity
-from berth.services.inventory.podgroups.notices import AdmissionReasons
 from berth.services.inventory.podgroups.steering import SteeringGroups
 from berth.services.inventory.pods.collection import Pods
 from berth.services.inventory.pods.rows import read_row
-from berth.services.inventory.publishing.api_tasks import ApiTask, ApiTasks
+from berth.services.inventory.publishing.api_tasks import ApiTasks
 from berth.services.inventory.publishing.pace import Pace
 from berth.services.inventory.publishing.publish_queue import OutboundMessage, PublishQueue
 from berth.services.inventory.publishing.reporters import Reporters
 
-PODGROUPS: Final = "/apis/scheduling.volcano.sh/v1beta1"
 _MS: Final = 1000
 
 
@@ -66,7 +55,6 @@ class Loop:
         self, bus: Bus, api: Api, clock: Clock, config: InventoryConfig, instruments: Instruments[InventoryMetrics]
     ) -> None:
         self._bus = bus
-        self._api = api
         self._clock = clock
         self._config = config
         self._log = instruments.log
@@ -84,17 +72,25 @@ class Loop:
         self.api_tasks = ApiTasks(config, instruments)
         self._asks = PodAsks()
         self._queue = PublishQueue(bus, instruments)
-        self._outbound: deque[OutboundMessage] = deque()
         self._pod_uids: set[str] = set()
         self._groups: set[tuple[str, str]] = set()
         self._paces = [Pace(clock, config.settle_s) for _ in range(4)]
         self._nodes_pace, self._usage_pace, self._capacity_pace, self._report_pace = self._paces
         self.devices = DeviceReports(self.nodes, config, self._changed.set, self._log)
-        self._logged: set[str] = set()
         self._reporters = Reporters(api, clock, config, self.api_tasks, instruments)
-        self._waiting = AdmissionReasons()
         self._suspects = Suspects()
-        self.policies = JobPolicies(self.gangs, self._changed.set)
+        self._outlet = EffectOutlet(
+            bus.subjects,
+            api,
+            config,
+            gangs=self.gangs,
+            steering=self.steering,
+            api_tasks=self.api_tasks,
+            on_change=self._changed.set,
+            log=instruments.log,
+        )
+        self.policies = self._outlet.policies
+        self._waiting = self._outlet.waiting
 
     # What the cluster shows.
 
@@ -245,11 +241,11 @@ class Loop:
         now_ms = self._clock.now_ms()
         self.pods.wake(now_ms)
         self._resolve(now_ms)
-        must = any(isinstance(outbound.message, JobRequest) for outbound in self._outbound)
+        must = self._outlet.has_request
         published = await self._publish_nodes(now_ms, must=must) and await self._publish_pods(now_ms)
         published = published and await self._publish_constraints(now_ms, must=must)
         published = published and await self._publish_groups(now_ms)
-        published = await self._publish_outbound() and published
+        published = await self._outlet.publish(self._queue) and published
         if self._report_pace.may_run():
             self._report_events()
             self._metrics.nodes.set(self.nodes.count)
@@ -328,87 +324,7 @@ class Loop:
             self._capacity_pace.note_run()
         self.policies.begin_turn()
         for effect in self.gangs.settle(now_ms):
-            self._perform(effect)
-
-    def _perform(self, effect: effects.Effect) -> None:
-        subjects = self._bus.subjects
-        match effect:
-            case effects.PublishMembers(seen):
-                self.steering.note_members(seen)
-                if not seen.rank:
-                    self.policies.warnings.drop(seen.namespace, seen.job)
-                self._outbound.append(OutboundMessage(subjects.fact_member(seen.namespace, seen.job), seen))
-            case effects.PublishRequest(request, priority_warning):
-                self.policies.judge(request, priority_warning)
-                subject = subjects.intake_request(request.namespace, request.name)
-                self._outbound.append(OutboundMessage(subject, request))
-            case effects.PublishCancel(cancel):
-                self._outbound.append(OutboundMessage(subjects.intake_cancel(cancel.namespace, cancel.name), cancel))
-            case effects.ReadOwner(key):
-                self.api_tasks.put(
-                    ApiTask(("look", key), f"read {key.kind} {key.namespace}/{key.name}", partial(self._look, key))
-                )
-            case effects.PatchPodGroup():
-                self._waiting.see(effect, has_pods=self.gangs.has_pods(effect.namespace, effect.name))
-                self.api_tasks.put(
-                    ApiTask(
-                        ("group", effect.namespace, effect.name),
-                        f"patch PodGroup {effect.namespace}/{effect.name}",
-                        partial(self._patch_podgroup, effect),
-                        give_up=partial(self._group_failed, effect),
-                        tries_max=self._config.call_tries_max,
-                    )
-                )
-            case _:
-                assert_never(effect)
-
-    async def _publish_outbound(self) -> bool:
-        """Store members, requests and cancels in order; whether all were stored."""
-        waiting = list(self._outbound)
-        settled = await self._queue.store(waiting)
-        for _ in range(settled):
-            self._outbound.popleft()
-        return settled == len(waiting)
-
-    async def _look(self, key: OwnerKey) -> None:
-        """Read an owner; one that is absent, not served or forbidden is answered with None."""
-        found: OwnerFacts | None = None
-        is_gone = True
-        for path in paths(key):
-            try:
-                found = owner_facts(key, await self._api.get(path, OWNER_TYPES[key.kind]))
-                break
-            except RefusedError as error:
-                if not error.is_absent:
-                    is_gone = False
-                    self._log_once(f"cannot read {key.kind}", error)
-            except PoisonError as error:
-                is_gone = False
-                self._log_once(f"cannot read {key.kind} {key.namespace}/{key.name}", error)
-        self.gangs.set_owner(key, found, is_gone=found is None and is_gone)
-        self._changed.set()
-
-    def _log_once(self, what: str, error: PoisonError) -> None:
-        if what not in self._logged:
-            self._logged.add(what)
-            self._log.warning(what, reason=str(error))
-
-    async def _patch_podgroup(self, effect: effects.PatchPodGroup) -> None:
-        """Patch a PodGroup. A concurrent change or a deletion arrives through the watch.
-
-        Raises:
-            RefusedError: The server does not take it.
-        """
-        path = f"{PODGROUPS}/namespaces/{effect.namespace}/podgroups/{effect.name}"
-        try:
-            await self._api.patch(path, effect.patch)
-        except RefusedError as error:
-            if not (error.is_conflict or error.is_absent):
-                raise
-
-    def _group_failed(self, effect: effects.PatchPodGroup) -> None:
-        self.gangs.group_failed(effect.namespace, effect.name)
-        self._changed.set()
+            self._outlet.perform(effect)
 
     def _report_events(self) -> None:
         nodes = {name: "; ".join(reasons) for name, reasons in self.nodes.reasons.items()}

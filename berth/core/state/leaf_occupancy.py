@@ -5,6 +5,8 @@ Source: docs/reference/switches.md, "Shared leaf states" and "Rebuilding leaf st
 
 from collections.abc import Iterable, Sequence
 
+import msgspec
+
 from berth.core.state.ledger import Holding, PodShare, pods_of
 from berth.core.switches.occupancy.leaf_states import JobPhase, LeafJob
 from berth.schemas.facts import PodPhase, PodsSeen
@@ -30,6 +32,18 @@ def placed_job(placement: Placement) -> LeafJob:
     """Job on leaf switches of a new placement."""
     pods = pods_of(placement)
     return _job(placement, pods, [rank for rank, pod in enumerate(pods) if pod.mask], phase=JobPhase.DECIDED)
+
+
+def moving_job(job: LeafJob, placement: Placement) -> LeafJob:
+    """Job on leaf switches of an attempt whose pods get new places, before they have left the old ones.
+
+    Args:
+        job: The attempt as it is.
+        placement: The new places.
+    """
+    new = placed_job(placement)
+    states = (job.states or bytes(len(job.nodes))) + (new.states or bytes(len(new.nodes)))
+    return msgspec.structs.replace(job, nodes=[*job.nodes, *new.nodes], states=states if any(states) else b"")
 
 
 def _job(

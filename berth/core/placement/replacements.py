@@ -1,0 +1,267 @@
+"""New places for pods of a placed gang, while its other pods keep theirs.
+
+A pod that leaves without a fault returns to its own place if that is still usable. Any other pod gets the best node as
+in a new gang; nodes of faulty pods of the gang are used only if no other node takes the pod. Gangs with affinity are
+planned first (``switch_replacements``, ``superpod_replacements``).
+
+What the pods leave stays theirs until they are gone, so no place of another pod is among the new ones.
+"""
+
+import itertools
+from collections.abc import Collection, Mapping, Sequence
+from typing import Final, NamedTuple
+
+import msgspec
+import numpy as np
+
+from berth.core.errors import guarded
+from berth.core.placement.gang_placement import RoundParts, raise_errors
+from berth.core.placement.leaving_pods import LeavingPods, NoPlaces, OwnPlaces, Scope
+from berth.core.placement.near_pods import NearPods
+from berth.core.placement.round_demand import NeedMoreError
+from berth.core.placement.single_pods import SinglePods
+from berth.core.placement.superpod_replacements import BlocksMissing, replace_blocks
+from berth.core.placement.switch_placement import code_of
+from berth.core.placement.switch_replacements import replace_below_leaves
+from berth.core.requests.block_requests import mixes_freely
+from berth.core.requests.gangs import Gang, tasks_in_order
+from berth.core.switches.planner import NoPlan
+from berth.schemas.offers import Shape
+from berth.schemas.placement import BlockPart, ClaimVolume, Placement, Run, SwitchPart, placement_of
+from berth.schemas.pod_constraints import PodProfile
+from berth.schemas.refusal import BlockLack, Code, SwitchLack
+
+__all__ = ["LeavingPods", "NoPlaces", "Scope", "plan_replacements", "replacement_counts"]
+
+_NO_ROWS: Final[frozenset[int]] = frozenset()
+
+
+class _Place(NamedTuple):
+    """Node and chips of a rank."""
+
+    row: int
+    chips: tuple[int, ...]
+
+
+class _PlannedRows(NamedTuple):
+    """Rows of the planned pods that leave, by rank, and what the new places record of the plan."""
+
+    rows: Mapping[int, int] = {}
+    switch: SwitchPart | None = None
+    block: BlockPart | None = None
+
+
+def plan_replacements(parts: RoundParts, leaving: LeavingPods, *, missing: Sequence[int] = ()) -> Placement | NoPlaces:
+    """New places of leaving pods, in the order of their ranks, or why there are none.
+
+    What the places have is taken from the round; ``parts.roll_back()`` returns it, before anything else is placed. An
+    error is returned as the refusal ``internal``.
+
+    Args:
+        parts: The round; all shapes of the gang are among its views.
+        leaving: The pods.
+        missing: Shards that did not answer.
+
+    Raises:
+        NeedMoreError: The candidates end before the pods are placed.
+    """
+    parts.begin_gang()
+    return guarded(
+        lambda: _found(parts, leaving, missing),
+        lambda error: NoPlaces(parts.returned(leaving.gang, error)),
+        passes=(NeedMoreError,),
+    )
+
+
+def replacement_counts(
+    leaving: Sequence[LeavingPods], counts: Mapping[Shape, int], *, full: int = 0
+) -> dict[Shape, int]:
+    """Candidates that a round may need of each shape when leaving pods get new places before its gangs.
+
+    Args:
+        leaving: Pods that leave.
+        counts: Candidates that the gangs of the round may need (``candidate_counts``).
+        full: Nodes that take no further pod, whatever it is.
+    """
+    pods = sum(len(one.ranks) for one in leaving)
+    avoided = max((len(one.faulty) + len(one.failed_nodes) for one in leaving), default=0)
+    found = {shape: count + pods if count else 0 for shape, count in counts.items()}
+    for shape in dict.fromkeys(shape for one in leaving for shape, _ in one.gang.request_class):
+        found[shape] = 0 if shape.needs_marks else max(found.get(shape, 0), pods + avoided + full)
+    return found
+
+
+def _found(parts: RoundParts, leaving: LeavingPods, missing: Sequence[int]) -> Placement | NoPlaces:
+    """As :func:`plan_replacements`.
+
+    Raises:
+        Exception: The error with which the scoring of a shape ended.
+    """
+    gang = leaving.gang
+    raise_errors(gang, parts.views)
+    own = OwnPlaces(leaving, parts.nodes, parts.constrained)
+    planned = _planned(parts, leaving, own, missing)
+    if isinstance(planned, NoPlaces):
+        return planned
+    chooser = _Chooser(parts, leaving, own, planned.rows)
+    places: dict[int, _Place] = {}
+    wanted = frozenset(leaving.ranks)
+    for index, ranks in tasks_in_order(gang, plain_last=parts.nodes.scorer.settings.plain_pods):
+        shape = gang.request_class[index][0]
+        profile = gang.profiles[index] if parts.constrained is not None and gang.profiles else None
+        for rank in (rank for rank in ranks if rank in wanted):
+            place = chooser.place(rank, shape, profile)
+            if place is None:
+                parts.roll_back()
+                return _none(parts, leaving, index, len(places), missing)
+            places[rank] = place
+    if any(shape.share is not None for shape, _ in gang.request_class):
+        parts.nodes.end_soft_share()
+    placement = _placement(parts, leaving, places, planned)
+    parts.planned.note_replaced(gang, placement)
+    return placement
+
+
+def _planned(
+    parts: RoundParts, leaving: LeavingPods, own: OwnPlaces, missing: Sequence[int]
+) -> _PlannedRows | NoPlaces:
+    """Plan of the leaving pods with affinity; without rows if there are none."""
+    shapes = list(dict.fromkeys(own.shapes[rank] for rank in leaving.ranks if own.shapes[rank].is_planned))
+    if not shapes:
+        return _PlannedRows()
+    index = next(index for index, (shape, _) in enumerate(leaving.gang.request_class) if shape == shapes[0])
+    allowed = None
+    if parts.constrained is not None:
+        allowed = np.logical_and.reduce([parts.constrained.allowed(shape) for shape in shapes])
+    if leaving.gang.tor_affinity:
+        leaves = parts.planned.leaves
+        if not len(leaves.leaves):
+            return _refused(_none(parts, leaving, index, 0, missing), "no-topology")
+        below = replace_below_leaves(leaves, leaving, own, parts.planned.usable_places(shapes, allowed))
+        if not isinstance(below, NoPlan):
+            return _PlannedRows(below.rows, switch=below.part)
+        none = _none(parts, leaving, index, 0, missing)
+        return _refused(none, code_of(below.lack), switch=below.lack)
+    fits = parts.planned.usable_rows(shapes, allowed)
+    found = replace_blocks(parts.planned.blocks, leaving, own, fits, parts.nodes.states)
+    if not isinstance(found, BlocksMissing):
+        return _PlannedRows(found.rows, block=found.part)
+    none = _none(parts, leaving, index, 0, missing)
+    return _refused(none, "no-blocks", blocks=found.lack)._replace(ranks=found.ranks)
+
+
+def _refused(
+    none: NoPlaces, code: Code, *, switch: SwitchLack | None = None, blocks: BlockLack | None = None
+) -> NoPlaces:
+    """The same with another code, and what a plan lacks."""
+    return NoPlaces(msgspec.structs.replace(none.refusal, code=code, switch=switch, blocks=blocks))
+
+
+def _none(parts: RoundParts, leaving: LeavingPods, index: int, placed: int, missing: Sequence[int]) -> NoPlaces:
+    """Refusal, with the nodes by reason.
+
+    Args:
+        parts: The round.
+        leaving: The leaving pods.
+        index: Index of the task whose pods found no room.
+        placed: How many of the pods had found a place before.
+        missing: Shards that did not answer.
+    """
+    refusal = parts.refusals.no_room(leaving.gang, index, placed, missing)
+    return NoPlaces(msgspec.structs.replace(refusal, code="no-room", pods_need=len(leaving.ranks)))
+
+
+def _placement(
+    parts: RoundParts, leaving: LeavingPods, places: Mapping[int, _Place], planned: _PlannedRows
+) -> Placement:
+    """Columns of the new places, in the order of ranks."""
+    gang, names = leaving.gang, parts.nodes.scorer.table.names
+    found = [places[rank] for rank in leaving.ranks]
+    return placement_of(
+        [names[place.row] for place in found],
+        [place.chips for place in found],
+        runs_of(gang, leaving.ranks),
+        resource=gang.resource,
+        share=next((shape.share for shape, _ in gang.request_class if shape.share is not None), None),
+        switch=planned.switch,
+        block=planned.block,
+        claims=_claims(parts, leaving),
+    )
+
+
+def _claims(parts: RoundParts, leaving: LeavingPods) -> list[ClaimVolume]:
+    """Claims of the leaving pods that are not bound, and the volumes that they get."""
+    profiles = leaving.gang.pods_in_order()
+    if parts.constrained is None or not profiles:
+        return []
+    return parts.constrained.round.claims_of_gang([profiles[rank] for rank in leaving.ranks])
+
+
+class _Chooser:
+    """Places of the pods of one gang, one by one."""
+
+    def __init__(self, parts: RoundParts, leaving: LeavingPods, own: OwnPlaces, planned: Mapping[int, int]) -> None:
+        self._nodes = parts.nodes
+        self._constrained = parts.constrained
+        self._leaving = leaving
+        self._own = own
+        self._planned = planned
+        self._single = parts.single
+        is_full = parts.single.is_full
+        self._others = SinglePods(
+            parts.nodes, parts.views, parts.counts, lambda row: row in own.avoided or is_full(row)
+        )
+        self._with_chips = {own.row(rank): None for rank in own.staying if own.pods[rank].mask and own.row(rank) >= 0}
+        self._near: NearPods | None = None
+
+    def place(self, rank: int, shape: Shape, profile: PodProfile | None) -> _Place | None:
+        """Place of a rank, with what it takes; None when no node takes it."""
+        home = self._own.usable(rank)
+        row = self._planned.get(rank) if shape.is_planned else self._row(rank, shape, home)
+        if row is None:
+            return None
+        if shape.chips:
+            self._with_chips[row] = None
+        if row == home:
+            return _Place(row, self._own.pods[rank].chips)
+        constrained = self._constrained
+        if shape.is_planned and constrained is not None and not constrained.round.allows(shape, row):
+            return None
+        chips = self._nodes.take(row, shape)
+        if constrained is not None and profile is not None:
+            constrained.round.add(profile, row)
+        return _Place(row, chips)
+
+    def _row(self, rank: int, shape: Shape, home: int | None) -> int | None:
+        """Node of a pod that is not planned; its own one first if it is not faulty, otherwise before avoided ones."""
+        is_faulty = rank in self._leaving.faulty
+        if home is not None and not is_faulty:
+            return home
+        row = self._best(shape, self._own.avoided, self._others)
+        if row is None:
+            row = home
+        return self._best(shape, _NO_ROWS, self._single) if row is None and self._own.avoided else row
+
+    def _best(self, shape: Shape, avoided: Collection[int], single: SinglePods) -> int | None:
+        """Row of the best node for a pod outside of some rows; None when no node takes it."""
+        near = self._near_gang(shape)
+        if self._constrained is not None and shape.profile is not None:
+            groups = near.groups() if near is not None else ()
+            return self._constrained.best(shape, None, groups, without=avoided)
+        row = near.best(shape) if near is not None else None
+        return single.best(shape) if row is None else row
+
+    def _near_gang(self, shape: Shape) -> NearPods | None:
+        """Nodes near the pods with chips of the gang, for a pod without chips; None for any other."""
+        if shape.chips or not self._with_chips or not mixes_freely(self._nodes.scorer.settings):
+            return None
+        if self._near is None:
+            self._near = NearPods(self._nodes, dict(self._with_chips), self._others.is_full)
+        return self._near
+
+
+def runs_of(gang: Gang, ranks: Sequence[int]) -> list[Run]:
+    """Runs of some ranks of a gang, ascending; equal neighbours are one run."""
+    kinds = [index for index, run in enumerate(gang.runs) for _ in range(run.pods)]
+    groups = itertools.groupby(ranks, lambda rank: kinds[rank])
+    return [msgspec.structs.replace(gang.runs[index], pods=len(list(group))) for index, group in groups]

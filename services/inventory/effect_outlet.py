@@ -1,0 +1,156 @@
+"""Performs the effects of gangs: messages are put in line for the bus, calls of the API server become tasks."""
+
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from typing import Final, assert_never
+
+from berth.formats.kubernetes.owner_facts import OwnerFacts, owner_facts
+from berth.formats.kubernetes.owners import OWNER_TYPES, OwnerKey, paths
+from berth.runtime.errors import PoisonError
+from berth.runtime.kube.port import Api, RefusedError
+from berth.runtime.logs import Logger
+from berth.schemas.intake import JobRequest
+from berth.schemas.subjects import Subjects
+from berth.services.inventory import effects
+from berth.services.inventory.config import InventoryConfig
+from berth.services.inventory.gangs.collection import Gangs
+from berth.services.inventory.job_policies import JobPolicies
+from berth.services.inventory.podgroups.notices import AdmissionReasons
+from berth.services.inventory.podgroups.steering import SteeringGroups
+from berth.services.inventory.publishing.api_tasks import ApiTask, ApiTasks
+from berth.services.inventory.publishing.publish_queue import OutboundMessage, PublishQueue
+
+PODGROUPS: Final = "/apis/scheduling.volcano.sh/v1beta1"
+
+
+class EffectOutlet:
+    """Effects that are due.
+
+    Attributes:
+        waiting: Reasons of PodGroups that are not admitted.
+        policies: Priorities and queues of jobs.
+
+    Args:
+        subjects: Subjects of the cell.
+        api: The API server.
+        config: Settings.
+        gangs: The gangs; owners that were read, and patches that failed, are passed to them.
+        steering: PodGroups that steer faults.
+        api_tasks: Calls of the API server.
+        on_change: Called when an answer changes what is due.
+        log: Receives what cannot be read.
+    """
+
+    def __init__(
+        self,
+        subjects: Subjects,
+        api: Api,
+        config: InventoryConfig,
+        *,
+        gangs: Gangs,
+        steering: SteeringGroups,
+        api_tasks: ApiTasks,
+        on_change: Callable[[], None],
+        log: Logger,
+    ) -> None:
+        self._subjects = subjects
+        self._api = api
+        self._config = config
+        self._gangs = gangs
+        self._steering = steering
+        self._api_tasks = api_tasks
+        self._on_change = on_change
+        self._log = log
+        self._outbound: deque[OutboundMessage] = deque()
+        self._logged: set[str] = set()
+        self.waiting = AdmissionReasons()
+        self.policies = JobPolicies(gangs, on_change)
+
+    @property
+    def has_request(self) -> bool:
+        """Whether a request is in line."""
+        return any(isinstance(outbound.message, JobRequest) for outbound in self._outbound)
+
+    def perform(self, effect: effects.Effect) -> None:
+        """Perform an effect; those before come first."""
+        subjects = self._subjects
+        match effect:
+            case effects.PublishMembers(seen):
+                self._steering.note_members(seen)
+                if not seen.rank:
+                    self.policies.warnings.drop(seen.namespace, seen.job)
+                self._outbound.append(OutboundMessage(subjects.fact_member(seen.namespace, seen.job), seen))
+            case effects.PublishRequest(request, priority_warning):
+                self.policies.judge(request, priority_warning)
+                subject = subjects.intake_request(request.namespace, request.name)
+                self._outbound.append(OutboundMessage(subject, request))
+            case effects.PublishCancel(cancel):
+                self._outbound.append(OutboundMessage(subjects.intake_cancel(cancel.namespace, cancel.name), cancel))
+            case effects.ReadOwner(key):
+                self._api_tasks.put(
+                    ApiTask(("look", key), f"read {key.kind} {key.namespace}/{key.name}", partial(self._look, key))
+                )
+            case effects.PatchPodGroup():
+                self.waiting.see(effect, has_pods=self._gangs.has_pods(effect.namespace, effect.name))
+                self._api_tasks.put(
+                    ApiTask(
+                        ("group", effect.namespace, effect.name),
+                        f"patch PodGroup {effect.namespace}/{effect.name}",
+                        partial(self._patch_podgroup, effect),
+                        give_up=partial(self._group_failed, effect),
+                        tries_max=self._config.call_tries_max,
+                    )
+                )
+            case effects.PublishReplacements(found):
+                self._outbound.append(OutboundMessage(subjects.fact_replacement(found.namespace, found.job), found))
+            case _:
+                assert_never(effect)
+
+    async def publish(self, queue: PublishQueue) -> bool:
+        """Store messages in order; returns whether all were stored."""
+        waiting = list(self._outbound)
+        settled = await queue.store(waiting)
+        for _ in range(settled):
+            self._outbound.popleft()
+        return settled == len(waiting)
+
+    async def _look(self, key: OwnerKey) -> None:
+        """Read an owner; one that is absent, not served or forbidden is answered with None."""
+        found: OwnerFacts | None = None
+        is_gone = True
+        for path in paths(key):
+            try:
+                found = owner_facts(key, await self._api.get(path, OWNER_TYPES[key.kind]))
+                break
+            except RefusedError as error:
+                if not error.is_absent:
+                    is_gone = False
+                    self._log_once(f"cannot read {key.kind}", error)
+            except PoisonError as error:
+                is_gone = False
+                self._log_once(f"cannot read {key.kind} {key.namespace}/{key.name}", error)
+        self._gangs.set_owner(key, found, is_gone=found is None and is_gone)
+        self._on_change()
+
+    def _log_once(self, what: str, error: PoisonError) -> None:
+        if what not in self._logged:
+            self._logged.add(what)
+            self._log.warning(what, reason=str(error))
+
+    async def _patch_podgroup(self, effect: effects.PatchPodGroup) -> None:
+        """Patch a PodGroup. A concurrent change or a deletion arrives through the watch.
+
+        Raises:
+            RefusedError: The server does not take it.
+        """
+        path = f"{PODGROUPS}/namespaces/{effect.namespace}/podgroups/{effect.name}"
+        try:
+            await self._api.patch(path, effect.patch)
+        except RefusedError as error:
+            if not (error.is_conflict or error.is_absent):
+                raise
+
+    def _group_failed(self, effect: effects.PatchPodGroup) -> None:
+        self._gangs.group_failed(effect.namespace, effect.name)
+        self._on_change()
