@@ -13,9 +13,10 @@ from typing import Final, Literal, NamedTuple
 import msgspec
 
 from berth.core.errors import guarded
-from berth.core.placement.gang_placement import RoundParts, raise_errors
+from berth.core.placement.gang_placement import raise_errors
 from berth.core.placement.near_pods import NearPods
 from berth.core.placement.round_demand import NeedMoreError
+from berth.core.placement.round_parts import RoundParts
 from berth.core.placement.single_pods import SinglePods
 from berth.core.requests.block_requests import mixes_freely
 from berth.core.requests.gangs import Gang, tasks_in_order

@@ -98,7 +98,7 @@ class FaultInputs:
             return
         for holding in folded.given_back:
             self._drop(holding.key)
-        for holding in (*folded.taken, *(one for one, _ in folded.freed)):
+        for holding in (*folded.taken, *(one for one, _ in folded.freed), *folded.moved):
             self._put(holding)
 
     def begin(self) -> None:
@@ -219,7 +219,7 @@ class FaultInputs:
 
 def nodes_of(holding: Holding) -> list[str]:
     """Nodes of an attempt by rank, and then those that are reserved for its ranks."""
-    return holding.placement.names()
+    return [*holding.placement.names(), *(share.node for share in holding.reserved().values())]
 
 
 def _faults(condition: NodeCondition | None) -> tuple[int, int, bool]:
