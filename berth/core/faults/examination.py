@@ -192,8 +192,7 @@ class _View:
         holding, record = self._holding, self._record
         last = record.recovery if record.recovery is not None and record.recovery.attempt == holding.attempt else None
         waiting, waiting_ms = self._state.faults.waiting(self._key, holding.uid)
-        lost = {rank for rank in holding.gone if rank in holding.steps and rank in waiting}
-        unplaced = {*holding.unplaced, *lost, *(self._leaving.keys() - self._reserved.keys())}
+        unplaced = {*holding.unplaced, *(self._leaving.keys() - self._reserved.keys())}
         return Progress(
             last,
             frozenset(self._leaving),
