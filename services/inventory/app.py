@@ -22,7 +22,7 @@ from berth.runtime.logs import Logger
 from berth.runtime.waits import all_set, pause
 from berth.schemas.envelope import DecodeError, decode, open_envelope
 from berth.schemas.facts import HealthSeen, JobSeen, MembersSeen, NodesSeen, OutcomeSeen, PodsSeen, TopologySeen
-from berth.schemas.fault_facts import GroupSeen
+from berth.schemas.fault_facts import GroupSeen, ReplacementsSeen
 from berth.schemas.message import Message
 from berth.schemas.status import JobStatus
 from berth.schemas.subjects import StreamName
@@ -125,6 +125,8 @@ async def _restore(
         loop.pods.restore(seen)
     for members in _read(found["member"], MembersSeen, log):
         loop.restore_members(members, jobs.get((members.namespace, members.job)))
+    for replacements in _read(await _of_kind(bus, "replacement"), ReplacementsSeen, log):
+        loop.gangs.restore_replacements(replacements)
     log.info("facts restored", jobs=len(jobs), domains=len(found["node"]), gangs=len(found["pod"]))
 
 

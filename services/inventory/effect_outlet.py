@@ -102,6 +102,8 @@ class EffectOutlet:
                         tries_max=self._config.call_tries_max,
                     )
                 )
+            case effects.PublishReplacements(found):
+                self._outbound.append(OutboundMessage(subjects.fact_replacement(found.namespace, found.job), found))
             case _:
                 assert_never(effect)
 

@@ -5,6 +5,7 @@ from typing import TypeAlias
 
 from berth.formats.kubernetes.owners import OwnerKey
 from berth.schemas.facts import MembersSeen
+from berth.schemas.fault_facts import ReplacementsSeen
 from berth.schemas.intake import JobCancel, JobRequest
 
 
@@ -53,4 +54,11 @@ class PatchPodGroup:
     patch: dict[str, object]
 
 
-Effect: TypeAlias = PublishMembers | PublishRequest | PublishCancel | ReadOwner | PatchPodGroup
+@dataclass(frozen=True, slots=True)
+class PublishReplacements:
+    """Publish the ranks of a request whose new pods wait for a place."""
+
+    replacements: ReplacementsSeen
+
+
+Effect: TypeAlias = PublishMembers | PublishRequest | PublishCancel | ReadOwner | PatchPodGroup | PublishReplacements

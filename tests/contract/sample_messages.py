@@ -111,7 +111,7 @@ _LATER: Final[dict[str, dict[type, set[str]]]] = {
     "v0.4": {
         HealthSeen: {"sub_healthy"},
         PodsSeen: {"exit_codes", "marks", "steering", "steps"},
-        OutcomeSeen: {"step"},
+        OutcomeSeen: {"step", "known", "deleted"},
         JobStatus: {"recovery"},
         Round: {"recoveries"},
         NodesSeen: {"cpu_others", "memory_others"},
@@ -508,6 +508,8 @@ def _facts() -> tuple[Message, ...]:
             ledger_seq=42,
             at_ms=_AT_MS + 6,
             step=2,
+            known=3,
+            deleted=4,
         ),
         TimerSeen(at_ms=_AT_MS + 7),
         *_usage(),

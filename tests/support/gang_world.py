@@ -10,6 +10,7 @@ from berth.formats.kubernetes.owner_facts import OwnerFacts, owner_facts
 from berth.formats.kubernetes.owners import OWNER_TYPES, OwnerKey
 from berth.schemas.columns import unpack
 from berth.schemas.facts import JobSeen, JobState, MembersSeen, OutcomeSeen, OutcomeState, RankFailure
+from berth.schemas.fault_facts import ReplacementsSeen
 from berth.schemas.intake import JobRequest
 from berth.schemas.refusal import Code, Refusal
 from berth.schemas.status import JobStatus, Phase
@@ -18,6 +19,7 @@ from berth.services.inventory.effects import (
     PatchPodGroup,
     PublishCancel,
     PublishMembers,
+    PublishReplacements,
     PublishRequest,
     ReadOwner,
 )
@@ -149,6 +151,7 @@ class GangWorld:
         self.gangs = Gangs(self.settings, settle_ms=settle_ms)
         self.now_ms = 1_000_000
         self.members: dict[str, MembersSeen] = {}
+        self.replacements: dict[str, ReplacementsSeen] = {}
         self.requests: dict[str, JobRequest] = {}
         """Last request under each name."""
         self.published: list[JobRequest] = []
@@ -180,6 +183,8 @@ class GangWorld:
                     self.withdrawn.append((cancel.name, cancel.uid, cancel.reason))
                 case ReadOwner(owner):
                     self.looks.append(owner)
+                case PublishReplacements(found):
+                    self.replacements[found.job] = found
                 case PatchPodGroup():
                     self.patches.append(effect)
         assert self.gangs.settle(self.now_ms) == [], "nothing has changed, so nothing is wanted"

@@ -24,11 +24,10 @@ from berth.core.constraints.constraint_round import ConstraintRound, ConstraintV
 from berth.core.errors import guarded
 from berth.core.placement.constrained_pods import ConstrainedPods, Home
 from berth.core.placement.near_pods import NearPods
-from berth.core.placement.planned_pods import PlannedPods, PlannedRows, first_planned, planned_shapes
+from berth.core.placement.planned_pods import PlannedPods, PlannedRows, RoundParts, first_planned, planned_shapes
 from berth.core.placement.queue_policy import NOTHING_KEPT, RESERVED, KeptRoom, QueuePolicy
 from berth.core.placement.round_demand import NeedMoreError
 from berth.core.placement.round_nodes import KeptRows, RoundNodes
-from berth.core.placement.round_parts import RoundParts
 from berth.core.placement.round_refusals import RoundRefusals, unsupported_product, with_reservation
 from berth.core.placement.scoring import Candidates, Scorer
 from berth.core.placement.single_pods import SinglePods
@@ -286,12 +285,14 @@ class PlacementRound:
     def _begin_gang(self) -> None:
         """Begin with the next gang: what was placed before it stays placed."""
         self._nodes.begin_gang()
+        self._planned.begin_gang()
         if self._constrained is not None:
             self._constrained.round.begin_gang()
 
     def _roll_back(self) -> None:
         """Return everything that the pods of the current gang have taken."""
         self._nodes.roll_back()
+        self._planned.roll_back()
         if self._constrained is not None:
             self._constrained.round.roll_back()
 

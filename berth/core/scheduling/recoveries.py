@@ -6,9 +6,9 @@ from typing import NamedTuple
 from berth.core.errors import guarded
 from berth.core.faults.escalation import LEVEL_STEPS, Wanted
 from berth.core.faults.examination import Faulty
+from berth.core.placement.planned_pods import RoundParts
 from berth.core.placement.replacements import LeavingPods, NoPlaces, plan_replacements, replacement_counts
 from berth.core.placement.round_demand import NeedMoreError
-from berth.core.placement.round_parts import RoundParts
 from berth.core.state.holdings.holding import Holding
 from berth.core.state.holdings.moves import merged_placement
 from berth.core.state.internal_errors import SetAside

@@ -60,6 +60,18 @@ def placed_job(placement: Placement) -> LeafJob:
     return _job(placement, pods, [rank for rank, pod in enumerate(pods) if pod.mask], phase=JobPhase.DECIDED)
 
 
+def moving_job(job: LeafJob, placement: Placement) -> LeafJob:
+    """Job on leaf switches of an attempt whose pods get new places, before they have left the old ones.
+
+    Args:
+        job: The attempt as it is.
+        placement: The new places.
+    """
+    new = placed_job(placement)
+    states = (job.states or bytes(len(job.nodes))) + (new.states or bytes(len(new.nodes)))
+    return msgspec.structs.replace(job, nodes=[*job.nodes, *new.nodes], states=states if any(states) else b"")
+
+
 def _job(
     placement: Placement, pods: Sequence[PodShare], ranks: Iterable[int], *, phase: JobPhase, is_part: bool = False
 ) -> LeafJob:

@@ -44,6 +44,13 @@ ATTEMPT: Final = "berth/attempt"
 RANK: Final = "berth/rank"
 """Rank in the job request, decimal, from 0."""
 
+STEP: Final = "berth/step"
+"""Newest step of a recovery of the attempt when the pod was bound, decimal; absent while there was none."""
+IN_PLACE: Final = "reschedule-in-place"
+"""``true`` on a pod that has the name and the node of the pod that it replaces, while others of its job run on."""
+POD_STATUS: Final = "huawei.com/pod-status"
+"""``Unhealthy-`` and the kind of its fault on a pod that another component replaces."""
+
 RESOURCE_PREFIX: Final = "huawei.com/"
 SHARE_LABEL: Final = "huawei.com/scheduler.softShareDev."
 """Prefix of the labels that request a part of a chip."""

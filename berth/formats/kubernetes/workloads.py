@@ -85,6 +85,8 @@ class Membership(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     task: str = WORKER
     rank: int | None = None
     """Rank in the whole gang, if the pod has it."""
+    index: int | None = None
+    """Likewise, from its name and labels alone, without the annotation for the rank."""
     child: int = 0
     """Index of the child of the task's owner to which the pod belongs."""
     local: int | None = None
@@ -95,8 +97,13 @@ class Membership(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     @property
     def source(self) -> str:
         """Identity of the place of the pod: a pod with the same replaces it; empty if any pod of the task does."""
-        if self.rank is not None:
-            return str(self.rank)
+        return str(self.rank) if self.rank is not None else self.own_source
+
+    @property
+    def own_source(self) -> str:
+        """:attr:`source` without the annotation for the rank, which the scheduler may have written."""
+        if self.index is not None:
+            return str(self.index)
         return f"{self.child}.{self.local}" if self.local is not None else ""
 
 
@@ -113,6 +120,7 @@ def membership(pod: Pod) -> Membership:
         found,
         task=_task(pod),
         rank=rank if rank is not None else absolute,
+        index=absolute,
         child=child,
         local=local,
         wrong=_claimed_twice(pod),

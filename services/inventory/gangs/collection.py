@@ -19,12 +19,14 @@ from berth.formats.kubernetes.pods import PodAsks
 from berth.formats.kubernetes.policies import PriorityClass
 from berth.formats.kubernetes.workloads import GangKey, base_name, group_owner
 from berth.schemas.facts import JobSeen, MembersSeen, OutcomeSeen
+from berth.schemas.fault_facts import ReplacementsSeen
 from berth.schemas.intake import JobRequest
 from berth.schemas.status import JobStatus
-from berth.services.inventory.effects import Effect, ReadOwner
+from berth.services.inventory.effects import Effect, PublishReplacements, ReadOwner
 from berth.services.inventory.gangs.completeness import Completeness
 from berth.services.inventory.gangs.gang_index import GangIndex
 from berth.services.inventory.gangs.model import GROUPED, Gang, member_of
+from berth.services.inventory.gangs.replacements import attach
 from berth.services.inventory.gangs.resolver import Name, Resolver
 from berth.services.inventory.gangs.restoring import part_from
 from berth.services.inventory.gangs.settings import GangSettings
@@ -60,6 +62,11 @@ class Gangs:
         """Notes that arrive before the first :meth:`settle`, which assigns requests to their gangs; None afterwards."""
         self._podless: dict[Name, MembersSeen] | None = {}
         """Published facts of requests without pods, until the requests are assigned to their gangs; None afterwards."""
+        self._replacements: list[ReplacementsSeen] = []
+
+    def restore_replacements(self, seen: ReplacementsSeen) -> None:
+        """Restore a fact about new pods that an earlier run published; before the first :meth:`settle`."""
+        self._replacements.append(seen)
 
     def restore(self, seen: MembersSeen, job: JobSeen | None) -> None:
         """Restore a fact that an earlier run published. All calls come before the first :meth:`settle`, in any order.
@@ -207,16 +214,14 @@ class Gangs:
 
     def settle(self, now_ms: int) -> list[Effect]:
         """Effects that are due, in order; empty when nothing changed since the last call."""
-        self._attach()
+        effects = self._attach(now_ms)
         while self._due and self._due[0][0] <= now_ms:
             at_ms, key = heapq.heappop(self._due)
             if self._is_due(key, at_ms):
                 self._touch(key)
                 self._settling.hurry(key, now_ms)
-        effects: list[Effect] = []
-        for key in self._settling.take(
-            now_ms, past=True
-        ):  # first: names that they give up are free for their successors
+        # Gangs of the past come first: names that they give up are free for their successors.
+        for key in self._settling.take(now_ms, past=True):
             effects += self._settle_gang(key, now_ms)
         for key in self._settling.take(now_ms, past=False):
             effects += self._settle_gang(key, now_ms)
@@ -364,8 +369,8 @@ class Gangs:
     def _podgroup_of(self, key: GangKey) -> PodGroup | None:
         return self._podgroups.get((key.namespace, key.name)) if key.kind == "podgroup" and not key.uid else None
 
-    def _attach(self) -> None:
-        """Assign the restored facts to the gangs of their pods."""
+    def _attach(self, now_ms: int) -> list[Effect]:
+        """Assign the restored facts to the gangs of their pods; returns what is published about those without one."""
         restored, self._restored = self._restored, {}
         early, self._early_notes = self._early_notes or [], None
         by_owner = {key.uid: key for key in sorted(self._gangs) if key.uid} if restored else {}
@@ -388,3 +393,5 @@ class Gangs:
                 case OutcomeSeen():
                     self.note_outcome(note)
         self._podless = None
+        replacements, self._replacements = self._replacements, []
+        return [PublishReplacements(lost) for lost in attach(replacements, self._gang_named, at_ms=now_ms)]

@@ -24,8 +24,12 @@ class GangOwner:
 
 
 def members_of(part: Part, owner: GangOwner, *, at_ms: int) -> MembersSeen:
-    """Pods of a request. A bound pod keeps its rank until the request is over, even after it is deleted."""
-    rows = [(rank, slot) for rank, slot in enumerate(part.slots) if slot.uid and (slot.is_live or slot.was_bound)]
+    """Pods of a request. A bound pod keeps its rank, even deleted, until the request is over or another takes it."""
+    rows = [
+        (rank, slot)
+        for rank, slot in enumerate(part.slots)
+        if slot.uid and (slot.is_live or slot.was_bound or rank in part.recovering)
+    ]
     return MembersSeen(
         namespace=part.gang.namespace,
         job=part.name,

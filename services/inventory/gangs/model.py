@@ -9,11 +9,13 @@ from berth.formats.kubernetes.owners import OwnerKey
 from berth.formats.kubernetes.pods import PodAsk, PodAsks
 from berth.formats.kubernetes.workloads import GangKey, Membership, membership, natural, task_order
 from berth.schemas.facts import JobSeen, OutcomeSeen
+from berth.schemas.fault_facts import ReplacementsSeen
 from berth.schemas.intake import JobRequest
 from berth.schemas.status import JobStatus
 
 OVER: Final = frozenset({"succeeded", "failed", "cancelled", "rejected", "gone"})
 """Phases in which a request is over; ``gone``: the dispatcher has forgotten the name."""
+_RUNS: Final = frozenset({"placed", "bound", "running"})
 State: TypeAlias = Literal["open", "closed"]
 NO_INDEX: Final = 1 << 30
 
@@ -189,6 +191,8 @@ class Part:
     """Code of the refusal for which it waits or was rejected."""
     outcome: OutcomeSeen | None = None
     hold: str = ""
+    recovering: frozenset[int] = frozenset()
+    """Ranks that other pods may take while the request is placed: their attempt recovers from a fault."""
     gone_since_ms: int | None = None
     incomplete_since_ms: int | None = None
 
@@ -196,6 +200,11 @@ class Part:
     def is_over(self) -> bool:
         """Whether the request is over."""
         return self.phase in OVER
+
+    @property
+    def awaits_pods(self) -> bool:
+        """Whether ranks that recover have no pod."""
+        return any(rank < len(self.slots) and not self.slots[rank].is_live for rank in self.recovering)
 
     @property
     def lacking_since_ms(self) -> int | None:
@@ -246,11 +255,13 @@ class Part:
             return False
         refusal = status.refusal
         after = (status.phase, status.attempt, status.sentence, refusal.code if refusal is not None else "")
-        changed = after != (self.phase, self.attempt, self.sentence, self.code)
+        recovering = _recovering(status)
+        changed = (*after, recovering) != (self.phase, self.attempt, self.sentence, self.code, self.recovering)
         if status.attempt > self.attempt:
             for slot in self.slots:  # the earlier attempt was rolled back: new pods may take its ranks
                 slot.was_bound = slot.was_bound and slot.is_live
         self.phase, self.attempt, self.sentence, self.code = after
+        self.recovering = recovering
         self.published = True
         return changed
 
@@ -260,6 +271,14 @@ class Part:
             return False
         self.outcome = outcome
         return True
+
+
+def _recovering(status: JobStatus) -> frozenset[int]:
+    """Ranks of a placed attempt that recover from a fault."""
+    found = status.recovery
+    if found is None or found.attempt != status.attempt or status.phase not in _RUNS:
+        return frozenset()
+    return frozenset(found.open)
 
 
 GROUPED: Final = frozenset({"podgroup", "native", "workload", "cosched"})
@@ -280,6 +299,7 @@ class Gang:
         members: Its pods, by uid.
         parts: Its requests, by name.
         published_names: Names under which facts about its pods are published.
+        replacements: Published facts about its new pods that wait for a place, by request; only those with ranks.
         previous_uids: Uid of the last request of a pod, by the pod's uid.
         failures: Number of requests that failed in a row.
         retry_at_ms: Earliest time of the next request.
@@ -299,6 +319,7 @@ class Gang:
     members: dict[str, Member] = field(default_factory=dict)
     parts: dict[str, Part] = field(default_factory=dict)
     published_names: dict[str, None] = field(default_factory=dict)
+    replacements: dict[str, ReplacementsSeen] = field(default_factory=dict)
     previous_uids: dict[str, str] = field(default_factory=dict)
     failures: int = 0
     retry_at_ms: int = 0
@@ -325,4 +346,4 @@ class Gang:
     @property
     def is_empty(self) -> bool:
         """Whether there is no state to keep."""
-        return not (self.members or self.parts or self.published_names)
+        return not (self.members or self.parts or self.published_names or self.replacements)

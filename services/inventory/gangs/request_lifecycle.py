@@ -162,12 +162,16 @@ def _withdrawal_reason(gang: Gang, part: Part, settings: GangSettings, *, is_pen
     if waits and (changed := _changed(gang, part)):
         return changed
     incomplete = there < len(part.slots) and waits
+    recovers = part.awaits_pods
     gone = there == 0 and part.phase != "ending" and (not part.is_settled or _all_deleted(gang, part))
+    gone = gone and not (recovers and gang.look is not None)  # its owner makes them anew, however late
     part.incomplete_since_ms = (
-        (now_ms if part.incomplete_since_ms is None else part.incomplete_since_ms) if incomplete else None
+        (now_ms if part.incomplete_since_ms is None else part.incomplete_since_ms) if incomplete or recovers else None
     )
     part.gone_since_ms = (now_ms if part.gone_since_ms is None else part.gone_since_ms) if gone else None
-    since_ms = part.gone_since_ms if part.gone_since_ms is not None else part.incomplete_since_ms
+    since_ms = part.gone_since_ms
+    if since_ms is None and incomplete:
+        since_ms = part.incomplete_since_ms
     if since_ms is None:
         return ""
     due_ms = since_ms + round(settings.vanished_s * 1000)
@@ -183,9 +187,9 @@ def _ends_with_owner(part: Part) -> bool:
     """Whether a request is withdrawn when its owner is over.
 
     A placement whose pods are all there, or of which some pod has a node, was decided before: it keeps its chips until
-    its pods are gone.
+    its pods are gone. One that recovers gets no pod any more: it ends.
     """
-    if part.phase in {"", "waiting"}:
+    if part.phase in {"", "waiting"} or part.awaits_pods:
         return True
     if part.phase == "ending" or part.is_settled:
         return False

@@ -11,9 +11,17 @@ from berth.formats.kubernetes.objects import PodGroup
 from berth.formats.kubernetes.owners import OwnerKey
 from berth.formats.kubernetes.workloads import GangKey, base_name, digest, group_owner
 from berth.schemas.facts import JobSeen, MembersSeen, Owner, is_repeat
+from berth.schemas.fault_facts import ReplacementsSeen
 from berth.schemas.intake import JobCancel, JobRequest
 from berth.schemas.status import JobStatus
-from berth.services.inventory.effects import Effect, PublishCancel, PublishMembers, PublishRequest, ReadOwner
+from berth.services.inventory.effects import (
+    Effect,
+    PublishCancel,
+    PublishMembers,
+    PublishReplacements,
+    PublishRequest,
+    ReadOwner,
+)
 from berth.services.inventory.gangs.barriers import admission_grace_ends_ms, barrier_of_group, pending_again, unreadable
 from berth.services.inventory.gangs.chip_pods import request_with_chips
 from berth.services.inventory.gangs.completeness import Completeness, completeness
@@ -23,6 +31,7 @@ from berth.services.inventory.gangs.model import GROUPED, OVER, Gang, Member, Pa
 from berth.services.inventory.gangs.plan import GangContext, Plan, is_fresh, minimum_now, plan
 from berth.services.inventory.gangs.priorities import Priorities
 from berth.services.inventory.gangs.ranks import slots_of
+from berth.services.inventory.gangs.replacements import TAKEN_BACK, replace_ranks, replacements_of
 from berth.services.inventory.gangs.request_lifecycle import (
     REPLACED,
     dissolve,
@@ -115,10 +124,16 @@ class Resolver:
         effects = [self._withdraw(part, reason, now_ms) for part, reason in (*back, *lost)]
         # 2. Free pods take the ranks of pods that are gone.
         tasks = context.tasks
-        free = fill(gang, sorted(unassigned(gang), key=lambda member: member.order(tasks)))
+        free = sorted(unassigned(gang), key=lambda member: member.order(tasks))
+        free, misplaced, outdated = replace_ranks(gang, free)
+        effects += [self._withdraw(part, TAKEN_BACK, now_ms) for part in outdated]
+        for part in outdated:
+            dissolve(gang, part)
+        free = fill(gang, free)
         reads += self._check_owner(gang, now_ms)
         # 3. The other pods become requests, or wait.
         found = plan(gang, free, context, now_ms=now_ms) if not gang.is_past else Plan()
+        found.held_single += misplaced
         base = base_name(gang.key, group)
         if found.is_short and context.again_ms is not None:
             gang.due(context.again_ms)
@@ -126,6 +141,7 @@ class Resolver:
         # 4. The pods of each rank are published before the request.
         wanted = self._members_to_publish(gang, found, base, context, now_ms)
         effects += self._publish_members(gang, wanted, now_ms)
+        effects += _publish_replacements(gang, now_ms)
         effects += [
             PublishRequest(part.request, self._priority_warning(gang, part, group))
             for part in (*again, *new)
@@ -336,6 +352,24 @@ class Resolver:
             del gang.previous_uids[uid]
         if not gang.members and not gang.parts and group is None:
             self.lookups.use(gang.key, None)
+
+
+def _publish_replacements(gang: Gang, now_ms: int) -> list[Effect]:
+    """Facts about new pods that wait for a place, as far as they differ from the published ones."""
+    effects: list[Effect] = []
+    wanted = {name: replacements_of(part, at_ms=now_ms) for name, part in gang.parts.items()}
+    for name in sorted({*wanted, *gang.replacements}):
+        before = gang.replacements.get(name)
+        uid = before.uid if before is not None else ""
+        now = wanted.get(name) or ReplacementsSeen(gang.key.namespace, name, uid, at_ms=now_ms)
+        if is_repeat(before, now) or (before is None and not now.ranks):
+            continue
+        effects.append(PublishReplacements(now))
+        if now.ranks:
+            gang.replacements[name] = now
+        else:
+            del gang.replacements[name]
+    return effects
 
 
 def _look(gang: Gang, group: PodGroup | None) -> OwnerKey | None:

@@ -79,12 +79,13 @@ def _slot(
     member = gang.members.get(seen.pod_uids[row]) if row is not None else None
     if member is not None:
         place = member.place
+        is_written = member.is_bound and bool(index_text)  # the scheduler wrote the rank, not the controller
         index = int(index_text) if index_text.isdigit() else place.rank if place.rank is not None else rank
         index = index if member.ask.chips else NO_INDEX
         slot = Slot(
             task=place.task,
             ask=member.ask,
-            source=place.source,
+            source=place.own_source if is_written else place.source,
             index=index,
             pod=member.name,
             uid=member.uid,

@@ -297,6 +297,7 @@ class Pods:
             row.block,
             row.exit_code,
             row.marks,
+            row.step,
         )
         self._states[row.uid] = (row, naming, state)
         return state
@@ -392,6 +393,9 @@ def _heaviest(pods: Mapping[str, PodRow]) -> PodRow:
     return next(iter(pods.values())) if len(pods) == 1 else max(pods.values(), key=_weight)
 
 
-def _weight(row: PodRow) -> tuple[bool, str, str]:
-    """Sort key among pods of one rank: a live pod before a finished one, then the youngest."""
-    return (row.is_live, row.created, row.uid)
+def _weight(row: PodRow) -> tuple[int, bool, str, str]:
+    """Sort key among pods of one rank: the one of the newest step, then a live pod before a finished one, the youngest.
+
+    A pod that a recovery replaced may still be ending when its successor is bound.
+    """
+    return (row.step, row.is_live, row.created, row.uid)

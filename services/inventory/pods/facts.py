@@ -14,7 +14,8 @@ class RankState(NamedTuple):
     """Last observed state of a rank.
 
     ``taken``: 1 after the device plug-in has allocated the pod's chips, or if it needs none. ``leaf_state`` and
-    ``block`` (plus one) are those of the pod's annotations. ``exit_code`` and ``marks`` tell its faults.
+    ``block`` (plus one) are those of the pod's annotations. ``exit_code`` and ``marks`` tell its faults. ``step``: that
+    of the recovery for which it was bound.
     """
 
     node: str
@@ -25,6 +26,7 @@ class RankState(NamedTuple):
     block: int = 0
     exit_code: int = 0
     marks: tuple[tuple[str, str], ...] = ()
+    step: int = 0
 
     @property
     def once_gone(self) -> "RankState":
@@ -102,6 +104,7 @@ def pods_fact(
     states = bytes(by_rank[rank].leaf_state for rank in ranks)
     blocks = [by_rank[rank].block for rank in ranks]
     codes = [by_rank[rank].exit_code for rank in ranks]
+    steps = [by_rank[rank].step for rank in ranks]
     return PodsSeen(
         namespace=gang[0],
         gang=gang[1],
@@ -125,6 +128,7 @@ def pods_fact(
         exit_codes=pack(codes, 4) if any(codes) else b"",
         marks=[PodMarks(rank, dict(by_rank[rank].marks)) for rank in ranks if by_rank[rank].marks],
         steering=dict(common.steering),
+        steps=pack(steps, 4) if any(steps) else b"",
     )
 
 
@@ -134,6 +138,7 @@ def rank_states(seen: PodsSeen) -> list[tuple[int, RankState]]:
     states = seen.leaf_states or bytes(len(seen.phase))
     blocks = unpack(seen.blocks or bytes(2 * len(seen.phase)), 2)
     codes = unpack(seen.exit_codes or bytes(4 * len(seen.phase)), 4)
+    steps = unpack(seen.steps or bytes(4 * len(seen.phase)), 4)
     marks = {one.rank: tuple(one.values.items()) for one in seen.marks}
     rows = zip(
         unpack(seen.rank, 4),
@@ -143,6 +148,7 @@ def rank_states(seen: PodsSeen) -> list[tuple[int, RankState]]:
         states,
         blocks,
         codes,
+        steps,
         strict=True,
     )
     return [
@@ -156,7 +162,8 @@ def rank_states(seen: PodsSeen) -> list[tuple[int, RankState]]:
                 block=block,
                 exit_code=code,
                 marks=marks.get(rank, ()),
+                step=step,
             ),
         )
-        for rank, index, phase, chips, state, block, code in rows
+        for rank, index, phase, chips, state, block, code, step in rows
     ]

@@ -11,7 +11,16 @@ import msgspec
 from berth.formats.ascend.block_annotations import INFER_SERVICE, block_of
 from berth.formats.ascend.device_list import ASCEND_REAL, CHIPS_MAX, chip_mask, resource_of
 from berth.formats.ascend.fault_marks import pod_marks, steering_labels
-from berth.formats.ascend.pod_annotations import ATTEMPT, CONSUMED, JOB, JOB_UID, PREDICATE_TIME, RANK, TOR_AFFINITY
+from berth.formats.ascend.pod_annotations import (
+    ATTEMPT,
+    CONSUMED,
+    JOB,
+    JOB_UID,
+    PREDICATE_TIME,
+    RANK,
+    STEP,
+    TOR_AFFINITY,
+)
 from berth.formats.ascend.switch_annotations import state_of
 from berth.formats.kubernetes.events import Involved
 from berth.formats.kubernetes.objects import Pod
@@ -61,6 +70,7 @@ class PodRow(msgspec.Struct, frozen=True, gc=False):
         exit_code: A code other than 0 with which a container last ended, as 32 bits; 0 without.
         marks: Its marks for faults, by key.
         steering: Its labels that steer faults; not to be changed.
+        step: Step of the recovery for which Berth bound it; 0 without.
     """
 
     namespace: str
@@ -87,6 +97,7 @@ class PodRow(msgspec.Struct, frozen=True, gc=False):
     exit_code: int = 0
     marks: tuple[tuple[str, str], ...] = ()
     steering: dict[str, str] = {}
+    step: int = 0
 
     @property
     def is_live(self) -> bool:
@@ -107,6 +118,7 @@ def read_row(pod: Pod, asks: PodAsks) -> PodRow | None:
     ask = asks.ask(pod.spec, pod.metadata)
     wrong: list[str] = []
     identity = _identity(pod, wrong)
+    step = _step(pod, wrong) if identity is not None else 0
     phase = phase_of(pod)
     resource, chips = _chips(pod, ask.resource, wrong)
     meta = pod.metadata
@@ -137,6 +149,7 @@ def read_row(pod: Pod, asks: PodAsks) -> PodRow | None:
         exit_code=exit_code_of(pod),
         marks=pod_marks(meta.labels or {}, meta.annotations or {}, identity.rank if identity is not None else None),
         steering=steering_labels(meta.labels or {}),
+        step=step,
     )
 
 
@@ -162,14 +175,28 @@ def _identity(pod: Pod, wrong: list[str]) -> RankIdentity | None:
         return None
     numbers: list[int] = []
     for key, least in ((ATTEMPT, 1), (RANK, 0)):
-        text = meta.annotation(key)
-        if text.isascii() and text.isdigit() and len(text) <= len(str(RANK_MAX)) and least <= int(text) <= RANK_MAX:
-            numbers.append(int(text))
+        number = _number(meta.annotation(key), least)
+        if number is not None:
+            numbers.append(number)
         else:
-            wrong.append(f"annotation {key} is {_quoted(text)}: expected a whole number from {least}")
+            wrong.append(f"annotation {key} is {_quoted(meta.annotation(key))}: expected a whole number from {least}")
     if not job or not uid:
         wrong.append(f"annotations {JOB} and {JOB_UID} are {_quoted(job)} and {_quoted(uid)}: expected both")
     return None if wrong else RankIdentity(job, uid, numbers[0], numbers[1])
+
+
+def _step(pod: Pod, wrong: list[str]) -> int:
+    """Step of a pod that Berth bound; a text that is no number counts as none."""
+    text = pod.metadata.annotation(STEP)
+    number = _number(text, 1)
+    if text and number is None:
+        wrong.append(f"annotation {STEP} is {_quoted(text)}: expected a whole number from 1")
+    return number or 0
+
+
+def _number(text: str, least: int) -> int | None:
+    is_number = text.isascii() and text.isdigit() and len(text) <= len(str(RANK_MAX))
+    return int(text) if is_number and least <= int(text) <= RANK_MAX else None
 
 
 def _chips(pod: Pod, asked: str, wrong: list[str]) -> tuple[str, int]:

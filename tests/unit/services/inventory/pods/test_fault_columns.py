@@ -72,3 +72,34 @@ def test_rank_0_that_is_a_worker_is_marked() -> None:
     world.put(*[a_pod(f"p{rank}", job=("llm", "u", 1, rank), labels=worker) for rank in range(2)])
     (fact,) = world.facts()
     assert [(one.rank, one.values) for one in fact.marks] == [(0, worker)]
+
+
+def test_the_step_of_a_pod_is_in_the_fact_and_the_newest_step_counts_for_a_rank() -> None:
+    world = World()
+    world.nodes.replace([a_node("n1"), a_node("n2")])
+    world.pods.note_job(accepted("llm", "u", 2))
+    old = a_pod("p0", job=("llm", "u", 1, 0), phase="Running")
+    world.put(old, a_pod("p1", job=("llm", "u", 1, 1)))
+    (fact,) = world.facts()
+    assert fact.steps == b""
+    world.put(a_pod("p0-new", node="n2", job=("llm", "u", 1, 0), annotations={"berth/step": "2"}, phase="Failed"))
+    (fact,) = world.facts()
+    assert unpack(fact.steps, 4) == [2, 0]
+    assert [PodPhase(phase) for phase in fact.phase] == [PodPhase.FAILED, PodPhase.RUNNING]
+    world.pods.remove("uid-p0")
+    assert world.facts() == []
+    again = World([fact])
+    again.pods.note_job(accepted("llm", "u", 2))
+    (gone,) = again.facts()
+    assert unpack(gone.steps, 4) == [2, 0]
+
+
+def test_a_step_that_is_no_number_is_none_and_a_reason() -> None:
+    world = World()
+    world.pods.note_job(accepted("llm", "u", 1))
+    world.put(a_pod("p0", job=("llm", "u", 1, 0), annotations={"berth/step": "two"}))
+    (fact,) = world.facts()
+    assert (fact.steps, len(fact.phase)) == (b"", 1)
+    assert list(world.pods.reasons.values()) == [
+        "pod team/p0: annotation berth/step is 'two': expected a whole number from 1"
+    ]

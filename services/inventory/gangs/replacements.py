@@ -1,0 +1,137 @@
+"""Ranks that recover from a fault: which new pod of the controller takes a rank, and what is published about that.
+
+A rank recovers while the newest status of its job lists it as open. Then it may be taken though its former pod was
+bound: the controller made the new pod for it.
+
+See decision recovery-execution.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final
+
+from berth.formats.ascend.pod_annotations import RANK_INDEX
+from berth.schemas.columns import pack
+from berth.schemas.fault_facts import ReplacementsSeen
+from berth.services.inventory.gangs.model import NO_INDEX, Gang, Member, Part, Slot
+
+_BACKUP: Final = ("podType", "backup")
+"""Annotation of a pod that is created beside the one whose rank it states."""
+TAKEN_BACK: Final = "its pod replaces another one of the gang"
+"""Reason of a cancellation: the request was made before it was known that the rank of the pod recovers."""
+
+
+def replace_ranks(gang: Gang, free: Sequence[Member]) -> tuple[list[Member], list[tuple[Member, str]], list[Part]]:
+    """Give ranks that recover to new pods.
+
+    A pod with the name of the former one comes first, then one from the same place in the gang. A pod whose own request
+    waits, made before it was known that the rank recovers, is taken out of it.
+
+    Args:
+        gang: The gang; its slots are up to date.
+        free: Live pods without a node and without a rank, in order.
+
+    Returns:
+        Pods that stay free, those that wait because they state the rank of a pod that is there, with the reasons, and
+        requests to withdraw.
+    """
+    vacant = _vacancies(gang)
+    if not vacant:
+        return list(free), [], []
+    own = _requested_alone(gang)
+    candidates = {member.uid: member for member in (*free, *(member for _, member in own)) if member.waits}
+    taken: set[str] = set()
+    for by_name in (True, False):
+        for part, slot in list(vacant):
+            found = next((member for member in candidates.values() if _may_replace(part, slot, member, by_name)), None)
+            if found is not None:
+                del candidates[found.uid]
+                taken.add(found.uid)
+                vacant.remove((part, slot))
+                slot.take(found)
+    held = {
+        member.uid: (member, why) for member in free if member.uid in candidates and (why := _misplaced(gang, member))
+    }
+    left = [member for member in free if member.uid not in taken and member.uid not in held]
+    return left, list(held.values()), [part for part, member in own if member.uid in taken]
+
+
+def replacements_of(part: Part, *, at_ms: int) -> ReplacementsSeen:
+    """Ranks of a request whose new pods wait for a place; without ranks if none does."""
+    ranks = [
+        rank
+        for rank in sorted(part.recovering)
+        if rank < len(part.slots) and part.slots[rank].is_live and not part.slots[rank].was_bound
+    ]
+    return ReplacementsSeen(part.gang.namespace, part.name, part.uid, pack(ranks, 4), at_ms)
+
+
+def attach(
+    restored: Iterable[ReplacementsSeen], find: Callable[[str, str], Gang | None], *, at_ms: int
+) -> list[ReplacementsSeen]:
+    """Assign facts of an earlier run to their gangs; returns tombstones for those without one.
+
+    Args:
+        restored: The facts.
+        find: Gang that uses a name, by namespace and name of the request.
+        at_ms: The time.
+    """
+    lost: list[ReplacementsSeen] = []
+    for seen in restored:
+        gang = find(seen.namespace, seen.job) if seen.ranks else None
+        if gang is not None:
+            gang.replacements[seen.job] = seen
+        elif seen.ranks:
+            lost.append(ReplacementsSeen(seen.namespace, seen.job, seen.uid, at_ms=at_ms))
+    return lost
+
+
+def _vacancies(gang: Gang) -> list[tuple[Part, Slot]]:
+    return [
+        (part, part.slots[rank])
+        for _, part in sorted(gang.parts.items())
+        for rank in sorted(part.recovering)
+        if rank < len(part.slots) and not part.slots[rank].is_live
+    ]
+
+
+def _requested_alone(gang: Gang) -> list[tuple[Part, Member]]:
+    """Requests of one pod each that wait, and the pods."""
+    alone = [
+        (part, gang.members.get(part.slots[0].uid))
+        for _, part in sorted(gang.parts.items())
+        if len(part.slots) == 1 and not part.is_first and part.state == "open" and part.phase in {"", "waiting"}
+    ]
+    return [(part, member) for part, member in alone if member is not None]
+
+
+def _may_replace(part: Part, slot: Slot, member: Member, by_name: bool) -> bool:  # noqa: FBT001 - one pass each
+    """Whether a pod may take a rank; a rank that it states itself must be this one."""
+    place = member.place
+    if slot.task != place.task or (slot.ask is not None and slot.ask != member.ask):
+        return False
+    is_known = slot.index != NO_INDEX and (slot.source is not None or part.is_first)
+    if member.has_rank and is_known and place.rank != slot.index:
+        return False
+    if by_name:
+        return slot.pod == member.name
+    if slot.source is not None:
+        return slot.source in {place.source, place.own_source}
+    return not place.source or place.rank is None or place.rank == slot.index or not is_known
+
+
+def _misplaced(gang: Gang, member: Member) -> str:
+    """Why a pod takes no rank though some wait for a pod: it states that of another pod; empty when it does not."""
+    stated = member.place.rank
+    if not member.has_rank or not member.ask.chips or stated is None or _is_backup(member):
+        return ""
+    slots = [slot for part in gang.parts.values() for slot in part.slots if slot.task == member.place.task]
+    other = next((slot for slot in slots if slot.is_live and slot.index == stated), None)
+    if other is None:
+        return ""
+    wanted = ", ".join(str(slot.index) for _, slot in _vacancies(gang) if slot.index != NO_INDEX)
+    return f"pod {member.name} has {RANK_INDEX} {stated}, the rank of pod {other.pod}: expected {wanted}"
+
+
+def _is_backup(member: Member) -> bool:
+    key, value = _BACKUP
+    return member.pod.metadata.annotation(key) == value
