@@ -280,3 +280,32 @@ def test_an_import_chain_that_is_too_long_breaks_the_contract_and_is_printed(
 )
 def test_the_longest_chain_of_imports(imports: dict[str, list[str]], chain: list[str]) -> None:
     assert longest_chain(imports) == chain
+
+
+PROSE_WIDTH_MAX = 120
+
+
+def long_prose(text: str) -> list[int]:
+    """Numbers of prose lines that are too long; tables, code, links and HTML stay whole."""
+    found: list[int] = []
+    in_code = False
+    for number, line in enumerate(text.split("\n"), start=1):
+        if line.lstrip().startswith("```"):
+            in_code = not in_code
+        is_whole = in_code or line.startswith(("|", "<", "    ", "#")) or len(line.split()) <= 1 or "](" in line
+        if len(line) > PROSE_WIDTH_MAX and not is_whole:
+            found.append(number)
+    return found
+
+
+def test_prose_keeps_to_its_width() -> None:
+    """Lines of the pages for people; generated tables and code blocks are as wide as they are."""
+    pages = [path for path in text_files() if path.suffix == ".md" and "mutants" not in path.parts]
+    assert len(pages) > 50
+    wide = {name_of(path): lines for path in pages if (lines := long_prose(path.read_text("utf-8")))}
+    assert not wide, f"longer than {PROSE_WIDTH_MAX} columns: {wide}"
+
+
+def test_long_prose_is_found() -> None:
+    long = "word " * 30
+    assert long_prose(f"short\n\n{long}\n```\n{long}\n```\n| {long} |\n- {long}\n") == [3, 8]

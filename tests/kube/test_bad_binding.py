@@ -162,6 +162,15 @@ async def events_of(target: InvalidInputCell, reason: str) -> set[str]:
     return {one["message"] for one in found if one["reason"] == reason and one.get("reportingComponent") == "berth"}
 
 
+async def until_told(target: InvalidInputCell, reason: str, words: str) -> None:
+    """An Event of Berth in the namespace has the reason and the words; Events come behind what they tell of."""
+
+    async def is_told() -> bool:
+        return any(words in message for message in await events_of(target, reason))
+
+    await target.until(f"an Event {reason}: {words}", is_told)
+
+
 async def test_a_gang_that_cannot_be_bound_whole_is_undone_and_placed_again(make: Making) -> None:
     target = make(5, inventory={"gangs": {"retry_s": 1}})
     await target.cell.start()
@@ -172,8 +181,8 @@ async def test_a_gang_that_cannot_be_bound_whole_is_undone_and_placed_again(make
     assert status.attempt == 2, target.cell.logs()
     assert {pod["metadata"]["annotations"][ATTEMPT] for pod in pods} == {"2"}
     gone = f"node {names[1]} is not there any more"
-    assert gone in " ".join(await events_of(target, "FailedBinding"))
-    assert gone in " ".join(await events_of(target, "Evicted")), await events_of(target, "Evicted")
+    await until_told(target, "FailedBinding", gone)
+    await until_told(target, "Evicted", gone)
     assert await target.metric("binder", "binder_gangs_total", outcome="failed") == 1
     assert await target.cell.check_chips(target.namespace) == 24
     await target.api.delete(f"/apis/batch.volcano.sh/v1alpha1/namespaces/{target.namespace}/jobs/lost")
@@ -189,8 +198,9 @@ async def test_a_gang_that_cannot_be_bound_whole_is_undone_and_placed_again(make
     assert jobs["taken-worker-1"] == ""
     assert jobs["taken-worker-0"].startswith("vcjob.taken")
     assert jobs["taken-worker-2"].startswith("vcjob.taken")
-    told = " ".join(await events_of(target, "FailedBinding"))
-    assert f"pod taken-worker-1 is on node {free} already, bound by another scheduler" in told
+    await until_told(
+        target, "FailedBinding", f"pod taken-worker-1 is on node {free} already, bound by another scheduler"
+    )
     assert await target.cell.check_chips(target.namespace) == 24
     await target.cell.stop()
 
@@ -206,7 +216,7 @@ async def test_a_gang_that_cannot_be_bound_whole_is_left_and_filled_up(make: Mak
     assert jobs["lost-worker-1"].startswith("vcjob.lost-")
     assert {pod["metadata"]["annotations"][ATTEMPT] for pod in pods} == {"1"}
     assert [pod["metadata"]["annotations"]["hccl/rankIndex"] for pod in pods] == ["0", "1", "2"]
-    assert f"node {names[1]} is not there any more" in " ".join(await events_of(target, "FailedBinding"))
+    await until_told(target, "FailedBinding", f"node {names[1]} is not there any more")
     assert not await events_of(target, "Evicted")
     assert await target.cell.check_chips(target.namespace) == 24
     await target.cell.stop()

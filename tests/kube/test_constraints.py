@@ -202,7 +202,7 @@ async def test_selectors_that_are_invalid_are_told_by_the_server_or_by_berth(tar
     field = f"spec.affinity.nodeAffinity.{REQUIRED}.nodeSelectorTerms[0].matchExpressions[0].values"
     words = f"pod newer has {field} of ['seven']: expected one whole number for Gt"
     await waits(target, "newer", words)
-    assert ("FailedScheduling", words) in {one[:2] for one in await target.events("Pod", "newer")}
+    await target.until_event("Pod", "newer", "FailedScheduling", words)
     await target.drop_pod("newer")
     await target.until_is("nothing is held", lambda: target.hold("pod.newer"), "")
     assert await target.status("pod.newer") is None, "no request was made"

@@ -191,7 +191,7 @@ async def test_a_volume_that_cannot_be_made_for_a_node_is_made_for_another(targe
         assert await cell.runs_on("job") == cell.nodes[2]
         assert [node for _, node in cell.provisioner.asked] == cell.nodes
         sentence = f"claim data: the provisioner cannot make a volume for node {cell.nodes[0]}"
-        assert sentence in {message for _, message, _ in await cell.target.events("Pod", "job")}
+        await cell.target.until_event("Pod", "job", "FailedBinding", sentence)
         await cell.pod("later")
         await cell.target.until_running("later")
 
@@ -228,7 +228,7 @@ async def test_a_volume_that_is_not_made_in_time_is_made_elsewhere(target_of: Ta
         await cell.pod("job", "data")
         assert await cell.runs_on("job") == cell.nodes[1]
         sentence = f"claim data was not bound to a volume for node {cell.nodes[0]} within 0.5 s"
-        assert sentence in {message for _, message, _ in await cell.target.events("Pod", "job")}
+        await cell.target.until_event("Pod", "job", "FailedBinding", sentence)
 
 
 async def test_one_volume_goes_to_one_of_two_jobs(target_of: TargetOf) -> None:

@@ -96,6 +96,12 @@ class CoreCell:
         assert shown(self.state) == before, "a trial leaves nothing behind"
         return found
 
+    def release(self, *releases: Release) -> None:
+        """Fold a round with releases alone."""
+        fold = self.state.fold
+        released = Round(1, fold.head, self.state.facts_seq, self.now_ms, fold.rounds + 1, releases=list(releases))
+        self.scheduler.follow(self.folded(released))
+
     def happen(self, event: Event) -> None:
         """Let an event really happen.
 
@@ -104,16 +110,7 @@ class CoreCell:
         """
         match event.kind:
             case "job-ends":
-                fold = self.state.fold
-                released = Round(
-                    1,
-                    fold.head,
-                    self.state.facts_seq,
-                    self.now_ms,
-                    fold.rounds + 1,
-                    releases=[Release(event.uid, event.attempt, "succeeded")],
-                )
-                self.scheduler.follow(self.folded(released))
+                self.release(Release(event.uid, event.attempt, "succeeded"))
             case "node-well":
                 node = self.nodes[event.node]
                 self.nodes[event.node] = msgspec.structs.replace(

@@ -124,6 +124,14 @@ class InvalidInputCell:
             if one.get("reportingComponent") == "berth" and about.items() <= one["involvedObject"].items()
         ]
 
+    async def until_event(self, kind: str, name: str, reason: str, words: str) -> None:
+        """An Event of Berth about the object has the reason and the words; Events come behind what they tell of."""
+
+        async def is_told() -> bool:
+            return any(reason == why and words in message for why, message, _ in await self.events(kind, name))
+
+        await self.until(f"an Event {reason} on {kind} {name}: {words}", is_told)
+
     async def health(self, node: str) -> NodeCondition | None:
         """Health of a node as the latest fact has it."""
         for stored in await self.bus.read(StreamName.LATEST, filters=(self.bus.subjects.facts("health"),)):

@@ -48,6 +48,14 @@ class SharedNode(msgspec.Struct):
         self.policy[chip] = POLICY_NUMBERS[share.policy]
         self.pods[chip] += 1
 
+    def remove(self, chip: int, share: Share) -> None:
+        """Remove the quota of a pod from a chip."""
+        self.core[chip] -= share.aicore
+        self.hbm[chip] -= share.hbm_mib
+        self.pods[chip] -= 1
+        if not self.pods[chip]:
+            self.policy[chip] = 0
+
     @property
     def mask(self) -> int:
         """Mask of the chips that at least one pod shares."""
@@ -106,12 +114,9 @@ class SoftShareTable:
     def let_go(self, found: ChangesBuilder, row: int, chip: int, share: Share) -> None:
         """Release a quota; the changes are added to ``found``."""
         node = self.nodes[row]
-        node.core[chip] -= share.aicore
-        node.hbm[chip] -= share.hbm_mib
-        node.pods[chip] -= 1
+        node.remove(chip, share)
         found.capacity_gained[row] = None
         if not node.pods[chip]:
-            node.policy[chip] = 0
             self._table.set_shared(found, row, 1 << chip, shared=False)
 
     def offered(self, row: int, settings: Settings) -> int:

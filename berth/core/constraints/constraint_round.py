@@ -198,7 +198,7 @@ class ConstraintRound:
     def roll_back(self) -> None:
         """Take back all pods of the current gang."""
         for pod, row, sign in reversed(self._log[self._begun :]):
-            self._note(pod, row, -sign)
+            self._count(pod, row, -sign)
         self._begun = len(self._log)
         if self._choices is not None:
             self._choices.roll_back()
@@ -219,9 +219,12 @@ class ConstraintRound:
         return next((one for one in found if one[1]), None)
 
     def _note(self, pod: PodProfile, row: int, sign: int) -> None:
-        self._log.append((pod, row, sign))
+        self._count(pod, row, sign)
         if sign > 0 and self._choices is not None and pod.constraints.claims:
             self._choices.choose(pod, row)
+
+    def _count(self, pod: PodProfile, row: int, sign: int) -> None:
+        self._log.append((pod, row, sign))
         if self._slots is not None:
             self._slots[row] -= sign
 
@@ -248,6 +251,19 @@ class ConstraintRound:
         """Whether constraints allow one more pod of a shape on a row."""
         checks = self._of(shape)
         return not self.is_full(row) and (checks is None or bool(checks.allowed()[row]))
+
+    def allows_again(self, pod: PodProfile, shape: Shape, row: int) -> bool:
+        """Whether constraints allow a pod on the row where it is already, if it were to come anew.
+
+        Args:
+            pod: Labels and constraints of the pod.
+            shape: Its shape.
+            row: Its node.
+        """
+        self._count(pod, row, -1)
+        allowed = self.allows(shape, row)
+        self._count(pod, row, 1)
+        return allowed
 
     def reasons(self, shape: Shape) -> Reasons:
         """Why constraints forbid one more pod of a shape on each row, ``FITS`` where they do not, shape (rows,)."""

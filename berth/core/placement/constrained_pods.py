@@ -4,7 +4,7 @@ Constraints such as topology spread exclude most nodes, so the shards answer wit
 their best nodes. The scores of marked nodes follow from the dispatcher's own columns, which are those of the shards.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -64,18 +64,27 @@ class ConstrainedPods:
         self._ranks = nodes.scorer.table.ranks().astype(np.int64)
         self._columns: dict[Shape, _Column] = {}
 
-    def best(self, shape: Shape, home: Home | None = None, first: Sequence[Sequence[int]] = ()) -> int | None:
+    def best(
+        self,
+        shape: Shape,
+        home: Home | None = None,
+        first: Sequence[Sequence[int]] = (),
+        *,
+        without: Collection[int] = (),
+    ) -> int | None:
         """Row of the best node for one more pod, by score, preferences and name; None when no node fits.
 
         Args:
             shape: Shape of the pod.
             home: Rows to choose from, if it is for this shape; None for all.
             first: Groups of rows from which to choose before all others, in this order.
+            without: Rows to leave out.
         """
         column = self._now(shape)
         chosen = column.fits & self.round.allowed(shape)
         if home is not None and home.shape == shape:
             chosen &= home.rows
+        chosen[list(without)] = False
         if not chosen.any():
             return None
         for group in first:

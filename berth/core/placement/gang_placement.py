@@ -7,10 +7,13 @@ A gang goes through these steps; each is in the module of its name:
    ``round_nodes`` keeps what the pods take;
 3. the queue policy (``queue_policy``) allows the start or refuses it;
 4. ``round_refusals``: a gang that does not fit whole is refused, and everything that its pods took is returned.
+
+Pods of placed gangs that need new places come before the gangs: ``replacements``.
+
+Longer than 400 lines because the queue policy has a verdict at each of the steps.
 """
 
-import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import msgspec
@@ -29,7 +32,7 @@ from berth.core.placement.round_refusals import RoundRefusals, unsupported_produ
 from berth.core.placement.scoring import Candidates, Scorer
 from berth.core.placement.single_pods import SinglePods
 from berth.core.requests.block_requests import mixes_freely
-from berth.core.requests.gangs import ClassKey, Gang, placing_order
+from berth.core.requests.gangs import ClassKey, Gang, tasks_in_order
 from berth.core.state.internal_errors import SetAside, set_aside
 from berth.core.state.superpod_index import BlockInputs, inputs_without_jobs
 from berth.core.switches.occupancy.leaf_states import LeafOccupancy
@@ -58,6 +61,34 @@ class Verdicts(NamedTuple):
     """Errors, each with the gang that was set aside for it."""
 
 
+class RoundParts(NamedTuple):
+    """What new places for pods of placed gangs are chosen from.
+
+    Attributes:
+        nodes: Nodes as the round leaves them.
+        views: Merged candidates of each shape.
+        counts: How many candidates were asked for, by shape.
+        single: Best node for one more pod, all nodes considered.
+        refusals: Refusals of pods that find no room.
+        planned: Plans of gangs with affinity.
+        constrained: Pods with constraints; None where there are none.
+        begin_gang: Begins with the next gang: what was placed before it stays placed.
+        roll_back: Returns everything that the current gang has taken.
+        returned: As ``roll_back``, because of an error; gives the refusal.
+    """
+
+    nodes: RoundNodes
+    views: Mapping[Shape, Candidates]
+    counts: Mapping[Shape, int]
+    single: SinglePods
+    refusals: RoundRefusals
+    planned: PlannedPods
+    constrained: ConstrainedPods | None
+    begin_gang: Callable[[], None]
+    roll_back: Callable[[], None]
+    returned: Callable[[Gang, Exception], Refusal]
+
+
 class PlacementRound:
     """One round.
 
@@ -84,6 +115,7 @@ class PlacementRound:
     ) -> None:
         self._scorer = scorer
         self._views = views
+        self._counts = counts
         self._policy = policy
         self._nodes = RoundNodes(scorer)
         self._constrained: ConstrainedPods | None = None
@@ -139,6 +171,21 @@ class PlacementRound:
             verdicts.extend(self._guarded(gang, known, missing))
         return Verdicts(verdicts, self._errors)
 
+    def parts(self) -> RoundParts:
+        """What new places for pods of placed gangs are chosen from; they come before the gangs of the round."""
+        return RoundParts(
+            self._nodes,
+            self._views,
+            self._counts,
+            self._single,
+            self._refusals,
+            self._planned,
+            self._constrained,
+            self._begin_gang,
+            self._roll_back,
+            self._returned,
+        )
+
     def _guarded(self, gang: Gang, known: Refusal | None, missing: Sequence[int]) -> list[Verdict]:
         """As :meth:`_verdicts`; an error refuses the gang."""
         self._begin_gang()
@@ -148,11 +195,15 @@ class PlacementRound:
             passes=(NeedMoreError,),
         )
 
-    def _set_aside(self, gang: Gang, error: Exception) -> Verdict:
-        """Refuse a gang and its class because of an error, and return everything that its pods took."""
+    def _returned(self, gang: Gang, error: Exception) -> Refusal:
+        """Refusal because of an error; everything that the pods of the gang took is returned."""
         self._roll_back()
         self._errors.append(SetAside(gang.namespaced_name, error))
-        refusal = set_aside(error, pods=gang.pods, form=gang.form, because=gang.form_because)
+        return set_aside(error, pods=gang.pods, form=gang.form, because=gang.form_because)
+
+    def _set_aside(self, gang: Gang, error: Exception) -> Verdict:
+        """Refuse a gang and its class because of an error, and return everything that its pods took."""
+        refusal = self._returned(gang, error)
         self._refused[gang.request_class] = refusal
         self._failed_task[gang.request_class] = 0
         return _verdict(gang, refusal=refusal)
@@ -204,13 +255,6 @@ class PlacementRound:
         found = self._reserved.get(gang.request_class) if refusal.code == RESERVED else None
         yield _verdict(gang, refusal=refusal if found is None else with_reservation(found, refusal))
 
-    def _raise_errors(self, gang: Gang) -> None:
-        """Raise the error with which the scoring of one of a gang's shapes ended."""
-        for shape, _ in gang.request_class:
-            error = self._views[shape].error
-            if error is not None:
-                raise error
-
     def _decide_plain(
         self, policy: QueuePolicy, gang: Gang, known: Refusal | None, missing: Sequence[int]
     ) -> Iterator[Verdict]:
@@ -219,7 +263,7 @@ class PlacementRound:
             if gang.fresh:
                 yield _verdict(gang, refusal=self._named(known, gang))
             return
-        self._raise_errors(gang)
+        raise_errors(gang, self._views)
         kept = policy.kept_from(gang)
         refusal = self._kept_out.get((gang.request_class, gang.run_ms))
         if refusal is None:
@@ -252,7 +296,7 @@ class PlacementRound:
 
     def _decide(self, gang: Gang, missing: Sequence[int]) -> Verdict:
         """Place a gang, or refuse it and its class."""
-        self._raise_errors(gang)
+        raise_errors(gang, self._views)
         placement = self._find(gang, missing)
         if not isinstance(placement, Placement):
             return self._refuse(gang, *placement)
@@ -311,7 +355,7 @@ class PlacementRound:
         near = self._near_rest(gang, missing)
         constrained = self._constrained
         placed = 0
-        for index, ranks in _tasks_in_order(gang, plain_last=settings.plain_pods):
+        for index, ranks in tasks_in_order(gang, plain_last=settings.plain_pods):
             shape = gang.request_class[index][0]
             profile = gang.profiles[index] if constrained is not None and gang.profiles else None
             is_planned = shape.is_planned
@@ -387,11 +431,12 @@ class PlacementRound:
         return msgspec.structs.replace(refusal, task=gang.tasks[self._failed_task[gang.request_class]])
 
 
-def _tasks_in_order(gang: Gang, *, plain_last: bool) -> Iterator[tuple[int, range]]:
-    """Tasks with the ranks of their pods, in the order in which they get their nodes."""
-    starts = list(itertools.accumulate((pods for _, pods in gang.request_class), initial=0))
-    for index in placing_order(gang.request_class, plain_last=plain_last):
-        yield index, range(starts[index], starts[index + 1])
+def raise_errors(gang: Gang, views: Mapping[Shape, Candidates]) -> None:
+    """Raise the error with which the scoring of one of a gang's shapes ended."""
+    for shape, _ in gang.request_class:
+        error = views[shape].error
+        if error is not None:
+            raise error
 
 
 def _verdict(

@@ -1,6 +1,6 @@
 """Nodes as the gangs of one round leave them, on top of a node table that stays as it is."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -60,6 +60,39 @@ class RoundNodes:
         """Let the pods of the current gang count as pods of others: its nodes are scored again for the next gang."""
         for row in self.before:
             self._set(row, self.states[row])
+
+    def fits_again(self, row: int, shape: Shape, chips: Sequence[int]) -> bool:
+        """Whether a node would take a pod that it has already, on the same chips, if it were to come anew.
+
+        Args:
+            row: The node.
+            shape: Shape of the pod.
+            chips: Chips that the pod owns.
+        """
+        scorer, table = self.scorer, self.scorer.table
+        state = self.states.get(row) or scorer.row_state(row)
+        mask = sum(1 << chip for chip in chips)
+        if mask & ~(table.chips.item(row) & ~table.unhealthy.item(row) & ~table.withheld.item(row)):
+            return False
+        free, idle, share = state.free, state.idle, state.share
+        if shape.share is None:
+            free, idle = free | mask, idle + len(chips)
+        elif share is not None:
+            share = share.copy()
+            for chip in chips:
+                share.remove(chip, shape.share)
+                returned = 0 if share.pods[chip] else 1 << chip
+                free, idle = free | returned, idle + returned.bit_count()
+        without = RowState(
+            free,
+            idle,
+            state.cpu_free + shape.cpu_milli,
+            state.memory_free + shape.memory_mib,
+            share,
+            state.no_cpu - (not shape.cpu_milli),
+            state.no_memory - (not shape.memory_mib),
+        )
+        return not scorer.evaluate_one(shape, row, without, self.before.get(row))[0]
 
     def take(self, row: int, shape: Shape) -> tuple[int, ...]:
         """Give a pod its chips on a node.

@@ -1,6 +1,7 @@
 """Gangs as the queue and a round use them."""
 
-from collections.abc import Mapping
+import itertools
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 import msgspec
@@ -127,6 +128,13 @@ def placing_order(request_class: ClassKey, *, plain_last: bool) -> list[int]:
         return 0 if shape.is_planned else 1 if shape.chips or not plain_last else 2
 
     return sorted(range(len(request_class)), key=stage)
+
+
+def tasks_in_order(gang: Gang, *, plain_last: bool) -> Iterator[tuple[int, range]]:
+    """Tasks with the ranks of their pods, in the order in which they get their nodes."""
+    starts = list(itertools.accumulate((pods for _, pods in gang.request_class), initial=0))
+    for index in placing_order(gang.request_class, plain_last=plain_last):
+        yield index, range(starts[index], starts[index + 1])
 
 
 def _chips_held(valid: ValidJob | Refusal, task: Task) -> int:

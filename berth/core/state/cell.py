@@ -3,11 +3,11 @@
 The columns do not depend on the order in which facts and records were applied to one another, only on how far each
 went: a scorer that took them in another order than the dispatcher has the same columns at the same sequences.
 
-Longer than 400 lines because this is where facts and ledger meet, and each kind of fact has its step.
+Longer than 300 lines because this is where facts and ledger meet.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
 import msgspec
@@ -18,7 +18,9 @@ from berth.core.cluster.node_packing import SWITCHES
 from berth.core.state.constraint_state import ConstraintState
 from berth.core.state.fact_checks import check_pods, check_subject
 from berth.core.state.gang_followup import forget_idle, to_examine
+from berth.core.state.job_facts import JobFacts
 from berth.core.state.job_nodes import JobNodes
+from berth.core.state.kept_facts import Effect, KeptFacts
 from berth.core.state.ledger import Folded, Holding, LedgerFold, PodShare, dump_of
 from berth.core.state.level_index import LevelMap
 from berth.core.state.occupancy import Occupancy
@@ -40,16 +42,12 @@ from berth.schemas.facts import (
 )
 from berth.schemas.fault_facts import GroupSeen, ReplacementsSeen
 from berth.schemas.ledger import Round, Settings
-from berth.schemas.status import KeptFact, SnapshotBody
+from berth.schemas.status import SnapshotBody
 from berth.schemas.usage_facts import NamespaceSeen, UsageSeen
 from berth.schemas.versions import encode_record
 from berth.schemas.volume_facts import ClaimSeen, StorageSeen, UnboundSeen, VolumeSeen
 
 __all__ = ["AppliedFact", "JobKey", "State"]
-
-_FOLDED: Final = "folded"
-_VOID: Final = "void"
-_GONE: Final = "gone"
 
 
 class AppliedFact(NamedTuple):
@@ -78,27 +76,25 @@ class State:
         self._occupancy = Occupancy(self.fold, self.pods)
         self.table = self._occupancy.table
         self.shares = self._occupancy.shares
-        self.jobs: dict[JobKey, JobSeen] = {}
+        self._job_facts = JobFacts(self.fold)
+        self.jobs = self._job_facts.jobs
+        self.name_of = self._job_facts.name_of
         nodes = JobNodes(self.fold, self._occupancy.owned, self.jobs)
         colocation = ColocationIndex(nodes.of_service, nodes.of_labels, nodes.of_job)
         self.blocks = BlockInputs(SuperpodMap(self.table), LevelMap(self.table), colocation)
         self.constraints = ConstraintState(self.fold, self.jobs, self._occupancy)
-        self.name_of: dict[str, JobKey] = {}
-        """Job of each uid: jobs that were accepted and have not given up their names."""
         self.topologies: dict[str, TopologySeen] = {}
         self.facts_seq = 0
         self.nodes_seq = 0
         """Last fact that scores depend on; scorers need no later one."""
-        self.intake_seq = 0
-        """Highest INTAKE sequence that has a verdict."""
         self.time_ms = 0
         self.unknown: Counter[str] = Counter()
         self.applied = 0
         """Facts and records that changed something."""
         self._owns = owns
         self._latest, self._subject, self._sequence = False, "", 0  # of the fact that is being applied
-        self._kept: dict[str, tuple[int, bytes]] | None = {} if keeps else None
-        self._apply: dict[str, Callable[[Envelope, ChangesBuilder], str]] = {
+        self._kept = KeptFacts(keeps=keeps)
+        self._apply: dict[str, Callable[[Envelope, ChangesBuilder], Effect]] = {
             NodesSeen.KIND: self._nodes,
             HealthSeen.KIND: self._health,
             TopologySeen.KIND: self._topology,
@@ -108,6 +104,11 @@ class State:
             TimerSeen.KIND: self._timer,
             **dict.fromkeys(_CONSTRAINT_KINDS, self._constraint),
         }
+
+    @property
+    def intake_seq(self) -> int:
+        """Highest INTAKE sequence that has a verdict."""
+        return self._job_facts.intake_seq
 
     @property
     def leaves(self) -> LeafTable:
@@ -151,11 +152,8 @@ class State:
             return AppliedFact(error=error.reason)
         if envelope.kind in _SCORED_KINDS:
             self.nodes_seq = max(self.nodes_seq, sequence)
-        if self._kept is not None and effect != _VOID and envelope.kind != TimerSeen.KIND:
-            if effect == _GONE:
-                self._kept.pop(subject, None)
-            else:
-                self._kept[subject] = (sequence, data)
+        if envelope.kind != TimerSeen.KIND:
+            self._kept.note(effect, subject, sequence, data)
         changes = self._made(found)
         return _NOTHING if changes is NO_CHANGES else AppliedFact(changes)
 
@@ -201,7 +199,7 @@ class State:
             found.gangs_to_examine.update(to_examine(folded.gangs, self.jobs, (self.pods, self.outcomes)))
             if folded.given_back or folded.freed:
                 found.gangs_to_examine.update(self.short)
-            self._keep_no_more(self._pod_facts.forget_podless(self.jobs, self.fold))
+            self._kept.forget(self._pod_facts.forget_podless(self.jobs, self.fold))
         folded.changes = self._made(found)
         return folded
 
@@ -228,12 +226,6 @@ class State:
 
     def _count_leaves(self, leaves: LeafTable) -> Changes:
         return self._occupancy.set_leaves(leaves, parity=self.fold.settings.reference_parity)
-
-    def _keep_no_more(self, subjects: Iterable[str]) -> None:
-        """Forget facts on some subjects: no snapshot needs them."""
-        for subject in subjects:
-            if self._kept is not None:
-                self._kept.pop(subject, None)
 
     def owned(self, key: tuple[str, int]) -> list[PodShare]:
         """What each rank of a held attempt owns."""
@@ -272,11 +264,10 @@ class State:
         dump = self.fold.dump()
         dump.intake_seq, dump.nodes_seq = self.intake_seq, self.nodes_seq
         dump.waiting = waiting
-        kept = self._kept or {}
         body = SnapshotBody(
             ledger_seq=self.fold.head,
             facts_seq=self.facts_seq,
-            facts=[KeptFact(subject, kept[subject][0], kept[subject][1]) for subject in sorted(kept)],
+            facts=self._kept.dump(),
             ledger=msgspec.msgpack.encode(dump),
         )
         return encode_record(body, self.fold.settings)
@@ -297,7 +288,7 @@ class State:
         found.add(self._count_leaves(self.leaves))
         for key in sorted(self.fold.holdings):
             found.add(self._occupancy.take(self.fold.holdings[key]))
-        self.intake_seq = max(self.intake_seq, dump.intake_seq)
+        self._job_facts.intake_seq = max(self.intake_seq, dump.intake_seq)
         self.facts_seq = body.facts_seq
         self.nodes_seq = dump.nodes_seq
         self.time_ms = dump.waiting.time_ms if dump.waiting is not None else 0
@@ -314,29 +305,26 @@ class State:
 
         For a start from LATEST, where the facts about it are missing.
         """
-        for gang in list(self.fold.gangs.values()):
-            job = self.jobs.get((gang.namespace, gang.name))
-            if job is None or job.uid != gang.uid:
-                self.fold.forget(gang.uid, self.facts_seq)
+        self._job_facts.forget_unnamed(self.facts_seq)
 
-    def _nodes(self, envelope: Envelope, found: ChangesBuilder) -> str:
+    def _nodes(self, envelope: Envelope, found: ChangesBuilder) -> Effect:
         fact = body_of(envelope, NodesSeen)
         check_nodes(fact)
         check_subject(self._subject, "node", fact.domain)
         if self._owns is None or self._owns(fact.domain):
             found.add(self.table.apply_nodes(fact))
             self.shares.learn(self.table.rows_of_domain(fact.domain))
-        return _FOLDED if fact.names else _GONE
+        return "folded" if fact.names else "gone"
 
-    def _health(self, envelope: Envelope, found: ChangesBuilder) -> str:
+    def _health(self, envelope: Envelope, found: ChangesBuilder) -> Effect:
         fact = body_of(envelope, HealthSeen)
         check_health(fact)
         check_subject(self._subject, "health", fact.domain)
         if self._owns is None or self._owns(fact.domain):
             found.add(self.table.apply_health(fact))
-        return _FOLDED
+        return "folded"
 
-    def _topology(self, envelope: Envelope, found: ChangesBuilder) -> str:
+    def _topology(self, envelope: Envelope, found: ChangesBuilder) -> Effect:
         fact = body_of(envelope, TopologySeen)
         check_subject(self._subject, "topology", fact.kind)
         if fact.kind == SWITCHES:
@@ -346,9 +334,9 @@ class State:
         layout = (fact.leaves, fact.level, fact.places)
         if fact.kind == SWITCHES and (known is None or layout != (known.leaves, known.level, known.places)):
             found.add(self._count_leaves(leaf_table(fact)))
-        return _FOLDED
+        return "folded"
 
-    def _pods(self, envelope: Envelope, found: ChangesBuilder) -> str:
+    def _pods(self, envelope: Envelope, found: ChangesBuilder) -> Effect:
         fact = body_of(envelope, PodsSeen)
         check_pods(fact)
         check_subject(self._subject, "pod", fact.namespace, fact.gang)
@@ -360,65 +348,28 @@ class State:
         found.add(self.constraints.note_pods((fact.namespace, fact.gang)))
         if self.leaf_occupancy.parity:
             found.add(self._occupancy.note_leaves((fact.uid, fact.attempt)))
-        return _FOLDED
+        return "folded"
 
-    def _job(self, envelope: Envelope, found: ChangesBuilder) -> str:
+    def _job(self, envelope: Envelope, found: ChangesBuilder) -> Effect:
         fact = body_of(envelope, JobSeen)
         check_subject(self._subject, "job", fact.namespace, fact.name)
         key = (fact.namespace, fact.name)
-        known = self.jobs.get(key)
-        if fact.state == "tombstone":
-            return self._tombstone(fact, key, known, found)
-        if not self._latest and (fact.intake_seq <= self.intake_seq or fact.after_seq > self.intake_seq):
-            return _VOID
-        if known is not None:
-            self._give_up(known)
-        self.jobs[key] = fact
-        if fact.state != "rejected":
-            self.name_of[fact.uid] = key
-        if fact.uid in self.fold.gangs:
-            found.gangs_to_examine[fact.uid] = None
-        if known is not None and known.uid != fact.uid:
-            found.gangs_to_examine[known.uid] = None
-            self._forget(known.uid)
-        self._look_again(key, found)
-        found.add(self.constraints.note_job(key))
-        self.intake_seq = max(self.intake_seq, fact.intake_seq)
-        found.jobs_changed[key] = None
-        return _FOLDED
+        effect = self._job_facts.note(fact, latest=self._latest, facts_seq=self.facts_seq, found=found)
+        if effect == "gone":
+            self._kept.forget(self._pod_facts.forget(key))
+        if effect != "void":
+            self._look_again(key, found)
+            found.add(self.constraints.note_job(key))
+        return effect
 
-    def _tombstone(self, fact: JobSeen, key: JobKey, known: JobSeen | None, found: ChangesBuilder) -> str:
-        # It speaks of a verdict that was a fact before it: that one counts, also where it is not kept any more.
-        self.intake_seq = max(self.intake_seq, fact.intake_seq)
-        if known is None or (known.uid != fact.uid and not (self._latest and fact.intake_seq >= known.intake_seq)):
-            return _VOID
-        del self.jobs[key]
-        self._give_up(known)
-        if known.uid != fact.uid:
-            self._forget(known.uid)
-        self._keep_no_more(self._pod_facts.forget(key))
-        self._forget(fact.uid)
-        self._look_again(key, found)
-        found.add(self.constraints.note_job(key))
-        found.jobs_changed[key] = None
-        return _GONE
-
-    def _give_up(self, job: JobSeen) -> None:
-        if self.name_of.get(job.uid) == (job.namespace, job.name):
-            del self.name_of[job.uid]
-
-    def _forget(self, uid: str) -> None:
-        if uid not in self.name_of:  # a rejected request may have had the uid of a running job
-            self.fold.forget(uid, self.facts_seq)
-
-    def _outcome(self, envelope: Envelope, found: ChangesBuilder) -> str:
+    def _outcome(self, envelope: Envelope, found: ChangesBuilder) -> Effect:
         fact = body_of(envelope, OutcomeSeen)
         check_subject(self._subject, "outcome", fact.namespace, fact.name)
         self._pod_facts.note_outcome(fact, self._subject)
         self._look_again((fact.namespace, fact.name), found)
         found.pods_changed[fact.namespace, fact.name] = None
         found.gangs_to_examine[fact.uid] = None
-        return _FOLDED
+        return "folded"
 
     def _look_again(self, name: JobKey, found: ChangesBuilder) -> None:
         """Examine all attempts of a name again: its facts changed, and a snapshot holds only the latest."""
@@ -431,12 +382,12 @@ class State:
                 if self.leaf_occupancy.parity:
                     found.add(self._occupancy.note_leaves(key))
 
-    def _constraint(self, envelope: Envelope, found: ChangesBuilder) -> str:
-        return _GONE if self.constraints.apply(envelope, self._subject, found) else _FOLDED
+    def _constraint(self, envelope: Envelope, found: ChangesBuilder) -> Effect:
+        return "gone" if self.constraints.apply(envelope, self._subject, found) else "folded"
 
-    def _timer(self, envelope: Envelope, _: ChangesBuilder) -> str:
+    def _timer(self, envelope: Envelope, _: ChangesBuilder) -> Effect:
         self.time_ms = max(self.time_ms, body_of(envelope, TimerSeen).at_ms)
-        return _FOLDED
+        return "folded"
 
 
 _NOTHING: Final = AppliedFact()

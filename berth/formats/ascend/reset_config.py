@@ -1,0 +1,107 @@
+"""ConfigMap ``reset-config-<job>``: what the agents in the containers of a job are told about restarts.
+
+The user creates it. The device plug-in, ClusterD and the scheduler change it, each a part of ``reset.json``. The
+checksum covers the fields below in their order: readers decode them before they check it.
+
+Source: docs/reference/faults.md, "What is written after a fault"; docs/reference/kubernetes.md, "CheckCode".
+"""
+
+from typing import Final
+
+import msgspec
+
+from berth.formats.ascend.check_code import check_code, go_json
+from berth.formats.ascend.report_error import decoded
+
+NAME_PREFIX: Final = "reset-config-"
+KEY: Final = "reset.json"
+CHECK_CODE_KEY: Final = "checkCode"
+RESTART_TYPE_KEY: Final = "restartType"
+RESTART_TYPE: Final = "podReschedule"
+LABEL: Final = ("reset", "true")
+
+
+class ResetRank(msgspec.Struct, frozen=True, rename="pascal"):
+    """What is done about a rank."""
+
+    rank_id: int = 0
+    logic_id: int = 0
+    status: str = ""
+    policy: str = ""
+    initial_policy: str = ""
+    error_code: list[int] | None = None
+    error_code_hex: str = ""
+
+
+class Reset(msgspec.Struct, frozen=True, rename="pascal"):
+    """Value of :data:`KEY`; the order of the fields is that of the checksum."""
+
+    rank_list: list[ResetRank] | None = None
+    update_time: int = 0
+    """Seconds since 1970."""
+    retry_time: int = 0
+    """Partial restarts since the whole job was placed."""
+    fault_flushing: bool = False
+    graceful_exit: int = 0
+    """1: the agents save a checkpoint, for their pods will be deleted."""
+    restart_fault_process: bool = False
+
+
+_RESET: Final = msgspec.json.Decoder(Reset)
+_TREE: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_KNOWN: Final = tuple(field.encode_name for field in msgspec.structs.fields(Reset))
+
+
+def name_of(job: str) -> str:
+    """Name of the ConfigMap of a job."""
+    return f"{NAME_PREFIX}{job}"
+
+
+def after_restart(text: str, *, now_s: int, is_whole: bool) -> dict[str, str]:
+    """Keys to write when the replaced pods of a job are bound.
+
+    Args:
+        text: Present value of :data:`KEY`; empty without one.
+        now_s: The time, in seconds since 1970.
+        is_whole: All pods of the job were placed.
+
+    Raises:
+        ReportError: The value is not JSON, or has another form.
+    """
+    before = read_reset(text)
+    retries = 0 if is_whole else before.retry_time + 1
+    reset = msgspec.structs.replace(before, rank_list=[], update_time=now_s, retry_time=retries)
+    return {**_written(text, reset), RESTART_TYPE_KEY: RESTART_TYPE}
+
+
+def with_graceful_exit(text: str, *, now_s: int, leaves: bool) -> dict[str, str]:
+    """Keys to write before pods leave for sub-health, and after it; none if the value says so already.
+
+    Args:
+        text: Present value of :data:`KEY`; empty without one.
+        now_s: The time, in seconds since 1970.
+        leaves: Whether pods will leave.
+
+    Raises:
+        ReportError: The value is not JSON, or has another form.
+    """
+    before = read_reset(text)
+    if before.graceful_exit == int(leaves):
+        return {}
+    return _written(text, msgspec.structs.replace(before, update_time=now_s, graceful_exit=int(leaves)))
+
+
+def read_reset(text: str) -> Reset:
+    """Known fields of a value of :data:`KEY`; the defaults for an empty one.
+
+    Raises:
+        ReportError: It is not JSON, or has another form.
+    """
+    return decoded(text, _RESET, field=KEY) if text.strip() else Reset()
+
+
+def _written(text: str, reset: Reset) -> dict[str, str]:
+    """Value and checksum; members of the present value that are not known follow the known ones."""
+    others = _TREE.decode(text) if text.strip() else {}
+    kept = b"".join(b"," + msgspec.json.encode(key) + b":" + bytes(others[key]) for key in others if key not in _KNOWN)
+    return {KEY: f"{go_json(reset)[:-1]}{kept.decode()}}}", CHECK_CODE_KEY: check_code(reset)}
