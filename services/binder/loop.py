@@ -164,16 +164,13 @@ class Loop:
     async def _perform(self, step: Step) -> None:
         attempt = step.attempt
         began_s = self._clock.monotonic_s()
-        match step.verb:
-            case "bind":
-                outcome = await self._bind(attempt)
-            case "evict":
-                outcome = await self._evict(attempt)
-            case "recover":
-                await self._recover(attempt)
-                outcome = self._taken_up(attempt)
+        if step.verb == "recover":
+            outcome = await self._recover(attempt)
+        else:
+            outcome = await (self._bind(attempt) if step.verb == "bind" else self._evict(attempt))
         if outcome is None:
             return
+        is_new = attempt.outcome != outcome.state
         key = (attempt.uid, attempt.attempt)
         if key in self.work.attempts:  # otherwise it was released meanwhile, and another attempt may own the subject
             self._faults.hit("outcome.before")
@@ -181,7 +178,8 @@ class Loop:
             self._faults.hit("outcome.after")
             self.work.apply_outcome(outcome)
         took_s = self._clock.monotonic_s() - began_s
-        self._metrics.outcomes.labels(outcome.state).inc()
+        if is_new:
+            self._metrics.outcomes.labels(outcome.state).inc()
         self._metrics.took.observe(took_s)
         self._log.info(
             "gang handled",
@@ -190,6 +188,7 @@ class Loop:
             gang=attempt.name,
             attempt=attempt.attempt,
             outcome=outcome.state,
+            step=outcome.step,
             bound=outcome.bound,
             failed=len(outcome.failures),
             took_ms=round(took_s * 1000, 1),
@@ -265,8 +264,11 @@ class Loop:
             done=gang.step if is_done else attempt.done,
         )
 
-    async def _recover(self, attempt: Attempt) -> None:
+    async def _recover(self, attempt: Attempt) -> OutcomeSeen | None:
         """Delete and mark the pods that the steps of a recovery name.
+
+        Returns:
+            The outcome that says so; None before the attempt is bound: its first outcome says it too.
 
         Raises:
             TransientError: The cluster did not answer, or refuses it: no other component can end these pods.
@@ -283,9 +285,6 @@ class Loop:
             raise TransientError(error.reason) from error
         attempt.taken_up = gang.step
         attempt.forced |= {rank: leave.step for rank, leave in leaves.items() if leave.at_once}
-
-    def _taken_up(self, attempt: Attempt) -> OutcomeSeen | None:
-        """Outcome after a step was taken up; None before the attempt is bound: its first outcome tells it too."""
         before = self.work.outcome_of(attempt)
         if before is None:
             return None

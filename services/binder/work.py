@@ -4,10 +4,11 @@ The step for an attempt depends on the state, not on the order of messages: a pl
 bound, a pending eviction is to be done, and a released attempt needs nothing.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias
 
-from berth.core.state.ledger import Holding, LedgerDump, LedgerFold
+from berth.core.state.ledger import GangRecord, Holding, LedgerDump, LedgerFold
 from berth.schemas.envelope import open_envelope
 from berth.schemas.facts import OutcomeSeen, OutcomeState, RankFailure
 from berth.schemas.placement import Placement
@@ -105,7 +106,7 @@ class Attempt:
 
     def ranks(self) -> list[int]:
         """Ranks that have a place and whose pods do not leave."""
-        settled = self.holding.leaving().union(self.gone)
+        settled = self.holding.leaving().keys() | self.gone
         return [rank for rank in range(self.placement.pods()) if rank not in settled]
 
     def overdue(self, now_ms: UnixMs) -> dict[int, int]:
@@ -172,6 +173,7 @@ class Work:
         self.fold.load(dump)
         for holding in dump.holdings:
             self._take(holding, evict_seq=dump.head if holding.ending else 0)
+        self._note_recoveries(dump.gangs)
         self._forget_idle()
 
     def apply_record(self, sequence: int, data: bytes) -> list[AttemptKey]:
@@ -188,6 +190,7 @@ class Work:
             self.attempts[holding.key].evict_seq = sequence
             touched.append(holding.key)
         touched.extend(holding.key for holding, _ in folded.freed)
+        touched.extend(self._note_recoveries(folded.gangs))
         for holding in folded.given_back:
             self._drop(holding)
         for holding in folded.taken:
@@ -197,6 +200,16 @@ class Work:
             if gang.phase not in {"placed", "ending"}:
                 self.fold.gangs.pop(gang.uid, None)
         return touched
+
+    def _note_recoveries(self, gangs: Iterable[GangRecord]) -> list[AttemptKey]:
+        """Note the newest steps of recoveries; returns the attempts that recover, in the order of the gangs."""
+        found: dict[AttemptKey, None] = {}
+        for gang in gangs:
+            attempt = self.attempts.get((gang.uid, gang.recovery.attempt)) if gang.recovery is not None else None
+            if attempt is not None:
+                attempt.recovery = gang.recovery
+                found[attempt.key] = None
+        return list(found)
 
     def _forget_idle(self) -> None:
         """Drop gangs without chips: the binder reads no facts of jobs, so no other event would end them."""
@@ -292,7 +305,7 @@ class Work:
         outcome = self.outcome_of(attempt)
         if outcome is None:
             return []
-        settled = attempt.holding.leaving().union(attempt.gone)
+        settled = attempt.holding.leaving().keys() | attempt.gone
         holding = attempt.holding
         return [
             one for one in outcome.failures if one.rank not in settled and holding.step_of(one.rank) <= outcome.step
