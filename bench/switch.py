@@ -85,7 +85,7 @@ def _core(case: _Case) -> list[Row]:
         begin = time.perf_counter()
         leaf_round = LeafRound(scorer, state.leaves, state.leaf_occupancy)
         found = leaf_round.plan(gang, usable)
-        names = [state.table.names[at] for at in leaf_round.rows(found)] if isinstance(found, Plan) else []
+        names = [state.table.names[at] for at in leaf_round.rows_of(found.cells)] if isinstance(found, Plan) else []
         planned_ms = (time.perf_counter() - begin) * 1000
         if names != verdict.placement.names():
             raise RuntimeError(f"{case}: the plan differs from the decision")

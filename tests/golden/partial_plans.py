@@ -4,11 +4,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import permutations
 from typing import Any, Final, NamedTuple
 
+from berth.core.placement.replacements import NoPlaces
 from berth.core.rescheduling.switches import PartialGang, open_places, plan_partial, replacement_decisions
 from berth.core.switches.occupancy.leaf_table import LeafTable
-from berth.core.switches.planner import Demand, NoPlan
-from berth.formats.ascend.switch_annotations import IS_SHARED
+from berth.core.switches.planner import Demand, Plan, is_annotated
+from berth.formats.ascend.switch_annotations import IS_SHARED, state_of, switch_annotations
 from berth.schemas.ledger import Settings
+from berth.schemas.placement import SwitchPart
 from tests.golden.harness import DECISIONS, Answer, Differences, Line, differ
 from tests.golden.leaf_invariants import (
     OTHER_LEAF,
@@ -25,14 +27,17 @@ from tests.golden.leaf_invariants import (
     tier_faults,
     word_faults,
 )
+from tests.golden.live_plans import Damaged, full_table, new_places, rank_states, with_uid
 from tests.golden.switches import (
+    Scene,
     agreed,
-    annotations_of,
     board_of,
     book_decisions,
     hard_differences,
+    request_of,
     said_of,
     scene_of,
+    settings_of,
     states_known,
     states_said,
 )
@@ -54,6 +59,7 @@ REASONS: Final = {
     OTHER_LEAF: "own-leaf",
 }
 """Class of each text that turns a node down."""
+PRODUCT: Final = "module910bx8"
 LEAVES_SAMPLED: Final = 4
 """Leaves of a job up to which all orders of the reference's hash map are tried."""
 
@@ -165,15 +171,40 @@ def answer_of(loss: Loss, settings: Settings) -> tuple[dict[str, Any], tuple[str
     rejected |= {node: "unknown" for node in line["candidates"] if node not in table.cell_of}
     found = plan_partial(pool, demand, rules, partial_gang, table.node_names)
     got: dict[str, Any] = {"rejected": rejected, "switch_before": states_known(pool, {})}
-    if isinstance(found, NoPlan):
-        got |= {"ok": False, "error": found.lack.rule}
-    else:
-        got |= {"ok": True, "error": "", "switch_after": states_known(pool, found.after)}
-        got |= {
-            "chosen_nodes": [table.node_names[cell] for cell in found.cells],
-            "pod_annotations": annotations_of(scene, found),
-        }
+    got |= placed_by_round(loss, scene, settings)
+    if isinstance(found, Plan):
+        got["switch_after"] = states_known(pool, found.after)
     return got, () if rules.parity else replacement_decisions(demand, rules)
+
+
+def placed_by_round(loss: Loss, scene: Scene, settings: Settings) -> dict[str, Any]:
+    """What a round gives to the lost pods, in the words of a line."""
+    line, own, table = loss.line, loss.own, scene.table
+    job = line["job"]
+    nodes = [job["bound"].get(str(rank), f"lost-{rank}") for rank in range(job["replicas"])]
+    states = bytes(state_of(own["annotations"].get(node, {})) for node in nodes)
+    free = [name for name in line["candidates"] if name]
+    found = new_places(
+        Damaged(
+            settings_of(line, settings),
+            full_table([*filter(None, table.cell_of), *free], free, PRODUCT),
+            with_uid(request_of(job), own["job"]),
+            nodes,
+            loss.ranks,
+            loss.ranks,
+            switch=SwitchPart(own["type"], job["replicas"], states=states, annotated=is_annotated(scene.rules)),
+            leaves=(table, scene.occupancy),
+        )
+    )
+    if isinstance(found, NoPlaces):
+        lack = found.refusal.switch
+        return {"ok": False, "error": lack.rule if lack is not None else found.refusal.code}
+    words = {
+        node: switch_annotations(state, leaf)
+        for node, (leaf, state) in zip(found.names(), rank_states(found), strict=True)
+    }
+    annotated = found.switch is not None and found.switch.annotated
+    return {"ok": True, "error": "", "chosen_nodes": found.names(), "pod_annotations": words if annotated else {}}
 
 
 def torn_of(table: LeafTable, own: Mapping[str, Any]) -> PartialGang:

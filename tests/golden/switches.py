@@ -87,13 +87,18 @@ def scene_of(line: Line, settings: Settings) -> Scene:
     )
     check_topology(fact)
     table = leaf_table(fact)
-    settings = msgspec.structs.replace(
-        settings, nslb_version=VERSIONS.get(line["version"], ""), shared_tor_num=line["shared_tor_num"]
-    )
+    settings = settings_of(line, settings)
     occupancy = LeafOccupancy(table, parity=settings.reference_parity)
     for job in line.get("existing", []):
         occupancy.put((job["job"], 0), leaf_job(job["type"], job["nodes"], job["annotations"], job["status"]))
     return Scene(table, occupancy, switch_rules(settings, is_single_layer=table.is_single_layer))
+
+
+def settings_of(line: Line, settings: Settings) -> Settings:
+    """Settings of a line."""
+    return msgspec.structs.replace(
+        settings, nslb_version=VERSIONS.get(line["version"], ""), shared_tor_num=line["shared_tor_num"]
+    )
 
 
 def leaf_job(label: str, nodes: Sequence[str], annotations: Mapping[str, dict[str, str]], status: str) -> LeafJob:

@@ -311,12 +311,14 @@ class PlacementRound:
     def _begin_gang(self) -> None:
         """Begin with the next gang: what was placed before it stays placed."""
         self._nodes.begin_gang()
+        self._planned.begin_gang()
         if self._constrained is not None:
             self._constrained.round.begin_gang()
 
     def _roll_back(self) -> None:
         """Return everything that the pods of the current gang have taken."""
         self._nodes.roll_back()
+        self._planned.roll_back()
         if self._constrained is not None:
             self._constrained.round.roll_back()
 

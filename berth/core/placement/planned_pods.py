@@ -15,7 +15,7 @@ from berth.core.placement.switch_placement import LeafRound, code_of
 from berth.core.requests.gangs import Gang
 from berth.core.state.superpod_index import BlockInputs
 from berth.core.switches.occupancy.leaf_states import LeafOccupancy
-from berth.core.switches.occupancy.leaf_table import LeafTable
+from berth.core.switches.occupancy.leaf_table import Grid, LeafTable
 from berth.core.switches.planner import Plan
 from berth.schemas.offers import Shape
 from berth.schemas.placement import BlockPart, Placement, SwitchPart
@@ -39,6 +39,10 @@ class PlannedPods:
         refusals: Refusals of gangs that find no room.
         leaves: Leaf switches and the jobs on them.
         blocks: SuperPoDs, trees of levels, and the jobs on them.
+
+    Attributes:
+        leaves: Leaf switches, the placements of the round included.
+        blocks: SuperPoDs and trees of levels, the placements of the round included.
     """
 
     def __init__(
@@ -53,8 +57,10 @@ class PlannedPods:
         self._nodes = nodes
         self._views = views
         self._refusals = refusals
-        self._leaves = LeafRound(nodes.scorer, *leaves)
-        self._blocks = BlockRound(nodes.scorer, blocks)
+        self.leaves = LeafRound(nodes.scorer, *leaves)
+        self.blocks = BlockRound(nodes.scorer, blocks)
+        self._replaced: tuple[Gang, Placement] | None = None
+        """New places of the current gang."""
 
     def plan(self, gang: Gang, missing: Sequence[int], *, allowed: Fits | None = None) -> PlannedRows | Refusal:
         """Nodes of all planned pods of a gang, or why there is no plan.
@@ -70,34 +76,66 @@ class PlannedPods:
 
     def note(self, gang: Gang, placement: Placement) -> None:
         """Count a placed gang in the plans of the next ones."""
-        self._leaves.note(gang, placement)
-        self._blocks.note(gang, placement)
+        self.leaves.note(gang, placement)
+        self.blocks.note(gang, placement)
+
+    def note_replaced(self, gang: Gang, placement: Placement) -> None:
+        """Count new places of pods of a placed gang in the plans of the next ones, unless they are taken back."""
+        self._replaced = (gang, placement)
+
+    def begin_gang(self) -> None:
+        """Begin with the next gang: what was placed before it stays placed."""
+        if self._replaced is not None:
+            gang, placement = self._replaced
+            self.leaves.note_replaced(gang, placement)
+            self.blocks.note(gang, placement)
+            self._replaced = None
+
+    def roll_back(self) -> None:
+        """Forget the new places of the current gang."""
+        self._replaced = None
+
+    def usable_places(self, shapes: Sequence[Shape], allowed: Fits | None) -> Grid:
+        """Places below leaf switches that can take a pod of each of some shapes, shape (leaves, places).
+
+        Args:
+            shapes: The shapes.
+            allowed: Rows that constraints leave to them, shape (rows,); None for all.
+        """
+        log, state_of = self._nodes.log, self._nodes.states.__getitem__
+        grids = [self.leaves.usable(shape, self._views[shape].usable, log, state_of) for shape in shapes]
+        if allowed is not None:
+            grids.append(self.leaves.places_of(allowed))
+        found: Grid = np.logical_and.reduce(grids)
+        return found
+
+    def usable_rows(self, shapes: Sequence[Shape], allowed: Fits | None) -> Fits:
+        """Rows that can take a pod of each of some shapes, shape (rows,); ``allowed`` as above."""
+        log, state_of = self._nodes.log, self._nodes.states.__getitem__
+        fits = [self.blocks.usable(shape, self._views[shape].fits, log, state_of) for shape in shapes]
+        if allowed is not None:
+            fits.append(allowed)
+        found: Fits = np.logical_and.reduce(fits)
+        return found
 
     def support_warning(self, gang: Gang) -> str:
         """What the switch policy does not support of a gang; empty for a supported gang or without leaf switches."""
-        return self._leaves.warning(gang) if len(self._leaves.leaves) else ""
+        return self.leaves.warning(gang) if len(self.leaves.leaves) else ""
 
     def _plan_by_leaf(self, gang: Gang, missing: Sequence[int], allowed: Fits | None) -> PlannedRows | Refusal:
         index = first_planned(gang)
-        if not len(self._leaves.leaves):
+        if not len(self.leaves.leaves):
             return msgspec.structs.replace(self._refusals.no_room(gang, index, 0, missing), code="no-topology")
-        log, state_of = self._nodes.log, self._nodes.states.__getitem__
-        grids = [self._leaves.usable(shape, self._views[shape].usable, log, state_of) for shape in planned_shapes(gang)]
-        if allowed is not None:
-            grids.append(self._leaves.places_of(allowed))
-        found = self._leaves.plan(gang, np.logical_and.reduce(grids))
+        found = self.leaves.plan(gang, self.usable_places(planned_shapes(gang), allowed))
         if isinstance(found, Plan):
-            return PlannedRows(self._leaves.rows(found), switch=self._leaves.part(gang, found))
+            return PlannedRows(self.leaves.rows_of(found.cells), switch=self.leaves.part(gang, found))
         refusal = self._refusals.no_room(gang, index, 0, missing)
         code = code_of(found.lack) if refusal.code == "no-room" else refusal.code
         return msgspec.structs.replace(refusal, code=code, switch=found.lack)
 
     def _plan_blocks(self, gang: Gang, missing: Sequence[int], allowed: Fits | None) -> PlannedRows | Refusal:
-        log, state_of = self._nodes.log, self._nodes.states.__getitem__
-        fits = [self._blocks.usable(shape, self._views[shape].fits, log, state_of) for shape in planned_shapes(gang)]
-        if allowed is not None:
-            fits.append(allowed)
-        found = self._blocks.plan(gang, np.logical_and.reduce(fits), self._nodes.states)
+        fits = self.usable_rows(planned_shapes(gang), allowed)
+        found = self.blocks.plan(gang, fits, self._nodes.states)
         if isinstance(found, BlockLack):
             refusal = self._refusals.no_room(gang, first_planned(gang), 0, missing)
             code: Code = "no-blocks" if refusal.code == "no-room" else refusal.code

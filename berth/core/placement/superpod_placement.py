@@ -1,7 +1,7 @@
 """Gangs with SuperPoD affinity in one round: free nodes of SuperPoDs, and the plans of the gangs."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -23,8 +23,6 @@ from berth.schemas.columns import pack
 from berth.schemas.offers import Blocks, Shape
 from berth.schemas.placement import BlockPart, Placement
 from berth.schemas.refusal import BlockLack, NearGroup
-
-_NONE: Final = -1
 
 
 class BlockAnswer(NamedTuple):
@@ -48,7 +46,7 @@ class BlockRound:
         self._superpods = inputs.superpods
         self._levels = inputs.levels
         self._colocation = inputs.colocation
-        self._rules = BlockRules(settings.reserve_nodes, settings.super_pod_size, settings.reference_parity)
+        self.rules = BlockRules(settings.reserve_nodes, settings.super_pod_size, settings.reference_parity)
         self._placed: list[tuple[Gang, Placement]] = []
         self._usable = TouchedMarks(scorer, int)  # marks are by row
 
@@ -89,16 +87,15 @@ class BlockRound:
         if blocks.levels:
             return self._by_levels(gang, blocks, fits)
         demand = block_demand(gang, blocks)
-        idle = self._idle(states) if demand.replicas == 1 else None
-        pool = self._superpods.pool(fits, idle=idle)
+        pool = self.pool(fits, demand, states)
         if blocks.service or blocks.mindie:
             found = self._beside(blocks, demand, pool)
         elif blocks.rack_size:
-            found = plan_racks(pool, demand, self._rules, unlinked=self._unlinked(pool))
+            found = plan_racks(pool, demand, self.rules, unlinked=self.unlinked(pool))
         else:
-            found = plan_blocks(pool, demand, self._rules)
+            found = plan_blocks(pool, demand, self.rules)
         if isinstance(found, NoBlocks):
-            return _lack_of(found)
+            return lack_of(found)
         if not found.is_whole:
             return BlockLack(
                 "incomplete",
@@ -113,6 +110,16 @@ class BlockRound:
             phases.setdefault(allocation.block_id, allocation.phase)
         names = [pool.ids[pod] for pod in found.pods.tolist()]
         return BlockAnswer(found.rows.tolist(), _part(gang, blocks, found.block_ids.tolist(), names, phases))
+
+    def pool(self, fits: Fits, demand: BlockDemand, states: Mapping[int, RowState]) -> CandidatePool:
+        """SuperPoDs with the rows that can take any pod of a gang.
+
+        Args:
+            fits: The rows, shape (rows,).
+            demand: Request of the gang.
+            states: Current state of the rows that the round has touched.
+        """
+        return self._superpods.pool(fits, idle=self._idle(states) if demand.replicas == 1 else None)
 
     def _by_levels(self, gang: Gang, blocks: Blocks, fits: Fits) -> BlockAnswer | BlockLack:
         """Plan a gang with levels. Only empty nodes that one pod fills are candidates.
@@ -164,10 +171,10 @@ class BlockRound:
             allocations = service_allocations(pool.ids, counts, demand, [superpod for superpod, _ in hosts])
         else:
             preference = AffinityPreference(blocks.idlest, self._liked(blocks, pool) if blocks.near else None)
-            allocations = mindie_allocations(pool.ids, counts, demand, self._rules, preference)
+            allocations = mindie_allocations(pool.ids, counts, demand, self.rules, preference)
         return allocations if isinstance(allocations, NoBlocks) else draw_nodes(pool, allocations, demand.replicas)
 
-    def _unlinked(self, pool: CandidatePool) -> Rows:
+    def unlinked(self, pool: CandidatePool) -> Rows:
         """Rows of a pool with chips that have no network, or whose network state is unknown; ascending."""
         table, rows = self._scorer.table, pool.rows
         found: Rows = rows[((table.network[rows] & table.chips[rows]) != 0) | ~table.network_known[rows]]
@@ -235,30 +242,37 @@ def _part(
         superpods: SuperPoD, or group of the lowest level, of each of these pods.
         phases: Phase of the selection that chose the nodes of each block.
     """
-    block_order = {block_id: index for index, block_id in enumerate(sorted(set(block_ids)), start=1)}
-    superpod_order = {name: index for index, name in enumerate(dict.fromkeys(superpods), start=1)}
-    block_index: list[int] = []
-    superpod_index: list[int] = []
     ranks = iter(zip(block_ids, superpods, strict=True))
-    for shape, count in gang.request_class:
-        for _ in range(count):
-            block_id, superpod = next(ranks) if shape.blocks is not None else (_NONE, "")
-            block_index.append(block_order.get(block_id, 0))
-            superpod_index.append(superpod_order.get(superpod, 0))
+    shapes = [shape for shape, pods in gang.request_class for _ in range(pods)]
+    return part_of(gang, blocks, [next(ranks) if shape.blocks is not None else None for shape in shapes], phases)
+
+
+def part_of(gang: Gang, blocks: Blocks, pods: Sequence[tuple[int, str] | None], phases: Mapping[int, str]) -> BlockPart:
+    """Record of planned pods in a placement.
+
+    Args:
+        gang: Their gang.
+        blocks: Its requested blocks.
+        pods: Block and SuperPoD, or group of the lowest level, of each pod of the placement; None for a pod without.
+        phases: Phase of the selection that chose the nodes of each block.
+    """
+    known = [pod for pod in pods if pod is not None]
+    block_order = {block_id: index for index, block_id in enumerate(sorted({pod[0] for pod in known}), start=1)}
+    superpod_order = {name: index for index, name in enumerate(dict.fromkeys(pod[1] for pod in known), start=1)}
     return BlockPart(
         variant=blocks.variant,
         size=blocks.size,
         blocks=list(block_order),
         phases=[phases[block_id] for block_id in block_order],
         superpods=list(superpod_order),
-        block_index=pack(block_index, 2),
-        superpod_index=pack(superpod_index, 2),
+        block_index=pack([0 if pod is None else block_order[pod[0]] for pod in pods], 2),
+        superpod_index=pack([0 if pod is None else superpod_order[pod[1]] for pod in pods], 2),
         annotated=FORMS[gang.form].block_annotations,
         service=blocks.service,
     )
 
 
-def _lack_of(found: NoBlocks) -> BlockLack:
+def lack_of(found: NoBlocks) -> BlockLack:
     """Part of the refusal for a plan that was not found."""
     return BlockLack(
         rule=found.lack,

@@ -9,7 +9,7 @@ from berth.core.cluster.bitmaps import Fits
 from berth.core.placement.scoring import RowState, Scorer
 from berth.core.placement.touched_nodes import TouchedMarks
 from berth.core.requests.gangs import Gang
-from berth.core.state.leaf_occupancy import placed_job
+from berth.core.state.leaf_occupancy import moving_job, placed_job
 from berth.core.switches.occupancy.leaf_states import LeafOccupancy
 from berth.core.switches.occupancy.leaf_table import Grid, LeafTable
 from berth.core.switches.planner import Demand, LeafPool, NoPlan, Plan, is_annotated, plan, switch_rules
@@ -25,7 +25,11 @@ _CODES: Final[Mapping[str, Code]] = {
     "logical-switches": "no-rows",
     "idle-and-shared": "no-leaves",
     "any-leaf": "no-leaves",
+    "open-places": "no-leaves",
+    "shared-limit": "no-leaves",
+    "own-leaves": "no-leaves",
 }
+_NONE: Final = -1
 
 
 class LeafRound:
@@ -44,6 +48,7 @@ class LeafRound:
         self._before = occupancy
         self._occupancy: LeafOccupancy | None = None
         self._placed: list[tuple[tuple[str, int], Placement]] = []
+        self._replaced: list[tuple[tuple[str, int], Placement]] = []
         self._usable = TouchedMarks(scorer, self._cell_of)
 
     def note(self, gang: Gang, placement: Placement) -> None:
@@ -51,14 +56,23 @@ class LeafRound:
         if len(self.leaves):
             self._placed.append(((gang.uid, gang.attempt), placement))
 
+    def note_replaced(self, gang: Gang, placement: Placement) -> None:
+        """Add new places for pods of a placed gang: it is on its old nodes too until the pods have left them."""
+        if len(self.leaves):
+            self._replaced.append(((gang.uid, gang.attempt), placement))
+
     def occupancy(self) -> LeafOccupancy:
         """Jobs on the leaf switches, the placements of the round included."""
-        if self._placed:
+        if self._placed or self._replaced:
             if self._occupancy is None:
                 self._occupancy = self._before.copy()
             for key, placement in self._placed:
                 self._occupancy.put(key, placed_job(placement))
+            for key, placement in self._replaced:
+                job = self._occupancy.job(key)
+                self._occupancy.put(key, placed_job(placement) if job is None else moving_job(job, placement))
             self._placed.clear()
+            self._replaced.clear()
         return self._occupancy or self._before
 
     def usable(
@@ -95,9 +109,9 @@ class LeafRound:
         leaves = self.leaves
         return LeafPool(leaves.names, usable, leaves.slices, self.occupancy().bits(), leaves.places)
 
-    def rows(self, found: Plan) -> list[int]:
-        """Row of each planned pod, by rank."""
-        rows: list[int] = self.leaves.rows(self._scorer.table)[np.array(found.cells, np.int64)].tolist()
+    def rows_of(self, cells: Sequence[int]) -> list[int]:
+        """Row of the node at each of some cells; -1 for an unknown node."""
+        rows: list[int] = self.leaves.rows(self._scorer.table)[np.array(cells, np.int64)].tolist()
         return rows
 
     def warning(self, gang: Gang) -> str:
@@ -107,25 +121,31 @@ class LeafRound:
 
     def part(self, gang: Gang, found: Plan) -> SwitchPart:
         """Record of a plan in the placement."""
+        planned = iter(zip(found.cells, found.states, strict=True))
+        shapes = [shape for shape, pods in gang.request_class for _ in range(pods)]
+        return self.part_of(gang, [next(planned) if shape.tor_affinity else None for shape in shapes], rule=found.rule)
+
+    def part_of(self, gang: Gang, pods: Sequence[tuple[int, int] | None], *, rule: str) -> SwitchPart:
+        """Record of planned pods in a placement.
+
+        Args:
+            gang: Their gang.
+            pods: Cell of each pod of the placement, and the state of its leaf; None for a pod that is not planned.
+            rule: Rule that chose the leaves.
+        """
         width = self.leaves.width
-        above = [cell // width for cell in found.cells]
-        order = {leaf: index for index, leaf in enumerate(dict.fromkeys(above), start=1)}
-        ranks = iter(zip(above, found.states, strict=True))
-        index: list[int] = []
-        states = bytearray()
-        for shape, pods in gang.request_class:
-            for _ in range(pods):
-                leaf, state = next(ranks) if shape.tor_affinity else (-1, 0)
-                index.append(order.get(leaf, 0))
-                states.append(state)
+        above = [pod[0] // width if pod is not None else _NONE for pod in pods]
+        order = {
+            leaf: index for index, leaf in enumerate((leaf for leaf in dict.fromkeys(above) if leaf != _NONE), start=1)
+        }
         return SwitchPart(
             tor_affinity=gang.tor_affinity,
             pods=demand_of(gang).pods,
             policy=self.rules.policy,
-            rule=found.rule,
+            rule=rule,
             leaves=[self.leaves.names[leaf] for leaf in order],
-            leaf_index=pack(index, 2),
-            states=bytes(states),
+            leaf_index=pack([order.get(leaf, 0) for leaf in above], 2),
+            states=bytes(pod[1] if pod is not None else 0 for pod in pods),
             annotated=is_annotated(self.rules),
             warning=self.warning(gang),
         )

@@ -1,0 +1,414 @@
+"""Escalation: which pods of a faulty job leave, how, and when more of them do.
+
+The first rule that applies decides what leaves: only faulty pods (limit ``pod``), all pods (rank 0 is lost), a block
+around each faulty pod (``pod-rescheduling``), only faulty pods (process recovery), else all pods. A block grows while a
+new pod waits for a place: to the block of ranks, the logical SuperPoD or the group of level 1, and at last to the job.
+
+Source: docs/reference/faults.md, "Which pods are deleted"; docs/decisions/escalation.md.
+"""
+
+from collections.abc import Collection, Iterable, Sequence
+from typing import Final, NamedTuple
+
+from berth.core.faults.model import FaultRules, JobDiagnosis, PodFault, PodFaultKind
+from berth.core.levels.model import Sizes
+from berth.core.rescheduling.levels import ranks_given_up
+from berth.schemas.ledger import Settings
+from berth.schemas.recovery import How, Recovery, Scope
+
+LEVEL_STEPS: Final = 1
+"""Levels by which what leaves grows around a faulty pod before the whole job does."""
+_NOWHERE: Final = -1
+
+
+class GangShape(NamedTuple):
+    """Which pods of a gang belong together.
+
+    Attributes:
+        pods: Number of its pods.
+        rank_block: Ranks of a block of an Atlas 950 job; 0 or 1 without.
+        superpods: Logical SuperPoD of each rank, -1 for none; empty without.
+        levels: Number of pods that share a group, level 1 first; empty without.
+        has_master: The pod of rank 0 is no worker: without it no other pod can run.
+        is_rack: It is an Atlas 950 job: process recovery goes up to its blocks of ranks.
+        moves_whole: Its pods cannot be replaced one by one.
+    """
+
+    pods: int
+    rank_block: int = 0
+    superpods: Sequence[int] = ()
+    levels: Sizes = ()
+    has_master: bool = True
+    is_rack: bool = False
+    moves_whole: bool = False
+
+
+class Progress(NamedTuple):
+    """How far the recovery of an attempt has come.
+
+    Attributes:
+        last: The newest step; None without.
+        leaving: Ranks whose pods are still to be deleted.
+        unplaced: Ranks without a place, whether their pods are gone already or not.
+        unbound: Ranks whose new pods do not run yet, apart from these.
+        step_ms: Time of the newest step.
+        freed_ms: Time at which the last pod of a step was gone.
+        waiting: Ranks whose new pods wait.
+        waiting_ms: Time at which that became known.
+        paused_ms: Time at which process recovery was paused.
+        retries_left: How often failed pods may still restart the job; -1: as often as its label says.
+    """
+
+    last: Recovery | None = None
+    leaving: Collection[int] = ()
+    unplaced: Collection[int] = ()
+    unbound: Collection[int] = ()
+    step_ms: int = 0
+    freed_ms: int = 0
+    waiting: Collection[int] = ()
+    waiting_ms: int = 0
+    paused_ms: int = 0
+    retries_left: int = -1
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a recovery is under way."""
+        return bool(self.leaving or self.unplaced or self.unbound)
+
+
+class Wanted(NamedTuple):
+    """A step of a recovery that may be taken.
+
+    Attributes:
+        scope: How much of the job leaves.
+        how: How.
+        ranks: Ranks that leave, are marked or get a place, ascending.
+        faulty: Those of them that are faulty, ascending.
+        kind: Kind of the fault.
+        cause: What is broken, as one sentence.
+        since_ms: Time of the first step of the recovery.
+        until_ms: Time after which pods are deleted at once; 0 unless they have a grace period.
+        retries_left: As in :class:`~berth.schemas.recovery.Recovery`.
+        sought: Ranks for which places are sought, ascending.
+        needs_place: It is only taken if all of these have places.
+    """
+
+    scope: Scope
+    how: How
+    ranks: tuple[int, ...]
+    faulty: tuple[int, ...]
+    kind: str
+    cause: str
+    since_ms: int
+    until_ms: int = 0
+    retries_left: int = -1
+    sought: tuple[int, ...] = ()
+    needs_place: bool = False
+
+
+class Escalation(NamedTuple):
+    """What may be done about the faults of an attempt now.
+
+    Attributes:
+        options: Steps; the first that has what it needs is taken.
+        again_ms: Time at which to look again although nothing changed; 0 for never.
+    """
+
+    options: tuple[Wanted, ...] = ()
+    again_ms: int = 0
+
+
+NOTHING: Final = Escalation()
+
+
+class _Rung(NamedTuple):
+    """A scope, and how long a new pod waits before it is reached."""
+
+    scope: Scope
+    after_ms: int
+
+
+def escalate(
+    diagnosis: JobDiagnosis,
+    shape: GangShape,
+    progress: Progress,
+    settings: Settings,
+    *,
+    at_ms: int,
+    seen_ms: int = 0,
+) -> Escalation:
+    """What may be done about the faults of an attempt.
+
+    Args:
+        diagnosis: What is wrong with it, ranks that leave already left out.
+        shape: Which of its pods belong together.
+        progress: How far its recovery has come.
+        settings: Settings of the epoch.
+        at_ms: The moment.
+        seen_ms: Time at which the newest of its faults was known.
+    """
+    rules = diagnosis.rules
+    if rules.has_owner or rules.scheduling in {"off", "invalid"}:
+        return NOTHING
+    left = rules.retries if progress.retries_left < 0 else progress.retries_left
+    faults = [one for one in diagnosis.faults if one.kind is not PodFaultKind.POD_FAILED or left > 0]
+    step = _Step(rules, shape, progress, settings, at_ms, left)
+    if rules.scheduling in {"external-grace", "external-force"}:
+        return step.mark(faults)
+    if faults:
+        return step.for_faults(faults, seen_ms)
+    return step.for_waiting() if progress.unplaced else NOTHING
+
+
+def ladder(rules: FaultRules, shape: GangShape, settings: Settings) -> list[_Rung]:
+    """Scopes that the labels of a job allow one after the other, the first from the beginning.
+
+    Args:
+        rules: What the job says about faults.
+        shape: Which of its pods belong together.
+        settings: Settings of the epoch.
+    """
+    pods, block = _Rung("pod", 0), _Rung("rank-block", settings.escalate_block_ms)
+    if rules.limit == "pod":
+        return [pods]
+    is_by_process = rules.process_recovery == "on"
+    if shape.moves_whole or not (rules.pods_first or is_by_process):
+        return [_Rung("job", 0)]
+    has_block = shape.rank_block > 1
+    if is_by_process:
+        return [pods, *([block] if has_block and shape.is_rack else [])]
+    rungs = [pods]
+    if has_block:
+        rungs.append(block)
+    if any(number != _NOWHERE for number in shape.superpods):
+        rungs.append(_Rung("superpod", settings.escalate_superpod_ms))
+    if shape.levels:
+        rungs.append(_Rung("level", settings.escalate_superpod_ms))
+    return [*rungs, _Rung("job", settings.escalate_job_ms)]
+
+
+def block_of(shape: GangShape, scope: Scope, ranks: Iterable[int]) -> tuple[int, ...]:
+    """Ranks that leave with some lost ones, these included, ascending.
+
+    Args:
+        shape: Which pods belong together.
+        scope: How much leaves.
+        ranks: The lost ranks.
+    """
+    lost = sorted(set(ranks))
+    found = set(lost)
+    if scope == "job":
+        found = set(range(shape.pods))
+    elif scope == "rank-block" and shape.rank_block > 1:
+        for rank in lost:
+            first = rank - rank % shape.rank_block
+            found.update(range(first, min(first + shape.rank_block, shape.pods)))
+    elif scope == "superpod" and shape.superpods:
+        blocks = {shape.superpods[rank] for rank in lost} - {_NOWHERE}
+        found.update(rank for rank, block in enumerate(shape.superpods) if block in blocks)
+    elif scope == "level" and shape.levels:
+        found.update(ranks_given_up(shape.levels, shape.pods, lost, LEVEL_STEPS))
+    return tuple(sorted(found))
+
+
+class _Step(NamedTuple):
+    """The next step of one attempt."""
+
+    rules: FaultRules
+    shape: GangShape
+    progress: Progress
+    settings: Settings
+    at_ms: int
+    left: int
+    """How often failed pods may restart the job."""
+
+    def mark(self, faults: Sequence[PodFault]) -> Escalation:
+        """Mark all faulty pods for another component, unless they are marked already."""
+        last = self.progress.last
+        ranks = tuple(one.rank for one in faults)
+        if not ranks or (last is not None and last.how == "mark" and set(ranks) <= set(last.ranks)):
+            return NOTHING
+        wanted = Wanted("pod", "mark", ranks, ranks, faults[0].kind.value, _cause(faults), self.at_ms)
+        return Escalation((wanted,))
+
+    def for_faults(self, faults: Sequence[PodFault], seen_ms: int) -> Escalation:
+        """Pods became faulty: they leave, and what the labels say with them."""
+        hot = [one for one in faults if one.is_hot_switch]
+        if len(hot) == len(faults):
+            return Escalation((self._wanted("pod", faults, sought=False, only=True),))
+        rungs = ladder(self.rules, self.shape, self.settings)
+        scope = self._scope_now(rungs)
+        if self.rules.limit != "pod" and any(one.is_master for one in faults):
+            scope = "job"
+        wanted = self._wanted(scope, faults, sought=True)
+        if not self.settings.plan_before_delete or self.settings.reference_parity:
+            return Escalation((wanted,))
+        return self._planned(wanted, faults, seen_ms)
+
+    def _planned(self, wanted: Wanted, faults: Sequence[PodFault], seen_ms: int) -> Escalation:
+        """Pods leave once there are new places; without, when they cannot run on, or have waited long enough."""
+        tried = wanted._replace(needs_place=True)
+        if wanted.scope == "job":
+            sought = tuple(sorted({one.rank for one in faults} | set(self.progress.unplaced)))
+            tried = tried._replace(sought=sought)
+        elif any(one.kind is not PodFaultKind.SUB_HEALTH for one in faults):
+            return Escalation((wanted,))
+        due_ms = seen_ms + self.settings.fault_wait_ms
+        if self.at_ms >= due_ms:
+            return Escalation((tried, wanted))
+        return Escalation((tried,), due_ms)
+
+    def for_waiting(self) -> Escalation:
+        """Nothing new is faulty, and ranks have no place: give them one, or let more pods leave."""
+        progress = self.progress
+        unplaced = tuple(sorted(progress.unplaced))
+        last = progress.last
+        place = Wanted(
+            last.scope if last is not None and last.scope != "job" else "pod",
+            "place",
+            unplaced,
+            tuple(rank for rank in (last.faulty if last is not None else ()) if rank in progress.unplaced),
+            last.kind if last is not None else "",
+            f"the new {_pods(unplaced)} get a place",
+            self._since_ms(),
+            sought=unplaced,
+            needs_place=True,
+        )
+        options = [] if self.shape.moves_whole else [place]
+        has_backup = last is not None and last.kind == PodFaultKind.SUB_HEALTH and self.rules.strategy == "hotSwitch"
+        return Escalation(tuple(options)) if has_backup else self._escalated(options, last)
+
+    def _escalated(self, options: list[Wanted], last: Recovery | None) -> Escalation:
+        """Places for the ranks that have none; and the next scope, once its time has come."""
+        rungs = ladder(self.rules, self.shape, self.settings)
+        now = _index(rungs, self._scope_now(rungs))
+        if last is not None and rungs[now].scope == "job":
+            return Escalation((*options, self._grown(rungs[now], 0)))  # paused, and without pod-rescheduling
+        began_ms = self._clock_ms()
+        if now + 1 >= len(rungs) or not began_ms:
+            return Escalation(tuple(options))
+        base_ms = began_ms - (0 if self._is_paused_since else rungs[now].after_ms)
+        due_ms = base_ms + rungs[now + 1].after_ms
+        if self.at_ms < due_ms:
+            return Escalation(tuple(options), due_ms)
+        grown = self._grown(rungs[now + 1], self.at_ms - began_ms)
+        if grown.scope != "job" and self.settings.plan_before_delete and not self.settings.reference_parity:
+            return self._beyond(options, rungs[now + 1 :], base_ms, began_ms)
+        return Escalation((*options, grown))
+
+    def _beyond(self, options: list[Wanted], rungs: Sequence[_Rung], base_ms: int, began_ms: int) -> Escalation:
+        """Healthy pods leave for places only, until the last rung is reached."""
+        again_ms = 0
+        for rung in rungs:
+            due_ms = base_ms + rung.after_ms
+            if self.at_ms < due_ms:
+                again_ms = due_ms
+                break
+            grown = self._grown(rung, self.at_ms - began_ms)
+            options.append(grown._replace(needs_place=grown.scope != "job"))
+        return Escalation(tuple(options), again_ms)
+
+    def _clock_ms(self) -> int:
+        """When the clock of the step began to run; 0 while it stands: pods leave, or no new pod waits."""
+        progress = self.progress
+        if progress.leaving:
+            return 0
+        times = [progress.step_ms, progress.freed_ms]
+        if not self.settings.reference_parity:
+            if set(progress.waiting).isdisjoint(progress.unplaced):
+                return 0
+            times.append(progress.waiting_ms)
+        if self.rules.process_recovery == "pause":
+            times.append(progress.paused_ms)
+        return max(times)
+
+    @property
+    def _is_paused_since(self) -> bool:
+        """Whether process recovery was paused after the newest step: the clock begins anew with that."""
+        return self.rules.process_recovery == "pause" and self.progress.paused_ms > self.progress.step_ms
+
+    def _scope_now(self, rungs: Sequence[_Rung]) -> Scope:
+        """Scope that the recovery has reached, if one is under way."""
+        last = self.progress.last
+        if last is None or not self.progress.is_open:
+            return rungs[0].scope
+        return rungs[_index(rungs, last.scope)].scope
+
+    def _since_ms(self) -> int:
+        last = self.progress.last
+        return last.since_ms if last is not None and self.progress.is_open else self.at_ms
+
+    def _wanted(self, scope: Scope, faults: Sequence[PodFault], *, sought: bool, only: bool = False) -> Wanted:
+        """Faulty pods leave, and what leaves with them; so do ranks without a place, to be placed with them."""
+        faulty = tuple(one.rank for one in faults)
+        scope, ranks = (
+            (scope, tuple(sorted(faulty))) if only else self._closed(scope, (*faulty, *self.progress.unplaced))
+        )
+        how = self._how(faults)
+        counts = any(one.kind is PodFaultKind.POD_FAILED for one in faults)
+        return Wanted(
+            scope,
+            how,
+            ranks,
+            faulty,
+            faults[0].kind.value,
+            _cause(faults),
+            self._since_ms(),
+            self._until_ms(how),
+            self.left - 1 if counts else -1,
+            ranks if sought and scope != "job" else (),
+        )
+
+    def _grown(self, rung: _Rung, waited_ms: int) -> Wanted:
+        """More pods leave: what left before found no place."""
+        last = self.progress.last
+        scope, ranks = self._closed(rung.scope, self.progress.unplaced)
+        how: How = last.how if last is not None and last.how in {"grace", "force"} else self._how(())
+        waited = f" for {waited_ms / 1000:g} s" if waited_ms else ""
+        return Wanted(
+            scope,
+            how,
+            ranks,
+            tuple(rank for rank in (last.faulty if last is not None else ()) if rank in ranks),
+            last.kind if last is not None else "",
+            f"the new {_pods(sorted(self.progress.unplaced))} found no place{waited}",
+            self._since_ms(),
+            self._until_ms(how),
+            sought=ranks if scope != "job" else (),
+        )
+
+    def _closed(self, scope: Scope, lost: Iterable[int]) -> tuple[Scope, tuple[int, ...]]:
+        """What leaves with lost ranks; the whole job if the master is in the block that goes, or nothing is left."""
+        ranks = block_of(self.shape, scope, lost)
+        takes_master = scope not in {"pod", "job"} and self.shape.has_master and 0 in ranks
+        if takes_master or len(ranks) >= self.shape.pods:
+            return "job", block_of(self.shape, "job", ranks)
+        return scope, ranks
+
+    def _how(self, faults: Sequence[PodFault]) -> How:
+        if faults and all(one.kind is PodFaultKind.SUB_HEALTH for one in faults):
+            return "grace" if self.rules.strategy == "graceExit" else "force"
+        return "grace" if self.rules.scheduling == "grace" else "force"
+
+    def _until_ms(self, how: How) -> int:
+        return self.at_ms + self.settings.grace_over_ms if how == "grace" else 0
+
+
+def _index(rungs: Sequence[_Rung], scope: Scope) -> int:
+    """Place of a scope on a ladder; of one that is not on it any more, the last place."""
+    found = [number for number, rung in enumerate(rungs) if rung.scope == scope]
+    return found[0] if found else 0 if scope == "pod" else len(rungs) - 1
+
+
+def _cause(faults: Sequence[PodFault]) -> str:
+    """The first fault as a sentence, and how many more there are."""
+    first = faults[0]
+    more = f", and {len(faults) - 1} more" if len(faults) > 1 else ""
+    return f"pod of rank {first.rank} on {first.node}: {first.reason}{more}"
+
+
+def _pods(ranks: Sequence[int]) -> str:
+    """Ranks as the subject of a sentence."""
+    shown = ", ".join(str(rank) for rank in ranks[:8])
+    more = f" and {len(ranks) - 8} more" if len(ranks) > 8 else ""  # noqa: PLR2004  # as many as shown
+    return f"{'pod' if len(ranks) == 1 else 'pods'} of {'rank' if len(ranks) == 1 else 'ranks'} {shown}{more}"

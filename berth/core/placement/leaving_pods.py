@@ -1,0 +1,105 @@
+"""Pods that leave a placed gang, their own places, and what is known when they find no new ones."""
+
+from collections.abc import Collection, Sequence
+from typing import Literal, NamedTuple
+
+from berth.core.placement.constrained_pods import ConstrainedPods
+from berth.core.placement.round_nodes import RoundNodes
+from berth.core.requests.gangs import Gang
+from berth.core.rescheduling.superpods import RELEASE_WAIT_MS
+from berth.core.state.ledger import PodShare, pods_of
+from berth.schemas.offers import Shape
+from berth.schemas.placement import Placement
+from berth.schemas.refusal import Refusal
+
+Scope = Literal["pod", "rank-block", "superpod", "level", "job"]
+
+
+class LeavingPods(NamedTuple):
+    """Pods of a placed gang that get new places.
+
+    Attributes:
+        gang: The gang, of its request and the attempt that is placed.
+        placement: Place of each of its ranks: the one that it has, or the one that is reserved for it.
+        ranks: Ranks that get new places, ascending, at least one.
+        faulty: Those of them that are faulty: their nodes are avoided.
+        released: Ranks of the gang that own nothing any more. Those of ``ranks`` have no place to return to, others
+            keep none.
+        scope: What of the gang may move, for gangs with SuperPoD affinity or levels.
+        steps: Number of levels by which the scope ``level`` grows around a lost pod.
+        failed_nodes: Nodes that failed for the gang before; they are avoided like those of faulty pods.
+        waited_ms: Scope ``job``: how long the gang has waited for the release of the nodes of its healthy pods.
+    """
+
+    gang: Gang
+    placement: Placement
+    ranks: Sequence[int]
+    faulty: Collection[int] = ()
+    released: Collection[int] = ()
+    scope: Scope = "pod"
+    steps: int = 0
+    failed_nodes: Collection[str] = ()
+    waited_ms: int = RELEASE_WAIT_MS
+
+
+class NoPlaces(NamedTuple):
+    """Why leaving pods get no places.
+
+    Attributes:
+        refusal: The numbers: ``pods_need`` of the pods that leave, ``pods_have`` found a place before the first did
+            not.
+        ranks: Ranks that keep their places and would have to leave as well, ascending; empty if that is not known to
+            help.
+    """
+
+    refusal: Refusal
+    ranks: Sequence[int] = ()
+
+
+class OwnPlaces:
+    """Places that the pods of a gang have, and those to which leaving ones can return.
+
+    Args:
+        leaving: The leaving pods.
+        nodes: Nodes as the round leaves them.
+        constrained: Pods with constraints; None where there are none.
+
+    Attributes:
+        pods: What each rank of the gang owns, or the place reserved for it.
+        shapes: Shape of each rank.
+        staying: Ranks that keep their places, ascending.
+        avoided_nodes: Nodes that new places avoid.
+        avoided: Their rows.
+    """
+
+    def __init__(self, leaving: LeavingPods, nodes: RoundNodes, constrained: ConstrainedPods | None) -> None:
+        gang = leaving.gang
+        self.pods: list[PodShare] = pods_of(leaving.placement)
+        self.shapes: list[Shape] = [shape for shape, pods in gang.request_class for _ in range(pods)]
+        moving = frozenset(leaving.ranks) | frozenset(leaving.released)
+        self.staying = [rank for rank in range(len(self.pods)) if rank not in moving]
+        self._row_of = nodes.scorer.table.row_of
+        faulty = [self.pods[rank].node for rank in sorted(leaving.faulty)]
+        self.avoided_nodes = list(dict.fromkeys((*faulty, *sorted(leaving.failed_nodes))))
+        self.avoided = frozenset(self._row_of[name] for name in self.avoided_nodes if name in self._row_of)
+        profiles = gang.pods_in_order()
+        self._rows = {
+            rank: row
+            for rank in leaving.ranks
+            if rank not in leaving.released
+            and (row := self.row(rank)) >= 0
+            and nodes.fits_again(row, self.shapes[rank], self.pods[rank].chips)
+            and (
+                constrained is None
+                or not profiles
+                or constrained.round.allows_again(profiles[rank], self.shapes[rank], row)
+            )
+        }
+
+    def row(self, rank: int) -> int:
+        """Row of the node of a rank; -1 for an unknown node."""
+        return self._row_of.get(self.pods[rank].node, -1)
+
+    def usable(self, rank: int) -> int | None:
+        """Row to which a leaving rank can return with its own chips; None if it cannot."""
+        return self._rows.get(rank)
