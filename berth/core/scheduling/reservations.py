@@ -19,7 +19,7 @@ from berth.schemas.placement import Placement, Run
 
 AttemptKey = tuple[str, int]
 FootprintKey = tuple[AttemptKey, int, int, int, int]
-"""Attempt, the record that gave it what it holds, how many of its ranks have given that back, newest step, and number of
+"""Attempt, the record that gave it what it holds, how many of its ranks have given that back, newest step, number of
 places that are reserved for it."""
 
 

@@ -191,7 +191,7 @@ class State:
             forget_idle(self.fold, folded.gangs)
         found.add(self._occupancy.follow(folded))
         if self._owns is None:
-            self.faults.follow(folded)
+            self.faults.follow(folded, found)
             left = [*folded.given_back, *(one for one, _ in folded.freed), *folded.moved]
             for holding in [*left, *folded.taken]:
                 found.add(self.constraints.note(holding.key))

@@ -7,8 +7,6 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-import msgspec
-
 from berth.core.state.ledger import Holding, PodShare, pods_of
 from berth.core.switches.occupancy.leaf_states import JobPhase, LeafJob
 from berth.schemas.facts import PodPhase, PodsSeen

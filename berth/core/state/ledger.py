@@ -127,6 +127,8 @@ class LedgerFold:
         self.at_ms = 0
         self.rounds = 0
         self.voided = 0
+        self.is_new_epoch = False
+        """The last record that counts began an epoch."""
         self.holdings: dict[tuple[str, int], Holding] = {}
         self.gangs: dict[str, GangRecord] = {}
         self.run_times = RunTimes()
@@ -181,6 +183,7 @@ class LedgerFold:
         folded.resumes = record.resumes and self.epoch > 0 and record.settings == self.settings
         self.epoch, self.holder, self.settings = record.epoch, record.holder, record.settings
         self.facts_seq, self.at_ms = record.facts_seq, record.at_ms
+        self.is_new_epoch = True
         self._let_go()
         folded.epoch = True
 
@@ -190,6 +193,7 @@ class LedgerFold:
             return
         self.facts_seq, self.at_ms = record.facts_seq, record.at_ms
         self.rounds = record.number
+        self.is_new_epoch = False
         folded.silent = bool(record.missing)
         self._let_go()
         for verdict in record.verdicts:
@@ -234,6 +238,7 @@ class LedgerFold:
     def _recover(self, sequence: int, record: Round, recovery: Recovery, folded: Folded) -> None:
         holding = self._held(recovery.uid, recovery.attempt, "recovers where it holds nothing")
         take_step(holding, recovery)
+        holding.step_ms = record.at_ms
         if holding.ending:
             folded.ending.append(holding)
         if recovery.how != "mark":
@@ -265,8 +270,10 @@ class LedgerFold:
         if release.ranks:
             self._free(holding, release, folded)
             gang = self.gangs.get(release.uid)
-            if holding.step and gang is not None and gang.attempt == release.attempt:
-                folded.gangs.append(gang)
+            if holding.step:
+                holding.freed_ms = record.at_ms
+                if gang is not None and gang.attempt == release.attempt:
+                    folded.gangs.append(gang)
             return
         del self.holdings[holding.key]
         folded.given_back.append(holding)

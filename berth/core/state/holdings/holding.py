@@ -43,6 +43,10 @@ class Holding(msgspec.Struct, gc=False, omit_defaults=True):
     """Steps that are not over, ascending; none while it ends."""
     unplaced: list[int] = []
     """Ranks of ``gone`` that wait for a new place, ascending; the others are gone for good."""
+    step_ms: int = 0
+    """Time of the newest step."""
+    freed_ms: int = 0
+    """Time of the last release of ranks after a step."""
     steps: dict[int, int] = {}
     """Step that gave a rank its place, by rank; the others have that of the verdict."""
 
