@@ -32,7 +32,7 @@ from tests.support.core_cells import SUBJECTS, CoreCell
 from tests.support.replacements import gang_of_cell, holding_of
 
 SCOPES: Final[tuple[Scope, ...]] = ("pod", "rank-block", "superpod", "level", "job")
-FAULTS: Final = ("chip", "chips", "node", "none", "none")
+FAULTS: Final = ("chip", "chips", "node", "none")
 
 
 class Story(msgspec.Struct, frozen=True):
@@ -67,7 +67,7 @@ def stories(*kinds: str) -> st.SearchStrategy[Story]:
         leaving=st.lists(st.integers(0, 20), min_size=1, max_size=6),
         faulty=numbers(20, 4),
         gone=numbers(20, 2),
-        faults=st.lists(st.tuples(st.sampled_from(FAULTS), st.integers(0, 50)), max_size=4),
+        faults=st.lists(st.tuples(st.sampled_from(FAULTS), st.integers(0, 50)), max_size=16),
         scope=st.sampled_from(SCOPES),
         steps=st.integers(0, 3),
         failed=numbers(50, 2),
