@@ -17,10 +17,11 @@ import numpy as np
 from berth.core.cluster.bitmaps import Fits
 from berth.core.errors import guarded
 from berth.core.placement.block_places import BlockReplacement, BlocksMissing
-from berth.core.placement.gang_placement import RoundParts, raise_errors
+from berth.core.placement.gang_placement import raise_errors
 from berth.core.placement.leaving_pods import LeavingPods, NoPlaces, OwnPlaces, Scope
 from berth.core.placement.level_replacements import replace_in_levels
 from berth.core.placement.near_pods import NearPods
+from berth.core.placement.planned_pods import RoundParts
 from berth.core.placement.rack_replacements import replace_in_racks
 from berth.core.placement.round_demand import NeedMoreError
 from berth.core.placement.single_pods import SinglePods

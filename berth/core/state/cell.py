@@ -7,7 +7,7 @@ Longer than 300 lines because this is where facts and ledger meet.
 """
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 import msgspec
@@ -189,20 +189,14 @@ class State:
             self._begin(before, found)
         if self._owns is not None:
             forget_idle(self.fold, folded.gangs)
-        for holding in folded.given_back:
-            found.add(self._occupancy.give_back(holding))
-        for holding, ranks in folded.freed:
-            found.add(self._occupancy.free(holding, ranks))
-        for holding in folded.taken:  # last: a repeated adoption is given back by the same record
-            found.add(self._occupancy.take(holding))
+        found.add(self._occupancy.follow(folded))
         if self._owns is None:
-            self.faults.follow(folded)
-            for key in [*(one.key for one in folded.given_back), *(one.key for one, _ in folded.freed)]:
-                found.add(self.constraints.note(key))
-            for holding in folded.taken:
+            self.faults.follow(folded, found)
+            left = [*folded.given_back, *(one for one, _ in folded.freed), *folded.moved]
+            for holding in [*left, *folded.taken]:
                 found.add(self.constraints.note(holding.key))
             found.gangs_to_examine.update(to_examine(folded.gangs, self.jobs, (self.pods, self.outcomes)))
-            if folded.given_back or folded.freed:
+            if left:
                 found.gangs_to_examine.update(self.short)
             self._kept.forget(self._pod_facts.forget_podless(self.jobs, self.fold))
         folded.changes = self._made(found)
@@ -238,6 +232,10 @@ class State:
     def owned(self, key: tuple[str, int]) -> list[PodShare]:
         """What each rank of a held attempt owns."""
         return self._occupancy.owned(key)
+
+    def held_by(self, key: tuple[str, int]) -> Sequence[PodShare]:
+        """All that a held attempt owns: :meth:`owned`, and then the places that are reserved for its ranks."""
+        return self._occupancy.held_by(key)
 
     def held(self, node: str) -> int:
         """Mask of a node's chips that have an owner."""
