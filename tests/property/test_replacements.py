@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from berth.core.cluster.node_packing import SWITCHES
 from berth.core.levels.model import levels_of, node_path
 from berth.core.placement.gang_placement import PlacementRound
-from berth.core.placement.leaving_pods import LeavingPods, NoPlaces, Scope
+from berth.core.placement.leaving_pods import LeavingPods, NoPlaces
 from berth.core.placement.offers import merge
 from berth.core.placement.replacements import plan_replacements, replacement_counts
 from berth.core.placement.round_demand import NeedMoreError
@@ -26,6 +26,7 @@ from berth.schemas.ledger import Release
 from berth.schemas.nodes import NodeCondition
 from berth.schemas.offers import Shape
 from berth.schemas.placement import Placement
+from berth.schemas.recovery import Scope
 from tests.support import superpod_worlds, switch_worlds
 from tests.support.cells import a_job
 from tests.support.core_cells import SUBJECTS, CoreCell

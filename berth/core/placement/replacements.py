@@ -18,7 +18,7 @@ from berth.core.cluster.bitmaps import Fits
 from berth.core.errors import guarded
 from berth.core.placement.block_places import BlockReplacement, BlocksMissing
 from berth.core.placement.gang_placement import raise_errors
-from berth.core.placement.leaving_pods import LeavingPods, NoPlaces, OwnPlaces, Scope
+from berth.core.placement.leaving_pods import LeavingPods, NoPlaces, OwnPlaces
 from berth.core.placement.level_replacements import replace_in_levels
 from berth.core.placement.near_pods import NearPods
 from berth.core.placement.planned_pods import RoundParts
@@ -38,7 +38,7 @@ from berth.schemas.placement import BlockPart, ClaimVolume, Placement, Run, Swit
 from berth.schemas.pod_constraints import PodProfile
 from berth.schemas.refusal import BlockLack, Code, SwitchLack
 
-__all__ = ["LeavingPods", "NoPlaces", "Scope", "plan_backup", "plan_replacements", "replacement_counts"]
+__all__ = ["LeavingPods", "NoPlaces", "plan_backup", "plan_replacements", "replacement_counts"]
 
 _NO_ROWS: Final[frozenset[int]] = frozenset()
 
