@@ -52,7 +52,6 @@ class BlockPods:
 
     Attributes:
         request: Requested blocks.
-        demand: The same for the planners.
         ranks: Rank of each planned pod.
         block_ids: Its block.
         superpods: Its SuperPoD, or its group of the lowest level.
@@ -68,7 +67,6 @@ class BlockPods:
         self._leaving = leaving
         self._own = own
         self.request: Blocks = blocks_of(leaving.gang)
-        self.demand: BlockDemand = block_demand(leaving.gang, self.request)
         self.ranks = [rank for rank, shape in enumerate(own.shapes) if shape.blocks is not None]
         blocks, superpods = unpack(part.block_index, 2), unpack(part.superpod_index, 2)
         self.block_ids = [part.blocks[blocks[rank] - 1] for rank in self.ranks]
@@ -81,6 +79,11 @@ class BlockPods:
             home = own.usable(rank)
             if home is not None:
                 (self.faulty_homes if rank in leaving.faulty else self.homes)[number] = home
+
+    @property
+    def demand(self) -> BlockDemand:
+        """Requested blocks for the planners; not for levels."""
+        return block_demand(self._leaving.gang, self.request)
 
     def row(self, number: int) -> int:
         """Row of the node of a pod; -1 for an unknown node."""
@@ -174,5 +177,5 @@ class BlockPods:
         Args:
             found: Number of its places.
         """
-        demand, need = self.demand, sum(self.moving)
-        return BlocksMissing(BlockLack("incomplete", demand.blocks, 0, demand.block, nodes_need=need, nodes_have=found))
+        request, need = self.request, sum(self.moving)
+        return BlocksMissing(BlockLack("incomplete", request.count, 0, request.size, nodes_need=need, nodes_have=found))

@@ -1,6 +1,6 @@
 """Writes the ConfigMaps about faults: on change only, own keys only, and again when others change or delete them.
 
-A start is refused while another client writes them: see :mod:`berth.services.summary.faults.other_writer`.
+A start is refused while another client writes them. See decision fault-objects.
 """
 
 import asyncio
