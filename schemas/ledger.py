@@ -104,6 +104,9 @@ class Settings(Part, frozen=True):
     """Most jobs that recover from one cause at a time."""
     restart_share_percent: int = 20
     """Most jobs that recover from one cause at a time, in percent of the placed jobs; the larger of both counts."""
+    drains: int = 0
+    """Drains (``DrainSeen``): 0 they are ignored, as in all records before 0.5; 1 a node takes no pod that is expected
+    to run at or after the moment from which on it is drained."""
 
     @property
     def recovers(self) -> bool:

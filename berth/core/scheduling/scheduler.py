@@ -19,6 +19,7 @@ from berth.core.placement.round_demand import candidate_counts, gangs_of_one_off
 from berth.core.placement.scoring import Candidates, Scorer
 from berth.core.requests.gangs import ClassKey, Gang, gang_of
 from berth.core.scheduling.constraint_wakeups import dump_changes, is_about_gang, load_changes
+from berth.core.scheduling.drained_gangs import DrainedGangs
 from berth.core.scheduling.queue import Queue
 from berth.core.scheduling.record_effects import take_effect
 from berth.core.scheduling.turn import Choice, MissingShards, Opened, Opening, Recorded, Turn, opening_of
@@ -191,6 +192,8 @@ class Scheduler:
             *gangs_of_one_offer(taken, nodes=len(state.table)),
             *self.queue.take_plain(gangs_max=gangs_max, bytes_max=bytes_max),
         ]
+        drained = DrainedGangs(state, at_ms)
+        gangs = [drained.applied(gang) for gang in gangs]
         must, settled, set_aside = examine(state, self.to_examine)
         for uid in settled:
             del self.to_examine[uid]
