@@ -5,7 +5,22 @@ import subprocess
 import sys
 from pathlib import Path
 
-from bench import bind, gang, kube, kube_gang, replay, restart, score, simulate, spine, superpod, switch, usage, watch
+from bench import (
+    bind,
+    fault,
+    gang,
+    kube,
+    kube_gang,
+    replay,
+    restart,
+    score,
+    simulate,
+    spine,
+    superpod,
+    switch,
+    usage,
+    watch,
+)
 from bench.processes import ROOT
 from bench.report import show
 
@@ -23,6 +38,7 @@ _BENCHES = {
     "kube": kube.run,
     "replay": replay.run,
     "restart": restart.run,
+    "fault": fault.run,
 }
 _ROWS = {"kube": tuple(kube.ROWS), "restart": tuple(restart.NAMES)}
 """Rows of the benches whose rows can be run alone."""

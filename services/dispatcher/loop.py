@@ -37,6 +37,8 @@ from berth.services.dispatcher.views import Views
 
 _APPENDS_MAX: Final = 3
 """Times that a record is sent in one turn while its result is unknown."""
+_REST_S: Final = 0.001
+"""Shortest pause between two turns."""
 _READ_S: Final = 5.0
 """How long messages that are stored may take to arrive, besides the deadline of a round."""
 
@@ -98,7 +100,7 @@ class Dispatcher:
         self._faults = instruments.faults
         self._log = instruments.log
         self._metrics = instruments.metrics
-        self._settings: Settings = config.decisions.to_settings()
+        self._settings: Settings = config.to_settings()
         self._timer_s = self._tick_s = -math.inf
         self._reconnections = 0
         self._oversized: list[str] = []
@@ -170,12 +172,25 @@ class Dispatcher:
         """Whether a turn would do something now."""
         return (
             self._sent is not None
-            or (self.scheduler.has_work and not self.intake.awaits_cancel)
+            or ((self.scheduler.has_work or self._is_due) and not self.intake.awaits_cancel)
             or self.intake.has_work
             or self.views.has_work
             or not self.feeds.facts.is_empty
             or not self.feeds.records.is_empty
         )
+
+    @property
+    def rest_s(self) -> float:
+        """How long to wait for something to come in: until the next tick, or until a gang with faults is due."""
+        due_ms = self.scheduler.next_due_ms
+        if not due_ms:
+            return self.config.tick_s
+        return min(self.config.tick_s, max((due_ms - self.clock.now_ms()) / 1000, _REST_S))
+
+    @property
+    def _is_due(self) -> bool:
+        """Whether the time has come to look at a gang with faults again."""
+        return 0 < self.scheduler.next_due_ms <= self.clock.now_ms()
 
     async def turn(self) -> bool:
         """Do what there is to do once; returns whether a record was appended.
@@ -251,14 +266,19 @@ class Dispatcher:
         self._report(set_aside)
         if opening is None:
             return False
-        turn: Turn = opening
+        turn: Turn | None = opening
         try:
             # 2. and 3. Scatter the shapes and gather offers; 4. choose gang by gang.
-            turn = recorded = self.scheduler.record(await self._choose(opening))
+            turn = choice = await self._choose(opening)
+            if choice.is_empty:
+                self.scheduler.leave(choice)
+                turn = None
+                return False
+            turn = recorded = self.scheduler.record(choice)
             data = encode_record(recorded.round, self.state.fold.settings, versions=self._versions)
             self._sent = _Sent(recorded, data, self.state.fold.head)
         finally:
-            if self._sent is None:
+            if self._sent is None and turn is not None:
                 self.scheduler.take_back(turn)
         # 5. Append one record, 6. adopt it.
         self._faults.hit("append.before")

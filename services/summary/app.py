@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
+from berth.formats.ascend.fault_counters import job_key
 from berth.formats.kubernetes.objects import ConfigMap, Node, Pod, PodGroup
 from berth.runtime.bus.port import Bus
 from berth.runtime.clock import Clock
@@ -13,6 +14,9 @@ from berth.runtime.kube.client import KubeApi
 from berth.runtime.kube.port import Api, Change, Reflection
 from berth.runtime.waits import all_set
 from berth.services.summary.config import SummaryConfig
+from berth.services.summary.faults.book import FaultBook
+from berth.services.summary.faults.bus_facts import BusFacts
+from berth.services.summary.faults.objects import FaultObjects, see_no_other_writer
 from berth.services.summary.job_summaries import JobSummaries
 from berth.services.summary.leaf_map import NodeJobs
 from berth.services.summary.leaf_share import LeafShare
@@ -50,21 +54,22 @@ async def write_on(
 
     Raises:
         TransientError: The bus did not answer at the start.
+        FatalError: Another client writes the ConfigMaps about faults.
     """
+    faults: FaultObjects | None = None
+    if config.fault_objects.written_by == "berth":
+        await see_no_other_writer(api, clock, config, instruments.log, stop)
+        faults = FaultObjects(api, clock, config, instruments)
     summaries = JobSummaries(kept_s=config.kept_s)
     store = Store(api, bus, clock, instruments.log)
     loop = Loop(summaries, store, clock, config, instruments)
     await store.load_events()
     dirty = loop.dirty.set
     share = LeafShare(api, bus, clock, config, instruments) if config.tor_share_namespace else None
-    pods = _pods(summaries, share, dirty)
-    groups = _Handler[PodGroup](
-        summaries.set_group,
-        lambda group: summaries.drop_group((group.metadata.namespace, group.metadata.name)),
-        lambda all_: summaries.keep_groups((group.metadata.namespace, group.metadata.name) for group in all_),
-        dirty,
-    )
-    nodes = _Handler[Node](summaries.set_node, lambda _: None, lambda _: None, dirty)
+    book = faults.book if faults is not None else None
+    pods = _pods(summaries, share, book, dirty)
+    groups = _groups_into(summaries, book, dirty)
+    nodes = _nodes_into(summaries, book, dirty)
     reflections = [
         api.reflect("/api/v1/nodes", Node, nodes),
         api.reflect(
@@ -79,13 +84,23 @@ async def write_on(
             reflection = share.reflection()
             tasks.append(group.create_task(reflection.run(), name="reflect leaf switches"))
             tasks.append(group.create_task(share.run(pods.known, reflection.synced), name="write leaf switch facts"))
+        if faults is not None:
+            messages, maps = BusFacts(bus, faults.book, instruments.log), faults.reflections()
+            tasks += [group.create_task(one.run(), name="reflect ConfigMaps about faults") for one in maps]
+            tasks.append(group.create_task(messages.run(), name="follow facts about faults"))
+            known = [pods.known, groups.known, nodes.known, messages.known, *(one.synced for one in maps)]
+            tasks.append(group.create_task(faults.run(*known), name="write ConfigMaps about faults"))
         working = group.create_task(_work(reflections, groups, summaries, store, loop, instruments, stop), name="write")
         working.add_done_callback(lambda _: [task.cancel() for task in tasks])
 
 
-def _pods(summaries: JobSummaries, share: LeafShare | None, dirty: Callable[[], None]) -> "_Handler[Pod]":
-    """Puts pods into the book, and into the names of jobs by node."""
-    takers: list[JobSummaries | NodeJobs] = [summaries] if share is None else [summaries, share.jobs]
+def _pods(
+    summaries: JobSummaries, share: LeafShare | None, book: FaultBook | None, dirty: Callable[[], None]
+) -> "_Handler[Pod]":
+    """Puts pods into the book, the names of jobs by node, and the book of faults."""
+    takers: list[JobSummaries | NodeJobs | FaultBook] = [summaries]
+    takers += [share.jobs] if share is not None else []
+    takers += [book] if book is not None else []
 
     def put(pod: Pod) -> None:
         for taker in takers:
@@ -98,6 +113,47 @@ def _pods(summaries: JobSummaries, share: LeafShare | None, dirty: Callable[[], 
     def keep(pods: list[Pod]) -> None:
         for taker in takers:
             taker.keep_pods(pod.metadata.uid for pod in pods)
+
+    return _Handler(put, drop, keep, dirty)
+
+
+def _groups_into(summaries: JobSummaries, book: FaultBook | None, dirty: Callable[[], None]) -> "_Handler[PodGroup]":
+    """Puts PodGroups into the book, and into that of faults."""
+
+    def put(group: PodGroup) -> None:
+        summaries.set_group(group)
+        if book is not None:
+            book.set_group(group)
+
+    def drop(group: PodGroup) -> None:
+        summaries.drop_group((group.metadata.namespace, group.metadata.name))
+        if book is not None:
+            book.drop_group(job_key(group.metadata.namespace, group.metadata.name))
+
+    def keep(groups: list[PodGroup]) -> None:
+        places = [(group.metadata.namespace, group.metadata.name) for group in groups]
+        summaries.keep_groups(places)
+        if book is not None:
+            book.keep_groups(job_key(*place) for place in places)
+
+    return _Handler(put, drop, keep, dirty)
+
+
+def _nodes_into(summaries: JobSummaries, book: FaultBook | None, dirty: Callable[[], None]) -> "_Handler[Node]":
+    """Puts nodes into the book, and into that of faults."""
+
+    def put(node: Node) -> None:
+        summaries.set_node(node)
+        if book is not None:
+            book.set_node(node)
+
+    def drop(node: Node) -> None:
+        if book is not None:
+            book.drop_node(node.metadata.name)
+
+    def keep(nodes: list[Node]) -> None:
+        if book is not None:
+            book.keep_nodes(node.metadata.name for node in nodes)
 
     return _Handler(put, drop, keep, dirty)
 

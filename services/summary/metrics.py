@@ -14,3 +14,7 @@ class SummaryMetrics:
         self.jobs = registry.gauge("summary_jobs", "Jobs that have a summary.")
         self.writes = registry.counter("summary_writes_total", "ConfigMaps that were written or deleted.")
         self.failures = registry.counter("summary_failures_total", "Tries to write the summary of a job that failed.")
+        self.fault_writes = registry.counter("summary_fault_writes_total", "ConfigMaps about faults that were written.")
+        self.fault_failures = registry.counter(
+            "summary_fault_failures_total", "Tries to write a ConfigMap about faults that failed."
+        )

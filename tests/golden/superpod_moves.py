@@ -1,10 +1,16 @@
 """Families ``superpod_infer`` and ``superpod_resched``: blocks of inference, and blocks after a fault."""
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
+import msgspec
+import numpy as np
+
+from berth.core.placement.replacements import NoPlaces
 from berth.core.rescheduling.block_history import DisruptedGang, PodFate, PodRecord, is_pod_level, restored
 from berth.core.rescheduling.superpods import RELEASE_WAIT_MS, StuckBlocks, decisions_after, plan_again
+from berth.core.state.superpod_index import inputs_without_jobs
 from berth.core.superpods.inference import (
     IDLEST,
     SERVICE_LABEL,
@@ -18,9 +24,12 @@ from berth.core.superpods.inference import (
 from berth.core.superpods.model import BlockAllocation, BlockDemand, BlockPlan, BlockRules, CandidatePool, NoBlocks
 from berth.core.superpods.planner import candidates, draw_nodes
 from berth.core.superpods.validation import SOFT
+from berth.schemas.columns import pack, unpack
 from berth.schemas.ledger import Settings
-from tests.golden.block_invariants import holds_gang, is_stuck, move_faults, plan_faults
+from berth.schemas.placement import BlockPart
+from tests.golden.block_invariants import holds_gang, is_stuck, move_faults, plan_faults, positions_of
 from tests.golden.harness import PARITY, Answer, Differences, Line, differ
+from tests.golden.live_plans import Damaged, new_places, request_of, table_of
 from tests.golden.superpods import VARIANTS, differences_of, pool_of_line
 
 ON: Final = "on"
@@ -94,15 +103,23 @@ def is_tie(line: Line, scene: Scene, preference: AffinityPreference) -> bool:
 
 
 def compare_resched(line: Line, settings: Settings) -> Answer:
-    """One gang after a fault."""
+    """One gang after a fault.
+
+    It is placed by a round. The reference may move pods that run, which no round does: then only its plan is compared.
+    """
     scene = scene_of(line, settings)
     failure = setback_of(line, scene)
-    found = plan_again(scene.pool, scene.demand, scene.rules, failure)
+    planned = plan_again(scene.pool, scene.demand, scene.rules, failure)
+    found: BlockPlan | NoBlocks | StuckBlocks = planned
+    faults: Differences = ()
+    if not moves_running(failure, planned):
+        live = placed_by_round(line, scene, settings)
+        faults += differ("plan", said_of(planned, failure), said_of(live, failure), "places that a round gives")
+        found = live if isinstance(live, BlockPlan) else planned
     differences = differences_of(line, scene.pool, by_id(found))
     active = () if scene.rules.parity else decisions_after(scene.pool, scene.demand, scene.rules, failure)
-    faults: Differences = ()
     if isinstance(found, BlockPlan):
-        faults = move_faults(scene.pool, scene.demand, failure, found, parity=scene.rules.parity)
+        faults += move_faults(scene.pool, scene.demand, failure, found, parity=scene.rules.parity)
     decided: tuple[str, ...] = ()
     if any(field == "ok" for field, _ in differences) and copies_ok(line):
         decided = tuple(name for name in active if is_owed(name, line, scene, failure, found))
@@ -110,6 +127,32 @@ def compare_resched(line: Line, settings: Settings) -> Answer:
         differences = tuple(difference for difference in differences if difference[0] != "ok")
     skipped = ("unstable",) if unstable(line) else ()
     return Answer(differences + faults, skipped=skipped, active=active, decided=decided)
+
+
+def moves_running(failure: DisruptedGang, found: BlockPlan | NoBlocks | StuckBlocks) -> bool:
+    """A plan has other nodes for pods that run."""
+    return isinstance(found, BlockPlan) and any(
+        fate is PodFate.RUNS and int(found.rows[rank]) != row for rank, row, fate in positions_of(failure)
+    )
+
+
+def said_of(found: BlockPlan | NoBlocks | StuckBlocks | NoPlaces, failure: DisruptedGang) -> object:
+    """Nodes and blocks of a plan, or what is missing and who would have to leave as well."""
+    if isinstance(found, BlockPlan):
+        return found.rows.tolist(), found.block_ids.tolist(), found.pods.tolist()
+    if isinstance(found, NoPlaces):
+        lack = found.refusal.blocks
+        assert lack is not None
+        return lack.rule, lack.nodes_need, lack.nodes_have, list(found.ranks)
+    stuck = found.block_ids if isinstance(found, StuckBlocks) else ()
+    ranks = [
+        rank
+        for held in failure.held
+        for rank, fate in zip(held.ranks, held.fates, strict=True)
+        if held.block_id in stuck and fate is PodFate.RUNS
+    ]
+    lack_of = found.lack if isinstance(found, StuckBlocks) else found
+    return lack_of.lack, lack_of.nodes_need, lack_of.nodes_have, sorted(ranks)
 
 
 def copies_ok(line: Line) -> bool:
@@ -189,3 +232,62 @@ def rows_of(line: Line) -> dict[str, int]:
         for node in superpod["nodes"]:
             (candidates if node in free else others).append(node)
     return {node: row for row, node in enumerate([*candidates, *others])}
+
+
+def placed_by_round(line: Line, scene: Scene, settings: Settings) -> BlockPlan | NoPlaces:
+    """What a round makes of the gang of a line: the new places beside those of the pods that run."""
+    job = line["reschedule"]
+    tasks = sorted(job["fault_tasks"], key=lambda task: int(task["rank"]))
+    all_return = job["scheduling_tasks"] == line["tasks"]
+    failure = setback_of(line, scene)
+    home = {node: index for index, superpod in enumerate(line["super_pods"]) for node in superpod["nodes"]}
+    block_of = {node: int(block_id) for block_id, nodes in job["prior"].items() for node in nodes}
+    nodes = [task["node"] for task in tasks]
+    ranks = [task["rank"] for task in tasks if all_return or task["is_fault"]]
+    ids = sorted(set(block_of.values()))
+    table = table_of(line)
+    found = new_places(
+        Damaged(
+            msgspec.structs.replace(settings, super_pod_size=line["super_pod_size"], reserve_nodes=line["reserve"]),
+            table,
+            request_of(line),
+            nodes,
+            ranks,
+            [task["rank"] for task in tasks if task["is_fault"]],
+            block=BlockPart(
+                variant=scene.demand.variant,
+                size=scene.demand.block,
+                blocks=ids,
+                phases=["fits"] * len(ids),
+                superpods=list(scene.pool.ids),
+                block_index=pack([ids.index(block_of[node]) + 1 for node in nodes], 2),
+                superpod_index=pack([home[node] + 1 for node in nodes], 2),
+            ),
+            blocks=inputs_without_jobs(table),
+            fields={
+                "released": ranks,
+                "scope": "pod" if failure.is_pod_level else "job",
+                "failed_nodes": job["fault_nodes"],
+                "waited_ms": failure.waited_ms,
+            },
+        )
+    )
+    if isinstance(found, NoPlaces):
+        return found
+    part = found.block
+    assert part is not None
+    for rank, node, block, superpod in zip(
+        ranks, found.names(), unpack(part.block_index, 2), unpack(part.superpod_index, 2), strict=True
+    ):
+        nodes[rank] = node
+        block_of[node] = part.blocks[block - 1]
+        assert home[node] == scene.pool.ids.index(part.superpods[superpod - 1])
+    rows = rows_of(line)
+    block_ids = [block_of[node] for node in nodes]
+    sizes = Counter((block_of[node], home[node]) for node in nodes)
+    return BlockPlan(
+        np.array([rows[node] for node in nodes]),
+        np.array(block_ids),
+        np.array([home[node] for node in nodes]),
+        tuple(BlockAllocation(block_id, pod, size, "kept") for (block_id, pod), size in sorted(sizes.items())),
+    )

@@ -4,16 +4,12 @@ The families compare the functions that plan; this holds that a job gets in a ro
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
 import pytest
 
-from berth.core.changes import ChangesBuilder
 from berth.core.chips.soft_share_table import SoftShareTable
-from berth.core.cluster.node_packing import pack_health, pack_nodes
-from berth.core.cluster.node_table import NodeTable
 from berth.core.placement.gang_placement import PlacementRound
 from berth.core.placement.round_demand import candidate_counts
 from berth.core.placement.scoring import Scorer
@@ -22,68 +18,13 @@ from berth.core.state.level_index import LevelMap
 from berth.core.state.superpod_index import BlockInputs, ColocationIndex, SuperpodMap
 from berth.products.catalogue import NODE_PRODUCTS
 from berth.schemas.columns import unpack
-from berth.schemas.facts import JobSeen, NodeHealth
-from berth.schemas.intake import JobRequest
+from berth.schemas.facts import JobSeen
 from berth.schemas.ledger import Settings
-from berth.schemas.nodes import NodeCondition
 from berth.schemas.placement import Placement
 from tests.golden.families import FAMILIES
 from tests.golden.folder import DATA, vectors_folder
 from tests.golden.harness import DEFAULTS, Line, family_of, judge, read_lines, vector_files
-from tests.support.cells import a_job, a_node
-
-PRODUCTS: Final = {
-    "a3x16": ("superpod910a3x16", "chip2-node16-sp"),
-    "a3x8": ("superpod910a3x8", "chip2-node8-sp"),
-    "850": ("superpod850x8", "chip8-node8-sp"),
-    "ra64": ("superpod950x8", "chip8-node8-ra64-sp"),
-}
-
-
-def free_of(superpod: Mapping[str, Mapping[str, int]], chips: int) -> dict[str, int]:
-    """Free chips of the nodes that have any."""
-    return dict.fromkeys(superpod["free_nodes"], chips) | dict(superpod.get("partial", {}))
-
-
-def table_of(line: Line) -> NodeTable:
-    """Nodes of a line."""
-    product, _ = PRODUCTS[line["policy"]]
-    chips, sick = NODE_PRODUCTS[product].chips, set(line.get("sub_healthy", ()))
-    table = NodeTable()
-    for superpod in line["super_pods"]:
-        domain, racks, free = f"superpod-{superpod['id']}", superpod.get("racks", {}), free_of(superpod, chips)
-        names = sorted(superpod.get("nodes", free))
-        nodes = [a_node(name, product, superpod=str(superpod["id"]), rack=str(racks.get(name, ""))) for name in names]
-        table.apply_nodes(pack_nodes(domain, nodes))
-        ill = [NodeCondition(name, level=NodeHealth.SUB_HEALTHY) for name in names if name in sick]
-        table.apply_health(pack_health(domain, ill))
-        for name in names:
-            table.hold(
-                ChangesBuilder(), table.row(name), (1 << chips) - (1 << free.get(name, 0)), cpu_milli=0, memory_mib=0
-            )
-    return table
-
-
-def request_of(line: Line) -> JobRequest:
-    """The job of a line."""
-    product, policy = PRODUCTS[line["policy"]]
-    job = line.get("infer", {})
-    annotations = {"huawei.com/schedule_policy": policy, "sp-block": str(line["sp_block_npu"])}
-    annotations |= {key: str(job[key]) for key in ("sp-fit",) if job.get(key)}
-    if "ra_block_npu" in line:
-        annotations["ra-block"] = str(line["ra_block_npu"])
-    if line.get("note") == "ubmemory scene":
-        annotations["huawei.com/schedule_ubmemory"] = "true"
-    labels = dict.fromkeys(job.get("mindie_labels", ()), "x") | {"super-pod-affinity": line["affinity"]}
-    labels["inferserviceid"] = job.get("inferserviceid", "")
-    return a_job(
-        "j",
-        product=product,
-        chips=line["chips_per_pod"],
-        replicas=line["tasks"],
-        annotations=annotations,
-        labels={key: value for key, value in labels.items() if value},
-    )
+from tests.golden.live_plans import PRODUCTS, free_of, request_of, table_of
 
 
 def placed(line: Line) -> Placement | None:

@@ -62,7 +62,6 @@ async def bits_of(bus: NatsBus) -> list[int]:
 async def test_annotations_say_what_leaves_are_and_later_jobs_respect_it_after_a_restart_of_everything(
     kube_api: KubeApi, namespace: str, real_bus: NatsBus, nats_server: str, cell: str, tmp_path: Path
 ) -> None:
-    await kube_api.post("/api/v1/namespaces", {"metadata": {"name": "volcano-system"}})
     with services(tmp_path, nats_server) as made:
         settings: dict[str, Mapping[str, object]] = {
             "dispatcher": {"lease_s": 1, "snapshot_records": 20, "decisions": DECISIONS}

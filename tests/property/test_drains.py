@@ -4,6 +4,8 @@ Jobs with and without declared run times come and end, drains of nodes and of pl
 oracle knows drains and run times, and no column and no class.
 """
 
+from typing import Any
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -71,13 +73,13 @@ class History:
             unknown_run_ms=UNKNOWN_MS,
             reserve_chips=8,
         )
-        self.drains: dict[tuple[str, str], int] = {}
+        self.drains: dict[tuple[DrainKind, str], int] = {}
         self.jobs = 0
 
-    def step(self, what: tuple[object, ...]) -> None:
+    def step(self, what: tuple[Any, ...]) -> None:  # noqa: C901  # one case for each thing that happens
         match what:
             case ("drain", (kind, name), after):
-                since_ms = max(1, self.ground.now_ms + after)  # type: ignore[operator]  # a number
+                since_ms = max(1, self.ground.now_ms + after)
                 self.drains[kind, name] = since_ms
                 self.ground.fact(SUBJECTS.fact_drain(kind, name), DrainSeen(kind, name, since_ms))
             case ("undrain", (kind, name)):
@@ -89,16 +91,16 @@ class History:
             case ("end", number):
                 running = sorted(self.ground.state.fold.holdings)
                 if running:
-                    uid, attempt = running[number % len(running)]  # type: ignore[operator]  # a number
+                    uid, attempt = running[number % len(running)]
                     self.ground.release(Release(uid, attempt, "succeeded"))
             case ("time", duration_ms):
-                self.ground.now_ms += duration_ms  # type: ignore[operator]  # a number
+                self.ground.now_ms += duration_ms
             case ("move", number, place):
-                self.ground.nodes[f"n{number}"] = described(number, place)  # type: ignore[arg-type]  # numbers
+                self.ground.nodes[f"n{number}"] = described(number, place)
                 self.ground.publish()
             case ("node", number):
                 if self.ground.nodes.pop(f"n{number}", None) is None:
-                    self.ground.nodes[f"n{number}"] = described(number, 0)  # type: ignore[arg-type]  # a number
+                    self.ground.nodes[f"n{number}"] = described(number, 0)
                 self.ground.publish()
             case _:
                 raise AssertionError(what)
@@ -112,7 +114,11 @@ class History:
         self.ground.ask(a_job(f"job{self.jobs:02}", **fields))  # type: ignore[arg-type]  # fields of a job
 
     def settle(self) -> None:
-        """Turns until there is nothing to decide; each placement keeps the drains."""
+        """Turns until there is nothing to decide; each placement keeps the drains.
+
+        Raises:
+            AssertionError: A placement does not, or turns do not end.
+        """
         for _ in range(TURNS_MAX):
             verdicts = self.ground.decide()
             for verdict in verdicts:
@@ -132,7 +138,12 @@ class History:
         run_ms = run_ms_of(state, "default", verdict.placement.runs, request.run_ms)
         for name in verdict.placement.names():
             node = self.ground.nodes[name]
-            for target in (("node", name), ("leaf", node.leaf), ("superpod", node.superpod)):
+            targets: tuple[tuple[DrainKind, str], ...] = (
+                ("node", name),
+                ("leaf", node.leaf),
+                ("superpod", node.superpod),
+            )
+            for target in targets:
                 since_ms = self.drains.get(target)
                 assert since_ms is None or since_ms >= self.ground.now_ms + run_ms, (verdict.name, name, target)
 
@@ -157,7 +168,11 @@ class History:
         return state, scheduler
 
     def see_nothing_slept(self) -> None:
-        """If all waiting gangs were tried anew, none with a declared run time would start."""
+        """If all waiting gangs were tried anew, none with a declared run time would start.
+
+        Raises:
+            AssertionError: One would, or turns do not end.
+        """
         state, scheduler = self.copied()
         fold = state.fold
         epoch = Epoch(fold.epoch + 1, fold.head, state.facts_seq, self.ground.now_ms, "test", fold.settings)
@@ -177,7 +192,9 @@ class History:
 
 @given(STEPS, st.sampled_from(["skip", "skip", "fifo", "easy", "conservative"]), st.booleans())
 def test_no_placement_meets_a_drain_and_what_could_start_does_not_sleep(
-    steps: list[tuple[object, ...]], policy: str, skims: bool
+    steps: list[tuple[Any, ...]],
+    policy: str,
+    skims: bool,  # noqa: FBT001  # hypothesis gives arguments by position
 ) -> None:
     history = History(policy, skims=skims)
     for what in steps:
@@ -186,7 +203,7 @@ def test_no_placement_meets_a_drain_and_what_could_start_does_not_sleep(
         if policy == "skip":
             history.see_nothing_slept()
     for kind, name in sorted(history.drains):
-        history.undrain(kind, name)  # type: ignore[arg-type]  # a kind
+        history.undrain(kind, name)
     history.settle()
     assert not history.ground.state.table.drained_ms
     if policy == "skip":
@@ -194,16 +211,16 @@ def test_no_placement_meets_a_drain_and_what_could_start_does_not_sleep(
 
 
 @given(STEPS)
-def test_shards_and_the_whole_know_the_same_drains(steps: list[tuple[object, ...]]) -> None:
+def test_shards_and_the_whole_know_the_same_drains(steps: list[tuple[Any, ...]]) -> None:
     history = History("skip", skims=True)
     facts: list[tuple[str, DrainSeen]] = []
     for what in steps:
         history.step(what)
         if what[0] == "drain":
-            kind, name = what[1]  # type: ignore[misc]  # a target
+            kind, name = what[1]
             facts.append((SUBJECTS.fact_drain(kind, name), DrainSeen(kind, name, history.drains[kind, name])))
         elif what[0] == "undrain":
-            kind, name = what[1]  # type: ignore[misc]  # a target
+            kind, name = what[1]
             facts.append((SUBJECTS.fact_drain(kind, name), DrainSeen(kind, name, gone=True)))
     whole = history.ground.state
     body = decode(whole.dump(), SnapshotBody)

@@ -27,7 +27,7 @@ EVENTS = st.lists(st.tuples(st.sampled_from(["a/x", "a/y", "b/x", "é/\u2028"]),
 def played(events: list[tuple[str, list[PodReason]]]) -> Restarts:
     found: Restarts = {}
     for at_s, (key, pods) in enumerate(events):
-        found[key] = with_restart(found.get(key), key, restart_of(at_s, pods))
+        found[key] = with_restart(found.get(key), key, restart_of(at_s, f"I{at_s}", pods))
     return found
 
 

@@ -90,18 +90,23 @@ def path_of(one: Tree, *, named: bool = True) -> str:
     return f"{collection}/{one['metadata']['name']}" if named else collection
 
 
-async def grant(api: KubeApi, user: str, service: str) -> None:
+FAULT_OBJECTS: Final = _K8S / "fault-objects"
+"""Rights that summary needs for the ConfigMaps about faults."""
+
+
+async def grant(api: KubeApi, user: str, service: str, folder: Path = _K8S / "overlays" / "dev") -> None:
     """Give a user the rights of a service, those of the overlay for trials included, and wait until they hold.
 
-    The namespaces in which roles are (``kube-system``, ``mindx-dl``) must be there. What is made is swept away after
-    the test.
+    The namespaces in which roles are (``kube-system``, ``mindx-dl``, ``volcano-system``) must be there. What is made is
+    swept away after the test.
 
     Args:
         api: As an admin.
         user: Of the server; a name given to :class:`~berth.runtime.local.kube_server.KubeServer`.
         service: One of :data:`SERVICES`.
+        folder: Kustomization with the rights.
     """
-    objects = render(_K8S / "overlays" / "dev")
+    objects = render(folder)
     bindings = bindings_of(objects, service)
     assert bindings, f"no rights of {service} in k8s; known are {', '.join(SERVICES)}"
     waiting: list[Right] = []

@@ -13,7 +13,7 @@ from tests.support.kube_sweep import Sweep
 
 CRDS: Final = (EXAMPLES / "crds", Path(__file__).parents[1] / "kube" / "crds")
 """Those of the demo, and those that only tests need."""
-SHARED_NAMESPACE: Final = "mindx-dl"
+SHARED_NAMESPACES: Final = ("mindx-dl", "volcano-system")
 USERS: Final = ("berth", "stranger", *SERVICES)
 """Users without rights, until somebody gives them a role: see ``kube_rights``."""
 
@@ -27,12 +27,13 @@ class Prepared:
 
 
 def prepare(server: KubeServer) -> Prepared:
-    """See to it that all definitions are served, and that the namespace is there which tests share."""
+    """See to it that all definitions are served, and that the namespaces are there which tests share."""
 
     async def make() -> Prepared:
         async with KubeApi(server) as api:
             custom = await apply_crds(api, [crd for folder in CRDS for crd in crds_in(folder)])
-            await api.post("/api/v1/namespaces", {"metadata": {"name": SHARED_NAMESPACE}})
+            for name in SHARED_NAMESPACES:
+                await api.post("/api/v1/namespaces", {"metadata": {"name": name}})
             return Prepared(custom, await Sweep(api, custom=custom).survey())
 
     return asyncio.run(make())

@@ -131,7 +131,7 @@ class NodeSnapshot:
         held = {
             f"{holding.namespace}/{holding.name}"
             for key, holding in self.state.fold.holdings.items()
-            if any(pod.node == node and pod.chips for pod in self.state.owned(key))
+            if any(pod.node == node and pod.chips for pod in self.state.held_by(key))
         }
         return sorted(held.union(self.takers.get(node, ())))
 

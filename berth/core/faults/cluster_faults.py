@@ -4,15 +4,12 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from berth.core.changes import JobKey
 from berth.core.faults.diagnosis import diagnose
-from berth.core.faults.model import JobDiagnosis, NodeFault, NodeFaultKind, NodeView, PodView
-from berth.core.faults.rules import rules_of
+from berth.core.faults.model import JobDiagnosis, NodeFault, NodeFaultKind, NodeView
+from berth.core.faults.observation import node_view, pods_of, rules_for
 from berth.core.state.cell import State
-from berth.core.state.ledger import Holding
-from berth.schemas.columns import unpack, unpack_names
-from berth.schemas.facts import NodeHealth, PodPhase, PodsSeen
-from berth.schemas.fault_facts import GroupSeen, joined
+from berth.schemas.facts import NodeHealth, PodPhase
+from berth.schemas.fault_facts import GroupSeen
 from berth.schemas.nodes import NodeCondition
 
 Conditions = Mapping[tuple[str, str], NodeCondition]
@@ -47,7 +44,7 @@ def faults_of(state: State, groups: Iterable[GroupSeen], conditions: Conditions)
         conditions: Health of nodes; where a node has none, the state counts.
     """
     health = _conditions(state, conditions)
-    views = {name: _view(state, condition) for name, condition in health.items()}
+    views = {name: node_view(state, state.table.row_of[name], condition) for name, condition in health.items()}
     group_of = {(group.namespace, job): group for group in groups if not group.gone for job in group.jobs}
     held = [one for one in state.fold.holdings.values() if not one.foreign and not one.ending]
     jobs: list[FaultyJob] = []
@@ -59,39 +56,12 @@ def faults_of(state: State, groups: Iterable[GroupSeen], conditions: Conditions)
         pods = pods_of(state, holding, seen)
         used.update(dict.fromkeys(pod.node for pod in pods if pod.phase not in {PodPhase.SUCCEEDED, PodPhase.GONE}))
         group = group_of.get((holding.namespace, holding.name))
-        labels = joined([*([group.labels] if group is not None else ()), *_pod_labels(state, holding, seen, group)])
-        rules = rules_of(labels, group.annotations if group is not None else {})
+        rules = rules_for(state, (holding.namespace, holding.name), seen, group)
         found = diagnose(pods, views, rules, size=holding.placement.pods())
         if found.faults or found.tolerated or rules.findings:
             jobs.append(FaultyJob(holding.namespace, holding.name, holding.uid, holding.attempt, found))
     nodes = [fault for name in sorted(health.keys() | used) for fault in _node_faults(name, health, views)]
     return CellFaults(nodes, jobs)
-
-
-def pods_of(state: State, holding: Holding, seen: PodsSeen) -> list[PodView]:
-    """Bound pods of an attempt; chips that the facts do not know yet are those of its placement."""
-    table, owned = unpack_names(seen.nodes), state.owned(holding.key)
-    codes = unpack(seen.exit_codes, 4) or [0] * len(seen.phase)
-    marks = {one.rank: one.values for one in seen.marks}
-    rows = zip(unpack(seen.rank, 4), unpack(seen.node_index, 4), unpack(seen.chips, 8), seen.phase, codes, strict=True)
-    return [
-        PodView(
-            rank,
-            table[index],
-            chips or (owned[rank].mask if rank < len(owned) else 0),
-            PodPhase(phase),
-            code,
-            marks.get(rank, {}),
-        )
-        for rank, index, chips, phase, code in rows
-    ]
-
-
-def _pod_labels(state: State, holding: Holding, seen: PodsSeen, group: GroupSeen | None) -> list[Mapping[str, str]]:
-    """Labels of the pods of a job, then of the other jobs of its PodGroup."""
-    keys: list[JobKey] = [(holding.namespace, job) for job in group.jobs] if group is not None else []
-    others = [state.pods.get(key) for key in keys if key != (holding.namespace, holding.name)]
-    return [seen.steering, *(other.steering for other in others if other is not None)]
 
 
 def _conditions(state: State, conditions: Conditions) -> dict[str, NodeCondition]:
@@ -108,20 +78,6 @@ def _conditions(state: State, conditions: Conditions) -> dict[str, NodeCondition
                 level=NodeHealth(int(table.level[row])),
             )
     return found
-
-
-def _view(state: State, condition: NodeCondition) -> NodeView:
-    row = state.table.row_of[condition.name]
-    chips = int(state.table.chips[row])
-    is_all = condition.level is NodeHealth.SUB_HEALTHY and not chips & ~condition.sub_healthy
-    names_none = condition.level is NodeHealth.SUB_HEALTHY and not condition.sub_healthy
-    return NodeView(
-        is_unhealthy=condition.level is NodeHealth.EVICT,
-        is_ready=state.table.classes[int(state.table.node_class[row])].ready,
-        unhealthy=condition.unhealthy,
-        sub_healthy=condition.sub_healthy,
-        is_sub_healthy=is_all or names_none,
-    )
 
 
 def _node_faults(name: str, health: Mapping[str, NodeCondition], views: Mapping[str, NodeView]) -> list[NodeFault]:

@@ -148,7 +148,7 @@ def escalate(
         seen_ms: Time at which the newest of its faults was known.
     """
     rules = diagnosis.rules
-    if rules.has_owner or rules.scheduling in {"off", "invalid"}:
+    if not acts(rules):
         return NOTHING
     left = rules.retries if progress.retries_left < 0 else progress.retries_left
     faults = [one for one in diagnosis.faults if one.kind is not PodFaultKind.POD_FAILED or left > 0]
@@ -158,6 +158,11 @@ def escalate(
     if faults:
         return step.for_faults(faults, seen_ms)
     return step.for_waiting() if progress.unplaced else NOTHING
+
+
+def acts(rules: FaultRules) -> bool:
+    """Whether anything is done about the faults of a job, by its labels."""
+    return not rules.has_owner and rules.scheduling not in {"off", "invalid"}
 
 
 def ladder(rules: FaultRules, shape: GangShape, settings: Settings) -> list[_Rung]:

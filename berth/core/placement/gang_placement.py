@@ -13,7 +13,7 @@ Pods of placed gangs that need new places come before the gangs: ``replacements`
 Longer than 400 lines because the queue policy has a verdict at each of the steps.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import msgspec
@@ -24,10 +24,10 @@ from berth.core.constraints.constraint_round import ConstraintRound, ConstraintV
 from berth.core.errors import guarded
 from berth.core.placement.constrained_pods import ConstrainedPods, Home
 from berth.core.placement.near_pods import NearPods
-from berth.core.placement.planned_pods import PlannedPods, PlannedRows, first_planned, planned_shapes
+from berth.core.placement.planned_pods import PlannedPods, PlannedRows, RoundParts, first_planned, planned_shapes
 from berth.core.placement.queue_policy import NOTHING_KEPT, RESERVED, KeptRoom, QueuePolicy
 from berth.core.placement.round_demand import NeedMoreError
-from berth.core.placement.round_nodes import RoundNodes
+from berth.core.placement.round_nodes import KeptRows, RoundNodes
 from berth.core.placement.round_refusals import RoundRefusals, unsupported_product, with_reservation
 from berth.core.placement.scoring import Candidates, Scorer
 from berth.core.placement.single_pods import SinglePods
@@ -43,6 +43,8 @@ from berth.schemas.placement import ClaimVolume, Placement, placement_of
 from berth.schemas.refusal import INTERNAL, Refusal
 
 _NO_LEAVES: Final = LeafTable()
+_ALL: Final = (1 << 40, 1 << 40)
+"""Cpu and memory to keep of a row from which a gang gets nothing."""
 
 
 class NotPlaced(NamedTuple):
@@ -59,34 +61,6 @@ class Verdicts(NamedTuple):
     verdicts: list[Verdict]
     set_aside: Sequence[SetAside]
     """Errors, each with the gang that was set aside for it."""
-
-
-class RoundParts(NamedTuple):
-    """What new places for pods of placed gangs are chosen from.
-
-    Attributes:
-        nodes: Nodes as the round leaves them.
-        views: Merged candidates of each shape.
-        counts: How many candidates were asked for, by shape.
-        single: Best node for one more pod, all nodes considered.
-        refusals: Refusals of pods that find no room.
-        planned: Plans of gangs with affinity.
-        constrained: Pods with constraints; None where there are none.
-        begin_gang: Begins with the next gang: what was placed before it stays placed.
-        roll_back: Returns everything that the current gang has taken.
-        returned: As ``roll_back``, because of an error; gives the refusal.
-    """
-
-    nodes: RoundNodes
-    views: Mapping[Shape, Candidates]
-    counts: Mapping[Shape, int]
-    single: SinglePods
-    refusals: RoundRefusals
-    planned: PlannedPods
-    constrained: ConstrainedPods | None
-    begin_gang: Callable[[], None]
-    roll_back: Callable[[], None]
-    returned: Callable[[Gang, Exception], Refusal]
 
 
 class PlacementRound:
@@ -323,11 +297,24 @@ class PlacementRound:
             self._constrained.round.roll_back()
 
     def _find(self, gang: Gang, missing: Sequence[int]) -> Placement | NotPlaced:
-        """Placement of a gang; where there is none, why its pods find no room."""
+        """Placement of a gang, beside the nodes that failed for it before if there is one; else why there is none."""
+        row_of = self._scorer.table.row_of
+        avoided = {row_of[name]: _ALL for name in gang.avoided if name in row_of} if not gang.is_plain else {}
+        if avoided:
+            self._nodes.keep(avoided)
+            found = self._find_among(gang, missing, avoided)
+            self._nodes.keep(NOTHING_KEPT.rows)
+            if isinstance(found, Placement):
+                return found
+            self._begin_gang()
+        return self._find_among(gang, missing, {})
+
+    def _find_among(self, gang: Gang, missing: Sequence[int], avoided: KeptRows) -> Placement | NotPlaced:
+        """Placement of a gang beside some rows; where there is none, why its pods find no room."""
         homes = self._constrained.homes(gang) if self._constrained is not None else [None]
         found: list[NotPlaced] = []
         for home in homes:
-            planned = self._planned.plan(gang, missing, allowed=self._allowed(gang, home))
+            planned = self._planned.plan(gang, missing, allowed=self._allowed(gang, home, avoided))
             if isinstance(planned, Refusal):
                 found.append(NotPlaced(first_planned(gang), planned))
                 continue
@@ -337,12 +324,17 @@ class PlacementRound:
             found.append(placement)
         return max(found, key=lambda one: one.refusal.pods_have)  # the first of those with most
 
-    def _allowed(self, gang: Gang, home: Home | None) -> Fits | None:
+    def _allowed(self, gang: Gang, home: Home | None, avoided: KeptRows) -> Fits | None:
         """Rows that constraints leave to the planned pods of a gang, shape (rows,); None for all."""
         shapes = planned_shapes(gang)
-        if self._constrained is None or not shapes:
+        if not shapes or (self._constrained is None and not avoided):
             return None
-        allowed: Fits = np.logical_and.reduce([self._constrained.allowed(shape) for shape in shapes])
+        allowed: Fits = np.ones(len(self._scorer.table), np.bool_)
+        if self._constrained is not None:
+            allowed = np.logical_and.reduce([self._constrained.allowed(shape) for shape in shapes])
+        if avoided:
+            allowed = allowed.copy()
+            allowed[list(avoided)] = False
         return allowed if home is None else allowed & home.rows
 
     def _place(

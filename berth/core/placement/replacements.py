@@ -14,20 +14,29 @@ from typing import Final, NamedTuple
 import msgspec
 import numpy as np
 
+from berth.core.cluster.bitmaps import Fits
 from berth.core.errors import guarded
-from berth.core.placement.gang_placement import RoundParts, raise_errors
+from berth.core.placement.block_places import BlockReplacement, BlocksMissing
+from berth.core.placement.gang_placement import raise_errors
 from berth.core.placement.leaving_pods import LeavingPods, NoPlaces, OwnPlaces, Scope
+from berth.core.placement.level_replacements import replace_in_levels
 from berth.core.placement.near_pods import NearPods
+from berth.core.placement.planned_pods import RoundParts
+from berth.core.placement.rack_replacements import replace_in_racks
 from berth.core.placement.round_demand import NeedMoreError
 from berth.core.placement.single_pods import SinglePods
+from berth.core.placement.superpod_placement import blocks_of
+from berth.core.placement.superpod_replacements import replace_blocks
 from berth.core.placement.switch_placement import code_of
 from berth.core.placement.switch_replacements import replace_below_leaves
 from berth.core.requests.block_requests import mixes_freely
 from berth.core.requests.gangs import Gang, tasks_in_order
+from berth.core.state.ledger import PodShare
 from berth.core.switches.planner import NoPlan
 from berth.schemas.offers import Shape
 from berth.schemas.placement import BlockPart, ClaimVolume, Placement, Run, SwitchPart, placement_of
 from berth.schemas.pod_constraints import PodProfile
+from berth.schemas.refusal import BlockLack, Code, SwitchLack
 
 __all__ = ["LeavingPods", "NoPlaces", "Scope", "plan_replacements", "replacement_counts"]
 
@@ -97,7 +106,7 @@ def _found(parts: RoundParts, leaving: LeavingPods, missing: Sequence[int]) -> P
     """
     gang = leaving.gang
     raise_errors(gang, parts.views)
-    own = OwnPlaces(leaving, parts.nodes, parts.constrained)
+    own = _own_places(parts, leaving)
     planned = _planned(parts, leaving, own, missing)
     if isinstance(planned, NoPlaces):
         return planned
@@ -120,6 +129,19 @@ def _found(parts: RoundParts, leaving: LeavingPods, missing: Sequence[int]) -> P
     return placement
 
 
+def _own_places(parts: RoundParts, leaving: LeavingPods) -> OwnPlaces:
+    """Places of the gang, and those to which its leaving pods can return."""
+    nodes, constrained = parts.nodes, parts.constrained
+    profiles = leaving.gang.pods_in_order() if constrained is not None else []
+
+    def returns(rank: int, row: int, pod: PodShare, shape: Shape) -> bool:
+        if not nodes.fits_again(row, shape, pod.chips):
+            return False
+        return constrained is None or not profiles or constrained.round.allows_again(profiles[rank], shape, row)
+
+    return OwnPlaces(leaving, nodes.scorer.table.row_of, returns)
+
+
 def _planned(
     parts: RoundParts, leaving: LeavingPods, own: OwnPlaces, missing: Sequence[int]
 ) -> _PlannedRows | NoPlaces:
@@ -134,14 +156,33 @@ def _planned(
     if leaving.gang.tor_affinity:
         leaves = parts.planned.leaves
         if not len(leaves.leaves):
-            none = _none(parts, leaving, index, 0, missing)
-            return none._replace(refusal=msgspec.structs.replace(none.refusal, code="no-topology"))
-        found = replace_below_leaves(leaves, leaving, own, parts.planned.usable_places(shapes, allowed))
-        if not isinstance(found, NoPlan):
-            return _PlannedRows(found.rows, switch=found.part)
+            return _refused(_none(parts, leaving, index, 0, missing), "no-topology")
+        below = replace_below_leaves(leaves, leaving, own, parts.planned.usable_places(shapes, allowed))
+        if not isinstance(below, NoPlan):
+            return _PlannedRows(below.rows, switch=below.part)
         none = _none(parts, leaving, index, 0, missing)
-        return none._replace(refusal=msgspec.structs.replace(none.refusal, code=code_of(found.lack), switch=found.lack))
-    return _none(parts, leaving, index, 0, missing)
+        return _refused(none, code_of(below.lack), switch=below.lack)
+    fits = parts.planned.usable_rows(shapes, allowed)
+    found = _replaced(parts, leaving, own, fits)
+    if not isinstance(found, BlocksMissing):
+        return _PlannedRows(found.rows, block=found.part)
+    none = _none(parts, leaving, index, 0, missing)
+    return _refused(none, "no-blocks", blocks=found.lack)._replace(ranks=found.ranks)
+
+
+def _replaced(parts: RoundParts, leaving: LeavingPods, own: OwnPlaces, fits: Fits) -> BlockReplacement | BlocksMissing:
+    """Plan of pods with SuperPoD affinity, racks or levels, on rows that fit, shape (rows,)."""
+    blocks, request, states = parts.planned.blocks, blocks_of(leaving.gang), parts.nodes.states
+    if request.levels:
+        return replace_in_levels(blocks, leaving, own, fits)
+    return (replace_in_racks if request.rack_size else replace_blocks)(blocks, leaving, own, fits, states)
+
+
+def _refused(
+    none: NoPlaces, code: Code, *, switch: SwitchLack | None = None, blocks: BlockLack | None = None
+) -> NoPlaces:
+    """The same with another code, and what a plan lacks."""
+    return NoPlaces(msgspec.structs.replace(none.refusal, code=code, switch=switch, blocks=blocks))
 
 
 def _none(parts: RoundParts, leaving: LeavingPods, index: int, placed: int, missing: Sequence[int]) -> NoPlaces:

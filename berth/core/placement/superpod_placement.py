@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from berth.core.cluster.bitmaps import Fits
-from berth.core.levels.model import NoLevels
+from berth.core.levels.model import NoLevels, Tree
 from berth.core.levels.planner import plan_levels
 from berth.core.placement.scoring import RowState, Scorer
 from berth.core.placement.touched_nodes import TouchedMarks
@@ -14,7 +14,16 @@ from berth.core.requests.gangs import Gang
 from berth.core.state.ledger import pods_of
 from berth.core.state.superpod_index import BlockInputs
 from berth.core.superpods.inference import AffinityPreference, mindie_allocations, service_allocations
-from berth.core.superpods.model import VARIANTS, BlockDemand, BlockPlan, BlockRules, CandidatePool, NoBlocks, Rows
+from berth.core.superpods.model import (
+    VARIANTS,
+    BlockDemand,
+    BlockPlan,
+    BlockRules,
+    CandidatePool,
+    NoBlocks,
+    Rows,
+    rack_number,
+)
 from berth.core.superpods.planner import candidates, draw_nodes, not_enough_nodes, plan_blocks
 from berth.core.superpods.rack_inference import plan_rack_service
 from berth.core.superpods.racks import plan_racks
@@ -48,7 +57,7 @@ class BlockRound:
         self._superpods = inputs.superpods
         self._levels = inputs.levels
         self._colocation = inputs.colocation
-        self._rules = BlockRules(settings.reserve_nodes, settings.super_pod_size, settings.reference_parity)
+        self.rules = BlockRules(settings.reserve_nodes, settings.super_pod_size, settings.reference_parity)
         self._placed: list[tuple[Gang, Placement]] = []
         self._usable = TouchedMarks(scorer, int)  # marks are by row
 
@@ -89,16 +98,15 @@ class BlockRound:
         if blocks.levels:
             return self._by_levels(gang, blocks, fits)
         demand = block_demand(gang, blocks)
-        idle = self._idle(states) if demand.replicas == 1 else None
-        pool = self._superpods.pool(fits, idle=idle)
+        pool = self.pool(fits, demand, states)
         if blocks.service or blocks.mindie:
             found = self._beside(blocks, demand, pool)
         elif blocks.rack_size:
-            found = plan_racks(pool, demand, self._rules, unlinked=self._unlinked(pool))
+            found = plan_racks(pool, demand, self.rules, unlinked=self.unlinked(pool))
         else:
-            found = plan_blocks(pool, demand, self._rules)
+            found = plan_blocks(pool, demand, self.rules)
         if isinstance(found, NoBlocks):
-            return _lack_of(found)
+            return lack_of(found)
         if not found.is_whole:
             return BlockLack(
                 "incomplete",
@@ -114,31 +122,47 @@ class BlockRound:
         names = [pool.ids[pod] for pod in found.pods.tolist()]
         return BlockAnswer(found.rows.tolist(), _part(gang, blocks, found.block_ids.tolist(), names, phases))
 
-    def _by_levels(self, gang: Gang, blocks: Blocks, fits: Fits) -> BlockAnswer | BlockLack:
-        """Plan a gang with levels. Only empty nodes that one pod fills are candidates.
+    def pool(self, fits: Fits, demand: BlockDemand, states: Mapping[int, RowState]) -> CandidatePool:
+        """SuperPoDs with the rows that can take any pod of a gang.
 
-        See decision D-11.
+        Args:
+            fits: The rows, shape (rows,).
+            demand: Request of the gang.
+            states: Current state of the rows that the round has touched.
         """
-        table = self._scorer.table
-        chips = max(shape.chips for shape, _ in gang.request_class)
-        view = table.view()
-        kept = fits & (table.capacity[view] == chips) & (np.bitwise_count(table.free[view]) == chips)
+        return self._superpods.pool(fits, idle=self._idle(states) if demand.replicas == 1 else None)
+
+    def _by_levels(self, gang: Gang, blocks: Blocks, fits: Fits) -> BlockAnswer | BlockLack:
+        """Plan a gang with levels."""
         replicas = sum(pods for shape, pods in gang.request_class if shape.blocks is not None)
-        trees = self._levels.trees(kept, self._scorer.settings.resource_levels)
+        trees = self.trees(self.whole_nodes(gang, fits))
         found = plan_levels(trees, blocks.levels, replicas)
         if isinstance(found, NoLevels):
-            # When no tree has enough levels, the numbers count levels instead of nodes.
-            size = blocks.levels[found.level - 1] if found.level else int(found.gap != "levels")
-            near = [NearGroup(found.tree, found.have, found.have)] if found.tree else []
-            lack = "nodes" if found.gap == "nodes" else "level"
-            nodes = sum(len(tree.rows) for tree in trees)
-            return BlockLack(lack, found.need, found.have, size, nodes_need=replicas, nodes_have=nodes, near=near)
+            return level_lack(found, blocks.levels, trees, replicas)
         groups = trees[found.tree].groups[-1]
         block_ids = found.blocks.tolist()
         names = [groups[group] for group in found.groups[found.blocks].tolist()]
         return BlockAnswer(
             found.rows.tolist(), _part(gang, blocks, block_ids, names, dict.fromkeys(block_ids, "level"))
         )
+
+    def whole_nodes(self, gang: Gang, fits: Fits) -> Fits:
+        """Of some rows the empty nodes that one pod of a gang fills, shape (rows,). See decision D-11."""
+        table = self._scorer.table
+        chips = max(shape.chips for shape, _ in gang.request_class)
+        view = table.view()
+        found: Fits = fits & (table.capacity[view] == chips) & (np.bitwise_count(table.free[view]) == chips)
+        return found
+
+    def trees(self, fits: Fits) -> list[Tree]:
+        """Trees of levels with some rows, shape (rows,)."""
+        return self._levels.trees(fits, self._scorer.settings.resource_levels)
+
+    def rack_of(self, row: int) -> int:
+        """Number of the rack of a row; -1 if it is not known."""
+        table = self._scorer.table
+        rack = int(table.rack[row]) if row >= 0 else _NONE
+        return rack_number(table.racks[rack]) if rack >= 0 else _NONE
 
     def _idle(self, states: Mapping[int, RowState]) -> Rows:
         """Free chips of each row, shape (rows,)."""
@@ -164,10 +188,10 @@ class BlockRound:
             allocations = service_allocations(pool.ids, counts, demand, [superpod for superpod, _ in hosts])
         else:
             preference = AffinityPreference(blocks.idlest, self._liked(blocks, pool) if blocks.near else None)
-            allocations = mindie_allocations(pool.ids, counts, demand, self._rules, preference)
+            allocations = mindie_allocations(pool.ids, counts, demand, self.rules, preference)
         return allocations if isinstance(allocations, NoBlocks) else draw_nodes(pool, allocations, demand.replicas)
 
-    def _unlinked(self, pool: CandidatePool) -> Rows:
+    def unlinked(self, pool: CandidatePool) -> Rows:
         """Rows of a pool with chips that have no network, or whose network state is unknown; ascending."""
         table, rows = self._scorer.table, pool.rows
         found: Rows = rows[((table.network[rows] & table.chips[rows]) != 0) | ~table.network_known[rows]]
@@ -235,30 +259,37 @@ def _part(
         superpods: SuperPoD, or group of the lowest level, of each of these pods.
         phases: Phase of the selection that chose the nodes of each block.
     """
-    block_order = {block_id: index for index, block_id in enumerate(sorted(set(block_ids)), start=1)}
-    superpod_order = {name: index for index, name in enumerate(dict.fromkeys(superpods), start=1)}
-    block_index: list[int] = []
-    superpod_index: list[int] = []
     ranks = iter(zip(block_ids, superpods, strict=True))
-    for shape, count in gang.request_class:
-        for _ in range(count):
-            block_id, superpod = next(ranks) if shape.blocks is not None else (_NONE, "")
-            block_index.append(block_order.get(block_id, 0))
-            superpod_index.append(superpod_order.get(superpod, 0))
+    shapes = [shape for shape, pods in gang.request_class for _ in range(pods)]
+    return part_of(gang, blocks, [next(ranks) if shape.blocks is not None else None for shape in shapes], phases)
+
+
+def part_of(gang: Gang, blocks: Blocks, pods: Sequence[tuple[int, str] | None], phases: Mapping[int, str]) -> BlockPart:
+    """Record of planned pods in a placement.
+
+    Args:
+        gang: Their gang.
+        blocks: Its requested blocks.
+        pods: Block and SuperPoD, or group of the lowest level, of each pod of the placement; None for a pod without.
+        phases: Phase of the selection that chose the nodes of each block.
+    """
+    known = [pod for pod in pods if pod is not None]
+    block_order = {block_id: index for index, block_id in enumerate(sorted({pod[0] for pod in known}), start=1)}
+    superpod_order = {name: index for index, name in enumerate(dict.fromkeys(pod[1] for pod in known), start=1)}
     return BlockPart(
         variant=blocks.variant,
         size=blocks.size,
         blocks=list(block_order),
         phases=[phases[block_id] for block_id in block_order],
         superpods=list(superpod_order),
-        block_index=pack(block_index, 2),
-        superpod_index=pack(superpod_index, 2),
+        block_index=pack([0 if pod is None else block_order[pod[0]] for pod in pods], 2),
+        superpod_index=pack([0 if pod is None else superpod_order[pod[1]] for pod in pods], 2),
         annotated=FORMS[gang.form].block_annotations,
         service=blocks.service,
     )
 
 
-def _lack_of(found: NoBlocks) -> BlockLack:
+def lack_of(found: NoBlocks) -> BlockLack:
     """Part of the refusal for a plan that was not found."""
     return BlockLack(
         rule=found.lack,
@@ -269,3 +300,20 @@ def _lack_of(found: NoBlocks) -> BlockLack:
         nodes_have=found.nodes_have,
         near=[NearGroup(near.superpod, near.free, near.blocks) for near in found.closest],
     )
+
+
+def level_lack(found: NoLevels, sizes: Sequence[int], trees: Sequence[Tree], pods: int) -> BlockLack:
+    """Part of the refusal for a plan of levels that was not found.
+
+    Args:
+        found: What is missing.
+        sizes: Number of pods that share a group, level 1 first.
+        trees: Trees with the candidates.
+        pods: Number of pods to place.
+    """
+    # When no tree has enough levels, the numbers count levels instead of nodes.
+    size = sizes[found.level - 1] if 0 < found.level <= len(sizes) else int(found.gap != "levels")
+    near = [NearGroup(found.tree, found.have, found.have)] if found.tree else []
+    lack = "nodes" if found.gap == "nodes" else "level"
+    nodes = sum(len(tree.rows) for tree in trees)
+    return BlockLack(lack, found.need, found.have, size, nodes_need=pods, nodes_have=nodes, near=near)

@@ -6,9 +6,11 @@ may have different run times: the queue has their shapes without the moment, and
 """
 
 import bisect
+from collections.abc import Iterable
 
 import msgspec
 
+from berth.core.faults.examination import Faulty
 from berth.core.requests.gangs import ClassKey, Gang
 from berth.core.scheduling.reservations import run_ms_of
 from berth.core.state.cell import State
@@ -54,3 +56,7 @@ class DrainedGangs:
                 (msgspec.structs.replace(shape, drained_ms=last_ms), pods) for shape, pods in gang.request_class
             )
         return msgspec.structs.replace(gang, request_class=known)
+
+    def applied_to(self, faulty: Iterable[Faulty]) -> list[Faulty]:
+        """Faulty gangs whose pods get no new places on nodes that are drained before the gang is expected to end."""
+        return [one._replace(gang=self.applied(one.gang)) for one in faulty]

@@ -7,7 +7,7 @@ Longer than 300 lines because this is where facts and ledger meet.
 """
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 import msgspec
@@ -18,6 +18,7 @@ from berth.core.cluster.node_facts import check_health, check_nodes
 from berth.core.cluster.node_packing import SWITCHES
 from berth.core.state.constraint_state import ConstraintState
 from berth.core.state.fact_checks import check_pods, check_subject
+from berth.core.state.fault_inputs import FaultInputs
 from berth.core.state.gang_followup import forget_idle, to_examine
 from berth.core.state.job_facts import JobFacts
 from berth.core.state.job_nodes import JobNodes
@@ -84,6 +85,7 @@ class State:
         colocation = ColocationIndex(nodes.of_service, nodes.of_labels, nodes.of_job)
         self.blocks = BlockInputs(SuperpodMap(self.table), LevelMap(self.table), colocation)
         self.constraints = ConstraintState(self.fold, self.jobs, self._occupancy)
+        self.faults = FaultInputs(self.fold, self.table, self.jobs)
         self.topologies: dict[str, TopologySeen] = {}
         self.facts_seq = 0
         self.nodes_seq = 0
@@ -104,6 +106,8 @@ class State:
             JobSeen.KIND: self._job,
             OutcomeSeen.KIND: self._outcome,
             TimerSeen.KIND: self._timer,
+            GroupSeen.KIND: self._steering,
+            ReplacementsSeen.KIND: self._steering,
             **dict.fromkeys(_CONSTRAINT_KINDS, self._constraint),
         }
 
@@ -142,7 +146,7 @@ class State:
                 return _NOTHING  # a shard has no use for it
             step = self._apply.get(envelope.kind)
             if step is None and envelope.kind in _READ_BY_OTHERS:
-                return _NOTHING  # which pods there are, and what steers faults, decides nothing
+                return _NOTHING  # which pods there are decides nothing
             if step is None:
                 self.unknown[envelope.kind] += 1
                 return _NOTHING
@@ -187,19 +191,14 @@ class State:
             self._begin(before, found)
         if self._owns is not None:
             forget_idle(self.fold, folded.gangs)
-        for holding in folded.given_back:
-            found.add(self._occupancy.give_back(holding))
-        for holding, ranks in folded.freed:
-            found.add(self._occupancy.free(holding, ranks))
-        for holding in folded.taken:  # last: a repeated adoption is given back by the same record
-            found.add(self._occupancy.take(holding))
+        found.add(self._occupancy.follow(folded))
         if self._owns is None:
-            for key in [*(one.key for one in folded.given_back), *(one.key for one, _ in folded.freed)]:
-                found.add(self.constraints.note(key))
-            for holding in folded.taken:
+            self.faults.follow(folded, found)
+            left = [*folded.given_back, *(one for one, _ in folded.freed), *folded.moved]
+            for holding in [*left, *folded.taken]:
                 found.add(self.constraints.note(holding.key))
             found.gangs_to_examine.update(to_examine(folded.gangs, self.jobs, (self.pods, self.outcomes)))
-            if folded.given_back or folded.freed:
+            if left:
                 found.gangs_to_examine.update(self.short)
             self._kept.forget(self._pod_facts.forget_podless(self.jobs, self.fold))
         folded.changes = self._made(found)
@@ -222,6 +221,9 @@ class State:
             found.add(self.table.forget_gone())
         if self._owns is None and settings.enforces_constraints != before.enforces_constraints:
             found.add(self.constraints.begin())
+        if self._owns is None and settings.recoveries != before.recoveries:
+            self.faults.begin()
+            found.gangs_to_examine.update(dict.fromkeys(self.fold.gangs))
         if is_new and self._owns is None:
             found.add(self._occupancy.unmark_unseen())
             found.gangs_to_examine.update(dict.fromkeys(self.fold.gangs))
@@ -232,6 +234,10 @@ class State:
     def owned(self, key: tuple[str, int]) -> list[PodShare]:
         """What each rank of a held attempt owns."""
         return self._occupancy.owned(key)
+
+    def held_by(self, key: tuple[str, int]) -> Sequence[PodShare]:
+        """All that a held attempt owns: :meth:`owned`, and then the places that are reserved for its ranks."""
+        return self._occupancy.held_by(key)
 
     def held(self, node: str) -> int:
         """Mask of a node's chips that have an owner."""
@@ -295,6 +301,7 @@ class State:
         self.nodes_seq = dump.nodes_seq
         self.time_ms = dump.waiting.time_ms if dump.waiting is not None else 0
         if self._owns is None:
+            self.faults.begin()
             found.add(self.constraints.begin())
             found.gangs_to_examine.update(dict.fromkeys(self.fold.gangs))
             found.gangs_to_examine.update(dict.fromkeys(self.foreign))
@@ -314,8 +321,11 @@ class State:
         check_nodes(fact)
         check_subject(self._subject, "node", fact.domain)
         if self._owns is None or self._owns(fact.domain):
+            before = self.faults.readiness(fact.domain) if self.faults.decides else {}
             found.add(self.table.apply_nodes(fact))
             self.shares.learn(self.table.rows_of_domain(fact.domain))
+            if self._owns is None:
+                self.faults.note_nodes(fact, before, found)
         return "folded" if fact.names else "gone"
 
     def _health(self, envelope: Envelope, found: ChangesBuilder) -> Effect:
@@ -324,6 +334,8 @@ class State:
         check_subject(self._subject, "health", fact.domain)
         if self._owns is None or self._owns(fact.domain):
             found.add(self.table.apply_health(fact))
+        if self._owns is None:
+            self.faults.note_health(fact, found)
         return "folded"
 
     def _drain(self, envelope: Envelope, found: ChangesBuilder) -> Effect:
@@ -365,7 +377,7 @@ class State:
         key = (fact.namespace, fact.name)
         effect = self._job_facts.note(fact, latest=self._latest, facts_seq=self.facts_seq, found=found)
         if effect == "gone":
-            self._kept.forget(self._pod_facts.forget(key))
+            self._kept.forget((*self._pod_facts.forget(key), *self.faults.forget(key)))
         if effect != "void":
             self._look_again(key, found)
             found.add(self.constraints.note_job(key))
@@ -394,6 +406,9 @@ class State:
     def _constraint(self, envelope: Envelope, found: ChangesBuilder) -> Effect:
         return "gone" if self.constraints.apply(envelope, self._subject, found) else "folded"
 
+    def _steering(self, envelope: Envelope, found: ChangesBuilder) -> Effect:
+        return self.faults.apply(envelope, self._subject, found)
+
     def _timer(self, envelope: Envelope, _: ChangesBuilder) -> Effect:
         self.time_ms = max(self.time_ms, body_of(envelope, TimerSeen).at_ms)
         return "folded"
@@ -403,6 +418,6 @@ _NOTHING: Final = AppliedFact()
 _CONSTRAINT_KINDS: Final = tuple(
     fact.KIND for fact in (UsageSeen, NamespaceSeen, ClaimSeen, VolumeSeen, StorageSeen, UnboundSeen)
 )
-_READ_BY_OTHERS: Final = frozenset({MembersSeen.KIND, GroupSeen.KIND, ReplacementsSeen.KIND})
+_READ_BY_OTHERS: Final = frozenset({MembersSeen.KIND})
 _SCORED_KINDS: Final = frozenset({NodesSeen.KIND, HealthSeen.KIND, TopologySeen.KIND, DrainSeen.KIND})
 """Facts on which scores depend. Pods are none: they only move chips from used to releasing, and neither is free."""

@@ -1,10 +1,12 @@
 """Checks of facts that end the application of a fact before anything of it counts."""
 
+from itertools import pairwise
 from typing import Final
 
 from berth.schemas.columns import unpack, unpack_names
 from berth.schemas.envelope import DecodeError
 from berth.schemas.facts import PodsSeen
+from berth.schemas.fault_facts import ReplacementsSeen
 from berth.schemas.subjects import token
 
 _INDEX_BYTES: Final = 4
@@ -54,3 +56,17 @@ def check_pods(fact: PodsSeen) -> None:
     worst = max(unpack(fact.node_index, 4), default=-1)
     if worst >= nodes:
         raise DecodeError(f"node_index: {worst} is outside its table of {nodes} names", kind=kind)
+
+
+def check_replacements(fact: ReplacementsSeen) -> None:
+    """See that the ranks of new pods are whole numbers, ascending.
+
+    Raises:
+        DecodeError: They are not.
+    """
+    kind = ReplacementsSeen.KIND
+    if len(fact.ranks) % _INDEX_BYTES:
+        raise DecodeError(f"ranks: {len(fact.ranks)} bytes are no whole number of ranks, 4 bytes each", kind=kind)
+    ranks = unpack(fact.ranks, _INDEX_BYTES)
+    if any(a >= b for a, b in pairwise(ranks)):
+        raise DecodeError("ranks: expected each once, ascending", kind=kind)

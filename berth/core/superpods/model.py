@@ -6,7 +6,7 @@ Source: docs/reference/superpods.md, "Terms of SuperPoDs", "Before the selection
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final, Literal, NamedTuple, get_args
 
 import msgspec
@@ -111,6 +111,19 @@ class CandidatePool(NamedTuple):
             self.sub_healthy[kept],
             None if self.idle is None else self.idle[kept],
         )
+
+    def with_last(self, rows: Collection[int]) -> "CandidatePool":
+        """The same candidates, with some of them after the others of their SuperPoD.
+
+        Args:
+            rows: Their rows.
+        """
+        if not rows:
+            return self
+        pods = np.repeat(np.arange(len(self.ids)), self.counts)
+        order = np.argsort(pods * 2 + np.isin(self.rows, sorted(rows)), kind="stable")
+        idle = None if self.idle is None else self.idle[order]
+        return CandidatePool(self.ids, self.starts, self.rows[order], self.racks[order], self.sub_healthy[order], idle)
 
 
 class BlockDemand(NamedTuple):

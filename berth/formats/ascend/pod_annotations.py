@@ -43,7 +43,6 @@ ATTEMPT: Final = "berth/attempt"
 """Attempt, decimal, from 1."""
 RANK: Final = "berth/rank"
 """Rank in the job request, decimal, from 0."""
-
 STEP: Final = "berth/step"
 """Newest step of a recovery of the attempt when the pod was bound, decimal; absent while there was none."""
 IN_PLACE: Final = "reschedule-in-place"

@@ -4,7 +4,6 @@ Source: docs/reference/faults.md, "What is written after a fault".
 """
 
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 from typing import Final
 
 import msgspec
@@ -32,7 +31,7 @@ class Restart(msgspec.Struct, frozen=True):
     """A restart."""
 
     log_time: str = msgspec.field(name="LogFileFormatTime", default="")
-    """``Immdd hh:mm:ss``, UTC."""
+    """``Immdd hh:mm:ss``."""
     at_s: int = msgspec.field(name="RescheduleTimeStamp", default=0)
     """Seconds since 1970."""
     pods: list[PodReason] | None = msgspec.field(name="ReasonOfTask", default=None)
@@ -54,9 +53,8 @@ Restarts = dict[str, JobRestarts]
 _RESTARTS: Final = msgspec.json.Decoder(Restarts | None)
 
 
-def restart_of(at_s: int, pods: Sequence[PodReason]) -> Restart:
+def restart_of(at_s: int, log_time: str, pods: Sequence[PodReason]) -> Restart:
     """A restart with the first :data:`PODS_MAX` of its pods."""
-    log_time = datetime.fromtimestamp(at_s, UTC).strftime("I%m%d %H:%M:%S")
     return Restart(log_time, at_s, list(pods[:PODS_MAX]))
 
 

@@ -214,6 +214,7 @@ RULES: Final[Mapping[str, Mapping[str, Rule]]] = {
     },
     "BlockPart": {"variant": Kind.KEEP, "phases": Kind.KEEP, "superpods": Kind.GROUP, "service": Kind.SERVICE},
     "Holding": _OF_JOB | {"ending": Special.WORD},
+    "Move": {"scope": Kind.KEEP, "how": Kind.KEEP},
     "GangRecord": _OF_JOB | {"phase": Kind.KEEP},
     "SleeperDump": {"uid": Kind.UID},
     "WaitingDump": {

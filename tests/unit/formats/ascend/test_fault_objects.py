@@ -65,7 +65,7 @@ def test_faulty_nodes_have_the_names_of_the_format() -> None:
 def test_a_restart_is_told_in_the_form_of_the_format() -> None:
     key = "team-a/llm-13b-5f2c"
     pods = [PodReason("CardUnhealthy", "llm-13b-worker-3", "npu-a22", "4")]
-    restarts = {key: with_restart(None, key, restart_of(1_763_640_001, pods))}
+    restarts = {key: with_restart(None, key, restart_of(1_763_640_001, "I1120 12:00:01", pods))}
     assert text_of(restarts) == (
         '{"team-a/llm-13b-5f2c":{"JobID":"team-a/llm-13b-5f2c","TotalRescheduleTimes":1,"RescheduleRecords":['
         '{"LogFileFormatTime":"I1120 12:00:01","RescheduleTimeStamp":1763640001,"ReasonOfTask":['
@@ -77,7 +77,7 @@ def test_a_restart_is_told_in_the_form_of_the_format() -> None:
 def test_the_newest_ten_restarts_and_the_first_ten_pods_are_kept() -> None:
     job: JobRestarts | None = None
     for number in range(12):
-        job = with_restart(job, "a/j", restart_of(number, [PodReason(rank=str(rank)) for rank in range(11)]))
+        job = with_restart(job, "a/j", restart_of(number, "t", [PodReason(rank=str(rank)) for rank in range(11)]))
     assert job is not None
     assert job.total == 12
     assert [one.at_s for one in job.restarts or ()] == list(range(11, 1, -1))
@@ -107,9 +107,9 @@ def test_records_above_the_limit_lose_the_oldest_of_each_job_round_by_round_but_
     assert cut["a/three"].total == 3
     assert text == text_of(cut)
     last, _ = fitted(restarts, bytes_max=0)
-    assert {key: [one.at_s for one in job.restarts or ()] for key, job in last.items()} == dict.fromkeys(
-        restarts, [100]
-    )
+    assert {key: [one.at_s for one in job.restarts or ()] for key, job in last.items()} == {
+        key: [100] for key in restarts
+    }
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"a/j": {"Times": "2"}}', '{"a/j": 2}'])

@@ -1,0 +1,114 @@
+"""New places for leaving pods of a gang with SuperPoD affinity on Atlas A3 and Atlas 850.
+
+Blocks keep the nodes of the pods that stay, and of those that can return. A pod never gets the node of another one that
+can return to it: if both are in one SuperPoD they swap their nodes, otherwise the plan is made again without the node.
+"""
+
+from collections.abc import Mapping
+
+from berth.core.cluster.bitmaps import Fits
+from berth.core.placement.block_places import BlockPods, BlockReplacement, BlocksMissing
+from berth.core.placement.leaving_pods import LeavingPods, OwnPlaces
+from berth.core.placement.scoring import RowState
+from berth.core.placement.superpod_placement import BlockRound, lack_of
+from berth.core.rescheduling.block_history import DisruptedGang, HeldBlock, PodFate, PodRecord, restored
+from berth.core.rescheduling.superpods import StuckBlocks, plan_again
+from berth.core.superpods.model import BlockPlan, NoBlocks
+
+
+def replace_blocks(
+    blocks: BlockRound, leaving: LeavingPods, own: OwnPlaces, fits: Fits, states: Mapping[int, RowState]
+) -> BlockReplacement | BlocksMissing:
+    """New places of the planned pods that leave, or what is missing.
+
+    Args:
+        blocks: SuperPoDs of the round.
+        leaving: The leaving pods.
+        own: Places of the gang.
+        fits: Rows that can take any of the pods, shape (rows,).
+        states: Current state of the rows that the round has touched.
+    """
+    pods = BlockPods(leaving, own)
+    planner = _Planner(blocks, leaving, own, pods, states)
+    found = planner.plan(fits, pods.homes)
+    if isinstance(found, BlocksMissing) and pods.faulty_homes:
+        again = planner.plan(fits, pods.homes | pods.faulty_homes)
+        return found if isinstance(again, BlocksMissing) else again
+    return found
+
+
+class _Planner:
+    """Plans of one gang."""
+
+    def __init__(
+        self, blocks: BlockRound, leaving: LeavingPods, own: OwnPlaces, pods: BlockPods, states: Mapping[int, RowState]
+    ) -> None:
+        self._blocks = blocks
+        self._leaving = leaving
+        self._own = own
+        self._pods = pods
+        self._states = states
+
+    def plan(self, fits: Fits, homes: Mapping[int, int]) -> BlockReplacement | BlocksMissing:
+        """Plan on some rows.
+
+        Args:
+            fits: Rows that can take any of the pods, shape (rows,).
+            homes: Row to which each leaving pod can return, by number.
+        """
+        rules, pods = self._blocks.rules, self._pods
+        usable = fits.copy()
+        usable[list(homes.values())] = True
+        gang = DisruptedGang(
+            self._held(homes), self._leaving.scope != "job", self._own.avoided, waited_ms=self._leaving.waited_ms
+        )
+        while True:
+            pool = self._blocks.pool(usable, pods.demand, self._states)
+            if not rules.parity:
+                pool = pool.with_last(self._own.avoided)
+            found = plan_again(pool, pods.demand, rules, gang)
+            if isinstance(found, StuckBlocks):
+                stuck = [number for number, block_id in enumerate(pods.block_ids) if block_id in found.block_ids]
+                return BlocksMissing(lack_of(found.lack), pods.staying(stuck))
+            if isinstance(found, NoBlocks):
+                return BlocksMissing(lack_of(found))
+            rows = _swapped(pods, found, homes)
+            foreign = pods.foreign(rows, homes)
+            if not foreign:
+                found_places = pods.places(rows, fits, homes)
+                if found_places < sum(pods.moving):  # only a plan of the reference
+                    return pods.incomplete(found_places)
+                phases: dict[int, str] = {}
+                for allocation in found.allocations:
+                    phases.setdefault(allocation.block_id, allocation.phase)
+                superpods = [pool.ids[pod] for pod in found.pods.tolist()]
+                return pods.answer(rows, found.block_ids.tolist(), superpods, phases)
+            usable[[homes[number] for number in foreign]] = False
+
+    def _held(self, homes: Mapping[int, int]) -> list[HeldBlock]:
+        pods = self._pods
+        records = [
+            PodRecord(number, block_id, pods.superpods[number], pods.row(number), self._fate(number, homes))
+            for number, block_id in enumerate(pods.block_ids)
+        ]
+        return restored(records, pods.demand, parity=self._blocks.rules.parity)
+
+    def _fate(self, number: int, homes: Mapping[int, int]) -> PodFate:
+        pods = self._pods
+        if not pods.moving[number]:
+            return PodFate.RUNS
+        is_lost = pods.is_faulty(number) or not (pods.is_released(number) or number in homes)
+        return PodFate.LOST if is_lost else PodFate.RETURNS
+
+
+def _swapped(pods: BlockPods, found: BlockPlan, homes: Mapping[int, int]) -> list[int]:
+    """Rows of a plan, where pods that can return have their own nodes if the plan uses these in the same SuperPoD."""
+    rows: list[int] = found.rows.tolist()
+    at = {row: number for number, row in enumerate(rows)}
+    for number in pods.foreign(rows, homes):
+        home = homes[number]
+        other = at[home]
+        if other != number and found.pods[other] == found.pods[number]:
+            rows[other], rows[number] = rows[number], home
+            at[rows[other]], at[home] = other, number
+    return rows

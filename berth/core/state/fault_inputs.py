@@ -1,0 +1,241 @@
+"""Fault inputs: the facts beside those about pods on which decisions about faults depend, and attempts by node."""
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from berth.core.changes import ChangesBuilder, JobKey
+from berth.core.cluster.node_packing import unpack_health
+from berth.core.cluster.node_table import NodeTable
+from berth.core.state.fact_checks import check_replacements, check_subject
+from berth.core.state.kept_facts import Effect
+from berth.core.state.ledger import Folded, Holding, LedgerFold
+from berth.schemas.columns import unpack
+from berth.schemas.envelope import Envelope, body_of
+from berth.schemas.facts import HealthSeen, JobSeen, NodeHealth, NodesSeen
+from berth.schemas.fault_facts import GroupSeen, ReplacementsSeen
+from berth.schemas.nodes import NodeCondition
+
+AttemptKey = tuple[str, int]
+_RANK_BYTES: Final = 4
+_NO_GROUP: Final = GroupSeen("", "")
+
+
+class FaultInputs:
+    """Newest facts by what they speak of.
+
+    Args:
+        fold: The folded ledger.
+        table: The nodes.
+        jobs: Jobs by name.
+    """
+
+    def __init__(self, fold: LedgerFold, table: NodeTable, jobs: Mapping[JobKey, JobSeen]) -> None:
+        self._fold = fold
+        self._jobs = jobs
+        self._subjects: dict[JobKey, str] = {}
+        self.replacements: dict[JobKey, ReplacementsSeen] = {}
+        self.nodes_ms: dict[str, int] = {}
+        """Time of the newest fact of nodes of each domain."""
+        self._table = table
+        self._groups: dict[JobKey, GroupSeen] = {}
+        self._group_of: dict[JobKey, JobKey] = {}
+        """PodGroup of each job."""
+        self._health: dict[str, HealthSeen] = {}
+        self._ill: dict[str, dict[str, NodeCondition]] = {}
+        """Nodes of a domain that are not healthy, as far as they were asked for."""
+        self._attempts_on: dict[str, dict[AttemptKey, None]] = {}
+        self._nodes_of: dict[AttemptKey, tuple[str, ...]] = {}
+
+    @property
+    def decides(self) -> bool:
+        """Whether faults are handled."""
+        return self._fold.settings.recoveries > 0
+
+    def apply(self, envelope: Envelope, subject: str, found: ChangesBuilder) -> Effect:
+        """Note what a PodGroup says, or which ranks have new pods.
+
+        Args:
+            envelope: The fact.
+            subject: Subject on which it is stored.
+            found: Receives which gangs to examine.
+
+        Raises:
+            DecodeError: It is damaged, or on the subject of something else.
+        """
+        if envelope.kind == GroupSeen.KIND:
+            group = body_of(envelope, GroupSeen)
+            check_subject(subject, "group", group.namespace, group.name)
+            jobs = [self._jobs.get(key) for key in self.note_group(group)]
+            if self.decides:
+                found.gangs_to_examine.update((job.uid, None) for job in jobs if job is not None)
+            return "gone" if group.gone else "folded"
+        fact = body_of(envelope, ReplacementsSeen)
+        check_subject(subject, "replacement", fact.namespace, fact.job)
+        check_replacements(fact)
+        self.note_replacements(fact)
+        self._subjects[fact.namespace, fact.job] = subject
+        if self.decides:
+            found.gangs_to_examine[fact.uid] = None
+        return "folded" if fact.ranks else "gone"
+
+    def note_nodes(self, fact: NodesSeen, before: Mapping[int, bool], found: ChangesBuilder) -> None:
+        """Examine the attempts on nodes of a domain that came, went, or changed whether they are ready.
+
+        Args:
+            fact: The nodes, which the table has already.
+            before: What :meth:`readiness` gave before that.
+            found: Receives which gangs to examine.
+        """
+        self.nodes_ms[fact.domain] = fact.at_ms
+        if self.decides:
+            now = self.readiness(fact.domain)
+            rows = sorted(row for row in before.keys() | now.keys() if before.get(row) != now.get(row))
+            self._look_at((self._table.names[row] for row in rows), found)
+
+    def follow(self, folded: Folded, found: ChangesBuilder) -> None:
+        """Note on which nodes the attempts of a record are, and examine those that recover.
+
+        Args:
+            folded: What the record changed.
+            found: Receives which gangs to examine.
+        """
+        if not self.decides:
+            return
+        for holding in folded.given_back:
+            self._drop(holding.key)
+        for holding in (*folded.taken, *(one for one, _ in folded.freed), *folded.moved):
+            self._put(holding)
+        found.gangs_to_examine.update((holding.uid, None) for holding in folded.moved)
+
+    def begin(self) -> None:
+        """Note on which nodes all attempts are, as far as faults are handled."""
+        self._attempts_on.clear()
+        self._nodes_of.clear()
+        if self.decides:
+            for holding in self._fold.holdings.values():
+                self._put(holding)
+
+    def group_of(self, job: JobKey) -> GroupSeen | None:
+        """What the PodGroup of a job says about faults."""
+        key = self._group_of.get(job)
+        return self._groups.get(key) if key is not None else None
+
+    def groups(self) -> list[GroupSeen]:
+        """What all PodGroups say about faults, by name."""
+        return [self._groups[key] for key in sorted(self._groups)]
+
+    def note_group(self, fact: GroupSeen) -> list[JobKey]:
+        """Note what a PodGroup says; returns the jobs that it concerns or did before."""
+        key = (fact.namespace, fact.name)
+        before = self._groups.pop(key, _NO_GROUP)
+        jobs = dict.fromkeys((fact.namespace, name) for name in (*before.jobs, *fact.jobs))
+        for job in jobs:
+            if self._group_of.get(job) == key:
+                del self._group_of[job]
+        if not fact.gone:
+            self._groups[key] = fact
+            self._group_of.update(dict.fromkeys(((fact.namespace, name) for name in fact.jobs), key))
+        return list(jobs)
+
+    def note_replacements(self, fact: ReplacementsSeen) -> None:
+        """Note which ranks have new pods that wait for a place."""
+        if fact.ranks:
+            self.replacements[fact.namespace, fact.job] = fact
+        else:
+            self.replacements.pop((fact.namespace, fact.job), None)
+
+    def forget(self, job: JobKey) -> list[str]:
+        """Forget the new pods of a job that gave up its name; returns the subjects of the facts."""
+        self.replacements.pop(job, None)
+        subject = self._subjects.pop(job, None)
+        return [subject] if subject is not None else []
+
+    def waiting(self, job: JobKey, uid: str) -> tuple[frozenset[int], int]:
+        """Ranks of a job whose new pods wait for a place, and the time at which that became known."""
+        fact = self.replacements.get(job)
+        if fact is None or fact.uid != uid:
+            return frozenset(), 0
+        return frozenset(unpack(fact.ranks, _RANK_BYTES)), fact.at_ms
+
+    def note_health(self, fact: HealthSeen, found: ChangesBuilder) -> None:
+        """Note the health of a domain, and examine the attempts on nodes whose faults changed.
+
+        Args:
+            fact: The health.
+            found: Receives which gangs to examine.
+        """
+        before = self.ill(fact.domain) if self.decides else {}
+        self._health[fact.domain] = fact
+        self._ill.pop(fact.domain, None)
+        if self.decides:
+            now = self.ill(fact.domain)
+            names = before.keys() | now.keys()
+            changed = sorted(name for name in names if _faults(before.get(name)) != _faults(now.get(name)))
+            self._look_at(changed, found)
+
+    def health_ms(self, domain: str) -> int:
+        """Time of the newest fact about the health of a domain; 0 without."""
+        fact = self._health.get(domain)
+        return fact.at_ms if fact is not None else 0
+
+    def ill(self, domain: str) -> Mapping[str, NodeCondition]:
+        """Nodes of a domain that are not healthy, by name."""
+        found = self._ill.get(domain)
+        if found is None:
+            fact = self._health.get(domain)
+            found = self._ill[domain] = {
+                one.name: one for one in (unpack_health(fact) if fact is not None else ()) if any(_faults(one))
+            }
+        return found
+
+    def domain(self, node: str) -> str:
+        """Domain of a node; empty for one that is gone."""
+        row = self._table.row_of.get(node)
+        index = -1 if row is None else int(self._table.domain[row])
+        return self._table.domains[index] if index >= 0 else ""
+
+    def condition(self, node: str) -> NodeCondition | None:
+        """Condition of a node that is not healthy; None for any other."""
+        return self.ill(self.domain(node)).get(node)
+
+    def readiness(self, domain: str) -> dict[int, bool]:
+        """Nodes of a domain by row, and whether they are ready."""
+        table = self._table
+        return {row: table.classes[int(table.node_class[row])].ready for row in table.rows_of_domain(domain)}
+
+    def _look_at(self, nodes: Iterable[str], found: ChangesBuilder) -> None:
+        for name in nodes:
+            found.gangs_to_examine.update((uid, None) for uid, _ in self._attempts_on.get(name, ()))
+
+    def _put(self, holding: Holding) -> None:
+        self._drop(holding.key)
+        if holding.foreign or holding.key not in self._fold.holdings:
+            return
+        names = self._nodes_of[holding.key] = tuple(dict.fromkeys(nodes_of(holding)))
+        for name in names:
+            self._attempts_on.setdefault(name, {})[holding.key] = None
+
+    def _drop(self, key: AttemptKey) -> None:
+        for name in self._nodes_of.pop(key, ()):
+            attempts = self._attempts_on[name]
+            del attempts[key]
+            if not attempts:
+                del self._attempts_on[name]
+
+
+def nodes_of(holding: Holding) -> list[str]:
+    """Nodes of an attempt by rank, and then those that are reserved for its ranks."""
+    return [*holding.placement.names(), *(share.node for share in holding.reserved().values())]
+
+
+def _faults(condition: NodeCondition | None) -> tuple[int, int, bool]:
+    """What of a condition may make pods faulty."""
+    if condition is None:
+        return 0, 0, False
+    level = condition.level
+    is_ill = level in {NodeHealth.EVICT, NodeHealth.SUB_HEALTHY}
+    return (
+        condition.unhealthy,
+        condition.sub_healthy,
+        is_ill and (level is NodeHealth.EVICT or not condition.sub_healthy),
+    )

@@ -1,0 +1,104 @@
+"""Writes ``reset-config-<job>``: reads it, changes own keys, and writes it if nobody else was faster."""
+
+from typing import Final
+
+from berth.formats.ascend.report_error import ReportError
+from berth.formats.ascend.reset_config import KEY, LABEL
+from berth.formats.kubernetes.objects import ConfigMap
+from berth.runtime.clock import Clock
+from berth.runtime.errors import ShellError
+from berth.runtime.instruments import Instruments
+from berth.runtime.kube.port import Api, RefusedError
+from berth.services.summary.faults.other_writer import MANAGER
+from berth.services.summary.faults.resets import ResetWish
+from berth.services.summary.metrics import SummaryMetrics
+
+MARK: Final = "berth/restart"
+"""Annotation: the last restart that the ConfigMap tells of."""
+_TRIES: Final = 3
+"""Times that a ConfigMap is read and written while others change it in between."""
+_FORBIDDEN: Final = 403
+
+
+class ResetWriter:
+    """Writes wishes, each once.
+
+    Args:
+        api: The API server.
+        clock: Source of time.
+        instruments: Of the process.
+    """
+
+    def __init__(self, api: Api, clock: Clock, instruments: Instruments[SummaryMetrics]) -> None:
+        self._api = api
+        self._clock = clock
+        self._log = instruments.log
+        self._metrics = instruments.metrics
+        self._done: dict[ResetWish, None] = {}
+
+    async def settle(self, wishes: list[ResetWish]) -> bool:
+        """Write the wishes that are not written yet; returns whether none is left.
+
+        Args:
+            wishes: All present wishes.
+        """
+        self._done = {wish: None for wish in wishes if wish in self._done}
+        for wish in wishes:
+            if wish not in self._done and await self._told(wish):
+                self._done[wish] = None
+        return len(self._done) == len(wishes)
+
+    async def _told(self, wish: ResetWish) -> bool:
+        """Write one; whether it need not be tried again."""
+        said = {"namespace": wish.namespace, "name": wish.name}
+        try:
+            is_written = await self._write(wish)
+        except ReportError as error:
+            self._log.warning("reset-config is left as it is", **said, reason=str(error))
+        except RefusedError as error:
+            if error.is_conflict:
+                return False
+            if error.is_absent:
+                return True  # the job has none
+            self._metrics.fault_failures.inc()
+            hint = "; bind the role berth-summary-resets in this namespace" if error.status == _FORBIDDEN else ""
+            self._log.warning("reset-config not written", **said, reason=f"{error}{hint}")
+        except ShellError as error:
+            self._metrics.fault_failures.inc()
+            self._log.warning("reset-config not written, will retry", **said, reason=str(error))
+            return False
+        else:
+            if is_written:
+                self._metrics.fault_writes.inc()
+                self._log.info("reset-config written", **said, leaves=wish.leaves)
+        return True
+
+    async def _write(self, wish: ResetWish) -> bool:
+        """Read and write the ConfigMap; returns whether it was written.
+
+        Raises:
+            ReportError: Its value cannot be read.
+            RefusedError: It does not exist, the server refuses it, or others change it all the time.
+            TransientError: The server did not answer.
+        """
+        for _ in range(_TRIES - 1):
+            try:
+                return await self._try(wish)
+            except RefusedError as error:
+                if not error.is_conflict:
+                    raise
+        return await self._try(wish)
+
+    async def _try(self, wish: ResetWish) -> bool:
+        path = f"/api/v1/namespaces/{wish.namespace}/configmaps/{wish.name}"
+        found = await self._api.get(path, ConfigMap)
+        if not wish.leaves and found.metadata.annotation(MARK) == wish.mark:
+            return False
+        data = wish.applied((found.data or {}).get(KEY, ""), self._clock.now_ms() // 1000)
+        if not data:
+            return False
+        metadata: dict[str, object] = {"resourceVersion": found.metadata.resource_version, "labels": dict([LABEL])}
+        if not wish.leaves:
+            metadata["annotations"] = {MARK: wish.mark}
+        await self._api.patch(path, {"metadata": metadata, "data": data}, field_manager=MANAGER)
+        return True
