@@ -846,6 +846,7 @@ def _status() -> tuple[Message, ...]:
                 attempt=1,
                 placed=True,
                 open=[1],
+                placed_ms=_AT_MS + 9_000,
             ),
         ),
         JobSummary(
