@@ -147,8 +147,8 @@ class _Term:
 
 
 async def _rest(dispatcher: Dispatcher) -> None:
-    """Wait for something to come in, or for the next tick."""
-    await pause(dispatcher.feeds.arrived, dispatcher.config.tick_s)
+    """Wait for something to come in, for the next tick, or until a gang with faults is due."""
+    await pause(dispatcher.feeds.arrived, dispatcher.rest_s)
 
 
 async def _show_life(standing: Standing, clock: Clock) -> None:

@@ -56,6 +56,8 @@ class DecisionConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     """Constraints of pods that are enforced, such as pod affinity and topology spread: 0 none, as before 0.5; 1 the
     required ones, if ``corrections`` is at least 1; 2 also the preferred ones, between nodes with equal scores; 3
     also decides which volumes claims get that wait for their first pod, and the binder binds them."""
+    drains: Annotated[int, Meta(ge=0, le=1)] = 1
+    """Whether drains of nodes count (``berth drain``); 0 ignores them, as releases before 0.5 did."""
     health_first: bool = False
     """A healthier node outranks a better affinity, forevery product form."""
     round_gangs_max: Annotated[int, Meta(ge=1, le=4096)] = 256
@@ -90,12 +92,52 @@ class DecisionConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         return Settings(**msgspec.structs.asdict(self))
 
 
+class FaultsConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What is done about faults of running jobs. A change begins a new epoch."""
+
+    enabled: bool = False
+    """Pods that a fault concerns are deleted and placed again, by the labels of their jobs."""
+    grace_over_ms: Annotated[int, Meta(ge=2_000, le=3_600_000)] = 900_000
+    """Pods that are evicted for a fault and are still there after so long are deleted at once."""
+    plan_before_delete: bool = False
+    """Healthy pods leave only when there are places for those that leave; off under ``reference_parity``."""
+    fault_wait_ms: Annotated[int, Meta(ge=0, le=86_400_000)] = 60_000
+    """With ``plan_before_delete``: after so long without places a job restarts all the same if its labels allow nothing
+    else."""
+    escalate_block_ms: Annotated[int, Meta(ge=0, le=86_400_000)] = 3_000
+    """How long a new pod waits for a place before the block of ranks around it leaves (Atlas 950)."""
+    escalate_superpod_ms: Annotated[int, Meta(ge=0, le=86_400_000)] = 6_000
+    """... before the logical SuperPoD, or the group of level 1, around it leaves."""
+    escalate_job_ms: Annotated[int, Meta(ge=0, le=86_400_000)] = 12_000
+    """... before the whole job restarts."""
+    not_ready_ms: Annotated[int, Meta(ge=0, le=86_400_000)] = 0
+    """How long a node is not ready before its pods are faulty."""
+    restarts_at_once: Annotated[int, Meta(ge=1, le=100_000)] = 16
+    """Most jobs that restart as a whole at a time for one cause: faults of one kind in one domain."""
+    restart_share_percent: Annotated[int, Meta(ge=1, le=100)] = 20
+    """If more than ``restarts_at_once`` jobs would restart for faults that a source reports of nodes in one domain, and
+    they are more than so many percent of the running jobs, none of them does."""
+
+    def __post_init__(self) -> None:
+        """See that the steps follow one another.
+
+        Raises:
+            ValueError: They do not.
+        """
+        if not self.escalate_block_ms <= self.escalate_superpod_ms <= self.escalate_job_ms:
+            raise ValueError(
+                f"escalate_block_ms, escalate_superpod_ms, escalate_job_ms are {self.escalate_block_ms},"
+                f" {self.escalate_superpod_ms}, {self.escalate_job_ms}: expected none to be less than the one before it"
+            )
+
+
 class DispatcherConfig(ServiceConfig, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The dispatcher."""
 
     shards: Annotated[int, Meta(ge=0, le=256)] = 0
     """Number of scorer shards; 0 scores in this process."""
     decisions: DecisionConfig = DecisionConfig()
+    faults: FaultsConfig = FaultsConfig()
     gather_timeout_s: Annotated[float, Meta(gt=0, le=60)] = 1.0
     """How long a round waits for offers."""
     holder: str = ""
@@ -138,3 +180,9 @@ class DispatcherConfig(ServiceConfig, frozen=True, kw_only=True, forbid_unknown_
                 f"heartbeat_lost_s is {self.heartbeat_lost_s:g}: expected at least twice heartbeat_s, which is"
                 f" {self.heartbeat_s:g}"
             )
+
+    def to_settings(self) -> Settings:
+        """Settings that decisions depend on, as an epoch record carries them."""
+        faults = msgspec.structs.asdict(self.faults)
+        recoveries = int(faults.pop("enabled"))
+        return msgspec.structs.replace(self.decisions.to_settings(), recoveries=recoveries, **faults)

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from berth.core.changes import Changes
+from berth.core.faults.storms import HeldBack
 from berth.core.scheduling.queue import Queue
 from berth.core.scheduling.scheduler import Scheduler
 from berth.core.scheduling.turn import Asking, Choice, MissingShards, OffersExhaustedError, Opening, Recorded, Turn
@@ -37,6 +38,8 @@ from berth.services.dispatcher.views import Views
 
 _APPENDS_MAX: Final = 3
 """Times that a record is sent in one turn while its result is unknown."""
+_REST_S: Final = 0.001
+"""Shortest pause between two turns."""
 _READ_S: Final = 5.0
 """How long messages that are stored may take to arrive, besides the deadline of a round."""
 
@@ -98,10 +101,11 @@ class Dispatcher:
         self._faults = instruments.faults
         self._log = instruments.log
         self._metrics = instruments.metrics
-        self._settings: Settings = config.decisions.to_settings()
+        self._settings: Settings = config.to_settings()
         self._timer_s = self._tick_s = -math.inf
         self._reconnections = 0
         self._oversized: list[str] = []
+        self._held_back: list[HeldBack] = []
         self._pods_changed: dict[JobKey, None] = {}
         """Jobs whose status is looked at once more when the turn is over."""
         self._sent: _Sent | None = None
@@ -170,12 +174,25 @@ class Dispatcher:
         """Whether a turn would do something now."""
         return (
             self._sent is not None
-            or (self.scheduler.has_work and not self.intake.awaits_cancel)
+            or ((self.scheduler.has_work or self._is_due) and not self.intake.awaits_cancel)
             or self.intake.has_work
             or self.views.has_work
             or not self.feeds.facts.is_empty
             or not self.feeds.records.is_empty
         )
+
+    @property
+    def rest_s(self) -> float:
+        """How long to wait for something to come in: until the next tick, or until a gang with faults is due."""
+        due_ms = self.scheduler.next_due_ms
+        if not due_ms:
+            return self.config.tick_s
+        return min(self.config.tick_s, max((due_ms - self.clock.now_ms()) / 1000, _REST_S))
+
+    @property
+    def _is_due(self) -> bool:
+        """Whether the time has come to look at a gang with faults again."""
+        return 0 < self.scheduler.next_due_ms <= self.clock.now_ms()
 
     async def turn(self) -> bool:
         """Do what there is to do once; returns whether a record was appended.
@@ -249,16 +266,22 @@ class Dispatcher:
         # 1. Take gangs in queue order, and what is due without a decision.
         opening, set_aside = self.scheduler.open(self.clock.now_ms())
         self._report(set_aside)
+        self._report_held_back()
         if opening is None:
             return False
-        turn: Turn = opening
+        turn: Turn | None = opening
         try:
             # 2. and 3. Scatter the shapes and gather offers; 4. choose gang by gang.
-            turn = recorded = self.scheduler.record(await self._choose(opening))
+            turn = choice = await self._choose(opening)
+            if choice.is_empty:
+                self.scheduler.leave(choice)
+                turn = None
+                return False
+            turn = recorded = self.scheduler.record(choice)
             data = encode_record(recorded.round, self.state.fold.settings, versions=self._versions)
             self._sent = _Sent(recorded, data, self.state.fold.head)
         finally:
-            if self._sent is None:
+            if self._sent is None and turn is not None:
                 self.scheduler.take_back(turn)
         # 5. Append one record, 6. adopt it.
         self._faults.hit("append.before")
@@ -299,6 +322,14 @@ class Dispatcher:
                 raise TransientError(str(error)) from error
         self._report(choice.set_aside)
         return choice
+
+    def _report_held_back(self) -> None:
+        """Say which jobs are kept from restarting because many would, and why; once for each set of them."""
+        held = self.scheduler.watch.held_back
+        if held != self._held_back:
+            self._held_back = held
+            if held:
+                self._log.warning("restarts held back", jobs=[one.subject for one in held], reason=held[0].reason)
 
     def _report(self, set_aside: Iterable[SetAside]) -> None:
         """Say which gangs were set aside because of an error, and show the error."""

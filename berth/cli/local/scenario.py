@@ -99,7 +99,7 @@ class Play:
         changes = self._feeds.apply_facts()
         for _, folded in self._feeds.apply_records():
             self.story.take_record(folded)
-            used = sum(pod.mask.bit_count() for key in self._state.fold.holdings for pod in self._state.owned(key))
+            used = sum(pod.mask.bit_count() for key in self._state.fold.holdings for pod in self._state.held_by(key))
             if used > self._most:
                 self._most = used
                 self.fullest = rows_of(self._state)

@@ -34,6 +34,7 @@ _CLOSENESS: Final[dict[NodeReason, int]] = {
     NodeReason.HEALTH_UNKNOWN: 2,
     NodeReason.NOT_READY: 3,
     NodeReason.CORDONED: 3,
+    NodeReason.DRAINED: 3,
     NodeReason.TAINT: 3,
     NodeReason.NODE_LABEL: 4,
     NodeReason.SELECTOR: 5,
@@ -59,7 +60,7 @@ class Holders:
         self._of_node: dict[str, list[tuple[Holding, int]]] = {}
         state = snapshot.state
         for key, holding in state.fold.holdings.items():
-            self._note(holding, ((pod.node, len(pod.chips)) for pod in state.owned(key)))
+            self._note(holding, ((pod.node, len(pod.chips)) for pod in state.held_by(key)))
         for holding in laid:
             chips = holding.placement.chips_by_rank()
             self._note(holding, zip(holding.placement.names(), map(len, chips), strict=True))

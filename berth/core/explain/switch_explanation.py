@@ -34,7 +34,7 @@ def leaf_users(state: State, more: Iterable[tuple[str, Placement]] = ()) -> dict
         state: The cell.
         more: Names and placements of jobs that are not yet in the state.
     """
-    held = [(f"{one.namespace}/{one.name}", state.owned(key)) for key, one in state.fold.holdings.items()]
+    held = [(f"{one.namespace}/{one.name}", state.held_by(key)) for key, one in state.fold.holdings.items()]
     found: dict[int, list[LeafUser]] = {}
     for job, pods in sorted([*held, *((job, pods_of(placement)) for job, placement in more)], key=lambda item: item[0]):
         nodes = _with_chips(pods)

@@ -231,7 +231,7 @@ class _Search:
         """Holdings with resources that the gangs could use."""
         state = self._state
         for key, holding in sorted(self._trial.holdings.items()):
-            pods = [pod for pod in state.owned(key) if pod.mask or pod.cpu_milli or pod.memory_mib]
+            pods = [pod for pod in state.held_by(key) if pod.mask or pod.cpu_milli or pod.memory_mib]
             nodes = dict.fromkeys(pod.node for pod in pods)
             near = min((self._near[node] for node in nodes if node in self._near), default=None)
             if key[0] in {gang.uid for gang in self._gangs} or near is None:

@@ -13,7 +13,7 @@ Pods of placed gangs that need new places come before the gangs: ``replacements`
 Longer than 400 lines because the queue policy has a verdict at each of the steps.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import msgspec
@@ -24,7 +24,7 @@ from berth.core.constraints.constraint_round import ConstraintRound, ConstraintV
 from berth.core.errors import guarded
 from berth.core.placement.constrained_pods import ConstrainedPods, Home
 from berth.core.placement.near_pods import NearPods
-from berth.core.placement.planned_pods import PlannedPods, PlannedRows, first_planned, planned_shapes
+from berth.core.placement.planned_pods import PlannedPods, PlannedRows, RoundParts, first_planned, planned_shapes
 from berth.core.placement.queue_policy import NOTHING_KEPT, RESERVED, KeptRoom, QueuePolicy
 from berth.core.placement.round_demand import NeedMoreError
 from berth.core.placement.round_nodes import RoundNodes
@@ -59,34 +59,6 @@ class Verdicts(NamedTuple):
     verdicts: list[Verdict]
     set_aside: Sequence[SetAside]
     """Errors, each with the gang that was set aside for it."""
-
-
-class RoundParts(NamedTuple):
-    """What new places for pods of placed gangs are chosen from.
-
-    Attributes:
-        nodes: Nodes as the round leaves them.
-        views: Merged candidates of each shape.
-        counts: How many candidates were asked for, by shape.
-        single: Best node for one more pod, all nodes considered.
-        refusals: Refusals of pods that find no room.
-        planned: Plans of gangs with affinity.
-        constrained: Pods with constraints; None where there are none.
-        begin_gang: Begins with the next gang: what was placed before it stays placed.
-        roll_back: Returns everything that the current gang has taken.
-        returned: As ``roll_back``, because of an error; gives the refusal.
-    """
-
-    nodes: RoundNodes
-    views: Mapping[Shape, Candidates]
-    counts: Mapping[Shape, int]
-    single: SinglePods
-    refusals: RoundRefusals
-    planned: PlannedPods
-    constrained: ConstrainedPods | None
-    begin_gang: Callable[[], None]
-    roll_back: Callable[[], None]
-    returned: Callable[[Gang, Exception], Refusal]
 
 
 class PlacementRound:
@@ -148,6 +120,10 @@ class PlacementRound:
         self._kept_out: dict[tuple[ClassKey, int], Refusal] = {}
         """Refusals of gangs without chips whose room reservations count, by class and declared run time."""
         self._errors: list[SetAside] = []
+        self._avoided: frozenset[int] = frozenset()
+        """Rows that the current gang leaves out, and ..."""
+        self._beside: SinglePods | None = None
+        """... the best nodes besides; None if it leaves out none."""
 
     def choose(self, gangs: Sequence[Gang], *, missing: Sequence[int] = ()) -> Verdicts:
         """Verdicts on the gangs, in their order.
@@ -323,7 +299,23 @@ class PlacementRound:
             self._constrained.round.roll_back()
 
     def _find(self, gang: Gang, missing: Sequence[int]) -> Placement | NotPlaced:
-        """Placement of a gang; where there is none, why its pods find no room."""
+        """Placement of a gang, beside the nodes that failed for it before if there is one; else why there is none."""
+        row_of = self._scorer.table.row_of
+        self._avoided = frozenset(row_of[name] for name in gang.avoided if name in row_of)
+        if self._avoided:
+            avoided, is_full = self._avoided, self._single.is_full
+            self._beside = SinglePods(
+                self._nodes, self._views, self._counts, lambda row: row in avoided or is_full(row)
+            )
+            found = self._find_anywhere(gang, missing)
+            self._avoided, self._beside = frozenset(), None
+            if isinstance(found, Placement):
+                return found
+            self._begin_gang()
+        return self._find_anywhere(gang, missing)
+
+    def _find_anywhere(self, gang: Gang, missing: Sequence[int]) -> Placement | NotPlaced:
+        """Placement of a gang on the rows that are not avoided; where there is none, why its pods find no room."""
         homes = self._constrained.homes(gang) if self._constrained is not None else [None]
         found: list[NotPlaced] = []
         for home in homes:
@@ -340,9 +332,14 @@ class PlacementRound:
     def _allowed(self, gang: Gang, home: Home | None) -> Fits | None:
         """Rows that constraints leave to the planned pods of a gang, shape (rows,); None for all."""
         shapes = planned_shapes(gang)
-        if self._constrained is None or not shapes:
+        if not shapes or (self._constrained is None and not self._avoided):
             return None
-        allowed: Fits = np.logical_and.reduce([self._constrained.allowed(shape) for shape in shapes])
+        allowed: Fits = np.ones(len(self._scorer.table), np.bool_)
+        if self._constrained is not None:
+            allowed = np.logical_and.reduce([self._constrained.allowed(shape) for shape in shapes])
+        if self._avoided:
+            allowed = allowed.copy()
+            allowed[list(self._avoided)] = False
         return allowed if home is None else allowed & home.rows
 
     def _place(
@@ -415,9 +412,10 @@ class PlacementRound:
     def _best(self, shape: Shape, near: NearPods | None, home: Home | None) -> int | None:
         """Row of the best node for a pod, one near its gang first; None when no node fits."""
         if self._constrained is not None and shape.profile is not None:
-            return self._constrained.best(shape, home, near.groups() if near is not None else ())
+            groups = near.groups() if near is not None else ()
+            return self._constrained.best(shape, home, groups, without=self._avoided)
         row = near.best(shape) if near is not None else None
-        return self._single.best(shape) if row is None else row
+        return (self._beside or self._single).best(shape) if row is None else row
 
     def _note_refusal(self, gang: Gang, index: int, refusal: Refusal) -> None:
         self._refused[gang.request_class] = refusal

@@ -1,18 +1,15 @@
 """Pods that leave a placed gang, their own places, and what is known when they find no new ones."""
 
-from collections.abc import Collection, Sequence
-from typing import Literal, NamedTuple
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import NamedTuple
 
-from berth.core.placement.constrained_pods import ConstrainedPods
-from berth.core.placement.round_nodes import RoundNodes
 from berth.core.requests.gangs import Gang
 from berth.core.rescheduling.superpods import RELEASE_WAIT_MS
 from berth.core.state.ledger import PodShare, pods_of
 from berth.schemas.offers import Shape
 from berth.schemas.placement import Placement
+from berth.schemas.recovery import Scope
 from berth.schemas.refusal import Refusal
-
-Scope = Literal["pod", "rank-block", "superpod", "level", "job"]
 
 
 class LeavingPods(NamedTuple):
@@ -61,8 +58,8 @@ class OwnPlaces:
 
     Args:
         leaving: The leaving pods.
-        nodes: Nodes as the round leaves them.
-        constrained: Pods with constraints; None where there are none.
+        row_of: Row of each known node.
+        returns: Whether a rank can return to its chips on a row.
 
     Attributes:
         pods: What each rank of the gang owns, or the place reserved for it.
@@ -72,28 +69,24 @@ class OwnPlaces:
         avoided: Their rows.
     """
 
-    def __init__(self, leaving: LeavingPods, nodes: RoundNodes, constrained: ConstrainedPods | None) -> None:
+    def __init__(
+        self, leaving: LeavingPods, row_of: Mapping[str, int], returns: Callable[[int, int, PodShare, Shape], bool]
+    ) -> None:
         gang = leaving.gang
         self.pods: list[PodShare] = pods_of(leaving.placement)
         self.shapes: list[Shape] = [shape for shape, pods in gang.request_class for _ in range(pods)]
         moving = frozenset(leaving.ranks) | frozenset(leaving.released)
         self.staying = [rank for rank in range(len(self.pods)) if rank not in moving]
-        self._row_of = nodes.scorer.table.row_of
+        self._row_of = row_of
         faulty = [self.pods[rank].node for rank in sorted(leaving.faulty)]
         self.avoided_nodes = list(dict.fromkeys((*faulty, *sorted(leaving.failed_nodes))))
-        self.avoided = frozenset(self._row_of[name] for name in self.avoided_nodes if name in self._row_of)
-        profiles = gang.pods_in_order()
-        self._rows = {
+        self.avoided = frozenset(row_of[name] for name in self.avoided_nodes if name in row_of)
+        self._homes = {
             rank: row
             for rank in leaving.ranks
             if rank not in leaving.released
             and (row := self.row(rank)) >= 0
-            and nodes.fits_again(row, self.shapes[rank], self.pods[rank].chips)
-            and (
-                constrained is None
-                or not profiles
-                or constrained.round.allows_again(profiles[rank], self.shapes[rank], row)
-            )
+            and returns(rank, row, self.pods[rank], self.shapes[rank])
         }
 
     def row(self, rank: int) -> int:
@@ -102,4 +95,4 @@ class OwnPlaces:
 
     def usable(self, rank: int) -> int | None:
         """Row to which a leaving rank can return with its own chips; None if it cannot."""
-        return self._rows.get(rank)
+        return self._homes.get(rank)

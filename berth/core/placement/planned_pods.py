@@ -1,15 +1,17 @@
 """Pods with chips of a gang with switch or SuperPoD affinity: one plan gives all of them their nodes."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
 import numpy as np
 
 from berth.core.cluster.bitmaps import Fits
+from berth.core.placement.constrained_pods import ConstrainedPods
 from berth.core.placement.round_nodes import RoundNodes
 from berth.core.placement.round_refusals import RoundRefusals
 from berth.core.placement.scoring import Candidates
+from berth.core.placement.single_pods import SinglePods
 from berth.core.placement.superpod_placement import BlockRound
 from berth.core.placement.switch_placement import LeafRound, code_of
 from berth.core.requests.gangs import Gang
@@ -151,3 +153,31 @@ def first_planned(gang: Gang) -> int:
 def planned_shapes(gang: Gang) -> list[Shape]:
     """Distinct shapes of the pods that are planned together."""
     return list(dict.fromkeys(shape for shape, _ in gang.request_class if shape.is_planned))
+
+
+class RoundParts(NamedTuple):
+    """What new places for pods of placed gangs are chosen from.
+
+    Attributes:
+        nodes: Nodes as the round leaves them.
+        views: Merged candidates of each shape.
+        counts: How many candidates were asked for, by shape.
+        single: Best node for one more pod, all nodes considered.
+        refusals: Refusals of pods that find no room.
+        planned: Plans of gangs with affinity.
+        constrained: Pods with constraints; None where there are none.
+        begin_gang: Begins with the next gang: what was placed before it stays placed.
+        roll_back: Returns everything that the current gang has taken.
+        returned: As ``roll_back``, because of an error; gives the refusal.
+    """
+
+    nodes: RoundNodes
+    views: Mapping[Shape, Candidates]
+    counts: Mapping[Shape, int]
+    single: SinglePods
+    refusals: RoundRefusals
+    planned: PlannedPods
+    constrained: ConstrainedPods | None
+    begin_gang: Callable[[], None]
+    roll_back: Callable[[], None]
+    returned: Callable[[Gang, Exception], Refusal]

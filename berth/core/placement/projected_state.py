@@ -299,6 +299,6 @@ class ProjectedState:
 
     def _nodes_of(self, keys: Iterable[tuple[str, int]], started: Iterable[Placement]) -> list[str]:
         """Nodes on which these attempts and placements have chips, by name."""
-        held = [pod for key in keys if key not in self._ended for pod in self._state.owned(key)]
+        held = [pod for key in keys if key not in self._ended for pod in self._state.held_by(key)]
         held += [pod for part in started for pod in pods_of(part)]
         return sorted({pod.node for pod in held if pod.mask})

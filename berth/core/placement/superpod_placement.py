@@ -1,20 +1,30 @@
 """Gangs with SuperPoD affinity in one round: free nodes of SuperPoDs, and the plans of the gangs."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 
 from berth.core.cluster.bitmaps import Fits
-from berth.core.levels.model import NoLevels
+from berth.core.levels.model import NoLevels, Tree
 from berth.core.levels.planner import plan_levels
 from berth.core.placement.scoring import RowState, Scorer
 from berth.core.placement.touched_nodes import TouchedMarks
 from berth.core.requests.gangs import Gang
+from berth.core.rescheduling.levels import neighbours
 from berth.core.state.ledger import pods_of
 from berth.core.state.superpod_index import BlockInputs
 from berth.core.superpods.inference import AffinityPreference, mindie_allocations, service_allocations
-from berth.core.superpods.model import VARIANTS, BlockDemand, BlockPlan, BlockRules, CandidatePool, NoBlocks, Rows
+from berth.core.superpods.model import (
+    VARIANTS,
+    BlockDemand,
+    BlockPlan,
+    BlockRules,
+    CandidatePool,
+    NoBlocks,
+    Rows,
+    rack_number,
+)
 from berth.core.superpods.planner import candidates, draw_nodes, not_enough_nodes, plan_blocks
 from berth.core.superpods.rack_inference import plan_rack_service
 from berth.core.superpods.racks import plan_racks
@@ -23,6 +33,8 @@ from berth.schemas.columns import pack
 from berth.schemas.offers import Blocks, Shape
 from berth.schemas.placement import BlockPart, Placement
 from berth.schemas.refusal import BlockLack, NearGroup
+
+_NONE: Final = -1
 
 
 class BlockAnswer(NamedTuple):
@@ -122,30 +134,55 @@ class BlockRound:
         return self._superpods.pool(fits, idle=self._idle(states) if demand.replicas == 1 else None)
 
     def _by_levels(self, gang: Gang, blocks: Blocks, fits: Fits) -> BlockAnswer | BlockLack:
-        """Plan a gang with levels. Only empty nodes that one pod fills are candidates.
-
-        See decision D-11.
-        """
-        table = self._scorer.table
-        chips = max(shape.chips for shape, _ in gang.request_class)
-        view = table.view()
-        kept = fits & (table.capacity[view] == chips) & (np.bitwise_count(table.free[view]) == chips)
+        """Plan a gang with levels."""
         replicas = sum(pods for shape, pods in gang.request_class if shape.blocks is not None)
-        trees = self._levels.trees(kept, self._scorer.settings.resource_levels)
+        trees = self.trees(self.whole_nodes(gang, fits))
         found = plan_levels(trees, blocks.levels, replicas)
         if isinstance(found, NoLevels):
-            # When no tree has enough levels, the numbers count levels instead of nodes.
-            size = blocks.levels[found.level - 1] if found.level else int(found.gap != "levels")
-            near = [NearGroup(found.tree, found.have, found.have)] if found.tree else []
-            lack = "nodes" if found.gap == "nodes" else "level"
-            nodes = sum(len(tree.rows) for tree in trees)
-            return BlockLack(lack, found.need, found.have, size, nodes_need=replicas, nodes_have=nodes, near=near)
+            return level_lack(found, blocks.levels, trees, replicas)
         groups = trees[found.tree].groups[-1]
         block_ids = found.blocks.tolist()
         names = [groups[group] for group in found.groups[found.blocks].tolist()]
         return BlockAnswer(
             found.rows.tolist(), _part(gang, blocks, block_ids, names, dict.fromkeys(block_ids, "level"))
         )
+
+    def around(self, blocks: Blocks, row: int) -> Fits:
+        """Rows beside that of a pod, shape (rows,): in its SuperPoD and rack, or in its group of level 1.
+
+        Args:
+            blocks: Requested blocks of its gang.
+            row: Its row; -1 for an unknown node, with no rows beside it.
+        """
+        table = self._scorer.table
+        found: Fits = np.zeros(len(table), np.bool_)
+        if row < 0:
+            return found
+        if blocks.levels:
+            for tree in self.trees(~found):
+                found[neighbours(tree, row)] = True
+            return found
+        view = table.view()
+        found = (table.superpod[view] == table.superpod[row]) & (table.superpod[view] >= 0)
+        return found & (table.rack[view] == table.rack[row]) if blocks.rack_size else found
+
+    def whole_nodes(self, gang: Gang, fits: Fits) -> Fits:
+        """Of some rows the empty nodes that one pod of a gang fills, shape (rows,). See decision D-11."""
+        table = self._scorer.table
+        chips = max(shape.chips for shape, _ in gang.request_class)
+        view = table.view()
+        found: Fits = fits & (table.capacity[view] == chips) & (np.bitwise_count(table.free[view]) == chips)
+        return found
+
+    def trees(self, fits: Fits) -> list[Tree]:
+        """Trees of levels with some rows, shape (rows,)."""
+        return self._levels.trees(fits, self._scorer.settings.resource_levels)
+
+    def rack_of(self, row: int) -> int:
+        """Number of the rack of a row; -1 if it is not known."""
+        table = self._scorer.table
+        rack = int(table.rack[row]) if row >= 0 else _NONE
+        return rack_number(table.racks[rack]) if rack >= 0 else _NONE
 
     def _idle(self, states: Mapping[int, RowState]) -> Rows:
         """Free chips of each row, shape (rows,)."""
@@ -283,3 +320,20 @@ def lack_of(found: NoBlocks) -> BlockLack:
         nodes_have=found.nodes_have,
         near=[NearGroup(near.superpod, near.free, near.blocks) for near in found.closest],
     )
+
+
+def level_lack(found: NoLevels, sizes: Sequence[int], trees: Sequence[Tree], pods: int) -> BlockLack:
+    """Part of the refusal for a plan of levels that was not found.
+
+    Args:
+        found: What is missing.
+        sizes: Number of pods that share a group, level 1 first.
+        trees: Trees with the candidates.
+        pods: Number of pods to place.
+    """
+    # When no tree has enough levels, the numbers count levels instead of nodes.
+    size = sizes[found.level - 1] if 0 < found.level <= len(sizes) else int(found.gap != "levels")
+    near = [NearGroup(found.tree, found.have, found.have)] if found.tree else []
+    lack = "nodes" if found.gap == "nodes" else "level"
+    nodes = sum(len(tree.rows) for tree in trees)
+    return BlockLack(lack, found.need, found.have, size, nodes_need=pods, nodes_have=nodes, near=near)

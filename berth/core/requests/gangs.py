@@ -79,6 +79,8 @@ class Gang(msgspec.Struct, gc=False):
     """Labels and constraints of the pods of each task; empty while constraints are off."""
     run_ms: int = 0
     """Declared run time in milliseconds; 0 if none is declared."""
+    avoided: tuple[str, ...] = ()
+    """Nodes that failed for the attempt before, sorted: used only if it is not placed otherwise."""
     bytes_in_record: int = 0
     """Approximate size of its placement in a record."""
 

@@ -18,8 +18,9 @@ from berth.core.state.ledger import Holding, chips_in, pods_of
 from berth.schemas.placement import Placement, Run
 
 AttemptKey = tuple[str, int]
-FootprintKey = tuple[AttemptKey, int, int]
-"""Attempt, the record that gave it what it holds, and how many of its ranks have given that back."""
+FootprintKey = tuple[AttemptKey, int, int, int, int]
+"""Attempt, the record that gave it what it holds, how many of its ranks have given that back, newest step, and number
+of places that are reserved for it."""
 
 
 FOREVER_MS: Final = 1 << 53
@@ -108,10 +109,10 @@ class AvailabilityProfile:
         return tuple((one.end_ms, one.key) for one in self._occupants)
 
     def _occupant(self, holding: Holding, footprints: dict[FootprintKey, ResourceFootprint]) -> Occupant:
-        known = (holding.key, holding.ledger_seq, len(holding.gone))
+        known = (holding.key, holding.ledger_seq, len(holding.gone), holding.step, len(holding.reserved()))
         footprint = footprints.get(known)
         if footprint is None:
-            pods = self._state.owned(holding.key)
+            pods = self._state.held_by(holding.key)
             footprint = footprints[known] = footprint_of(self._state.table, pods, holding.placement)
         return Occupant(end_ms_of(self._state, holding, self._at_ms), holding.key, footprint)
 

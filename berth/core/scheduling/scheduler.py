@@ -14,15 +14,17 @@ import numpy as np
 
 from berth.core.changes import NO_CHANGES, Changes, merged
 from berth.core.errors import InvariantError, guarded
-from berth.core.placement.gang_placement import Verdicts
 from berth.core.placement.round_demand import candidate_counts, gangs_of_one_offer
 from berth.core.placement.scoring import Candidates, Scorer
 from berth.core.requests.gangs import ClassKey, Gang, gang_of
 from berth.core.scheduling.constraint_wakeups import dump_changes, is_about_gang, load_changes
+from berth.core.scheduling.drained_gangs import DrainedGangs
+from berth.core.scheduling.fault_watch import FaultWatch
 from berth.core.scheduling.queue import Queue
 from berth.core.scheduling.record_effects import take_effect
+from berth.core.scheduling.recoveries import asks_with, held_back
 from berth.core.scheduling.turn import Choice, MissingShards, Opened, Opening, Recorded, Turn, opening_of
-from berth.core.scheduling.verdicts import Decisions, round_of
+from berth.core.scheduling.verdicts import Decided, Decisions, round_of
 from berth.core.scheduling.wakeups import Wakeups, Woken
 from berth.core.state.cell import JobKey, State
 from berth.core.state.internal_errors import unreadable
@@ -55,7 +57,8 @@ class Scheduler:
         self._applied = 0
         """Facts and records whose changes were handed over."""
         self.to_examine: dict[str, None] = {}
-        """Gangs (uid) that may have to be evicted, released or adopted."""
+        """Gangs (uid) that may have to be evicted, released or adopted, or need a step of a recovery."""
+        self.watch = FaultWatch(state)
         self._turn: Turn | None = None
         """The step that the open turn has reached."""
         self._consumed: tuple[Woken, Changes] = (Woken(), NO_CHANGES)
@@ -68,7 +71,11 @@ class Scheduler:
     def gang(self, job: JobSeen, request: JobRequest, attempt: int) -> Gang:
         """A job as it waits."""
         profiles = self.state.constraints.profiles(job.namespace, request)
-        return gang_of(job, request, attempt=attempt, settings=self.state.fold.settings, profiles=profiles)
+        gang = gang_of(job, request, attempt=attempt, settings=self.state.fold.settings, profiles=profiles)
+        record = self.state.fold.gangs.get(job.uid)
+        if record is not None and record.recovery is not None and record.recovery.attempt < attempt:
+            gang.avoided = tuple(record.recovery.nodes)
+        return gang
 
     def _gang(self, job: JobSeen, request: JobRequest, attempt: int) -> Gang:
         """As :meth:`gang`; of a request that ends with an error, a gang that is refused."""
@@ -95,6 +102,11 @@ class Scheduler:
         found = merged(self._pending)
         self._pending = [found]
         return found
+
+    @property
+    def next_due_ms(self) -> int:
+        """First time at which a gang needs a step of a recovery although nothing changes; 0 without."""
+        return self.watch.next_due_ms
 
     @property
     def has_work(self) -> bool:
@@ -191,19 +203,32 @@ class Scheduler:
             *gangs_of_one_offer(taken, nodes=len(state.table)),
             *self.queue.take_plain(gangs_max=gangs_max, bytes_max=bytes_max),
         ]
+        drained = DrainedGangs(state, at_ms)
+        gangs = [drained.applied(gang) for gang in gangs]
+        faulty, with_errors = self.watch.look(self.to_examine, self._consumed[1], at_ms=at_ms)
         must, settled, set_aside = examine(state, self.to_examine)
+        set_aside = [*with_errors, *set_aside]
+        faulty, held = held_back(must, drained.applied_to(faulty))
+        wanting = {one.holding.uid: None for one in faulty}
+        self.to_examine.update(wanting)
         for uid in settled:
-            del self.to_examine[uid]
+            if uid not in wanting:
+                del self.to_examine[uid]
         if must.adoptions:
-            gangs = []  # what is adopted must not be given away in the same record
-        if not gangs and not must:
-            if self._consumed[0].classes:
-                self._restore()  # in strict order, classes behind the head that were woken: no record will contain it
+            gangs, faulty = [], []  # what is adopted must not be given away in the same record
+        if not gangs and not must and not faulty:
+            self._restore_classes()
             return Opened(None, set_aside)
-        asks = candidate_counts([gang for gang in gangs if not gang.invalid], full=state.constraints.full_nodes)
-        opening = Opening(number, at_ms, gangs, must, asks)
+        full = state.constraints.full_nodes
+        asks = asks_with(faulty, candidate_counts([gang for gang in gangs if not gang.invalid], full=full), full=full)
+        opening = Opening(number, at_ms, gangs, must, asks, faulty, held)
         self._turn = opening
         return Opened(opening, set_aside)
+
+    def _restore_classes(self) -> None:
+        """Undo what a turn woke that decides nothing: in strict order, classes behind the head; no record has them."""
+        if self._consumed[0].classes:
+            self._restore()
 
     def _consume(self) -> None:
         """Wake and release what the pending changes help; they are consumed by that."""
@@ -255,8 +280,8 @@ class Scheduler:
         self._expect(opening)
         return self._chosen(opening, self.decisions.on_offers(opening, views, asks, missing_shards), missing_shards)
 
-    def _chosen(self, opening: Opening, found: Verdicts, missing_shards: MissingShards) -> Choice:
-        choice = Choice(opening, found.verdicts, missing_shards, found.set_aside)
+    def _chosen(self, opening: Opening, found: Decided, missing_shards: MissingShards) -> Choice:
+        choice = Choice(opening, found.verdicts, missing_shards, found.set_aside, found.recoveries)
         self._turn = choice
         return choice
 
@@ -267,7 +292,7 @@ class Scheduler:
             InvariantError: The choice was used before.
         """
         self._expect(choice)
-        record = round_of(self.state, choice.opening, choice.verdicts, choice.missing_shards)
+        record = round_of(self.state, choice)
         recorded = Recorded(choice.opening, record, choice.set_aside)
         self._turn = recorded
         return recorded
@@ -300,7 +325,29 @@ class Scheduler:
         """
         self._expect(recorded)
         self._turn = None
+        self._settle(recorded.opening)
         self._follow(folded, recorded.opening)
+
+    def leave(self, choice: Choice) -> None:
+        """End a turn that decided nothing (:attr:`Choice.is_empty`), without a record.
+
+        Args:
+            choice: The turn.
+
+        Raises:
+            InvariantError: The choice was used before.
+        """
+        self._expect(choice)
+        self._turn = None
+        self._settle(choice.opening)
+        self._restore_classes()
+
+    def _settle(self, opening: Opening) -> None:
+        """The faulty gangs of a turn have been tried: the watch knows when to try those without a step again."""
+        held = {one.uid for one in opening.held}
+        for one in opening.faulty:
+            if one.holding.uid not in held:
+                self.to_examine.pop(one.holding.uid, None)
 
     def follow(self, folded: Folded, opening: Opening | None = None) -> None:
         """Bring the queue in line with a record that was not decided here.

@@ -9,12 +9,14 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple, TypeVar
 
 from berth.core.errors import CoreError
+from berth.core.faults.examination import Faulty
 from berth.core.placement.round_demand import NeedMoreError
 from berth.core.requests.gangs import Gang
 from berth.core.state.internal_errors import SetAside
 from berth.core.state.lifecycle import Due
-from berth.schemas.ledger import Round, Verdict
+from berth.schemas.ledger import Release, Round, Verdict
 from berth.schemas.offers import Shape
+from berth.schemas.recovery import Recovery
 
 ASKS_MAX: Final = 20
 """Times that offers are asked for in one turn."""
@@ -43,6 +45,10 @@ class Opening(NamedTuple):
     must: Due
     asks: dict[Shape, int]
     """Candidates that are needed of each shape; more may be asked for later."""
+    faulty: Sequence[Faulty] = ()
+    """Gangs that need a step of a recovery, in the order in which they are tried, before ``gangs``."""
+    held: Sequence[Release] = ()
+    """Releases that only go with such a step."""
 
 
 class Opened(NamedTuple):
@@ -63,6 +69,13 @@ class Choice(NamedTuple):
     missing_shards: MissingShards
     set_aside: Sequence[SetAside]
     """Errors of the choice, each with the gang that was set aside for it."""
+    recoveries: Sequence[Recovery] = ()
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is decided: gangs needed a step of a recovery, and none has what it needs."""
+        opening = self.opening
+        return bool(opening.faulty) and not (self.recoveries or opening.gangs or opening.must)
 
 
 class Recorded(NamedTuple):

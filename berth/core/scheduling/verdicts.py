@@ -1,25 +1,38 @@
 """Verdicts on the gangs of a turn, on offers of shards or on candidates of the state itself."""
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
 from berth.core.cluster.bitmaps import Fits
 from berth.core.cluster.domains import shard_of
 from berth.core.errors import ReportedError
-from berth.core.placement.gang_placement import PlacementRound, Verdicts
+from berth.core.placement.gang_placement import PlacementRound
 from berth.core.placement.offers import merge
 from berth.core.placement.projected_state import MissingRows
 from berth.core.placement.scoring import Candidates, Scorer
 from berth.core.scheduling.backfill import Backfill, Memory
+from berth.core.scheduling.drained_gangs import DrainedGangs
 from berth.core.scheduling.queue import Queue
 from berth.core.scheduling.queue_policies import StrictOrder
-from berth.core.scheduling.turn import Asking, MissingShards, Opening
+from berth.core.scheduling.recoveries import released, take_steps
+from berth.core.scheduling.turn import Asking, Choice, MissingShards, Opening
 from berth.core.state.cell import State
 from berth.core.state.internal_errors import SetAside
 from berth.schemas.ledger import Round, Verdict
 from berth.schemas.offers import Shape
+from berth.schemas.recovery import Recovery
 from berth.schemas.refusal import INTERNAL, Refusal
+
+
+class Decided(NamedTuple):
+    """Result of a turn."""
+
+    verdicts: list[Verdict]
+    recoveries: list[Recovery]
+    set_aside: Sequence[SetAside]
+    """Errors, each with the gang that was set aside for it."""
 
 
 class Decisions:
@@ -43,8 +56,8 @@ class Decisions:
         views: Mapping[Shape, Candidates],
         asks: Mapping[Shape, int],
         missing_shards: MissingShards,
-    ) -> Verdicts:
-        """Verdicts on the gangs of a turn.
+    ) -> Decided:
+        """Verdicts on the gangs of a turn, and steps of recoveries.
 
         Args:
             opening: The turn.
@@ -55,8 +68,8 @@ class Decisions:
         Raises:
             NeedMoreError: The candidates do not reach far enough.
         """
-        if not opening.gangs:
-            return Verdicts([], ())
+        if not opening.gangs and not opening.faulty:
+            return Decided([], [], ())
         state = self._state
         reservation_errors: list[SetAside] = []
         policy = self._policy(opening, missing_shards, reservation_errors.append)
@@ -69,8 +82,10 @@ class Decisions:
             policy=policy,
             constraints=state.constraints.view,
         )
+        steps = take_steps(chooser.parts(), opening.faulty, missing=missing_shards.missing)
         found = chooser.choose(opening.gangs, missing=missing_shards.missing)
         set_aside = [
+            *steps.set_aside,
             *(
                 SetAside(gang.namespaced_name, ReportedError(gang.invalid.value))
                 for gang in opening.gangs
@@ -79,9 +94,9 @@ class Decisions:
             *found.set_aside,
             *reservation_errors,
         ]
-        return found._replace(set_aside=set_aside)
+        return Decided(found.verdicts, steps.recoveries, set_aside)
 
-    def on_own_candidates(self, opening: Opening, missing_shards: MissingShards) -> Verdicts:
+    def on_own_candidates(self, opening: Opening, missing_shards: MissingShards) -> Decided:
         """Verdicts on the gangs of a turn, on candidates of the state instead of offers.
 
         Args:
@@ -94,7 +109,7 @@ class Decisions:
         asking = Asking(opening)
         silent = self._silent(missing_shards)
 
-        def decide() -> Verdicts:
+        def decide() -> Decided:
             asks = asking.asks
             views = {shape: self._candidates(shape, count, silent, missing_shards) for shape, count in asks.items()}
             return self.on_offers(opening, views, asks, missing_shards)
@@ -132,7 +147,8 @@ class Decisions:
             return StrictOrder(self._queue.head(), self._last_refusal)
         tried = {gang.uid for gang in opening.gangs}
         waiting = self._queue.waiting_for_room(held=policy == "conservative")
-        others = (gang for gang in waiting if gang.uid not in tried)
+        drained = DrainedGangs(self._state, opening.at_ms)
+        others = (drained.applied(gang) for gang in waiting if gang.uid not in tried)
         silent = self._silent(missing_shards)
         return Backfill(self._state, self._scorer, opening.at_ms, others, silent, self._memory, on_error)
 
@@ -163,26 +179,26 @@ class Decisions:
         return self._scorer.candidates(shape, count, leaves=self._state.leaves, without=without)
 
 
-def round_of(state: State, opening: Opening, verdicts: Sequence[Verdict], missing_shards: MissingShards) -> Round:
+def round_of(state: State, choice: Choice) -> Round:
     """The record of a turn.
 
     Args:
         state: The cell, as it was when the turn was opened.
-        opening: The turn.
-        verdicts: Verdicts on its gangs.
-        missing_shards: Shards that did not answer.
+        choice: The turn.
     """
+    opening, missing_shards = choice.opening, choice.missing_shards
     return Round(
         epoch=state.fold.epoch,
         base_seq=state.fold.head,
         facts_seq=state.facts_seq,
         at_ms=opening.at_ms,
         number=opening.number,
-        verdicts=list(verdicts),
+        verdicts=list(choice.verdicts),
         evictions=opening.must.evictions,
-        releases=opening.must.releases,
+        releases=[*opening.must.releases, *released(opening.held, choice.recoveries)],
         adoptions=opening.must.adoptions,
         missing=list(missing_shards.missing),
         doubted=list(missing_shards.doubted),
         shards=missing_shards.shards if missing_shards.missing else 0,
+        recoveries=list(choice.recoveries),
     )

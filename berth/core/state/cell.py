@@ -7,12 +7,13 @@ Longer than 300 lines because this is where facts and ledger meet.
 """
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 import msgspec
 
 from berth.core.changes import NO_CHANGES, Changes, ChangesBuilder, JobKey, merged
+from berth.core.cluster.drains import check_drain
 from berth.core.cluster.node_facts import check_health, check_nodes
 from berth.core.cluster.node_packing import SWITCHES
 from berth.core.state.constraint_state import ConstraintState
@@ -41,7 +42,7 @@ from berth.schemas.facts import (
     TimerSeen,
     TopologySeen,
 )
-from berth.schemas.fault_facts import GroupSeen, ReplacementsSeen
+from berth.schemas.fault_facts import DrainSeen, GroupSeen, ReplacementsSeen
 from berth.schemas.ledger import Round, Settings
 from berth.schemas.status import SnapshotBody
 from berth.schemas.usage_facts import NamespaceSeen, UsageSeen
@@ -99,6 +100,7 @@ class State:
         self._apply: dict[str, Callable[[Envelope, ChangesBuilder], Effect]] = {
             NodesSeen.KIND: self._nodes,
             HealthSeen.KIND: self._health,
+            DrainSeen.KIND: self._drain,
             TopologySeen.KIND: self._topology,
             PodsSeen.KIND: self._pods,
             JobSeen.KIND: self._job,
@@ -189,20 +191,14 @@ class State:
             self._begin(before, found)
         if self._owns is not None:
             forget_idle(self.fold, folded.gangs)
-        for holding in folded.given_back:
-            found.add(self._occupancy.give_back(holding))
-        for holding, ranks in folded.freed:
-            found.add(self._occupancy.free(holding, ranks))
-        for holding in folded.taken:  # last: a repeated adoption is given back by the same record
-            found.add(self._occupancy.take(holding))
+        found.add(self._occupancy.follow(folded))
         if self._owns is None:
-            self.faults.follow(folded)
-            for key in [*(one.key for one in folded.given_back), *(one.key for one, _ in folded.freed)]:
-                found.add(self.constraints.note(key))
-            for holding in folded.taken:
+            self.faults.follow(folded, found)
+            left = [*folded.given_back, *(one for one, _ in folded.freed), *folded.moved]
+            for holding in [*left, *folded.taken]:
                 found.add(self.constraints.note(holding.key))
             found.gangs_to_examine.update(to_examine(folded.gangs, self.jobs, (self.pods, self.outcomes)))
-            if folded.given_back or folded.freed:
+            if left:
                 found.gangs_to_examine.update(self.short)
             self._kept.forget(self._pod_facts.forget_podless(self.jobs, self.fold))
         folded.changes = self._made(found)
@@ -238,6 +234,10 @@ class State:
     def owned(self, key: tuple[str, int]) -> list[PodShare]:
         """What each rank of a held attempt owns."""
         return self._occupancy.owned(key)
+
+    def held_by(self, key: tuple[str, int]) -> Sequence[PodShare]:
+        """All that a held attempt owns: :meth:`owned`, and then the places that are reserved for its ranks."""
+        return self._occupancy.held_by(key)
 
     def held(self, node: str) -> int:
         """Mask of a node's chips that have an owner."""
@@ -338,6 +338,13 @@ class State:
             self.faults.note_health(fact, found)
         return "folded"
 
+    def _drain(self, envelope: Envelope, found: ChangesBuilder) -> Effect:
+        fact = body_of(envelope, DrainSeen)
+        check_drain(fact)
+        check_subject(self._subject, "drain", fact.kind, fact.name)
+        found.add(self.table.apply_drain(fact))
+        return "gone" if fact.gone else "folded"
+
     def _topology(self, envelope: Envelope, found: ChangesBuilder) -> Effect:
         fact = body_of(envelope, TopologySeen)
         check_subject(self._subject, "topology", fact.kind)
@@ -412,5 +419,5 @@ _CONSTRAINT_KINDS: Final = tuple(
     fact.KIND for fact in (UsageSeen, NamespaceSeen, ClaimSeen, VolumeSeen, StorageSeen, UnboundSeen)
 )
 _READ_BY_OTHERS: Final = frozenset({MembersSeen.KIND})
-_SCORED_KINDS: Final = frozenset({NodesSeen.KIND, HealthSeen.KIND, TopologySeen.KIND})
+_SCORED_KINDS: Final = frozenset({NodesSeen.KIND, HealthSeen.KIND, TopologySeen.KIND, DrainSeen.KIND})
 """Facts on which scores depend. Pods are none: they only move chips from used to releasing, and neither is free."""

@@ -26,8 +26,8 @@ from berth.core.constraints.volumes import Volumes, has_failed
 from berth.core.requests.gangs import Profiles
 from berth.core.state.decided_claims import DecidedClaims
 from berth.core.state.fact_checks import check_subject
+from berth.core.state.holdings.pod_phases import rows_of
 from berth.core.state.ledger import Holding, LedgerFold
-from berth.schemas.columns import unpack
 from berth.schemas.envelope import Envelope, body_of
 from berth.schemas.facts import JobSeen, PodPhase, PodsSeen
 from berth.schemas.intake import JobRequest, Task
@@ -286,8 +286,9 @@ class ConstraintState:
             return None
         rows = [self._table.row(node) for node in holding.placement.names()]
         gone = set(holding.gone)
+        reserved = {rank: self._table.row(pod.node) for rank, pod in holding.reserved().items()}
         found = Usage()
-        found.pods = dict(Counter(row for rank, row in enumerate(rows) if rank not in gone))
+        found.pods = dict(Counter([*(row for rank, row in enumerate(rows) if rank not in gone), *reserved.values()]))
         job = self._jobs.get((holding.namespace, holding.name))
         request = job.request if job is not None and job.uid == holding.uid else None
         if request is None or sum(task.replicas for task in request.tasks) != len(rows):
@@ -298,6 +299,9 @@ class ConstraintState:
             ranks = range(start, start + task.replicas)
             start += task.replicas
             self._add_task(found, holding, task, [(rank, rows[rank]) for rank in ranks if rank not in gone], ending)
+            places = [(rank, reserved[rank]) for rank in ranks if rank in reserved]
+            if places:
+                self._add_task(found, holding, task, places, set())
         return found
 
     def pods_of(self, key: AttemptKey) -> Iterator[tuple[PodProfile, int]]:
@@ -315,6 +319,8 @@ class ConstraintState:
         for rank, (pod, node) in enumerate(zip(pods, nodes, strict=False)):
             if rank not in holding.gone:
                 yield pod, self._table.row(node)
+        for rank, share in holding.reserved().items():
+            yield pods[rank], self._table.row(share.node)
 
     def _add_task(
         self,
@@ -350,8 +356,7 @@ class ConstraintState:
         seen = self._occupancy.pods_seen(holding)
         if seen is None or PodPhase.TERMINATING not in seen.phase:
             return set()
-        rows = zip(unpack(seen.rank, 4), seen.phase, strict=True)
-        return {rank for rank, phase in rows if phase == PodPhase.TERMINATING}
+        return {rank for rank, phase in rows_of(holding, seen) if phase == PodPhase.TERMINATING}
 
     def profiles(self, namespace: str, request: JobRequest) -> Profiles:
         """Labels and constraints of the pods of each task of a request."""

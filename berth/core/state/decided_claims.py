@@ -34,7 +34,7 @@ class DecidedClaims:
     def note(self, key: tuple[str, int]) -> bool:
         """Note what an attempt holds now; returns whether it gives back volumes."""
         holding = self._fold.holdings.get(key)
-        if holding is not None and holding.placement.claims:
+        if holding is not None and holding.claims():
             self._holdings[key] = holding
             self._decided = None
             return False
@@ -48,17 +48,16 @@ class DecidedClaims:
         if self._decided is None:
             found: list[DecidedClaim] = []
             for holding in sorted(self._holdings.values(), key=lambda one: (one.ledger_seq, *one.key)):
-                names = holding.placement.names()
-                for one in holding.placement.claims:
+                for one, node in holding.claims():
                     name = ClaimName(holding.namespace, one.claim)
-                    found.append(DecidedClaim(name, one.uid, one.volume, self._row_of(names[one.rank])))
+                    found.append(DecidedClaim(name, one.uid, one.volume, self._row_of(node)))
             self._decided = tuple(found)
         return self._decided
 
     def failures_of(self, holding: Holding) -> int:
         """With how many nodes and volumes the claims of an attempt could not be bound, as far as that counts now."""
         found = 0
-        for claim in holding.placement.claims:
+        for claim, _ in holding.claims():
             failure = self._volumes.failure(ClaimName(holding.namespace, claim.claim))
             if failure is not None and failure.uid == claim.uid:
                 found += len(failure.nodes) + len(failure.volumes)

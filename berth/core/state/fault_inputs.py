@@ -92,14 +92,20 @@ class FaultInputs:
             rows = sorted(row for row in before.keys() | now.keys() if before.get(row) != now.get(row))
             self._look_at((self._table.names[row] for row in rows), found)
 
-    def follow(self, folded: Folded) -> None:
-        """Note on which nodes the attempts of a record are."""
+    def follow(self, folded: Folded, found: ChangesBuilder) -> None:
+        """Note on which nodes the attempts of a record are, and examine those that recover.
+
+        Args:
+            folded: What the record changed.
+            found: Receives which gangs to examine.
+        """
         if not self.decides:
             return
         for holding in folded.given_back:
             self._drop(holding.key)
-        for holding in (*folded.taken, *(one for one, _ in folded.freed)):
+        for holding in (*folded.taken, *(one for one, _ in folded.freed), *folded.moved):
             self._put(holding)
+        found.gangs_to_examine.update((holding.uid, None) for holding in folded.moved)
 
     def begin(self) -> None:
         """Note on which nodes all attempts are, as far as faults are handled."""
@@ -219,7 +225,7 @@ class FaultInputs:
 
 def nodes_of(holding: Holding) -> list[str]:
     """Nodes of an attempt by rank, and then those that are reserved for its ranks."""
-    return holding.placement.names()
+    return [*holding.placement.names(), *(share.node for share in holding.reserved().values())]
 
 
 def _faults(condition: NodeCondition | None) -> tuple[int, int, bool]:

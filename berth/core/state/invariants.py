@@ -6,7 +6,7 @@ ones; CPU and memory add up.
 
 from berth.core.errors import InvariantError
 from berth.core.state.cell import State
-from berth.core.state.ledger import Holding
+from berth.core.state.ledger import Holding, owned_by
 
 _CORE_PERCENT = 100
 
@@ -23,7 +23,7 @@ def check(state: State) -> None:
     for key in sorted(state.fold.holdings):
         holding = state.fold.holdings[key]
         _check_whole(state, holding)
-        for pod in state.owned(key):
+        for pod in state.held_by(key):
             cpu[pod.node] = cpu.get(pod.node, 0) + pod.cpu_milli
             memory[pod.node] = memory.get(pod.node, 0) + pod.memory_mib
             if holding.placement.share is not None:
@@ -36,12 +36,34 @@ def check(state: State) -> None:
 
 
 def _check_whole(state: State, holding: Holding) -> None:
+    _check_moves(state, holding)
     pods = state.owned(holding.key)
     if len(pods) != holding.placement.pods() or sum(run.pods for run in holding.placement.runs) != len(pods):
         raise InvariantError("a gang is neither whole nor absent", subject=f"gang {holding.uid}")
     for pod in pods:
         if len(set(pod.chips)) != len(pod.chips):
             raise InvariantError("a pod has a chip twice", subject=f"gang {holding.uid}")
+
+
+def _check_moves(state: State, holding: Holding) -> None:
+    """Check that ranks leave once, that places are reserved for ranks that leave, and that nothing is left of moves.
+
+    Raises:
+        InvariantError: One of these does not hold.
+    """
+    subject = f"gang {holding.uid}"
+    leaving = [rank for move in holding.moves for rank in move.leaving]
+    placed = [rank for move in holding.moves for rank in move.placed]
+    if len(set(leaving)) != len(leaving) or len(set(placed)) != len(placed):
+        raise InvariantError("a rank leaves or is placed twice at a time", subject=subject)
+    if not set(placed) <= set(leaving) or not set(leaving).isdisjoint(holding.gone):
+        raise InvariantError("a place is reserved for a rank that does not leave", subject=subject)
+    if not set(holding.unplaced) <= set(holding.gone) or (holding.ending and holding.recovers):
+        raise InvariantError("ranks wait for a place that they cannot get", subject=subject)
+    if any(move.is_over for move in holding.moves):
+        raise InvariantError("a move is over and still there", subject=subject)
+    if list(state.held_by(holding.key)) != [*owned_by(holding), *holding.reserved().values()]:
+        raise InvariantError("the columns count other places than those of the ledger", subject=subject)
 
 
 def _check_columns(state: State, owned: dict[str, int], cpu: dict[str, int], memory: dict[str, int]) -> None:

@@ -3,7 +3,7 @@
 Source: docs/reference/switches.md, "Shared leaf states" and "Rebuilding leaf states".
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -13,19 +13,45 @@ from berth.schemas.facts import PodPhase, PodsSeen
 from berth.schemas.placement import Placement
 
 
-def leaf_job(holding: Holding, pods: Sequence[PodShare], *, parity: bool, seen: PodsSeen | None) -> LeafJob:
-    """Job on leaf switches of a held attempt.
+def leaf_job(
+    holding: Holding,
+    pods: Sequence[PodShare],
+    reserved: Mapping[int, PodShare],
+    *,
+    parity: bool,
+    seen: PodsSeen | None,
+) -> LeafJob:
+    """Job on leaf switches of a held attempt; it is also where places are reserved for it.
 
     Args:
         holding: The attempt.
         pods: Chips that each of its ranks owns now.
+        reserved: Places that are reserved for ranks.
         parity: Pods without chips count too, and the progress of the job decides what counts.
         seen: Its pods in the cluster; only read under ``parity``.
     """
     gone = set(holding.gone) if parity else set()
     ranks = [rank for rank, pod in enumerate(pods) if pod.mask or (parity and rank not in gone)]
     phase = _stage(holding, seen) if parity else JobPhase.DECIDED
-    return _job(holding.placement, pods, ranks, phase=phase, is_part=holding.foreign)
+    job = _job(holding.placement, pods, ranks, phase=phase, is_part=holding.foreign)
+    places = [rank for rank, pod in reserved.items() if pod.mask or parity]
+    if not places:
+        return job
+    states = job.states or bytes(len(job.nodes))
+    states += bytes(_reserved_state(holding, rank) for rank in places)
+    return msgspec.structs.replace(
+        job,
+        nodes=[*job.nodes, *(reserved[rank].node for rank in places)],
+        states=states if any(states) else b"",
+        has_chips=job.has_chips or any(pod.mask for pod in reserved.values()),
+    )
+
+
+def _reserved_state(holding: Holding, rank: int) -> int:
+    """State of the leaf of a place that is reserved for a rank."""
+    move = next(move for move in holding.moves if rank in move.placed)
+    part = move.placement.switch if move.placement is not None else None
+    return part.states[move.ranks.index(rank)] if part is not None and part.states else 0
 
 
 def placed_job(placement: Placement) -> LeafJob:

@@ -5,54 +5,35 @@ is void, for every reader in the same way. So a former leader cannot add to hist
 sends.
 """
 
-from collections.abc import Iterable
-
 import msgspec
 
 from berth.core.changes import NO_CHANGES, Changes
 from berth.core.errors import HistoryError, InvariantError
+from berth.core.state.holdings.holding import Holding, PodShare, chips_in, owned_by, pods_of
+from berth.core.state.holdings.steps import end_attempt, release_ranks, take_step
 from berth.core.state.run_times import RunTime, RunTimes
 from berth.core.state.waiting_dump import WaitingDump
 from berth.schemas.envelope import DecodeError, Envelope, body_of
 from berth.schemas.ledger import Adoption, Epoch, Eviction, Release, Round, Settings, Verdict, see_readable
-from berth.schemas.placement import Placement, Run
+from berth.schemas.recovery import Recovery
 from berth.schemas.refusal import Refusal
 from berth.schemas.status import SnapshotBody
 
-
-class Holding(msgspec.Struct, gc=False):
-    """Chips, cpu and memory that an attempt of a gang owns."""
-
-    namespace: str
-    name: str
-    uid: str
-    attempt: int
-    placement: Placement
-    ledger_seq: int
-    at_ms: int
-    ending: str = ""
-    """Why its pods are being deleted; empty while they may run."""
-    foreign: bool = False
-    """Adopted: placed by another scheduler."""
-    gone: list[int] = []
-    """Ranks that have given back what they owned, ascending."""
-
-    def __post_init__(self) -> None:
-        """See that what was given back was there.
-
-        Raises:
-            ValueError: It was not.
-        """
-        if self.gone and not 0 <= min(self.gone) <= max(self.gone) < self.placement.pods():
-            raise ValueError(f"gone: {self.gone}, the placement has {self.placement.pods()} ranks")
-
-    @property
-    def key(self) -> tuple[str, int]:
-        """Identity of the decision."""
-        return (self.uid, self.attempt)
+__all__ = [
+    "Folded",
+    "GangRecord",
+    "Holding",
+    "LedgerDump",
+    "LedgerFold",
+    "PodShare",
+    "chips_in",
+    "dump_of",
+    "owned_by",
+    "pods_of",
+]
 
 
-class GangRecord(msgspec.Struct, gc=False):
+class GangRecord(msgspec.Struct, gc=False, omit_defaults=True):
     """State of a gang in the ledger."""
 
     namespace: str
@@ -66,6 +47,14 @@ class GangRecord(msgspec.Struct, gc=False):
     ledger_seq: int = 0
     facts_seq: int = 0
     at_ms: int = 0
+    recovery: Recovery | None = None
+    """Newest step of a recovery, of this attempt or one before, without its places: holdings have these."""
+    retries_left: int = -1
+    """How often failed pods may still restart it; -1: no failed pod has."""
+    restarts: int = 0
+    """How often it was restarted as a whole because of a fault."""
+    placed_ms: int = 0
+    """Time of the record since which every rank is at its place again; 0 during a recovery."""
 
     @property
     def is_over(self) -> bool:
@@ -80,6 +69,8 @@ class Folded(msgspec.Struct, gc=False):
     given_back: list[Holding] = []
     freed: list[tuple[Holding, list[int]]] = []
     """Ranks that gave back what they owned, while others of their attempt hold on."""
+    moved: list[Holding] = []
+    """Whose ranks leave, have left, or have got places, in place of what ``freed`` says of them."""
     ending: list[Holding] = []
     gangs: list[GangRecord] = []
     epoch: bool = False
@@ -138,6 +129,8 @@ class LedgerFold:
         self.at_ms = 0
         self.rounds = 0
         self.voided = 0
+        self.is_new_epoch = False
+        """The last record that counts began an epoch."""
         self.holdings: dict[tuple[str, int], Holding] = {}
         self.gangs: dict[str, GangRecord] = {}
         self.run_times = RunTimes()
@@ -192,6 +185,7 @@ class LedgerFold:
         folded.resumes = record.resumes and self.epoch > 0 and record.settings == self.settings
         self.epoch, self.holder, self.settings = record.epoch, record.holder, record.settings
         self.facts_seq, self.at_ms = record.facts_seq, record.at_ms
+        self.is_new_epoch = True
         self._let_go()
         folded.epoch = True
 
@@ -201,10 +195,13 @@ class LedgerFold:
             return
         self.facts_seq, self.at_ms = record.facts_seq, record.at_ms
         self.rounds = record.number
+        self.is_new_epoch = False
         folded.silent = bool(record.missing)
         self._let_go()
         for verdict in record.verdicts:
             self._verdict(sequence, record, verdict, folded)
+        for recovery in record.recoveries:
+            self._recover(sequence, record, recovery, folded)
         for eviction in record.evictions:
             self._evict(sequence, record, eviction, folded)
         for release in record.releases:
@@ -212,6 +209,7 @@ class LedgerFold:
         for adoption in record.adoptions:
             self._adopt(sequence, record, adoption, folded)
         for gang in folded.gangs:
+            self._see_recovered(gang)
             if gang.is_over and self._leaving.pop(gang.uid, None) is not None:
                 del self.gangs[gang.uid]
 
@@ -240,9 +238,39 @@ class LedgerFold:
         self.holdings[holding.key] = holding
         folded.taken.append(holding)
 
+    def _recover(self, sequence: int, record: Round, recovery: Recovery, folded: Folded) -> None:
+        holding = self._held(recovery.uid, recovery.attempt, "recovers where it holds nothing")
+        take_step(holding, recovery)
+        holding.step_ms = record.at_ms
+        if holding.ending:
+            folded.ending.append(holding)
+        if recovery.how != "mark":
+            folded.moved.append(holding)
+        gang = self.gangs.get(recovery.uid)
+        if gang is None or gang.attempt != recovery.attempt:
+            return
+        gang.placed_ms = 0
+        gang.recovery = msgspec.structs.replace(recovery, placement=None)
+        if recovery.retries_left >= 0:
+            gang.retries_left = recovery.retries_left
+        if holding.ending:
+            gang.phase, gang.ledger_seq, gang.at_ms = "ending", sequence, record.at_ms
+            gang.restarts += 1
+        folded.gangs.append(gang)
+
+    def _see_recovered(self, gang: GangRecord) -> None:
+        """Note since when every rank of a gang is at its place again."""
+        if gang.recovery is None or gang.placed_ms:
+            return
+        holding = self.holdings.get((gang.uid, gang.attempt))
+        if holding is not None and not holding.ending and not holding.recovers:
+            gang.placed_ms = self.at_ms
+
     def _evict(self, sequence: int, record: Round, eviction: Eviction, folded: Folded) -> None:
         holding = self._held(eviction.uid, eviction.attempt)
-        holding.ending = eviction.reason
+        if holding.recovers:
+            folded.moved.append(holding)
+        end_attempt(holding, eviction.reason)
         gang = self.gangs.get(eviction.uid)
         if gang is not None and gang.attempt == eviction.attempt:
             gang.phase, gang.ledger_seq, gang.at_ms = "ending", sequence, record.at_ms
@@ -252,7 +280,12 @@ class LedgerFold:
     def _release(self, sequence: int, record: Round, release: Release, folded: Folded) -> None:
         holding = self._held(release.uid, release.attempt)
         if release.ranks:
-            self._free(holding, release.ranks, folded)
+            self._free(holding, release, folded)
+            gang = self.gangs.get(release.uid)
+            if holding.step:
+                holding.freed_ms = record.at_ms
+                if gang is not None and gang.attempt == release.attempt:
+                    folded.gangs.append(gang)
             return
         del self.holdings[holding.key]
         folded.given_back.append(holding)
@@ -265,20 +298,23 @@ class LedgerFold:
         if release.again:
             gang.phase, gang.attempt = "waiting", gang.attempt + 1
         else:
-            gang.phase = "failed" if release.reason == "bind-failed" else release.reason
+            gang.phase = "failed" if release.reason in {"bind-failed", "fault"} else release.reason
             if release.reason == "bind-failed":
                 gang.refusal = Refusal(code="bind-failed", value=str(release.attempt))
         folded.gangs.append(gang)
 
     @staticmethod
-    def _free(holding: Holding, ranks: list[int], folded: Folded) -> None:
+    def _free(holding: Holding, release: Release, folded: Folded) -> None:
+        ranks = release.ranks
         freed = set(ranks)
         subject = f"gang {holding.uid} attempt {holding.attempt}"
         if len(freed) != len(ranks) or not 0 <= min(freed) <= max(freed) < holding.placement.pods():
             raise InvariantError("gives back ranks that it does not have", subject=subject)
         if not freed.isdisjoint(holding.gone):
             raise InvariantError("gives a rank back twice", subject=subject)
-        holding.gone = sorted(freed.union(holding.gone))
+        if holding.moves:
+            folded.moved.append(holding)
+        release_ranks(holding, ranks, by_fault=release.reason == "fault")
         folded.freed.append((holding, ranks))
 
     def _adopt(self, sequence: int, record: Round, adoption: Adoption, folded: Folded) -> None:
@@ -287,10 +323,10 @@ class LedgerFold:
         )
         self._take(holding, folded)
 
-    def _held(self, uid: str, attempt: int) -> Holding:
+    def _held(self, uid: str, attempt: int, what: str = "gives back what it does not hold") -> Holding:
         holding = self.holdings.get((uid, attempt))
         if holding is None:
-            raise InvariantError("gives back what it does not hold", subject=f"gang {uid} attempt {attempt}")
+            raise InvariantError(what, subject=f"gang {uid} attempt {attempt}")
         return holding
 
     def forget(self, uid: str, facts_seq: int) -> None:
@@ -343,44 +379,3 @@ class LedgerFold:
         self.gangs = {gang.uid: gang for gang in dump.gangs}
         self._leaving = dict(dump.leaving)
         self.run_times.load(dump.run_times)
-
-
-class PodShare(msgspec.Struct, frozen=True, gc=False):
-    """What one pod of a placement owns."""
-
-    node: str
-    mask: int
-    chips: tuple[int, ...]
-    cpu_milli: int
-    memory_mib: int
-    pods: int = 1
-    """0 for a rank that gave back what it owned."""
-
-
-def chips_in(runs: Iterable[Run]) -> int:
-    """Chips of all pods of a gang."""
-    return sum(run.pods * run.chips for run in runs)
-
-
-def owned_by(holding: Holding) -> list[PodShare]:
-    """What each rank of a held attempt owns, in rank order; a rank that gave it back owns nothing of its node."""
-    pods = pods_of(holding.placement)
-    for rank in holding.gone:
-        pods[rank] = PodShare(pods[rank].node, 0, (), 0, 0, pods=0)
-    return pods
-
-
-def pods_of(placement: Placement) -> list[PodShare]:
-    """What each rank of a placement owns, in rank order."""
-    names = placement.names()
-    pods: list[PodShare] = []
-    start = 0
-    for run in placement.runs:
-        for _ in range(run.pods):
-            chips = tuple(placement.chips[start : start + run.chips])
-            start += run.chips
-            mask = 0
-            for chip in chips:
-                mask |= 1 << chip
-            pods.append(PodShare(names[len(pods)], mask, chips, run.cpu_milli, run.memory_mib))
-    return pods

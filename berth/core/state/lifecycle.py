@@ -17,6 +17,8 @@ import msgspec
 from berth.core.chips.picking import ids_of
 from berth.core.errors import guarded
 from berth.core.state.cell import State
+from berth.core.state.holdings.leaving import failed_again, left_ranks, left_unbound
+from berth.core.state.holdings.pod_phases import ENDED, rows_of
 from berth.core.state.internal_errors import SetAside
 from berth.core.state.ledger import Holding, PodShare, pods_of
 from berth.core.superpods.model import superpod_key
@@ -26,8 +28,8 @@ from berth.schemas.facts import OutcomeSeen, PodPhase, PodsSeen
 from berth.schemas.ledger import Adoption, Eviction, Release, ReleaseReason
 from berth.schemas.placement import BlockPart, Placement, Run, SwitchPart
 
-_ENDED = frozenset({PodPhase.SUCCEEDED, PodPhase.FAILED, PodPhase.GONE})
-
+_UNDONE: Final[dict[str, ReleaseReason]] = {"bind-failed": "bind-failed", "fault": "fault"}
+"""Reason of a release by why the attempt ends, where that counts more than how its pods ended."""
 _INDEX_BYTES: Final = 2
 _SIZE_MAX: Final = 20_000
 """Most adopted pods, evictions and releases of one record; a single adoption may have more."""
@@ -102,10 +104,10 @@ def _examine(state: State, uid: str, found: Due) -> bool:
     outcome = state.outcome_of(holding)
     if _has_ended(holding, seen, outcome, counts_own=state.fold.settings.corrected):
         reason = _release_reason(state, holding, seen)
-        again = reason == "bind-failed" and _may_try_again(state, holding)
+        again = reason == "fault" or (reason == "bind-failed" and _may_try_again(state, holding))
         found.releases.append(Release(uid, holding.attempt, reason, again))
         return True
-    part = _part_ended(holding, seen, outcome)
+    part = left_ranks(holding, seen, outcome) or _part_ended(holding, seen, outcome)
     if part is not None:
         found.releases.append(part)
         return True
@@ -117,15 +119,19 @@ def _examine(state: State, uid: str, found: Due) -> bool:
 def _may_try_again(state: State, holding: Holding) -> bool:
     """Whether an attempt that could not be bound is followed by another one.
 
-    One that failed for a claim leaves a node or a volume out of those that follow, so it does not count as a try.
+    One that failed for a claim leaves a node or a volume out of those that follow, so it does not count as a try. Nor
+    does one that a fault has ended.
     """
-    return holding.attempt < state.fold.settings.attempts_max + state.constraints.claims.failures_of(holding)
+    gang = state.fold.gangs.get(holding.uid)
+    restarts = gang.restarts if gang is not None else 0
+    failures = state.constraints.claims.failures_of(holding)
+    return holding.attempt < state.fold.settings.attempts_max + failures + restarts
 
 
 def _must_end(state: State, holding: Holding, seen: PodsSeen | None, outcome: OutcomeSeen | None, found: Due) -> bool:
     """Whether an attempt that may run has to end: its pods could not be bound, or its job was cancelled."""
     uid = holding.uid
-    if outcome is not None and outcome.state == "failed":
+    if outcome is not None and outcome.state == "failed" and not failed_again(holding, outcome):
         if outcome.bound or seen is not None:
             found.evictions.append(Eviction(uid, holding.attempt, "bind-failed"))
         else:
@@ -136,7 +142,7 @@ def _must_end(state: State, holding: Holding, seen: PodsSeen | None, outcome: Ou
     if _is_cancelled(state, holding):
         found.evictions.append(Eviction(uid, holding.attempt, "cancelled"))
         return True
-    if seen is not None and not seen.phase:
+    if seen is not None and not seen.phase and not holding.recovers:
         found.evictions.append(Eviction(uid, holding.attempt, "vanished"))
         return True
     return False
@@ -159,28 +165,24 @@ def _has_ended(
     is_evicted = outcome is not None and outcome.state == "evicted"
     if seen is None:
         return is_evicted
-    if any(phase not in _ENDED for phase in seen.phase):
+    if any(phase not in ENDED for phase in seen.phase):
         return False
     if is_evicted or (holding.foreign and not seen.phase):
         return True
-    over = set(unpack(seen.rank, 4)) | set(holding.gone) | _left_unbound(outcome)
+    ended = {rank for rank, _ in rows_of(holding, seen)} - holding.leaving().keys()
+    over = ended | (set(holding.gone) - set(holding.unplaced)) | left_unbound(holding, outcome)
     pods = holding.placement.pods()
     return len({rank for rank in over if rank < pods} if counts_own else over) >= pods
-
-
-def _left_unbound(outcome: OutcomeSeen | None) -> set[int]:
-    """Ranks that the binder could not bind and left unbound, while the others run."""
-    return {item.rank for item in outcome.failures} if outcome is not None and outcome.state == "bound" else set()
 
 
 def _part_ended(holding: Holding, seen: PodsSeen | None, outcome: OutcomeSeen | None) -> Release | None:
     """Release of the ranks whose pods have ended or were left unbound, while other ranks run."""
     pods, gone = holding.placement.pods(), set(holding.gone)
-    phases = dict(zip(unpack(seen.rank, 4), seen.phase, strict=True)) if seen is not None else {}
-    ended = {rank: phase for rank, phase in phases.items() if phase in _ENDED and rank < pods and rank not in gone}
-    unbound = {rank for rank in _left_unbound(outcome) if rank < pods} - gone - phases.keys()
+    phases = dict(rows_of(holding, seen)) if seen is not None else {}
+    ended = {rank: phase for rank, phase in phases.items() if phase in ENDED and rank < pods and rank not in gone}
+    unbound = {rank for rank in left_unbound(holding, outcome) if rank < pods} - gone - phases.keys()
     ranks = sorted(unbound.union(ended))
-    if not ranks or len(gone) + len(ranks) >= pods:
+    if not ranks or len(gone) - len(holding.unplaced) + len(ranks) >= pods:
         return None  # nothing, or all of them: that is the end of the attempt
     reason: ReleaseReason = "succeeded"
     if PodPhase.FAILED in ended.values():
@@ -198,8 +200,8 @@ def _release_reason(
     """Reason for the end of a placement; ``otherwise`` if its pods were not seen."""
     if _is_cancelled(state, holding):
         return "cancelled"
-    if holding.ending == "bind-failed":
-        return "bind-failed"
+    if holding.ending in _UNDONE:
+        return _UNDONE[holding.ending]
     if seen is None or not seen.phase:
         return otherwise
     if PodPhase.FAILED in seen.phase:
@@ -220,7 +222,7 @@ def _adopt(state: State, uid: str, found: Due) -> bool:
     """Adopt pods of another scheduler that hold chips without an entry in the ledger."""
     key = state.foreign.get(uid)
     fact = state.pods.get(key) if key is not None else None
-    if fact is None or fact.uid != uid or not fact.phase or all(phase in _ENDED for phase in fact.phase):
+    if fact is None or fact.uid != uid or not fact.phase or all(phase in ENDED for phase in fact.phase):
         return False
     placement = _placement_of(state, fact, found)
     _note_short(state, fact, pods_of(placement))
@@ -272,7 +274,7 @@ def _blocks(part: BlockPart | None, count: int) -> list[int]:
 def _note_short(state: State, fact: PodsSeen, pods: Sequence[PodShare]) -> None:
     """Note whether pods of another scheduler hold chips that have another owner, for when these are given back."""
     rows = zip(fact.phase, unpack(fact.chips, 8), pods, strict=True)
-    if any(mask & ~pod.mask for phase, mask, pod in rows if phase not in _ENDED):
+    if any(mask & ~pod.mask for phase, mask, pod in rows if phase not in ENDED):
         state.short[fact.uid] = None
     else:
         state.short.pop(fact.uid, None)
@@ -302,7 +304,7 @@ def _placement_of(state: State, fact: PodsSeen, found: Due, owned: Iterable[PodS
     for index, phase, mask in zip(unpack(fact.node_index, 4), fact.phase, unpack(fact.chips, 8), strict=True):
         node = names[index]
         ids: list[int] = []
-        if phase not in _ENDED:
+        if phase not in ENDED:
             mine = mask & ~(state.held(node) & ~own.get(node, 0))
             ids = [chip for chip in ids_of(mine) if (node, chip) not in claimed]
             claimed.update((node, chip) for chip in ids)

@@ -1,15 +1,16 @@
 """Occupancy: what each rank of a placed attempt owns in node columns, in shares of chips and on leaf switches."""
 
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 
 from berth.core.changes import NO_CHANGES, Changes, ChangesBuilder, JobKey
 from berth.core.chips.soft_share_table import SoftShareTable
 from berth.core.cluster.node_table import NodeTable
+from berth.core.state.holdings.pod_phases import rows_of
 from berth.core.state.leaf_occupancy import leaf_job
-from berth.core.state.ledger import Holding, LedgerFold, PodShare, owned_by
+from berth.core.state.ledger import Folded, Holding, LedgerFold, PodShare, owned_by
 from berth.core.switches.occupancy.leaf_states import LeafOccupancy
 from berth.core.switches.occupancy.leaf_table import LeafTable
-from berth.schemas.columns import unpack
 from berth.schemas.facts import PodPhase, PodsSeen
 from berth.schemas.placement import Share
 
@@ -36,12 +37,23 @@ class Occupancy:
         self._fold = fold
         self._facts = pods
         self._owned: dict[AttemptKey, list[PodShare]] = {}
+        self._reserved: dict[AttemptKey, dict[int, PodShare]] = {}
+        """Places of ranks that still leave their old ones; attempts without any are not in it."""
         self._attempts_of: dict[JobKey, dict[AttemptKey, None]] = {}
         self._releasing: dict[AttemptKey, dict[int, bool]] = {}
 
     def owned(self, key: AttemptKey) -> list[PodShare]:
         """What each rank of a held attempt owns."""
         return self._owned.get(key, [])
+
+    def reserved(self, key: AttemptKey) -> Mapping[int, PodShare]:
+        """Places that are reserved for ranks of a held attempt, by rank."""
+        return self._reserved.get(key, {})
+
+    def held_by(self, key: AttemptKey) -> Sequence[PodShare]:
+        """All that an attempt owns: what its ranks own, in rank order, and then the places reserved for them."""
+        owned, reserved = self.owned(key), self._reserved.get(key)
+        return [*owned, *reserved.values()] if reserved else owned
 
     def attempts_of(self, name: JobKey) -> Iterable[AttemptKey]:
         """Held attempts under a name."""
@@ -52,19 +64,27 @@ class Occupancy:
         seen = self._facts.get((holding.namespace, holding.name))
         return seen if seen is not None and (seen.uid, seen.attempt) == holding.key else None
 
+    def follow(self, folded: Folded) -> Changes:
+        """Bring the columns in line with a record that was folded."""
+        found = ChangesBuilder()
+        for holding in folded.given_back:
+            found.add(self.give_back(holding))
+        moved = {holding.key: holding for holding in folded.moved}
+        for holding, ranks in folded.freed:
+            if holding.key not in moved:
+                found.add(self.free(holding, ranks))
+        for holding in moved.values():
+            found.add(self.move(holding))
+        for holding in folded.taken:  # last: a repeated adoption is given back by the same record
+            found.add(self.take(holding))
+        return found.build()
+
     def take(self, holding: Holding) -> Changes:
         """Give an attempt what its placement contains."""
         found = ChangesBuilder()
-        pods = owned_by(holding)
-        share = holding.placement.share
-        for pod in pods:
-            row = self.table.row(pod.node)
-            mask = pod.mask
-            if share is not None and pod.chips:
-                self.shares.hold(found, row, pod.chips[0], share)
-                mask = 0
-            self.table.hold(found, row, mask, cpu_milli=pod.cpu_milli, memory_mib=pod.memory_mib, pods=pod.pods)
-        self._owned[holding.key] = pods
+        self._note(holding, owned_by(holding), holding.reserved())
+        for pod in self.held_by(holding.key):
+            self._hold(pod, holding.placement.share, found)
         self._attempts_of.setdefault((holding.namespace, holding.name), {})[holding.key] = None
         found.add(self.note_leaves(holding.key))
         seen = self.pods_seen(holding)
@@ -75,8 +95,10 @@ class Occupancy:
     def give_back(self, holding: Holding) -> Changes:
         """Take back all that an attempt owns."""
         found = ChangesBuilder()
-        for pod in self._owned.pop(holding.key):
+        for pod in self.held_by(holding.key):
             self._let_go(pod, holding.placement.share, found)
+        del self._owned[holding.key]
+        self._reserved.pop(holding.key, None)
         self._releasing.pop(holding.key, None)
         attempts = self._attempts_of[holding.namespace, holding.name]
         del attempts[holding.key]
@@ -99,6 +121,51 @@ class Occupancy:
         found.add(self.note_leaves(holding.key))
         return found.build()
 
+    def move(self, holding: Holding) -> Changes:
+        """Bring in line what an attempt owns after steps of its recovery, or releases of ranks that left.
+
+        What it has given back is let go before it gets anything, and a reserved place that a rank takes does not
+        change.
+        """
+        found = ChangesBuilder()
+        before, reserved_before = self._owned.get(holding.key), self._reserved.get(holding.key, {})
+        if before is None:
+            return NO_CHANGES  # the same record ended it
+        now, reserved = owned_by(holding), holding.reserved()
+        releasing = self._releasing.get(holding.key, {})
+        gets: list[PodShare] = []
+        for rank, (was, pod) in enumerate(zip(before, now, strict=True)):
+            old = Counter([was, reserved_before[rank]] if rank in reserved_before else [was])
+            new = Counter([pod, reserved[rank]] if rank in reserved else [pod])
+            for one in (old - new).elements():
+                self._let_go(one, holding.placement.share, found)
+            gets += (new - old).elements()
+            if was != pod:
+                releasing.pop(rank, None)
+        for one in gets:
+            self._hold(one, holding.placement.share, found)
+        if not releasing:
+            self._releasing.pop(holding.key, None)
+        self._note(holding, now, reserved)
+        found.add(self.note_leaves(holding.key))
+        seen = self.pods_seen(holding)
+        if seen is not None:
+            found.add(self.mark(holding.key, seen))
+        return found.build()
+
+    def _note(self, holding: Holding, owned: list[PodShare], reserved: dict[int, PodShare]) -> None:
+        self._owned[holding.key] = owned
+        self._reserved.pop(holding.key, None)
+        if reserved:
+            self._reserved[holding.key] = reserved
+
+    def _hold(self, pod: PodShare, share: Share | None, found: ChangesBuilder) -> None:
+        row, mask = self.table.row(pod.node), pod.mask
+        if share is not None and pod.chips:
+            self.shares.hold(found, row, pod.chips[0], share)
+            mask = 0
+        self.table.hold(found, row, mask, cpu_milli=pod.cpu_milli, memory_mib=pod.memory_mib, pods=pod.pods)
+
     def _let_go(self, pod: PodShare, share: Share | None, found: ChangesBuilder) -> None:
         row, mask = self.table.row(pod.node), pod.mask
         if share is not None and pod.chips:
@@ -117,7 +184,7 @@ class Occupancy:
         before = self._releasing.get(key, {})
         terminating = {
             rank: True
-            for rank, phase in zip(unpack(seen.rank, 4), seen.phase, strict=True)
+            for rank, phase in rows_of(holding, seen)
             if phase == PodPhase.TERMINATING and rank < len(pods) and pods[rank].mask
         }
         found = ChangesBuilder()
@@ -169,7 +236,8 @@ class Occupancy:
         if holding is None or key not in self._owned or not len(self.leaves):
             return NO_CHANGES
         parity = self.leaf_occupancy.parity
-        job = leaf_job(holding, self._owned[key], parity=parity, seen=self.pods_seen(holding) if parity else None)
+        seen = self.pods_seen(holding) if parity else None
+        job = leaf_job(holding, self._owned[key], self.reserved(key), parity=parity, seen=seen)
         has_opened = self.leaf_occupancy.put(key, job)
         if parity and self._fold.settings.corrected:  # there, what pods do changes their leaves, and no row
             return Changes(leaf_opened=has_opened, nodes_changed=True)

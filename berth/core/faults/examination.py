@@ -1,0 +1,266 @@
+"""Examination: which placed gangs need a step of a recovery now, and which steps these may be.
+
+It is a function of the state and the moment, so that each reader of the same history finds the same steps.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple
+
+from berth.core.changes import JobKey
+from berth.core.errors import guarded
+from berth.core.faults.diagnosis import GONE, diagnose, is_master
+from berth.core.faults.escalation import NOTHING, Escalation, GangShape, Progress, Wanted, acts, escalate
+from berth.core.faults.model import JobDiagnosis, NodeView, PodFault, PodFaultKind, PodView
+from berth.core.faults.observation import marks_of, node_view, pods_of, rules_for
+from berth.core.requests.gangs import Gang, gang_of
+from berth.core.state.cell import State
+from berth.core.state.holdings.holding import Holding
+from berth.core.state.internal_errors import SetAside
+from berth.core.state.ledger import GangRecord
+from berth.schemas.columns import unpack
+from berth.schemas.facts import PodPhase
+from berth.schemas.placement import BlockPart
+
+SETTLE_MS: Final = 1_000
+"""Time after the begin of an epoch in which nodes that are gone or not ready make no pod faulty."""
+_RACK: Final = "rack"
+_INDEX_BYTES: Final = 2
+_RANK_BYTES: Final = 4
+_PENDING: Final = PodPhase.PENDING
+_OF_NODES: Final = frozenset({PodFaultKind.NODE_UNHEALTHY, PodFaultKind.CARD_UNHEALTHY, PodFaultKind.SUB_HEALTH})
+
+
+class Faulty(NamedTuple):
+    """A gang that needs a step of a recovery.
+
+    Attributes:
+        gang: The gang, of its request and the attempt that is placed.
+        holding: What it holds.
+        options: Steps; the first that has what it needs is taken.
+        nodes: Nodes of its faulty pods, sorted; those of the recovery before are included while it is under way.
+    """
+
+    gang: Gang
+    holding: Holding
+    options: tuple[Wanted, ...]
+    nodes: tuple[str, ...]
+
+
+class Examined(NamedTuple):
+    """Result of an examination.
+
+    Attributes:
+        faulty: Gangs that need a step, by uid.
+        again_ms: Gangs (uid) to be looked at again at a time although nothing changes.
+        set_aside: Gangs (uid) that could not be examined because of an error.
+    """
+
+    faulty: list[Faulty]
+    again_ms: Mapping[str, int]
+    set_aside: list[SetAside]
+
+
+def examine_faults(state: State, gangs: Iterable[str], *, at_ms: int) -> Examined:
+    """Find the gangs that need a step of a recovery.
+
+    Args:
+        state: The cell.
+        gangs: Gangs (uid) whose facts or records may require one.
+        at_ms: The moment.
+    """
+    faulty: list[Faulty] = []
+    again_ms: dict[str, int] = {}
+    set_aside: list[SetAside] = []
+    for uid in sorted(gangs):
+
+        def left_out(error: Exception, uid: str = uid) -> None:
+            set_aside.append(SetAside(uid, error))
+
+        found = guarded(lambda uid=uid: _examine(state, uid, at_ms), left_out)  # type: ignore[misc]  # the default binds it
+        if found is None:
+            continue
+        if found[0] is not None:
+            faulty.append(found[0])
+        if found[1]:
+            again_ms[uid] = found[1]
+    return Examined(faulty, again_ms, set_aside)
+
+
+def _examine(state: State, uid: str, at_ms: int) -> tuple[Faulty | None, int] | None:
+    record = state.fold.gangs.get(uid)
+    if record is None or record.phase != "placed":
+        return None
+    holding = state.fold.holdings.get((uid, record.attempt))
+    if holding is None or holding.foreign or holding.ending:
+        return None
+    key = (holding.namespace, holding.name)
+    job = state.jobs.get(key)
+    if job is None or job.uid != uid or job.state != "accepted" or job.request is None:
+        return None
+    view = _View(state, holding, record, at_ms)
+    escalation = view.escalation()
+    if escalation is NOTHING and not view.again_ms:
+        return None
+    if not escalation.options:
+        return None, _first(escalation.again_ms, view.again_ms)
+    profiles = state.constraints.profiles(holding.namespace, job.request)
+    gang = gang_of(job, job.request, attempt=holding.attempt, settings=state.fold.settings, profiles=profiles)
+    return Faulty(gang, holding, escalation.options, view.nodes), _first(escalation.again_ms, view.again_ms)
+
+
+class _View:
+    """What is known of one attempt at a moment."""
+
+    def __init__(self, state: State, holding: Holding, record: GangRecord, at_ms: int) -> None:
+        self._state = state
+        self._holding = holding
+        self._record = record
+        self._at_ms = at_ms
+        self._key: JobKey = (holding.namespace, holding.name)
+        self._group = state.faults.group_of(self._key)
+        self._seen = state.pods_seen(holding)
+        self._leaving = holding.leaving()
+        self._reserved = holding.reserved()
+        self.again_ms = 0
+        """When a node that is not ready counts."""
+        self.nodes: tuple[str, ...] = ()
+
+    def escalation(self) -> Escalation:
+        """What may be done now."""
+        state = self._state
+        rules = rules_for(state, self._key, self._seen, self._group)
+        if not acts(rules):
+            return NOTHING
+        pods = self._pods()
+        nodes = {pod.node: self._node(pod.node) for pod in pods}
+        found = diagnose(pods, nodes, rules, size=self._holding.placement.pods())
+        progress = self._progress()
+        if not found.faults and not progress.unplaced:
+            return NOTHING
+        last = progress.last
+        before = last.nodes if last is not None and progress.is_open else ()
+        self.nodes = tuple(sorted({*before, *(fault.node for fault in found.faults)}))
+        return escalate(
+            found, self._shape(), progress, state.fold.settings, at_ms=self._at_ms, seen_ms=self._seen_ms(found)
+        )
+
+    def _pods(self) -> list[PodView]:
+        """Pods at the newest places of their ranks; of a rank without one yet, its place itself counts.
+
+        Pods that leave are left out, unless their ranks have places that are reserved for them.
+        """
+        holding, seen = self._holding, self._seen
+        found: dict[int, PodView] = {}
+        if seen is not None:
+            steps = unpack(seen.steps, _RANK_BYTES) or [0] * len(seen.phase)
+            rows = zip(pods_of(self._state, holding, seen), steps, strict=True)
+            found = {pod.rank: pod for pod, step in rows if step >= holding.step_of(pod.rank)}
+        gone = set(holding.gone)
+        for rank in self._leaving.keys() | gone:
+            found.pop(rank, None)
+        for rank, share in self._reserved.items():
+            found[rank] = PodView(rank, share.node, share.mask, _PENDING)
+        owned = self._state.owned(holding.key)
+        for rank in holding.steps:
+            if rank not in found and rank not in gone and rank not in self._leaving:
+                found[rank] = PodView(rank, owned[rank].node, owned[rank].mask, _PENDING)
+        return [found[rank] for rank in sorted(found)]
+
+    def _node(self, name: str) -> NodeView:
+        """A node now: one that is gone or not ready counts only after a while."""
+        state = self._state
+        table, faults, settings = state.table, state.faults, state.fold.settings
+        row = table.row_of.get(name)
+        settled_ms = state.fold.at_ms + SETTLE_MS if state.fold.is_new_epoch else 0
+        if row is None or not table.present[row]:
+            return GONE if self._is_past(settled_ms) else NodeView()
+        view = node_view(state, row, faults.condition(name))
+        if view.is_ready:
+            return view
+        since_ms = faults.nodes_ms.get(faults.domain(name), 0)
+        counts = self._is_past(max(settled_ms, since_ms + settings.not_ready_ms if settings.not_ready_ms else 0))
+        return view if counts else view._replace(is_ready=True)
+
+    def _is_past(self, time_ms: int) -> bool:
+        """Whether a time has come; if not, the gang is looked at again then."""
+        if self._at_ms >= time_ms:
+            return True
+        self.again_ms = _first(self.again_ms, time_ms)
+        return False
+
+    def _progress(self) -> Progress:
+        holding, record = self._holding, self._record
+        last = record.recovery if record.recovery is not None and record.recovery.attempt == holding.attempt else None
+        waiting, waiting_ms = self._state.faults.waiting(self._key, holding.uid)
+        unplaced = {*holding.unplaced, *(self._leaving.keys() - self._reserved.keys())}
+        return Progress(
+            last,
+            frozenset(self._leaving),
+            frozenset(unplaced),
+            frozenset(self._unbound() - unplaced),
+            holding.step_ms,
+            holding.freed_ms,
+            waiting,
+            waiting_ms,
+            self._group.at_ms if self._group is not None else 0,
+            record.retries_left,
+        )
+
+    def _unbound(self) -> set[int]:
+        """Ranks with new places whose pods do not show there."""
+        seen, holding = self._seen, self._holding
+        placed = set(holding.steps) - set(holding.gone)
+        if seen is None:
+            return placed
+        steps = unpack(seen.steps, _RANK_BYTES) or [0] * len(seen.phase)
+        rows = zip(unpack(seen.rank, _RANK_BYTES), steps, strict=True)
+        return placed - {rank for rank, step in rows if step >= holding.step_of(rank)}
+
+    def _shape(self) -> GangShape:
+        """Which pods of the gang belong together."""
+        job = self._state.jobs[self._key]
+        placement = self._holding.placement
+        count = placement.pods()
+        marks = marks_of(self._seen) if self._seen is not None else {}
+        has_master = is_master(PodView(0, "", marks=marks.get(0, {})))
+        if job.request is None or placement.block is None:
+            return GangShape(count, has_master=has_master)
+        gang = gang_of(job, job.request, attempt=self._holding.attempt, settings=self._state.fold.settings)
+        blocks = gang.blocks
+        if blocks is None:
+            return GangShape(count, has_master=has_master)
+        if blocks.levels:
+            levels = blocks.levels if all(run.chips for run in placement.runs) else ()
+            return GangShape(count, levels=levels, has_master=has_master)
+        is_rack = blocks.variant == _RACK
+        return GangShape(
+            count,
+            rank_block=blocks.rack_size if is_rack else 0,
+            superpods=_superpods(placement.block, count),
+            has_master=has_master,
+            is_rack=is_rack,
+        )
+
+    def _seen_ms(self, found: JobDiagnosis) -> int:
+        """When the newest fault was known."""
+        return max((self._fault_ms(fault) for fault in found.faults), default=0)
+
+    def _fault_ms(self, fault: PodFault) -> int:
+        faults = self._state.faults
+        if fault.kind in _OF_NODES and (domain := faults.domain(fault.node)):
+            condition = faults.condition(fault.node)
+            if condition is not None:
+                return condition.updated_ms or faults.health_ms(domain)
+            return faults.nodes_ms.get(domain, 0)
+        return self._seen.at_ms if self._seen is not None else 0
+
+
+def _superpods(part: BlockPart, count: int) -> tuple[int, ...]:
+    """Logical SuperPoD of each rank; -1 for none."""
+    index = unpack(part.block_index, _INDEX_BYTES) or [0] * count
+    return tuple(part.blocks[number - 1] if number else -1 for number in index)
+
+
+def _first(one_ms: int, other_ms: int) -> int:
+    """The earlier of two times, of which 0 is never."""
+    return min(filter(None, (one_ms, other_ms)), default=0)

@@ -1,0 +1,181 @@
+"""Planned pods of a placed gang with SuperPoD affinity, racks or levels, and their new places."""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from berth.core.cluster.bitmaps import Fits
+from berth.core.errors import InvariantError
+from berth.core.placement.leaving_pods import LeavingPods, OwnPlaces
+from berth.core.placement.superpod_placement import block_demand, blocks_of, part_of
+from berth.core.superpods.model import BlockDemand, Rows
+from berth.schemas.columns import unpack
+from berth.schemas.offers import Blocks
+from berth.schemas.placement import BlockPart
+from berth.schemas.refusal import BlockLack
+
+
+class BlockReplacement(NamedTuple):
+    """New places of the planned pods that leave.
+
+    Attributes:
+        rows: Row of each of them, by rank.
+        part: What the new places record of the plan.
+    """
+
+    rows: dict[int, int]
+    part: BlockPart
+
+
+class BlocksMissing(NamedTuple):
+    """Why there are no new places.
+
+    Attributes:
+        lack: What is missing.
+        ranks: Ranks that keep their places and would have to leave as well, ascending.
+    """
+
+    lack: BlockLack
+    ranks: Sequence[int] = ()
+
+
+class BlockPods:
+    """Planned pods of a gang, numbered by rank as the planners do it.
+
+    Args:
+        leaving: The leaving pods.
+        own: Places of the gang.
+
+    Raises:
+        InvariantError: The placement does not say in which blocks the pods are.
+
+    Attributes:
+        request: Requested blocks.
+        ranks: Rank of each planned pod.
+        block_ids: Its block.
+        superpods: Its SuperPoD, or its group of the lowest level.
+        moving: Whether it leaves.
+        homes: Row to which it can return without a fault, by number.
+        faulty_homes: Row to which it could return though it is faulty, by number.
+    """
+
+    def __init__(self, leaving: LeavingPods, own: OwnPlaces) -> None:
+        part = leaving.placement.block
+        if part is None or not part.block_index:
+            raise InvariantError("has no blocks", subject=f"placement of {leaving.gang.namespaced_name}")
+        self._leaving = leaving
+        self._own = own
+        self.request: Blocks = blocks_of(leaving.gang)
+        self.ranks = [rank for rank, shape in enumerate(own.shapes) if shape.blocks is not None]
+        blocks, superpods = unpack(part.block_index, 2), unpack(part.superpod_index, 2)
+        self.block_ids = [part.blocks[blocks[rank] - 1] for rank in self.ranks]
+        self.superpods = [part.superpods[superpods[rank] - 1] for rank in self.ranks]
+        leaves = frozenset(leaving.ranks)
+        self.moving = [rank in leaves for rank in self.ranks]
+        self.homes: dict[int, int] = {}
+        self.faulty_homes: dict[int, int] = {}
+        for number, rank in enumerate(self.ranks):
+            home = own.usable(rank)
+            if home is not None:
+                (self.faulty_homes if rank in leaving.faulty else self.homes)[number] = home
+
+    @property
+    def demand(self) -> BlockDemand:
+        """Requested blocks for the planners; not for levels."""
+        return block_demand(self._leaving.gang, self.request)
+
+    def row(self, number: int) -> int:
+        """Row of the node of a pod; -1 for an unknown node."""
+        return self._own.row(self.ranks[number])
+
+    def is_faulty(self, number: int) -> bool:
+        """Whether a pod is faulty."""
+        return self.ranks[number] in self._leaving.faulty
+
+    def is_released(self, number: int) -> bool:
+        """Whether a pod owns nothing any more."""
+        return self.ranks[number] in self._leaving.released
+
+    def staying(self, numbers: Sequence[int]) -> list[int]:
+        """Ranks of those of some pods that keep their places, ascending."""
+        staying = frozenset(self._own.staying)
+        return sorted(rank for rank in (self.ranks[number] for number in numbers) if rank in staying)
+
+    def trials(self, fits: Fits, avoided: Collection[int]) -> Iterator[tuple[Fits, dict[int, int]]]:
+        """Rows for new places, shape (rows,), and the row to which each leaving pod can return, by number; best first.
+
+        Args:
+            fits: Rows that can take any of the pods, shape (rows,).
+            avoided: Rows that are used last.
+        """
+        if avoided:
+            others = fits.copy()
+            others[list(avoided)] = False
+            yield others, dict(self.homes)
+        yield fits.copy(), dict(self.homes)
+        if self.faulty_homes:
+            yield fits.copy(), self.homes | self.faulty_homes
+
+    def held(self, open_rows: Fits, homes: Mapping[int, int]) -> Rows:
+        """Row that each pod keeps or can return to, shape (pods,); -1 for none, and for a faulty pod.
+
+        Args:
+            open_rows: Rows for new places, shape (rows,).
+            homes: Row to which each leaving pod can return, by number.
+        """
+        rows = [self.row(number) for number in range(len(self.ranks))]
+        for number in (number for number, leaves in enumerate(self.moving) if leaves):
+            returns = number in homes or (
+                self.is_released(number) and rows[number] >= 0 and bool(open_rows[rows[number]])
+            )
+            if self.is_faulty(number) or not returns:
+                rows[number] = -1
+        return np.array(rows, np.int64)
+
+    def places(self, rows: Sequence[int], open_rows: Fits, homes: Mapping[int, int]) -> int:
+        """Number of leaving pods with a place of their own: on an open row, or the one to which they can return.
+
+        Args:
+            rows: New row of each pod.
+            open_rows: Rows for new places, shape (rows,).
+            homes: Row to which each leaving pod can return, by number.
+        """
+        new = [(number, row) for number, row in enumerate(rows) if self.moving[number] and row >= 0]
+        return len({row for number, row in new if open_rows[row] or homes.get(number) == row})
+
+    def foreign(self, rows: Sequence[int], homes: Mapping[int, int]) -> list[int]:
+        """Pods to whose own nodes other pods would go, by number.
+
+        Args:
+            rows: New row of each pod.
+            homes: Row to which each leaving pod can return, by number.
+        """
+        at = {row: number for number, row in enumerate(rows)}
+        return [number for number, home in homes.items() if at.get(home, number) != number]
+
+    def answer(
+        self, rows: Sequence[int], block_ids: Sequence[int], superpods: Sequence[str], phases: Mapping[int, str]
+    ) -> BlockReplacement:
+        """Places of the pods that leave.
+
+        Args:
+            rows: New row of each pod.
+            block_ids: Its block.
+            superpods: Its SuperPoD, or its group of the lowest level.
+            phases: Rule that chose the nodes of each block; ``kept`` for a block without one.
+        """
+        new = {rank: rows[number] for number, rank in enumerate(self.ranks) if self.moving[number]}
+        place = {rank: (block_ids[number], superpods[number]) for number, rank in enumerate(self.ranks)}
+        rules = dict.fromkeys(block_ids, "kept") | dict(phases)
+        pods = [place.get(rank) for rank in self._leaving.ranks]
+        return BlockReplacement(new, part_of(self._leaving.gang, self.request, pods, rules))
+
+    def incomplete(self, found: int) -> BlocksMissing:
+        """A plan that has places for too few of the pods that leave.
+
+        Args:
+            found: Number of its places.
+        """
+        request, need = self.request, sum(self.moving)
+        return BlocksMissing(BlockLack("incomplete", request.count, 0, request.size, nodes_need=need, nodes_have=found))

@@ -1,0 +1,138 @@
+"""New places for leaving pods of a gang with racks (Atlas 950).
+
+The smallest scope is tried first: another node of the same rack, then another rack for a part of a block, then another
+place for the block, then for the gang. So pods that leave with their block return to their nodes where that is enough.
+Nodes of faulty pods are used only if no scope has places without them.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import numpy as np
+
+from berth.core.cluster.bitmaps import Fits
+from berth.core.placement.block_places import BlockPods, BlockReplacement, BlocksMissing
+from berth.core.placement.leaving_pods import LeavingPods, OwnPlaces
+from berth.core.placement.scoring import RowState
+from berth.core.placement.superpod_placement import BlockRound, lack_of
+from berth.core.rescheduling.racks import MoveScope, PlacedRanks, RackRecovery, recover_racks
+from berth.core.superpods.model import NoBlocks
+from berth.schemas.recovery import Scope
+
+MOVE_SCOPES: Final[tuple[MoveScope, ...]] = ("pod", "part", "block", "job")
+_WIDEST: Final[Mapping[Scope, MoveScope]] = {
+    "pod": "pod",
+    "rank-block": "part",
+    "superpod": "block",
+    "level": "pod",
+    "job": "job",
+}
+
+
+def replace_in_racks(
+    blocks: BlockRound, leaving: LeavingPods, own: OwnPlaces, fits: Fits, states: Mapping[int, RowState]
+) -> BlockReplacement | BlocksMissing:
+    """New places of the planned pods that leave, or what is missing.
+
+    Args:
+        blocks: SuperPoDs of the round.
+        leaving: The leaving pods.
+        own: Places of the gang.
+        fits: Rows that can take any of the pods, shape (rows,).
+        states: Current state of the rows that the round has touched.
+    """
+    planner = _Planner(blocks, own, BlockPods(leaving, own), states)
+    return planner.plan(fits, MOVE_SCOPES.index(_WIDEST[leaving.scope]))
+
+
+class _Planner:
+    """Plans of one gang."""
+
+    def __init__(self, blocks: BlockRound, own: OwnPlaces, pods: BlockPods, states: Mapping[int, RowState]) -> None:
+        self._blocks = blocks
+        self._own = own
+        self._pods = pods
+        self._states = states
+        self._demand = pods.demand
+        if pods.request.service:
+            # A block of a service stays inside one rack.
+            self._demand = pods.demand._replace(rack_block=pods.demand.block)
+
+    def plan(self, fits: Fits, widest: int) -> BlockReplacement | BlocksMissing:
+        """Places in the smallest scope that has them, up to the widest; otherwise what is missing in that one.
+
+        Args:
+            fits: Rows that can take any of the pods, shape (rows,).
+            widest: Index of the widest scope.
+        """
+        missing: list[BlocksMissing] = []
+        for open_rows, homes in self._pods.trials(fits, self._own.avoided):
+            for scope in MOVE_SCOPES[: widest + 1]:
+                found = self._tried(open_rows.copy(), dict(homes), scope)
+                if not isinstance(found, BlocksMissing):
+                    return found
+                missing.append(found)
+        return missing[-1]._replace(ranks=self._also(fits, missing, widest))
+
+    def _also(self, fits: Fits, missing: Sequence[BlocksMissing], widest: int) -> Sequence[int]:
+        """Ranks that would have to leave as well: those of the smallest scope in which there would be places then."""
+        ranks = next((one.ranks for one in missing if one.ranks), ())
+        for open_rows, homes in self._pods.trials(fits, self._own.avoided):
+            for scope in MOVE_SCOPES[widest + 1 :]:
+                if ranks:
+                    return ranks
+                found = self._tried(open_rows.copy(), dict(homes), scope)
+                ranks = found.ranks if isinstance(found, BlocksMissing) else ()
+        return ranks
+
+    def _tried(self, open_rows: Fits, homes: dict[int, int], scope: MoveScope) -> BlockReplacement | BlocksMissing:
+        """Places in one scope.
+
+        Args:
+            open_rows: Rows for new places, shape (rows,); is changed.
+            homes: Row to which each leaving pod can return, by number; is changed.
+            scope: The scope.
+        """
+        blocks, pods = self._blocks, self._pods
+        ending = blocks.rules.parity and any(
+            leaves and not pods.is_released(number) for number, leaves in enumerate(pods.moving)
+        )
+        while True:
+            held = pods.held(open_rows, homes)
+            usable = open_rows.copy()
+            usable[held[held >= 0]] = True
+            usable[list(homes.values())] = True
+            pool = blocks.pool(usable, self._demand, self._states)
+            index = {name: number for number, name in enumerate(pool.ids)}
+            placed = PlacedRanks(
+                held,
+                np.array(pods.block_ids, np.int64),
+                np.array([index.get(name, -1) for name in pods.superpods], np.int64),
+                np.array([blocks.rack_of(pods.row(number)) for number in range(len(pods.ranks))], np.int64),
+            )
+            found = recover_racks(
+                pool, self._demand, blocks.rules, placed, scope, unlinked=blocks.unlinked(pool), ending=ending
+            )
+            if isinstance(found, NoBlocks):
+                return BlocksMissing(lack_of(found))
+            rows = found.plan.rows.tolist()
+            foreign = pods.foreign(rows, homes)
+            if not foreign:
+                return self._answer(found, rows, open_rows, homes, pool.ids)
+            for number in foreign:
+                open_rows[homes.pop(number)] = False
+
+    def _answer(
+        self, found: RackRecovery, rows: list[int], open_rows: Fits, homes: Mapping[int, int], ids: Sequence[str]
+    ) -> BlockReplacement | BlocksMissing:
+        """A plan as places of the pods that leave, unless others would have to leave as well."""
+        pods = self._pods
+        staying = pods.staying(found.moved.tolist())
+        places = pods.places(rows, open_rows, homes)
+        if staying or places < sum(pods.moving):
+            return pods.incomplete(places)._replace(ranks=staying)
+        names = [
+            ids[pod] if pod >= 0 else pods.superpods[number] for number, pod in enumerate(found.plan.pods.tolist())
+        ]
+        phases = {allocation.block_id: allocation.phase for allocation in found.plan.allocations}
+        return pods.answer(rows, found.plan.block_ids.tolist(), names, phases)

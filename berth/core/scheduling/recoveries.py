@@ -1,0 +1,181 @@
+"""Recoveries of a turn: places for the ranks of faulty gangs, before the gangs that wait, and the steps they make."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from berth.core.errors import guarded
+from berth.core.faults.escalation import LEVEL_STEPS, Wanted
+from berth.core.faults.examination import Faulty
+from berth.core.placement.planned_pods import RoundParts
+from berth.core.placement.replacements import LeavingPods, NoPlaces, plan_replacements, replacement_counts
+from berth.core.placement.round_demand import NeedMoreError
+from berth.core.state.holdings.holding import Holding
+from berth.core.state.holdings.moves import merged_placement
+from berth.core.state.internal_errors import SetAside
+from berth.core.state.lifecycle import Due
+from berth.schemas.ledger import Release
+from berth.schemas.offers import Shape
+from berth.schemas.placement import Placement
+from berth.schemas.recovery import Recovery
+
+
+class Steps(NamedTuple):
+    """Steps of recoveries that a turn takes."""
+
+    recoveries: list[Recovery]
+    set_aside: list[SetAside]
+    """Gangs (namespaced names) whose step ended with an error; nothing is done for them in this turn."""
+
+
+def asks_with(faulty: Sequence[Faulty], asks: Mapping[Shape, int], *, full: int) -> dict[Shape, int]:
+    """Candidates that a turn needs of each shape when ranks of faulty gangs get places before its gangs.
+
+    Args:
+        faulty: The faulty gangs.
+        asks: Candidates that its gangs need.
+        full: Nodes that take no further pod.
+    """
+    leaving = [most for one in faulty if (most := _most(one)) is not None]
+    return replacement_counts(leaving, asks, full=full) if leaving else dict(asks)
+
+
+def take_steps(parts: RoundParts, faulty: Sequence[Faulty], *, missing: Sequence[int]) -> Steps:
+    """Take the first step of each faulty gang that has what it needs.
+
+    Args:
+        parts: The round; no gang of it is placed yet.
+        faulty: The gangs, in the order in which they are tried.
+        missing: Shards that did not answer.
+
+    Raises:
+        NeedMoreError: The candidates end before all are tried.
+    """
+    steps = Steps([], [])
+    for one in faulty:
+
+        def left_out(error: Exception, one: Faulty = one) -> None:
+            parts.roll_back()
+            steps.set_aside.append(SetAside(one.gang.namespaced_name, error))
+
+        parts.begin_gang()
+        taken = guarded(
+            lambda one=one: _taken(parts, one, missing),  # type: ignore[misc]  # the default binds it
+            left_out,
+            passes=(NeedMoreError,),
+        )
+        if taken is not None:
+            steps.recoveries.append(taken)
+    return steps
+
+
+def held_back(due: Due, faulty: Iterable[Faulty]) -> tuple[list[Faulty], list[Release]]:
+    """Leave out gangs that end for another reason, and hold back releases that a recovery may replace.
+
+    Args:
+        due: What is due for gangs; the releases that are held back are taken out.
+        faulty: Gangs that need a step.
+
+    Returns:
+        Gangs that still need one, and the releases.
+    """
+    evicted = {one.uid for one in due.evictions}
+    over = {
+        one.uid for one in due.releases if not one.ranks and (one.again or one.reason not in {"failed", "vanished"})
+    }
+    kept = [one for one in faulty if one.holding.uid not in evicted | over]
+    failed = {one.holding.uid: _newly_faulty(one) for one in kept}
+    held = [one for one in due.releases if _concerns(one, failed.get(one.uid))]
+    due.releases = [one for one in due.releases if not _concerns(one, failed.get(one.uid))]
+    return kept, held
+
+
+def _newly_faulty(faulty: Faulty) -> set[int]:
+    """Ranks that would leave because their pods are faulty."""
+    return {rank for option in faulty.options if option.how in {"grace", "force"} for rank in option.faulty}
+
+
+def _concerns(release: Release, failed: set[int] | None) -> bool:
+    """Whether a release would end for good what a step may bring back."""
+    if not failed:
+        return False
+    return not release.ranks or (release.reason != "fault" and not failed.isdisjoint(release.ranks))
+
+
+def released(held: Iterable[Release], recoveries: Iterable[Recovery]) -> list[Release]:
+    """Releases that were held back and go with a step: of ranks whose pods have ended, not of whole attempts.
+
+    Args:
+        held: The releases.
+        recoveries: Steps that are taken.
+    """
+    taken = {one.uid for one in recoveries}
+    return [one for one in held if one.ranks and one.uid in taken]
+
+
+def _taken(parts: RoundParts, faulty: Faulty, missing: Sequence[int]) -> Recovery | None:
+    for option in faulty.options:
+        placement: Placement | None = None
+        if option.sought:
+            found = plan_replacements(parts, _leaving(faulty, option), missing=missing)
+            if isinstance(found, NoPlaces):
+                if option.needs_place:
+                    continue
+            elif option.scope == "job":
+                parts.roll_back()  # its pods are placed anew as a whole
+            else:
+                placement = found
+        return _recovery(faulty, option, placement)
+    return None
+
+
+def _recovery(faulty: Faulty, wanted: Wanted, placement: Placement | None) -> Recovery:
+    holding = faulty.holding
+    return Recovery(
+        namespace=holding.namespace,
+        name=holding.name,
+        uid=holding.uid,
+        attempt=holding.attempt,
+        step=holding.step + 1,
+        kind=wanted.kind,
+        cause=wanted.cause,
+        scope=wanted.scope,
+        how=wanted.how,
+        ranks=list(wanted.ranks),
+        faulty=list(wanted.faulty),
+        since_ms=wanted.since_ms,
+        until_ms=wanted.until_ms,
+        placement=placement,
+        retries_left=wanted.retries_left,
+        nodes=list(faulty.nodes),
+    )
+
+
+def _most(faulty: Faulty) -> LeavingPods | None:
+    """The option with most ranks for which places are sought; None if they are for none."""
+    option = max(faulty.options, key=lambda one: len(one.sought))
+    return _leaving(faulty, option) if option.sought else None
+
+
+def _leaving(faulty: Faulty, wanted: Wanted) -> LeavingPods:
+    holding = faulty.holding
+    return LeavingPods(
+        faulty.gang,
+        _newest(holding),
+        wanted.sought,
+        wanted.faulty,
+        holding.gone,
+        "pod" if wanted.scope == "job" else wanted.scope,
+        LEVEL_STEPS if wanted.scope == "level" else 0,
+        faulty.nodes,
+    )
+
+
+def _newest(holding: Holding) -> Placement:
+    """Place of each rank: the one that is reserved for it, else the one that it has."""
+    places = {
+        rank: (move.placement, move.ranks.index(rank))
+        for move in holding.moves
+        if move.placement is not None
+        for rank in move.placed
+    }
+    return merged_placement(holding.placement, places) if places else holding.placement

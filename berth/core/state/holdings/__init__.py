@@ -1,0 +1,1 @@
+"""Holdings: what attempts own, and how steps of recoveries change it."""

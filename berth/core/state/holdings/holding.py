@@ -1,0 +1,135 @@
+"""Holding: what an attempt of a gang owns, rank by rank, and the places that are reserved for it."""
+
+from collections.abc import Iterable
+
+import msgspec
+
+from berth.core.state.holdings.moves import Move
+from berth.schemas.placement import ClaimVolume, Placement, Run
+
+
+class PodShare(msgspec.Struct, frozen=True, gc=False):
+    """What one pod of a placement owns."""
+
+    node: str
+    mask: int
+    chips: tuple[int, ...]
+    cpu_milli: int
+    memory_mib: int
+    pods: int = 1
+    """0 for a rank that gave back what it owned."""
+
+
+class Holding(msgspec.Struct, gc=False, omit_defaults=True):
+    """Chips, cpu and memory that an attempt of a gang owns."""
+
+    namespace: str
+    name: str
+    uid: str
+    attempt: int
+    placement: Placement
+    """Newest place of each rank; a rank that leaves is still at its old one."""
+    ledger_seq: int
+    at_ms: int
+    ending: str = ""
+    """Why its pods are being deleted; empty while they may run."""
+    foreign: bool = False
+    """Adopted: placed by another scheduler."""
+    gone: list[int] = []
+    """Ranks that have given back what they owned, ascending."""
+    step: int = 0
+    """Newest step of its recovery; 0: it never recovered."""
+    moves: list[Move] = []
+    """Steps that are not over, ascending; none while it ends."""
+    unplaced: list[int] = []
+    """Ranks of ``gone`` that wait for a new place, ascending; the others are gone for good."""
+    step_ms: int = 0
+    """Time of the newest step."""
+    freed_ms: int = 0
+    """Time of the last release of ranks after a step."""
+    steps: dict[int, int] = {}
+    """Step that gave a rank its place, by rank; the others have that of the verdict."""
+
+    def __post_init__(self) -> None:
+        """See that what was given back was there.
+
+        Raises:
+            ValueError: It was not.
+        """
+        if self.gone and not 0 <= min(self.gone) <= max(self.gone) < self.placement.pods():
+            raise ValueError(f"gone: {self.gone}, the placement has {self.placement.pods()} ranks")
+
+    @property
+    def key(self) -> tuple[str, int]:
+        """Identity of the decision."""
+        return (self.uid, self.attempt)
+
+    @property
+    def recovers(self) -> bool:
+        """Whether a recovery is not over: ranks leave, or have no place."""
+        return bool(self.moves or self.unplaced)
+
+    def step_of(self, rank: int) -> int:
+        """Step that gave a rank its place; 0: the verdict did."""
+        return self.steps.get(rank, 0)
+
+    def leaving(self) -> dict[int, int]:
+        """Ranks whose pods are being deleted for a fault, and the step that deletes them."""
+        return {rank: move.step for move in self.moves for rank in move.leaving}
+
+    def reserved(self) -> dict[int, PodShare]:
+        """Places that ranks get once they have left their old ones, by rank; without those of ranks that return.
+
+        A rank that gets the place back that it leaves owns it all the time.
+        """
+        found: dict[int, PodShare] = {}
+        owned: list[PodShare] | None = None
+        for move in self.moves:
+            if move.placement is not None and move.placed:
+                owned = owned_by(self) if owned is None else owned
+                shares = dict(zip(move.ranks, pods_of(move.placement), strict=True))
+                found.update((rank, shares[rank]) for rank in move.placed if shares[rank] != owned[rank])
+        return found
+
+    def claims(self) -> list[tuple[ClaimVolume, str]]:
+        """Claims that are bound before its pods are, and the node from which each is used."""
+        names = self.placement.names() if self.placement.claims else []
+        found = [(claim, names[claim.rank]) for claim in self.placement.claims]
+        for move in self.moves:
+            if move.placement is not None and move.placement.claims:
+                names = move.placement.names()
+                placed = [claim for claim in move.placement.claims if move.ranks[claim.rank] in move.placed]
+                found += [(claim, names[claim.rank]) for claim in placed]
+        return found
+
+
+def chips_in(runs: Iterable[Run]) -> int:
+    """Chips of all pods of a gang."""
+    return sum(run.pods * run.chips for run in runs)
+
+
+def owned_by(holding: Holding) -> list[PodShare]:
+    """What each rank of a held attempt owns, in rank order; a rank that gave it back owns nothing of its node.
+
+    Reserved places are not among it.
+    """
+    pods = pods_of(holding.placement)
+    for rank in holding.gone:
+        pods[rank] = PodShare(pods[rank].node, 0, (), 0, 0, pods=0)
+    return pods
+
+
+def pods_of(placement: Placement) -> list[PodShare]:
+    """What each rank of a placement owns, in rank order."""
+    names = placement.names()
+    pods: list[PodShare] = []
+    start = 0
+    for run in placement.runs:
+        for _ in range(run.pods):
+            chips = tuple(placement.chips[start : start + run.chips])
+            start += run.chips
+            mask = 0
+            for chip in chips:
+                mask |= 1 << chip
+            pods.append(PodShare(names[len(pods)], mask, chips, run.cpu_milli, run.memory_mib))
+    return pods

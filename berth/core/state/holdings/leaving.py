@@ -1,0 +1,51 @@
+"""Ranks that leave because of a fault, or that could not be bound: which of them have no pod any more."""
+
+from berth.core.state.holdings.holding import Holding
+from berth.core.state.holdings.pod_phases import ENDED, rows_of
+from berth.schemas.facts import OutcomeSeen, PodsSeen
+from berth.schemas.ledger import Release
+
+
+def left_ranks(holding: Holding, seen: PodsSeen | None, outcome: OutcomeSeen | None) -> Release | None:
+    """Release of the ranks that a fault has made leave, and of those whose new pod could not be bound.
+
+    A leaving rank is released when its pod has ended. Where it has none, one may be on its way: it is released once the
+    binder has taken up the step, for it binds none at the old place from then on.
+
+    Args:
+        holding: The attempt.
+        seen: Its pods.
+        outcome: What the binder achieved.
+    """
+    leaving = holding.leaving()
+    phases = dict(rows_of(holding, seen)) if seen is not None and (leaving or holding.steps) else {}
+    is_empty = seen is not None and not seen.phase
+    taken_up = outcome.step if outcome is not None else 0
+    ranks = {
+        rank
+        for rank, step in leaving.items()
+        if (phases[rank] in ENDED if rank in phases else is_empty or taken_up >= step)
+    }
+    unbound = left_unbound(holding, outcome, again=True) - phases.keys() - set(holding.gone)
+    found = sorted(ranks | unbound)
+    return Release(holding.uid, holding.attempt, "fault", ranks=found) if found else None
+
+
+def left_unbound(holding: Holding, outcome: OutcomeSeen | None, *, again: bool = False) -> set[int]:
+    """Ranks that the binder could not bind and left unbound, while the others run.
+
+    Args:
+        holding: The attempt.
+        outcome: What the binder achieved.
+        again: Those whose place came with a step of a recovery, which get another one; otherwise the others.
+    """
+    if outcome is None or not (outcome.state == "bound" or (again and failed_again(holding, outcome))):
+        return set()
+    steps = {item.rank: holding.step_of(item.rank) for item in outcome.failures}
+    return {rank for rank, step in steps.items() if step <= outcome.step and (step > 0) == again}
+
+
+def failed_again(holding: Holding, outcome: OutcomeSeen) -> bool:
+    """Whether all pods that could not be bound are of ranks whose place came with a step of a recovery."""
+    steps = [holding.step_of(item.rank) for item in outcome.failures]
+    return bool(steps) and outcome.step > 0 and all(steps)

@@ -1,0 +1,26 @@
+"""Phases of the pods of an attempt, without those of pods at places that their ranks have left."""
+
+from typing import Final
+
+from berth.core.state.holdings.holding import Holding
+from berth.schemas.columns import unpack
+from berth.schemas.facts import PodPhase, PodsSeen
+
+ENDED: Final = frozenset({PodPhase.SUCCEEDED, PodPhase.FAILED, PodPhase.GONE})
+
+
+def rows_of(holding: Holding, seen: PodsSeen) -> list[tuple[int, int]]:
+    """Rank and phase of each pod at the newest place of its rank, in the order of the fact.
+
+    A rank whose newest place came with a step of a recovery has only pods of that step or a later one.
+
+    Args:
+        holding: The attempt.
+        seen: Its pods in the cluster.
+    """
+    ranks = unpack(seen.rank, 4)
+    if not holding.steps:
+        return list(zip(ranks, seen.phase, strict=True))
+    steps = unpack(seen.steps, 4) or [0] * len(ranks)
+    rows = zip(ranks, seen.phase, steps, strict=True)
+    return [(rank, phase) for rank, phase, step in rows if step >= holding.step_of(rank)]

@@ -1,0 +1,119 @@
+"""Steps of recoveries: what a record makes of a holding whose ranks leave, get a place, or are released.
+
+Each function changes the holding that it is given.
+"""
+
+from collections.abc import Iterable
+
+from berth.core.errors import InvariantError
+from berth.core.state.holdings.holding import Holding, pods_of
+from berth.core.state.holdings.moves import Move, merged_placement
+from berth.schemas.placement import Placement
+from berth.schemas.recovery import Recovery
+
+
+def take_step(holding: Holding, recovery: Recovery) -> None:
+    """Begin a step of a recovery; one of the whole job ends the attempt.
+
+    Ranks without a pod get their new places at once. Ranks that leave get theirs when they are released.
+
+    Raises:
+        InvariantError: The step does not follow from the holding.
+    """
+    _check(holding, recovery)
+    holding.step = recovery.step
+    if recovery.how == "mark":
+        return
+    if recovery.scope == "job":
+        end_attempt(holding, "fault")
+        return
+    ranks, gone = set(recovery.ranks), set(holding.gone)
+    only_places = recovery.how == "place"
+    has_places = recovery.placement is not None
+    left = [rank for rank in recovery.ranks if rank not in gone]
+    move = Move(
+        recovery.step,
+        recovery.scope,
+        recovery.how,
+        recovery.ranks,
+        recovery.until_ms,
+        recovery.placement,
+        leaving=[] if only_places else left,
+        placed=left if has_places else [],
+    )
+    moves = [one.without(ranks, placed_only=only_places) for one in holding.moves]
+    holding.moves = [one for one in [*moves, move] if not one.is_over]
+    podless = sorted(ranks & gone)
+    if has_places:
+        _give(holding, dict.fromkeys(podless, move))
+    else:
+        holding.unplaced = sorted({*holding.unplaced, *podless})
+
+
+def release_ranks(holding: Holding, ranks: Iterable[int], *, by_fault: bool) -> None:
+    """Release ranks, each of which has an owner: their reserved places become their places; others are gone.
+
+    Those that left, and all if they are released because of a fault, wait for a place if they have none, unless the
+    attempt ends.
+    """
+    freed = set(ranks)
+    waiting = freed if by_fault and not holding.ending else freed & holding.leaving().keys()
+    places = {rank: move for move in holding.moves for rank in move.placed if rank in freed}
+    moves = [move.without(freed) for move in holding.moves]
+    holding.moves = [move for move in moves if not move.is_over]
+    holding.gone = sorted(freed.union(holding.gone))
+    holding.unplaced = sorted(waiting.union(holding.unplaced))
+    _give(holding, places)
+
+
+def end_attempt(holding: Holding, reason: str) -> None:
+    """End an attempt: its pods are deleted. Reserved places are free, and no rank waits for one."""
+    holding.ending = reason
+    holding.moves = []
+    holding.unplaced = []
+
+
+def _give(holding: Holding, places: dict[int, Move]) -> None:
+    """Give ranks without an owner the places that moves have for them."""
+    new: dict[int, tuple[Placement, int]] = {}
+    for rank, move in places.items():
+        if move.placement is not None:
+            new[rank] = (move.placement, move.ranks.index(rank))
+    if not new:
+        return
+    holding.placement = merged_placement(holding.placement, new)
+    holding.gone = [rank for rank in holding.gone if rank not in new]
+    holding.unplaced = [rank for rank in holding.unplaced if rank not in new]
+    holding.steps = dict(sorted({**holding.steps, **{rank: places[rank].step for rank in new}}.items()))
+
+
+def _check(holding: Holding, recovery: Recovery) -> None:
+    """See that a step follows from its holding.
+
+    Raises:
+        InvariantError: It does not.
+    """
+    subject = f"gang {holding.uid} attempt {holding.attempt}"
+    if holding.ending or holding.foreign:
+        raise InvariantError(f"recovers while it {'ends' if holding.ending else 'is not its own'}", subject=subject)
+    if recovery.step != holding.step + 1:
+        raise InvariantError(f"takes step {recovery.step} after step {holding.step}", subject=subject)
+    if recovery.ranks[-1] >= holding.placement.pods():
+        raise InvariantError("recovers ranks that it does not have", subject=subject)
+    if recovery.how == "place":
+        known = {*holding.gone, *holding.leaving()}
+        if recovery.placement is None or not known.issuperset(recovery.ranks):
+            raise InvariantError("gets places for ranks that neither leave nor are gone", subject=subject)
+    if recovery.placement is not None:
+        _check_places(holding, recovery, recovery.placement, subject)
+
+
+def _check_places(holding: Holding, recovery: Recovery, placement: Placement, subject: str) -> None:
+    base, places = pods_of(holding.placement), pods_of(placement)
+    if (placement.resource, placement.share) != (holding.placement.resource, holding.placement.share):
+        raise InvariantError("gets places of another resource or quota", subject=subject)
+    for rank, place in zip(recovery.ranks, places, strict=True):
+        pod = base[rank]
+        wanted = (len(pod.chips), pod.cpu_milli, pod.memory_mib)
+        if (len(place.chips), place.cpu_milli, place.memory_mib) != wanted:
+            raise InvariantError(f"gets a place of another size for rank {rank}", subject=subject)
