@@ -99,7 +99,8 @@ class BreakNode(Message, frozen=True):
     leaf: bool = False
     """``node`` is a leaf switch: the fault is that of each node below it."""
     pod: str = ""
-    """Pod of a fault of kind container or relation, as ``namespace/name``; empty: the first running pod of the node, by name."""
+    """Pod of a fault of kind container or relation, as ``namespace/name``; empty: the first running pod of the node, by
+    name."""
     exit_code: int = 0
     """Exit code of its containers; 0: 1."""
 
