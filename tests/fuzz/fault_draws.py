@@ -7,7 +7,7 @@ import msgspec
 
 from berth.core.state.ledger import Holding
 from berth.schemas.columns import pack, unpack
-from berth.schemas.facts import OutcomeSeen, PodMarks, PodsSeen
+from berth.schemas.facts import OutcomeSeen, PodMarks, PodPhase, PodsSeen
 from berth.schemas.fault_facts import GroupSeen, ReplacementsSeen
 from berth.schemas.ledger import Settings
 
@@ -58,7 +58,7 @@ def _steps() -> list[tuple[str, int]]:
 def group_of(job: str, now_ms: int, chance: random.Random) -> GroupSeen:
     """What the PodGroup of a job says about faults; nothing in some cases."""
     labels = {key: chance.choice(values) for key, values in _LABELS.items() if chance.random() < 0.35}
-    if chance.random() < 0.7:
+    if chance.random() < 0.85:
         labels["fault-scheduling"] = chance.choice(("grace", "force", "external-grace"))
     if "elastic-scheduling" in labels and chance.random() < 0.7:
         del labels["elastic-scheduling"]
@@ -91,6 +91,7 @@ def replacements_of(holding: Holding, now_ms: int, chance: random.Random) -> Rep
 def faulty_pods(fact: PodsSeen, holding: Holding, now_ms: int, chance: random.Random) -> PodsSeen:
     """The same pods with exit codes, marks, labels and steps: most of the newest steps, some of older ones."""
     ranks = unpack(fact.rank, 4)
+    fact = _alive(fact, chance)
     codes = [chance.choice((0, 0, 0, 1, 137)) for _ in ranks] if chance.random() < 0.4 else []
     marked = sorted(rank for rank in ranks if chance.random() < 0.2) if chance.random() < 0.4 else []
     steps = [holding.step if chance.random() < 0.8 else chance.randint(0, holding.step) for _ in ranks]
@@ -103,6 +104,13 @@ def faulty_pods(fact: PodsSeen, holding: Holding, now_ms: int, chance: random.Ra
         steering=steering,
         at_ms=now_ms,
     )
+
+
+def _alive(fact: PodsSeen, chance: random.Random) -> PodsSeen:
+    """More pods run than in other histories: a job that is over does not recover."""
+    if chance.random() < 0.5:
+        return fact
+    return msgspec.structs.replace(fact, phase=bytes(PodPhase.RUNNING for _ in fact.phase))
 
 
 def later_outcome(fact: OutcomeSeen, holding: Holding, chance: random.Random) -> OutcomeSeen:

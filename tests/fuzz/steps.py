@@ -44,6 +44,8 @@ ALWAYS: Final = ("submit", "pods", "turn", "timer")
 """What happens in every history."""
 _WITH_FAULTS: Final = ("group", "replacement", "pods", "outcome", "health", "node", "timer")
 """What happens in every history with faults."""
+_OFTEN: Final = {"health": 3, "replacement": 3, "pods": 2, "outcome": 2}
+"""How much more often in them than in others."""
 _AROUND: Final = {"usage": 3, "namespace": 3, "storage": 4, "pods": 2}
 """What happens in every history whose jobs have constraints, and how much more often than in others."""
 _AROUND_TRAITS: Final = frozenset({"constraints", "usage"})
@@ -145,6 +147,8 @@ def draw_way(chance: random.Random) -> Way:
         few = [trait for trait in traits if chance.random() < rare]
         more = [trait for trait in ("plain-jobs", "volumes", "simple", "simple") if chance.random() < 0.6]
         traits = tuple(dict.fromkeys((*few, "constraints", "usage", *more)))
+    if TRAIT in traits and chance.random() < 0.7:
+        traits = tuple(dict.fromkeys((*(one for one in traits if one != "flaws"), "unhealthy", "levels-of-health")))
     is_tree = "trees" in traits
     levels = LEVELS if is_tree else ""
     in_superpods = any(NODE_PRODUCTS[family].in_superpod for family in families)
@@ -180,6 +184,9 @@ def draw_history(seed: int) -> History:
         verbs = [verb for verb in verbs if verb != "silence"]  # it keeps all jobs out for long
     weights = [WEIGHTS[verb] * (_AROUND[verb] if has_around and verb in _AROUND else 1) for verb in verbs]
     count = chance.choice((10, 20, 30, 40, 40, 50, STEPS_MAX) if "simple" not in way.traits else (40, STEPS_MAX))
+    if TRAIT in way.traits:
+        weights = [weight * _OFTEN.get(verb, 1) for verb, weight in zip(verbs, weights, strict=True)]
+        count = max(count, 40)
     drawn = chance.choices(verbs, weights, k=count)
     turns = chance.choice(((1,), (0, 1, 1, 2), (0, 0, 0, 1, 3)))
     steps = tuple(

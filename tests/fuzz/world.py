@@ -203,7 +203,14 @@ class World:
         uid = f"{name}-{step.one // NAMES % 200}"
         if "uids" in self.way.traits and chance.random() < 0.15:
             uid = self._used_uid(f"u{step.one % 3}") or uid
-        self._ask(self._request(name, uid, step.two, chance))
+        request = self._request(name, uid, step.two, chance)
+        self._ask(request)
+        if TRAIT in self.way.traits and chance.random() < 0.8:
+            self._say_group(request.name, chance)
+
+    def _say_group(self, job: str, chance: random.Random) -> None:
+        fact = group_of(job, self.now_ms, chance)
+        self._fact(f"group.default.{token(fact.name)}", fact)
 
     def _used_uid(self, uid: str) -> str:
         """A uid that somebody else may have, or have had; empty for one whose pods are not gone although its job is."""
@@ -329,8 +336,7 @@ class World:
         """A PodGroup says something else about faults, and its jobs are others."""
         job = self._some_job(step.one)
         if job is not None and TRAIT in self.way.traits:
-            fact = group_of(job.name, self.now_ms, chance)
-            self._fact(f"group.default.{token(fact.name)}", fact)
+            self._say_group(job.name, chance)
 
     def _replacement(self, step: Step, chance: random.Random) -> None:
         """New pods of ranks wait for places; mostly those of a gang that recovers."""
