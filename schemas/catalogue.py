@@ -15,7 +15,7 @@ from berth.schemas.facts import (
     TimerSeen,
     TopologySeen,
 )
-from berth.schemas.fault_facts import GroupSeen, ReplacementsSeen
+from berth.schemas.fault_facts import DrainSeen, GroupSeen, ReplacementsSeen
 from berth.schemas.intake import JobCancel, JobRequest
 from berth.schemas.ledger import Epoch, Round
 from berth.schemas.message import Message
@@ -39,6 +39,7 @@ from berth.schemas.volume_facts import ClaimSeen, StorageSeen, UnboundSeen, Volu
 MESSAGES: Final[tuple[type[Message], ...]] = (
     DeadLetter,
     ClaimSeen,
+    DrainSeen,
     GroupSeen,
     HealthSeen,
     JobSeen,

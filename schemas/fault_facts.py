@@ -4,7 +4,7 @@ Source of the keys: docs/reference/faults.md, "Switches of jobs".
 """
 
 from collections.abc import Iterable, Mapping
-from typing import ClassVar, Final
+from typing import ClassVar, Final, Literal
 
 from berth.schemas.message import Message
 from berth.schemas.units import UnixMs
@@ -66,6 +66,35 @@ class ReplacementsSeen(Message, frozen=True):
     ranks: bytes = b""
     """``<u4`` each, ascending: ranks in the job request."""
     at_ms: UnixMs = 0
+
+
+DrainKind = Literal["node", "leaf", "superpod"]
+REASON_MAX: Final = 1024
+"""Most characters of the reason of a drain."""
+
+
+class DrainSeen(Message, frozen=True):
+    """A person's wish that a node, or all nodes of a leaf switch or of a SuperPoD, run no jobs from a moment on.
+
+    It counts for whatever node has this name, or is at this place, also for nodes that come later.
+    """
+
+    KIND: ClassVar[str] = "fact.drain"
+
+    kind: DrainKind
+    name: str
+    since_ms: UnixMs = 0
+    """From when on it counts; above 0, and in the future for a drain that is planned. 0 only with ``gone``."""
+    grace_ms: int = 0
+    """How long its pods may take to end from then on; 0 for ``Settings.grace_over_ms``."""
+    by: str = ""
+    """Who asked for it."""
+    reason: str = ""
+    """Why; for people."""
+    gone: bool = False
+    """It was withdrawn."""
+    at_ms: UnixMs = 0
+    """When it was asked for or withdrawn."""
 
 
 def joined(labels: Iterable[Mapping[str, str]]) -> dict[str, str]:

@@ -105,6 +105,9 @@ class Settings(Part, frozen=True):
     restart_share_percent: int = 20
     """If more jobs than these would restart for what a source reports of nodes, and they are more than so many percent
     of the running jobs, none of them does."""
+    drains: int = 0
+    """Drains (``DrainSeen``): 0 they are ignored, as in all records before 0.5; 1 a node takes no pod that is expected
+    to run at or after the moment from which on it is drained."""
 
     @property
     def recovers(self) -> bool:

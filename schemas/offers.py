@@ -60,6 +60,9 @@ class Shape(Part, frozen=True, cache_hash=True):
     """For jobs with SuperPoD affinity."""
     profile: PodProfile | None = None
     """For pods with constraints, or on which constraints of other pods may bear; None: there are none."""
+    drained_ms: UnixMs = 0
+    """Nodes that are drained from this moment or an earlier one on take no pod; 0 without drains. It is the last moment
+    of a drain before the expected end of the pod, so most gangs of a round have the same."""
 
     @property
     def is_planned(self) -> bool:

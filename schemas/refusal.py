@@ -77,6 +77,8 @@ class NodeReason(IntEnum):
     """A pod near the node has a required anti-affinity that forbids this one."""
     SPREAD = 31
     """The pod would break a topology spread, or the node lacks its topology key."""
+    DRAINED = 32
+    """The node is drained, or will be before the pod is expected to end; checked before ``NODE_FAULT``."""
 
 
 Code = Literal[

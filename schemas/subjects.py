@@ -171,6 +171,10 @@ class Subjects(msgspec.Struct, frozen=True):
         """Nodes and volumes with which a PersistentVolumeClaim could not be bound."""
         return f"{self.root}fact.unbound.{token(namespace)}.{token(claim)}"
 
+    def fact_drain(self, kind: str, name: str) -> str:
+        """A drain of a node, leaf switch or SuperPoD."""
+        return f"{self.root}fact.drain.{token(kind)}.{token(name)}"
+
     @property
     def fact_timer(self) -> str:
         """A tick of the dispatcher's clock."""

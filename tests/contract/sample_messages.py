@@ -32,7 +32,7 @@ from berth.schemas.facts import (
     TimerSeen,
     TopologySeen,
 )
-from berth.schemas.fault_facts import GroupSeen, ReplacementsSeen
+from berth.schemas.fault_facts import DrainSeen, GroupSeen, ReplacementsSeen
 from berth.schemas.intake import JobCancel, JobRequest, Task
 from berth.schemas.ledger import Adoption, Epoch, Eviction, Release, Round, Settings, Verdict
 from berth.schemas.message import Message
@@ -111,7 +111,7 @@ _LATER: Final[dict[str, dict[type, set[str]]]] = {
     "v0.4": {
         HealthSeen: {"sub_healthy"},
         PodsSeen: {"exit_codes", "marks", "steering", "steps"},
-        OutcomeSeen: {"step", "known", "deleted"},
+        OutcomeSeen: {"step", "done"},
         JobStatus: {"recovery"},
         Round: {"recoveries"},
         NodesSeen: {"cpu_others", "memory_others"},
@@ -129,13 +129,14 @@ _LATER: Final[dict[str, dict[type, set[str]]]] = {
             "not_ready_ms",
             "restarts_at_once",
             "restart_share_percent",
+            "drains",
         },
         ShapeOffer: {"error"},
         MembersSeen: {"podgroup_uid"},
         LeaseHeld: {"silence_ms"},
         Epoch: {"resumes"},
         Task: {"labels", "constraints"},
-        Shape: {"profile"},
+        Shape: {"profile", "drained_ms"},
         Refusal: {"constraints"},
         Placement: {"claims"},
     },
@@ -466,6 +467,16 @@ def _facts() -> tuple[Message, ...]:
             jobs=["vcjob.llm-7b"],
             at_ms=_AT_MS + 3,
         ),
+        DrainSeen(
+            kind="node",
+            name="node-1.zone-a",
+            since_ms=_AT_MS + 3_600_000,
+            grace_ms=600_000,
+            by="ops@jump-1",
+            reason="new power supply",
+            gone=True,
+            at_ms=_AT_MS + 3,
+        ),
         MembersSeen(
             namespace="team-a",
             job="vcjob.llm-7b",
@@ -508,8 +519,7 @@ def _facts() -> tuple[Message, ...]:
             ledger_seq=42,
             at_ms=_AT_MS + 6,
             step=2,
-            known=3,
-            deleted=4,
+            done=1,
         ),
         TimerSeen(at_ms=_AT_MS + 7),
         *_usage(),
@@ -656,6 +666,7 @@ def _settings() -> Settings:
         not_ready_ms=5_000,
         restarts_at_once=8,
         restart_share_percent=10,
+        drains=1,
     )
 
 
@@ -739,6 +750,7 @@ def _offers() -> tuple[Message, ...]:
             levels=(2, 4),
         ),
         profile=PodProfile("team-a", (("app", "llm-7b"),), _constraints(), is_whole=False),
+        drained_ms=_AT_MS + 3_600_000,
     )
     return (
         ScoreRequest(round=7, epoch=3, facts_seq=101, ledger_seq=41, asks=[Ask(shape=shape, count=12)], wait_ms=40),
@@ -847,6 +859,7 @@ def _status() -> tuple[Message, ...]:
                 attempt=1,
                 placed=True,
                 open=[1],
+                placed_ms=_AT_MS + 9_000,
             ),
         ),
         JobSummary(

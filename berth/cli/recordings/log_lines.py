@@ -23,7 +23,7 @@ from berth.schemas.facts import (
     TimerSeen,
     TopologySeen,
 )
-from berth.schemas.fault_facts import GroupSeen, ReplacementsSeen
+from berth.schemas.fault_facts import DrainSeen, GroupSeen, ReplacementsSeen
 from berth.schemas.ledger import Epoch, Round, see_readable
 from berth.schemas.message import Message
 from berth.schemas.placement import Placement
@@ -35,7 +35,8 @@ _KINDS: Final[dict[str, type[Message]]] = {
     kind.KIND: kind
     for kind in (
         NodesSeen, HealthSeen, TopologySeen, PodsSeen, MembersSeen, JobSeen, OutcomeSeen, TimerSeen, UsageSeen, NamespaceSeen,
-        ClaimSeen, VolumeSeen, StorageSeen, UnboundSeen, GroupSeen, ReplacementsSeen, Epoch, Round,
+        ClaimSeen, VolumeSeen, StorageSeen, UnboundSeen, GroupSeen, ReplacementsSeen, DrainSeen,
+        Epoch, Round,
     )
 }  # fmt: skip
 _NAMES_MAX: Final = 100_000
@@ -240,6 +241,13 @@ def _replacements(body: ReplacementsSeen) -> str:
     return f"new pods of {body.namespace}/{body.job}: {f'ranks {ranks}' if ranks else 'none'}"
 
 
+def _drain(body: DrainSeen) -> str:
+    if body.gone:
+        return f"drain of {body.kind} {body.name} withdrawn"
+    reason = f": {body.reason}" if body.reason else ""
+    return f"drain of {body.kind} {body.name} from {moment(body.since_ms)} on{reason}"
+
+
 def _members(body: MembersSeen) -> str:
     hold = f"; {body.hold}" if body.hold else ""
     return f"members of {body.namespace}/{body.job}: {pluralize(len(body.pods), 'pod')}{hold}"
@@ -308,6 +316,7 @@ _WORDS: Final[dict[str, Callable[[Any], str]]] = {
     PodsSeen.KIND: _pods,
     GroupSeen.KIND: _group,
     ReplacementsSeen.KIND: _replacements,
+    DrainSeen.KIND: _drain,
     MembersSeen.KIND: _members,
     JobSeen.KIND: _job,
     OutcomeSeen.KIND: _outcome,

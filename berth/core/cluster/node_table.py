@@ -5,6 +5,8 @@ columns are a function of the folded facts and the folded ledger, independent of
 to one another. Each method that changes rows returns the changes that a later decision depends on, or adds them to the
 builder that it gets. Rows of nodes that are gone are not among those that gained capacity, because the table
 of a reader of a snapshot lacks these nodes.
+
+Longer than 400 lines because every fact that changes a row is applied here.
 """
 
 from collections.abc import Iterable, Sequence
@@ -13,12 +15,14 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from berth.core.changes import NO_CHANGES, TOPOLOGY_CHANGED, Changes, ChangesBuilder
+from berth.core.cluster.drains import Drains
 from berth.core.cluster.node_classes import key_of
 from berth.core.cluster.node_columns import Ints, NodeColumns, index_of
 from berth.core.cluster.node_facts import Layout, arrays_of, columns_of, layout_of
 from berth.core.errors import InvariantError
 from berth.schemas.columns import unpack_names
 from berth.schemas.facts import HealthSeen, NodeHealth, NodesSeen
+from berth.schemas.fault_facts import DrainSeen
 
 _LEAST: Final = -(1 << 31)
 """Smallest number that a column stores: pods of another scheduler may request any amount."""
@@ -66,6 +70,9 @@ class NodeTable(NodeColumns):
         """Nodes that are not healthy, from the health fact of each domain."""
         self._spoken: dict[str, Ints] = {}
         """Rows that the health fact of each domain covers, ascending."""
+        self.drains = Drains()
+        self.drained_ms: dict[int, int] = {}
+        """From when on nodes that are present are drained, by row; only of those that are."""
         self._cpu_used: dict[int, int] = {}
         self._memory_used: dict[int, int] = {}
 
@@ -128,6 +135,7 @@ class NodeTable(NodeColumns):
             self.position[row] = position
             self.addresses[row] = address
             self._derive(row, found)
+            self._drain(row, found)
         return has_moved
 
     def _fill(self, rows: slice, domain: int, fact: NodesSeen, tables: "_Tables") -> Changes:
@@ -151,6 +159,9 @@ class NodeTable(NodeColumns):
         self.cpu_others[rows] = seen.cpu_others
         self.memory_others[rows] = seen.memory_others
         numbers = range(rows.start, rows.stop)
+        if self.drains:
+            for row in numbers:
+                self._drain(row, ChangesBuilder())
         self.revision += 2 * len(numbers)  # as often as one by one
         returned = [row for row, chips in zip(numbers, seen.chips.tolist(), strict=True) if chips]
         return Changes(dict.fromkeys(numbers), chips_returned=dict.fromkeys(returned), nodes_changed=True)
@@ -188,6 +199,7 @@ class NodeTable(NodeColumns):
                 self.domain[row] = -1
                 self.spoken[row] = False
                 self._set_health(row, _HEALTHY, found)
+                self._drain(row, found)
                 if self.corrected:
                     self._forget(row, found)
 
@@ -203,6 +215,48 @@ class NodeTable(NodeColumns):
         self.chips[row] = self.capacity[row] = self.allocatable_seen[row] = self.position[row] = 0
         self.cpu[row] = self.memory[row] = self.cpu_others[row] = self.memory_others[row] = 0
         self._derive(row, found)
+
+    def apply_drain(self, fact: DrainSeen) -> Changes:
+        """Set from when on the nodes that a drain concerns are drained; the fact was checked."""
+        self.drains.apply(fact)
+        if fact.kind == "node":
+            row = self.row_of.get(fact.name)
+            rows = [] if row is None else [row]
+        else:
+            column, numbers = (self.leaf, self._leaf_of) if fact.kind == "leaf" else (self.superpod, self._superpod_of)
+            number = numbers.get(fact.name)
+            rows = [] if number is None else np.flatnonzero(column[self.view()] == number).tolist()
+        found = ChangesBuilder()
+        for row in rows:
+            self._drain(row, found)
+        return found.build()
+
+    def drained_rows(self, last_ms: int) -> Ints:
+        """Rows of the nodes that are drained from ``last_ms`` or an earlier moment on."""
+        return np.array([row for row, since_ms in self.drained_ms.items() if since_ms <= last_ms], np.int32)
+
+    def _drain(self, row: int, found: ChangesBuilder) -> None:
+        """Update from when on a node is drained; the changes are added to ``found``."""
+        before = self.drained_ms.pop(row, 0)
+        now = 0
+        if self.drains and self.present[row]:
+            leaf, superpod = self.leaf.item(row), self.superpod.item(row)
+            now = self.drains.since_ms(
+                self.names[row],
+                self.leaves[leaf] if leaf >= 0 else "",
+                self.superpods[superpod] if superpod >= 0 else "",
+            )
+        if now:
+            self.drained_ms[row] = now
+        if now == before:
+            return
+        self.revision += 1
+        found.nodes_changed = True
+        if before and (not now or now > before):
+            if self.present[row]:
+                found.capacity_gained[row] = None
+        else:
+            found.capacity_lost = True
 
     def apply_health(self, fact: HealthSeen) -> Changes:
         """Set the health of a domain's nodes to that of the fact; nodes that it omits are healthy.

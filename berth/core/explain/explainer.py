@@ -52,7 +52,7 @@ def explain(state: State, record: Round, uid: str, *, ledger_seq: int) -> Explan
     Returns:
         None when the record has no verdict on the gang, or the state does not contain its request.
     """
-    snapshot = NodeSnapshot(state, state.fold.settings)
+    snapshot = NodeSnapshot(state, state.fold.settings, record.at_ms)
     verdict: Verdict | None = None
     laid: list[Holding] = []
     for verdict in record.verdicts:
@@ -84,7 +84,7 @@ def explain_now(state: State, verdict: Verdict, *, ledger_seq: int) -> Explanati
         verdict: Last known verdict.
         ledger_seq: Record with this verdict.
     """
-    snapshot = NodeSnapshot(state, state.fold.settings)
+    snapshot = NodeSnapshot(state, state.fold.settings, state.fold.at_ms)
     gang = snapshot.gang(verdict)
     if gang is None:
         return None

@@ -34,6 +34,7 @@ _CLOSENESS: Final[dict[NodeReason, int]] = {
     NodeReason.HEALTH_UNKNOWN: 2,
     NodeReason.NOT_READY: 3,
     NodeReason.CORDONED: 3,
+    NodeReason.DRAINED: 3,
     NodeReason.TAINT: 3,
     NodeReason.NODE_LABEL: 4,
     NodeReason.SELECTOR: 5,

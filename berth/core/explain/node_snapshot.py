@@ -12,6 +12,7 @@ from berth.core.explain.superpod_explanation import SuperpodSnapshot
 from berth.core.explain.switch_explanation import SwitchSnapshot
 from berth.core.placement.scoring import RowState, Scorer
 from berth.core.requests.gangs import Gang, gang_of
+from berth.core.scheduling.drained_gangs import DrainedGangs
 from berth.core.state.cell import State
 from berth.core.state.ledger import PodShare, pods_of
 from berth.schemas.ledger import Settings, Verdict
@@ -33,10 +34,12 @@ class NodeSnapshot:
     Args:
         state: The cell just before the record; not changed.
         settings: Settings of the epoch.
+        at_ms: The moment of the record.
     """
 
-    def __init__(self, state: State, settings: Settings) -> None:
+    def __init__(self, state: State, settings: Settings, at_ms: int) -> None:
         self.state = state
+        self._drained = DrainedGangs(state, at_ms)
         self.table = state.table
         self.scorer = Scorer(state.table, state.shares, settings)
         self.rows: dict[int, RowState] = {}
@@ -55,7 +58,8 @@ class NodeSnapshot:
             return None
         profiles = self.state.constraints.profiles(job.namespace, job.request)
         settings = self.state.fold.settings
-        return gang_of(job, job.request, attempt=verdict.attempt, settings=settings, profiles=profiles)
+        gang = gang_of(job, job.request, attempt=verdict.attempt, settings=settings, profiles=profiles)
+        return self._drained.applied(gang)
 
     def at(self, row: int) -> RowState:
         """State of a node after everything that was taken from it so far."""

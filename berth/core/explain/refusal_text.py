@@ -41,6 +41,7 @@ _WORDS: Final[dict[NodeReason, str]] = {
     NodeReason.ANTI_AFFINITY: "are near a pod that the required anti-affinity forbids",
     NodeReason.REPELLED: "are near a pod whose required anti-affinity forbids this one",
     NodeReason.SPREAD: "do not fit the topology spread",
+    NodeReason.DRAINED: "are drained",
 }
 _NEEDS_LABELS: Final = {
     NodeReason.AFFINITY: "required pod affinity",

@@ -36,12 +36,10 @@ Reasons = npt.NDArray[np.uint8]
 Scores = npt.NDArray[np.int32]
 _FITS: Final = int(NodeReason.FITS)
 _REASONS: Final = len(NodeReason)
-_ERROR: Final = 255
-"""Reason of a node class whose evaluation failed with an error."""
+_ERROR: Final = 255  # reason of a node class whose evaluation failed with an error
 _LEAST: Final = np.int32(np.iinfo(np.int32).min)
 _ALL_TAINTS: Final = (Toleration(operator="Exists"),)
-_SHAPES_MAX: Final = 4096
-"""Upper bound of the cached shapes; a full cache is cleared."""
+_SHAPES_MAX: Final = 4096  # upper bound of the cached shapes; a full cache is cleared
 
 
 class RowState(msgspec.Struct, gc=False):
@@ -99,8 +97,7 @@ class Scorer:
         self._class_errors: dict[Shape, dict[int, Exception]] = {}
         """Errors of node classes, by shape. They are raised only when a node of such a class is evaluated."""
         self._may: dict[Shape, Fits] = {}
-        self._reason_lists: dict[Shape, list[int]] = {}
-        """``_class_reasons`` as lists, which are faster for single rows."""
+        self._reason_lists: dict[Shape, list[int]] = {}  # as ``_class_reasons``; faster for single rows
         self._has_number: Fits = np.empty(0, np.bool_)
 
     def on(self, table: NodeTable, shares: SoftShareTable) -> "Scorer":
@@ -130,6 +127,9 @@ class Scorer:
         reasons = self._by_class_of_row(shape, without)
         self._by_place(shape, reasons)
         self._by_name(compiled, reasons)
+        if shape.drained_ms:
+            drained = table.drained_rows(shape.drained_ms)
+            reasons[drained[reasons[drained] == _FITS]] = NodeReason.DRAINED
         level = table.level[rows]
         if level.any():
             _fail(reasons, level >= NodeHealth.NO_NEW_WORK, NodeReason.NODE_FAULT)
@@ -291,9 +291,8 @@ class Scorer:
             return int(NodeReason.SUB_HEALTH)
         if self.settings.needs_health and not self.table.spoken.item(row) and self.table.capacity.item(row):
             return int(NodeReason.HEALTH_UNKNOWN)
-        if (
-            shape.cpu_milli and shape.cpu_milli > state.cpu_free
-        ):  # a pod that asks for none fits on a node that is over-committed
+        # A pod that asks for none fits on a node that is over-committed.
+        if shape.cpu_milli and shape.cpu_milli > state.cpu_free:
             return int(NodeReason.CPU)
         if shape.memory_mib and shape.memory_mib > state.memory_free:
             return int(NodeReason.MEMORY)
@@ -418,6 +417,8 @@ class Scorer:
             return int(NodeReason.NO_SUPERPOD)
         if not reason and compiled.by_name and not name_fits(compiled.shape, table.names[row], table.labels(row)):
             return int(NodeReason.SELECTOR)
+        if not reason and 0 < table.drained_ms.get(row, 0) <= compiled.shape.drained_ms:
+            return int(NodeReason.DRAINED)
         return reason
 
     def _columns(self) -> ChipColumns:

@@ -97,7 +97,7 @@ def difference_of(moment: Moment, recorded: Round, replayed: Round | None) -> Di
     uid = theirs.uid
     was = _of(recorded.verdicts, uid)
     now = _of(mine, uid)
-    compared = _Compared(moment, mine, uid)
+    compared = _Compared(moment, recorded.at_ms, mine, uid)
     words = (_place_words(recorded.verdicts, uid), _place_words(mine, uid)) if was == now else compared.words(was, now)
     subject = f"gang {theirs.namespace}/{theirs.name}"
     return _difference(moment, recorded, subject, *words, nodes=compared.nodes, uid=uid)
@@ -220,10 +220,10 @@ def _where(pods: Sequence[PodShare], first: int = 0) -> str:
 class _Compared:
     """Two verdicts on one gang, compared on the state that the gang met."""
 
-    def __init__(self, moment: Moment, mine: Sequence[Verdict], uid: str) -> None:
+    def __init__(self, moment: Moment, at_ms: int, mine: Sequence[Verdict], uid: str) -> None:
         self.nodes: list[NodeDetails] = []
         state = moment.scheduler.state
-        self._snapshot = NodeSnapshot(state, state.fold.settings)
+        self._snapshot = NodeSnapshot(state, state.fold.settings, at_ms)
         for verdict in mine:
             if verdict.uid == uid:
                 break

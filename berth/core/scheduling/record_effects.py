@@ -4,7 +4,9 @@ from typing import Final
 
 from berth.core.changes import Changes, JobKey
 from berth.core.placement.queue_policy import RESERVED
+from berth.core.requests.gangs import ClassKey
 from berth.core.scheduling.backfill import chips_of
+from berth.core.scheduling.drained_gangs import DrainedGangs
 from berth.core.scheduling.queue import Queue
 from berth.core.scheduling.queue_policies import NEVER
 from berth.core.scheduling.reservations import next_end_ms
@@ -34,6 +36,9 @@ def take_effect(state: State, queue: Queue, folded: Folded, opening: Opening | N
     unblocked = False
     settings = state.fold.settings
     again: dict[JobKey, None] = {}
+    drained = DrainedGangs(state, state.fold.at_ms)
+    is_uneven = settings.queue_policy == "skip" and not drained.are_alike
+    uneven: dict[ClassKey, list[GangRecord]] = {}
     for gang in folded.gangs:
         if gang.phase != "waiting":
             unblocked |= queue.remove(gang.uid)
@@ -42,8 +47,12 @@ def take_effect(state: State, queue: Queue, folded: Folded, opening: Opening | N
             again[gang.namespace, gang.name] = None  # it goes back to the queue
         elif gang.refusal.code == "behind":
             queue.seen(gang.uid)
+        elif is_uneven and (request_class := queue.class_of(gang.uid)) is not None:
+            uneven.setdefault(request_class, []).append(gang)
         else:
             unblocked |= _refused(queue, gang, gang.refusal, settings)
+    for request_class, refused in uneven.items():
+        unblocked |= _refused_for_now(queue, drained, request_class, refused, settings)
     _hold_reserved(state, queue, folded, opening)
     has_left = folded.given_back or folded.freed or folded.moved
     # Reservations follow from which jobs run, and until when.
@@ -75,6 +84,32 @@ def _refused(queue: Queue, gang: GangRecord, refusal: Refusal, settings: Setting
             and is_helped_by_any_change(request_class, refusal, plain_last=settings.plain_pods),
         )
     return has_reserved and settings.corrected and queue.is_holding
+
+
+def _refused_for_now(
+    queue: Queue, drained: DrainedGangs, request_class: ClassKey, refused: list[GangRecord], settings: Settings
+) -> bool:
+    """Put a class to sleep if none of its gangs may take more nodes than a refused one; else hold those that may not.
+
+    A drain is planned: gangs that are expected to end earlier may take more nodes. Returns the same as
+    :func:`_refused`.
+    """
+    last_ms = {gang.uid: drained.last_ms(gang) for gang in queue.of_class(request_class)}
+    least_ms = min(last_ms.values())
+    longer: dict[str, GangRecord] = {}
+    unblocked = False
+    for gang in refused:
+        if gang.refusal is not None and last_ms[gang.uid] == least_ms:
+            unblocked |= _refused(queue, gang, gang.refusal, settings)
+        else:
+            longer[gang.uid] = gang
+    first_ms = min((last_ms[uid] for uid in longer), default=0)
+    moments = (_retry_at_ms(gang, gang.refusal, settings) for gang in longer.values() if gang.refusal is not None)
+    retry_at_ms = min(filter(None, moments), default=0)
+    for uid in sorted(last_ms) if longer else ():
+        if uid in longer or (last_ms[uid] >= first_ms and not queue.is_fresh(uid)):
+            queue.hold(uid, retry_at_ms=retry_at_ms)
+    return unblocked
 
 
 def _retry_at_ms(gang: GangRecord, refusal: Refusal, settings: Settings) -> int:

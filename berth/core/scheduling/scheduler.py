@@ -18,6 +18,7 @@ from berth.core.placement.round_demand import candidate_counts, gangs_of_one_off
 from berth.core.placement.scoring import Candidates, Scorer
 from berth.core.requests.gangs import ClassKey, Gang, gang_of
 from berth.core.scheduling.constraint_wakeups import dump_changes, is_about_gang, load_changes
+from berth.core.scheduling.drained_gangs import DrainedGangs
 from berth.core.scheduling.fault_watch import FaultWatch
 from berth.core.scheduling.queue import Queue
 from berth.core.scheduling.record_effects import take_effect
@@ -202,10 +203,12 @@ class Scheduler:
             *gangs_of_one_offer(taken, nodes=len(state.table)),
             *self.queue.take_plain(gangs_max=gangs_max, bytes_max=bytes_max),
         ]
+        drained = DrainedGangs(state, at_ms)
+        gangs = [drained.applied(gang) for gang in gangs]
         faulty, with_errors = self.watch.look(self.to_examine, self._consumed[1], at_ms=at_ms)
         must, settled, set_aside = examine(state, self.to_examine)
         set_aside = [*with_errors, *set_aside]
-        faulty, held = held_back(must, faulty)
+        faulty, held = held_back(must, drained.applied_to(faulty))
         wanting = {one.holding.uid: None for one in faulty}
         self.to_examine.update(wanting)
         for uid in settled:

@@ -16,6 +16,7 @@ from berth.core.cluster.node_packing import pack_nodes
 from berth.core.placement.round_demand import candidate_counts
 from berth.core.placement.scoring import Scorer
 from berth.core.requests.gangs import Gang
+from berth.core.scheduling.drained_gangs import DrainedGangs
 from berth.core.scheduling.queue import Queue
 from berth.core.scheduling.turn import MissingShards, Opening
 from berth.core.scheduling.verdicts import Decisions
@@ -129,8 +130,9 @@ class Trial:
         return found
 
     def _plan(self, missing_shards: MissingShards) -> bool:
-        asks = candidate_counts(self._gangs)
-        opening = Opening(0, self.state.fold.at_ms, self._gangs, Due(), asks)
+        drained = DrainedGangs(self.state, self.state.fold.at_ms)
+        gangs = [drained.applied(gang) for gang in self._gangs]
+        opening = Opening(0, self.state.fold.at_ms, gangs, Due(), candidate_counts(gangs))
         state = self.state
         scorer = Scorer(state.table, state.shares, state.fold.settings)
         verdicts = Decisions(state, Queue(), scorer).on_own_candidates(opening, missing_shards).verdicts

@@ -13,6 +13,7 @@ from berth.core.placement.offers import merge
 from berth.core.placement.projected_state import MissingRows
 from berth.core.placement.scoring import Candidates, Scorer
 from berth.core.scheduling.backfill import Backfill, Memory
+from berth.core.scheduling.drained_gangs import DrainedGangs
 from berth.core.scheduling.queue import Queue
 from berth.core.scheduling.queue_policies import StrictOrder
 from berth.core.scheduling.recoveries import released, take_steps
@@ -146,7 +147,8 @@ class Decisions:
             return StrictOrder(self._queue.head(), self._last_refusal)
         tried = {gang.uid for gang in opening.gangs}
         waiting = self._queue.waiting_for_room(held=policy == "conservative")
-        others = (gang for gang in waiting if gang.uid not in tried)
+        drained = DrainedGangs(self._state, opening.at_ms)
+        others = (drained.applied(gang) for gang in waiting if gang.uid not in tried)
         silent = self._silent(missing_shards)
         return Backfill(self._state, self._scorer, opening.at_ms, others, silent, self._memory, on_error)
 

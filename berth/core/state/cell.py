@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from berth.core.changes import NO_CHANGES, Changes, ChangesBuilder, JobKey, merged
+from berth.core.cluster.drains import check_drain
 from berth.core.cluster.node_facts import check_health, check_nodes
 from berth.core.cluster.node_packing import SWITCHES
 from berth.core.state.constraint_state import ConstraintState
@@ -41,7 +42,7 @@ from berth.schemas.facts import (
     TimerSeen,
     TopologySeen,
 )
-from berth.schemas.fault_facts import GroupSeen, ReplacementsSeen
+from berth.schemas.fault_facts import DrainSeen, GroupSeen, ReplacementsSeen
 from berth.schemas.ledger import Round, Settings
 from berth.schemas.status import SnapshotBody
 from berth.schemas.usage_facts import NamespaceSeen, UsageSeen
@@ -99,6 +100,7 @@ class State:
         self._apply: dict[str, Callable[[Envelope, ChangesBuilder], Effect]] = {
             NodesSeen.KIND: self._nodes,
             HealthSeen.KIND: self._health,
+            DrainSeen.KIND: self._drain,
             TopologySeen.KIND: self._topology,
             PodsSeen.KIND: self._pods,
             JobSeen.KIND: self._job,
@@ -336,6 +338,13 @@ class State:
             self.faults.note_health(fact, found)
         return "folded"
 
+    def _drain(self, envelope: Envelope, found: ChangesBuilder) -> Effect:
+        fact = body_of(envelope, DrainSeen)
+        check_drain(fact)
+        check_subject(self._subject, "drain", fact.kind, fact.name)
+        found.add(self.table.apply_drain(fact))
+        return "gone" if fact.gone else "folded"
+
     def _topology(self, envelope: Envelope, found: ChangesBuilder) -> Effect:
         fact = body_of(envelope, TopologySeen)
         check_subject(self._subject, "topology", fact.kind)
@@ -410,5 +419,5 @@ _CONSTRAINT_KINDS: Final = tuple(
     fact.KIND for fact in (UsageSeen, NamespaceSeen, ClaimSeen, VolumeSeen, StorageSeen, UnboundSeen)
 )
 _READ_BY_OTHERS: Final = frozenset({MembersSeen.KIND})
-_SCORED_KINDS: Final = frozenset({NodesSeen.KIND, HealthSeen.KIND, TopologySeen.KIND})
+_SCORED_KINDS: Final = frozenset({NodesSeen.KIND, HealthSeen.KIND, TopologySeen.KIND, DrainSeen.KIND})
 """Facts on which scores depend. Pods are none: they only move chips from used to releasing, and neither is free."""

@@ -37,7 +37,7 @@ from berth.schemas.facts import (
     TimerSeen,
     TopologySeen,
 )
-from berth.schemas.fault_facts import GroupSeen, ReplacementsSeen
+from berth.schemas.fault_facts import DrainSeen, GroupSeen, ReplacementsSeen
 from berth.schemas.ledger import Epoch, Round, Settings
 from berth.schemas.message import Message
 from berth.schemas.recording import Entry, RecordingHead
@@ -52,7 +52,8 @@ MESSAGES: Final[Mapping[str, type[Message]]] = {
     kind.KIND: kind
     for kind in (
         NodesSeen, HealthSeen, TopologySeen, PodsSeen, MembersSeen, JobSeen, OutcomeSeen, TimerSeen, UsageSeen, NamespaceSeen,
-        ClaimSeen, VolumeSeen, StorageSeen, UnboundSeen, GroupSeen, ReplacementsSeen, Epoch, Round,
+        ClaimSeen, VolumeSeen, StorageSeen, UnboundSeen, GroupSeen, ReplacementsSeen, DrainSeen,
+        Epoch, Round,
     )
 }  # fmt: skip
 _SUBJECTS: Final[Mapping[str, tuple[Kind, ...]]] = {
@@ -72,8 +73,11 @@ _SUBJECTS: Final[Mapping[str, tuple[Kind, ...]]] = {
     "volume": (Kind.VOLUME,),
     "storage": (Kind.CLASS,),
     "unbound": (Kind.NAMESPACE, Kind.CLAIM),
+    "drain.node": (Kind.KEEP, Kind.NODE),
+    "drain.leaf": (Kind.KEEP, Kind.LEAF),
+    "drain.superpod": (Kind.KEEP, Kind.GROUP),
 }
-"""Names at the end of the subject of a fact, by its kind."""
+"""Names at the end of the subject of a fact, by its kind, or by its kind and the first name."""
 _SUBJECT_TOKENS: Final = 4
 _STRANGE: Final = "strange"
 """Last token of the subject of a fact with an unknown subject."""
@@ -120,6 +124,7 @@ class _Walk:
                 (see(Kind.NAMESPACE, namespace), tuple((key, see_label(key, value)) for key, value in labels), ending)
                 for namespace, labels, ending in pods
             ],
+            Special.DRAINED: lambda drain, name: see(_SUBJECTS[f"drain.{drain.kind}"][1], name),
             Special.PAIRS: lambda _, pairs: [(see(Kind.NODE, name), number) for name, number in pairs],
         }
 
@@ -219,7 +224,8 @@ class _Walk:
     def subject(self, subject: str) -> str:
         """Subject of a fact with other names."""
         tokens = subject.split(".")
-        kinds = _SUBJECTS.get(tokens[_SUBJECT_TOKENS - 1]) if len(tokens) >= _SUBJECT_TOKENS else None
+        about = tokens[_SUBJECT_TOKENS - 1 :]
+        kinds = _SUBJECTS.get(".".join(about[:2])) or _SUBJECTS.get(about[0]) if about else None
         names = tokens[_SUBJECT_TOKENS:]
         begin = ["berth", CELL, "fact"]
         if kinds is None or len(kinds) != len(names):

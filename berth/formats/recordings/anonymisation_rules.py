@@ -54,6 +54,7 @@ class Special(StrEnum):
     BY_KEY = "value of a label, by the field key"
     UIDS = "numbers by uid"
     PAIRS = "nodes with numbers"
+    DRAINED = "what is drained, by the field kind"
     PODS = "pods by namespace and labels"
     WORD = "a word of Berth's own, or a sentence"
     REFUSED = "value of what was refused, by the field field"
@@ -99,6 +100,7 @@ RULES: Final[Mapping[str, Mapping[str, Rule]]] = {
         "jobs": Kind.JOB,
     },
     "ReplacementsSeen": {"namespace": Kind.NAMESPACE, "job": Kind.JOB, "uid": Kind.UID},
+    "DrainSeen": {"kind": Kind.KEEP, "name": Special.DRAINED, "by": Kind.HOLDER, "reason": Kind.REASON},
     "Owner": {"kind": Kind.KEEP, "name": Kind.POD, "uid": Kind.UID},
     "MembersSeen": {
         "namespace": Kind.NAMESPACE,

@@ -1,0 +1,62 @@
+"""Drained nodes and the run times of gangs: a gang takes no node that is drained before it is expected to end.
+
+Nodes have the moment from which on they are drained; a shape has the last such moment before its pods are expected to
+end (``Shape.drained_ms``). Both are numbers, so shards that know no run times answer alike. Waiting gangs of one class
+may have different run times: the queue has their shapes without the moment, and a turn adds it.
+"""
+
+import bisect
+from collections.abc import Iterable
+
+import msgspec
+
+from berth.core.faults.examination import Faulty
+from berth.core.requests.gangs import ClassKey, Gang
+from berth.core.scheduling.reservations import run_ms_of
+from berth.core.state.cell import State
+
+
+class DrainedGangs:
+    """Last drains that count for gangs at one moment.
+
+    Args:
+        state: The cell.
+        at_ms: The moment.
+    """
+
+    def __init__(self, state: State, at_ms: int) -> None:
+        self._state = state
+        self._at_ms = at_ms
+        self._times = state.table.drains.times if state.fold.settings.drains else ()
+        self._begun = bisect.bisect_right(self._times, at_ms)
+        """How many of the moments have come."""
+        self._classes: dict[tuple[ClassKey, int], ClassKey] = {}
+
+    @property
+    def are_alike(self) -> bool:
+        """Whether all gangs have the same last drain: none is planned."""
+        return self._begun == len(self._times)
+
+    def last_ms(self, gang: Gang) -> int:
+        """Last moment of a drain before a gang is expected to end if it starts now; 0 without."""
+        upto = self._begun
+        if not self.are_alike:
+            run_ms = run_ms_of(self._state, gang.namespace, gang.runs, gang.run_ms)
+            upto = max(upto, bisect.bisect_left(self._times, self._at_ms + run_ms))
+        return self._times[upto - 1] if upto else 0
+
+    def applied(self, gang: Gang) -> Gang:
+        """A gang whose shapes leave out the nodes that are drained before it is expected to end."""
+        last_ms = self.last_ms(gang)
+        if not last_ms or not gang.request_class:
+            return gang
+        known = self._classes.get((gang.request_class, last_ms))
+        if known is None:
+            known = self._classes[gang.request_class, last_ms] = tuple(
+                (msgspec.structs.replace(shape, drained_ms=last_ms), pods) for shape, pods in gang.request_class
+            )
+        return msgspec.structs.replace(gang, request_class=known)
+
+    def applied_to(self, faulty: Iterable[Faulty]) -> list[Faulty]:
+        """Faulty gangs whose pods get no new places on nodes that are drained before the gang is expected to end."""
+        return [one._replace(gang=self.applied(one.gang)) for one in faulty]
