@@ -20,9 +20,10 @@ from berth.core.state.lifecycle import Due, examine
 from berth.schemas.columns import pack, pack_names
 from berth.schemas.envelope import decode, encode
 from berth.schemas.facts import JobSeen, Leaf, OutcomeSeen, OutcomeState, PodPhase, PodsSeen, RankFailure, TopologySeen
-from berth.schemas.ledger import Epoch, Recovery, Round, Settings, Verdict
+from berth.schemas.ledger import Epoch, Recovery, Round, Settings, Verdict, facts_known
 from berth.schemas.message import Message
 from berth.schemas.placement import BlockPart, Placement, Run, Share, SwitchPart, placement_of
+from berth.schemas.recording import Entry
 from berth.schemas.recovery import How, Scope
 from berth.schemas.status import SnapshotBody
 from berth.schemas.versions import encode_record
@@ -333,6 +334,17 @@ class RecoveringGangs:
         check(other)
         assert other.dump() == raw
         return other
+
+    def entries(self) -> list[Entry]:
+        """The history as a recording has it."""
+        facts = [Entry(at, data, subject) for at, (subject, data) in enumerate(self.facts, start=1)]
+        found: list[Entry] = []
+        for sequence, data in enumerate(self.records, start=1):
+            known = facts_known(data)
+            found += [fact for fact in facts if fact.sequence <= known]
+            facts = [fact for fact in facts if fact.sequence > known]
+            found.append(Entry(sequence, data))
+        return [*found, *facts]
 
     def shard(self) -> State:
         """A shard that got the same messages: all facts before all records."""
