@@ -312,12 +312,10 @@ class OutcomeSeen(Message, frozen=True):
     ledger_seq: Sequence = 0
     at_ms: UnixMs = 0
     step: int = 0
-    """Newest step of a recovery of the attempt that is carried out: its pods are deleted, and the ranks with a place
-    have bound pods, or are in ``failures``; 0: none."""
-    known: int = 0
-    """Newest step that the binder knew: a failure of a rank that a later step placed again counts no more."""
-    deleted: int = 0
-    """Newest step whose pods the binder has deleted; facts show those that still end."""
+    """Newest step of a recovery that the binder has taken up: its pods are deleted, and facts show those that still
+    end; ``failures`` are as of it. 0: none."""
+    done: int = 0
+    """Newest step that is carried out: all ranks with a place have bound pods, or are in ``failures``."""
 
 
 class TimerSeen(Message, frozen=True):

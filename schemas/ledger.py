@@ -91,19 +91,20 @@ class Settings(Part, frozen=True):
     plan_before_delete: bool = False
     """Pods that are not faulty are deleted only when there is a place for them. Off under ``reference_parity``."""
     fault_wait_ms: int = 60_000
-    """How long a recovery waits for places before it grows, under ``plan_before_delete``."""
+    """How long a job that can only restart as a whole waits for places, under ``plan_before_delete``."""
     escalate_block_ms: int = 3_000
-    """Age of a recovery from which on it concerns the blocks of ranks around the faulty pods."""
+    """How long a new pod waits for a place before the block of ranks around it leaves."""
     escalate_superpod_ms: int = 6_000
-    """Age from which on it concerns logical SuperPoDs; likewise each further level of a tree."""
+    """How long it waits before the logical SuperPoD, or the group of level 1, around it leaves."""
     escalate_job_ms: int = 12_000
-    """Age from which on it concerns the whole job."""
+    """How long it waits before the whole job restarts."""
     not_ready_ms: int = 0
-    """How long a node may be not ready or absent before its pods are faulty."""
+    """How long a node is not ready before its pods are faulty."""
     restarts_at_once: int = 16
-    """Most jobs that recover from one cause at a time."""
+    """Most jobs that restart as a whole at a time for one cause: faults of one kind in one domain."""
     restart_share_percent: int = 20
-    """Most jobs that recover from one cause at a time, in percent of the placed jobs; the larger of both counts."""
+    """If more jobs than these would restart for what a source reports of nodes, and they are more than so many percent
+    of the running jobs, none of them does."""
     drains: int = 0
     """Drains (``DrainSeen``): 0 they are ignored, as in all records before 0.5; 1 a node takes no pod that is expected
     to run at or after the moment from which on it is drained."""

@@ -89,3 +89,5 @@ class RecoveryStatus(Part, frozen=True):
     open: list[int] = []
     """Ranks that still leave, or have no place or no bound pod as far as the ledger and its facts show, ascending;
     empty once the recovery is over."""
+    placed_ms: UnixMs = 0
+    """Time of the record since which every rank is at its place; 0: not yet."""

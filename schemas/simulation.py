@@ -83,7 +83,8 @@ class BreakNode(Message, frozen=True):
 
     node: str
     fault: str
-    """chip, network, recovering, node, switch, kubelet (the node is not ready) or plugin (its reports stop)."""
+    """chip, network, recovering, node, switch, kubelet (the node is not ready), plugin (its reports stop), gone (the
+    node leaves the cluster) or container (a pod fails)."""
     chips: list[int] = []
     """Chips, for the faults of chips."""
     level: str = ""
@@ -95,6 +96,12 @@ class BreakNode(Message, frozen=True):
     """Duration; 0: until it is repaired."""
     mend: bool = False
     """Repair it instead."""
+    leaf: bool = False
+    """``node`` is a leaf switch: the fault is that of each node below it."""
+    pod: str = ""
+    """Pod of a fault of kind container, as ``namespace/name``; empty: the first running pod of the node, by name."""
+    exit_code: int = 0
+    """Exit code of its containers; 0: 1."""
 
 
 class NodeBroken(Message, frozen=True):

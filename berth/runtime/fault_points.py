@@ -19,7 +19,9 @@ POINTS: Final = _around("lease", "epoch", "fact", "append", "status", "snapshot"
 BINDER_POINTS: Final = _around("bind", "outcome")
 VOLUME_POINTS: Final = _around("volume", "unbound")
 """Points of the binder at which it binds claims."""
-_ALL: Final = POINTS + BINDER_POINTS + VOLUME_POINTS
+RECOVERY_POINTS: Final = _around("leave", "mark")
+"""Points of the binder at which it deletes and marks the pods of ranks that recover."""
+_ALL: Final = POINTS + BINDER_POINTS + VOLUME_POINTS + RECOVERY_POINTS
 
 
 @runtime_checkable

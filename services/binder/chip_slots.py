@@ -40,6 +40,8 @@ class ChipSlots:
         """Pods in each slot, in the order of their arrival, and the sources that report them."""
         self._claims: dict[tuple[str, int], dict[int, Slot]] = {}
         self._seen: dict[tuple[str, str], dict[PodKey, Slot | None]] = {}
+        self._steps: dict[tuple[str, str], dict[PodKey, int]] = {}
+        """Steps of recoveries for which pods were bound, where there are any."""
 
     def occupant(self, slot: Slot, *, besides: PodKey | None = None) -> PodKey | None:
         """Pod that came first into a slot, if any."""
@@ -73,10 +75,18 @@ class ChipSlots:
             slot for rank in list(self._claims.get((uid, attempt), ())) for slot in self.release((uid, attempt, rank))
         ]
 
-    def is_served(self, namespace: str, gang: str, key: PodKey) -> bool:
-        """Whether facts state that a pod waits for no chips: it has them, needs none, or has finished."""
+    def is_served(self, namespace: str, gang: str, key: PodKey, *, step: int = 0) -> bool:
+        """Whether facts state that a pod waits for no chips: it has them, needs none, or has finished.
+
+        Args:
+            namespace: Of the gang.
+            gang: Its name.
+            key: The pod.
+            step: A pod that was bound for an earlier step is another one.
+        """
         rows = self._seen.get((namespace, gang), {})
-        return key in rows and rows[key] is None
+        steps = self._steps.get((namespace, gang), {})
+        return key in rows and rows[key] is None and steps.get(key, 0) >= step
 
     def is_reported(self, namespace: str, gang: str, key: PodKey) -> bool:
         """Whether the last fact of a gang reports a pod as existing."""
@@ -92,9 +102,13 @@ class ChipSlots:
         name = (fact.namespace, fact.gang)
         now = _rows(fact)
         before = self._seen.pop(name, {})
+        self._steps.pop(name, None)
         freed: list[Slot] = []
         if any(phase not in _ENDED for phase in fact.phase):  # otherwise no further fact may follow: do not store it
             self._seen[name] = now
+            if fact.steps:
+                rows = zip(unpack(fact.rank, 4), unpack(fact.steps, 4), strict=True)
+                self._steps[name] = {(fact.uid, fact.attempt, rank): step for rank, step in rows if step}
         if not fact.phase:
             freed += self.forget(fact.uid, fact.attempt)
         for key, slot in now.items():

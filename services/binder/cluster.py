@@ -3,9 +3,9 @@
 The types of the port are its own. The messages of the simulated cluster are known to its adapter alone.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Protocol, TypeAlias, TypeVar
+from typing import Final, Literal, Protocol, TypeAlias, TypeVar
 
 from berth.runtime.bus.port import Bus
 from berth.runtime.errors import PoisonError, TransientError
@@ -20,6 +20,9 @@ from berth.services.binder.work import AttemptKey
 
 _MS: Final = 1000
 M = TypeVar("M", bound=Message)
+Manner: TypeAlias = Literal["plain", "grace", "force"]
+"""How pods are deleted. ``plain``: with their own grace period; ``grace``: likewise, and their conditions and an Event
+say so first; ``force``: at once."""
 Wake: TypeAlias = Callable[[list[AttemptKey]], None]
 """Called with attempts for which something has changed."""
 
@@ -31,6 +34,10 @@ class Gang:
     Attributes:
         run_ms: Declared run time; 0 when unknown.
         gone: Ranks that were released, ascending; they are not touched.
+        step: Newest step of its recovery; 0 for none.
+        steps: Step that gave each rank its place, by rank; ranks with their first place are not in it.
+        todo: Ranks to bind, ascending; None for all that were not released.
+        recovers: The gang was bound, and others of it run: each rank is bound, or fails, on its own.
     """
 
     namespace: str
@@ -40,11 +47,39 @@ class Gang:
     placement: Placement
     run_ms: int = 0
     gone: tuple[int, ...] = ()
+    step: int = 0
+    steps: Mapping[int, int] = field(default_factory=dict)
+    todo: tuple[int, ...] | None = None
+    recovers: bool = False
 
     @property
     def key(self) -> AttemptKey:
         """Identity of the decision."""
         return (self.uid, self.attempt)
+
+    def ranks(self) -> list[int]:
+        """Ranks to bind."""
+        if self.todo is not None:
+            return list(self.todo)
+        gone = set(self.gone)
+        return [rank for rank in range(self.placement.pods()) if rank not in gone]
+
+
+@dataclass(frozen=True, slots=True)
+class Leave:
+    """How the pod of a rank leaves.
+
+    Attributes:
+        step: Pods that were bound for earlier steps leave.
+        node: Node of the pod; empty if it has ended, so that only the pod that members name is looked at.
+        at_once: It has no grace period.
+        reason: Why, as a sentence.
+    """
+
+    step: int
+    node: str
+    at_once: bool
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,10 +89,12 @@ class BindResult:
     Attributes:
         bound: Pods that are bound, or may be.
         failures: Ranks that cannot be bound, and the reasons.
+        waiting: Ranks of a recovery whose pods are not there yet, or wait; the others need not wait for them.
     """
 
     bound: int
     failures: list[RankFailure] = field(default_factory=list)
+    waiting: int = 0
 
 
 class NotYetError(TransientError):
@@ -140,11 +177,27 @@ class Cluster(Protocol):
             TransientError: The cluster did not answer; the result is unknown.
         """
 
-    async def evict(self, gang: Gang, *, reason: str) -> None:
+    async def evict(self, gang: Gang, *, reason: str, manner: Manner = "plain") -> None:
         """Evict the pods of a gang; pods that are gone already count.
 
         Raises:
             TransientError: The cluster did not answer; the result is unknown.
+            PoisonError: The cluster rejects it permanently.
+        """
+
+    async def remove(self, gang: Gang, leaves: Mapping[int, Leave]) -> None:
+        """Delete the pods of some ranks; those of later steps stay, and pods that are gone already count.
+
+        Raises:
+            TransientError: The cluster did not answer, or does not report some of the pods yet.
+            PoisonError: The cluster rejects it permanently.
+        """
+
+    async def mark(self, gang: Gang, ranks: Sequence[int], kind: str) -> None:
+        """Mark the pods of some ranks as faulty; pods that are gone already count.
+
+        Raises:
+            TransientError: The cluster did not answer.
             PoisonError: The cluster rejects it permanently.
         """
 
@@ -184,6 +237,12 @@ class FactlessCluster:
     async def take_back(self, gang: Gang) -> None:
         """Nothing is written beside pods."""
 
+    async def remove(self, gang: Gang, leaves: Mapping[int, Leave]) -> None:
+        """It deletes whole gangs alone: the pods stay until their gang ends."""
+
+    async def mark(self, gang: Gang, ranks: Sequence[int], kind: str) -> None:
+        """Nobody reads marks."""
+
     def forget(self, key: AttemptKey) -> None:
         """No state to drop."""
 
@@ -221,8 +280,9 @@ class SimCluster(FactlessCluster):
             raise TransientError("pods of another attempt have the name", retry_after_s=bound.retry_after_ms / _MS)
         return BindResult(bound.bound, bound.failures)
 
-    async def evict(self, gang: Gang, *, reason: str) -> None:
-        """See :meth:`Cluster.evict`."""
+    async def evict(self, gang: Gang, *, reason: str, manner: Manner = "plain") -> None:
+        """See :meth:`Cluster.evict`; its pods know no grace period."""
+        del manner
         request = EvictGang(gang.namespace, gang.name, gang.uid, gang.attempt, reason)
         _answer(await self._ask("evict", request), GangEvicted)
 

@@ -11,9 +11,7 @@ from typing import Final
 
 from berth.core.explain.text import pluralize
 from berth.formats.ascend.bind_annotations import BoundPod, annotations
-from berth.formats.ascend.pod_annotations import RANK
 from berth.formats.kubernetes.events import Involved
-from berth.formats.whole_numbers import whole_number
 from berth.runtime.clock import Clock
 from berth.runtime.errors import PoisonError, TransientError
 from berth.runtime.instruments import Instruments
@@ -22,39 +20,35 @@ from berth.schemas.facts import MembersSeen, PodsSeen
 from berth.schemas.units import UnixMs
 from berth.services.binder.attempt_progress import Progress
 from berth.services.binder.block_annotations import block_annotations_of
-from berth.services.binder.chip_slots import Slot
 from berth.services.binder.cluster import BindResult, Gang, NotYetError, Wake
 from berth.services.binder.config import BinderConfig
+from berth.services.binder.eviction_port import EvictionPort, ignore_event
 from berth.services.binder.kube_eviction import KubeEviction
 from berth.services.binder.kube_recovery import KubeRecovery
 from berth.services.binder.leaf_annotations import leaf_annotations_of
-from berth.services.binder.members import JobMembers, Member, Members
+from berth.services.binder.members import JobMembers, Member
 from berth.services.binder.metrics import BinderMetrics
 from berth.services.binder.node_cards import NodeCards
 from berth.services.binder.node_turns import NodeTurns, RankPod
-from berth.services.binder.pod_binding import PodBinding, PodBindRequest, PodLean, Verdict, involved_pod
+from berth.services.binder.pod_binding import PodBinding, PodBindRequest, Verdict, involved_pod
+from berth.services.binder.pod_deletion import PodDeletion
 from berth.services.binder.predicate_times import PredicateTimes
 from berth.services.binder.volumes.claim_binding import ClaimBinding
-from berth.services.binder.volumes.claim_port import ClaimPort
 from berth.services.binder.volumes.gang_claims import GangClaims
 from berth.services.binder.work import AttemptKey
 
 _EVENTS_MAX: Final = 16
 """Maximum number of pods of a gang that get an Event each if they cannot be bound, or wait for their claims."""
 _FORBIDDEN_AGAIN_S: Final = 0.5
-_UNREPORTED_RETRY_S: Final = 2.0
-"""Pause before evicted pods that no fact reports yet are checked again."""
-
-
-def ignore_event(_involved: Involved, _reason: str, _message: str) -> None:
-    """Write no Event."""
+_NO_POD_AGAIN_S: Final = 60.0
+"""Pause before ranks without a pod are looked at again, if no fact about their pods comes before."""
 
 
 def ignore_scheduled(_involved: Involved, _message: str) -> None:
     """Write no Event."""
 
 
-class KubeCluster(ClaimPort):
+class KubeCluster(EvictionPort):
     """Binds and evicts pods of a Kubernetes cluster.
 
     Attributes:
@@ -80,22 +74,22 @@ class KubeCluster(ClaimPort):
         report_event: Callable[[Involved, str, str], None] = ignore_event,
         report_scheduled: Callable[[Involved, str], None] = ignore_scheduled,
     ) -> None:
-        binding = ClaimBinding(api, at_once=config.binds_at_once, faults=instruments.faults)
-        super().__init__(GangClaims(binding, clock, timeout_s=config.volumes_timeout_s), clock)
-        self._metrics = instruments.metrics
-        self._config = config
-        self._report_event = report_event
-        self._report_scheduled = report_scheduled
-        self._binding = PodBinding(api, at_once=config.binds_at_once, faults=instruments.faults)
-        self._eviction = KubeEviction(api, self._binding, at_once=config.binds_at_once)
-        self._members = Members()
-        self._turns = NodeTurns(config)
-        self._chip_slots = self._turns.slots
-        self._progress: dict[AttemptKey, Progress] = {}
-        self._unreported: set[AttemptKey] = set()
-        """Attempts that are being evicted and have pods that no fact reports yet."""
+        at_once, faults = config.binds_at_once, instruments.faults
         self.nodes = NodeCards()
         self.times = PredicateTimes()
+        self._binding = PodBinding(api, at_once=at_once, faults=faults)
+        deletion = PodDeletion(api, self.nodes, clock, at_once=at_once, faults=faults, report_event=report_event)
+        claims = ClaimBinding(api, at_once=at_once, faults=faults)
+        super().__init__(
+            GangClaims(claims, clock, timeout_s=config.volumes_timeout_s),
+            clock,
+            eviction=KubeEviction(api, self._binding, deletion),
+            turns=NodeTurns(config),
+            report_event=report_event,
+        )
+        self._metrics = instruments.metrics
+        self._config = config
+        self._report_scheduled = report_scheduled
         self._recovery = KubeRecovery(self._binding, self._members, self._chip_slots, self.times)
 
     @property
@@ -119,6 +113,7 @@ class KubeCluster(ClaimPort):
     def take_pods(self, fact: PodsSeen) -> None:
         """Take a fact of pods."""
         self._free(self._chip_slots.take(fact))
+        self._left.take(fact)
         if (fact.uid, fact.attempt) in self._unreported:
             self.wake([(fact.uid, fact.attempt)])
 
@@ -128,6 +123,7 @@ class KubeCluster(ClaimPort):
         self._claims.forget(key)
         self._recovery.take_bound(key)
         self._unreported.discard(key)
+        self._left.forget(key)
         self._free(self._chip_slots.forget(*key))
 
     async def bind(self, gang: Gang) -> BindResult:
@@ -144,8 +140,9 @@ class KubeCluster(ClaimPort):
             raise PoisonError(str(error)) from error
         job_members = self._members.of(gang.namespace, gang.name, gang.uid)
         members = job_members.rows if job_members is not None else {}
-        settled = progress.done.union(gang.gone)
-        todo = [rank for rank in range(len(progress.nodes)) if rank not in settled]
+        todo = [rank for rank in gang.ranks() if rank not in progress.done]
+        if gang.recovers:
+            return await self._bind_again(gang, progress, job_members, todo)
         self._await_members(gang, progress, progress.missing(todo, members), members)
         if (
             job_members is not None
@@ -159,6 +156,33 @@ class KubeCluster(ClaimPort):
                 raise NotYetError("pods wait for their turn on a node", retry_after_s=wait_s)
         del self._progress[gang.key]
         return progress.result(todo)
+
+    async def _bind_again(
+        self, gang: Gang, progress: Progress, job_members: JobMembers | None, todo: list[int]
+    ) -> BindResult:
+        """Bind ranks that recover, each as soon as it has a pod, however late that is.
+
+        Raises:
+            NotYetError: Some wait, and none has failed since they were last tried.
+            TransientError: The API server did not answer.
+        """
+        members = job_members.rows if job_members is not None else {}
+        here = [rank for rank in todo if rank not in progress.missing(todo, members)]
+        waits: TransientError = NotYetError("ranks that recover have no pod yet", retry_after_s=_NO_POD_AGAIN_S)
+        if job_members is not None and here and await self._claims_bound(gang, progress, members):
+            ready, wait_s = self._ready(gang, progress, members, here)
+            if wait_s is not None:
+                waits = NotYetError("pods wait for their turn on a node", retry_after_s=wait_s)
+            try:
+                await self._bind_all(gang, progress, job_members, ready)
+            except TransientError as error:
+                waits = error
+        result = progress.result_of(gang.ranks())
+        if result.waiting and not result.failures:
+            raise waits
+        if not result.waiting:
+            del self._progress[gang.key]
+        return result
 
     async def _claims_bound(self, gang: Gang, progress: Progress, members: Mapping[int, Member]) -> bool:
         """Whether all claims of a gang are bound; its ranks whose claims cannot be have failed otherwise.
@@ -186,20 +210,23 @@ class KubeCluster(ClaimPort):
 
     def _progress_of(self, gang: Gang) -> Progress:
         found = self._progress.get(gang.key)
-        if found is None:
+        if found is None or found.is_outdated(gang):
             placement = gang.placement
             notes = [
                 leaf | block
                 for leaf, block in zip(leaf_annotations_of(placement), block_annotations_of(placement), strict=True)
             ]
-            found = Progress(self._clock.monotonic_s(), placement.names(), placement.chips_by_rank(), notes)
-            found.unclear |= self._recovery.take_bound(gang.key)
-            self._progress[gang.key] = found
+            places = (placement.names(), placement.chips_by_rank(), notes)
+            if found is None:
+                found = self._progress[gang.key] = Progress(self._clock.monotonic_s(), gang, *places)
+                found.unclear |= self._recovery.take_bound(gang.key)
+            else:
+                found.go_on(gang, *places)
         return found
 
     def _gives_up(self, progress: Progress) -> bool:
         """Whether a pod failed to bind and the setting ``partial`` is ``undo``, so that the gang is undone."""
-        return bool(progress.failures) and self._config.partial == "undo"
+        return bool(progress.failures) and self._config.partial == "undo" and not progress.gang.recovers
 
     def _fail(self, gang: Gang, progress: Progress, rank: int, reason: str, member: Member | None) -> None:
         """A rank cannot be bound: note the reason and write an Event of its pod, if there is one."""
@@ -290,9 +317,7 @@ class KubeCluster(ClaimPort):
             return
         progress.unclear.discard(rank)
         key = (*gang.key, rank)
-        if gang.attempt > 1 and (verdict.is_gone or verdict.state == "replaced"):
-            # The previous attempt was undone: its pods end, and others replace them.
-            progress.lost[rank] = pod.member.uid
+        if self._is_tried_again(gang, progress, pod, verdict, errors):
             self._free(self._chip_slots.release(key))
             return
         self._metrics.pods.labels("bound" if verdict.state == "bound" else "failed").inc()
@@ -308,6 +333,22 @@ class KubeCluster(ClaimPort):
             self.times.note(verdict.pod.spec.node_name, verdict.pod.predicate_ns)
             if not verdict.pod.awaits_chips:
                 self._free(self._chip_slots.release(key))
+
+    def _is_tried_again(
+        self, gang: Gang, progress: Progress, pod: RankPod, verdict: Verdict, errors: list[TransientError]
+    ) -> bool:
+        """Whether a rank that was not bound is tried again: with another pod, or for a while with the same one."""
+        if (gang.attempt > 1 or gang.recovers) and (verdict.is_gone or verdict.state == "replaced"):
+            # The previous attempt was undone, or the rank recovers: its pods end, and others replace them.
+            progress.lost[pod.rank] = pod.member.uid
+            return True
+        if not gang.recovers or verdict.state == "bound":
+            return False
+        now_s = self._clock.monotonic_s()
+        if now_s >= progress.failing_since_s.setdefault(pod.rank, now_s) + self._config.members_wait_s:
+            return False
+        errors.append(TransientError(verdict.reason))
+        return True
 
     def _member_now(self, gang: Gang, rank: int) -> tuple[JobMembers, Member] | None:
         job_members = self._members.of(gang.namespace, gang.name, gang.uid)
@@ -331,45 +372,18 @@ class KubeCluster(ClaimPort):
             job_uid=gang.uid,
             attempt=gang.attempt,
             rank=pod.rank,
-            more=progress.notes[pod.rank],
+            more=progress.notes[pod.rank] | self._left.marks(gang, pod.rank, name=member.pod, node=pod.card.name),
         )
         written = annotations(described, pod.card, pod.devices)
-        return PodBindRequest(gang.namespace, member.pod, member.uid, pod.card.name, written, member.is_stale)
-
-    async def evict(self, gang: Gang, *, reason: str) -> None:
-        """See :meth:`Cluster.evict`.
-
-        After the eviction the chips are free as soon as facts show no pod. So it is complete only when facts report
-        every remaining pod: a pod that no fact reports yet must not be mistaken for one that never existed.
-
-        Raises:
-            NotYetError: No fact reports some of the remaining pods.
-            TransientError: The API server did not answer.
-            PoisonError: It rejects the eviction, or the placement is damaged.
-        """
-        self._progress.pop(gang.key, None)
-        job_members = self._members.of(gang.namespace, gang.name, gang.uid)
-        try:
-            pods = await self._eviction.evict(gang, job_members.rows if job_members is not None else {})
-        except ValueError as error:
-            raise PoisonError(str(error)) from error
-        for meta in (pod.metadata for pod in pods if pod.metadata.deletion_timestamp is None):
-            self._report_event(involved_pod(meta.namespace, meta.name, meta.uid), "Evicted", reason)
-        if not pods:
-            self._free(self._chip_slots.forget(*gang.key))
-        unreported = [pod for pod in pods if gang.attempt and not self._is_reported(gang, pod)]
-        if unreported:
-            self._unreported.add(gang.key)
-            raise NotYetError(f"no fact reports {len(unreported)} of the pods yet", retry_after_s=_UNREPORTED_RETRY_S)
-        self._unreported.discard(gang.key)
-
-    def _is_reported(self, gang: Gang, pod: PodLean) -> bool:
-        rank = whole_number(pod.metadata.annotation(RANK))
-        return rank is not None and self._chip_slots.is_reported(gang.namespace, gang.name, (*gang.key, rank))
+        least = gang.steps.get(pod.rank, 0)
+        return PodBindRequest(
+            gang.namespace, member.pod, member.uid, pod.card.name, written, member.is_stale, least_step=least
+        )
 
     async def begin(self, gangs: Sequence[Gang], *, after_ms: UnixMs, wake: Wake) -> None:
         """See :meth:`Cluster.begin`."""
         self._claims.failures.settle()
+        self._left.keep(gang.key for gang in gangs)
         self.times.begin_after(after_ms)
         self.wake = wake
         await self.recover(gangs)
@@ -384,8 +398,3 @@ class KubeCluster(ClaimPort):
             TransientError: The API server did not answer.
         """
         await self._recovery.read(gangs)
-
-    def _free(self, slots: Iterable[Slot]) -> None:
-        """Wake the attempts that wait for slots."""
-        if keys := self._turns.waiting_for(slots):
-            self.wake(keys)

@@ -1,45 +1,48 @@
-"""Eviction of the pods of an attempt: all of them, and no others.
+"""Eviction of the pods of an attempt, or of some of its ranks: all of them, and no others.
 
 Facts state which ranks have pods; members state the current pod of each rank. The annotations of a pod decide whether
-the attempt bound it. Pods that are not known by name are searched on the nodes of the placement.
+the attempt bound it, and for which step of a recovery. Pods that are not known by name are searched on the nodes of
+the placement.
 """
 
 import asyncio
-from collections.abc import Iterable, Mapping
-from typing import Final
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
+from typing import Final, TypeAlias
 
 from berth.formats.ascend.pod_annotations import RANK
 from berth.formats.kubernetes.objects import Listed
 from berth.formats.whole_numbers import whole_number
 from berth.runtime.errors import TransientError
 from berth.runtime.kube.port import Api, RefusedError
-from berth.services.binder.cluster import Gang
+from berth.services.binder.cluster import Gang, Leave, Manner
 from berth.services.binder.members import Member
-from berth.services.binder.pod_binding import PodBinding, PodLean, pod_path
+from berth.services.binder.pod_binding import PodBinding, PodLean
+from berth.services.binder.pod_deletion import PodDeletion
 
 _NODES_ASKED_MAX: Final = 16
 """Maximum number of nodes that are listed one by one; beyond, the whole namespace is listed."""
 _PAGE: Final = "500"
 FOREIGN_PREFIX: Final = "pod/"
 """A gang of another scheduler is one pod, and has the pod's name behind this prefix."""
+Errors: TypeAlias = list[TransientError | RefusedError]
 
 
 class KubeEviction:
-    """Deletes pods.
+    """Finds pods and deletes them.
 
     Args:
         api: The API server.
         pods: Reads pods, within the limit of concurrent requests.
-        at_once: Maximum number of concurrent deletions.
+        deletion: Deletes pods.
     """
 
-    def __init__(self, api: Api, pods: PodBinding, *, at_once: int) -> None:
+    def __init__(self, api: Api, pods: PodBinding, deletion: PodDeletion) -> None:
         self._api = api
         self._pods = pods
-        self._gate = asyncio.Semaphore(at_once)
+        self._deletion = deletion
 
-    async def evict(self, gang: Gang, members: Mapping[int, Member]) -> list[PodLean]:
-        """Delete all unfinished pods of a gang; returns the pods that still existed.
+    async def evict(self, gang: Gang, members: Mapping[int, Member], manner: Manner, reason: str) -> list[PodLean]:
+        """Delete all pods of a gang, unless a plain eviction finds them finished; returns those that still existed.
 
         A pod whose uid has changed is another pod and stays.
 
@@ -47,65 +50,80 @@ class KubeEviction:
             TransientError: The server did not answer; some pods may be deleted.
             RefusedError: The server refuses the deletion.
         """
-        found = await self._of_foreign(gang) if gang.attempt == 0 else await self._of_attempt(gang, members)
-        going = [pod for pod in found if not pod.has_ended]
-        errors: list[TransientError | RefusedError] = []
-        async with asyncio.TaskGroup() as group:
-            for pod in going:
-                if pod.metadata.deletion_timestamp is None:
-                    group.create_task(self._delete(pod, errors), name="delete pod")
-        if errors:
-            raise errors[0]
+        if gang.attempt == 0:
+            found = await self._of_foreign(gang)
+        else:
+            found = await self._of_attempt(gang, members, released=manner != "plain")
+        going = [pod for pod in found if manner != "plain" or not pod.has_ended]
+        await _all(self._deletion.delete(pod, manner, reason) for pod in going)
+        return [pod for pod in going if not pod.has_ended]
+
+    async def remove(
+        self, gang: Gang, members: Mapping[int, Member], leaves: Mapping[int, Leave]
+    ) -> list[tuple[int, PodLean]]:
+        """Delete the pods of some ranks that were bound for earlier steps; returns them, with their ranks.
+
+        Raises:
+            TransientError: The server did not answer; some pods may be deleted.
+            RefusedError: The server refuses a deletion; the others were tried.
+        """
+        nodes = {rank: leave.node for rank, leave in leaves.items()}
+        found = await self._find(gang, members, nodes)
+        going = [(rank, pod) for rank, pod in found if pod.step < leaves[rank].step]
+        await _all(
+            self._deletion.delete(pod, "force" if leaves[rank].at_once else "grace", leaves[rank].reason)
+            for rank, pod in going
+        )
         return going
 
-    async def _delete(self, pod: PodLean, errors: list[TransientError | RefusedError]) -> None:
-        meta = pod.metadata
-        try:
-            async with self._gate:
-                await self._api.delete(pod_path(meta.namespace, meta.name), uid=meta.uid)
-        except RefusedError as error:
-            if not error.is_conflict:  # another pod has the name by now
-                errors.append(error)
-        except TransientError as error:
-            errors.append(error)
+    async def mark(self, gang: Gang, members: Mapping[int, Member], ranks: Sequence[int], kind: str) -> None:
+        """Mark the pods of some ranks that were bound for earlier steps.
+
+        Raises:
+            TransientError: The server did not answer; some pods may be marked.
+            RefusedError: The server refuses it.
+        """
+        names = gang.placement.names()
+        found = await self._find(gang, members, {rank: names[rank] for rank in ranks})
+        await _all(self._deletion.mark(pod, kind) for _, pod in found if pod.step < gang.step)
 
     async def _of_foreign(self, gang: Gang) -> list[PodLean]:
         pod = await self._pods.look(gang.namespace, gang.name.removeprefix(FOREIGN_PREFIX))
         return [pod] if pod is not None and pod.metadata.uid == gang.uid else []
 
-    async def _of_attempt(self, gang: Gang, members: Mapping[int, Member]) -> list[PodLean]:
+    async def _of_attempt(self, gang: Gang, members: Mapping[int, Member], *, released: bool) -> list[PodLean]:
+        """Pods of ranks; those of ranks that were released, which have ended, only where they are asked for."""
         wanted = {rank: node for rank, node in enumerate(gang.placement.names()) if rank not in set(gang.gone)}
-        found: dict[int, PodLean] = {}
-        errors: list[TransientError | RefusedError] = []
-        async with asyncio.TaskGroup() as group:
-            for rank in wanted:
-                if rank in members:
-                    group.create_task(self._look(gang, rank, members[rank], found, errors), name="read pod")
-        if errors:
-            raise errors[0]
-        unknown = {node for rank, node in wanted.items() if rank not in found}
+        if released:
+            wanted |= dict.fromkeys(gang.gone, "")
+        return [pod for _, pod in await self._find(gang, members, wanted)]
+
+    async def _find(
+        self, gang: Gang, members: Mapping[int, Member], wanted: Mapping[int, str]
+    ) -> list[tuple[int, PodLean]]:
+        """Pods that an attempt bound, by rank; those that members do not name are searched on nodes, if one is given.
+
+        Args:
+            gang: The attempt.
+            members: Its current pods.
+            wanted: Ranks, and the node of each; empty to look at the pod that members name alone.
+        """
+        found: dict[str, tuple[int, PodLean]] = {}
+
+        async def look(rank: int, member: Member) -> None:
+            pod = await self._pods.look(gang.namespace, member.pod)
+            if pod is not None and pod.belongs_to(gang.uid, gang.attempt):
+                found[pod.metadata.uid] = (rank, pod)
+
+        await _all(look(rank, members[rank]) for rank in wanted if rank in members)
+        known = {rank for rank, _ in found.values()}
+        unknown = {node for rank, node in wanted.items() if node and rank not in known}
         if unknown:
             for pod in await self._on_nodes(gang.namespace, sorted(unknown)):
                 stated = whole_number(pod.metadata.annotation(RANK))
                 if stated is not None and stated in wanted and pod.belongs_to(gang.uid, gang.attempt):
-                    found.setdefault(stated, pod)
-        return [found[rank] for rank in sorted(found)]
-
-    async def _look(
-        self,
-        gang: Gang,
-        rank: int,
-        member: Member,
-        found: dict[int, PodLean],
-        errors: list[TransientError | RefusedError],
-    ) -> None:
-        try:
-            pod = await self._pods.look(gang.namespace, member.pod)
-        except (TransientError, RefusedError) as error:
-            errors.append(error)
-            return
-        if pod is not None and pod.belongs_to(gang.uid, gang.attempt):
-            found[rank] = pod
+                    found.setdefault(pod.metadata.uid, (stated, pod))
+        return sorted(found.values(), key=lambda item: (item[0], item[1].metadata.uid))
 
     async def _on_nodes(self, namespace: str, nodes: list[str]) -> Iterable[PodLean]:
         if len(nodes) > _NODES_ASKED_MAX:
@@ -124,3 +142,25 @@ class KubeEviction:
             more = page.metadata.continue_
             if not more:
                 return pods
+
+
+async def _all(calls: Iterable[Awaitable[None]]) -> None:
+    """Await calls at the same time; an error of one does not hold the others up.
+
+    Raises:
+        TransientError: The first error, if it is one.
+        RefusedError: Likewise.
+    """
+    errors: Errors = []
+
+    async def one(call: Awaitable[None]) -> None:
+        try:
+            await call
+        except (TransientError, RefusedError) as error:
+            errors.append(error)
+
+    async with asyncio.TaskGroup() as group:
+        for call in calls:
+            group.create_task(one(call), name="call")
+    if errors:
+        raise errors[0]

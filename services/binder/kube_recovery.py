@@ -46,7 +46,9 @@ class KubeRecovery:
                 job_members = self._members.of(gang.namespace, gang.name, gang.uid)
                 chips, names = gang.placement.chips_by_rank(), gang.placement.names()
                 for rank, member in job_members.rows.items() if job_members is not None else ():
-                    if rank >= len(chips) or self._chip_slots.is_served(gang.namespace, gang.name, (*gang.key, rank)):
+                    step = gang.steps.get(rank, 0)
+                    key = (*gang.key, rank)
+                    if rank >= len(chips) or self._chip_slots.is_served(gang.namespace, gang.name, key, step=step):
                         continue
                     slot = Slot(names[rank], gang.placement.resource, len(chips[rank]))
                     group.create_task(self._read_one(gang, rank, member, slot, errors), name="read pod")
@@ -61,7 +63,7 @@ class KubeRecovery:
         except (TransientError, PoisonError) as error:
             errors.append(error)
             return
-        if pod is not None and pod.belongs_to(gang.uid, gang.attempt):
+        if pod is not None and pod.belongs_to(gang.uid, gang.attempt) and pod.step >= gang.steps.get(rank, 0):
             if (pod.spec.node_name, pod.metadata.annotation(RANK)) == (slot.node, str(rank)):
                 self._bound.setdefault(gang.key, set()).add(rank)
             self._times.note(pod.spec.node_name, pod.predicate_ns)

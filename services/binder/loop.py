@@ -1,7 +1,10 @@
 """Take an attempt, do its next step, publish the outcome."""
 
 import asyncio
+from collections.abc import Sequence
 from typing import Final
+
+import msgspec
 
 from berth.core.explain.text import pluralize
 from berth.runtime.backoff import Backoff
@@ -15,6 +18,7 @@ from berth.schemas.subjects import StreamName
 from berth.services.binder.cluster import BindResult, Cluster, Gang, NotYetError
 from berth.services.binder.config import BinderConfig
 from berth.services.binder.metrics import BinderMetrics
+from berth.services.binder.recovery_work import leaves_of, manner_of_end, marks_of
 from berth.services.binder.work import Attempt, AttemptKey, Step, Work
 
 FAILURES_REPORTED_MAX: Final = 256
@@ -67,10 +71,11 @@ class Loop:
         for key in keys:
             if key in self._busy:
                 self._again.add(key)
-            elif self.work.next_step(key) is not None:
+            elif self.work.next_step(key, self._clock.now_ms()) is not None:
                 self._ready[key] = None
             else:
                 self._tries.pop(key, None)
+                self._look_when_due(key)
         self._metrics.ledger.set(self.work.head)
         self._count()
         if self._ready:
@@ -117,9 +122,10 @@ class Loop:
     async def _advance(self, key: AttemptKey) -> None:
         """Execute the steps of an attempt until none is due; a failed step is retried later."""
         try:
-            while (step := self.work.next_step(key)) is not None and not self._stopping:
+            while (step := self.work.next_step(key, self._clock.now_ms())) is not None and not self._stopping:
                 await self._perform(step)
                 self._tries.pop(key, None)
+            self._look_when_due(key)
         except TransientError as error:
             self._later(key, error)
 
@@ -141,16 +147,30 @@ class Loop:
         previous = self._waiting.pop(key, None)
         if previous is not None:
             previous.cancel()
+        due_s = self.work.due_in_s(key, self._clock.now_ms())
+        wait_s = wait_s if due_s is None else min(wait_s, due_s)
         self._waiting[key] = asyncio.get_running_loop().call_later(wait_s, self._try_again, key)
 
     def _try_again(self, key: AttemptKey) -> None:
         self._waiting.pop(key, None)
         self.wake([key])
 
+    def _look_when_due(self, key: AttemptKey) -> None:
+        """Look again at an attempt with nothing to do when pods that leave it have to be gone."""
+        due_s = self.work.due_in_s(key, self._clock.now_ms())
+        if due_s is not None:
+            self._again_in(key, due_s)
+
     async def _perform(self, step: Step) -> None:
         attempt = step.attempt
         began_s = self._clock.monotonic_s()
-        outcome = await (self._bind(attempt) if step.verb == "bind" else self._evict(attempt))
+        if step.verb == "recover":
+            outcome = await self._recover(attempt)
+        else:
+            outcome = await (self._bind(attempt) if step.verb == "bind" else self._evict(attempt))
+        if outcome is None:
+            return
+        is_new = attempt.outcome != outcome.state
         key = (attempt.uid, attempt.attempt)
         if key in self.work.attempts:  # otherwise it was released meanwhile, and another attempt may own the subject
             self._faults.hit("outcome.before")
@@ -158,7 +178,8 @@ class Loop:
             self._faults.hit("outcome.after")
             self.work.apply_outcome(outcome)
         took_s = self._clock.monotonic_s() - began_s
-        self._metrics.outcomes.labels(outcome.state).inc()
+        if is_new:
+            self._metrics.outcomes.labels(outcome.state).inc()
         self._metrics.took.observe(took_s)
         self._log.info(
             "gang handled",
@@ -167,29 +188,35 @@ class Loop:
             gang=attempt.name,
             attempt=attempt.attempt,
             outcome=outcome.state,
+            step=outcome.step,
             bound=outcome.bound,
             failed=len(outcome.failures),
             took_ms=round(took_s * 1000, 1),
         )
 
-    async def _bind(self, attempt: Attempt) -> OutcomeSeen:
-        gang = gang_of(attempt, await self._run_ms(attempt) if self._cluster.uses_run_time else 0)
+    async def _bind(self, attempt: Attempt) -> OutcomeSeen | None:
+        run_ms = await self._run_ms(attempt) if self._cluster.uses_run_time else 0
+        ranks = self.work.to_bind(attempt)
+        gang = gang_of(attempt, run_ms, to_bind=ranks)
         try:
-            bound = await self._cluster.bind(gang)
+            bound = await self._cluster.bind(gang) if ranks or not gang.recovers else BindResult(0)
         except PoisonError as error:
-            bound = BindResult(0, [RankFailure(rank, error.reason) for rank in _ranks(attempt)])
+            bound = BindResult(0, [RankFailure(rank, error.reason) for rank in ranks])
         failures = bound.failures
-        silent = len(_ranks(attempt)) - bound.bound - len(failures)
+        silent = len(ranks) - bound.bound - len(failures) - bound.waiting
         if silent > 0:
             named = {failure.rank for failure in failures}
-            rank = next(rank for rank in _ranks(attempt) if rank not in named)
+            rank = next(rank for rank in ranks if rank not in named)
             failures = [
                 *failures,
                 RankFailure(rank, f"the cluster reports no result for {pluralize(silent, 'pod')}, this one or others"),
             ]
-        outcome = self._outcome(attempt, bound, failures)
+        if gang.recovers:
+            outcome = self._outcome_of_step(attempt, gang, bound, failures)
+        else:
+            outcome = self._outcome(attempt, bound, failures)
         await self._publish_unbound()
-        if outcome.state == "failed":
+        if outcome is not None and outcome.state == "failed":
             await self._cluster.take_back(gang)
         return outcome
 
@@ -216,6 +243,53 @@ class Loop:
             failures=failures[:FAILURES_REPORTED_MAX],
             ledger_seq=attempt.ledger_seq,
             at_ms=self._clock.now_ms(),
+            step=attempt.taken_up,
+        )
+
+    def _outcome_of_step(
+        self, attempt: Attempt, gang: Gang, bound: BindResult, failures: list[RankFailure]
+    ) -> OutcomeSeen | None:
+        """Outcome after ranks that recover were bound, or failed; None for an attempt that has ended since."""
+        before = self.work.outcome_of(attempt)
+        if before is None:
+            return None
+        known = [*self.work.failures_of(attempt), *failures]
+        is_done = not bound.waiting and not attempt.is_moving
+        return msgspec.structs.replace(
+            before,
+            bound=len(attempt.ranks()) - len(known) - bound.waiting,
+            failures=sorted(known, key=lambda failure: failure.rank)[:FAILURES_REPORTED_MAX],
+            at_ms=self._clock.now_ms(),
+            step=attempt.taken_up,
+            done=gang.step if is_done else attempt.done,
+        )
+
+    async def _recover(self, attempt: Attempt) -> OutcomeSeen | None:
+        """Delete and mark the pods that the steps of a recovery name.
+
+        Returns:
+            The outcome that says so; None before the attempt is bound: its first outcome says it too.
+
+        Raises:
+            TransientError: The cluster did not answer, or refuses it: no other component can end these pods.
+        """
+        now_ms = self._clock.now_ms()
+        leaves, marks = leaves_of(attempt, now_ms), marks_of(attempt)
+        gang = gang_of(attempt)
+        try:
+            if leaves:
+                await self._cluster.remove(gang, leaves)
+            if marks is not None:
+                await self._cluster.mark(gang, marks.ranks, marks.kind)
+        except PoisonError as error:
+            raise TransientError(error.reason) from error
+        attempt.taken_up = gang.step
+        attempt.forced |= {rank: leave.step for rank, leave in leaves.items() if leave.at_once}
+        before = self.work.outcome_of(attempt)
+        if before is None:
+            return None
+        return msgspec.structs.replace(
+            before, failures=self.work.failures_of(attempt), at_ms=self._clock.now_ms(), step=attempt.taken_up
         )
 
     def _leaves(self, bound: BindResult, failures: list[RankFailure]) -> bool:
@@ -224,11 +298,13 @@ class Loop:
 
     async def _evict(self, attempt: Attempt) -> OutcomeSeen:
         gang = gang_of(attempt)
+        manner = manner_of_end(attempt, self._clock.now_ms())
         try:
-            await self._cluster.evict(gang, reason=self._why_evict(attempt))
+            await self._cluster.evict(gang, reason=self._why_evict(attempt), manner=manner)
         except PoisonError as error:
             # No other component can end these pods: retry, and log it.
             raise TransientError(error.reason) from error
+        attempt.is_forced = attempt.is_forced or manner == "force"
         await self._cluster.take_back(gang)
         before = self.work.outcome_of(attempt)
         return OutcomeSeen(
@@ -241,11 +317,14 @@ class Loop:
             failures=before.failures if before is not None else [],
             ledger_seq=attempt.evict_seq,
             at_ms=self._clock.now_ms(),
+            step=before.step if before is not None else 0,
         )
 
     def _why_evict(self, attempt: Attempt) -> str:
         """Reason of the eviction, as a text."""
         reason = attempt.evict_reason
+        if reason == "fault" and attempt.recovery is not None:
+            return attempt.recovery.cause
         outcome = self.work.outcome_of(attempt)
         if reason == "bind-failed" and outcome is not None and outcome.failures:
             return f"{_EVICT_REASONS[reason]}: {outcome.failures[0].reason}"
@@ -267,8 +346,14 @@ class Loop:
         return 0
 
 
-def gang_of(attempt: Attempt, run_ms: int = 0) -> Gang:
-    """An attempt in the form of the cluster port."""
+def gang_of(attempt: Attempt, run_ms: int = 0, *, to_bind: Sequence[int] | None = None) -> Gang:
+    """An attempt in the form of the cluster port.
+
+    Args:
+        attempt: The attempt.
+        run_ms: Declared run time; 0 when unknown.
+        to_bind: Ranks that are to be bound; None for all that were not released.
+    """
     return Gang(
         attempt.namespace,
         attempt.name,
@@ -277,10 +362,8 @@ def gang_of(attempt: Attempt, run_ms: int = 0) -> Gang:
         attempt.placement,
         run_ms,
         tuple(attempt.gone),
+        step=attempt.holding.step,
+        steps=dict(attempt.holding.steps),
+        todo=None if to_bind is None else tuple(to_bind),
+        recovers=attempt.recovers,
     )
-
-
-def _ranks(attempt: Attempt) -> list[int]:
-    """Ranks that were not released."""
-    gone = set(attempt.gone)
-    return [rank for rank in range(attempt.placement.pods()) if rank not in gone]

@@ -47,7 +47,8 @@ class NodeTurns:
         """Slot that a pod needs; None when it may be bound while other pods wait for chips."""
         if not chips or not self._config.one_at_a_time or takes_whole_node(chips, pod.devices):
             return None
-        if self.slots.is_served(gang.namespace, gang.name, (*gang.key, pod.rank)):
+        step = gang.steps.get(pod.rank, 0)
+        if self.slots.is_served(gang.namespace, gang.name, (*gang.key, pod.rank), step=step):
             return None  # an earlier run bound it
         return Slot(pod.card.name, gang.placement.resource, len(chips))
 

@@ -12,7 +12,7 @@ from typing import Final, Literal, NamedTuple
 import msgspec
 
 from berth.formats.ascend.bind_annotations import STALE
-from berth.formats.ascend.pod_annotations import ATTEMPT, CONSUMED, JOB, JOB_UID, PREDICATE_TIME, RANK
+from berth.formats.ascend.pod_annotations import ATTEMPT, CONSUMED, JOB, JOB_UID, PREDICATE_TIME, RANK, STEP
 from berth.formats.kubernetes.events import Involved
 from berth.formats.kubernetes.lean import Lean, Meta
 from berth.formats.kubernetes.pod_spec import SchedulingGate
@@ -70,6 +70,11 @@ class PodLean(Lean, frozen=True):
         text = self.metadata.annotation(PREDICATE_TIME)
         return whole_number(text) if text != CONSUMED else None
 
+    @property
+    def step(self) -> int:
+        """Newest step of a recovery when it was bound; 0 for none."""
+        return whole_number(self.metadata.annotation(STEP)) or 0
+
     def belongs_to(self, uid: str, attempt: int) -> bool:
         """Whether an attempt of a job bound it."""
         meta = self.metadata
@@ -81,6 +86,7 @@ class PodBindRequest(msgspec.Struct, frozen=True, gc=False):
 
     Attributes:
         is_stale: The pod carries annotations of an attempt that was rolled back; they are removed first.
+        least_step: A pod that the attempt bound for an earlier step of its recovery is the former pod of the rank.
     """
 
     namespace: str
@@ -89,6 +95,7 @@ class PodBindRequest(msgspec.Struct, frozen=True, gc=False):
     node: str
     annotations: dict[str, str]
     is_stale: bool = False
+    least_step: int = 0
 
     @property
     def path(self) -> str:
@@ -154,10 +161,11 @@ def judge(pod: PodLean | None, request: PodBindRequest) -> Verdict | None:
     meta = pod.metadata
     if meta.uid != request.uid:
         return Verdict("replaced", f"pod {request.pod} was replaced: its uid is {meta.uid}, not {request.uid}", pod)
-    if pod.spec.node_name == request.node and all(
-        meta.annotation(key) == request.annotations[key] for key in (JOB_UID, ATTEMPT, RANK)
-    ):
-        return Verdict("bound", pod=pod)
+    if all(meta.annotation(key) == request.annotations[key] for key in (JOB_UID, ATTEMPT, RANK)):
+        if pod.spec.node_name and pod.step < request.least_step:
+            return Verdict("failed", f"pod {request.pod} is the former pod of the rank", pod, is_gone=True)
+        if pod.spec.node_name == request.node:
+            return Verdict("bound", pod=pod)
     obstacle = ""
     if pod.spec.node_name:
         obstacle = f"is on node {pod.spec.node_name} already, bound by {_owner(meta)}"

@@ -4,16 +4,20 @@ The step for an attempt depends on the state, not on the order of messages: a pl
 bound, a pending eviction is to be done, and a released attempt needs nothing.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
-from berth.core.state.ledger import Holding, LedgerDump, LedgerFold
+from berth.core.state.ledger import GangRecord, Holding, LedgerDump, LedgerFold
 from berth.schemas.envelope import open_envelope
-from berth.schemas.facts import OutcomeSeen, OutcomeState
+from berth.schemas.facts import OutcomeSeen, OutcomeState, RankFailure
 from berth.schemas.placement import Placement
+from berth.schemas.recovery import Recovery
+from berth.schemas.units import UnixMs
 
 AttemptKey: TypeAlias = tuple[str, int]
 """(uid, attempt)"""
+_MS: Final = 1000
 
 
 @dataclass(slots=True)
@@ -24,11 +28,21 @@ class Attempt:
         holding: Its state in the ledger.
         evict_seq: Record that ended it; 0 while it may run.
         outcome: Its outcome so far; None for none.
+        recovery: The newest step of its recovery; None while there was none.
+        taken_up: Newest step whose pods are deleted or marked.
+        done: Newest step that is carried out.
+        forced: Step at which the pods of each rank were deleted at once, because their time was over.
+        is_forced: The pods of an attempt that ends were deleted at once, because their time was over.
     """
 
     holding: Holding
     evict_seq: int = 0
     outcome: OutcomeState | None = None
+    recovery: Recovery | None = None
+    taken_up: int = 0
+    done: int = 0
+    forced: dict[int, int] = field(default_factory=dict)
+    is_forced: bool = False
 
     @property
     def key(self) -> AttemptKey:
@@ -80,12 +94,46 @@ class Attempt:
         """Ranks that were released, ascending: they need no work."""
         return self.holding.gone
 
+    @property
+    def recovers(self) -> bool:
+        """Whether it was bound, and a step of its recovery is not carried out."""
+        return self.outcome == "bound" and self.holding.step > self.done
+
+    @property
+    def is_moving(self) -> bool:
+        """Whether a place is reserved for a rank whose pod has yet to leave."""
+        return any(move.placed for move in self.holding.moves)
+
+    def ranks(self) -> list[int]:
+        """Ranks that have a place and whose pods do not leave."""
+        settled = self.holding.leaving().keys() | self.gone
+        return [rank for rank in range(self.placement.pods()) if rank not in settled]
+
+    def overdue(self, now_ms: UnixMs) -> dict[int, int]:
+        """Ranks whose pods had to be gone by now and were not deleted at once yet, and the step of each."""
+        late = [move for move in self.holding.moves if move.how == "grace" and move.until_ms <= now_ms]
+        return {rank: move.step for move in late for rank in move.leaving if self.forced.get(rank, 0) < move.step}
+
+    @property
+    def overdue_at_ms(self) -> UnixMs:
+        """Time at which pods that end are deleted at once; 0 for never."""
+        if self.evict_seq:
+            found = self.recovery
+            is_open = found is not None and self.evict_reason == "fault" and found.how == "grace" and not self.is_forced
+            return found.until_ms if found is not None and is_open else 0
+        until = [
+            move.until_ms
+            for move in self.holding.moves
+            if move.how == "grace" and any(self.forced.get(rank, 0) < move.step for rank in move.leaving)
+        ]
+        return min(until, default=0)
+
 
 @dataclass(frozen=True, slots=True)
 class Step:
     """Next step for an attempt."""
 
-    verb: Literal["bind", "evict"]
+    verb: Literal["bind", "evict", "recover"]
     attempt: Attempt
 
 
@@ -125,6 +173,7 @@ class Work:
         self.fold.load(dump)
         for holding in dump.holdings:
             self._take(holding, evict_seq=dump.head if holding.ending else 0)
+        self._note_recoveries(dump.gangs)
         self._forget_idle()
 
     def apply_record(self, sequence: int, data: bytes) -> list[AttemptKey]:
@@ -141,6 +190,7 @@ class Work:
             self.attempts[holding.key].evict_seq = sequence
             touched.append(holding.key)
         touched.extend(holding.key for holding, _ in folded.freed)
+        touched.extend(self._note_recoveries(folded.gangs))
         for holding in folded.given_back:
             self._drop(holding)
         for holding in folded.taken:
@@ -150,6 +200,16 @@ class Work:
             if gang.phase not in {"placed", "ending"}:
                 self.fold.gangs.pop(gang.uid, None)
         return touched
+
+    def _note_recoveries(self, gangs: Iterable[GangRecord]) -> list[AttemptKey]:
+        """Note the newest steps of recoveries; returns the attempts that recover, in the order of the gangs."""
+        found: dict[AttemptKey, None] = {}
+        for gang in gangs:
+            attempt = self.attempts.get((gang.uid, gang.recovery.attempt)) if gang.recovery is not None else None
+            if attempt is not None:
+                attempt.recovery = gang.recovery
+                found[attempt.key] = None
+        return list(found)
 
     def _forget_idle(self) -> None:
         """Drop gangs without chips: the binder reads no facts of jobs, so no other event would end them."""
@@ -195,6 +255,8 @@ class Work:
         seen = self.outcome_of(attempt)
         if seen is not None and attempt.outcome != "evicted":
             attempt.outcome = seen.state
+            attempt.taken_up = max(attempt.taken_up, seen.step)
+            attempt.done = max(attempt.done, seen.done)
 
     def outcome_of(self, attempt: Attempt) -> OutcomeSeen | None:
         """Last outcome of exactly this attempt."""
@@ -205,16 +267,61 @@ class Work:
         """Live attempts of a job, oldest first."""
         return list(self._names.get((namespace, name), ()))
 
-    def next_step(self, key: AttemptKey) -> Step | None:
-        """Next step for an attempt; None for none."""
+    def next_step(self, key: AttemptKey, now_ms: UnixMs = 0) -> Step | None:
+        """Next step for an attempt; None for none.
+
+        Args:
+            key: The attempt.
+            now_ms: The time; pods of a recovery may have had to be gone before.
+        """
         attempt = self.attempts.get(key)
-        if attempt is None or attempt.outcome == "evicted":
+        if attempt is None:
             return None
+        late = 0 < attempt.overdue_at_ms <= now_ms
         if attempt.evict_seq:
-            return Step("evict", attempt)
-        return Step("bind", attempt) if attempt.outcome is None and not attempt.foreign else None
+            return Step("evict", attempt) if attempt.outcome != "evicted" or late else None
+        if attempt.outcome == "evicted" or attempt.foreign:
+            return None
+        if attempt.holding.step > attempt.taken_up or late:
+            return Step("recover", attempt)
+        if attempt.outcome is None or (attempt.recovers and self._may_go_on(attempt)):
+            return Step("bind", attempt)
+        return None
+
+    def _may_go_on(self, attempt: Attempt) -> bool:
+        """Whether ranks of an attempt that recovers are to be bound, or its newest step is carried out."""
+        return bool(self.to_bind(attempt)) or not attempt.is_moving
+
+    def to_bind(self, attempt: Attempt) -> list[int]:
+        """Ranks that are to be bound, ascending: all, or those that a step of a recovery has placed anew."""
+        if attempt.outcome is None:
+            return attempt.ranks()
+        failed = {failure.rank for failure in self.failures_of(attempt)}
+        holding = attempt.holding
+        return [rank for rank in attempt.ranks() if holding.step_of(rank) > attempt.done and rank not in failed]
+
+    def failures_of(self, attempt: Attempt) -> list[RankFailure]:
+        """Failures of ranks that are neither released nor placed anew since."""
+        outcome = self.outcome_of(attempt)
+        if outcome is None:
+            return []
+        settled = attempt.holding.leaving().keys() | attempt.gone
+        holding = attempt.holding
+        return [
+            one for one in outcome.failures if one.rank not in settled and holding.step_of(one.rank) <= outcome.step
+        ]
+
+    def due_in_s(self, key: AttemptKey, now_ms: UnixMs) -> float | None:
+        """Seconds until pods that leave an attempt have to be gone; None for never."""
+        attempt = self.attempts.get(key)
+        until_ms = attempt.overdue_at_ms if attempt is not None else 0
+        return max(until_ms - now_ms, 0) / _MS if until_ms else None
 
     def pending(self) -> list[AttemptKey]:
-        """Attempts with a next step, in the order in which the ledger placed them."""
-        due = [attempt for key, attempt in self.attempts.items() if self.next_step(key) is not None]
+        """Attempts with a next step now or at a known time, in the order in which the ledger placed them."""
+        due = [
+            attempt
+            for key, attempt in self.attempts.items()
+            if self.next_step(key) is not None or attempt.overdue_at_ms
+        ]
         return [item.key for item in sorted(due, key=lambda item: (item.ledger_seq, item.uid))]

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from berth.core.changes import Changes
+from berth.core.faults.storms import HeldBack
 from berth.core.scheduling.queue import Queue
 from berth.core.scheduling.scheduler import Scheduler
 from berth.core.scheduling.turn import Asking, Choice, MissingShards, OffersExhaustedError, Opening, Recorded, Turn
@@ -104,6 +105,7 @@ class Dispatcher:
         self._timer_s = self._tick_s = -math.inf
         self._reconnections = 0
         self._oversized: list[str] = []
+        self._held_back: list[HeldBack] = []
         self._pods_changed: dict[JobKey, None] = {}
         """Jobs whose status is looked at once more when the turn is over."""
         self._sent: _Sent | None = None
@@ -264,6 +266,7 @@ class Dispatcher:
         # 1. Take gangs in queue order, and what is due without a decision.
         opening, set_aside = self.scheduler.open(self.clock.now_ms())
         self._report(set_aside)
+        self._report_held_back()
         if opening is None:
             return False
         turn: Turn | None = opening
@@ -319,6 +322,14 @@ class Dispatcher:
                 raise TransientError(str(error)) from error
         self._report(choice.set_aside)
         return choice
+
+    def _report_held_back(self) -> None:
+        """Say which jobs are kept from restarting because many would, and why; once for each set of them."""
+        held = self.scheduler.watch.held_back
+        if held != self._held_back:
+            self._held_back = held
+            if held:
+                self._log.warning("restarts held back", jobs=[one.subject for one in held], reason=held[0].reason)
 
     def _report(self, set_aside: Iterable[SetAside]) -> None:
         """Say which gangs were set aside because of an error, and show the error."""

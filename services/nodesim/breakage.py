@@ -38,7 +38,7 @@ SWITCH_LEVELS: Final = {
 """Levels of switch reports, mildest first, and the NodeStatus of each."""
 KEPT_MS: Final = 60_000
 """Minimum time for which a fault is kept after its end, so that every agent observes the end."""
-KINDS: Final = ("chip", "network", "recovering", "node", "switch", "kubelet", "plugin")
+KINDS: Final = ("chip", "network", "recovering", "node", "switch", "kubelet", "plugin", "gone", "container")
 OF_CHIPS: Final = frozenset({"chip", "network", "recovering"})
 _LEVELS: Final[dict[str, tuple[str, ...]]] = {
     "chip": CHIP_LEVELS,
@@ -69,8 +69,8 @@ class Breakage:
     Attributes:
         kind: One of :data:`KINDS`.
         chips: Bitmap, for the kinds of :data:`OF_CHIPS`.
-        level: Level of the reporting agent; empty for recovering, kubelet and plugin.
-        code: Fault code; empty for recovering, kubelet and plugin.
+        level: Level of the reporting agent; empty for recovering, kubelet, plugin and gone.
+        code: Fault code; likewise.
         from_ms: Time at which it starts.
         until_ms: Time at which it ends by itself; None for never.
     """
@@ -96,12 +96,17 @@ class Broken:
     @property
     def kubelet(self) -> bool:
         """Whether the kubelet is dead."""
-        return bool(self.of("kubelet"))
+        return bool(self.of("kubelet")) or self.gone
 
     @property
     def plugin(self) -> bool:
         """Whether the device plug-in is dead."""
-        return bool(self.of("plugin"))
+        return bool(self.of("plugin")) or self.gone
+
+    @property
+    def gone(self) -> bool:
+        """Whether the node has left the cluster."""
+        return bool(self.of("gone"))
 
     @property
     def recovering(self) -> int:

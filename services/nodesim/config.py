@@ -8,6 +8,7 @@ from msgspec import Meta
 
 from berth.runtime.config import ServiceConfig
 from berth.runtime.kube.config import KubeConfig
+from berth.services.nodesim.fault_plan import FaultsConfig
 
 
 class AgentsConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -52,6 +53,8 @@ class NodesimConfig(ServiceConfig, frozen=True, kw_only=True, forbid_unknown_fie
     kube: KubeConfig | None = None
     """Play the cluster on this API server; without the section its facts are published on the bus instead."""
     agents: AgentsConfig = AgentsConfig()
+    faults: FaultsConfig = FaultsConfig()
+    """Faults at given and random times."""
     topology_file: Path
     """YAML file that describes the cluster; see :mod:`berth.formats.clusters.topology_file`."""
     run_default_s: Annotated[float, Meta(gt=0, le=31_536_000)] = 30.0

@@ -20,6 +20,7 @@ from berth.schemas.message import Message
 from berth.schemas.placement import Share
 from berth.schemas.simulation import BindGang, BreakNode, EvictGang, GangBound, GangEvicted, NodeBroken
 from berth.services.nodesim.config import NodesimConfig
+from berth.services.nodesim.fault_plan import FaultPlan
 from berth.services.nodesim.gangs import Restored
 from berth.services.nodesim.metrics import NodesimMetrics
 from berth.services.nodesim.sim import Alarmed, Answered, Event, PodsChanged, Sim, Ticked
@@ -86,6 +87,7 @@ class Loop:
             run_default_ms=round(config.run_default_s * _MS),
             terminating_ms=round(config.terminating_s * _MS),
         )
+        self._plan = FaultPlan(config.faults, sim_nodes.nodes.values(), start_ms=clock.now_ms())
         self._published: dict[str, NodesSeen | HealthSeen] = {}
         self._stepped_ms = 0
         self._shown_s = -math.inf
@@ -139,13 +141,20 @@ class Loop:
             request = decode(data, BreakNode)
         except DecodeError as error:
             return await self._unreadable(error, NodeBroken(f"request unreadable: {error.reason}"))
-        reason = self._sim_nodes.break_node(request, self._clock.now_ms())
+        reason = self._break(request)
         if not reason:
-            self.publish_nodes([self._sim_nodes.domain_of[request.node]])
             await self.outbox.flush()
             async with self._changed:
                 self._changed.notify_all()
         return encode(NodeBroken(reason))
+
+    def _break(self, request: BreakNode) -> str:
+        """Break or repair something, and put the facts into the outbox; returns why not, or an empty text."""
+        reason = self._sim_nodes.break_node(request, self._clock.now_ms())
+        if not reason:
+            domain_of = self._sim_nodes.domain_of
+            self.publish_nodes(sorted({domain_of[name] for name in self._sim_nodes.names_of(request)}))
+        return reason
 
     async def counts(self, _data: bytes) -> bytes:
         """Answer with the counts, whatever was asked."""
@@ -199,6 +208,9 @@ class Loop:
         while not stop.is_set():
             self._step(Ticked())
             self._show()
+            for request in self._plan.take(self._clock.now_ms()):
+                if reason := self._break(request):
+                    self._log.warning("fault left out", node=request.node, fault=request.fault, reason=reason)
             turn_ms = self._sim_nodes.next_turn_ms(self._stepped_ms)
             if turn_ms is not None and turn_ms <= self._clock.now_ms():
                 self.publish_nodes(self._sim_nodes.faulty_domains())

@@ -16,6 +16,7 @@ from berth.schemas.units import UnixMs
 from berth.services.nodesim.breakage import HARMLESS, Breakages, WrongBreakError, breakage_of
 
 SOURCE: Final = "nodesim"
+_ON_AN_API_SERVER: Final = frozenset({"plugin", "gone", "container"})
 _FIELDS: Final = {"unhealthy": "unhealthy", "network-unhealthy": "network_unhealthy", "recovering": "recovering"}
 
 
@@ -61,13 +62,25 @@ class SimNodes:
         """Domains with a fault at any time, sorted."""
         return sorted({self.domain_of[name] for name in (*self._faults, *self._broken)})
 
+    def names_of(self, request: BreakNode) -> list[str]:
+        """Nodes that a request is about; none if there is no such node or leaf switch."""
+        if not request.leaf:
+            return [request.node] if request.node in self.nodes else []
+        return [name for name, node in self.nodes.items() if request.node and node.leaf == request.node]
+
     def break_node(self, request: BreakNode, now_ms: UnixMs) -> str:
         """Add or repair a fault by command; returns why not, or an empty text. Faults of the file stay."""
-        node = self.nodes.get(request.node)
-        if node is None:
-            return f"node is {request.node!r}, expected a node of the topology file"
-        if request.fault == "plugin":
-            return "fault is 'plugin', and without an API server there are no device plug-ins and no reports"
+        names = self.names_of(request)
+        if not names:
+            what = "leaf switch" if request.leaf else "node"
+            return f"{what} is {request.node!r}, expected a {what} of the topology file"
+        reasons = [self._break(msgspec.structs.replace(request, node=name), now_ms) for name in names]
+        return "; ".join(reasons) if all(reasons) else ""
+
+    def _break(self, request: BreakNode, now_ms: UnixMs) -> str:
+        node = self.nodes[request.node]
+        if request.fault in _ON_AN_API_SERVER:
+            return f"fault is {request.fault!r}, which is simulated on an API server only"
         try:
             item = breakage_of(request, node, now_ms)
         except WrongBreakError as error:

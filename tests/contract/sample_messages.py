@@ -111,7 +111,7 @@ _LATER: Final[dict[str, dict[type, set[str]]]] = {
     "v0.4": {
         HealthSeen: {"sub_healthy"},
         PodsSeen: {"exit_codes", "marks", "steering", "steps"},
-        OutcomeSeen: {"step", "known", "deleted"},
+        OutcomeSeen: {"step", "done"},
         JobStatus: {"recovery"},
         Round: {"recoveries"},
         NodesSeen: {"cpu_others", "memory_others"},
@@ -519,8 +519,7 @@ def _facts() -> tuple[Message, ...]:
             ledger_seq=42,
             at_ms=_AT_MS + 6,
             step=2,
-            known=3,
-            deleted=4,
+            done=1,
         ),
         TimerSeen(at_ms=_AT_MS + 7),
         *_usage(),
@@ -860,6 +859,7 @@ def _status() -> tuple[Message, ...]:
                 attempt=1,
                 placed=True,
                 open=[1],
+                placed_ms=_AT_MS + 9_000,
             ),
         ),
         JobSummary(

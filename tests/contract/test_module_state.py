@@ -22,6 +22,7 @@ ALLOWED = {
     ("berth/runtime/fault_points.py", "POINTS"): "a tuple that a function of the module makes",
     ("berth/runtime/fault_points.py", "BINDER_POINTS"): "likewise",
     ("berth/runtime/fault_points.py", "VOLUME_POINTS"): "likewise",
+    ("berth/runtime/fault_points.py", "RECOVERY_POINTS"): "likewise",
     ("berth/runtime/logs.py", "DEFAULT_LOG"): "keeps nothing: it looks up the form of the command line at each line",
     (
         "berth/runtime/local/ports.py",

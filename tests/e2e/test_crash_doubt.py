@@ -17,7 +17,7 @@ from berth.schemas.envelope import decode
 from berth.schemas.facts import JobSeen, PodPhase
 from berth.schemas.subjects import StreamName
 from berth.services.binder.app import bind_on
-from berth.services.binder.cluster import BindResult, FactlessCluster, Gang
+from berth.services.binder.cluster import BindResult, FactlessCluster, Gang, Manner
 from berth.services.binder.config import BinderConfig
 from berth.services.binder.metrics import BinderMetrics
 from berth.services.dispatcher.app import serve
@@ -253,7 +253,8 @@ class Bindings(FactlessCluster):
         self.bound.append(gang.name)
         return BindResult(gang.placement.pods())
 
-    async def evict(self, gang: Gang, *, reason: str) -> None:
+    async def evict(self, gang: Gang, *, reason: str, manner: Manner = "plain") -> None:
+        assert manner == "plain"
         del reason
         self.evicted.append(gang.name)
 

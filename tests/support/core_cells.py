@@ -17,8 +17,10 @@ from berth.schemas.intake import JobRequest
 from berth.schemas.ledger import Epoch, Release, Round, Settings, Verdict
 from berth.schemas.message import Message
 from berth.schemas.nodes import NodeCondition, NodeDescription
+from berth.schemas.recovery import Recovery
 from berth.schemas.refusal import Refusal
 from berth.schemas.subjects import Subjects
+from berth.schemas.versions import encode_record
 from tests.support.cells import a_node
 
 SUBJECTS = Subjects("cell")
@@ -101,6 +103,14 @@ class CoreCell:
         fold = self.state.fold
         released = Round(1, fold.head, self.state.facts_seq, self.now_ms, fold.rounds + 1, releases=list(releases))
         self.scheduler.follow(self.folded(released))
+
+    def recover(self, recovery: Recovery) -> None:
+        """Fold a round with one step of a recovery alone; the setting ``recoveries`` must be on."""
+        fold = self.state.fold
+        record = Round(1, fold.head, self.state.facts_seq, self.now_ms, fold.rounds + 1, recoveries=[recovery])
+        folded = self.state.apply_record(fold.head + 1, encode_record(record, fold.settings))
+        assert not folded.void
+        self.scheduler.follow(folded)
 
     def happen(self, event: Event) -> None:
         """Let an event really happen.

@@ -9,7 +9,7 @@ from berth.formats.ascend.device_info import ChipLists, parse_device_info
 from berth.formats.ascend.pod_annotations import PREDICATE_TIME, chip_names
 from berth.formats.kubernetes.lean import Meta, OwnerReference
 from berth.formats.kubernetes.objects import Condition
-from berth.formats.kubernetes.pod_spec import Container, PodSpec, Requirements
+from berth.formats.kubernetes.pod_spec import Container, Requirements
 from berth.products.catalogue import NODE_PRODUCTS
 from berth.schemas.nodes import NodeDescription
 from berth.services.nodesim.accounts import Accounts
@@ -24,7 +24,7 @@ from berth.services.nodesim.agents.effects import (
 )
 from berth.services.nodesim.agents.kubelet import NodeAgents
 from berth.services.nodesim.agents.pod_statuses import PodAddresses
-from berth.services.nodesim.agents.pods import AgentPod, AgentPodStatus
+from berth.services.nodesim.agents.pods import AgentPod, AgentPodSpec, AgentPodStatus
 
 RESOURCE = "huawei.com/Ascend910"
 T0 = 1_763_640_000_000
@@ -102,7 +102,7 @@ def a_pod(
             annotations={**found, **(annotations or {})},
             deletion_timestamp="2026-01-01T00:00:00Z" if leaving else None,
         ),
-        spec=PodSpec(
+        spec=AgentPodSpec(
             node_name="n",
             containers=[
                 Container(name=f"c{n}", resources=Requirements(limits={RESOURCE: count} if count else {}, requests=requests))

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Annotated, Final, Literal, TypeAlias
 
 import msgspec
@@ -15,11 +16,29 @@ from berth.runtime.errors import TransientError
 from berth.schemas.envelope import DecodeError, decode, encode
 from berth.schemas.simulation import BreakNode, NodeBroken
 
-Fault: TypeAlias = Literal["chip", "network", "recovering", "node", "switch", "kubelet", "plugin"]
+Fault: TypeAlias = Literal[
+    "chip", "network", "recovering", "node", "switch", "kubelet", "plugin", "gone", "container"
+]  # fmt: skip
 
 _ASK_S: Final = 5.0
 _RANGE: Final = re.compile(r"(\d{1,2})(?:-(\d{1,2}))?")
 _ID_MAX: Final = 63
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class Of:
+    """What of several breaks.
+
+    Attributes:
+        leaf: The name is that of a leaf switch: all nodes below it break.
+        pod: Pod of a fault of kind container, as namespace/name. Default: the first that runs on the node.
+        exit_code: Exit code of its containers. Default: 1.
+    """
+
+    leaf: Annotated[bool, Parameter(negative=())] = False
+    pod: str = ""
+    exit_code: int = 0
 
 
 class BrokenRow(msgspec.Struct, frozen=True):
@@ -32,6 +51,10 @@ class BrokenRow(msgspec.Struct, frozen=True):
     code: str
     lasts_ms: int
     mend: bool
+    leaf: bool = False
+    """The name is that of a leaf switch."""
+    pod: str = ""
+    exit_code: int = 0
 
 
 def break_node(
@@ -42,39 +65,61 @@ def break_node(
     level: str = "",
     code: str = "",
     lasts: Annotated[str, Parameter(name="--for")] = "",
+    of: Of | None = None,
     common: Common | None = None,
 ) -> int:
     """Break a part of a simulated node.
 
     Args:
         node: The node.
-        fault: chip, network (of chips), recovering (chips), node, switch (A3 only), kubelet or plugin.
+        fault: chip, network (of chips), recovering (chips), node, switch (A3 only), kubelet, plugin, gone (the node
+            leaves the cluster) or container (a pod fails).
         chips: Ids of chips, such as 3 or 0,2-4.
         level: Level as the reporting agent names it, such as RestartNPU or SeparateFault. Default: that of the fault.
         code: Fault code in upper-case hex. Default: that of the fault.
         lasts: Duration, such as 30s. Default: until it is repaired.
+        of: What of several breaks.
         common: Cell and form of the output.
     """
 
     async def work() -> None:
-        wish = BreakNode(node, fault, chips_of(chips), level, code, _lasts_ms(lasts))
+        what = of or Of()
+        wish = BreakNode(
+            node,
+            fault,
+            chips_of(chips),
+            level,
+            code,
+            _lasts_ms(lasts),
+            leaf=what.leaf,
+            pod=what.pod,
+            exit_code=what.exit_code,
+        )
         await _send(common or Common(), wish)
 
     return run(work)
 
 
-def repair_node(node: str, *, fault: Fault, chips: str = "", common: Common | None = None) -> int:
+def repair_node(
+    node: str,
+    *,
+    fault: Fault,
+    chips: str = "",
+    leaf: Annotated[bool, Parameter(negative=())] = False,
+    common: Common | None = None,
+) -> int:
     """Repair a part of a simulated node that ``berth nodes break`` broke.
 
     Args:
         node: The node.
         fault: The fault that was given to ``break``.
         chips: Ids of chips, such as 3 or 0,2-4. Default: all chips with the fault.
+        leaf: The name is that of a leaf switch: all nodes below it are repaired.
         common: Cell and form of the output.
     """
 
     async def work() -> None:
-        await _send(common or Common(), BreakNode(node, fault, chips_of(chips), mend=True))
+        await _send(common or Common(), BreakNode(node, fault, chips_of(chips), mend=True, leaf=leaf))
 
     return run(work)
 
@@ -118,7 +163,20 @@ async def _send(options: Common, wish: BreakNode) -> None:
     if reason:
         raise CommandError(reason, code=FAILED)
     if options.json:
-        emit(BrokenRow(wish.node, wish.fault, wish.chips, wish.level, wish.code, wish.lasts_ms, wish.mend))
+        emit(
+            BrokenRow(
+                wish.node,
+                wish.fault,
+                wish.chips,
+                wish.level,
+                wish.code,
+                wish.lasts_ms,
+                wish.mend,
+                wish.leaf,
+                wish.pod,
+                wish.exit_code,
+            )
+        )
         return
     what = f"{wish.fault}{_listed(wish.chips)}"
     lasts = f" for {wish.lasts_ms / 1000:g} s" if wish.lasts_ms else ""

@@ -1,7 +1,9 @@
 """Status of a job, derived from facts and ledger."""
 
+from berth.core.explain.recovery_status import ending_words, open_words, recovery_of, waiting_words
 from berth.core.explain.refusal_text import sentence
 from berth.core.state.cell import JobKey, State
+from berth.core.state.ledger import GangRecord
 from berth.schemas.facts import JobSeen, PodPhase
 from berth.schemas.status import JobStatus, Phase
 
@@ -11,6 +13,7 @@ _OVER: dict[str, Phase] = {
     "cancelled": "cancelled",
     "vanished": "failed",
 }
+_RUNS: frozenset[Phase] = frozenset({"placed", "bound", "running"})
 
 
 def status_of(state: State, key: JobKey, *, at_ms: int) -> JobStatus | None:
@@ -20,6 +23,7 @@ def status_of(state: State, key: JobKey, *, at_ms: int) -> JobStatus | None:
         return None
     gang = state.fold.gangs.get(job.uid) if job.state != "rejected" else None
     holding = state.fold.holdings.get((job.uid, gang.attempt)) if gang is not None else None
+    recovery = recovery_of(state, gang, holding) if gang is not None else None
     refusal = job.refusal if job.refusal is not None else gang.refusal if gang is not None else None
     phase, words = _phase(state, key, job)
     part = holding.placement.switch if holding is not None else None
@@ -37,6 +41,7 @@ def status_of(state: State, key: JobKey, *, at_ms: int) -> JobStatus | None:
         at_ms=at_ms,
         attempt=gang.attempt if gang is not None else 0,
         sentence=words
+        or (open_words(recovery) if phase in _RUNS else "")
         or (sentence(refusal) if refusal is not None and phase in {"waiting", "rejected", "failed"} else ""),
         refusal=refusal,
         placement=holding.placement if holding is not None else None,
@@ -49,6 +54,7 @@ def status_of(state: State, key: JobKey, *, at_ms: int) -> JobStatus | None:
         priority=request.priority if request is not None else 0,
         rejection=job.rejection,
         warning=part.warning if part is not None else "",
+        recovery=recovery,
     )
 
 
@@ -60,21 +66,24 @@ def _phase(state: State, key: JobKey, job: JobSeen) -> tuple[Phase, str]:
     if gang is None or gang.phase == "waiting":
         if job.state == "cancelled":
             return "cancelled", job.reason
-        failed = gang is not None and gang.attempt > 1 and gang.refusal is None
-        return "waiting", _anew(state, key, job.uid) if failed else ""
+        return "waiting", _anew(state, key, gang)
     if gang.is_over:
         words = {"vanished": "its pods are gone", "failed": "" if gang.refusal else "a pod failed"}
         return _OVER.get(gang.phase, "failed"), words.get(gang.phase, "")
     if gang.phase == "ending":
-        return "ending", "its pods are being deleted"
+        return "ending", ending_words(gang)
     return _placed_phase(state, key, job.uid, gang.attempt), ""
 
 
-def _anew(state: State, key: JobKey, uid: str) -> str:
-    """Why a job waits again after its last attempt was undone."""
+def _anew(state: State, key: JobKey, gang: GangRecord | None) -> str:
+    """Why a job waits again after its last attempt ended; empty if it has none."""
+    if gang is None or gang.attempt == 1 or gang.refusal is not None:
+        return ""
     outcome = state.outcomes.get(key)
-    failure = outcome.failures[0].reason if outcome is not None and outcome.uid == uid and outcome.failures else ""
-    return f"its pods could not be bound{f' ({failure})' if failure else ''}; it is placed again"
+    is_own = outcome is not None and outcome.uid == gang.uid
+    failure = outcome.failures[0].reason if outcome is not None and is_own and outcome.failures else ""
+    why = f" ({failure})" if failure else ""
+    return waiting_words(gang) or f"its pods could not be bound{why}; it is placed again"
 
 
 def _placed_phase(state: State, key: JobKey, uid: str, attempt: int) -> Phase:
@@ -90,4 +99,6 @@ def _placed_phase(state: State, key: JobKey, uid: str, attempt: int) -> Phase:
 def digest(status: JobStatus) -> tuple[object, ...]:
     """Fields of a status that cause a new write when they differ."""
     rejected = status.rejection.intake_seq if status.rejection is not None else 0
-    return (status.uid, status.phase, status.attempt, status.ledger_seq, rejected)
+    recovery = status.recovery
+    steps = (recovery.attempt, recovery.step, recovery.placed, tuple(recovery.open)) if recovery is not None else ()
+    return (status.uid, status.phase, status.attempt, status.ledger_seq, rejected, *steps)

@@ -31,7 +31,6 @@ class GangShape(NamedTuple):
         levels: Number of pods that share a group, level 1 first; empty without.
         has_master: The pod of rank 0 is no worker: without it no other pod can run.
         is_rack: It is an Atlas 950 job: process recovery goes up to its blocks of ranks.
-        moves_whole: Its pods cannot be replaced one by one.
     """
 
     pods: int
@@ -40,7 +39,6 @@ class GangShape(NamedTuple):
     levels: Sizes = ()
     has_master: bool = True
     is_rack: bool = False
-    moves_whole: bool = False
 
 
 class Progress(NamedTuple):
@@ -177,7 +175,7 @@ def ladder(rules: FaultRules, shape: GangShape, settings: Settings) -> list[_Run
     if rules.limit == "pod":
         return [pods]
     is_by_process = rules.process_recovery == "on"
-    if shape.moves_whole or not (rules.pods_first or is_by_process):
+    if not (rules.pods_first or is_by_process):
         return [_Rung("job", 0)]
     has_block = shape.rank_block > 1
     if is_by_process:
@@ -279,9 +277,9 @@ class _Step(NamedTuple):
             sought=unplaced,
             needs_place=True,
         )
-        options = [] if self.shape.moves_whole else [place]
+        options = [place]
         has_backup = last is not None and last.kind == PodFaultKind.SUB_HEALTH and self.rules.strategy == "hotSwitch"
-        return Escalation(tuple(options)) if has_backup else self._escalated(options, last)
+        return NOTHING if has_backup else self._escalated(options, last)
 
     def _escalated(self, options: list[Wanted], last: Recovery | None) -> Escalation:
         """Places for the ranks that have none; and the next scope, once its time has come."""

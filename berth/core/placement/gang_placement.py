@@ -27,7 +27,7 @@ from berth.core.placement.near_pods import NearPods
 from berth.core.placement.planned_pods import PlannedPods, PlannedRows, RoundParts, first_planned, planned_shapes
 from berth.core.placement.queue_policy import NOTHING_KEPT, RESERVED, KeptRoom, QueuePolicy
 from berth.core.placement.round_demand import NeedMoreError
-from berth.core.placement.round_nodes import KeptRows, RoundNodes
+from berth.core.placement.round_nodes import RoundNodes
 from berth.core.placement.round_refusals import RoundRefusals, unsupported_product, with_reservation
 from berth.core.placement.scoring import Candidates, Scorer
 from berth.core.placement.single_pods import SinglePods
@@ -43,8 +43,6 @@ from berth.schemas.placement import ClaimVolume, Placement, placement_of
 from berth.schemas.refusal import INTERNAL, Refusal
 
 _NO_LEAVES: Final = LeafTable()
-_ALL: Final = (1 << 40, 1 << 40)
-"""Cpu and memory to keep of a row from which a gang gets nothing."""
 
 
 class NotPlaced(NamedTuple):
@@ -122,6 +120,10 @@ class PlacementRound:
         self._kept_out: dict[tuple[ClassKey, int], Refusal] = {}
         """Refusals of gangs without chips whose room reservations count, by class and declared run time."""
         self._errors: list[SetAside] = []
+        self._avoided: frozenset[int] = frozenset()
+        """Rows that the current gang leaves out, and ..."""
+        self._beside: SinglePods | None = None
+        """... the best nodes besides; None if it leaves out none."""
 
     def choose(self, gangs: Sequence[Gang], *, missing: Sequence[int] = ()) -> Verdicts:
         """Verdicts on the gangs, in their order.
@@ -299,22 +301,25 @@ class PlacementRound:
     def _find(self, gang: Gang, missing: Sequence[int]) -> Placement | NotPlaced:
         """Placement of a gang, beside the nodes that failed for it before if there is one; else why there is none."""
         row_of = self._scorer.table.row_of
-        avoided = {row_of[name]: _ALL for name in gang.avoided if name in row_of} if not gang.is_plain else {}
-        if avoided:
-            self._nodes.keep(avoided)
-            found = self._find_among(gang, missing, avoided)
-            self._nodes.keep(NOTHING_KEPT.rows)
+        self._avoided = frozenset(row_of[name] for name in gang.avoided if name in row_of)
+        if self._avoided:
+            avoided, is_full = self._avoided, self._single.is_full
+            self._beside = SinglePods(
+                self._nodes, self._views, self._counts, lambda row: row in avoided or is_full(row)
+            )
+            found = self._find_anywhere(gang, missing)
+            self._avoided, self._beside = frozenset(), None
             if isinstance(found, Placement):
                 return found
             self._begin_gang()
-        return self._find_among(gang, missing, {})
+        return self._find_anywhere(gang, missing)
 
-    def _find_among(self, gang: Gang, missing: Sequence[int], avoided: KeptRows) -> Placement | NotPlaced:
-        """Placement of a gang beside some rows; where there is none, why its pods find no room."""
+    def _find_anywhere(self, gang: Gang, missing: Sequence[int]) -> Placement | NotPlaced:
+        """Placement of a gang on the rows that are not avoided; where there is none, why its pods find no room."""
         homes = self._constrained.homes(gang) if self._constrained is not None else [None]
         found: list[NotPlaced] = []
         for home in homes:
-            planned = self._planned.plan(gang, missing, allowed=self._allowed(gang, home, avoided))
+            planned = self._planned.plan(gang, missing, allowed=self._allowed(gang, home))
             if isinstance(planned, Refusal):
                 found.append(NotPlaced(first_planned(gang), planned))
                 continue
@@ -324,17 +329,17 @@ class PlacementRound:
             found.append(placement)
         return max(found, key=lambda one: one.refusal.pods_have)  # the first of those with most
 
-    def _allowed(self, gang: Gang, home: Home | None, avoided: KeptRows) -> Fits | None:
+    def _allowed(self, gang: Gang, home: Home | None) -> Fits | None:
         """Rows that constraints leave to the planned pods of a gang, shape (rows,); None for all."""
         shapes = planned_shapes(gang)
-        if not shapes or (self._constrained is None and not avoided):
+        if not shapes or (self._constrained is None and not self._avoided):
             return None
         allowed: Fits = np.ones(len(self._scorer.table), np.bool_)
         if self._constrained is not None:
             allowed = np.logical_and.reduce([self._constrained.allowed(shape) for shape in shapes])
-        if avoided:
+        if self._avoided:
             allowed = allowed.copy()
-            allowed[list(avoided)] = False
+            allowed[list(self._avoided)] = False
         return allowed if home is None else allowed & home.rows
 
     def _place(
@@ -407,9 +412,10 @@ class PlacementRound:
     def _best(self, shape: Shape, near: NearPods | None, home: Home | None) -> int | None:
         """Row of the best node for a pod, one near its gang first; None when no node fits."""
         if self._constrained is not None and shape.profile is not None:
-            return self._constrained.best(shape, home, near.groups() if near is not None else ())
+            groups = near.groups() if near is not None else ()
+            return self._constrained.best(shape, home, groups, without=self._avoided)
         row = near.best(shape) if near is not None else None
-        return self._single.best(shape) if row is None else row
+        return (self._beside or self._single).best(shape) if row is None else row
 
     def _note_refusal(self, gang: Gang, index: int, refusal: Refusal) -> None:
         self._refused[gang.request_class] = refusal

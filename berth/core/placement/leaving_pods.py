@@ -1,16 +1,15 @@
 """Pods that leave a placed gang, their own places, and what is known when they find no new ones."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from berth.core.requests.gangs import Gang
 from berth.core.rescheduling.superpods import RELEASE_WAIT_MS
 from berth.core.state.ledger import PodShare, pods_of
 from berth.schemas.offers import Shape
 from berth.schemas.placement import Placement
+from berth.schemas.recovery import Scope
 from berth.schemas.refusal import Refusal
-
-Scope = Literal["pod", "rank-block", "superpod", "level", "job"]
 
 
 class LeavingPods(NamedTuple):

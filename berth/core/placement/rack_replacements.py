@@ -2,6 +2,7 @@
 
 The smallest scope is tried first: another node of the same rack, then another rack for a part of a block, then another
 place for the block, then for the gang. So pods that leave with their block return to their nodes where that is enough.
+Nodes of faulty pods are used only if no scope has places without them.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,11 +12,12 @@ import numpy as np
 
 from berth.core.cluster.bitmaps import Fits
 from berth.core.placement.block_places import BlockPods, BlockReplacement, BlocksMissing
-from berth.core.placement.leaving_pods import LeavingPods, OwnPlaces, Scope
+from berth.core.placement.leaving_pods import LeavingPods, OwnPlaces
 from berth.core.placement.scoring import RowState
 from berth.core.placement.superpod_placement import BlockRound, lack_of
 from berth.core.rescheduling.racks import MoveScope, PlacedRanks, RackRecovery, recover_racks
 from berth.core.superpods.model import NoBlocks
+from berth.schemas.recovery import Scope
 
 MOVE_SCOPES: Final[tuple[MoveScope, ...]] = ("pod", "part", "block", "job")
 _WIDEST: Final[Mapping[Scope, MoveScope]] = {
@@ -64,9 +66,9 @@ class _Planner:
             widest: Index of the widest scope.
         """
         missing: list[BlocksMissing] = []
-        for scope in MOVE_SCOPES[: widest + 1]:
-            for open_rows, homes in self._pods.trials(fits, self._own.avoided):
-                found = self._tried(open_rows, homes, scope)
+        for open_rows, homes in self._pods.trials(fits, self._own.avoided):
+            for scope in MOVE_SCOPES[: widest + 1]:
+                found = self._tried(open_rows.copy(), dict(homes), scope)
                 if not isinstance(found, BlocksMissing):
                     return found
                 missing.append(found)
@@ -75,11 +77,11 @@ class _Planner:
     def _also(self, fits: Fits, missing: Sequence[BlocksMissing], widest: int) -> Sequence[int]:
         """Ranks that would have to leave as well: those of the smallest scope in which there would be places then."""
         ranks = next((one.ranks for one in missing if one.ranks), ())
-        for scope in MOVE_SCOPES[widest + 1 :]:
-            for open_rows, homes in self._pods.trials(fits, self._own.avoided):
+        for open_rows, homes in self._pods.trials(fits, self._own.avoided):
+            for scope in MOVE_SCOPES[widest + 1 :]:
                 if ranks:
                     return ranks
-                found = self._tried(open_rows, homes, scope)
+                found = self._tried(open_rows.copy(), dict(homes), scope)
                 ranks = found.ranks if isinstance(found, BlocksMissing) else ()
         return ranks
 

@@ -18,7 +18,7 @@ from berth.core.cluster.bitmaps import Fits
 from berth.core.errors import guarded
 from berth.core.placement.block_places import BlockReplacement, BlocksMissing
 from berth.core.placement.gang_placement import raise_errors
-from berth.core.placement.leaving_pods import LeavingPods, NoPlaces, OwnPlaces, Scope
+from berth.core.placement.leaving_pods import LeavingPods, NoPlaces, OwnPlaces
 from berth.core.placement.level_replacements import replace_in_levels
 from berth.core.placement.near_pods import NearPods
 from berth.core.placement.planned_pods import RoundParts
@@ -38,7 +38,7 @@ from berth.schemas.placement import BlockPart, ClaimVolume, Placement, Run, Swit
 from berth.schemas.pod_constraints import PodProfile
 from berth.schemas.refusal import BlockLack, Code, SwitchLack
 
-__all__ = ["LeavingPods", "NoPlaces", "Scope", "plan_replacements", "replacement_counts"]
+__all__ = ["LeavingPods", "NoPlaces", "plan_backup", "plan_replacements", "replacement_counts"]
 
 _NO_ROWS: Final[frozenset[int]] = frozenset()
 
@@ -72,12 +72,32 @@ def plan_replacements(parts: RoundParts, leaving: LeavingPods, *, missing: Seque
     Raises:
         NeedMoreError: The candidates end before the pods are placed.
     """
-    parts.begin_gang()
-    return guarded(
-        lambda: _found(parts, leaving, missing),
-        lambda error: NoPlaces(parts.returned(leaving.gang, error)),
-        passes=(NeedMoreError,),
-    )
+    return _guarded(parts, leaving, _own_places(parts, leaving), None, missing)
+
+
+def plan_backup(parts: RoundParts, leaving: LeavingPods, *, missing: Sequence[int] = ()) -> Placement | NoPlaces:
+    """Second place for a pod that leaves once its backup runs, or why there is none.
+
+    It is beside the old one: in the same SuperPoD and rack, in the same group of level 1, or below leaf switches by the
+    rules of a replacement. Nodes of faulty pods of the gang are not used.
+
+    Source: docs/reference/faults.md, "Hot switch".
+
+    Args:
+        parts: As in :func:`plan_replacements`.
+        leaving: The pod, as the only rank; its scope is not read.
+        missing: Shards that did not answer.
+
+    Raises:
+        NeedMoreError: As in :func:`plan_replacements`.
+    """
+    leaving = leaving._replace(scope="pod", steps=0, faulty=leaving.ranks)
+    own = OwnPlaces(leaving, parts.nodes.scorer.table.row_of, lambda *_: False)
+    near = np.ones(len(parts.nodes.scorer.table), np.bool_)
+    if leaving.gang.blocks is not None and own.shapes[leaving.ranks[0]].is_planned:
+        near = parts.planned.blocks.around(leaving.gang.blocks, own.row(leaving.ranks[0]))
+    near[list(own.avoided)] = False
+    return _guarded(parts, leaving, own, near, missing)
 
 
 def replacement_counts(
@@ -98,19 +118,43 @@ def replacement_counts(
     return found
 
 
-def _found(parts: RoundParts, leaving: LeavingPods, missing: Sequence[int]) -> Placement | NoPlaces:
-    """As :func:`plan_replacements`.
+def _guarded(
+    parts: RoundParts, leaving: LeavingPods, own: OwnPlaces, near: Fits | None, missing: Sequence[int]
+) -> Placement | NoPlaces:
+    """As :func:`_found`; an error is returned as the refusal ``internal``.
+
+    Raises:
+        NeedMoreError: The candidates end before the pods are placed.
+    """
+    parts.begin_gang()
+    return guarded(
+        lambda: _found(parts, leaving, own, near, missing),
+        lambda error: NoPlaces(parts.returned(leaving.gang, error)),
+        passes=(NeedMoreError,),
+    )
+
+
+def _found(
+    parts: RoundParts, leaving: LeavingPods, own: OwnPlaces, near: Fits | None, missing: Sequence[int]
+) -> Placement | NoPlaces:
+    """New places of leaving pods, or why there are none.
+
+    Args:
+        parts: The round.
+        leaving: The leaving pods.
+        own: Places of the gang.
+        near: Rows for the places, shape (rows,); None for all.
+        missing: Shards that did not answer.
 
     Raises:
         Exception: The error with which the scoring of a shape ended.
     """
     gang = leaving.gang
     raise_errors(gang, parts.views)
-    own = _own_places(parts, leaving)
-    planned = _planned(parts, leaving, own, missing)
+    planned = _planned(parts, leaving, own, near, missing)
     if isinstance(planned, NoPlaces):
         return planned
-    chooser = _Chooser(parts, leaving, own, planned.rows)
+    chooser = _Chooser(parts, leaving, own, planned.rows, is_strict=near is not None)
     places: dict[int, _Place] = {}
     wanted = frozenset(leaving.ranks)
     for index, ranks in tasks_in_order(gang, plain_last=parts.nodes.scorer.settings.plain_pods):
@@ -143,16 +187,17 @@ def _own_places(parts: RoundParts, leaving: LeavingPods) -> OwnPlaces:
 
 
 def _planned(
-    parts: RoundParts, leaving: LeavingPods, own: OwnPlaces, missing: Sequence[int]
+    parts: RoundParts, leaving: LeavingPods, own: OwnPlaces, near: Fits | None, missing: Sequence[int]
 ) -> _PlannedRows | NoPlaces:
     """Plan of the leaving pods with affinity; without rows if there are none."""
     shapes = list(dict.fromkeys(own.shapes[rank] for rank in leaving.ranks if own.shapes[rank].is_planned))
     if not shapes:
         return _PlannedRows()
     index = next(index for index, (shape, _) in enumerate(leaving.gang.request_class) if shape == shapes[0])
-    allowed = None
+    allowed = near
     if parts.constrained is not None:
-        allowed = np.logical_and.reduce([parts.constrained.allowed(shape) for shape in shapes])
+        by_shape = [parts.constrained.allowed(shape) for shape in shapes]
+        allowed = np.logical_and.reduce(by_shape if near is None else [near, *by_shape])
     if leaving.gang.tor_affinity:
         leaves = parts.planned.leaves
         if not len(leaves.leaves):
@@ -228,12 +273,21 @@ def _claims(parts: RoundParts, leaving: LeavingPods) -> list[ClaimVolume]:
 class _Chooser:
     """Places of the pods of one gang, one by one."""
 
-    def __init__(self, parts: RoundParts, leaving: LeavingPods, own: OwnPlaces, planned: Mapping[int, int]) -> None:
+    def __init__(
+        self,
+        parts: RoundParts,
+        leaving: LeavingPods,
+        own: OwnPlaces,
+        planned: Mapping[int, int],
+        *,
+        is_strict: bool,
+    ) -> None:
         self._nodes = parts.nodes
         self._constrained = parts.constrained
         self._leaving = leaving
         self._own = own
         self._planned = planned
+        self._is_strict = is_strict
         self._single = parts.single
         is_full = parts.single.is_full
         self._others = SinglePods(
@@ -268,7 +322,9 @@ class _Chooser:
         row = self._best(shape, self._own.avoided, self._others)
         if row is None:
             row = home
-        return self._best(shape, _NO_ROWS, self._single) if row is None and self._own.avoided else row
+        if row is None and self._own.avoided and not self._is_strict:
+            row = self._best(shape, _NO_ROWS, self._single)
+        return row
 
     def _best(self, shape: Shape, avoided: Collection[int], single: SinglePods) -> int | None:
         """Row of the best node for a pod outside of some rows; None when no node takes it."""

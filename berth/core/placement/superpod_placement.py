@@ -11,6 +11,7 @@ from berth.core.levels.planner import plan_levels
 from berth.core.placement.scoring import RowState, Scorer
 from berth.core.placement.touched_nodes import TouchedMarks
 from berth.core.requests.gangs import Gang
+from berth.core.rescheduling.levels import neighbours
 from berth.core.state.ledger import pods_of
 from berth.core.state.superpod_index import BlockInputs
 from berth.core.superpods.inference import AffinityPreference, mindie_allocations, service_allocations
@@ -145,6 +146,25 @@ class BlockRound:
         return BlockAnswer(
             found.rows.tolist(), _part(gang, blocks, block_ids, names, dict.fromkeys(block_ids, "level"))
         )
+
+    def around(self, blocks: Blocks, row: int) -> Fits:
+        """Rows beside that of a pod, shape (rows,): in its SuperPoD and rack, or in its group of level 1.
+
+        Args:
+            blocks: Requested blocks of its gang.
+            row: Its row; -1 for an unknown node, with no rows beside it.
+        """
+        table = self._scorer.table
+        found: Fits = np.zeros(len(table), np.bool_)
+        if row < 0:
+            return found
+        if blocks.levels:
+            for tree in self.trees(~found):
+                found[neighbours(tree, row)] = True
+            return found
+        view = table.view()
+        found = (table.superpod[view] == table.superpod[row]) & (table.superpod[view] >= 0)
+        return found & (table.rack[view] == table.rack[row]) if blocks.rack_size else found
 
     def whole_nodes(self, gang: Gang, fits: Fits) -> Fits:
         """Of some rows the empty nodes that one pod of a gang fills, shape (rows,). See decision D-11."""

@@ -83,10 +83,22 @@ def held_back(due: Due, faulty: Iterable[Faulty]) -> tuple[list[Faulty], list[Re
         one.uid for one in due.releases if not one.ranks and (one.again or one.reason not in {"failed", "vanished"})
     }
     kept = [one for one in faulty if one.holding.uid not in evicted | over]
-    wanting = {one.holding.uid for one in kept}
-    held = [one for one in due.releases if one.uid in wanting]
-    due.releases = [one for one in due.releases if one.uid not in wanting]
+    failed = {one.holding.uid: _newly_faulty(one) for one in kept}
+    held = [one for one in due.releases if _concerns(one, failed.get(one.uid))]
+    due.releases = [one for one in due.releases if not _concerns(one, failed.get(one.uid))]
     return kept, held
+
+
+def _newly_faulty(faulty: Faulty) -> set[int]:
+    """Ranks that would leave because their pods are faulty."""
+    return {rank for option in faulty.options if option.how in {"grace", "force"} for rank in option.faulty}
+
+
+def _concerns(release: Release, failed: set[int] | None) -> bool:
+    """Whether a release would end for good what a step may bring back."""
+    if not failed:
+        return False
+    return not release.ranks or (release.reason != "fault" and not failed.isdisjoint(release.ranks))
 
 
 def released(held: Iterable[Release], recoveries: Iterable[Recovery]) -> list[Release]:

@@ -19,8 +19,8 @@ from berth.schemas.placement import Placement, Run
 
 AttemptKey = tuple[str, int]
 FootprintKey = tuple[AttemptKey, int, int, int, int]
-"""Attempt, the record that gave it what it holds, how many of its ranks have given that back, newest step, number of
-places that are reserved for it."""
+"""Attempt, the record that gave it what it holds, how many of its ranks have given that back, newest step, and number
+of places that are reserved for it."""
 
 
 FOREVER_MS: Final = 1 << 53

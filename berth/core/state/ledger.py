@@ -53,6 +53,8 @@ class GangRecord(msgspec.Struct, gc=False, omit_defaults=True):
     """How often failed pods may still restart it; -1: no failed pod has."""
     restarts: int = 0
     """How often it was restarted as a whole because of a fault."""
+    placed_ms: int = 0
+    """Time of the record since which every rank is at its place again; 0 during a recovery."""
 
     @property
     def is_over(self) -> bool:
@@ -207,6 +209,7 @@ class LedgerFold:
         for adoption in record.adoptions:
             self._adopt(sequence, record, adoption, folded)
         for gang in folded.gangs:
+            self._see_recovered(gang)
             if gang.is_over and self._leaving.pop(gang.uid, None) is not None:
                 del self.gangs[gang.uid]
 
@@ -246,6 +249,7 @@ class LedgerFold:
         gang = self.gangs.get(recovery.uid)
         if gang is None or gang.attempt != recovery.attempt:
             return
+        gang.placed_ms = 0
         gang.recovery = msgspec.structs.replace(recovery, placement=None)
         if recovery.retries_left >= 0:
             gang.retries_left = recovery.retries_left
@@ -253,6 +257,14 @@ class LedgerFold:
             gang.phase, gang.ledger_seq, gang.at_ms = "ending", sequence, record.at_ms
             gang.restarts += 1
         folded.gangs.append(gang)
+
+    def _see_recovered(self, gang: GangRecord) -> None:
+        """Note since when every rank of a gang is at its place again."""
+        if gang.recovery is None or gang.placed_ms:
+            return
+        holding = self.holdings.get((gang.uid, gang.attempt))
+        if holding is not None and not holding.ending and not holding.recovers:
+            gang.placed_ms = self.at_ms
 
     def _evict(self, sequence: int, record: Round, eviction: Eviction, folded: Folded) -> None:
         holding = self._held(eviction.uid, eviction.attempt)

@@ -1,5 +1,6 @@
 """Occupancy: what each rank of a placed attempt owns in node columns, in shares of chips and on leaf switches."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from berth.core.changes import NO_CHANGES, Changes, ChangesBuilder, JobKey
@@ -134,11 +135,11 @@ class Occupancy:
         releasing = self._releasing.get(holding.key, {})
         gets: list[PodShare] = []
         for rank, (was, pod) in enumerate(zip(before, now, strict=True)):
-            old = [was, *(one for one in (reserved_before.get(rank),) if one is not None)]
-            new = [pod, *(one for one in (reserved.get(rank),) if one is not None)]
-            for one in [one for one in old if one not in new]:
+            old = Counter([was, reserved_before[rank]] if rank in reserved_before else [was])
+            new = Counter([pod, reserved[rank]] if rank in reserved else [pod])
+            for one in (old - new).elements():
                 self._let_go(one, holding.placement.share, found)
-            gets += [one for one in new if one not in old]
+            gets += (new - old).elements()
             if was != pod:
                 releasing.pop(rank, None)
         for one in gets:

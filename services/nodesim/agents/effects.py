@@ -47,6 +47,14 @@ class SetNode:
 
 
 @dataclass(frozen=True, slots=True)
+class SetPresence:
+    """Delete the node, or register it again."""
+
+    node: str
+    is_there: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Alarm:
     """Report a placement that does not fit."""
 
@@ -54,7 +62,7 @@ class Alarm:
     reason: str
 
 
-AgentEffect: TypeAlias = Annotate | SetStatus | Confirm | Report | SetNode | Alarm
+AgentEffect: TypeAlias = Annotate | SetStatus | Confirm | Report | SetNode | SetPresence | Alarm
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,6 @@ memory are independent of the annotations.
 Source: docs/reference/kubernetes.md, "Life of a pod" and "Life of a pod with reported lists".
 """
 
-from dataclasses import dataclass, field
-from enum import IntEnum
 from random import Random
 from typing import Final
 
@@ -27,10 +25,19 @@ from berth.services.nodesim.agents.effects import (
     Confirm,
     Report,
     SetNode,
+    SetPresence,
     SetStatus,
     Tally,
 )
-from berth.services.nodesim.agents.pod_statuses import UNEXPECTED_ADMISSION, PodAddresses, refused, running, succeeded
+from berth.services.nodesim.agents.hosted_pods import NEVER, HostedPod, Step
+from berth.services.nodesim.agents.pod_statuses import (
+    UNEXPECTED_ADMISSION,
+    PodAddresses,
+    failed,
+    refused,
+    running,
+    succeeded,
+)
 from berth.services.nodesim.agents.pods import (
     AgentPod,
     chip_ids,
@@ -45,42 +52,7 @@ from berth.services.nodesim.agents.pods import (
 from berth.services.nodesim.agents.registration import base_device_infos, node_status
 from berth.services.nodesim.breakage import OF_CHIPS, Breakages, Broken
 
-_NEVER: Final = 1 << 62
 _OF_PLUGIN: Final = OF_CHIPS | {"switch"}
-
-
-class Step(IntEnum):
-    """State of a pod at its kubelet."""
-
-    NEW = 0
-    """Bound; not admitted yet."""
-    ADMITTED = 1
-    """Has its chips; its containers are being created."""
-    RUNNING = 2
-    OVER = 3
-
-
-@dataclass(slots=True)
-class _Hosted:
-    """A pod of the node."""
-
-    pod: AgentPod
-    step: Step
-    due_ms: UnixMs
-    leaves_ms: UnixMs | None = None
-    started_ms: UnixMs = 0
-    given: list[Allocated] = field(default_factory=list)
-    use: ResourceUse | None = None
-    is_booked: bool = False
-    is_reported: bool = False
-
-    @property
-    def chips(self) -> tuple[int, ...]:
-        return tuple(chip for part in self.given for chip in part.chips)
-
-    @property
-    def mask(self) -> int:
-        return sum(1 << chip for chip in set(self.chips))
 
 
 class NodeAgents:
@@ -117,11 +89,12 @@ class NodeAgents:
         self._addresses = addresses
         self._rng = rng
         self._plugin = DevicePlugin(node, self.infos, place, preset_virtual_devices=rules.preset_virtual_devices)
-        self._hosted: dict[str, _Hosted] = {}
+        self._hosted: dict[str, HostedPod] = {}
         self._stepped_ms: UnixMs = -1
+        self._is_there = True
         self._reported_status: tuple[int, bool] = (node.chips.bit_count(), node.ready)
         self._reported_device: tuple[object, ...] = ()
-        self._reported_device_ms: UnixMs = -_NEVER
+        self._reported_device_ms: UnixMs = -NEVER
         self._reported_node: tuple[object, ...] | None = None
 
     @property
@@ -140,7 +113,7 @@ class NodeAgents:
     @property
     def repeats_ms(self) -> UnixMs:
         """Time at which the device plug-in repeats its report."""
-        return self._reported_device_ms + self._rules.unchanged_ms if self.node.resource else _NEVER
+        return self._reported_device_ms + self._rules.unchanged_ms if self.node.resource else NEVER
 
     def mounted(self, uid: str) -> tuple[int, ...]:
         """Real chips of a pod; empty for an unknown pod or one without chips."""
@@ -174,14 +147,19 @@ class NodeAgents:
             return turn
         dues = [item.due_ms for item in self._hosted.values() if item.leaves_ms is None]
         dues += [item.leaves_ms for item in self._hosted.values() if item.leaves_ms is not None]
-        found = min(dues if turn is None else [*dues, turn], default=_NEVER)
-        return found if found < _NEVER else None
+        found = min(dues if turn is None else [*dues, turn], default=NEVER)
+        return found if found < NEVER else None
 
     def step(self, now_ms: UnixMs) -> list[AgentEffect]:
         """Execute the due steps of the kubelet."""
         self._stepped_ms = now_ms
         broken = self.breakages.at(now_ms)
         effects: list[AgentEffect] = []
+        if broken.gone == self._is_there:
+            self._is_there = not broken.gone
+            effects.append(SetPresence(self.node.name, self._is_there))
+            self._reported_status = (self.node.chips.bit_count(), self.node.ready)  # as it is registered
+            self._reported_device = ()
         if not self._is_dead(broken):
             self._finish_deletions(now_ms, effects)
             self._admit(broken, now_ms, effects)
@@ -204,22 +182,39 @@ class NodeAgents:
         self._report_faults(broken, now_ms, effects)
         return effects
 
+    def fail(self, key: str, exit_code: int, now_ms: UnixMs) -> list[AgentEffect]:
+        """Let the containers of a running pod fail; no effects if there is no such pod.
+
+        Args:
+            key: Namespace and name; empty for the first by name.
+            exit_code: Exit code of its containers.
+            now_ms: The time.
+        """
+        running = [item for item in self._hosted.values() if item.step is Step.RUNNING and item.leaves_ms is None]
+        for item in sorted(running, key=lambda item: item.pod.key):
+            if key in {"", item.pod.key}:
+                status = failed(item.pod, exit_code=exit_code, started_ms=item.started_ms, now_ms=now_ms)
+                if status["phase"] == "Failed":
+                    self._release(item)
+                return [SetStatus(item.pod, status)]
+        return []
+
     def _is_dead(self, broken: Broken) -> bool:
         return broken.kubelet or not self.node.ready
 
-    def _new(self, pod: AgentPod, now_ms: UnixMs) -> _Hosted:
+    def _new(self, pod: AgentPod, now_ms: UnixMs) -> HostedPod:
         if pod.is_over:
-            return _Hosted(pod, Step.OVER, _NEVER)
+            return HostedPod(pod, Step.OVER, NEVER)
         is_running = pod.status.phase == "Running"
         if not is_running and not is_consumed(pod):
-            return _Hosted(pod, Step.NEW, now_ms + self._rules.admit_ms)
+            return HostedPod(pod, Step.NEW, now_ms + self._rules.admit_ms)
         return self._restored(pod, now_ms, is_running=is_running)
 
-    def _restored(self, pod: AgentPod, now_ms: UnixMs, *, is_running: bool) -> _Hosted:
+    def _restored(self, pod: AgentPod, now_ms: UnixMs, *, is_running: bool) -> HostedPod:
         """A pod that an earlier run of the agents admitted."""
         if pod.status.pod_ip:
             self._addresses.note(pod.metadata.uid, pod.status.pod_ip)
-        item = _Hosted(pod, Step.ADMITTED, now_ms + self._rules.start_ms)
+        item = HostedPod(pod, Step.ADMITTED, now_ms + self._rules.start_ms)
         published = chip_ids(pod.metadata.annotation(ASCEND_REAL)) or self._plugin.annotated(pod) or ()
         real = tuple(chip for chip in published if self.node.chips >> chip & 1)
         if chips_asked(pod, self.node.resource) and real:
@@ -236,14 +231,14 @@ class NodeAgents:
             item.due_ms = self._ends_ms(item)
         return item
 
-    def _ends_ms(self, item: _Hosted) -> UnixMs:
+    def _ends_ms(self, item: HostedPod) -> UnixMs:
         lasts_ms = runs_for_ms(item.pod, default_ms=self._rules.run_default_ms)
-        return _NEVER if lasts_ms is None else item.started_ms + lasts_ms
+        return NEVER if lasts_ms is None else item.started_ms + lasts_ms
 
     def _finish_deletions(self, now_ms: UnixMs, effects: list[AgentEffect]) -> None:
         for item in self._hosted.values():
             if item.leaves_ms is not None and item.leaves_ms <= now_ms:
-                item.leaves_ms = _NEVER
+                item.leaves_ms = NEVER
                 self._release(item)
                 effects.append(Confirm(item.pod))
 
@@ -257,7 +252,7 @@ class NodeAgents:
         for item in new:
             self._take(item, broken, now_ms, effects)
 
-    def _take(self, item: _Hosted, broken: Broken, now_ms: UnixMs, effects: list[AgentEffect]) -> None:
+    def _take(self, item: HostedPod, broken: Broken, now_ms: UnixMs, effects: list[AgentEffect]) -> None:
         pod = item.pod
         asked = chips_asked(pod, self.node.resource) if self.node.resource else []
         free = self._healthy_ids(broken)
@@ -280,7 +275,7 @@ class NodeAgents:
             return self._refuse(item, UNEXPECTED_ADMISSION, text, now_ms, effects)
         return self._account(item, now_ms, effects)
 
-    def _account(self, item: _Hosted, now_ms: UnixMs, effects: list[AgentEffect]) -> None:
+    def _account(self, item: HostedPod, now_ms: UnixMs, effects: list[AgentEffect]) -> None:
         """Book the resources of a pod. Without CPU or memory it is refused; chips of another pod raise an alarm."""
         overcommits = self._accounts.overcommits
         reason = self._book(item)
@@ -297,7 +292,7 @@ class NodeAgents:
         item.due_ms = now_ms + self._rules.start_ms
         return None
 
-    def _book(self, item: _Hosted) -> str:
+    def _book(self, item: HostedPod) -> str:
         cpu, memory = cpu_and_memory(item.pod)
         item.use = ResourceUse(
             self.node.name,
@@ -312,11 +307,11 @@ class NodeAgents:
         item.is_booked = not reason
         return reason
 
-    def _refuse(self, item: _Hosted, reason: str, text: str, now_ms: UnixMs, effects: list[AgentEffect]) -> None:
+    def _refuse(self, item: HostedPod, reason: str, text: str, now_ms: UnixMs, effects: list[AgentEffect]) -> None:
         self._tally.failed += 1
         item.given = []
         item.step = Step.OVER
-        item.due_ms = _NEVER
+        item.due_ms = NEVER
         effects.append(SetStatus(item.pod, refused(reason, text, now_ms)))
 
     def _move(self, now_ms: UnixMs, effects: list[AgentEffect]) -> None:
@@ -334,14 +329,14 @@ class NodeAgents:
                 effects.append(SetStatus(item.pod, succeeded(item.pod, started_ms=item.started_ms, now_ms=now_ms)))
                 self._release(item)
 
-    def _release(self, item: _Hosted) -> None:
+    def _release(self, item: HostedPod) -> None:
         if item.step in {Step.ADMITTED, Step.RUNNING}:
             self._tally.ended += 1
         if item.use is not None and item.is_booked:
             self._accounts.release(item.use)
         item.use, item.is_booked = None, False
         item.given = []
-        item.step, item.due_ms = Step.OVER, _NEVER
+        item.step, item.due_ms = Step.OVER, NEVER
 
     def _free_ids(self) -> list[int]:
         """Ids that kubelet has not allocated."""
@@ -356,6 +351,8 @@ class NodeAgents:
         return [klt for klt in self._free_ids() if not unhealthy >> self._plugin.stands_for(klt) & 1]
 
     def _report_node(self, broken: Broken, now_ms: UnixMs, effects: list[AgentEffect]) -> None:
+        if broken.gone:
+            return
         if broken.kubelet:
             status = (self._reported_status[0], False)
         else:

@@ -74,6 +74,28 @@ def succeeded(pod: AgentPod, *, started_ms: UnixMs, now_ms: UnixMs) -> dict[str,
     }
 
 
+def failed(pod: AgentPod, *, exit_code: int, started_ms: UnixMs, now_ms: UnixMs) -> dict[str, Any]:
+    """Status of a running pod whose containers have failed: they run again, unless its restart policy is ``Never``."""
+    at = stamp(now_ms)
+    ended = {"exitCode": exit_code, "reason": "Error", "startedAt": stamp(started_ms), "finishedAt": at}
+    indices = range(len(pod.spec.containers or ()))
+    if pod.spec.restart_policy == "Never":
+        return {
+            "phase": "Failed",
+            "conditions": _conditions(("Ready", "ContainersReady"), "False", at, "PodFailed"),
+            "containerStatuses": [_container(pod, one, {"terminated": ended}, is_ready=False) for one in indices],
+        }
+    restarts = max((status.restart_count for status in pod.status.container_statuses or ()), default=0) + 1
+    again = {"running": {"startedAt": at}}
+    return {
+        "phase": "Running",
+        "containerStatuses": [
+            _container(pod, one, again, is_ready=True) | {"restartCount": restarts, "lastState": {"terminated": ended}}
+            for one in indices
+        ],
+    }
+
+
 def refused(reason: str, message: str, now_ms: UnixMs) -> dict[str, Any]:
     """Status of a pod that its kubelet refuses."""
     return {"phase": "Failed", "reason": reason, "message": message, "startTime": stamp(now_ms)}

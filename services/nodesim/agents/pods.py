@@ -28,11 +28,17 @@ class AgentPodStatus(PodStatus, frozen=True):
     container_statuses: list[ContainerStatus] | None = None
 
 
+class AgentPodSpec(PodSpec, frozen=True):
+    """Spec of a pod, with the fields that only its kubelet reads."""
+
+    restart_policy: str = "Always"
+
+
 class AgentPod(Lean, frozen=True):
     """A pod that has a node."""
 
     metadata: Meta = Meta()
-    spec: PodSpec = PodSpec()
+    spec: AgentPodSpec = AgentPodSpec()
     status: AgentPodStatus = AgentPodStatus()
 
     @property

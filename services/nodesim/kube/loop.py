@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from random import Random
 from typing import Final, assert_never
 
+from msgspec.structs import replace
+
 from berth.formats.clusters.topology_file import Cluster
 from berth.runtime.backoff import Backoff
 from berth.runtime.clock import Clock
@@ -23,16 +25,18 @@ from berth.services.nodesim.agents.effects import (
     Confirm,
     Report,
     SetNode,
+    SetPresence,
     SetStatus,
     Tally,
 )
 from berth.services.nodesim.agents.kubelet import NodeAgents
 from berth.services.nodesim.agents.pod_statuses import PodAddresses
 from berth.services.nodesim.agents.pods import AgentPod
-from berth.services.nodesim.agents.registration import config_map, places_of
+from berth.services.nodesim.agents.registration import config_map, node_body, places_of
 from berth.services.nodesim.breakage import WrongBreakError, breakage_of, breakages_of_file
 from berth.services.nodesim.config import NodesimConfig
-from berth.services.nodesim.kube.writes import KubeWrites, put_object
+from berth.services.nodesim.fault_plan import FaultPlan
+from berth.services.nodesim.kube.writes import KubeWrites, make_object, put_object
 
 _MS: Final = 1000
 
@@ -82,6 +86,7 @@ class KubeLoop:
             agents = self.agents[fault.node]
             for item in breakages_of_file(fault, agents.node, start_ms):
                 agents.breakages.add(item)
+        self._plan = FaultPlan(config.faults, cluster.nodes, start_ms=start_ms)
         self._nodes: dict[str, str] = {}
         """Node by uid of the pod."""
         self._due: dict[str, UnixMs] = dict.fromkeys(self.agents, start_ms)
@@ -135,6 +140,7 @@ class KubeLoop:
             group.create_task(self.writes.run())
             group.create_task(self._steps())
             group.create_task(self._reports())
+            group.create_task(self._break_as_planned())
 
     async def _steps(self) -> None:
         while True:
@@ -165,6 +171,14 @@ class KubeLoop:
                 next_ms = now_ms + round(self._config.agents.report_s * _MS)
             await asyncio.sleep(min(self._config.tick_s, self._config.agents.report_s))
 
+    async def _break_as_planned(self) -> None:
+        while (due_ms := self._plan.next_ms()) is not None:
+            await asyncio.sleep(max(due_ms - self._clock.now_ms(), 0) / _MS)
+            for request in self._plan.take(self._clock.now_ms()):
+                reason = self._break(request)
+                if reason:
+                    self._log.warning("fault left out", node=request.node, fault=request.fault, reason=reason)
+
     def _do(self, effects: list[AgentEffect]) -> None:
         for effect in effects:
             match effect:
@@ -179,6 +193,8 @@ class KubeLoop:
                     self._delete(pod.metadata.uid, pod.path, pod.metadata.uid)
                 case SetNode(node, status):
                     self._patch(f"node {node}", f"/api/v1/nodes/{node}/status", {"status": status}, is_strategic=True)
+                case SetPresence(node, is_there):
+                    self._set_presence(node, is_there=is_there)
                 case Report():
                     self._report(effect)
                 case Alarm(pod, reason):
@@ -186,8 +202,20 @@ class KubeLoop:
                 case _:
                     assert_never(effect)
 
+    def _set_presence(self, name: str, *, is_there: bool) -> None:
+        agents = self.agents[name]
+
+        async def write() -> None:
+            if is_there:
+                body = node_body(agents.node, agents.infos, agents.place, self._clock.now_ms())
+                await make_object(self._api, "/api/v1/nodes", body)
+            else:
+                await self._api.delete(f"/api/v1/nodes/{name}")
+
+        self.writes.put(f"node {name}", write)
+
     def _log_refusal(self, pod: AgentPod, status: dict[str, object]) -> None:
-        if status["phase"] == "Failed":
+        if "message" in status:
             self._log.warning("pod refused", pod=pod.key, node=pod.spec.node_name, reason=status["message"])
 
     def _patch(self, key: str, path: str, body: Mapping[str, object], *, is_strategic: bool = False) -> None:
@@ -226,9 +254,19 @@ class KubeLoop:
 
     def _break(self, request: BreakNode) -> str:
         """Break or repair something; returns why not, or nothing."""
-        agents = self.agents.get(request.node)
-        if agents is None:
-            return f"node is {request.node!r}, expected a node of the topology file"
+        names = [request.node] if request.node in self.agents and not request.leaf else []
+        if request.leaf:
+            names = [name for name, agents in self.agents.items() if request.node and agents.node.leaf == request.node]
+        if not names:
+            what = "leaf switch" if request.leaf else "node"
+            return f"{what} is {request.node!r}, expected a {what} of the topology file"
+        reasons = [reason for name in names if (reason := self._break_one(replace(request, node=name)))]
+        return "; ".join(reasons) if len(reasons) == len(names) else ""
+
+    def _break_one(self, request: BreakNode) -> str:
+        agents = self.agents[request.node]
+        if request.fault == "container":
+            return self._fail_container(request, agents)
         try:
             item = breakage_of(request, agents.node, self._clock.now_ms())
         except WrongBreakError as error:
@@ -245,6 +283,17 @@ class KubeLoop:
         self._due[request.node] = self._clock.now_ms()
         self._to_report[request.node] = None
         self._wake.set()
+        return ""
+
+    def _fail_container(self, request: BreakNode, agents: NodeAgents) -> str:
+        if request.mend or request.chips or request.level or request.code or request.lasts_ms:
+            return "a fault of kind container takes a pod and an exit code, and nothing to repair"
+        effects = agents.fail(request.pod, request.exit_code or 1, self._clock.now_ms())
+        if not effects:
+            return f"pod is {request.pod!r}, expected a running pod of node {request.node}"
+        self._do(effects)
+        self._log.info("broken", node=request.node, fault=request.fault, pod=request.pod)
+        self._touch(request.node)
         return ""
 
     async def counts(self, _data: bytes) -> bytes:

@@ -78,12 +78,17 @@ class Holding(msgspec.Struct, gc=False, omit_defaults=True):
         return {rank: move.step for move in self.moves for rank in move.leaving}
 
     def reserved(self) -> dict[int, PodShare]:
-        """Places that ranks get once they have left their old ones, by rank."""
+        """Places that ranks get once they have left their old ones, by rank; without those of ranks that return.
+
+        A rank that gets the place back that it leaves owns it all the time.
+        """
         found: dict[int, PodShare] = {}
+        owned: list[PodShare] | None = None
         for move in self.moves:
             if move.placement is not None and move.placed:
+                owned = owned_by(self) if owned is None else owned
                 shares = dict(zip(move.ranks, pods_of(move.placement), strict=True))
-                found.update((rank, shares[rank]) for rank in move.placed)
+                found.update((rank, shares[rank]) for rank in move.placed if shares[rank] != owned[rank])
         return found
 
     def claims(self) -> list[tuple[ClaimVolume, str]]:

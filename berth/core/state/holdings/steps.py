@@ -53,10 +53,11 @@ def take_step(holding: Holding, recovery: Recovery) -> None:
 def release_ranks(holding: Holding, ranks: Iterable[int], *, by_fault: bool) -> None:
     """Release ranks, each of which has an owner: their reserved places become their places; others are gone.
 
-    Those that left, and all if they are released because of a fault, wait for a place if they have none.
+    Those that left, and all if they are released because of a fault, wait for a place if they have none, unless the
+    attempt ends.
     """
     freed = set(ranks)
-    waiting = freed if by_fault else freed & holding.leaving().keys()
+    waiting = freed if by_fault and not holding.ending else freed & holding.leaving().keys()
     places = {rank: move for move in holding.moves for rank in move.placed if rank in freed}
     moves = [move.without(freed) for move in holding.moves]
     holding.moves = [move for move in moves if not move.is_over]

@@ -12,7 +12,7 @@ from berth.schemas.facts import OutcomeSeen, RankFailure
 from berth.schemas.ledger import Epoch, Eviction, Release, Round, Settings, Verdict
 from berth.schemas.placement import Run, placement_of
 from berth.schemas.subjects import StreamName
-from berth.services.binder.cluster import BindResult, FactlessCluster, Gang, NotYetError
+from berth.services.binder.cluster import BindResult, FactlessCluster, Gang, Manner, NotYetError
 from berth.services.binder.config import BinderConfig
 from berth.services.binder.loop import FAILURES_REPORTED_MAX, Loop
 from berth.services.binder.metrics import BinderMetrics
@@ -46,9 +46,9 @@ class Cluster(FactlessCluster):
             raise self.errors.pop(0)
         return self.answer
 
-    async def evict(self, gang: Gang, *, reason: str) -> None:
+    async def evict(self, gang: Gang, *, reason: str, manner: Manner = "plain") -> None:
         assert reason
-        self.asked.append(f"evict {gang.uid}")
+        self.asked.append(f"evict {gang.uid}" + ("" if manner == "plain" else f" with {manner}"))
         if self.errors:
             raise self.errors.pop(0)
 

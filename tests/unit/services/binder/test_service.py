@@ -13,7 +13,7 @@ from berth.schemas.ledger import Epoch, Eviction, Release, Round, Settings, Verd
 from berth.schemas.placement import Run, placement_of
 from berth.schemas.subjects import StreamName
 from berth.services.binder.app import bind_on
-from berth.services.binder.cluster import BindResult, FactlessCluster, Gang, NotYetError
+from berth.services.binder.cluster import BindResult, FactlessCluster, Gang, Manner, NotYetError
 from berth.services.binder.config import BinderConfig
 from berth.services.binder.metrics import BinderMetrics
 from tests.support.clock import ManualClock
@@ -59,7 +59,8 @@ class FakeCluster(FactlessCluster):
             self._at_once -= 1
         return self.answers.get(gang.uid, BindResult(2))
 
-    async def evict(self, gang: Gang, *, reason: str) -> None:
+    async def evict(self, gang: Gang, *, reason: str, manner: Manner = "plain") -> None:
+        assert manner == "plain"
         assert reason
         self.asked.append(("evict", gang.uid, gang.attempt))
         if self.errors:

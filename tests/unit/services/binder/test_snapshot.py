@@ -7,7 +7,7 @@ from berth.schemas.envelope import decode
 from berth.schemas.facts import OutcomeSeen
 from berth.schemas.subjects import StreamName
 from berth.services.binder.app import bind_on
-from berth.services.binder.cluster import BindResult, FactlessCluster, Gang
+from berth.services.binder.cluster import BindResult, FactlessCluster, Gang, Manner
 from berth.services.binder.config import BinderConfig
 from berth.services.binder.metrics import BinderMetrics
 from tests.support.cells import Cell, a_job, a_node
@@ -27,7 +27,8 @@ class TakesAll(FactlessCluster):
         self.bound.append(gang.uid)
         return BindResult(gang.placement.pods())
 
-    async def evict(self, gang: Gang, *, reason: str) -> None:
+    async def evict(self, gang: Gang, *, reason: str, manner: Manner = "plain") -> None:
+        assert manner == "plain"
         raise AssertionError(f"nothing is to be evicted, {gang.uid} was: {reason}")
 
 

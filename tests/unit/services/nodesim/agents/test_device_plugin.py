@@ -9,12 +9,12 @@ import pytest
 
 from berth.formats.ascend.pod_annotations import ASCEND_REAL, CONSUMED, KLT_DEV, PREDICATE_TIME
 from berth.formats.kubernetes.lean import Meta
-from berth.formats.kubernetes.pod_spec import Container, PodSpec, Requirements
+from berth.formats.kubernetes.pod_spec import Container, Requirements
 from berth.products.catalogue import NODE_PRODUCTS
 from berth.schemas.nodes import NodeDescription
 from berth.services.nodesim.agents.device_plugin import AllocateError, DevicePlugin
 from berth.services.nodesim.agents.device_report import Place
-from berth.services.nodesim.agents.pods import AgentPod, AgentPodStatus
+from berth.services.nodesim.agents.pods import AgentPod, AgentPodSpec, AgentPodStatus
 from berth.services.nodesim.agents.registration import base_device_infos
 
 RESOURCE = "huawei.com/Ascend910"
@@ -49,7 +49,7 @@ def a_pod(
             annotations={**found, **(more or {})},
             deletion_timestamp="2026-01-01T00:00:00Z" if leaving else None,
         ),
-        spec=PodSpec(
+        spec=AgentPodSpec(
             node_name="n",
             containers=[Container(name=f"c{n}", resources=Requirements(limits={resource: n})) for n in asks],
         ),

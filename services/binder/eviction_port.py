@@ -1,0 +1,145 @@
+"""The part of the port of the cluster that ends pods: whole gangs, and ranks that recover from a fault."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final
+
+from berth.formats.ascend.pod_annotations import RANK
+from berth.formats.kubernetes.events import Involved
+from berth.formats.whole_numbers import whole_number
+from berth.runtime.clock import Clock
+from berth.runtime.errors import PoisonError
+from berth.services.binder.attempt_progress import Progress
+from berth.services.binder.chip_slots import Slot
+from berth.services.binder.cluster import Gang, Leave, Manner, NotYetError
+from berth.services.binder.kube_eviction import KubeEviction
+from berth.services.binder.left_pods import LeftPods
+from berth.services.binder.members import Member, Members
+from berth.services.binder.node_turns import NodeTurns
+from berth.services.binder.pod_binding import PodLean, involved_pod
+from berth.services.binder.volumes.claim_port import ClaimPort
+from berth.services.binder.volumes.gang_claims import GangClaims
+from berth.services.binder.work import AttemptKey
+
+_UNREPORTED_RETRY_S: Final = 2.0
+"""Pause before deleted pods that no fact reports yet are checked again."""
+
+
+def ignore_event(_involved: Involved, _reason: str, _message: str) -> None:
+    """Write no Event."""
+
+
+class EvictionPort(ClaimPort):
+    """Base of a cluster that deletes pods.
+
+    Args:
+        claims: Claims of the gangs that are being bound.
+        clock: Source of time.
+        eviction: Finds and deletes pods.
+        turns: Slots of pods that wait for chips.
+        report_event: Called to write an Event: object, reason, message.
+    """
+
+    def __init__(
+        self,
+        claims: GangClaims,
+        clock: Clock,
+        *,
+        eviction: KubeEviction,
+        turns: NodeTurns,
+        report_event: Callable[[Involved, str, str], None],
+    ) -> None:
+        super().__init__(claims, clock)
+        self._eviction = eviction
+        self._turns = turns
+        self._chip_slots = turns.slots
+        self._report_event = report_event
+        self._members = Members()
+        self._left = LeftPods()
+        self._progress: dict[AttemptKey, Progress] = {}
+        self._unreported: set[AttemptKey] = set()
+        """Attempts with deleted pods that no fact reports yet."""
+
+    async def evict(self, gang: Gang, *, reason: str, manner: Manner = "plain") -> None:
+        """See :meth:`Cluster.evict`.
+
+        After the eviction the chips are free as soon as facts show no pod. So it is complete only when facts report
+        every remaining pod: a pod that no fact reports yet must not be mistaken for one that never existed.
+
+        Raises:
+            NotYetError: No fact reports some of the remaining pods.
+            TransientError: The API server did not answer.
+            PoisonError: It rejects the eviction, or the placement is damaged.
+        """
+        self._progress.pop(gang.key, None)
+        try:
+            pods = await self._eviction.evict(gang, self._rows(gang), manner, reason)
+        except ValueError as error:
+            raise PoisonError(str(error)) from error
+        if manner != "grace":
+            self._report_evicted(pods, reason)
+        if not pods:
+            self._free(self._chip_slots.forget(*gang.key))
+        self._await_facts(gang, pods)
+
+    async def remove(self, gang: Gang, leaves: Mapping[int, Leave]) -> None:
+        """See :meth:`Cluster.remove`. As for an eviction, facts must report every remaining pod.
+
+        Raises:
+            NotYetError: No fact reports some of the remaining pods.
+            TransientError: The API server did not answer.
+            PoisonError: It rejects a deletion, or the placement is damaged.
+        """
+        try:
+            pods = await self._eviction.remove(gang, self._rows(gang), leaves)
+        except ValueError as error:
+            raise PoisonError(str(error)) from error
+        for rank, pod in pods:
+            self._left.note(gang.key, rank, name=pod.metadata.name, node=pod.spec.node_name)
+            if leaves[rank].at_once:
+                self._report_evicted([pod], leaves[rank].reason)
+        still = [pod for _, pod in pods if not pod.has_ended]
+        for rank in leaves.keys() - {rank for rank, pod in pods if not pod.has_ended}:
+            self._free(self._chip_slots.release((*gang.key, rank)))
+        self._await_facts(gang, still)
+
+    async def mark(self, gang: Gang, ranks: Sequence[int], kind: str) -> None:
+        """See :meth:`Cluster.mark`.
+
+        Raises:
+            TransientError: The API server did not answer.
+            PoisonError: It rejects it, or the placement is damaged.
+        """
+        try:
+            await self._eviction.mark(gang, self._rows(gang), ranks, kind)
+        except ValueError as error:
+            raise PoisonError(str(error)) from error
+
+    def _rows(self, gang: Gang) -> Mapping[int, Member]:
+        """Current pods of a gang, by rank."""
+        job_members = self._members.of(gang.namespace, gang.name, gang.uid)
+        return job_members.rows if job_members is not None else {}
+
+    def _report_evicted(self, pods: Iterable[PodLean], reason: str) -> None:
+        for meta in (pod.metadata for pod in pods if pod.metadata.deletion_timestamp is None):
+            self._report_event(involved_pod(meta.namespace, meta.name, meta.uid), "Evicted", reason)
+
+    def _await_facts(self, gang: Gang, pods: Sequence[PodLean]) -> None:
+        """See that facts report pods.
+
+        Raises:
+            NotYetError: They do not report some of them.
+        """
+        unreported = [pod for pod in pods if gang.attempt and not self._is_reported(gang, pod)]
+        if unreported:
+            self._unreported.add(gang.key)
+            raise NotYetError(f"no fact reports {len(unreported)} of the pods yet", retry_after_s=_UNREPORTED_RETRY_S)
+        self._unreported.discard(gang.key)
+
+    def _is_reported(self, gang: Gang, pod: PodLean) -> bool:
+        rank = whole_number(pod.metadata.annotation(RANK))
+        return rank is not None and self._chip_slots.is_reported(gang.namespace, gang.name, (*gang.key, rank))
+
+    def _free(self, slots: Iterable[Slot]) -> None:
+        """Wake the attempts that wait for slots."""
+        if keys := self._turns.waiting_for(slots):
+            self.wake(keys)

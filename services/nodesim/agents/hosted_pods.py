@@ -1,0 +1,48 @@
+"""Pods of a simulated node as its kubelet keeps them. Pure."""
+
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Final
+
+from berth.schemas.units import UnixMs
+from berth.services.nodesim.accounts import ResourceUse
+from berth.services.nodesim.agents.device_plugin import Allocated
+from berth.services.nodesim.agents.pods import AgentPod
+
+NEVER: Final = 1 << 62
+
+
+class Step(IntEnum):
+    """State of a pod at its kubelet."""
+
+    NEW = 0
+    """Bound; not admitted yet."""
+    ADMITTED = 1
+    """Has its chips; its containers are being created."""
+    RUNNING = 2
+    OVER = 3
+
+
+@dataclass(slots=True)
+class HostedPod:
+    """A pod of the node."""
+
+    pod: AgentPod
+    step: Step
+    due_ms: UnixMs
+    leaves_ms: UnixMs | None = None
+    started_ms: UnixMs = 0
+    given: list[Allocated] = field(default_factory=list)
+    use: ResourceUse | None = None
+    is_booked: bool = False
+    is_reported: bool = False
+
+    @property
+    def chips(self) -> tuple[int, ...]:
+        """Its real chips."""
+        return tuple(chip for part in self.given for chip in part.chips)
+
+    @property
+    def mask(self) -> int:
+        """Its real chips as a bitmap."""
+        return sum(1 << chip for chip in set(self.chips))

@@ -1,0 +1,461 @@
+"""Recoveries of placed gangs in turns: what a fault makes leave, where it goes, and when."""
+
+import msgspec
+import pytest
+
+from berth.schemas.facts import NodeHealth, PodPhase
+from tests.support.cells import a_job, a_node
+from tests.support.fault_cells import GRACE, PODS_FIRST, FaultCell
+from tests.support.replacements import holding_of
+
+
+def a_cell(nodes: str = "abcd", **settings: object) -> FaultCell:
+    return FaultCell([a_node(name) for name in nodes], **settings)
+
+
+def test_without_the_setting_nothing_happens() -> None:
+    cell = a_cell(recoveries=0)
+    cell.run(a_job("j", chips=8, replicas=2), labels=GRACE)
+    cell.break_chip("a")
+    assert cell.turns() == []
+    assert cell.phase("j") == "placed"
+
+
+@pytest.mark.parametrize("labels", [{}, {"fault-scheduling": "off"}, {"fault-scheduling": "grace|force"}])
+def test_without_a_label_that_means_something_nothing_happens(labels: dict[str, str]) -> None:
+    cell = a_cell()
+    cell.run(a_job("j", chips=8, replicas=2), labels=labels)
+    cell.break_chip("a")
+    assert (cell.turns(), cell.phase("j")) == ([], "placed")
+
+
+def test_a_chip_fault_moves_the_faulty_pod_and_keeps_the_others() -> None:
+    cell = a_cell()
+    cell.run(a_job("j", chips=8, replicas=2))
+    before = holding_of(cell.state, "j").placement
+    cell.break_chip("b", 0b100)
+    (step,) = cell.turns()
+    assert (step.step, step.scope, step.how, step.ranks, step.faulty) == (1, "pod", "grace", [1], [1])
+    assert step.cause == "pod of rank 1 on b: its chip 2 is unhealthy"
+    assert (step.nodes, step.until_ms) == (["b"], cell.now_ms + 900_000)
+    assert step.placement is not None
+    assert step.placement.names() == ["c"]
+    assert cell.state.held("c") == 0xFF, "the new place is reserved"
+    cell.remove("j")
+    assert cell.turns() == []
+    assert (cell.node_of("j", 0), cell.node_of("j", 1)) == ("a", "c")
+    assert cell.state.held("b") == 0
+    cell.bind("j")
+    assert (cell.turns(), cell.phase("j")) == ([], "placed")
+    assert holding_of(cell.state, "j").placement.chips_by_rank()[0] == before.chips_by_rank()[0]
+
+
+def test_a_job_without_pod_level_labels_restarts_beside_the_node_that_failed() -> None:
+    cell = a_cell("abc")
+    cell.run(a_job("j", chips=8, replicas=2), labels=GRACE)
+    cell.break_chip("a", 0b1)
+    (step,) = cell.turns()
+    assert (step.scope, step.ranks, step.faulty, step.placement) == ("job", [0, 1], [0], None)
+    assert cell.phase("j") == "ending"
+    cell.conditions.clear()
+    cell.publish()  # the chip is healthy again: only the recovery speaks against the node
+    cell.remove("j")
+    cell.turns()
+    assert cell.phase("j") == "placed"
+    holding = holding_of(cell.state, "j")
+    assert (holding.attempt, holding.placement.names()) == (2, ["b", "c"])
+
+
+def test_the_node_that_failed_is_used_if_no_other_is_left() -> None:
+    cell = a_cell("ab")
+    cell.run(a_job("j", chips=8, replicas=2), labels=GRACE)
+    cell.fail("j")
+    cell.group("j", {**GRACE, "fault-retry-times": "1"})
+    cell.fail("j", 0)
+    cell.turns()
+    cell.remove("j")
+    cell.turns()
+    assert holding_of(cell.state, "j").placement.names() == ["a", "b"]
+
+
+def test_without_a_place_the_faulty_pod_leaves_and_escalates_once_a_new_pod_waits() -> None:
+    cell = a_cell("ab")
+    cell.run(a_job("j", chips=8, replicas=2))
+    cell.break_chip("b")
+    (step,) = cell.turns()
+    assert (step.ranks, step.placement) == ([1], None)
+    cell.remove("j")
+    assert cell.turns() == []
+    assert cell.wait(100_000) == [], "no new pod waits"
+    cell.wait_for_places("j", 1)
+    assert cell.turns() == []
+    assert cell.scheduler.next_due_ms == cell.now_ms + 12_000
+    assert cell.wait(11_999) == []
+    (step,) = cell.wait(1)
+    assert (step.scope, step.step, step.cause) == ("job", 2, "the new pod of rank 1 found no place for 12 s")
+    assert (cell.phase("j"), cell.scheduler.next_due_ms) == ("ending", 0)
+
+
+def test_a_place_that_comes_free_is_given_before_the_limit() -> None:
+    cell = a_cell("abc")
+    cell.run(a_job("k", chips=8), labels={})
+    cell.run(a_job("j", chips=8, replicas=2))
+    cell.ask(a_job("waits", chips=8, priority=9))
+    cell.turns()
+    broken = cell.node_of("j", 1)
+    cell.break_chip(broken)
+    cell.turns()
+    cell.remove("j")
+    cell.turns()
+    cell.wait_for_places("j", 1)
+    cell.wait(5_000)
+    freed = cell.node_of("k", 0)
+    cell.take_back("k")
+    cell.turns()
+    cell.remove("k")
+    (step,) = cell.turns()
+    assert (step.how, step.ranks, step.scope) == ("place", [1], "pod")
+    assert cell.node_of("j", 1) == freed, "before the job that waits"
+    assert cell.phase("waits") == "waiting"
+    cell.bind("j")
+    assert cell.wait(100_000) == []
+
+
+def test_elastic_pending_replacement_for_an_hour_then_placed() -> None:
+    cell = a_cell("ab")
+    cell.run(a_job("j", chips=8, replicas=2), labels={**GRACE, "process-recover-enable": "on"})
+    cell.break_chip("b")
+    cell.turns()
+    cell.remove("j")
+    cell.wait_for_places("j", 1)
+    assert cell.wait(3_600_000) == []
+    cell.conditions.clear()
+    cell.publish()
+    (step,) = cell.turns()
+    assert (step.how, cell.node_of("j", 1), cell.node_of("j", 0)) == ("place", "b", "a")
+
+
+def test_process_recover_on_then_pause_then_on() -> None:
+    labels = {**GRACE, "process-recover-enable": "on"}
+    cell = a_cell("ab")
+    cell.run(a_job("j", chips=8, replicas=2), labels=labels)
+    cell.break_chip("b")
+    cell.turns()
+    cell.remove("j")
+    cell.wait_for_places("j", 1)
+    assert cell.wait(270_000) == []
+    cell.group("j", {**labels, "process-recover-enable": "pause"})
+    (step,) = cell.turns()
+    assert step.scope == "job"
+    cell.remove("j")
+    cell.turns()
+    cell.group("j", labels)
+    assert (cell.turns(), cell.phase("j")) == ([], "waiting")
+
+
+def test_faulty_pods_are_marked_for_another_component_once() -> None:
+    cell = a_cell()
+    cell.run(a_job("j", chips=8, replicas=2), labels={"fault-scheduling": "external-force"})
+    cell.break_chip("b")
+    (step,) = cell.turns()
+    assert (step.how, step.ranks, step.kind) == ("mark", [1], "CardUnhealthy")
+    assert (cell.wait(1_000_000), cell.phase("j")) == ([], "placed")
+    cell.publish()
+    assert cell.turns() == []
+    cell.break_chip("a")
+    (step,) = cell.turns()
+    assert step.ranks == [0, 1]
+
+
+def test_retry_counter_2_to_0() -> None:
+    cell = a_cell("abc")
+    cell.run(a_job("j", chips=8, replicas=2), labels={**GRACE, "fault-retry-times": "2"})
+    for left in (1, 0):
+        cell.fail("j", 1, exit_code=7)
+        (step,) = cell.turns()
+        assert (step.kind, step.scope, step.retries_left) == ("pod-failed", "job", left)
+        assert step.cause.endswith("a container ended with exit code 7")
+        cell.remove("j")
+        cell.turns()
+        assert cell.phase("j") == "placed"
+        cell.bind("j")
+        assert cell.turns() == []
+    cell.fail("j", 1)
+    assert cell.turns() == []
+    cell.fail("j", 0, 1)
+    cell.turns()
+    assert cell.phase("j") == "failed"
+
+
+def test_a_job_whose_pods_all_failed_restarts_as_long_as_it_may() -> None:
+    cell = a_cell()
+    cell.run(a_job("j", chips=8, replicas=2), labels={**GRACE, "fault-retry-times": "1"})
+    cell.fail("j", 0, 1)
+    (step,) = cell.turns()
+    assert (step.scope, step.faulty, step.retries_left) == ("job", [0, 1], 0)
+    assert (cell.phase("j"), holding_of(cell.state, "j").attempt) == ("placed", 2)
+
+
+def test_a_failed_pod_is_replaced_and_not_released_for_good() -> None:
+    cell = a_cell("ab")
+    labels = {**PODS_FIRST, "fault-retry-times": "3"}
+    cell.run(a_job("j", chips=8, replicas=2), labels=labels)
+    cell.fail("j", 1)
+    (step,) = cell.turns()
+    assert (step.ranks, step.retries_left) == ([1], 2)
+    assert step.placement is not None
+    assert step.placement.names() == ["b"], "nothing is wrong with its node, and no other is free"
+    cell.remove("j")
+    cell.turns()
+    cell.bind("j")
+    assert (cell.turns(), cell.node_of("j", 1)) == ([], "b")
+
+
+@pytest.mark.parametrize("way", ["not ready", "gone", "evict"])
+def test_a_node_that_fails_makes_its_pods_faulty(way: str) -> None:
+    cell = a_cell()
+    cell.run(a_job("j", chips=8, replicas=2))
+    if way == "gone":
+        del cell.nodes["b"]
+        cell.publish()
+    elif way == "evict":
+        cell.break_chip("b", 0, NodeHealth.EVICT)
+    else:
+        cell.change("b", ready=False)
+    (step,) = cell.turns()
+    assert (step.kind, step.ranks) == ("NodeUnhealthy", [1])
+
+
+def test_a_node_that_is_not_ready_counts_after_a_while() -> None:
+    cell = a_cell(not_ready_ms=40_000)
+    cell.run(a_job("j", chips=8, replicas=2))
+    cell.wait(100_000)
+    cell.change("b", ready=False)
+    cell.state.faults.nodes_ms["all"] = cell.now_ms
+    assert cell.turns() == []
+    assert cell.scheduler.next_due_ms == cell.now_ms + 40_000
+    assert cell.wait(39_999) == []
+    assert [step.ranks for step in cell.wait(1)] == [[1]]
+
+
+def test_nodes_that_are_gone_do_not_count_in_the_first_second_of_an_epoch() -> None:
+    cell = a_cell()
+    cell.run(a_job("j", chips=8, replicas=2))
+    del cell.nodes["b"]
+    cell.publish()
+    cell.begin(corrections=1, recoveries=1)
+    assert cell.turns() == []
+    assert [step.ranks for step in cell.wait(1_000)] == [[1]]
+
+
+def test_a_second_fault_while_it_recovers() -> None:
+    cell = a_cell("abcdef")
+    cell.run(a_job("j", chips=8, replicas=4))
+    cell.break_chip("b")
+    (first,) = cell.turns()
+    cell.now_ms += 500
+    cell.break_chip("d")
+    (second,) = cell.turns()
+    assert (second.step, second.ranks, second.since_ms) == (2, [3], first.since_ms)
+    cell.remove("j")
+    cell.turns()
+    cell.bind("j")
+    assert cell.turns() == []
+    assert [cell.node_of("j", rank) for rank in range(4)] == ["a", "e", "c", "f"]
+
+
+def test_a_fault_of_a_reserved_node() -> None:
+    cell = a_cell("abcd")
+    cell.run(a_job("j", chips=8, replicas=2))
+    cell.break_chip("b")
+    (first,) = cell.turns()
+    assert first.placement is not None
+    (node,) = first.placement.names()
+    cell.break_chip(node)
+    (second,) = cell.turns()
+    assert (second.ranks, second.placement is not None) == ([1], True)
+    assert cell.state.held(node) == 0
+    cell.remove("j")
+    cell.turns()
+    assert cell.node_of("j", 1) not in {"b", node}
+
+
+def test_a_fault_of_a_place_whose_pod_is_not_bound_yet() -> None:
+    cell = a_cell("abcd")
+    cell.run(a_job("j", chips=8, replicas=2))
+    cell.break_chip("b")
+    cell.turns()
+    cell.remove("j")
+    cell.turns()
+    node = cell.node_of("j", 1)
+    cell.break_chip(node)
+    (step,) = cell.turns()
+    assert step.ranks == [1]
+    cell.remove("j")
+    cell.bind("j", [])
+    cell.turns()
+    assert cell.node_of("j", 1) not in {"b", node}
+
+
+def test_cancel_during_recovery_leaves_nothing() -> None:
+    cell = a_cell("abcd")
+    cell.run(a_job("j", chips=8, replicas=2))
+    cell.break_chip("b")
+    cell.turns()
+    cell.take_back("j")
+    cell.turns()
+    assert cell.phase("j") == "ending"
+    cell.remove("j")
+    cell.turns()
+    assert [cell.state.held(node) for node in "abcd"] == [0, 0, 0, 0]
+    assert (cell.wait(1_000_000), cell.scheduler.next_due_ms) == ([], 0)
+
+
+def test_only_the_gangs_on_nodes_that_changed_are_examined() -> None:
+    cell = a_cell("abcd")
+    cell.run(*(a_job(name, chips=8) for name in ("j", "k", "l")))
+    cell.scheduler.to_examine.clear()
+    cell.break_chip("b")
+    names = [cell.state.name_of[uid][1] for uid in cell.scheduler.to_examine]
+    assert [cell.node_of(name, 0) for name in names] == ["b"]
+    cell.scheduler.to_examine.clear()
+    cell.change("c", ready=False)
+    names = [cell.state.name_of[uid][1] for uid in cell.scheduler.to_examine]
+    assert [cell.node_of(name, 0) for name in names] == ["c"]
+    cell.scheduler.to_examine.clear()
+    cell.publish()
+    assert not cell.scheduler.to_examine
+
+
+@pytest.mark.parametrize("turns_before", range(6))
+def test_scheduler_restart_in_each_state(turns_before: int) -> None:
+    """Whenever a snapshot is loaded, the rest of the story is the same."""
+
+    def story(cell: FaultCell, restarts: bool) -> tuple[FaultCell, list[str]]:  # noqa: FBT001  # a parameter of the test
+        told: list[str] = []
+        for number in range(6):
+            if restarts and number == turns_before:
+                cell = cell.reloaded()
+            match number:
+                case 0:
+                    cell.break_chip("b")
+                case 1:
+                    cell.remove("j")
+                case 2:
+                    cell.wait_for_places("j", 1)
+                case 3:
+                    cell.now_ms += 6_000
+                case 4:
+                    cell.now_ms += 6_000
+                case _:
+                    cell.remove("j")
+            found = cell.turns()
+            told.append(f"{[(one.step, one.scope, one.how, one.ranks) for one in found]} {cell.phase('j')}")
+        return cell, told
+
+    cells = []
+    for restarts in (False, True):
+        cell = a_cell("ab")
+        cell.run(a_job("j", chips=8, replicas=2))
+        cells.append(story(cell, restarts))
+    assert cells[0][1] == cells[1][1]
+    assert cells[0][0].state.dump() == cells[1][0].state.dump()
+    assert "(2, 'job', 'grace', [0, 1])" in cells[0][1][4]
+
+
+def test_plan_before_delete_keeps_a_job_that_has_no_place() -> None:
+    cell = a_cell("ab", plan_before_delete=True)
+    cell.run(a_job("j", chips=8, replicas=2), labels=GRACE)
+    cell.break_chip("b")
+    assert (cell.turns(), cell.phase("j")) == ([], "placed")
+    assert cell.scheduler.next_due_ms == cell.now_ms + 60_000
+    assert cell.wait(59_999) == []
+    (step,) = cell.wait(1)
+    assert (step.scope, step.ranks) == ("job", [0, 1])
+
+
+def test_plan_before_delete_restarts_a_job_once_there_is_a_place() -> None:
+    cell = a_cell("ab", plan_before_delete=True)
+    cell.run(a_job("j", chips=8, replicas=2), labels=GRACE)
+    cell.break_chip("b")
+    cell.wait(10_000)
+    cell.nodes["c"] = a_node("c")
+    cell.publish()
+    (step,) = cell.turns()
+    assert step.scope == "job"
+    cell.remove("j")
+    cell.turns()
+    assert holding_of(cell.state, "j").placement.names() == ["a", "c"]
+
+
+def test_plan_before_delete_lets_faulty_pods_leave_and_healthy_ones_stay() -> None:
+    cell = a_cell("ab", plan_before_delete=True)
+    cell.run(a_job("j", chips=8, replicas=2))
+    cell.break_chip("b")
+    (step,) = cell.turns()
+    assert (step.scope, step.ranks) == ("pod", [1])
+
+
+def test_at_most_so_many_jobs_restart_for_one_cause() -> None:
+    cell = a_cell("a", restarts_at_once=2, restart_share_percent=100)
+    cell.run(*(a_job(f"j{number}", chips=1) for number in range(5)), labels=GRACE)
+    cell.break_chip("a", 0, NodeHealth.EVICT)
+    assert [step.name for step in cell.turns()] == ["j0", "j1"]
+    assert [one.subject for one in cell.scheduler.watch.held_back] == ["default/j2", "default/j3", "default/j4"]
+    cell.remove("j0")
+    assert [step.name for step in cell.turns()] == ["j2"]
+
+
+def test_a_report_that_would_restart_too_many_jobs_restarts_none() -> None:
+    cell = a_cell("ab", restarts_at_once=2, restart_share_percent=20)
+    cell.run(*(a_job(f"j{number}", chips=1) for number in range(8)), labels=GRACE)
+    cell.break_chip("a", 0b111)
+    assert cell.turns() == []
+    (held, *_) = cell.scheduler.watch.held_back
+    assert held.reason == "CardUnhealthy in domain all would restart 3 of 8 jobs, more than 20 percent"
+    cell.break_chip("a", 0b11)
+    assert len(cell.turns()) == 2
+    parity = a_cell("a", restarts_at_once=2, reference_parity=True)
+    parity.run(*(a_job(f"j{number}", chips=1) for number in range(8)), labels=GRACE)
+    parity.break_chip("a", 0, NodeHealth.EVICT)
+    assert len(parity.turns()) == 8
+
+
+def test_turns_that_are_taken_back_forget_nothing() -> None:
+    cell = a_cell()
+    cell.run(a_job("j", chips=8, replicas=2))
+    cell.break_chip("b")
+    for _ in range(3):
+        opening = cell.scheduler.open(cell.now_ms).opening
+        assert opening is not None
+        cell.scheduler.take_back(opening)
+    assert [step.ranks for step in cell.turns()] == [[1]]
+
+
+def test_hot_switch_deletes_the_old_pod_alone() -> None:
+    cell = a_cell()
+    cell.run(a_job("j", chips=8, replicas=2), labels={**GRACE, "subHealthyStrategy": "hotSwitch"})
+    pod = cell.pods["j"][1]
+    pod.marks = {"backupNewPodName": "j-1-hot-0001", "fault-type": "SubHealth", "needVolcanoOpe": "delete"}
+    cell.say("j")
+    (step,) = cell.turns()
+    assert (step.ranks, step.how, step.scope, step.placement) == ([1], "force", "pod", None)
+
+
+def test_sub_health_leaves_by_its_strategy() -> None:
+    cell = a_cell()
+    cell.run(a_job("j", chips=8, replicas=2), labels={**PODS_FIRST, "subHealthyStrategy": "forceExit"})
+    cell.break_chip("b", 0, NodeHealth.SUB_HEALTHY, sub_healthy=0b10)
+    (step,) = cell.turns()
+    assert (step.kind, step.how, step.ranks) == ("SubHealthFault", "force", [1])
+
+
+def test_a_terminating_pod_of_a_released_rank_is_not_faulty_again() -> None:
+    cell = a_cell()
+    cell.run(a_job("j", chips=8, replicas=2), labels={**PODS_FIRST, "fault-retry-times": "5"})
+    cell.fail("j", 1)
+    cell.turns()
+    cell.pods["j"][1] = msgspec.structs.replace(cell.pods["j"][1], phase=PodPhase.FAILED)
+    for _ in range(3):
+        cell.say("j")
+        assert cell.turns() == []
