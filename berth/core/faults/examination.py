@@ -3,12 +3,14 @@
 It is a function of the state and the moment, so that each reader of the same history finds the same steps.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
+
+import numpy as np
 
 from berth.core.changes import JobKey
 from berth.core.errors import guarded
-from berth.core.faults.diagnosis import GONE, diagnose, is_master
+from berth.core.faults.diagnosis import GONE, HEALTHY, diagnose, is_master
 from berth.core.faults.escalation import NOTHING, Escalation, GangShape, Progress, Wanted, acts, escalate
 from berth.core.faults.model import JobDiagnosis, NodeView, PodFault, PodFaultKind, PodView
 from berth.core.faults.observation import marks_of, node_view, pods_of, rules_for
@@ -132,7 +134,7 @@ class _View:
         if not acts(rules):
             return NOTHING
         pods = self._pods()
-        nodes = {pod.node: self._node(pod.node) for pod in pods}
+        nodes = self._nodes(list(dict.fromkeys(pod.node for pod in pods)))
         found = diagnose(pods, nodes, rules, size=self._holding.placement.pods())
         progress = self._progress()
         if not found.faults and not progress.unplaced:
@@ -165,6 +167,18 @@ class _View:
             if rank not in found and rank not in gone and rank not in self._leaving:
                 found[rank] = PodView(rank, owned[rank].node, owned[rank].mask, _PENDING)
         return [found[rank] for rank in sorted(found)]
+
+    def _nodes(self, names: Sequence[str]) -> dict[str, NodeView]:
+        """Nodes now, by name; :data:`HEALTHY` where nothing is wrong."""
+        table, faults = self._state.table, self._state.faults
+        rows = np.fromiter((table.row_of.get(name, -1) for name in names), np.int64, len(names))
+        is_ready = np.fromiter((one.ready for one in table.classes), np.bool_, len(table.classes))
+        good = (rows >= 0) & table.present[rows]
+        good[good] &= is_ready[table.node_class[rows[good]]]
+        domains = np.unique(table.domain[rows[good]])
+        ill = {name for index in domains.tolist() for name in faults.ill(table.domains[index])}
+        rows_good = zip(names, good.tolist(), strict=True)
+        return {name: HEALTHY if is_good and name not in ill else self._node(name) for name, is_good in rows_good}
 
     def _node(self, name: str) -> NodeView:
         """A node now: one that is gone or not ready counts only after a while."""
