@@ -114,7 +114,7 @@ class FaultCell(CoreCell):
         self.say(name)
         outcome = OutcomeSeen(
             "default", name, holding.uid, holding.attempt, "bound", bound=len(pods), step=holding.step,
-            known=holding.step, deleted=holding.step, at_ms=self.now_ms,
+            done=holding.step, at_ms=self.now_ms,
         )  # fmt: skip
         self.fact(SUBJECTS.fact_outcome("default", name), outcome)
 
