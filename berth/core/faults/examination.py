@@ -16,7 +16,8 @@ from berth.core.faults.model import JobDiagnosis, NodeView, PodFault, PodFaultKi
 from berth.core.faults.observation import marks_of, node_view, pods_of, rules_for
 from berth.core.requests.gangs import Gang, gang_of
 from berth.core.state.cell import State
-from berth.core.state.holdings.holding import Holding
+from berth.core.state.holdings.holding import Holding, PodShare
+from berth.core.state.holdings.holding import pods_of as pods_of_placement
 from berth.core.state.internal_errors import SetAside
 from berth.core.state.ledger import GangRecord
 from berth.schemas.columns import unpack
@@ -122,7 +123,7 @@ class _View:
         self._group = state.faults.group_of(self._key)
         self._seen = state.pods_seen(holding)
         self._leaving = holding.leaving()
-        self._reserved = holding.reserved()
+        self._places = places_of(holding)
         self.again_ms = 0
         """When a node that is not ready counts."""
         self.nodes: tuple[str, ...] = ()
@@ -160,7 +161,7 @@ class _View:
         gone = set(holding.gone)
         for rank in self._leaving.keys() | gone:
             found.pop(rank, None)
-        for rank, share in self._reserved.items():
+        for rank, share in self._places.items():
             found[rank] = PodView(rank, share.node, share.mask, _PENDING)
         owned = self._state.owned(holding.key)
         for rank in holding.steps:
@@ -206,7 +207,7 @@ class _View:
         holding, record = self._holding, self._record
         last = record.recovery if record.recovery is not None and record.recovery.attempt == holding.attempt else None
         waiting, waiting_ms = self._state.faults.waiting(self._key, holding.uid)
-        unplaced = {*holding.unplaced, *(self._leaving.keys() - self._reserved.keys())}
+        unplaced = {*holding.unplaced, *(self._leaving.keys() - self._places.keys())}
         return Progress(
             last,
             frozenset(self._leaving),
@@ -267,6 +268,16 @@ class _View:
                 return condition.updated_ms or faults.health_ms(domain)
             return faults.nodes_ms.get(domain, 0)
         return self._seen.at_ms if self._seen is not None else 0
+
+
+def places_of(holding: Holding) -> dict[int, PodShare]:
+    """Places that ranks which leave get then, by rank; for one that returns its own."""
+    found: dict[int, PodShare] = {}
+    for move in holding.moves:
+        if move.placement is not None and move.placed:
+            shares = dict(zip(move.ranks, pods_of_placement(move.placement), strict=True))
+            found.update((rank, shares[rank]) for rank in move.placed)
+    return found
 
 
 def _superpods(part: BlockPart, count: int) -> tuple[int, ...]:
