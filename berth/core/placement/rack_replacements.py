@@ -97,8 +97,9 @@ class _Planner:
         ending = blocks.rules.parity and any(
             leaves and not pods.is_released(number) for number, leaves in enumerate(pods.moving)
         )
+        given_up: set[int] = set()
         while True:
-            held = pods.held(open_rows, homes)
+            held = pods.held(open_rows, homes, given_up)
             usable = open_rows.copy()
             usable[held[held >= 0]] = True
             usable[list(homes.values())] = True
@@ -116,11 +117,10 @@ class _Planner:
             if isinstance(found, NoBlocks):
                 return BlocksMissing(lack_of(found))
             rows = found.plan.rows.tolist()
-            foreign = pods.foreign(rows, homes)
+            foreign = pods.foreign(rows, {number: row for number, row in enumerate(held.tolist()) if row >= 0} | homes)
             if not foreign:
                 return self._answer(found, rows, open_rows, homes, pool.ids)
-            for number in foreign:
-                open_rows[homes.pop(number)] = False
+            pods.give_up(foreign, given_up, open_rows, homes)
 
     def _answer(
         self, found: RackRecovery, rows: list[int], open_rows: Fits, homes: Mapping[int, int], ids: Sequence[str]
