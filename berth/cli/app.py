@@ -9,6 +9,7 @@ from typing import Final, NoReturn
 from cyclopts import App, CycloptsError
 
 from berth.cli.check_config import check_config
+from berth.cli.cluster.drain import drain, undrain
 from berth.cli.cluster.fault_list import faults
 from berth.cli.cluster.faults import break_node, repair_node
 from berth.cli.cluster.nodes import nodes
@@ -45,6 +46,8 @@ NODES.command(repair_node, name="repair")
 NODES.command(repair_node, name="mend", show=False)  # the name until 0.4
 APP.command(NODES)
 APP.command(faults)
+APP.command(drain)
+APP.command(undrain)
 APP.command(switches)
 APP.command(superpods)
 APP.command(explain_job, name="explain")

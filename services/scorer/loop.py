@@ -49,7 +49,7 @@ class Shard:
     async def start(self) -> None:
         """Load the stored state."""
         subjects = self.bus.subjects
-        await self.feeds.start(filters=[subjects.facts(kind) for kind in ("node", "health", "topology")])
+        await self.feeds.start(filters=[subjects.facts(kind) for kind in ("node", "health", "topology", "drain")])
         self.show()
 
     async def answer(self, data: bytes) -> bytes:

@@ -236,6 +236,32 @@ def test_a_name_that_nobody_has_is_answered_with_near_ones(ask: Ask) -> None:
     assert "no job is named default/trainin; near names: default/training" in err
 
 
+def test_a_drained_node_accepts_no_work_until_it_is_undrained(ask: Ask) -> None:
+    def row_of(name: str) -> dict[str, Any] | None:
+        return next((row for row in ask("jobs", "--all")[1] if row["name"] == name), None)
+
+    code, row, err = ask("drain", "a1-0", "--reason", "new card")
+    assert code == 0, err
+    assert (row["kind"], row["name"], row["nodes"], row["reason"]) == ("node", "a1-0", ["a1-0"], "new card")
+    assert ask("drain", "a1-1")[0] == 0
+    assert ask("submit", manifest=a_manifest("kept-out", product="module910x8"))[0] == 0
+    wait_until(lambda: "2 are drained" in (row_of("kept-out") or {"sentence": ""})["sentence"], what="it waits")
+    _, nodes, _ = ask("nodes")
+    assert {node["name"] for node in nodes if node["drained_ms"]} == {"a1-0", "a1-1"}
+    _, faults, _ = ask("faults")
+    assert [(one["kind"], one["name"]) for one in faults["drains"]] == [("node", "a1-0"), ("node", "a1-1")]
+    assert ask("undrain", "a1-1") == (0, {"kind": "node", "name": "a1-1"}, "")
+    wait_until(lambda: (row_of("kept-out") or {"ranks": []})["ranks"], what="it starts on the node that is back")
+    assert [rank["node"] for rank in (row_of("kept-out") or {})["ranks"]] == ["a1-1"]
+    code, _, err = ask("undrain", "a1-1")
+    assert (code, "no drain of a1-1; drained: node a1-0" in err) == (1, True)
+    assert ask("undrain", "a1-0")[0] == 0
+    code, _, err = ask("drain", "a1-9")
+    assert (code, "near names: node a1-" in err) == (1, True)
+    code, _, err = ask("drain", "a1-0", "--at", "2020-01-01T00:00:00Z")
+    assert (code, "which is over" in err) == (2, True)
+
+
 def test_a_cell_that_is_not_there_is_named(running: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
     assert call(["jobs", "--url", running["url"], "--cell", "elsewhere"]) == 1
     assert "has no cell 'elsewhere'" in capsys.readouterr().err

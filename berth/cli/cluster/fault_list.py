@@ -6,11 +6,13 @@ import msgspec
 from rich.markup import escape
 
 from berth.cli.cell import Common, connected, run
+from berth.cli.cluster.drain_list import DrainRow, drains_of, show_drains
 from berth.cli.cluster.nodes import judged_nodes
 from berth.cli.output import age, emit, new_table, print_progress, print_result, results
 from berth.core.chips.picking import ids_of
 from berth.core.faults.cluster_faults import CellFaults, FaultyJob, faults_of
 from berth.core.faults.model import Finding, NodeFault, PodFault, ToleratedPod
+from berth.core.state.cell import State
 from berth.runtime.bus.port import Bus
 from berth.runtime.clock import Clock, SystemClock
 from berth.runtime.history import state_now
@@ -94,6 +96,8 @@ class FaultsRow(msgspec.Struct, frozen=True):
     jobs: list[FaultyJobRow]
     restarts_jobs: bool
     """Whether Berth restarts jobs after faults: false in this release."""
+    drains: list[DrainRow] = []
+    """What is drained, and the jobs there."""
 
 
 async def groups_of(bus: Bus) -> list[GroupSeen]:
@@ -113,7 +117,11 @@ async def faults_now(bus: Bus, clock: Clock) -> CellFaults:
     Raises:
         TransientError: The bus did not answer.
     """
-    state = await state_now(bus, clock)
+    return await faults_in(await state_now(bus, clock), bus)
+
+
+async def faults_in(state: State, bus: Bus) -> CellFaults:
+    """As :func:`faults_now`, for a state that was read already."""
     judged = await judged_nodes(bus)
     conditions = {key: one.condition for key, one in judged.items()}
     return faults_of(state, await groups_of(bus), conditions)
@@ -165,6 +173,7 @@ def _finding(one: Finding) -> FindingRow:
 
 def show(found: FaultsRow, now_ms: int) -> None:
     """Print faults of nodes, affected jobs, and labels without a meaning."""
+    show_drains(found.drains, now_ms)
     if not found.nodes and not found.jobs:
         print_result(NO_FAULTS)
         return
@@ -213,7 +222,8 @@ def faults(*, common: Common | None = None) -> int:
 
     async def work() -> None:
         async with connected(options) as bus:
-            found = row_of(await faults_now(bus, SystemClock()))
+            state = await state_now(bus, SystemClock())
+            found = msgspec.structs.replace(row_of(await faults_in(state, bus)), drains=drains_of(state))
         if options.json:
             emit(found)
         else:

@@ -9,6 +9,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from berth.cli.cell import Common, connected, run
+from berth.cli.cluster.drain_list import drains_of, show_drains, since_words
 from berth.cli.output import emit, listed, new_table, results
 from berth.core.chips.form_selection import choose_form
 from berth.core.chips.picking import ids_of
@@ -75,6 +76,8 @@ class NodeRow(msgspec.Struct, frozen=True):
     """Source of its health; empty if there is none."""
     updated_ms: int = 0
     """Time of the last report of that source in milliseconds since 1970; 0 if it is unknown."""
+    drained_ms: int = 0
+    """From when on it is drained, in milliseconds since 1970; 0 if it is not."""
 
 
 class Judged(msgspec.Struct, frozen=True):
@@ -139,6 +142,7 @@ def _row(state: State, row: int, judged: Mapping[tuple[str, str], Judged]) -> No
         reason=health.condition.reason if health is not None else "",
         health_source=health.source if health is not None else "",
         updated_ms=health.condition.updated_ms if health is not None else 0,
+        drained_ms=table.drained_ms.get(row, 0),
     )
 
 
@@ -187,13 +191,17 @@ def glyphs_for(console: Console) -> dict[str, str]:
     return _DRAWN if console.encoding.lower().startswith("utf") else _PLAIN
 
 
-def map_of(nodes: list[NodeRow], console: Console) -> Table:
+def map_of(nodes: list[NodeRow], console: Console, now_ms: int) -> Table:
     """The nodes as a table with their chips drawn."""
     glyphs = glyphs_for(console)
     table = new_table("NODE", "PRODUCT", "CHIPS", "FREE", "WHERE", "STATE")
     for node in nodes:
         troubles = [] if node.level == "ok" else [node.level]
         troubles += ["cordoned"] * node.cordoned + ["not ready"] * (not node.ready)
+        if node.drained_ms:
+            troubles.append(
+                "drained" if node.drained_ms <= now_ms else f"drained {since_words(node.drained_ms, now_ms)}"
+            )
         table.add_row(
             escape(node.name),
             escape(node.product or "unknown"),
@@ -226,10 +234,10 @@ def reasons_of(nodes: list[NodeRow]) -> list[str]:
     return [f"{listed(names)}: {reason}" for reason, names in result.items()]
 
 
-def show_map(nodes: list[NodeRow]) -> None:
+def show_map(nodes: list[NodeRow], now_ms: int) -> None:
     """Print the nodes, the legend, and the reasons for unhealthy nodes."""
     console = results()
-    console.print(map_of(nodes, console))
+    console.print(map_of(nodes, console, now_ms))
     console.print(legend(console))
     for line in reasons_of(nodes):
         console.print(escape(line))
@@ -245,10 +253,12 @@ def nodes(*, common: Common | None = None) -> int:
 
     async def work() -> None:
         async with connected(options) as bus:
-            found = rows_of(await state_now(bus, SystemClock()), await judged_nodes(bus))
+            state = await state_now(bus, SystemClock())
+            found = rows_of(state, await judged_nodes(bus))
         if options.json:
             emit(found)
-        else:
-            show_map(found)
+            return
+        show_map(found, SystemClock().now_ms())
+        show_drains(drains_of(state), SystemClock().now_ms())
 
     return run(work)

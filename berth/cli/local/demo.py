@@ -208,7 +208,7 @@ def _show(report: Report) -> None:
     console = results()
     console.print(table)
     console.print("\n[bold]The cluster when most chips were in use[/]")
-    show_map(report.fullest)
+    show_map(report.fullest, SystemClock().now_ms())
     for result in (report.placed, report.waited):
         if result is not None:
             console.print("\n[bold]Why[/]", end=" ")

@@ -44,6 +44,8 @@ def diagnose(pods: Iterable[PodView], nodes: Mapping[str, NodeView], rules: Faul
     tolerated: list[ToleratedPod] = []
     for pod in known:
         node = nodes.get(pod.node, GONE)
+        if node is HEALTHY and not pod.marks and not pod.exit_code and pod.phase != PodPhase.FAILED:
+            continue  # nothing can be wrong, as with nearly all pods
         fault = fault_of(pod, node, rules)
         if fault is not None:
             faults.append(fault)

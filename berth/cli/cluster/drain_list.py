@@ -1,0 +1,149 @@
+"""Drains as ``berth drain``, ``berth nodes`` and ``berth faults`` show them: what is drained, and the jobs there."""
+
+import msgspec
+from rich.markup import escape
+
+from berth.cli.output import listed, moment, new_table, results
+from berth.core.state.cell import State
+from berth.core.state.ledger import pods_of
+from berth.schemas.fault_facts import DrainKind, DrainSeen
+
+KINDS: tuple[DrainKind, ...] = ("node", "leaf", "superpod")
+WORDS: dict[str, str] = {"node": "node", "leaf": "leaf switch", "superpod": "SuperPoD"}
+
+
+class DrainedJobRow(msgspec.Struct, frozen=True):
+    """A job on nodes that are drained, as ``--json`` prints it."""
+
+    namespace: str
+    name: str
+    uid: str
+    attempt: int
+    ranks: list[int]
+    """Its ranks on these nodes, ascending."""
+    nodes: list[str]
+    """These nodes, sorted."""
+
+
+class DrainRow(msgspec.Struct, frozen=True):
+    """A drain, as ``--json`` prints it."""
+
+    kind: DrainKind
+    name: str
+    since_ms: int
+    """From when on it counts."""
+    grace_ms: int
+    """0 for the default."""
+    by: str
+    reason: str
+    asked_ms: int
+    nodes: list[str]
+    """Known nodes that it concerns, sorted."""
+    jobs: list[DrainedJobRow]
+    """Jobs with pods on them, by name."""
+
+
+def drains_of(state: State) -> list[DrainRow]:
+    """All drains, those that began first at the beginning."""
+    known = sorted(state.table.drains.known.values(), key=lambda one: (one.since_ms, KINDS.index(one.kind), one.name))
+    return [row_of(state, one) for one in known]
+
+
+def row_of(state: State, drain: DrainSeen) -> DrainRow:
+    """A drain, with the nodes that it concerns and the jobs there."""
+    nodes = nodes_of(state, drain.kind, drain.name)
+    return DrainRow(
+        kind=drain.kind,
+        name=drain.name,
+        since_ms=drain.since_ms,
+        grace_ms=drain.grace_ms,
+        by=drain.by,
+        reason=drain.reason,
+        asked_ms=drain.at_ms,
+        nodes=nodes,
+        jobs=_jobs_on(state, nodes),
+    )
+
+
+def nodes_of(state: State, kind: DrainKind, name: str) -> list[str]:
+    """Known nodes at a place, sorted."""
+    return sorted(node for node, place in _places(state) if (kind, name) in place)
+
+
+def known_names(state: State) -> dict[DrainKind, set[str]]:
+    """Names of nodes and of the places where nodes are."""
+    found: dict[DrainKind, set[str]] = {kind: set() for kind in KINDS}
+    for _, place in _places(state):
+        for kind, name in place:
+            found[kind].add(name)
+    return found
+
+
+def _places(state: State) -> list[tuple[str, set[tuple[DrainKind, str]]]]:
+    """Names of the known nodes, and what of each can be drained."""
+    table = state.table
+    found: list[tuple[str, set[tuple[DrainKind, str]]]] = []
+    for row in range(len(table)):
+        if table.present[row]:
+            leaf, superpod = int(table.leaf[row]), int(table.superpod[row])
+            place: set[tuple[DrainKind, str]] = {("node", table.names[row])}
+            if leaf >= 0:
+                place.add(("leaf", table.leaves[leaf]))
+            if superpod >= 0:
+                place.add(("superpod", table.superpods[superpod]))
+            found.append((table.names[row], place))
+    return found
+
+
+def _jobs_on(state: State, nodes: list[str]) -> list[DrainedJobRow]:
+    named = set(nodes)
+    found: list[DrainedJobRow] = []
+    for holding in state.fold.holdings.values():
+        gone = set(holding.gone)
+        places = [
+            (rank, share.node)
+            for rank, share in enumerate(pods_of(holding.placement))
+            if share.node in named and rank not in gone
+        ]
+        if places:
+            found.append(
+                DrainedJobRow(
+                    holding.namespace,
+                    holding.name,
+                    holding.uid,
+                    holding.attempt,
+                    [rank for rank, _ in places],
+                    sorted({node for _, node in places}),
+                )
+            )
+    return sorted(found, key=lambda job: (job.namespace, job.name, job.attempt))
+
+
+def since_words(since_ms: int, now_ms: int) -> str:
+    """From when on a drain counts, as the end of a sentence."""
+    return f"{'since' if since_ms <= now_ms else 'from'} {moment(since_ms)}{'' if since_ms <= now_ms else ' on'}"
+
+
+def ranks_words(job: DrainedJobRow) -> str:
+    """A job with its ranks on drained nodes."""
+    ranks = listed(map(str, job.ranks), most=8)
+    return f"{job.namespace}/{job.name} ({'rank' if len(job.ranks) == 1 else 'ranks'} {ranks})"
+
+
+def show_drains(drains: list[DrainRow], now_ms: int) -> None:
+    """Print drains as a table; nothing without any."""
+    if not drains:
+        return
+    table = new_table("DRAINED", "NAME", "SINCE", "BY", "NODES", "JOBS THERE", "REASON")
+    for drain in drains:
+        jobs = listed((ranks_words(job) for job in drain.jobs), most=4) or "none"
+        table.add_row(
+            WORDS[drain.kind],
+            escape(drain.name),
+            since_words(drain.since_ms, now_ms).removeprefix("since "),
+            escape(drain.by),
+            str(len(drain.nodes)),
+            escape(jobs),
+            escape(drain.reason),
+        )
+    results().print(table)
