@@ -53,6 +53,7 @@ class BlockPods:
     Attributes:
         request: Requested blocks.
         ranks: Rank of each planned pod.
+        rows: Row of its node; -1 for an unknown node.
         block_ids: Its block.
         superpods: Its SuperPoD, or its group of the lowest level.
         moving: Whether it leaves.
@@ -68,6 +69,7 @@ class BlockPods:
         self._own = own
         self.request: Blocks = blocks_of(leaving.gang)
         self.ranks = [rank for rank, shape in enumerate(own.shapes) if shape.blocks is not None]
+        self.rows = [own.row(rank) for rank in self.ranks]
         blocks, superpods = unpack(part.block_index, 2), unpack(part.superpod_index, 2)
         self.block_ids = [part.blocks[blocks[rank] - 1] for rank in self.ranks]
         self.superpods = [part.superpods[superpods[rank] - 1] for rank in self.ranks]
@@ -84,10 +86,6 @@ class BlockPods:
     def demand(self) -> BlockDemand:
         """Requested blocks for the planners; not for levels."""
         return block_demand(self._leaving.gang, self.request)
-
-    def row(self, number: int) -> int:
-        """Row of the node of a pod; -1 for an unknown node."""
-        return self._own.row(self.ranks[number])
 
     def is_faulty(self, number: int) -> bool:
         """Whether a pod is faulty."""
@@ -125,7 +123,7 @@ class BlockPods:
             homes: Row to which each leaving pod can return, by number.
             given_up: Pods that are to move, by number.
         """
-        rows = [-1 if number in given_up else self.row(number) for number in range(len(self.ranks))]
+        rows = [-1 if number in given_up else row for number, row in enumerate(self.rows)]
         for number in (number for number, leaves in enumerate(self.moving) if leaves):
             returns = number in homes or (
                 self.is_released(number) and rows[number] >= 0 and bool(open_rows[rows[number]])
@@ -167,7 +165,7 @@ class BlockPods:
         for number in pods:
             given_up.add(number)
             homes.pop(number, None)
-            open_rows[self.row(number)] = False
+            open_rows[self.rows[number]] = False
 
     def answer(
         self, rows: Sequence[int], block_ids: Sequence[int], superpods: Sequence[str], phases: Mapping[int, str]

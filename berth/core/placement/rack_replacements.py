@@ -57,6 +57,8 @@ class _Planner:
         if pods.request.service:
             # A block of a service stays inside one rack.
             self._demand = pods.demand._replace(rack_block=pods.demand.block)
+        self._block_ids = np.array(pods.block_ids, np.int64)
+        self._racks = np.array([blocks.rack_of(row) for row in pods.rows], np.int64)
 
     def plan(self, fits: Fits, widest: int) -> BlockReplacement | BlocksMissing:
         """Places in the smallest scope that has them, up to the widest; otherwise what is missing in that one.
@@ -107,9 +109,9 @@ class _Planner:
             index = {name: number for number, name in enumerate(pool.ids)}
             placed = PlacedRanks(
                 held,
-                np.array(pods.block_ids, np.int64),
+                self._block_ids,
                 np.array([index.get(name, -1) for name in pods.superpods], np.int64),
-                np.array([blocks.rack_of(pods.row(number)) for number in range(len(pods.ranks))], np.int64),
+                self._racks,
             )
             found = recover_racks(
                 pool, self._demand, blocks.rules, placed, scope, unlinked=blocks.unlinked(pool), ending=ending

@@ -54,7 +54,7 @@ def test_parts_fail_and_are_repaired_in_turn_and_in_order(model: FailureModel, s
 
 
 def test_the_parts_are_chips_nodes_and_leaves() -> None:
-    span = 1_000 * HOUR
+    span = 40 * HOUR
     counts: dict[PartKind, int] = {"chip": 12 * 8, "node": 12, "leaf": 3}
     for kind, parts in counts.items():
         found = by_part(failures(NODES, [FailureModel(kind, HOUR, HOUR)], seed=3, span_ms=span))
