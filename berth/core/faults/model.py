@@ -10,13 +10,15 @@ from berth.schemas.facts import PodPhase
 
 
 class PodFaultKind(StrEnum):
-    """Why a pod is faulty, in the words of the reference."""
+    """Why a pod is faulty, in the words of the reference; ``Drain`` is one of Berth."""
 
     NODE_UNHEALTHY = "NodeUnhealthy"
     CARD_UNHEALTHY = "CardUnhealthy"
     POD_FAILED = "pod-failed"
     SEPARATE = "RelationFaultSeparate"
     SUB_HEALTH = "SubHealthFault"
+    DRAIN = "Drain"
+    """Its node is drained: the pod itself is well."""
 
 
 class NodeFaultKind(StrEnum):

@@ -31,7 +31,7 @@ KNOWN: dict[DrainKind, set[str]] = {
 
 async def a_cell(**decisions: object) -> Cell:
     """Four nodes below two leaf switches in one SuperPoD, and a job of two pods on n0 and n1."""
-    cell = await Cell(**decisions).open()
+    cell = await Cell(**decisions).open()  # type: ignore[arg-type]  # fields of the settings
     await cell.nodes([a_node(f"n{number}", leaf=f"leaf{number // 2}", superpod="7") for number in range(4)])
     await cell.submit(a_job("llm", chips=8, replicas=2))
     await cell.turns(2)
