@@ -118,7 +118,7 @@ class _Ledger:
             if verdict.placement is not None:
                 self.placed[verdict.name] = verdict.placement
         for recovery in record.recoveries:
-            if recovery.placement is None:
+            if recovery.placement is None and recovery.scope != "job":  # rank 0 failed: a new attempt gets its places
                 raise RuntimeError(f"{recovery.name}: no place for ranks {recovery.ranks}")
             self.recovered.setdefault(recovery.name, len(stored.data))
         self._changed.set()
@@ -147,27 +147,12 @@ class _Cell:
     async def fill(self, case: _Case) -> None:
         """Publish the nodes, place all jobs of a case, and report their pods as running."""
         await self._client.give(self._nodes)
-        most = max(case.pods)
         for number, pods in enumerate(case.pods):
-            is_large = pods == most
-            request = JobRequest(
-                namespace="bench",
-                name=f"job-{number}",
-                uid=f"job-{number}",
-                resource=case.product.resource,
-                tasks=[Task("worker", pods, case.product.chips)],
-                node_selector=dict(case.product.selector),
-                labels=dict(case.labels) if is_large else {},
-                annotations=dict(case.annotations)
-                if is_large
-                else {key: value for key, value in case.annotations.items() if key != "sp-block"}
-                | ({"sp-block": str(pods * case.product.chips)} if case.annotations else {}),
-            )
-            await self._client.ask(request)
+            await self._client.ask(_request(case, f"job-{number}", pods))
         await self.ledger.until(lambda: len(self.ledger.placed) == len(case.pods))
         for name, placement in self.ledger.placed.items():
             await self.bus.submit_wait(self.bus.subjects.fact_pod("bench", name), encode(_running(name, placement)))
-        await self._client.submit("behind", chips=1)  # once it is placed, all facts before it have been applied
+        await self._client.ask(_request(case, "behind", 1))  # once it is placed, all facts before it have been applied
         await self.ledger.until(lambda: "behind" in self.ledger.placed)
 
     async def break_nodes(self, masks: dict[str, int]) -> None:
@@ -244,6 +229,24 @@ async def _leaf_rows(shards: int) -> list[Row]:
     target_ms = _LEAF_TARGET_MS * (2 if shards else 1)
     case_name = f"{_shards(shards)}, {_BELOW} nodes with {len(_LEAF_JOBS)} jobs"
     return [row(case_name, "report to the last record", "ms", took_ms, target=target_ms)]
+
+
+def _request(case: _Case, name: str, pods: int) -> JobRequest:
+    is_large = pods == max(case.pods)
+    chips = case.product.chips
+    annotations = dict(case.annotations)
+    if annotations and not is_large:
+        annotations["sp-block"] = str(pods * chips)
+    return JobRequest(
+        namespace="bench",
+        name=name,
+        uid=name,
+        resource=case.product.resource,
+        tasks=[Task("worker", pods, chips)],
+        node_selector=dict(case.product.selector),
+        labels=dict(case.labels) if is_large else {},
+        annotations=annotations,
+    )
 
 
 def _shards(shards: int) -> str:

@@ -84,7 +84,7 @@ class BreakNode(Message, frozen=True):
     node: str
     fault: str
     """chip, network, recovering, node, switch, kubelet (the node is not ready), plugin (its reports stop), gone (the
-    node leaves the cluster) or container (a pod fails)."""
+    node leaves the cluster), container (a pod fails) or relation (ClusterD labels a pod ``fault-type``)."""
     chips: list[int] = []
     """Chips, for the faults of chips."""
     level: str = ""
@@ -99,7 +99,8 @@ class BreakNode(Message, frozen=True):
     leaf: bool = False
     """``node`` is a leaf switch: the fault is that of each node below it."""
     pod: str = ""
-    """Pod of a fault of kind container, as ``namespace/name``; empty: the first running pod of the node, by name."""
+    """Pod of a fault of kind container or relation, as ``namespace/name``; empty: the first running pod of the node, by
+    name."""
     exit_code: int = 0
     """Exit code of its containers; 0: 1."""
 

@@ -123,7 +123,7 @@ async def _look(
     )
     then = await state_at(bus, ledger_seq=kept.sequence - 1, facts_seq=kept.record.facts_seq) if kept else None
     explanation = explain(then, kept.record, past.life.uid, ledger_seq=kept.sequence) if kept and then else None
-    return look if explanation is None else Look(look.status, explanation)
+    return look if explanation is None else look._replace(explanation=explanation)
 
 
 async def _starts(bus: Bus, until: When | None, heads: Heads) -> AsyncIterator[SnapshotBody]:

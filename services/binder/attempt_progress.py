@@ -77,8 +77,8 @@ class Progress:
     def result_of(self, ranks: Sequence[int]) -> BindResult:
         """Result for ranks that recover."""
         failures = [RankFailure(rank, self.failures[rank]) for rank in ranks if rank in self.failures]
-        bound = sum(1 for rank in ranks if rank in self.done)
-        return BindResult(bound, failures, waiting=len(ranks) - bound - len(failures))
+        waiting = tuple(rank for rank in ranks if rank not in self.done and rank not in self.failures)
+        return BindResult(len(ranks) - len(failures) - len(waiting), failures, waiting)
 
     def result(self, todo: Iterable[int]) -> BindResult:
         """Result for the ranks ``todo``, ascending."""

@@ -89,12 +89,12 @@ class BindResult:
     Attributes:
         bound: Pods that are bound, or may be.
         failures: Ranks that cannot be bound, and the reasons.
-        waiting: Ranks of a recovery whose pods are not there yet, or wait; the others need not wait for them.
+        waiting: Ranks of a recovery whose pods are not there yet, or wait; the others do not wait for them.
     """
 
     bound: int
     failures: list[RankFailure] = field(default_factory=list)
-    waiting: int = 0
+    waiting: tuple[int, ...] = ()
 
 
 class NotYetError(TransientError):

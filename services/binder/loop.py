@@ -203,7 +203,7 @@ class Loop:
         except PoisonError as error:
             bound = BindResult(0, [RankFailure(rank, error.reason) for rank in ranks])
         failures = bound.failures
-        silent = len(ranks) - bound.bound - len(failures) - bound.waiting
+        silent = len(ranks) - bound.bound - len(failures) - len(bound.waiting)
         if silent > 0:
             named = {failure.rank for failure in failures}
             rank = next(rank for rank in ranks if rank not in named)
@@ -253,11 +253,13 @@ class Loop:
         before = self.work.outcome_of(attempt)
         if before is None:
             return None
+        late = {*bound.waiting, *(failure.rank for failure in failures)}
+        attempt.bound |= {rank: gang.steps[rank] for rank in gang.ranks() if rank not in late}
         known = [*self.work.failures_of(attempt), *failures]
         is_done = not bound.waiting and not attempt.is_moving
         return msgspec.structs.replace(
             before,
-            bound=len(attempt.ranks()) - len(known) - bound.waiting,
+            bound=len(attempt.ranks()) - len(known) - len(bound.waiting),
             failures=sorted(known, key=lambda failure: failure.rank)[:FAILURES_REPORTED_MAX],
             at_ms=self._clock.now_ms(),
             step=attempt.taken_up,

@@ -31,6 +31,7 @@ class Attempt:
         recovery: The newest step of its recovery; None while there was none.
         taken_up: Newest step whose pods are deleted or marked.
         done: Newest step that is carried out.
+        bound: Ranks of later steps that are bound, and the step that gave each its place.
         forced: Step at which the pods of each rank were deleted at once, because their time was over.
         is_forced: The pods of an attempt that ends were deleted at once, because their time was over.
     """
@@ -41,6 +42,7 @@ class Attempt:
     recovery: Recovery | None = None
     taken_up: int = 0
     done: int = 0
+    bound: dict[int, int] = field(default_factory=dict)
     forced: dict[int, int] = field(default_factory=dict)
     is_forced: bool = False
 
@@ -298,7 +300,11 @@ class Work:
             return attempt.ranks()
         failed = {failure.rank for failure in self.failures_of(attempt)}
         holding = attempt.holding
-        return [rank for rank in attempt.ranks() if holding.step_of(rank) > attempt.done and rank not in failed]
+        return [
+            rank
+            for rank in attempt.ranks()
+            if holding.step_of(rank) > max(attempt.done, attempt.bound.get(rank, 0)) and rank not in failed
+        ]
 
     def failures_of(self, attempt: Attempt) -> list[RankFailure]:
         """Failures of ranks that are neither released nor placed anew since."""

@@ -38,7 +38,11 @@ SWITCH_LEVELS: Final = {
 """Levels of switch reports, mildest first, and the NodeStatus of each."""
 KEPT_MS: Final = 60_000
 """Minimum time for which a fault is kept after its end, so that every agent observes the end."""
-KINDS: Final = ("chip", "network", "recovering", "node", "switch", "kubelet", "plugin", "gone", "container")
+KINDS: Final = ("chip", "network", "recovering", "node", "switch", "kubelet", "plugin", "gone", "container", "relation")
+"""Kinds of faults; container and relation are of a pod, and happen once."""
+OF_PODS: Final = frozenset({"container", "relation"})
+RELATION_LEVELS: Final = ("Separate", "SubHealth", "software")
+"""Values of the label that ClusterD gives to a pod for a fault that it has matched with the job."""
 OF_CHIPS: Final = frozenset({"chip", "network", "recovering"})
 _LEVELS: Final[dict[str, tuple[str, ...]]] = {
     "chip": CHIP_LEVELS,

@@ -39,6 +39,15 @@ class AgentsConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """Also write what ClusterD makes of the reports, ``cluster-info-*``."""
     clusterd_s: Annotated[float, Meta(gt=0, le=600)] = 5.0
     """How often ClusterD writes when nothing has changed."""
+    reads_retries: bool = False
+    """The Ascend operator leaves failed pods of jobs with ``fault-retry-times`` to the scheduler, and reads in
+    ``vcjob-fault-npu-cm`` whether they restart or fail the job; otherwise it makes them anew by itself."""
+    recovery: bool = False
+    """Also play the recovery service of ClusterD: process recovery and hot switch."""
+    recovery_wait_s: Annotated[float, Meta(gt=0, le=3_600)] = 270.0
+    """How long a job may take to run again before its process recovery pauses."""
+    hot_switch_wait_s: Annotated[float, Meta(gt=0, le=3_600)] = 60.0
+    """How long a backup pod may take to run."""
     controllers: list[Literal["volcano", "ascend", "podgroup"]] = []
     """Controllers to play: Volcano's of Jobs, the Ascend operator, Volcano's of PodGroups for other pods."""
     scheduler_names: list[str] = msgspec.field(default_factory=lambda: ["berth", "volcano"])

@@ -6,7 +6,7 @@ the same faults at the same times.
 
 from collections.abc import Iterable, Sequence
 from random import Random
-from typing import Annotated, Final, Literal, NamedTuple
+from typing import Annotated, Final, Literal, NamedTuple, TypeAlias
 
 import msgspec
 from msgspec import Meta
@@ -14,11 +14,13 @@ from msgspec import Meta
 from berth.schemas.nodes import NodeDescription
 from berth.schemas.simulation import BreakNode
 from berth.schemas.units import UnixMs
-from berth.services.nodesim.breakage import OF_CHIPS, has_switch_reports
+from berth.services.nodesim.breakage import OF_CHIPS, OF_PODS, has_switch_reports
 
 _MS: Final = 1000
-FaultKind = Literal["chip", "network", "recovering", "node", "switch", "kubelet", "plugin", "gone", "container"]
-_Seconds = Annotated[float, Meta(ge=0, le=31_536_000)]
+FaultKind: TypeAlias = Literal[
+    "chip", "network", "recovering", "node", "switch", "kubelet", "plugin", "gone", "container", "relation"
+]
+_Seconds: TypeAlias = Annotated[float, Meta(ge=0, le=31_536_000)]
 
 
 class GivenFault(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -127,7 +129,7 @@ class _Process:
     def _next(self, after_ms: UnixMs) -> DueFault:
         config, rng = self._config, self._rng
         at_ms = after_ms + max(round(rng.expovariate(1 / config.mtbf_s) * _MS), 1)
-        lasts_ms = 0 if config.fault == "container" else max(round(rng.expovariate(1 / config.for_s) * _MS), 1)
+        lasts_ms = 0 if config.fault in OF_PODS else max(round(rng.expovariate(1 / config.for_s) * _MS), 1)
         if config.leaf:
             request = BreakNode(rng.choice(self._leaves), config.fault, leaf=True)
         else:

@@ -13,10 +13,10 @@ from berth.schemas.facts import HealthSeen, NodesSeen, TopologySeen
 from berth.schemas.nodes import NodeCondition, NodeDescription
 from berth.schemas.simulation import BreakNode
 from berth.schemas.units import UnixMs
-from berth.services.nodesim.breakage import HARMLESS, Breakages, WrongBreakError, breakage_of
+from berth.services.nodesim.breakage import HARMLESS, OF_PODS, Breakages, WrongBreakError, breakage_of
 
 SOURCE: Final = "nodesim"
-_ON_AN_API_SERVER: Final = frozenset({"plugin", "gone", "container"})
+_ON_AN_API_SERVER: Final = frozenset({"plugin", "gone", *OF_PODS})
 _FIELDS: Final = {"unhealthy": "unhealthy", "network-unhealthy": "network_unhealthy", "recovering": "recovering"}
 
 

@@ -114,6 +114,7 @@ _LATER: Final[dict[str, dict[type, set[str]]]] = {
         OutcomeSeen: {"step", "done"},
         JobStatus: {"recovery"},
         Round: {"recoveries"},
+        BreakNode: {"leaf", "pod", "exit_code"},
         NodesSeen: {"cpu_others", "memory_others"},
         Settings: {
             "corrections",
@@ -807,6 +808,9 @@ def _simulation() -> tuple[Message, ...]:
             code="80E24E00",
             lasts_ms=60_000,
             mend=True,
+            leaf=True,
+            pod="team-a/llm-worker-1",
+            exit_code=137,
         ),
         NodeBroken(reason="no such node"),
         HealthReport(

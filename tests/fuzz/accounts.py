@@ -8,9 +8,10 @@ from berth.core.superpods.validation import SOFT, SUPER_POD_AFFINITY
 from berth.products.model import LABEL_CHIP_MEMORY
 from berth.schemas.columns import unpack
 from berth.schemas.facts import JobSeen, NodeHealth
-from berth.schemas.ledger import Round, Verdict
+from berth.schemas.ledger import Release, Round, Verdict
 from berth.schemas.nodes import NodeCondition, NodeDescription
 from berth.schemas.placement import Placement, Share
+from berth.schemas.recovery import Recovery
 from tests.fuzz.failure import Failure
 
 _PERCENT = 100
@@ -44,6 +45,8 @@ class Accounts:
         """Pods by rank, of each attempt."""
         self.attempts: dict[tuple[str, int], Attempt] = {}
         """Attempts that were placed, not adopted."""
+        self.reserved: dict[tuple[str, int], dict[int, Pod]] = {}
+        """Places of ranks that still leave their old ones, of each attempt."""
 
     def take(
         self,
@@ -65,32 +68,78 @@ class Accounts:
                 self.attempts[key] = Attempt(verdict.namespace, verdict.name, verdict.uid, verdict.placement)
                 self._see_sound(verdict, nodes, conditions)
                 self._see_blocks(verdict.placement, jobs[verdict.namespace, verdict.name], nodes)
+        for recovery in record.recoveries:
+            self._recover(recovery, nodes, conditions)
+        for eviction in record.evictions:
+            self.reserved.pop((eviction.uid, eviction.attempt), None)
         for release in record.releases:
-            key = (release.uid, release.attempt)
-            if key not in self.owned:
-                raise Failure("accounts: released what nobody has", str(key))
-            if not release.ranks:
-                del self.owned[key]
-            for rank in release.ranks:
-                if rank not in self.owned[key]:
-                    raise Failure("accounts: a rank is released twice", f"{key} {rank}")
-                del self.owned[key][rank]
+            self._release(release)
         for adoption in record.adoptions:
             self._give((adoption.uid, 0), adoption.placement)
         self._see_single()
 
+    def _release(self, release: Release) -> None:
+        """Ranks that gave back what they had get what was reserved for them.
+
+        Raises:
+            Failure: They had nothing.
+        """
+        key = (release.uid, release.attempt)
+        if key not in self.owned:
+            raise Failure("accounts: released what nobody has", str(key))
+        if not release.ranks:
+            del self.owned[key]
+            self.reserved.pop(key, None)
+        for rank in release.ranks:
+            if rank not in self.owned[key]:
+                raise Failure("accounts: a rank is released twice", f"{key} {rank}")
+            del self.owned[key][rank]
+            if rank in self.reserved.get(key, {}):
+                self.owned[key][rank] = self.reserved[key].pop(rank)
+
+    def _recover(
+        self, recovery: Recovery, nodes: Mapping[str, NodeDescription], conditions: Mapping[str, NodeCondition]
+    ) -> None:
+        """Ranks leave, or get places; those that a rank had to expect before go.
+
+        Raises:
+            Failure: An attempt recovers that is not there, or a new place is not to be had.
+        """
+        key = (recovery.uid, recovery.attempt)
+        if key not in self.attempts or key not in self.owned:
+            raise Failure("accounts: recovers what nobody has", str(key))
+        if recovery.how == "mark":
+            return
+        if recovery.scope == "job":
+            self.reserved.pop(key, None)
+            return
+        owned, reserved = self.owned[key], self.reserved.setdefault(key, {})
+        for rank in recovery.ranks:
+            reserved.pop(rank, None)
+        if recovery.placement is None:
+            return
+        for rank, pod in zip(recovery.ranks, _pods_of(recovery.placement), strict=True):
+            (reserved if rank in owned else owned)[rank] = pod
+            self._see_sound_pod(recovery.name, pod, nodes, conditions)
+
     def _give(self, key: tuple[str, int], placement: Placement) -> None:
         if key in self.owned:
             raise Failure("accounts: an attempt is placed twice", str(key))
-        runs = [run for run in placement.runs for _ in range(run.pods)]
-        parts = zip(placement.names(), placement.chips_by_rank(), runs, strict=True)
-        self.owned[key] = {
-            rank: Pod(node, chips, run.cpu_milli, run.memory_mib, placement.share)
-            for rank, (node, chips, run) in enumerate(parts)
-        }
+        self.owned[key] = dict(enumerate(_pods_of(placement)))
+
+    def expected(self, key: tuple[str, int]) -> list[tuple[int, Pod]]:
+        """Ranks of an attempt with places that they get elsewhere."""
+        owned = self.owned.get(key, {})
+        return [(rank, pod) for rank, pod in self.reserved.get(key, {}).items() if owned.get(rank) != pod]
+
+    def _all(self) -> Iterator[Pod]:
+        """What is owned or reserved; a rank that goes back to its own place has it once."""
+        for key, pods in self.owned.items():
+            yield from pods.values()
+            yield from (pod for _, pod in self.expected(key))
 
     def _pods(self, node: str) -> Iterator[Pod]:
-        return (pod for pods in self.owned.values() for pod in pods.values() if pod.node == node)
+        return (pod for pod in self._all() if pod.node == node)
 
     def _see_single(self) -> None:
         """No chip has two owners; who shares one shares it by one policy and within its bounds.
@@ -100,15 +149,14 @@ class Accounts:
         """
         whole: set[tuple[str, int]] = set()
         shared: dict[tuple[str, int], list[Share]] = {}
-        for pods in self.owned.values():
-            for pod in pods.values():
-                for chip in pod.chips:
-                    if pod.share is not None:
-                        shared.setdefault((pod.node, chip), []).append(pod.share)
-                    elif (pod.node, chip) in whole:
-                        raise Failure("accounts: a chip has two owners", f"{pod.node} {chip}")
-                    else:
-                        whole.add((pod.node, chip))
+        for pod in self._all():
+            for chip in pod.chips:
+                if pod.share is not None:
+                    shared.setdefault((pod.node, chip), []).append(pod.share)
+                elif (pod.node, chip) in whole:
+                    raise Failure("accounts: a chip has two owners", f"{pod.node} {chip}")
+                else:
+                    whole.add((pod.node, chip))
         for key, shares in shared.items():
             if key in whole:
                 raise Failure("accounts: a shared chip is owned", str(key))
@@ -148,27 +196,37 @@ class Accounts:
             Failure: They are not.
         """
         for pod in self.owned[verdict.uid, verdict.attempt].values():
-            node = nodes.get(pod.node)
-            if node is None or node.cordoned or not node.ready:
-                raise Failure("accounts: placed on a node that takes nothing", f"{verdict.name} {pod.node}")
-            condition = conditions.get(pod.node, NodeCondition(pod.node))
-            bad = condition.unhealthy | condition.recovering | condition.withheld | ~node.chips
-            if any(bad >> chip & 1 for chip in pod.chips):
-                raise Failure("accounts: placed on a chip that is not to be had", f"{verdict.name} {pod}")
-            if condition.level >= NodeHealth.NO_NEW_WORK:
-                raise Failure("accounts: placed on a node that takes no new work", f"{verdict.name} {pod.node}")
-            self._see_room(verdict, pod, node)
+            self._see_sound_pod(verdict.name, pod, nodes, conditions)
 
-    def _see_room(self, verdict: Verdict, pod: Pod, node: NodeDescription) -> None:
+    def _see_sound_pod(
+        self, name: str, pod: Pod, nodes: Mapping[str, NodeDescription], conditions: Mapping[str, NodeCondition]
+    ) -> None:
+        """As :meth:`_see_sound`, for one pod.
+
+        Raises:
+            Failure: It is not so.
+        """
+        node = nodes.get(pod.node)
+        if node is None or node.cordoned or not node.ready:
+            raise Failure("accounts: placed on a node that takes nothing", f"{name} {pod.node}")
+        condition = conditions.get(pod.node, NodeCondition(pod.node))
+        bad = condition.unhealthy | condition.recovering | condition.withheld | ~node.chips
+        if any(bad >> chip & 1 for chip in pod.chips):
+            raise Failure("accounts: placed on a chip that is not to be had", f"{name} {pod}")
+        if condition.level >= NodeHealth.NO_NEW_WORK:
+            raise Failure("accounts: placed on a node that takes no new work", f"{name} {pod.node}")
+        self._see_room(name, pod, node)
+
+    def _see_room(self, name: str, pod: Pod, node: NodeDescription) -> None:
         pods = list(self._pods(pod.node))
         if pod.cpu_milli and sum(one.cpu_milli for one in pods) > node.cpu_milli:
-            raise Failure("accounts: more cpu is given than there is", f"{verdict.name} {pod.node}")
+            raise Failure("accounts: more cpu is given than there is", f"{name} {pod.node}")
         if pod.memory_mib and sum(one.memory_mib for one in pods) > node.memory_mib:
-            raise Failure("accounts: more memory is given than there is", f"{verdict.name} {pod.node}")
+            raise Failure("accounts: more memory is given than there is", f"{name} {pod.node}")
         if pod.share is not None and pod.chips:
             given = sum(one.share.hbm_mib for one in pods if one.share is not None and one.chips == pod.chips)
             if given > memory_of(node.labels.get(LABEL_CHIP_MEMORY, "")):
-                raise Failure("accounts: more memory of a chip is given than there is", f"{verdict.name} {pod}")
+                raise Failure("accounts: more memory of a chip is given than there is", f"{name} {pod}")
 
     @staticmethod
     def _see_blocks(placement: Placement, job: JobSeen, nodes: Mapping[str, NodeDescription]) -> None:
@@ -191,3 +249,10 @@ class Accounts:
         is_soft = job.request is not None and job.request.labels.get(SUPER_POD_AFFINITY) == SOFT
         if not is_soft and any(len(found) > 1 for found in homes.values()):
             raise Failure("accounts: a block is in several SuperPoDs", f"{job.name} {homes}")
+
+
+def _pods_of(placement: Placement) -> list[Pod]:
+    """What each rank of a placement owns."""
+    runs = [run for run in placement.runs for _ in range(run.pods)]
+    parts = zip(placement.names(), placement.chips_by_rank(), runs, strict=True)
+    return [Pod(node, chips, run.cpu_milli, run.memory_mib, placement.share) for node, chips, run in parts]

@@ -195,7 +195,8 @@ def _held(
         request = job.request if job is not None and job.uid == attempt.uid else None
         tasks = [task for task in request.tasks for _ in range(task.replicas)] if request is not None else []
         ending = _ending(pods.get((attempt.namespace, attempt.name)), key)
-        for rank, pod in ranks.items():
+        places = [*ranks.items(), *accounts.expected(key)]
+        for rank, pod in places:
             if len(tasks) != attempt.placement.pods():
                 yield HeldPod(pod.node, has_labels=False)
                 continue

@@ -115,6 +115,7 @@ class Ground:
             level=level,
             network_known="network-lost" not in traits or chance.random() < 0.7,
             withheld=_mask(chance) if "withheld" in traits else 0,
+            sub_healthy=_mask(chance) if "faults" in traits and chance.random() < 0.3 else 0,
         )
 
     def topology(self, chance: random.Random) -> Told:

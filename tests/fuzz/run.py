@@ -100,9 +100,10 @@ class Checks:
             return
         opening, record = turn.opening, turn.round
         world = self.world
+        verdicts = record.verdicts if not record.recoveries else ()  # of places that come before them it knows nothing
         self.count.update(
             see_constraints_hold(
-                record.verdicts, self._accounts, world.ground.nodes, world.neighbours, world.storage, world.seat.state
+                verdicts, self._accounts, world.ground.nodes, world.neighbours, world.storage, world.seat.state
             )
         )
         if not opening.asks:

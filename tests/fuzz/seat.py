@@ -40,11 +40,16 @@ class Seat:
     def decided(self, at_ms: int, missing_shards: MissingShards) -> Round | None:
         """Decide a round; None when there is nothing to decide. It is to be stored or taken back."""
         opening = self.scheduler.open(at_ms).opening
-        return None if opening is None else self.on(opening, missing_shards).round
+        turn = self.on(opening, missing_shards) if opening is not None else None
+        return turn.round if turn is not None else None
 
-    def on(self, opening: Opening, missing_shards: MissingShards) -> Recorded:
-        """Decide a round that was opened."""
-        self.turn = self.scheduler.decide(opening, missing_shards if missing_shards.missing else None)
+    def on(self, opening: Opening, missing_shards: MissingShards) -> Recorded | None:
+        """Decide a round that was opened; None when nothing is decided."""
+        choice = self.scheduler.choose_alone(opening, missing_shards if missing_shards.missing else None)
+        if choice.is_empty:
+            self.scheduler.leave(choice)
+            return None
+        self.turn = self.scheduler.record(choice)
         return self.turn
 
     def take_back(self) -> None:

@@ -6,9 +6,8 @@ from typing import Any
 
 import msgspec
 
-from berth.core.placement.gang_placement import Verdicts
-from berth.core.scheduling.turn import Asking, MissingShards, OffersExhaustedError, Opening
-from berth.core.scheduling.verdicts import round_of
+from berth.core.scheduling.turn import Asking, Choice, MissingShards, OffersExhaustedError, Opening
+from berth.core.scheduling.verdicts import Decided, round_of
 from berth.runtime.bus.port import Gathered
 from berth.runtime.instruments import Instruments
 from berth.runtime.logs import DEFAULT_LOG
@@ -106,7 +105,7 @@ class Shards:
             log=DEFAULT_LOG,
         )
         asking = Asking(opening)
-        found: Verdicts | None = None
+        found: Decided | None = None
         heard = MissingShards()
         while found is None:
             offers = finished(scatter.gather(seat.scheduler.scorer, asking.asks, number=opening.number))
@@ -116,7 +115,7 @@ class Shards:
                 found = asking.tried(decide)
             except OffersExhaustedError as error:
                 raise Failure("shards: a round runs out of offers") from error
-        return round_of(seat.state, opening, found.verdicts, heard)
+        return round_of(seat.state, Choice(opening, found.verdicts, heard, found.set_aside, found.recoveries))
 
     def _catch_up(self) -> None:
         for shard in self._shards:

@@ -8,6 +8,7 @@ import msgspec
 
 from berth.products.catalogue import NODE_PRODUCTS
 from tests.fuzz.families import FAMILIES, LEVELS
+from tests.fuzz.fault_draws import TRAIT, draw_fault_settings
 from tests.fuzz.settings import draw_settings
 
 NUMBER_MAX: Final = 9_999
@@ -35,10 +36,16 @@ WEIGHTS: Final[dict[str, int]] = {
     "silence": 3,
     "epoch": 2,
     "garbage": 1,
+    "group": 5,
+    "replacement": 5,
 }
 """What may happen, and how often where everything does."""
 ALWAYS: Final = ("submit", "pods", "turn", "timer")
 """What happens in every history."""
+_WITH_FAULTS: Final = ("group", "replacement", "pods", "outcome", "health", "node", "timer")
+"""What happens in every history with faults."""
+_OFTEN: Final = {"health": 3, "replacement": 3, "pods": 2, "outcome": 2}
+"""How much more often in them than in others."""
 _AROUND: Final = {"usage": 3, "namespace": 3, "storage": 4, "pods": 2}
 """What happens in every history whose jobs have constraints, and how much more often than in others."""
 _AROUND_TRAITS: Final = frozenset({"constraints", "usage"})
@@ -107,6 +114,7 @@ TRAITS: Final = (
     "constraints",
     "usage",
     "volumes",
+    TRAIT,
 )
 """Features that a history may have besides its verbs."""
 
@@ -139,6 +147,8 @@ def draw_way(chance: random.Random) -> Way:
         few = [trait for trait in traits if chance.random() < rare]
         more = [trait for trait in ("plain-jobs", "volumes", "simple", "simple") if chance.random() < 0.6]
         traits = tuple(dict.fromkeys((*few, "constraints", "usage", *more)))
+    if TRAIT in traits and chance.random() < 0.7:
+        traits = tuple(dict.fromkeys((*(one for one in traits if one != "flaws"), "unhealthy", "levels-of-health")))
     is_tree = "trees" in traits
     levels = LEVELS if is_tree else ""
     in_superpods = any(NODE_PRODUCTS[family].in_superpod for family in families)
@@ -148,6 +158,8 @@ def draw_way(chance: random.Random) -> Way:
         for _ in range(2)
     ]
     settings = [first, *others[: chance.choice((0, 1, 2))]]
+    if TRAIT in traits:  # faults are handled in all epochs: none may withdraw the version of their records
+        settings = [fields | draw_fault_settings(chance) for fields in settings]
     return Way(
         families=families,
         nodes=chance.choice((3, 4, 5, 6, 8, 10, 12)) if not in_superpods else chance.choice((4, 6, 8, 12, 18)),
@@ -163,14 +175,18 @@ def draw_history(seed: int) -> History:
     chance = random.Random(seed)  # noqa: S311  # a history of its own for each seed
     way = draw_way(chance)
     density = chance.choice((0.3, 0.6, 1.0))
-    always = (*ALWAYS, *_AROUND) if set(way.traits) >= _AROUND_TRAITS else ALWAYS
+    has_around = set(way.traits) >= _AROUND_TRAITS
+    always = (*ALWAYS, *_AROUND) if has_around else ALWAYS
+    if TRAIT in way.traits:
+        always = tuple(dict.fromkeys((*always, *_WITH_FAULTS)))
     verbs = [verb for verb in WEIGHTS if verb in always or chance.random() < density]
-    if len(always) > len(ALWAYS) and chance.random() < 0.7:
+    if has_around and chance.random() < 0.7:
         verbs = [verb for verb in verbs if verb != "silence"]  # it keeps all jobs out for long
-    weights = [
-        WEIGHTS[verb] * (_AROUND[verb] if len(always) > len(ALWAYS) and verb in _AROUND else 1) for verb in verbs
-    ]
+    weights = [WEIGHTS[verb] * (_AROUND[verb] if has_around and verb in _AROUND else 1) for verb in verbs]
     count = chance.choice((10, 20, 30, 40, 40, 50, STEPS_MAX) if "simple" not in way.traits else (40, STEPS_MAX))
+    if TRAIT in way.traits:
+        weights = [weight * _OFTEN.get(verb, 1) for verb, weight in zip(verbs, weights, strict=True)]
+        count = max(count, 40)
     drawn = chance.choices(verbs, weights, k=count)
     turns = chance.choice(((1,), (0, 1, 1, 2), (0, 0, 0, 1, 3)))
     steps = tuple(

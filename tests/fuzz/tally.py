@@ -3,6 +3,7 @@
 from collections import Counter
 from typing import Final, get_args
 
+from berth.core.faults.model import PodFaultKind
 from berth.core.requests.job_validation import ValidJob, validate
 from berth.core.state.cell import State
 from berth.core.state.ledger import Folded, Holding
@@ -12,6 +13,7 @@ from berth.schemas.facts import HealthSeen, JobSeen, NodeHealth, NodesSeen, PodP
 from berth.schemas.intake import JobRequest
 from berth.schemas.ledger import ReleaseReason, Round, Settings, Verdict
 from berth.schemas.message import Message
+from berth.schemas.recovery import How, Scope
 from berth.schemas.refusal import Code, NodeReason, Refusal
 from berth.services.dispatcher.config import DecisionConfig
 from tests.fuzz import constraint_tally
@@ -71,6 +73,10 @@ def required() -> list[str]:
             f"nodes: {what}"
             for what in ("gone", "cordoned", "not ready", "shared", "below leaves", "in SuperPoDs", "in racks")
         ),
+        *(f"recovery: {how}" for how in get_args(How)),
+        *(f"recovery: {scope}" for scope in get_args(Scope)),
+        *(f"recovery: {kind.value}" for kind in PodFaultKind),
+        *(f"recovery: {what}" for what in ("with places", "without places", "a later step")),
         "released: ranks",
         "released: to be placed again",
         "adopted",
@@ -99,6 +105,13 @@ def note_record(count: Counter[str], record: Round, state: State) -> None:
         count[f"released: {release.reason}"] += 1
         count["released: ranks"] += bool(release.ranks)
         count["released: to be placed again"] += release.again
+    for recovery in record.recoveries:
+        places = "with places" if recovery.placement is not None else "without places"
+        count[f"recovery: {recovery.how}"] += 1
+        count[f"recovery: {recovery.scope}"] += 1
+        count[f"recovery: {recovery.kind}"] += 1
+        count[f"recovery: {places}"] += 1
+        count["recovery: a later step"] += recovery.step > 1
     for adoption in record.adoptions:
         count["adopted"] += 1
         count["adopted: in part"] += adoption.uid in state.short

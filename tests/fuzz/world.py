@@ -21,6 +21,7 @@ from berth.schemas.subjects import token
 from berth.services.inventory.pods.foreign import PREFIX
 from tests.fuzz import constraint_tally, tally
 from tests.fuzz.constraint_draws import constrained
+from tests.fuzz.fault_draws import TRAIT, faulty_pods, group_of, later_outcome, replacements_of
 from tests.fuzz.ground import Ground, Told
 from tests.fuzz.neighbours import Neighbours
 from tests.fuzz.plain_jobs import a_plain_job
@@ -101,6 +102,8 @@ class World:
             "silence": self._fall_silent,
             "epoch": lambda *_: self._epoch(),
             "garbage": self._garbage,
+            "group": self._group,
+            "replacement": self._replacement,
         }
 
     def begin(self) -> None:
@@ -200,7 +203,14 @@ class World:
         uid = f"{name}-{step.one // NAMES % 200}"
         if "uids" in self.way.traits and chance.random() < 0.15:
             uid = self._used_uid(f"u{step.one % 3}") or uid
-        self._ask(self._request(name, uid, step.two, chance))
+        request = self._request(name, uid, step.two, chance)
+        self._ask(request)
+        if TRAIT in self.way.traits and chance.random() < 0.8:
+            self._say_group(request.name, chance)
+
+    def _say_group(self, job: str, chance: random.Random) -> None:
+        fact = group_of(job, self.now_ms, chance)
+        self._fact(f"group.default.{token(fact.name)}", fact)
 
     def _used_uid(self, uid: str) -> str:
         """A uid that somebody else may have, or have had; empty for one whose pods are not gone although its job is."""
@@ -317,8 +327,24 @@ class World:
         holding = self._some_holding(step.one)
         if holding is not None:
             fact = pods_of_attempt(holding, *self._identity(holding, chance), chance)
+            if TRAIT in self.way.traits and not holding.foreign:
+                fact = faulty_pods(fact, holding, self.now_ms, chance)
             tally.note_pods(self._count, fact)
             self._fact(f"pod.default.{token(holding.name)}", fact)
+
+    def _group(self, step: Step, chance: random.Random) -> None:
+        """A PodGroup says something else about faults, and its jobs are others."""
+        job = self._some_job(step.one)
+        if job is not None and TRAIT in self.way.traits:
+            self._say_group(job.name, chance)
+
+    def _replacement(self, step: Step, chance: random.Random) -> None:
+        """New pods of ranks wait for places; mostly those of a gang that recovers."""
+        holdings = self.seat.state.fold.holdings
+        recovering = [key for key in sorted(holdings) if holdings[key].step]
+        holding = holdings[recovering[step.one % len(recovering)]] if recovering else self._some_holding(step.one)
+        if holding is not None and not holding.foreign and TRAIT in self.way.traits:
+            self._fact(f"replacement.default.{holding.name}", replacements_of(holding, self.now_ms, chance))
 
     def _stray(self, step: Step, chance: random.Random) -> None:
         name = f"j{step.one % NAMES}"
@@ -330,6 +356,8 @@ class World:
         holding = self._some_holding(step.one)
         if holding is not None and not holding.foreign:
             fact = outcome_of(holding, *self._identity(holding, chance), chance)
+            if TRAIT in self.way.traits:
+                fact = later_outcome(fact, holding, chance)
             self._count[f"outcome: {fact.state}"] += 1
             self._fact(f"outcome.default.{holding.name}", fact)
 

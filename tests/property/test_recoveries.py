@@ -26,7 +26,8 @@ def some_jobs() -> list[Job]:
 
 
 def recover(world: RecoveringGangs, job: Job, ranks: list[int], one: int, two: int) -> None:
-    world.recover(job, ranks, HOWS[two % 5], two, placed=two % 3 > 0, scope=SCOPES[(one + two) % 7])
+    how, scope = HOWS[two % 5], SCOPES[(one + two) % 7]
+    world.recover(job, ranks, how, two, placed=two % 3 > 0, scope=scope, returns=two % 7 == 0)
 
 
 def bind(world: RecoveringGangs, job: Job, ranks: list[int], one: int, _: int) -> None:

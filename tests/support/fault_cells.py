@@ -5,7 +5,6 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from berth.core.scheduling.scheduler import Scheduler
-from berth.core.scheduling.turn import MissingShards
 from berth.core.state.cell import State
 from berth.core.state.invariants import check
 from berth.schemas.columns import pack, pack_names
@@ -55,8 +54,7 @@ class FaultCell(CoreCell):
         opening = self.scheduler.open(self.now_ms).opening
         if opening is None:
             return None
-        decided = self.scheduler.decisions.on_own_candidates(opening, MissingShards())
-        choice = self.scheduler._chosen(opening, decided, MissingShards())
+        choice = self.scheduler.choose_alone(opening)
         assert not choice.set_aside, choice.set_aside
         if choice.is_empty:
             self.scheduler.leave(choice)
@@ -115,8 +113,7 @@ class FaultCell(CoreCell):
                     pods[rank] = Pod(share.node, share.mask, holding.step)
         self.say(name)
         outcome = OutcomeSeen(
-            "default", name, holding.uid, holding.attempt, "bound", bound=len(pods), step=holding.step,
-            known=holding.step, deleted=holding.step, at_ms=self.now_ms,
+            "default", name, holding.uid, holding.attempt, "bound", bound=len(pods), step=holding.step, at_ms=self.now_ms
         )  # fmt: skip
         self.fact(SUBJECTS.fact_outcome("default", name), outcome)
 

@@ -20,9 +20,10 @@ from berth.core.state.lifecycle import Due, examine
 from berth.schemas.columns import pack, pack_names
 from berth.schemas.envelope import decode, encode
 from berth.schemas.facts import JobSeen, Leaf, OutcomeSeen, OutcomeState, PodPhase, PodsSeen, RankFailure, TopologySeen
-from berth.schemas.ledger import Epoch, Recovery, Round, Settings, Verdict
+from berth.schemas.ledger import Epoch, Recovery, Release, Round, Settings, Verdict, facts_known
 from berth.schemas.message import Message
 from berth.schemas.placement import BlockPart, Placement, Run, Share, SwitchPart, placement_of
+from berth.schemas.recording import Entry
 from berth.schemas.recovery import How, Scope
 from berth.schemas.status import SnapshotBody
 from berth.schemas.versions import encode_record
@@ -166,9 +167,11 @@ class RecoveringGangs:
             else:
                 groups = [tuple(chips[at : at + job.chips]) for at in range(0, len(chips), job.chips)]
                 free += [(name, group) for group in groups if len(group) == job.chips]
-        if len(free) < count:
-            return None
-        chosen = free[:count]
+        return self.placement_at(job, free[:count], seed) if len(free) >= count else None
+
+    def placement_at(self, job: Job, chosen: Sequence[Place], seed: int) -> Placement:
+        """Pods of a job at some places, with the columns that its affinity has; ``seed`` names the rule."""
+        count = len(chosen)
         index = [int(name[1:]) for name, _ in chosen]
         leaves = sorted({f"l{at // 2}" for at in index})
         switch = SwitchPart(
@@ -208,9 +211,20 @@ class RecoveringGangs:
         return True
 
     def recover(
-        self, job: Job, ranks: Sequence[int], how: How, seed: int, *, placed: bool, scope: Scope = "pod"
+        self,
+        job: Job,
+        ranks: Sequence[int],
+        how: How,
+        seed: int,
+        *,
+        placed: bool,
+        scope: Scope = "pod",
+        returns: bool = False,
     ) -> Recovery | None:
-        """Take a step of a recovery; None where the job cannot have it."""
+        """Take a step of a recovery; None where the job cannot have it.
+
+        If it ``returns``, its places are the old ones.
+        """
         holding = self.holding(job)
         if holding is None or holding.ending:
             return None
@@ -221,6 +235,9 @@ class RecoveringGangs:
             ranks, placed = range(job.pods), False
         chosen = sorted({rank for rank in ranks if rank < job.pods})
         placement = self.free_places(job, len(chosen), seed) if placed and how != "mark" else None
+        if returns and placement is not None and not set(chosen) & set(holding.gone):
+            own = places_of(holding.placement)
+            placement = self.placement_at(job, [own[rank] for rank in chosen], seed)
         if not chosen or (how == "place" and placement is None):
             return None
         recovery = Recovery(
@@ -255,6 +272,8 @@ class RecoveringGangs:
         for uid in found.settled:
             self.to_examine.pop(uid, None)
         due = found.due
+        for release in due.releases:
+            self._see_over(release)
         if due:
             self.round(evictions=due.evictions, releases=due.releases)
             for eviction in due.evictions:
@@ -268,6 +287,17 @@ class RecoveringGangs:
                     del self.owners[release.uid, release.attempt]
         self.check()
         return due
+
+    def _see_over(self, release: Release) -> None:
+        """See that an attempt that may run is released only if no rank recovers or has a pod that runs."""
+        holding = self.state.fold.holdings[release.uid, release.attempt]
+        if release.ranks or holding.ending:
+            return
+        assert not holding.recovers
+        job = next(job for job in self.jobs.values() if job.uid == release.uid)
+        for rank in set(range(job.pods)) - set(holding.gone):
+            pod = job.real.get(rank)
+            assert job.failed.get(rank) == 0 or (pod is not None and pod.step == holding.step_of(rank))
 
     def follow(self, job: Job) -> None:
         """The binder reads the ledger up to its head."""
@@ -317,7 +347,7 @@ class RecoveringGangs:
         check(self.state)
         assert set(self.owners) == set(self.state.fold.holdings)
         for key, owned in self.owners.items():
-            mine = sorted(place for places in owned.values() for place in places)
+            mine = sorted(place for places in owned.values() for place in dict.fromkeys(places))
             held = sorted((pod.node, pod.chips) for pod in self.state.held_by(key) if pod.pods)
             assert mine == held
         for job in self.jobs.values():
@@ -333,6 +363,17 @@ class RecoveringGangs:
         check(other)
         assert other.dump() == raw
         return other
+
+    def entries(self) -> list[Entry]:
+        """The history as a recording has it."""
+        facts = [Entry(at, data, subject) for at, (subject, data) in enumerate(self.facts, start=1)]
+        found: list[Entry] = []
+        for sequence, data in enumerate(self.records, start=1):
+            known = facts_known(data)
+            found += [fact for fact in facts if fact.sequence <= known]
+            facts = [fact for fact in facts if fact.sequence > known]
+            found.append(Entry(sequence, data))
+        return [*found, *facts]
 
     def shard(self) -> State:
         """A shard that got the same messages: all facts before all records."""

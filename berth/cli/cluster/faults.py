@@ -17,7 +17,7 @@ from berth.schemas.envelope import DecodeError, decode, encode
 from berth.schemas.simulation import BreakNode, NodeBroken
 
 Fault: TypeAlias = Literal[
-    "chip", "network", "recovering", "node", "switch", "kubelet", "plugin", "gone", "container"
+    "chip", "network", "recovering", "node", "switch", "kubelet", "plugin", "gone", "container", "relation"
 ]  # fmt: skip
 
 _ASK_S: Final = 5.0
@@ -32,7 +32,7 @@ class Of:
 
     Attributes:
         leaf: The name is that of a leaf switch: all nodes below it break.
-        pod: Pod of a fault of kind container, as namespace/name. Default: the first that runs on the node.
+        pod: Pod of a fault of kind container or relation, as namespace/name. Default: the first that runs on the node.
         exit_code: Exit code of its containers. Default: 1.
     """
 
@@ -73,7 +73,7 @@ def break_node(
     Args:
         node: The node.
         fault: chip, network (of chips), recovering (chips), node, switch (A3 only), kubelet, plugin, gone (the node
-            leaves the cluster) or container (a pod fails).
+            leaves the cluster), container (a pod fails) or relation (ClusterD labels a pod).
         chips: Ids of chips, such as 3 or 0,2-4.
         level: Level as the reporting agent names it, such as RestartNPU or SeparateFault. Default: that of the fault.
         code: Fault code in upper-case hex. Default: that of the fault.

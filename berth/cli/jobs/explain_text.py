@@ -9,6 +9,7 @@ from berth.cli.jobs.listing import OVER, phase_words
 from berth.cli.output import moment, new_table, print_result, results
 from berth.core.explain.explainer import explain, explain_now, explain_rejection
 from berth.core.explain.model import Basis, Choice, Explanation, all_sentences
+from berth.core.explain.recovery_status import recovery_words
 from berth.core.explain.text import pluralize
 from berth.core.replay.job_history import Life, Look, Trail
 from berth.runtime.bus.port import Bus
@@ -54,6 +55,9 @@ async def describe(bus: Bus, clock: Clock, status: JobStatus) -> ExplainResult:
     """Explanation of a job as it is now."""
     found = await _explanation(bus, clock, status)
     lines = _lines(status, found)
+    if status.recovery is not None:
+        words = recovery_words(status.recovery, status.pods)
+        lines.append(f"Recovered since {moment(status.recovery.since_ms)}: {words}.")
     return ExplainResult(
         namespace=status.namespace,
         name=status.name,
@@ -76,7 +80,7 @@ def describe_past(namespace: str, name: str, trail: Trail, life: Life, look: Loo
         life: The job.
         look: Its state at that time.
     """
-    status, found = look
+    status, found, recoveries = look
     lives = [LifeRow(one.uid, one.since_ms, one.ended, one.ended_ms) for one in trail.lives.values()]
     if status is None:  # another job has the name by then, or none
         since = life.ended_ms or life.since_ms
@@ -87,6 +91,7 @@ def describe_past(namespace: str, name: str, trail: Trail, life: Life, look: Loo
         basis = Basis(facts_seq=life.facts_seq, at_ms=status.since_ms)
         found = explain_rejection(namespace, name, life.uid, status.refusal, basis=basis)
     lines = _lines(status, found)
+    lines += [f"Recovered since {moment(one.since_ms)}: {one.sentence}." for one in recoveries]
     others = [one for one in lives if one.uid != life.uid]
     if others:
         rows = ", ".join(f"{one.uid} (since {moment(one.since_ms)})" for one in others)

@@ -9,7 +9,7 @@ import msgspec
 
 from berth.cli.output import listed, moment
 from berth.core.explain.refusal_text import sentence
-from berth.core.explain.text import pluralize
+from berth.core.explain.text import pluralize, ranges
 from berth.schemas.columns import unpack, unpack_names
 from berth.schemas.envelope import DecodeError, Envelope, NewerVersionError, body_of, open_envelope
 from berth.schemas.facts import (
@@ -24,7 +24,7 @@ from berth.schemas.facts import (
     TopologySeen,
 )
 from berth.schemas.fault_facts import DrainSeen, GroupSeen, ReplacementsSeen
-from berth.schemas.ledger import Epoch, Round, see_readable
+from berth.schemas.ledger import Epoch, Recovery, Round, see_readable
 from berth.schemas.message import Message
 from berth.schemas.placement import Placement
 from berth.schemas.recording import Entry
@@ -185,6 +185,7 @@ def _round(body: Round, names: Mapping[str, str]) -> str:
             parts.append(f"placed {name} {_place(verdict.placement)}")
         elif verdict.refusal is not None:
             parts.append(f"{'rejected' if verdict.final else 'refused'} {name}: {sentence(verdict.refusal)}")
+    parts += [_recovery(one) for one in body.recoveries]
     parts += [f"evicted {names.get(one.uid, one.uid)}: {one.reason}" for one in body.evictions]
     for release in body.releases:
         part = f" ({pluralize(len(release.ranks), 'pod')})" if release.ranks else ""
@@ -195,6 +196,16 @@ def _round(body: Round, names: Mapping[str, str]) -> str:
     if body.missing:
         parts.append(f"without shards {', '.join(map(str, body.missing))}")
     return f"round {body.number}: {'; '.join(parts) or 'nothing'}"
+
+
+def _recovery(one: Recovery) -> str:
+    what = f"{one.namespace}/{one.name} step {one.step}"
+    ranks = f"{'rank' if len(one.ranks) == 1 else 'ranks'} {ranges(one.ranks)}"
+    where = f", new places {_place(one.placement)}" if one.placement is not None else ""
+    if one.how == "place":
+        return f"recovery of {what}: {ranks}{where}"
+    done = {"grace": "evicted", "force": "deleted"}.get(one.how, "marked")
+    return f"recovery of {what}: {one.cause}; {ranks} {done} ({one.scope}){where}"
 
 
 def _place(placement: Placement) -> str:

@@ -43,7 +43,7 @@ def recovery_of(state: State, gang: GangRecord, holding: Holding | None) -> Reco
 
 def _has_places(holding: Holding) -> bool:
     """Whether every rank that leaves or left has a place, taken or reserved."""
-    return not holding.unplaced and holding.reserved().keys() == holding.leaving().keys()
+    return not holding.unplaced and {rank for move in holding.moves for rank in move.placed} >= holding.leaving().keys()
 
 
 def _open_ranks(state: State, holding: Holding) -> list[int]:

@@ -14,7 +14,7 @@ from berth.core.scheduling.scheduler import Scheduler
 from berth.core.scheduling.turn import Opening
 from berth.core.state.ledger import PodShare, pods_of
 from berth.schemas.facts import NodeHealth
-from berth.schemas.ledger import Adoption, Eviction, Release, Round, Settings, Verdict
+from berth.schemas.ledger import Adoption, Eviction, Recovery, Release, Round, Settings, Verdict
 from berth.schemas.message import Part
 from berth.schemas.offers import Shape
 from berth.schemas.placement import Placement
@@ -160,6 +160,7 @@ def _rest(recorded: Round, replayed: Round | None) -> tuple[str, str]:
     one: Sequence[Part]
     other: Sequence[Part]
     for what, one, other in (
+        ("recoveries", recorded.recoveries, replayed.recoveries),
         ("evictions", recorded.evictions, replayed.evictions),
         ("releases", recorded.releases, replayed.releases),
         ("adoptions", recorded.adoptions, replayed.adoptions),
@@ -174,6 +175,7 @@ def _parts(record: Round) -> str:
     """Contents of a record in a few words."""
     counts = (
         (record.verdicts, "verdict"),
+        (record.recoveries, "recovery step"),
         (record.evictions, "eviction"),
         (record.releases, "release"),
         (record.adoptions, "adoption"),
@@ -188,6 +190,13 @@ def _part_words(part: Part | None) -> str:
         case Release():
             ranks = f", ranks {ranges(part.ranks)}" if part.ranks else ""
             return f"{part.uid}, attempt {part.attempt}{ranks}: {part.reason}{', again' if part.again else ''}"
+        case Recovery():
+            where = (
+                f", new places {_where(pods_of(part.placement), ranks=part.ranks)}"
+                if part.placement is not None
+                else ""
+            )
+            return f"{part.uid}, attempt {part.attempt}, step {part.step}: {part.how} {part.scope}, ranks {ranges(part.ranks)}{where}"
         case Adoption():
             return f"{part.namespace}/{part.gang}: {_where(pods_of(part.placement))}"
         case _:
@@ -207,10 +216,10 @@ def _field_words(one: msgspec.Struct, other: msgspec.Struct, path: str = "") -> 
     return _NOTHING, _NOTHING
 
 
-def _where(pods: Sequence[PodShare], first: int = 0) -> str:
-    """Nodes and chips of some ranks."""
+def _where(pods: Sequence[PodShare], first: int = 0, ranks: Sequence[int] = ()) -> str:
+    """Nodes and chips of some ranks; ``ranks`` are those of ``pods`` if they are not all."""
     parts = [
-        f"rank {rank} on {pod.node}, {f'chips {ranges(pod.chips)}' if pod.chips else 'no chips'}"
+        f"rank {ranks[rank] if ranks else rank} on {pod.node}, {f'chips {ranges(pod.chips)}' if pod.chips else 'no chips'}"
         for rank, pod in enumerate(pods[first : first + _PODS_SHOWN], start=first)
     ]
     more = len(pods) - first - len(parts)

@@ -12,6 +12,7 @@ from berth.core.explain.explainer import explain, explain_now
 from berth.core.explain.job_status import status_of
 from berth.core.explain.model import Explanation
 from berth.core.replay.log_clock import moment_of
+from berth.core.replay.recovery_history import PastRecovery, RecoveryHistory
 from berth.core.state.cell import JobKey, State
 from berth.core.state.ledger import dump_of
 from berth.schemas.envelope import DecodeError, body_of, open_envelope
@@ -185,10 +186,12 @@ class Look(NamedTuple):
     Attributes:
         status: Its status at the point; None when another job, or none, had its name by then.
         explanation: Explanation of the relevant verdict; None without one.
+        recoveries: Its recoveries from faults up to then, the oldest first.
     """
 
     status: JobStatus | None
     explanation: Explanation | None
+    recoveries: tuple[PastRecovery, ...] = ()
 
 
 class View:
@@ -211,6 +214,7 @@ class View:
         if start.ledger:
             self._state.load(start)
         self._found: dict[int, Explanation] = {}
+        self._recoveries = RecoveryHistory(life.uid)
 
     def add(self, entry: Entry) -> bool:
         """Read the next entry; returns false once no later entry counts.
@@ -227,12 +231,16 @@ class View:
             return True
         if entry.sequence > self._trail.ledger_seq:
             return False
-        if entry.sequence in {life.verdict_seq, life.placed_seq}:
-            record = body_of(open_envelope(entry.data), Round)
-            explanation = explain(state, record, life.uid, ledger_seq=entry.sequence)
-            if explanation is not None:
-                self._found[entry.sequence] = explanation
+        envelope = open_envelope(entry.data)
+        if envelope.kind == Round.KIND and life.uid.encode() in entry.data:
+            record = body_of(envelope, Round)
+            if entry.sequence in {life.verdict_seq, life.placed_seq}:
+                explanation = explain(state, record, life.uid, ledger_seq=entry.sequence)
+                if explanation is not None:
+                    self._found[entry.sequence] = explanation
+            self._recoveries.before(record, state.fold)
         state.apply_record(entry.sequence, entry.data)
+        self._recoveries.after(state.fold)
         return True
 
     def end(self) -> Look:
@@ -245,7 +253,7 @@ class View:
         explanation = found.get(life.verdict_seq if is_waiting or not life.placed_seq else life.placed_seq)
         if explanation is None and status is not None and status.ledger_seq:
             explanation = _explanation_now(self._state, status)
-        return Look(status, explanation)
+        return Look(status, explanation, tuple(self._recoveries.found))
 
 
 def _explanation_now(state: State, status: JobStatus) -> Explanation | None:

@@ -51,7 +51,7 @@ class Replayed(msgspec.Struct, frozen=True):
     rounds: int = 0
     """Records that were replayed."""
     decisions: int = 0
-    """Verdicts in them, and evictions, releases and adoptions."""
+    """Verdicts in them, and recoveries, evictions, releases and adoptions."""
     placed: int = 0
     refused: int = 0
     epochs: int = 0
@@ -232,7 +232,8 @@ class Replay:
 
     def _compared(self, entry: Entry, record: Round, own: _Own) -> Difference | None:
         self._rounds += 1
-        self._decisions += len(record.verdicts) + len(record.evictions) + len(record.releases) + len(record.adoptions)
+        self._decisions += len(record.verdicts) + len(record.recoveries)
+        self._decisions += len(record.evictions) + len(record.releases) + len(record.adoptions)
         placed = sum(1 for verdict in record.verdicts if verdict.placement is not None)
         self._placed += placed
         self._refused += len(record.verdicts) - placed

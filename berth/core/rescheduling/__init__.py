@@ -1,4 +1,4 @@
 """Placement of lost pods of a gang while its other pods keep their places.
 
-The planners are complete and are compared with reference vectors. No service calls them yet.
+The planners are compared with reference vectors. ``berth.core.placement.replacements`` calls them in a round.
 """

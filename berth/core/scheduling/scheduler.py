@@ -297,8 +297,8 @@ class Scheduler:
         self._turn = recorded
         return recorded
 
-    def decide(self, opening: Opening, missing_shards: MissingShards | None = None) -> Recorded:
-        """Choose on candidates of the state itself, without offers of shards, and record the choice.
+    def choose_alone(self, opening: Opening, missing_shards: MissingShards | None = None) -> Choice:
+        """As :meth:`choose`, on candidates of the state itself, without offers of shards.
 
         Args:
             opening: The turn.
@@ -310,8 +310,20 @@ class Scheduler:
         """
         self._expect(opening)
         missing_shards = missing_shards or MissingShards()
-        found = self.decisions.on_own_candidates(opening, missing_shards)
-        return self.record(self._chosen(opening, found, missing_shards))
+        return self._chosen(opening, self.decisions.on_own_candidates(opening, missing_shards), missing_shards)
+
+    def decide(self, opening: Opening, missing_shards: MissingShards | None = None) -> Recorded:
+        """:meth:`choose_alone`, and record the choice.
+
+        Args:
+            opening: The turn.
+            missing_shards: Shards that are taken not to answer.
+
+        Raises:
+            OffersExhaustedError: The candidates never reach far enough.
+            InvariantError: The opening was used before.
+        """
+        return self.record(self.choose_alone(opening, missing_shards))
 
     def adopt(self, recorded: Recorded, folded: Folded) -> None:
         """End a turn whose record was stored and folded.

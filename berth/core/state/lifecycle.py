@@ -169,8 +169,8 @@ def _has_ended(
         return False
     if is_evicted or (holding.foreign and not seen.phase):
         return True
-    ended = {rank for rank, _ in rows_of(holding, seen)} - holding.leaving().keys()
-    over = ended | (set(holding.gone) - set(holding.unplaced)) | left_unbound(holding, outcome)
+    over = {rank for rank, _ in rows_of(holding, seen)} | set(holding.gone) | left_unbound(holding, outcome)
+    over -= {*holding.leaving(), *holding.unplaced}
     pods = holding.placement.pods()
     return len({rank for rank in over if rank < pods} if counts_own else over) >= pods
 

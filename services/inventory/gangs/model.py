@@ -193,6 +193,8 @@ class Part:
     hold: str = ""
     recovering: frozenset[int] = frozenset()
     """Ranks that other pods may take while the request is placed: their attempt recovers from a fault."""
+    restarts: bool = False
+    """A fault ends the attempt, or has ended it, and the next one waits for the pods that the controller makes anew."""
     gone_since_ms: int | None = None
     incomplete_since_ms: int | None = None
 
@@ -256,12 +258,14 @@ class Part:
         refusal = status.refusal
         after = (status.phase, status.attempt, status.sentence, refusal.code if refusal is not None else "")
         recovering = _recovering(status)
-        changed = (*after, recovering) != (self.phase, self.attempt, self.sentence, self.code, self.recovering)
+        restarts = _restarts(status)
+        before = (self.phase, self.attempt, self.sentence, self.code, self.recovering, self.restarts)
+        changed = (*after, recovering, restarts) != before
         if status.attempt > self.attempt:
             for slot in self.slots:  # the earlier attempt was rolled back: new pods may take its ranks
                 slot.was_bound = slot.was_bound and slot.is_live
         self.phase, self.attempt, self.sentence, self.code = after
-        self.recovering = recovering
+        self.recovering, self.restarts = recovering, restarts
         self.published = True
         return changed
 
@@ -279,6 +283,15 @@ def _recovering(status: JobStatus) -> frozenset[int]:
     if found is None or found.attempt != status.attempt or status.phase not in _RUNS:
         return frozenset()
     return frozenset(found.open)
+
+
+def _restarts(status: JobStatus) -> bool:
+    """Whether a fault makes a job start anew."""
+    found = status.recovery
+    if found is None or found.scope != "job" or found.how == "mark":
+        return False
+    ends = status.phase == "ending" and found.attempt == status.attempt
+    return ends or (status.phase == "waiting" and found.attempt == status.attempt - 1)
 
 
 GROUPED: Final = frozenset({"podgroup", "native", "workload", "cosched"})

@@ -24,7 +24,8 @@ def replace_ranks(gang: Gang, free: Sequence[Member]) -> tuple[list[Member], lis
     """Give ranks that recover to new pods.
 
     A pod with the name of the former one comes first, then one from the same place in the gang. A pod whose own request
-    waits, made before it was known that the rank recovers, is taken out of it.
+    waits, made before it was known that the rank recovers, is taken out of it; likewise, but only that, where the whole
+    job starts anew.
 
     Args:
         gang: The gang; its slots are up to date.
@@ -35,14 +36,17 @@ def replace_ranks(gang: Gang, free: Sequence[Member]) -> tuple[list[Member], lis
         requests to withdraw.
     """
     vacant = _vacancies(gang)
-    if not vacant:
+    restarting = _restarting(gang)
+    if not vacant and not restarting:
         return list(free), [], []
     own = _requested_alone(gang)
     candidates = {member.uid: member for member in (*free, *(member for _, member in own)) if member.waits}
     taken: set[str] = set()
     for by_name in (True, False):
         for part, slot in list(vacant):
-            found = next((member for member in candidates.values() if _may_replace(part, slot, member, by_name)), None)
+            found = next(
+                (member for member in candidates.values() if _may_replace(part, slot, member, by_name=by_name)), None
+            )
             if found is not None:
                 del candidates[found.uid]
                 taken.add(found.uid)
@@ -52,7 +56,13 @@ def replace_ranks(gang: Gang, free: Sequence[Member]) -> tuple[list[Member], lis
         member.uid: (member, why) for member in free if member.uid in candidates and (why := _misplaced(gang, member))
     }
     left = [member for member in free if member.uid not in taken and member.uid not in held]
-    return left, list(held.values()), [part for part, member in own if member.uid in taken]
+    again = [
+        member
+        for _, member in own
+        if member.uid not in taken and any(_may_replace(part, slot, member, by_name=False) for part, slot in restarting)
+    ]
+    withdrawn = taken.union(member.uid for member in again)
+    return [*left, *again], list(held.values()), [part for part, member in own if member.uid in withdrawn]
 
 
 def replacements_of(part: Part, *, at_ms: int) -> ReplacementsSeen:
@@ -94,6 +104,12 @@ def _vacancies(gang: Gang) -> list[tuple[Part, Slot]]:
     ]
 
 
+def _restarting(gang: Gang) -> list[tuple[Part, Slot]]:
+    """Ranks without a pod of jobs that start anew."""
+    parts = [part for _, part in sorted(gang.parts.items()) if part.restarts]
+    return [(part, slot) for part in parts for slot in part.slots if not slot.is_live]
+
+
 def _requested_alone(gang: Gang) -> list[tuple[Part, Member]]:
     """Requests of one pod each that wait, and the pods."""
     alone = [
@@ -104,7 +120,7 @@ def _requested_alone(gang: Gang) -> list[tuple[Part, Member]]:
     return [(part, member) for part, member in alone if member is not None]
 
 
-def _may_replace(part: Part, slot: Slot, member: Member, by_name: bool) -> bool:  # noqa: FBT001 - one pass each
+def _may_replace(part: Part, slot: Slot, member: Member, *, by_name: bool) -> bool:
     """Whether a pod may take a rank; a rank that it states itself must be this one."""
     place = member.place
     if slot.task != place.task or (slot.ask is not None and slot.ask != member.ask):

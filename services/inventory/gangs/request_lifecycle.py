@@ -68,7 +68,7 @@ def fill(gang: Gang, free: list[Member]) -> list[Member]:
 def _vacancies(gang: Gang) -> Iterator[tuple[Part, Slot]]:
     for name in sorted(gang.parts):
         part = gang.parts[name]
-        if part.state == "closed" or part.is_over or part.is_settled:
+        if part.state == "closed" or part.is_over or (part.is_settled and not part.restarts):
             continue
         for slot in part.slots:
             if not slot.is_live:

@@ -190,14 +190,22 @@ class NodeAgents:
             exit_code: Exit code of its containers.
             now_ms: The time.
         """
-        running = [item for item in self._hosted.values() if item.step is Step.RUNNING and item.leaves_ms is None]
-        for item in sorted(running, key=lambda item: item.pod.key):
-            if key in {"", item.pod.key}:
-                status = failed(item.pod, exit_code=exit_code, started_ms=item.started_ms, now_ms=now_ms)
-                if status["phase"] == "Failed":
-                    self._release(item)
-                return [SetStatus(item.pod, status)]
-        return []
+        item = self._running(key)
+        if item is None:
+            return []
+        status = failed(item.pod, exit_code=exit_code, started_ms=item.started_ms, now_ms=now_ms)
+        if status["phase"] == "Failed":
+            self._release(item)
+        return [SetStatus(item.pod, status)]
+
+    def running(self, key: str) -> AgentPod | None:
+        """A running pod by namespace and name, or the first by name; None if there is no such pod."""
+        item = self._running(key)
+        return item.pod if item is not None else None
+
+    def _running(self, key: str) -> HostedPod | None:
+        items = [item for item in self._hosted.values() if item.step is Step.RUNNING and item.leaves_ms is None]
+        return next((item for item in sorted(items, key=lambda one: one.pod.key) if key in {"", item.pod.key}), None)
 
     def _is_dead(self, broken: Broken) -> bool:
         return broken.kubelet or not self.node.ready

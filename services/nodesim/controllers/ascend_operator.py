@@ -3,10 +3,12 @@
 Source: docs/reference/kubernetes.md, "Life of a pod" and "Volcano PodGroups"; MindCluster, ``mindxdl.gitee.com/v1``.
 """
 
+from collections.abc import Callable
 from typing import Any, Final
 
 import msgspec
 
+from berth.formats.ascend.fault_counters import job_key
 from berth.formats.ascend.pod_annotations import OPERATOR_NAME, RANK_INDEX, RESOURCE_PREFIX
 from berth.formats.gang_keys import REPLICA_TYPES
 from berth.formats.kubernetes.lean import Lean, Meta
@@ -35,6 +37,7 @@ from berth.services.nodesim.controllers.gang_children import (
     pod_body,
     stale_pods,
 )
+from berth.services.nodesim.controllers.hot_switch import switch_actions, without_backed_up
 from berth.services.nodesim.stamps import stamp
 
 JOB_NAME: Final = "training.kubeflow.org/job-name"
@@ -89,7 +92,12 @@ class AscendJob(Lean, frozen=True):
 
 
 class AscendRules:
-    """The operator; it remembers the failures that it has handled."""
+    """The operator; it remembers the failures that it has handled.
+
+    Args:
+        retries: How often failed pods may still restart a job, by ``<namespace>/<name>-<uid>``, as the scheduler says;
+            None: the operator counts, and makes failed pods anew by itself.
+    """
 
     group_version: Final = API_VERSION
     plural: Final = "ascendjobs"
@@ -97,7 +105,8 @@ class AscendRules:
     kind_name: Final = KIND
     pod_label: Final = JOB_NAME
 
-    def __init__(self) -> None:
+    def __init__(self, retries: Callable[[str], int] | None = None) -> None:
+        self._retries = retries
         self._decided = DecidedStatuses()
         self._pending_deletions = PendingDeletions()
         self._handled: dict[str, set[str]] = {}
@@ -126,20 +135,28 @@ class AscendRules:
             if state == "Failed" and job.spec.run_policy.clean_pod_policy in {"Running", "All"}:
                 self._pending_deletions.add(pod for pod in own if is_live(pod))
         actions += self._pending_deletions.deletions(own)
-        wanted = missing(desired_pods, children.pods)
-        if state not in _OVER and children.may_have_pods and wanted:
-            owner = owner_of(job.metadata, api_version=API_VERSION, kind=KIND)
-            group, scheduler = self.group_name(job), job.spec.scheduler_name
-            actions.append(
-                MakePods([pod_body(desired_pod, job.metadata, owner, group, scheduler) for desired_pod in wanted])
-            )
+        if state not in _OVER and children.may_have_pods:
+            actions += self._pods(job, desired_pods, children, own)
         status = job.status if _state(job) in _OVER else _status(job, own, state, now_ms)
         return [*actions, *self._decided.set(job.metadata.uid, status, observed)]
+
+    def _pods(self, job: AscendJob, desired_pods: list[DesiredPod], children: Children, own: list[Pod]) -> list[Action]:
+        """Pods to make: missing ones, and backups of a hot switch."""
+        owner = owner_of(job.metadata, api_version=API_VERSION, kind=KIND)
+        group, scheduler = self.group_name(job), job.spec.scheduler_name
+        bodies = {one.name: pod_body(one, job.metadata, owner, group, scheduler) for one in desired_pods}
+        wanted = without_backed_up(missing(desired_pods, children.pods), own)
+        makes: list[Action] = [MakePods([bodies[one.name] for one in wanted])] if wanted else []
+        return [*makes, *switch_actions(own, bodies)]
 
     def _after_failures(self, job: AscendJob, own: list[Pod], state: str) -> str:
         """State after pods that failed since the last call."""
         handled = self._handled.setdefault(job.metadata.uid, set())
         failed = [pod for pod in own if pod.status.phase == "Failed" and pod.metadata.uid not in handled]
+        if self._retries is not None and job.metadata.label(RETRY_TIMES) not in {"", "0"}:
+            handled.update(pod.metadata.uid for pod in failed)  # the scheduler deletes them
+            key = job_key(job.metadata.namespace, self.group_name(job))
+            return state if not failed else "Restarting" if self._retries(key) >= 1 else "Failed"
         for pod in failed:
             if not _may_restart(job, pod, len(handled)):
                 return "Failed"

@@ -73,6 +73,14 @@ class DeletePods:
 
 
 @dataclass(frozen=True, slots=True)
+class AnnotatePod:
+    """Set annotations of a pod; None removes one."""
+
+    pod: Pod
+    annotations: dict[str, str | None]
+
+
+@dataclass(frozen=True, slots=True)
 class DeleteGroup:
     """Delete the PodGroup."""
 
@@ -86,7 +94,7 @@ class SetJobStatus:
     status: dict[str, Any]
 
 
-Action: TypeAlias = MakeGroup | MakePods | DeletePods | DeleteGroup | SetJobStatus
+Action: TypeAlias = MakeGroup | MakePods | DeletePods | AnnotatePod | DeleteGroup | SetJobStatus
 
 
 @dataclass(frozen=True, slots=True)

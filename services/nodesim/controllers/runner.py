@@ -22,6 +22,7 @@ from berth.services.nodesim.controllers.gang_children import (
     GROUP_VERSION,
     GROUPS,
     Action,
+    AnnotatePod,
     Children,
     DeleteGroup,
     DeletePods,
@@ -30,6 +31,7 @@ from berth.services.nodesim.controllers.gang_children import (
     SetJobStatus,
 )
 from berth.services.nodesim.controllers.podgroups import PodGroupController
+from berth.services.nodesim.controllers.retry_counters import RetryCounters
 from berth.services.nodesim.controllers.volcano import VolcanoRules
 from berth.services.nodesim.kube.writes import KubeWrites, make_object
 
@@ -102,8 +104,10 @@ async def controllers_of(
             continue
         if name == "volcano":
             found += await _gangs(api, clock, VolcanoRules(), writes, log)
-        else:
-            found += await _gangs(api, clock, AscendRules(), writes, log)
+            continue
+        counters = RetryCounters(api) if config.agents.reads_retries else None
+        found += await _gangs(api, clock, AscendRules(counters.times if counters is not None else None), writes, log)
+        found += [counters] if counters is not None else []
     return found
 
 
@@ -258,6 +262,9 @@ class GangController(Generic[J]):
                 await self._each([partial(self._make_pod, namespace, body) for body in bodies])
             case DeletePods(pods):
                 await self._each([partial(self._delete_pod, pod) for pod in pods])
+            case AnnotatePod(pod, annotations):
+                path = f"/api/v1/namespaces/{namespace}/pods/{pod.metadata.name}"
+                await self._api.patch(path, {"metadata": {"uid": pod.metadata.uid, "annotations": annotations}})
             case SetJobStatus(status):
                 jobs = f"/apis/{self._rules.group_version}/namespaces/{namespace}/{self._rules.plural}"
                 await self._api.patch(f"{jobs}/{key[1]}/status", {"status": status})

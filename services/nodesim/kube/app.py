@@ -17,6 +17,7 @@ from berth.runtime.kube.port import Api, Change, RefusedError
 from berth.runtime.logs import Logger
 from berth.services.nodesim.agents.clusterd import FOR_SCHEDULERS, ClusterD
 from berth.services.nodesim.agents.pods import AgentPod
+from berth.services.nodesim.agents.recovery_service import RecoveryService
 from berth.services.nodesim.agents.registration import (
     LEASE_NAMESPACE,
     config_map,
@@ -26,8 +27,10 @@ from berth.services.nodesim.agents.registration import (
     node_body,
 )
 from berth.services.nodesim.config import NodesimConfig
+from berth.services.nodesim.controllers.gang_children import GROUP_VERSION, GROUPS
 from berth.services.nodesim.controllers.runner import controllers_of
 from berth.services.nodesim.kube.loop import KubeLoop
+from berth.services.nodesim.kube.recovery import RecoveryPlayer
 from berth.services.nodesim.kube.writes import Write, make_object, put_object, retry_until_answered
 from berth.services.nodesim.metrics import NodesimMetrics
 
@@ -68,6 +71,8 @@ async def play(
             works.append(player.renew())
         if config.agents.clusterd:
             works.append(player.be_clusterd())
+        if config.agents.recovery and await api.serves(GROUP_VERSION, GROUPS):
+            works.append(RecoveryPlayer(api, clock, player.recovery_service(), loop.writes).run())
         works += [
             controller.run() for controller in await controllers_of(api, clock, config, loop.writes, instruments.log)
         ]
@@ -188,6 +193,15 @@ class _Player:
                         await known.changed.wait()
                 except TimeoutError:
                     continue
+
+    def recovery_service(self) -> RecoveryService:
+        """The recovery service of ClusterD."""
+        agents = self._config.agents
+        return RecoveryService(
+            wait_ms=round(agents.recovery_wait_s * 1000),
+            switch_ms=round(agents.hot_switch_wait_s * 1000),
+            is_sub_healthy=lambda pod: self.loop.is_sub_healthy(pod.spec.node_name, pod.metadata.uid),
+        )
 
     def _is_used(self, node: str) -> bool:
         agents = self.loop.agents.get(node)

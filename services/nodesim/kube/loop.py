@@ -13,6 +13,7 @@ from berth.runtime.clock import Clock
 from berth.runtime.kube.port import Api, Change
 from berth.runtime.logs import Logger
 from berth.schemas.envelope import DecodeError, decode, encode
+from berth.schemas.fault_facts import FAULT_TYPE
 from berth.schemas.simulation import BreakNode, NodeBroken, SimCounts
 from berth.schemas.units import UnixMs
 from berth.services.nodesim.accounts import Accounts
@@ -33,7 +34,7 @@ from berth.services.nodesim.agents.kubelet import NodeAgents
 from berth.services.nodesim.agents.pod_statuses import PodAddresses
 from berth.services.nodesim.agents.pods import AgentPod
 from berth.services.nodesim.agents.registration import config_map, node_body, places_of
-from berth.services.nodesim.breakage import WrongBreakError, breakage_of, breakages_of_file
+from berth.services.nodesim.breakage import OF_PODS, RELATION_LEVELS, WrongBreakError, breakage_of, breakages_of_file
 from berth.services.nodesim.config import NodesimConfig
 from berth.services.nodesim.fault_plan import FaultPlan
 from berth.services.nodesim.kube.writes import KubeWrites, make_object, put_object
@@ -265,8 +266,8 @@ class KubeLoop:
 
     def _break_one(self, request: BreakNode) -> str:
         agents = self.agents[request.node]
-        if request.fault == "container":
-            return self._fail_container(request, agents)
+        if request.fault in OF_PODS:
+            return self._break_pod(request, agents)
         try:
             item = breakage_of(request, agents.node, self._clock.now_ms())
         except WrongBreakError as error:
@@ -285,16 +286,37 @@ class KubeLoop:
         self._wake.set()
         return ""
 
-    def _fail_container(self, request: BreakNode, agents: NodeAgents) -> str:
-        if request.mend or request.chips or request.level or request.code or request.lasts_ms:
-            return "a fault of kind container takes a pod and an exit code, and nothing to repair"
-        effects = agents.fail(request.pod, request.exit_code or 1, self._clock.now_ms())
-        if not effects:
+    def _break_pod(self, request: BreakNode, agents: NodeAgents) -> str:
+        """Let a pod fail, or label it; returns why not, or nothing."""
+        is_relation = request.fault == "relation"
+        level = request.level or (RELATION_LEVELS[0] if is_relation else "")
+        if request.mend or request.chips or request.code or request.lasts_ms or (level and not is_relation):
+            return f"a fault of kind {request.fault} is of a pod, and has no chips, code, end or repair" + (
+                "" if is_relation else ", and no level"
+            )
+        if is_relation and level not in RELATION_LEVELS:
+            return f"level is {level!r}, expected one of {', '.join(RELATION_LEVELS)}"
+        pod = agents.running(request.pod)
+        if pod is None:
             return f"pod is {request.pod!r}, expected a running pod of node {request.node}"
-        self._do(effects)
-        self._log.info("broken", node=request.node, fault=request.fault, pod=request.pod)
+        if is_relation:
+            self._patch(pod.metadata.uid, pod.path, {"metadata": {"labels": {FAULT_TYPE: level}}})
+        else:
+            self._do(agents.fail(pod.key, request.exit_code or 1, self._clock.now_ms()))
+        self._log.info("broken", node=request.node, fault=request.fault, pod=pod.key)
         self._touch(request.node)
         return ""
+
+    def is_sub_healthy(self, node: str, uid: str) -> bool:
+        """Whether a chip of a pod, or the switch of its node, is sub-healthy."""
+        agents = self.agents.get(node)
+        if agents is None:
+            return False
+        broken = agents.breakages.at(self._clock.now_ms())
+        chips = [item.chips for item in broken.of("chip") if item.level == "SubHealthFault"]
+        return any(mask >> chip & 1 for mask in chips for chip in agents.mounted(uid)) or any(
+            item.level == "SubHealthFault" for item in broken.of("switch")
+        )
 
     async def counts(self, _data: bytes) -> bytes:
         """Answer with the counts, whatever was asked."""

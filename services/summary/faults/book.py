@@ -160,7 +160,7 @@ class FaultBook:
             key, recovery = self._jobs.key_of(request), status.recovery
             if key and recovery is not None:
                 self._restarts.see_recovery(key, status.uid, recovery)
-                if recovery.retries_left >= 0:
+                if recovery.retries_left >= 0 and not self._jobs.has_leaving(key, status.uid, recovery):
                     left[key] = min(left.get(key, recovery.retries_left), recovery.retries_left)
         for key, times in left.items():
             self._jobs.set_retries(key, times)

@@ -10,6 +10,7 @@ from berth.core.faults.rules import rules_of
 from berth.formats.ascend.fault_counters import Retries, job_key
 from berth.formats.kubernetes.objects import Pod, PodGroup
 from berth.schemas.fault_facts import GroupSeen, joined
+from berth.schemas.recovery import RecoveryStatus
 from berth.services.summary.faults.views import GroupView, JobOwner, PodView, group_view, pod_view
 
 RequestKey = tuple[str, str]
@@ -120,6 +121,21 @@ class FaultJobs:
         pods = sorted(self._pods_of.get(key, {}).items())
         labels = joined([*([group.labels] if group is not None else ()), *(pod.labels for _, pod in pods)])
         return rules_of(labels, group.annotations if group is not None else {})
+
+    def has_leaving(self, key: str, uid: str, recovery: RecoveryStatus) -> bool:
+        """Whether a pod that a step of a recovery replaces is still there.
+
+        Args:
+            key: The job.
+            uid: Of its request.
+            recovery: The step.
+        """
+        ranks = frozenset(recovery.ranks)
+        placed = [pod.placed for pod in self._pods_of.get(key, {}).values() if pod.placed is not None]
+        return any(
+            (pod.uid, pod.attempt) == (uid, recovery.attempt) and pod.step < recovery.step and pod.rank in ranks
+            for pod in placed
+        )
 
     def set_retries(self, key: str, times: int) -> None:
         """Take how often failed pods may still restart a job, as the ledger says."""

@@ -3,52 +3,12 @@
 import msgspec
 import pytest
 
-from berth.core.explain.job_status import digest, status_of
+from berth.core.explain.job_status import digest
 from berth.core.explain.recovery_status import recovery_words
 from berth.schemas.envelope import encode
-from berth.schemas.facts import PodPhase
-from berth.schemas.recovery import How, RecoveryStatus, Scope
+from berth.schemas.recovery import RecoveryStatus
 from berth.schemas.status import JobStatus
-from tests.support.recovering_gangs import Job, RecoveringGangs
-
-P = PodPhase
-
-
-class Recovering:
-    """A job of three pods that runs."""
-
-    def __init__(self) -> None:
-        self.job = Job("j", 3, 2)
-        self.world = RecoveringGangs([self.job])
-        self.world.place(self.job, 0)
-        self.bind()
-
-    def bind(self) -> None:
-        self.world.follow(self.job)
-        for rank in range(3):
-            self.world.bind(self.job, rank)
-        self.world.publish(self.job)
-
-    def end(self, *ranks: int) -> None:
-        for rank in ranks:
-            self.job.real[rank].phase = P.GONE
-        self.world.publish(self.job)
-        self.world.carry_out()
-
-    def recover(self, *ranks: int, how: How = "grace", placed: bool = True, scope: Scope = "pod") -> None:
-        assert self.world.recover(self.job, ranks, how, 3, placed=placed, scope=scope)
-
-    @property
-    def status(self) -> JobStatus:
-        found = status_of(self.world.state, ("default", "j"), at_ms=99)
-        assert found is not None
-        return found
-
-    @property
-    def recovery(self) -> RecoveryStatus:
-        found = self.status.recovery
-        assert found is not None
-        return found
+from tests.support.recovering_job import Recovering
 
 
 def test_a_job_without_faults_has_no_recovery() -> None:

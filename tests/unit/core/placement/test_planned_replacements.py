@@ -152,32 +152,35 @@ def test_nodes_of_faulty_pods_below_leaves_come_last() -> None:
 
 
 def test_states_that_only_leaving_pods_report_do_not_count() -> None:
-    cell = below_leaves(places=2, leaves=3, nslb_version="2.0", shared_tor_num=1)
-    cell.place(a_job("j", chips=8, replicas=4, labels=LARGE))
+    cell = below_leaves(places=3, leaves=2, nslb_version="2.0")
+    cell.place(a_job("j", chips=8, replicas=6, labels=LARGE))
     before = holding_of(cell.state, "j").placement
-    assert before.names() == ["a0", "a1", "b0", "b1"]
-    break_nodes(cell, "b0")
-    found = placed(replaced(cell, leaving_of(cell, "j", [2, 3])))
-    # Leaf b is exclusive because of the two that leave. It has no place for both, so they go below the free one.
-    assert found.names() == ["c0", "c1"]
+    assert before.names() == ["a0", "a1", "a2", "b0", "b1", "b2"]
+    assert before.switch is not None
+    assert [state & STATE for state in before.switch.states] == [EXCLUSIVE] * 6
+    # Leaf b is exclusive because of pods that leave, so it is open to them.
+    found = placed(replaced(cell, leaving_of(cell, "j", [3, 4, 5])))
+    assert found.names() == ["b0", "b1", "b2"]
     assert found.switch is not None
-    assert {state & STATE for state in found.switch.states} <= {SHARED, EXCLUSIVE}
+    assert [state & STATE for state in found.switch.states] == [EXCLUSIVE] * 3
 
 
 def test_new_places_count_for_gangs_that_come_behind_them_in_the_round() -> None:
-    cell = below_leaves(places=2, leaves=3, nslb_version="1.0")
-    cell.place(a_job("j", chips=8, replicas=1, labels={"tor-affinity": "normal-schema"}))
+    cell = below_leaves(places=3, leaves=3, nslb_version="2.0")
+    cell.place(a_job("j", chips=8, replicas=6, labels=LARGE))
+    break_nodes(cell, "a0")
     leaving = leaving_of(cell, "j", [0])
-    other = a_job("k", chips=8, replicas=4, labels=LARGE)
-    cell.ask(other)
-    gang = cell.scheduler.gang(cell.state.jobs["default", "k"], other, 1)
-    parts_round = round_of(
-        cell.state, cell.scheduler.scorer, [leaving, LeavingPods(gang, Placement(b"", b"", [], b""), [0])]
-    )
-    found = placed(plan_replacements(parts_round.parts(), leaving))
-    (verdict,) = parts_round.choose([gang]).verdicts
-    assert verdict.placement is not None
-    assert set(verdict.placement.names()).isdisjoint({*found.names(), *names_of(cell)})
+    parts = round_of(cell.state, cell.scheduler.scorer, [leaving]).parts()
+    found = placed(plan_replacements(parts, leaving))
+    assert found.switch is not None
+    assert found.names() == ["c0"]
+    parts.begin_gang()
+    occupancy = parts.planned.leaves.occupancy()
+    job = occupancy.job(("uid-j", 1))
+    assert job is not None
+    assert job.nodes == [*names_of(cell), "c0"]
+    assert job.states[-1:] == found.switch.states
+    assert occupancy.bits()[2] & STATE == found.switch.states[0] & STATE == SHARED
 
 
 def test_places_that_are_taken_back_do_not_count() -> None:
@@ -187,6 +190,11 @@ def test_places_that_are_taken_back_do_not_count() -> None:
     first = placed(plan_replacements(parts, leaving_of(cell, "j", [0])))
     parts.roll_back()
     assert placed(plan_replacements(parts, leaving_of(cell, "j", [0]))) == first
+    parts.roll_back()
+    parts.begin_gang()
+    job = parts.planned.leaves.occupancy().job(("uid-j", 1))
+    assert job is not None
+    assert job.nodes == names_of(cell)
 
 
 def test_without_leaves_there_is_no_topology() -> None:
@@ -226,6 +234,17 @@ def test_pods_that_leave_with_their_block_return_if_the_superpod_has_a_node_for_
     cell.place(a_job("j", **blocks(4, 1)))  # type: ignore[arg-type]  # fields of a request
     found = placed(replaced(cell, leaving_of(cell, "j", [0, 1, 2, 3], faulty=[1], scope="superpod")))
     assert found.names() == ["0-0", "0-4", "0-2", "0-3"]
+
+
+def test_a_block_without_a_fault_keeps_its_nodes_when_all_pods_leave() -> None:
+    cell = in_superpods((8, 4))
+    cell.place(a_job("other", **blocks(4, 1)))  # type: ignore[arg-type]  # fields of a request
+    cell.place(a_job("j", **blocks(4, 2)))  # type: ignore[arg-type]  # as above
+    assert names_of(cell) == [f"0-{index}" for index in range(8)]
+    cell.release(Release("uid-other", 1, "succeeded"))
+    break_nodes(cell, "0-1")
+    found = placed(replaced(cell, leaving_of(cell, "j", list(range(8)), faulty=[1], scope="superpod")))
+    assert found.names() == ["1-0", "1-1", "1-2", "1-3", "0-4", "0-5", "0-6", "0-7"]
 
 
 def test_a_pod_never_gets_the_node_of_another_one_that_can_return_to_it() -> None:
@@ -275,12 +294,14 @@ def test_a_part_that_finds_no_rack_names_its_block() -> None:
 
 
 def test_a_rack_with_a_free_node_keeps_the_other_pods_of_a_part() -> None:
-    cell = in_superpods((12,), "superpod950x8")
-    cell.place(a_job("j", **blocks(2, 1, "superpod950x8", ra_block="16")))  # type: ignore[arg-type]  # fields of a request
-    names = names_of(cell)
+    cell = in_superpods((6,), "superpod950x8")
+    part = blocks(2, 1, "superpod950x8", ra_block="16")
+    cell.place(a_job("other", **part), a_job("j", **part))  # type: ignore[arg-type]  # fields of a request
+    assert (names_of(cell, "other"), names_of(cell)) == (["0-4", "0-5"], ["0-0", "0-1"])
+    cell.release(Release("uid-other", 1, "succeeded"))
+    # The other rack is smaller now, and would be first for a part that moves.
     found = placed(replaced(cell, leaving_of(cell, "j", [0, 1], faulty=[1], scope="superpod")))
-    assert found.names()[0] == names[0]
-    assert cell.nodes[found.names()[1]].rack == cell.nodes[names[1]].rack
+    assert found.names() == ["0-0", "0-2"]
 
 
 def test_under_parity_no_place_in_racks_is_chosen_while_pods_still_own_theirs() -> None:

@@ -13,7 +13,9 @@ from berth.schemas.envelope import NewerVersionError, body_of, decode, encode, o
 from berth.schemas.facts import NodeHealth, PodPhase, TimerSeen
 from berth.schemas.ledger import Epoch, Eviction, Release, Round
 from berth.schemas.nodes import NodeCondition
+from berth.schemas.placement import Run, placement_of
 from berth.schemas.recording import BEGINNING, Entry
+from berth.schemas.recovery import Recovery
 from berth.schemas.refusal import Refusal
 from berth.schemas.status import SnapshotBody
 from berth.schemas.subjects import StreamName
@@ -187,6 +189,24 @@ def test_other_releases_and_evictions_are_told(story: Story) -> None:
     found = differences(story.changed(sequence, unasked))[0]
     assert found.recorded == "evictions: uid-job3, attempt 1, because cancelled"
     assert found.replayed == "evictions: nothing"
+
+
+def test_another_recovery_is_told(story: Story) -> None:
+    places = placement_of(["n3"], [tuple(range(8))], [Run(1, 8)], resource="huawei.com/Ascend910")
+
+    def recovers(record: Round) -> Round:
+        step = Recovery(
+            "default", "job1", "uid-job1", 1, 1, "CardUnhealthy", "x", "pod", "grace", [1], [1], 9, placement=places
+        )
+        return msgspec.structs.replace(record, recoveries=[step])
+
+    sequence = max(entry.sequence for entry in story.entries if not entry.subject)
+    entries = story.changed(sequence, recovers)
+    found = differences(entries)[0]
+    assert found.recorded == (
+        "recoveries: uid-job1, attempt 1, step 1: grace pod, ranks 1, new places rank 1 on n3, chips 0-7"
+    )
+    assert found.replayed == "recoveries: nothing"
 
 
 def test_facts_that_are_missing_are_told_as_such(story: Story) -> None:

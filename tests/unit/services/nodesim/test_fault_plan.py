@@ -17,7 +17,7 @@ nodes:
 )
 START_MS = 1_000_000
 HOUR_S = 3_600
-KINDS = ("chip", "network", "recovering", "node", "switch", "kubelet", "plugin", "gone", "container")
+KINDS = ("chip", "network", "recovering", "node", "switch", "kubelet", "plugin", "gone", "container", "relation")
 
 
 def plan_of(config: FaultsConfig) -> FaultPlan:
@@ -74,7 +74,7 @@ def test_random_faults_are_of_nodes_that_can_have_them(kind: str) -> None:
     assert found
     assert all(one.fault == kind and not one.leaf for one in found)
     assert all(len(one.chips) == (kind in {"chip", "network", "recovering"}) for one in found)
-    assert all((one.lasts_ms > 0) == (kind != "container") for one in found)
+    assert all((one.lasts_ms > 0) == (kind not in {"container", "relation"}) for one in found)
     if kind == "switch":
         assert {one.node for one in found} == {"a3-0", "a3-1"}
 

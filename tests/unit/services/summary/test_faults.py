@@ -81,6 +81,14 @@ async def test_a_restart_of_failed_pods_lowers_the_counter_and_a_restart_of_the_
     async with desk.running():
         await desk.until_retries(3)
         await desk.status(recovery(kind="pod-failed", retries_left=2))
+        await desk.until_restarts(1)
+        desk.pod("llm-5", 5, "n5")
+        await desk.status(recovery(kind="pod-failed", retries_left=2, faulty=[3, 5], ranks=[3, 5]))
+        await until(lambda: "'llm-5'" in str(desk.restarts()), deadline_s=5, what="it has settled again")
+        assert desk.retries() == {KEY: {"UUID": "5f2c", "Times": 3}}, "pods that fail the job are still there"
+        desk.kube.confirm(f"{PODS}/llm-3")
+        desk.kube.confirm(f"{PODS}/llm-5")
+        desk.pod("llm-3b", 3, "n8", step=1)
         await desk.until_retries(2)
         await desk.status(recovery(step=2, since_ms=SINCE_MS + 9_000))
         await desk.until_restarts(2)

@@ -8,7 +8,7 @@ import pytest
 from berth.formats.kubernetes.objects import Pod
 from berth.formats.kubernetes.owners import OwnerKey
 from berth.schemas.columns import unpack
-from berth.schemas.recovery import RecoveryStatus
+from berth.schemas.recovery import RecoveryStatus, Scope
 from berth.schemas.status import JobStatus, Phase
 from tests.support.gang_world import BASE, GangWorld, a_group, a_pod, facts_of, running
 from tests.unit.services.inventory.gangs.test_restoring import restarted
@@ -17,11 +17,17 @@ ACJOB = ("mindxdl.gitee.com/v1", "AscendJob", "train", "uid-train")
 
 
 def recovers(
-    world: GangWorld, *ranks: int, phase: Phase = "running", attempt: int = 1, of_attempt: int = 1, name: str = BASE
+    world: GangWorld,
+    *ranks: int,
+    phase: Phase = "running",
+    attempt: int = 1,
+    of_attempt: int = 1,
+    name: str = BASE,
+    scope: Scope = "pod",
 ) -> None:
     """A status with ranks that recover."""
     found = RecoveryStatus(
-        1, "pod", "force", "CardUnhealthy", "x", list(ranks or (0,)), [], 5, attempt=of_attempt, open=list(ranks)
+        1, scope, "force", "CardUnhealthy", "x", list(ranks or (0,)), [], 5, attempt=of_attempt, open=list(ranks)
     )
     uid = world.requests[name].uid
     world.gangs.note_status(JobStatus("ns", name, uid, phase, 0, world.now_ms, attempt=attempt, recovery=found))
@@ -326,3 +332,35 @@ def test_a_cancelled_job_takes_no_new_pods_and_tells_of_none() -> None:
     recovers(world, 2, phase="ending")
     world.settle()
     assert replaced(world) == []
+
+
+@pytest.mark.parametrize("order", ["status first", "pods first"])
+def test_when_a_whole_job_starts_anew_its_new_pods_are_those_of_its_next_attempt(order: str) -> None:
+    """Even those that are there before it is known: a request of their own is taken back."""
+    world = running()
+    if order == "status first":
+        recovers(world, 0, 1, 2, 3, phase="ending", scope="job")
+        world.settle()
+    for rank in range(4):
+        world.gangs.drop_pod(f"uid-p-{rank}")
+        world.pods(new(f"p-{rank}"))
+        world.settle()
+    if order == "pods first":
+        own = world.published[1:]
+        assert own
+        for request in own:
+            world.verdict(request.name)
+        recovers(world, 0, 1, 2, 3, phase="ending", scope="job")
+        world.settle()
+        assert [name for name, _, _ in world.withdrawn] == sorted(request.name for request in own)
+    else:
+        assert len(world.published) == 1
+    world.outcome(BASE, "evicted")
+    world.settle()
+    assert set(uids(world)) == {f"uid-p-{rank}" for rank in range(4)}
+    recovers(world, phase="waiting", attempt=2, scope="job")
+    world.settle()
+    assert uids(world) == [f"new-p-{rank}" for rank in range(4)]
+    assert BASE not in [name for name, _, _ in world.withdrawn]
+    assert [request.name for request in world.published].count(BASE) == 1
+    assert replaced(world) is None

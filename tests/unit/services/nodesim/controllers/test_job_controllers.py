@@ -1,5 +1,6 @@
 """What the played controllers of Volcano and of the Ascend operator do for a job; pure."""
 
+import re
 from typing import Any
 
 import msgspec
@@ -11,6 +12,7 @@ from berth.services.nodesim.controllers.ascend_operator import AscendJob, Ascend
 from berth.services.nodesim.controllers.ascend_operator import desired_pods_of as ascend_seats
 from berth.services.nodesim.controllers.gang_children import (
     Action,
+    AnnotatePod,
     Children,
     DeleteGroup,
     DeletePods,
@@ -230,3 +232,54 @@ def test_an_ascend_job_runs_and_succeeds() -> None:
         actions = rules.reconcile(job, children(*(pod(name, phase, task=task) for name, task in names)), T0)
         (status,) = [action.status for action in actions if isinstance(action, SetJobStatus)]
         assert [item["type"] for item in status["conditions"] if item["status"] == "True"] == [state]
+
+
+def of_operator(name: str, phase: str, **marks: str) -> Pod:
+    found = pod(name, phase, task="worker")
+    meta = msgspec.structs.replace(found.metadata, annotations={**(found.metadata.annotations or {}), **marks})
+    return msgspec.structs.replace(found, metadata=meta)
+
+
+def test_a_backup_pod_is_made_with_the_rank_of_the_old_one_and_takes_its_place() -> None:
+    rules = AscendRules()
+    others = [pod("j-scheduler-0", "Running", task="scheduler"), pod("j-worker-0", "Running", task="worker")]
+    asked = of_operator("j-worker-1", "Running", needOperatorOpe="create", inHotSwitchFlow="true")
+    actions = rules.reconcile(ascend(), children(*others, asked), T0)
+    (name,) = made(actions)
+    assert re.fullmatch(r"j-worker-1-hot-\d{4}", name)
+    (body,) = [body for action in actions if isinstance(action, MakePods) for body in action.bodies]
+    annotations = body["metadata"]["annotations"]
+    assert (annotations["hccl/rankIndex"], annotations["backupSourcePodName"]) == ("1", "j-worker-1")
+    assert (annotations["podType"], annotations["inHotSwitchFlow"]) == ("backup", "true")
+    (marked,) = [action for action in actions if isinstance(action, AnnotatePod)]
+    assert marked.annotations == {"needOperatorOpe": None, "backupNewPodName": name}
+
+    flow = {"podType": "backup", "backupSourcePodName": "j-worker-1"}
+    assert made(rules.reconcile(ascend(), children(*others, of_operator(name, "Running", **flow)), T0)) == []
+    again = rules.reconcile(ascend(), children(*others, of_operator(name, "Running", needOperatorOpe="create")), T0)
+    assert [one.startswith("j-worker-1-hot-") for one in made(again)] == [True], "it can be switched itself"
+    late = of_operator(name, "Pending", needOperatorOpe="delete", **flow)
+    old = of_operator("j-worker-1", "Running")
+    assert deleted(rules.reconcile(ascend(), children(*others, old, late), T0)) == [name]
+    assert made(rules.reconcile(ascend(), children(*others), T0)) == ["j-worker-1"], "without either it is made anew"
+
+
+@pytest.mark.parametrize(("times", "state"), [(1, "Restarting"), (0, "Failed")])
+def test_with_counters_of_the_scheduler_a_failed_pod_restarts_or_fails_the_job(times: int, state: str) -> None:
+    asked: list[str] = []
+
+    def retries(key: str) -> int:
+        asked.append(key)
+        return times
+
+    rules = AscendRules(retries)
+    job = ascend("Never")
+    job = msgspec.structs.replace(
+        job, metadata=msgspec.structs.replace(job.metadata, labels={"fault-retry-times": "2"})
+    )
+    pods = [pod("j-scheduler-0", "Running", task="scheduler"), pod("j-worker-0", "Failed", task="worker")]
+    actions = rules.reconcile(job, children(*pods, pod("j-worker-1", "Running", task="worker")), T0)
+    assert asked == ["ns/j-u"]
+    (status,) = [action.status for action in actions if isinstance(action, SetJobStatus)]
+    assert status["conditions"][-1]["type"] == state
+    assert deleted(actions) == ([] if times else ["j-scheduler-0", "j-worker-1"])

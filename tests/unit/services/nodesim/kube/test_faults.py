@@ -43,8 +43,9 @@ def status(kube: FakeKube, name: str) -> Tree:
 
 
 async def until_running(kube: FakeKube, *pods: str) -> None:
-    for name in pods:
-        await until(lambda name=name: status(kube, name).get("phase") == "Running", deadline_s=5, what=f"{name} runs")
+    await until(
+        lambda: {status(kube, name).get("phase") for name in pods} == {"Running"}, deadline_s=5, what=f"{pods} run"
+    )
 
 
 async def test_a_node_that_is_gone_is_deleted_and_registered_again_and_its_pods_stay() -> None:
@@ -101,12 +102,30 @@ async def test_a_container_that_fails_ends_its_pod_or_is_started_again() -> None
         assert (await cluster.counts()).pods_live == 1
 
 
+async def test_a_relation_fault_is_a_label_of_the_pod() -> None:
+    kube = FakeKube()
+    async with played(kube, TOPOLOGY) as cluster:
+        await a_pod(kube, "p-1", "a2-0")
+        await until_running(kube, "p-1")
+
+        def labels() -> object:
+            return kube.object(f"{PODS}/p-1")["metadata"].get("labels")
+
+        assert await cluster.break_node(BreakNode("a2-0", "relation")) == ""
+        await until(lambda: labels() == {"fault-type": "Separate"}, deadline_s=5, what="the usual label")
+        assert await cluster.break_node(BreakNode("a2-0", "relation", level="SubHealth", pod="ns/p-1")) == ""
+        await until(lambda: labels() == {"fault-type": "SubHealth"}, deadline_s=5, what="the other label")
+
+
 @pytest.mark.parametrize(
     ("request_", "reason"),
     [
         (BreakNode("a2-0", "container", pod="ns/none"), "pod is 'ns/none', expected a running pod of node a2-0"),
-        (BreakNode("a2-0", "container", lasts_ms=1), "takes a pod and an exit code"),
-        (BreakNode("a2-0", "container", mend=True), "nothing to repair"),
+        (BreakNode("a2-0", "container", lasts_ms=1), "has no chips, code, end or repair"),
+        (BreakNode("a2-0", "container", level="x"), "and no level"),
+        (BreakNode("a2-0", "relation", level="x"), "level is 'x', expected one of Separate, SubHealth, software"),
+        (BreakNode("a2-0", "relation"), "pod is '', expected a running pod of node a2-0"),
+        (BreakNode("a2-0", "container", mend=True), "has no chips, code, end or repair"),
         (BreakNode("a2-0", "gone", [1]), "expected none: a fault of kind gone has no chips"),
         (BreakNode("a2-0", "gone", level="x"), "expected none: a fault of kind gone has no level"),
         (BreakNode("a2-9", "gone"), "node is 'a2-9', expected a node of the topology file"),
