@@ -6,6 +6,7 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
+from berth.schemas import recovery
 from berth.schemas.facts import PodPhase
 
 
@@ -17,7 +18,7 @@ class PodFaultKind(StrEnum):
     POD_FAILED = "pod-failed"
     SEPARATE = "RelationFaultSeparate"
     SUB_HEALTH = "SubHealthFault"
-    DRAIN = "Drain"
+    DRAIN = recovery.DRAIN
     """Its node is drained: the pod itself is well."""
 
 
