@@ -8,9 +8,9 @@ from berth.schemas.facts import RankFailure
 from berth.schemas.recovery import DRAIN, Recovery, Scope
 from berth.services.binder.cluster import HELD_RETRY_S, HeldBackError, Leave
 from berth.services.binder.recovery_work import leaves_of, manner_of_end
-from tests.support.binder_world import World, made
+from tests.support.binder_world import World, made, uid_of
 from tests.unit.services.binder.test_loop import KEY
-from tests.unit.services.binder.test_recoveries_on_kube import asked, running, uid_of
+from tests.unit.services.binder.test_recoveries_on_kube import asked, running
 from tests.unit.services.binder.test_recovery_loop import Desk, places, said
 
 WHY = "pod of rank 1 on n1: its node is drained"
