@@ -115,6 +115,5 @@ def _alive(fact: PodsSeen, chance: random.Random) -> PodsSeen:
 
 def later_outcome(fact: OutcomeSeen, holding: Holding, chance: random.Random) -> OutcomeSeen:
     """The same with how far the binder is with the steps of a recovery."""
-    known = chance.randint(0, holding.step)
-    deleted = chance.randint(0, known)
-    return msgspec.structs.replace(fact, step=chance.randint(0, deleted), known=known, deleted=deleted)
+    step = chance.randint(0, holding.step)
+    return msgspec.structs.replace(fact, step=step, done=chance.randint(0, step))

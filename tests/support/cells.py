@@ -15,7 +15,7 @@ from berth.schemas.intake import JobCancel, JobRequest, Task
 from berth.schemas.nodes import NodeCondition, NodeDescription
 from berth.schemas.status import JobStatus
 from berth.schemas.subjects import StreamName
-from berth.services.dispatcher.config import DecisionConfig, DispatcherConfig
+from berth.services.dispatcher.config import DecisionConfig, DispatcherConfig, FaultsConfig
 from berth.services.dispatcher.loop import Dispatcher
 from berth.services.dispatcher.metrics import DispatcherMetrics
 from berth.services.scorer.loop import Shard
@@ -62,7 +62,13 @@ class Cell:
     """One cell on a fake server. Use :meth:`open` inside a running loop and :meth:`close` at the end."""
 
     def __init__(
-        self, *, shards: int = 0, name: str = "cell", server: FakeServer | None = None, **decisions: object
+        self,
+        *,
+        shards: int = 0,
+        name: str = "cell",
+        server: FakeServer | None = None,
+        faults: FaultsConfig | None = None,
+        **decisions: object,
     ) -> None:
         self.clock = ManualClock()
         self.server = server if server is not None else FakeServer(self.clock)
@@ -70,6 +76,7 @@ class Cell:
         self.config = DispatcherConfig(
             shards=shards,
             decisions=DecisionConfig(**decisions),  # type: ignore[arg-type]  # fields of the settings
+            faults=faults or FaultsConfig(),
             gather_timeout_s=2.0,
         )
         self.user = FakeBus(self.server, name)

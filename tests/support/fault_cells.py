@@ -113,7 +113,8 @@ class FaultCell(CoreCell):
                     pods[rank] = Pod(share.node, share.mask, holding.step)
         self.say(name)
         outcome = OutcomeSeen(
-            "default", name, holding.uid, holding.attempt, "bound", bound=len(pods), step=holding.step, at_ms=self.now_ms
+            "default", name, holding.uid, holding.attempt, "bound", bound=len(pods), step=holding.step,
+            done=holding.step, at_ms=self.now_ms,
         )  # fmt: skip
         self.fact(SUBJECTS.fact_outcome("default", name), outcome)
 

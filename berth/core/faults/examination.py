@@ -3,12 +3,14 @@
 It is a function of the state and the moment, so that each reader of the same history finds the same steps.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
+
+import numpy as np
 
 from berth.core.changes import JobKey
 from berth.core.errors import guarded
-from berth.core.faults.diagnosis import GONE, diagnose, is_master
+from berth.core.faults.diagnosis import GONE, HEALTHY, diagnose, is_master
 from berth.core.faults.escalation import NOTHING, Escalation, GangShape, Progress, Wanted, acts, escalate
 from berth.core.faults.maintenance import diagnose_drained, drained_since, settings_of_drain
 from berth.core.faults.model import JobDiagnosis, NodeView, PodFault, PodFaultKind, PodView
@@ -16,7 +18,8 @@ from berth.core.faults.observation import marks_of, node_view, pods_of, rules_fo
 from berth.core.requests.gangs import Gang, gang_of
 from berth.core.state.cell import State
 from berth.core.state.fault_inputs import nodes_of
-from berth.core.state.holdings.holding import Holding
+from berth.core.state.holdings.holding import Holding, PodShare
+from berth.core.state.holdings.holding import pods_of as pods_of_placement
 from berth.core.state.internal_errors import SetAside
 from berth.core.state.ledger import GangRecord
 from berth.schemas.columns import unpack
@@ -122,7 +125,7 @@ class _View:
         self._group = state.faults.group_of(self._key)
         self._seen = state.pods_seen(holding)
         self._leaving = holding.leaving()
-        self._reserved = holding.reserved()
+        self._places = places_of(holding)
         self.again_ms = 0
         """When a node that is not ready counts."""
         self.nodes: tuple[str, ...] = ()
@@ -138,7 +141,7 @@ class _View:
         settings = state.fold.settings
         found = JobDiagnosis(rules)
         if acts(rules):
-            nodes = {pod.node: self._node(pod.node) for pod in pods}
+            nodes = self._nodes(list(dict.fromkeys(pod.node for pod in pods)))
             found = diagnose(pods, nodes, rules, size=self._holding.placement.pods())
         progress = self._progress()
         if not found.faults and (drained or (self._is_draining and progress.is_open)):
@@ -153,6 +156,8 @@ class _View:
 
     def _drained_now(self) -> dict[str, int]:
         """Nodes of its places that are drained now, and since when; it is looked at again when others are."""
+        if not self._state.table.drained_ms:
+            return {}
         drained = drained_since(self._state, dict.fromkeys(nodes_of(self._holding)))
         return {name: since_ms for name, since_ms in drained.items() if self._is_past(since_ms)}
 
@@ -176,13 +181,25 @@ class _View:
         gone = set(holding.gone)
         for rank in self._leaving.keys() | gone:
             found.pop(rank, None)
-        for rank, share in self._reserved.items():
+        for rank, share in self._places.items():
             found[rank] = PodView(rank, share.node, share.mask, _PENDING)
         owned = self._state.owned(holding.key)
         for rank in holding.steps:
             if rank not in found and rank not in gone and rank not in self._leaving:
                 found[rank] = PodView(rank, owned[rank].node, owned[rank].mask, _PENDING)
         return [found[rank] for rank in sorted(found)]
+
+    def _nodes(self, names: Sequence[str]) -> dict[str, NodeView]:
+        """Nodes now, by name; :data:`HEALTHY` where nothing is wrong."""
+        table, faults = self._state.table, self._state.faults
+        rows = np.fromiter((table.row_of.get(name, -1) for name in names), np.int64, len(names))
+        is_ready = np.fromiter((one.ready for one in table.classes), np.bool_, len(table.classes))
+        good = (rows >= 0) & table.present[rows]
+        good[good] &= is_ready[table.node_class[rows[good]]]
+        domains = np.unique(table.domain[rows[good]])
+        ill = {name for index in domains.tolist() for name in faults.ill(table.domains[index])}
+        rows_good = zip(names, good.tolist(), strict=True)
+        return {name: HEALTHY if is_good and name not in ill else self._node(name) for name, is_good in rows_good}
 
     def _node(self, name: str) -> NodeView:
         """A node now: one that is gone or not ready counts only after a while."""
@@ -210,7 +227,7 @@ class _View:
         holding, record = self._holding, self._record
         last = record.recovery if record.recovery is not None and record.recovery.attempt == holding.attempt else None
         waiting, waiting_ms = self._state.faults.waiting(self._key, holding.uid)
-        unplaced = {*holding.unplaced, *(self._leaving.keys() - self._reserved.keys())}
+        unplaced = {*holding.unplaced, *(self._leaving.keys() - self._places.keys())}
         return Progress(
             last,
             frozenset(self._leaving),
@@ -273,6 +290,16 @@ class _View:
                 return condition.updated_ms or faults.health_ms(domain)
             return faults.nodes_ms.get(domain, 0)
         return self._seen.at_ms if self._seen is not None else 0
+
+
+def places_of(holding: Holding) -> dict[int, PodShare]:
+    """Places that ranks which leave get then, by rank; for one that returns its own."""
+    found: dict[int, PodShare] = {}
+    for move in holding.moves:
+        if move.placement is not None and move.placed:
+            shares = dict(zip(move.ranks, pods_of_placement(move.placement), strict=True))
+            found.update((rank, shares[rank]) for rank in move.placed)
+    return found
 
 
 def _superpods(part: BlockPart, count: int) -> tuple[int, ...]:

@@ -14,7 +14,8 @@ import msgspec
 
 from berth.core.faults.diagnosis import is_master
 from berth.core.faults.escalation import acts
-from berth.core.faults.model import FaultRules, JobDiagnosis, PodFault, PodFaultKind, PodView
+from berth.core.faults.model import JobDiagnosis, PodFault, PodFaultKind, PodView
+from berth.core.requests.fault_rules import FaultRules
 from berth.core.state.cell import State
 from berth.schemas.facts import PodPhase
 from berth.schemas.ledger import Settings

@@ -164,7 +164,7 @@ def _leaving(faulty: Faulty, wanted: Wanted) -> LeavingPods:
         wanted.sought,
         wanted.faulty,
         holding.gone,
-        "pod" if wanted.scope == "job" else wanted.scope,
+        wanted.scope,
         LEVEL_STEPS if wanted.scope == "level" else 0,
         faulty.nodes,
     )

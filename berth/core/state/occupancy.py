@@ -135,6 +135,8 @@ class Occupancy:
         releasing = self._releasing.get(holding.key, {})
         gets: list[PodShare] = []
         for rank, (was, pod) in enumerate(zip(before, now, strict=True)):
+            if was == pod and rank not in reserved_before and rank not in reserved:
+                continue
             old = Counter([was, reserved_before[rank]] if rank in reserved_before else [was])
             new = Counter([pod, reserved[rank]] if rank in reserved else [pod])
             for one in (old - new).elements():

@@ -394,8 +394,5 @@ def _heaviest(pods: Mapping[str, PodRow]) -> PodRow:
 
 
 def _weight(row: PodRow) -> tuple[int, bool, str, str]:
-    """Sort key among pods of one rank: the one of the newest step, then a live pod before a finished one, the youngest.
-
-    A pod that a recovery replaced may still be ending when its successor is bound.
-    """
+    """Sort key among pods of one rank: by step of a recovery, then a live pod before a finished one, the youngest."""
     return (row.step, row.is_live, row.created, row.uid)

@@ -83,12 +83,11 @@ class Holding(msgspec.Struct, gc=False, omit_defaults=True):
         A rank that gets the place back that it leaves owns it all the time.
         """
         found: dict[int, PodShare] = {}
-        owned: list[PodShare] | None = None
         for move in self.moves:
             if move.placement is not None and move.placed:
-                owned = owned_by(self) if owned is None else owned
+                owned = pods_at(self.placement, set(move.placed).difference(self.gone))
                 shares = dict(zip(move.ranks, pods_of(move.placement), strict=True))
-                found.update((rank, shares[rank]) for rank in move.placed if shares[rank] != owned[rank])
+                found.update((rank, shares[rank]) for rank in move.placed if shares[rank] != owned.get(rank))
         return found
 
     def claims(self) -> list[tuple[ClaimVolume, str]]:
@@ -128,8 +127,28 @@ def pods_of(placement: Placement) -> list[PodShare]:
         for _ in range(run.pods):
             chips = tuple(placement.chips[start : start + run.chips])
             start += run.chips
-            mask = 0
-            for chip in chips:
-                mask |= 1 << chip
-            pods.append(PodShare(names[len(pods)], mask, chips, run.cpu_milli, run.memory_mib))
+            pods.append(PodShare(names[len(pods)], _mask(chips), chips, run.cpu_milli, run.memory_mib))
     return pods
+
+
+def pods_at(placement: Placement, ranks: Iterable[int]) -> dict[int, PodShare]:
+    """What some ranks of a placement own, by rank: as :func:`pods_of`, for a few ranks of a large gang."""
+    names = placement.names()
+    pods: dict[int, PodShare] = {}
+    left = sorted(ranks, reverse=True)
+    first = start = 0
+    for run in placement.runs:
+        while left and left[-1] < first + run.pods:
+            rank = left.pop()
+            at = start + (rank - first) * run.chips
+            chips = tuple(placement.chips[at : at + run.chips])
+            pods[rank] = PodShare(names[rank], _mask(chips), chips, run.cpu_milli, run.memory_mib)
+        first, start = first + run.pods, start + run.pods * run.chips
+    return pods
+
+
+def _mask(chips: Iterable[int]) -> int:
+    mask = 0
+    for chip in chips:
+        mask |= 1 << chip
+    return mask

@@ -3,7 +3,7 @@
 import pytest
 
 from berth.core.faults.maintenance import drain_rules
-from berth.core.faults.model import FaultRules
+from berth.core.requests.fault_rules import FaultRules
 from berth.schemas.fault_facts import DrainKind, DrainSeen
 from berth.schemas.nodes import NodeDescription
 from tests.support.cells import a_job, a_node

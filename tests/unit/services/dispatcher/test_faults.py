@@ -1,0 +1,151 @@
+"""Faults in the dispatcher: steps are recorded, time opens turns, and the number of shards does not matter."""
+
+import pytest
+
+from berth.schemas.columns import pack
+from berth.schemas.envelope import body_of, encode, open_envelope
+from berth.schemas.facts import PodPhase
+from berth.schemas.fault_facts import GroupSeen, ReplacementsSeen
+from berth.schemas.ledger import Round
+from berth.schemas.nodes import NodeCondition
+from berth.schemas.recovery import Recovery
+from berth.services.dispatcher.config import FaultsConfig
+from tests.support.cells import Cell, a_job, a_node
+
+ENABLED = FaultsConfig(enabled=True)
+PODS_FIRST = {"fault-scheduling": "grace", "pod-rescheduling": "on"}
+
+
+async def rounds(cell: Cell) -> list[Round]:
+    envelopes = [open_envelope(data) for data in await cell.ledger()]
+    return [body_of(envelope, Round) for envelope in envelopes if envelope.kind == Round.KIND]
+
+
+async def steps(cell: Cell) -> list[Recovery]:
+    return [step for record in await rounds(cell) for step in record.recoveries]
+
+
+async def group(cell: Cell, job: str, labels: dict[str, str]) -> None:
+    fact = GroupSeen("default", f"pg-{job}", labels=labels, jobs=[job], at_ms=cell.clock.now_ms())
+    await cell.user.publish(cell.user.subjects.fact_group("default", f"pg-{job}"), encode(fact))
+
+
+async def new_pods(cell: Cell, name: str, *ranks: int) -> None:
+    fact = ReplacementsSeen("default", name, f"uid-{name}", pack(ranks, 4), cell.clock.now_ms())
+    await cell.user.publish(cell.user.subjects.fact_replacement("default", name), encode(fact))
+
+
+async def a_running_job(shards: int = 0, nodes: str = "ab", faults: FaultsConfig = ENABLED) -> Cell:
+    cell = await Cell(shards=shards, faults=faults).open()
+    await cell.nodes([a_node(name, leaf=name) for name in nodes])
+    await cell.submit(a_job("j", chips=8, replicas=2))
+    await group(cell, "j", PODS_FIRST)
+    await cell.turns(3)
+    await cell.pods("j", PodPhase.RUNNING)
+    await cell.turns(2)
+    return cell
+
+
+async def lives_through_a_fault(shards: int) -> Cell:
+    cell = await a_running_job(shards)
+    await cell.health("leaf-b", [NodeCondition("b", unhealthy=1)])
+    await cell.turns(2)
+    await cell.pods("j", PodPhase.RUNNING, PodPhase.GONE)
+    await cell.turns(2)
+    await new_pods(cell, "j", 1)
+    await cell.turns(2)
+    cell.clock.advance(11.9)
+    await cell.turns(2)
+    await cell.nodes([a_node(name, leaf=name) for name in "abc"])
+    await cell.turns(3)
+    return cell
+
+
+@pytest.mark.parametrize("shards", [1, 3, 8])
+async def test_shard_counts_write_equal_ledgers(shards: int) -> None:
+    cells = [await lives_through_a_fault(count) for count in (0, shards)]
+    try:
+        told = [[encode(record) for record in await rounds(cell)] for cell in cells]
+        assert told[0] == told[1]
+        assert [(one.step, one.how, one.ranks) for one in await steps(cells[0])] == [
+            (1, "grace", [1]),
+            (2, "place", [1]),
+        ]
+    finally:
+        for cell in cells:
+            await cell.close()
+
+
+async def test_time_opens_a_turn() -> None:
+    cell = await a_running_job()
+    try:
+        await cell.health("leaf-b", [NodeCondition("b", unhealthy=1)])
+        await cell.turns(2)
+        await cell.pods("j", PodPhase.RUNNING, PodPhase.GONE)
+        await new_pods(cell, "j", 1)
+        await cell.turns(3)
+        stored = len(await cell.ledger())
+        assert not cell.dispatcher.has_work
+        assert cell.dispatcher.rest_s == cell.config.tick_s
+        cell.clock.advance(11.6)
+        assert 0.39 < cell.dispatcher.rest_s < 0.41
+        await cell.turns(3)
+        assert len(await cell.ledger()) == stored, "a turn that decides nothing writes nothing"
+        cell.clock.advance(0.5)
+        assert cell.dispatcher.has_work
+        await cell.turns(1)
+        assert [step.scope for step in await steps(cell)] == ["pod", "job"]
+        assert cell.dispatcher.scheduler.next_due_ms == 0
+    finally:
+        await cell.close()
+
+
+async def test_without_the_setting_nothing_happens() -> None:
+    cell = await a_running_job(faults=FaultsConfig())
+    try:
+        await cell.health("leaf-b", [NodeCondition("b", unhealthy=1)])
+        await cell.turns(3)
+        assert await steps(cell) == []
+    finally:
+        await cell.close()
+
+
+async def test_a_restart_of_the_dispatcher_goes_on_where_it_was() -> None:
+    cell = await a_running_job()
+    try:
+        await cell.health("leaf-b", [NodeCondition("b", unhealthy=1)])
+        await cell.turns(2)
+        await cell.pods("j", PodPhase.RUNNING, PodPhase.GONE)
+        await new_pods(cell, "j", 1)
+        await cell.turns(3)
+        cell.clock.advance(6)
+        await cell.dispatcher.stop()
+        await cell.start_dispatcher()
+        await cell.turns(2)
+        assert len(await steps(cell)) == 1
+        cell.clock.advance(6)
+        await cell.turns(2)
+        assert [step.scope for step in await steps(cell)] == ["pod", "job"], "the clock did not begin again"
+    finally:
+        await cell.close()
+
+
+@pytest.mark.parametrize(
+    ("fields", "problem"),
+    [
+        (
+            {"escalate_block_ms": 7_000},
+            "escalate_block_ms, escalate_superpod_ms, escalate_job_ms are 7000, 6000, 12000",
+        ),
+        ({"escalate_job_ms": 5_999}, "escalate_block_ms, escalate_superpod_ms, escalate_job_ms are 3000, 6000, 5999"),
+    ],
+)
+def test_steps_that_do_not_follow_one_another_are_refused(fields: dict[str, int], problem: str) -> None:
+    with pytest.raises(ValueError, match=problem):
+        FaultsConfig(**fields)  # type: ignore[arg-type]  # fields of the settings
+
+
+async def test_settings_of_faults_are_those_of_the_epoch() -> None:
+    found = Cell(faults=FaultsConfig(enabled=True, fault_wait_ms=7, restarts_at_once=3)).config.to_settings()
+    assert (found.recoveries, found.fault_wait_ms, found.restarts_at_once) == (1, 7, 3)
+    assert Cell().config.to_settings() == Cell().config.decisions.to_settings()
