@@ -38,18 +38,10 @@ nodes:
 JOB: Final = "train"
 RANKS: Final = 3
 CHIPS: Final = 8
-DISPATCHER: Final = (
-    "append.before:1", "append.after:1", "status.before:1", "append.before:2", "append.after:2", "status.after:2",
-)  # fmt: skip
+DISPATCHER: Final = ("append.before:1", "append.after:1", "status.before:1", "append.before:2", "append.after:2")
 """Before and after the record of the step and that of the release, and while statuses are published."""
-BINDER: Final = (
-    "leave.before:1",
-    "leave.after:1",
-    "outcome.before:1",
-    "bind.before:1",
-    "bind.after:1",
-    "outcome.after:2",
-)
+BINDER: Final = ("leave.after:1", "bind.before:1", "outcome.after:2")
+"""tests/kube/test_recovery_execution.py has them all."""
 NATS: Final = ("broken", "recorded", "gone", "waits", "bound")
 """What has just happened when it is killed."""
 
