@@ -16,7 +16,7 @@ from berth.schemas.placement import Placement
 from berth.schemas.simulation import BindGang, EvictGang, GangBound, GangEvicted
 from berth.schemas.units import UnixMs
 from berth.schemas.volume_facts import ClaimSeen, UnboundSeen
-from berth.services.binder.work import AttemptKey
+from berth.services.binder.work import AttemptKey, Clearing
 
 _MS: Final = 1000
 M = TypeVar("M", bound=Message)
@@ -193,6 +193,14 @@ class Cluster(Protocol):
             PoisonError: The cluster rejects it permanently.
         """
 
+    async def clear(self, clearing: Clearing) -> None:
+        """Delete ended pods of earlier attempts of a job.
+
+        Raises:
+            TransientError: The cluster did not answer.
+            PoisonError: The cluster rejects it permanently.
+        """
+
     async def mark(self, gang: Gang, ranks: Sequence[int], kind: str) -> None:
         """Mark the pods of some ranks as faulty; pods that are gone already count.
 
@@ -239,6 +247,9 @@ class FactlessCluster:
 
     async def remove(self, gang: Gang, leaves: Mapping[int, Leave]) -> None:
         """It deletes whole gangs alone: the pods stay until their gang ends."""
+
+    async def clear(self, clearing: Clearing) -> None:
+        """Ended pods are gone."""
 
     async def mark(self, gang: Gang, ranks: Sequence[int], kind: str) -> None:
         """Nobody reads marks."""

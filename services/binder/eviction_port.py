@@ -18,7 +18,7 @@ from berth.services.binder.node_turns import NodeTurns
 from berth.services.binder.pod_binding import PodLean, involved_pod
 from berth.services.binder.volumes.claim_port import ClaimPort
 from berth.services.binder.volumes.gang_claims import GangClaims
-from berth.services.binder.work import AttemptKey
+from berth.services.binder.work import AttemptKey, Clearing
 
 _UNREPORTED_RETRY_S: Final = 2.0
 """Pause before deleted pods that no fact reports yet are checked again."""
@@ -101,6 +101,15 @@ class EvictionPort(ClaimPort):
         for rank in leaves.keys() - {rank for rank, pod in pods if not pod.has_ended}:
             self._free(self._chip_slots.release((*gang.key, rank)))
         self._await_facts(gang, still)
+
+    async def clear(self, clearing: Clearing) -> None:
+        """See :meth:`Cluster.clear`.
+
+        Raises:
+            TransientError: The API server did not answer.
+            PoisonError: It rejects a deletion.
+        """
+        await self._eviction.clear(clearing)
 
     async def mark(self, gang: Gang, ranks: Sequence[int], kind: str) -> None:
         """See :meth:`Cluster.mark`.

@@ -18,6 +18,7 @@ from berth.services.binder.cluster import Gang, Leave, Manner
 from berth.services.binder.members import Member
 from berth.services.binder.pod_binding import PodBinding, PodLean
 from berth.services.binder.pod_deletion import PodDeletion
+from berth.services.binder.work import Clearing
 
 _NODES_ASKED_MAX: Final = 16
 """Maximum number of nodes that are listed one by one; beyond, the whole namespace is listed."""
@@ -75,6 +76,17 @@ class KubeEviction:
             for rank, pod in going
         )
         return going
+
+    async def clear(self, clearing: Clearing) -> None:
+        """Delete ended pods of earlier attempts of a job.
+
+        Raises:
+            TransientError: The server did not answer; some pods may be deleted.
+            RefusedError: The server refuses a deletion; the others were tried.
+        """
+        pods = await self._list(clearing.namespace, {})
+        left = [pod for pod in pods if pod.has_ended and pod.is_before(clearing.uid, clearing.attempt)]
+        await _all(self._deletion.delete(pod, "force", "") for pod in left)
 
     async def mark(self, gang: Gang, members: Mapping[int, Member], ranks: Sequence[int], kind: str) -> None:
         """Mark the pods of some ranks that were bound for earlier steps.

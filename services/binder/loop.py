@@ -19,7 +19,7 @@ from berth.services.binder.cluster import BindResult, Cluster, Gang, NotYetError
 from berth.services.binder.config import BinderConfig
 from berth.services.binder.metrics import BinderMetrics
 from berth.services.binder.recovery_work import leaves_of, manner_of_end, marks_of
-from berth.services.binder.work import Attempt, AttemptKey, Step, Work
+from berth.services.binder.work import Attempt, AttemptKey, Clearing, Step, Work
 
 FAILURES_REPORTED_MAX: Final = 256
 """Failures that an outcome lists; a message must stay small."""
@@ -161,7 +161,10 @@ class Loop:
         if due_s is not None:
             self._again_in(key, due_s)
 
-    async def _perform(self, step: Step) -> None:
+    async def _perform(self, step: Step | Clearing) -> None:
+        if isinstance(step, Clearing):
+            await self._clear(step)
+            return
         attempt = step.attempt
         began_s = self._clock.monotonic_s()
         if step.verb == "recover":
@@ -193,6 +196,18 @@ class Loop:
             failed=len(outcome.failures),
             took_ms=round(took_s * 1000, 1),
         )
+
+    async def _clear(self, clearing: Clearing) -> None:
+        """Delete ended pods of earlier attempts of a job that starts anew.
+
+        Raises:
+            TransientError: The cluster did not answer, or refuses it.
+        """
+        try:
+            await self._cluster.clear(clearing)
+        except PoisonError as error:
+            raise TransientError(error.reason) from error
+        self.work.clearings.pop((clearing.uid, clearing.attempt), None)
 
     async def _bind(self, attempt: Attempt) -> OutcomeSeen | None:
         run_ms = await self._run_ms(attempt) if self._cluster.uses_run_time else 0

@@ -4,11 +4,11 @@ The step for an attempt depends on the state, not on the order of messages: a pl
 bound, a pending eviction is to be done, and a released attempt needs nothing.
 """
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from dataclasses import dataclass, field
-from typing import Final, Literal, TypeAlias
+from typing import ClassVar, Final, Literal, TypeAlias
 
-from berth.core.state.ledger import GangRecord, Holding, LedgerDump, LedgerFold
+from berth.core.state.ledger import Folded, GangRecord, Holding, LedgerDump, LedgerFold
 from berth.schemas.envelope import open_envelope
 from berth.schemas.facts import OutcomeSeen, OutcomeState, RankFailure
 from berth.schemas.placement import Placement
@@ -17,6 +17,7 @@ from berth.schemas.units import UnixMs
 
 AttemptKey: TypeAlias = tuple[str, int]
 """(uid, attempt)"""
+Verb: TypeAlias = Literal["bind", "evict", "recover"]
 _MS: Final = 1000
 
 
@@ -135,8 +136,22 @@ class Attempt:
 class Step:
     """Next step for an attempt."""
 
-    verb: Literal["bind", "evict", "recover"]
+    verb: Verb
     attempt: Attempt
+
+
+@dataclass(frozen=True, slots=True)
+class Clearing:
+    """Ended pods of earlier attempts are to be deleted: a fault has ended these, and the job starts anew.
+
+    Its controller makes no others while they are there.
+    """
+
+    verb: ClassVar[Literal["clear"]] = "clear"
+    namespace: str
+    name: str
+    uid: str
+    attempt: int
 
 
 @dataclass(slots=True)
@@ -145,11 +160,13 @@ class Work:
 
     Attributes:
         fold: The ledger, folded by the same rules as in every other reader.
+        clearings: Jobs that start anew after a fault, by their next attempt.
         over: Attempts that ended since the caller last emptied this, in the ledger's order.
     """
 
     fold: LedgerFold = field(default_factory=LedgerFold)
     attempts: dict[AttemptKey, Attempt] = field(default_factory=dict)
+    clearings: dict[AttemptKey, Clearing] = field(default_factory=dict)
     over: list[AttemptKey] = field(default_factory=list)
     _names: dict[tuple[str, str], dict[AttemptKey, None]] = field(default_factory=dict)
     _outcomes: dict[tuple[str, str], OutcomeSeen] = field(default_factory=dict)
@@ -176,6 +193,8 @@ class Work:
         for holding in dump.holdings:
             self._take(holding, evict_seq=dump.head if holding.ending else 0)
         self._note_recoveries(dump.gangs)
+        for gang in dump.gangs:
+            self._note_restart(gang)
         self._forget_idle()
 
     def apply_record(self, sequence: int, data: bytes) -> list[AttemptKey]:
@@ -192,12 +211,14 @@ class Work:
             self.attempts[holding.key].evict_seq = sequence
             touched.append(holding.key)
         touched.extend(holding.key for holding, _ in folded.freed)
-        touched.extend(self._note_recoveries(folded.gangs))
+        evicted = {holding.key for holding in folded.given_back if self.attempts[holding.key].outcome == "evicted"}
         for holding in folded.given_back:
             self._drop(holding)
         for holding in folded.taken:
             if holding.foreign:
                 self._take(holding)
+        touched.extend(self._note_recoveries(folded.gangs))
+        touched.extend(self._note_restarts(folded, evicted))
         for gang in folded.gangs:
             if gang.phase not in {"placed", "ending"}:
                 self.fold.gangs.pop(gang.uid, None)
@@ -212,6 +233,25 @@ class Work:
                 attempt.recovery = gang.recovery
                 found[attempt.key] = None
         return list(found)
+
+    def _note_restarts(self, folded: Folded, evicted: Container[AttemptKey]) -> list[AttemptKey]:
+        """Note jobs that start anew, unless the binder has ended their pods; returns their next attempts."""
+        found: list[AttemptKey] = []
+        for gang in folded.gangs:
+            if gang.is_over:
+                self.clearings.pop((gang.uid, gang.attempt), None)
+            if (gang.uid, gang.attempt - 1) not in evicted and self._note_restart(gang):
+                found.append((gang.uid, gang.attempt))
+        return found
+
+    def _note_restart(self, gang: GangRecord) -> bool:
+        recovery = gang.recovery
+        if recovery is None or recovery.scope != "job" or recovery.how == "mark":
+            return False
+        if gang.phase != "waiting" or recovery.attempt != gang.attempt - 1:
+            return False
+        self.clearings[gang.uid, gang.attempt] = Clearing(gang.namespace, gang.name, gang.uid, gang.attempt)
+        return True
 
     def _forget_idle(self) -> None:
         """Drop gangs without chips: the binder reads no facts of jobs, so no other event would end them."""
@@ -269,26 +309,28 @@ class Work:
         """Live attempts of a job, oldest first."""
         return list(self._names.get((namespace, name), ()))
 
-    def next_step(self, key: AttemptKey, now_ms: UnixMs = 0) -> Step | None:
+    def next_step(self, key: AttemptKey, now_ms: UnixMs = 0) -> Step | Clearing | None:
         """Next step for an attempt; None for none.
 
         Args:
             key: The attempt.
             now_ms: The time; pods of a recovery may have had to be gone before.
         """
+        if key in self.clearings:
+            return self.clearings[key]
         attempt = self.attempts.get(key)
-        if attempt is None:
-            return None
+        verb = self._verb(attempt, now_ms) if attempt is not None else None
+        return Step(verb, attempt) if attempt is not None and verb is not None else None
+
+    def _verb(self, attempt: Attempt, now_ms: UnixMs) -> Verb | None:
         late = 0 < attempt.overdue_at_ms <= now_ms
         if attempt.evict_seq:
-            return Step("evict", attempt) if attempt.outcome != "evicted" or late else None
+            return "evict" if attempt.outcome != "evicted" or late else None
         if attempt.outcome == "evicted" or attempt.foreign:
             return None
         if attempt.holding.step > attempt.taken_up or late:
-            return Step("recover", attempt)
-        if attempt.outcome is None or (attempt.recovers and self._may_go_on(attempt)):
-            return Step("bind", attempt)
-        return None
+            return "recover"
+        return "bind" if attempt.outcome is None or (attempt.recovers and self._may_go_on(attempt)) else None
 
     def _may_go_on(self, attempt: Attempt) -> bool:
         """Whether ranks of an attempt that recovers are to be bound, or its newest step is carried out."""
@@ -330,4 +372,5 @@ class Work:
             for key, attempt in self.attempts.items()
             if self.next_step(key) is not None or attempt.overdue_at_ms
         ]
-        return [item.key for item in sorted(due, key=lambda item: (item.ledger_seq, item.uid))]
+        found = [item.key for item in sorted(due, key=lambda item: (item.ledger_seq, item.uid))]
+        return [*found, *sorted(self.clearings)]

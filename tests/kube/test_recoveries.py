@@ -141,8 +141,9 @@ async def test_with_external_force_faulty_pods_are_marked_and_nothing_is_deleted
         assert {seat.uid for seat in old.values()} == {
             pod["metadata"]["uid"] for pod in await pods_of(kube_api, namespace, "serve") if _is_alive(pod)
         }
-        for name in ("serve-worker-0", "serve-worker-1"):  # the other component makes the instance anew
-            await kube_api.delete(f"/api/v1/namespaces/{namespace}/pods/{name}")
+        await kube_api.delete(f"{JOBS.format(namespace)}/serve")  # the other component makes the instance anew
+        await world.until_pods(namespace, {})
+        await kube_api.post(JOBS.format(namespace), job)
         now = await until_seats(world, namespace, "serve", 2, without=frozenset(seat.uid for seat in old.values()))
         assert old[1].node not in {seat.node for seat in now.values()}
         await world.stop()

@@ -10,8 +10,9 @@ Source: docs/reference/faults.md, "Which pods are deleted"; docs/decisions/escal
 from collections.abc import Collection, Iterable, Sequence
 from typing import Final, NamedTuple
 
-from berth.core.faults.model import FaultRules, JobDiagnosis, PodFault, PodFaultKind
+from berth.core.faults.model import JobDiagnosis, PodFault, PodFaultKind
 from berth.core.levels.model import Sizes
+from berth.core.requests.fault_rules import FaultRules
 from berth.core.rescheduling.levels import ranks_given_up
 from berth.schemas.ledger import Settings
 from berth.schemas.recovery import How, Recovery, Scope

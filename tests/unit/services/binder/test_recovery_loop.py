@@ -13,6 +13,7 @@ from berth.schemas.placement import Placement, Run, placement_of
 from berth.schemas.recovery import How, Recovery, Scope
 from berth.services.binder.cluster import BindResult, Gang, Leave, Manner, NotYetError
 from berth.services.binder.loop import Loop
+from berth.services.binder.work import AttemptKey, Clearing
 from tests.unit.services.binder.test_loop import KEY, Binder, Cluster, NotedLoop
 
 CAUSE = "pod of rank 1: its chip 0 on node n1 is unhealthy"
@@ -32,6 +33,7 @@ class RecoveringCluster(Cluster):
         self.removed: list[dict[int, Leave]] = []
         self.marked: list[tuple[list[int], str]] = []
         self.reasons: list[str] = []
+        self.cleared: list[AttemptKey] = []
 
     async def bind(self, gang: Gang) -> BindResult:
         self.bound.append((gang.step, gang.todo, gang.recovers))
@@ -40,6 +42,11 @@ class RecoveringCluster(Cluster):
     async def remove(self, gang: Gang, leaves: Mapping[int, Leave]) -> None:
         assert gang.uid == "a"
         self.removed.append(dict(leaves))
+        if self.errors:
+            raise self.errors.pop(0)
+
+    async def clear(self, clearing: Clearing) -> None:
+        self.cleared.append((clearing.uid, clearing.attempt))
         if self.errors:
             raise self.errors.pop(0)
 
@@ -225,6 +232,19 @@ async def test_a_whole_job_ends_in_the_manner_of_its_step(how: How) -> None:
     assert desk.cluster.asked[2:] == late
     await desk.go()
     assert desk.cluster.asked[2:] == late
+
+
+async def test_a_job_that_starts_anew_is_cleared_before_it_is_bound_again() -> None:
+    desk = await Desk().bound()
+    desk.recover(0, 1, 2, scope="job")
+    desk.write(releases=[Release("a", 1, "fault", again=True)])
+    desk.write(verdicts=[Verdict("ns", "job-a", "a", 2, places("n0", "n1", "n2"))])
+    desk.cluster.errors = [TransientError("away", retry_after_s=3)]
+    await desk.loop._advance(("a", 2))
+    assert (desk.cluster.cleared, desk.cluster.asked) == ([("a", 2)], ["bind a"])
+    await desk.loop._advance(("a", 2))
+    assert (desk.cluster.cleared, desk.cluster.asked) == ([("a", 2)] * 2, ["bind a", "bind a"])
+    assert desk.work.clearings == {}
 
 
 async def test_a_job_that_is_cancelled_while_it_recovers_ends_in_its_own_time() -> None:
