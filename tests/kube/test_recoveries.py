@@ -320,6 +320,39 @@ async def test_a_job_that_is_deleted_while_it_recovers_leaves_nothing_behind(
         await world.stop()
 
 
+async def test_services_that_are_killed_while_jobs_recover_end_what_they_began(
+    kube_api: KubeApi, namespace: str, real_bus: NatsBus, nats_server: str, cell: str, tmp_path: Path
+) -> None:
+    own = settings()
+    own["dispatcher"] = {**own["dispatcher"], "lease_s": 1}
+    with services(tmp_path, nats_server) as made:
+        world = KubeCell(made, folder=tmp_path, cell=cell, bus=real_bus, api=kube_api, topology=TOPOLOGY, settings=own)
+        await start(world)
+        names = ("dispatcher", "binder", "inventory", "summary")
+        uids: dict[str, str] = {}
+        for name in names:
+            job = a_volcano_job(name, 2, 8, run_for="3600s")
+            job["metadata"]["labels"] |= {"fault-scheduling": "force", "pod-rescheduling": "on"}
+            uids[name] = (await kube_api.post(JOBS.format(namespace), job))["metadata"]["uid"]
+        seats = {name: await until_seats(world, namespace, name, 2) for name in names}
+        for name in names:
+            await break_node(world, BreakNode(seats[name][1].node, "chip", [3]))
+            await world.restart(name)
+        for name, old in seats.items():
+            now = await until_seats(world, namespace, name, 2, without=frozenset({old[1].uid}))
+            assert now[0] == old[0]
+            assert now[1].node not in {one[1].node for one in seats.values()}
+
+        async def is_told() -> bool:
+            records = await told(kube_api, REASONS, "job-reschedule-reason", "recent-reschedule-records")
+            found = {name: records.get(f"{namespace}/{name}-{uid}", {}) for name, uid in uids.items()}
+            return all(one.get("TotalRescheduleTimes") == 1 for one in found.values())
+
+        await until_true(is_told, deadline_s=20, what="each job has restarted once, as the records say")
+        await world.check_chips(namespace)
+        await world.stop()
+
+
 async def test_a_hot_switch_moves_a_sub_healthy_pod_to_its_backup_and_all_others_stay(
     kube_api: KubeApi, namespace: str, real_bus: NatsBus, nats_server: str, cell: str, tmp_path: Path
 ) -> None:
