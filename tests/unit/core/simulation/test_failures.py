@@ -89,6 +89,24 @@ def test_other_parts_and_models_change_nothing_for_a_part() -> None:
     assert failures(NODES, [node], seed=5, span_ms=500) != all_nodes
 
 
+def test_chips_of_a_node_fail_at_times_of_their_own() -> None:
+    events = failures(NODES[:1], [FailureModel("chip", 1_000, 10)], seed=4, span_ms=100_000)
+    firsts = [own[0].at_ms for own in by_part(events).values()]
+    assert len(firsts) == len(set(firsts)) == 8
+
+
+def test_repairs_have_exponential_times_whatever_the_shape() -> None:
+    events = failures(NODES, [FailureModel("node", 10, 1_000, 0.5)], seed=1, span_ms=1_000_000)
+    times = [
+        after.at_ms - before.at_ms
+        for own in by_part(events).values()
+        for before, after in pairwise(own)
+        if before.is_fault
+    ]
+    assert len(times) > 5_000
+    assert sum(times) / len(times) == pytest.approx(1_000, rel=0.05)
+
+
 def test_events_are_bounded() -> None:
     with pytest.raises(TooManyFailuresError) as error:
         failures(NODES, [FailureModel("chip", 1, 1)], seed=0, span_ms=HOUR)
