@@ -71,6 +71,8 @@ async def test_services_with_these_rights_place_a_job_and_people_may_record_it(t
                     assert not bus.lost.done(), bus.lost.result().reason
                     assert all(service.is_running for service in running), [service.log() for service in running]
                     await pause(0.05)
+                wish = DrainSeen("node", "n1", since_ms=1, by="ops", at_ms=1)
+                await bus.publish(bus.subjects.fact_drain("node", "n1"), encode(wish))
                 made_of_it = await record(bus, SystemClock(), tmp_path / "guarded.rec", anonymise=True)
                 assert made_of_it.end.records
                 outcome = replay_file(tmp_path / "guarded.rec", SystemClock())
