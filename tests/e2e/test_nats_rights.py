@@ -14,6 +14,8 @@ from berth.runtime.clock import SystemClock
 from berth.runtime.errors import TransientError
 from berth.runtime.local.nats_server import EmbeddedServer
 from berth.runtime.recording import record
+from berth.schemas.envelope import encode
+from berth.schemas.fault_facts import DrainSeen
 from tests.support.cells import a_job
 from tests.support.load import give_jobs, status
 from tests.support.nats_rights import PEOPLE, rights
