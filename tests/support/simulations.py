@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from berth.core.simulation.baselines import Baseline
 from berth.core.simulation.failures import BreakableNode, FailureModel
-from berth.core.simulation.fault_play import FaultPlan, Strategy
+from berth.core.simulation.fault_plan import FaultPlan, Strategy
 from berth.core.simulation.planned_cluster import facts_of
 from berth.core.simulation.simulator import Simulation, SimulationPlan, TimedFact
 from berth.core.simulation.timeline import JobTimeline, Timeline

@@ -14,60 +14,24 @@ where to, the ledger says.
 
 import functools
 from collections.abc import Callable, Iterable, Iterator
-from typing import Final, Literal, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
 from berth.core.cluster.node_packing import pack_health
-from berth.core.simulation.failures import BreakableNode, Failure, FailureModel, failures
+from berth.core.simulation.broken_parts import BrokenParts
+from berth.core.simulation.failures import Failure, failures
+from berth.core.simulation.fault_plan import STRATEGIES, FaultPlan
 from berth.core.simulation.planned_cluster import SOURCE
 from berth.core.simulation.training import FaultHistory, Interruption, JobTraining, Training
 from berth.core.state.cell import State
 from berth.core.state.ledger import Folded, Holding
 from berth.schemas.columns import pack, pack_names
-from berth.schemas.facts import NodeHealth, OutcomeSeen, OutcomeState, PodPhase, PodsSeen
-from berth.schemas.fault_facts import FAULT_SCHEDULING, POD_RESCHEDULING, ReplacementsSeen
+from berth.schemas.facts import OutcomeSeen, OutcomeState, PodPhase, PodsSeen
+from berth.schemas.fault_facts import ReplacementsSeen
 from berth.schemas.message import Message
-from berth.schemas.nodes import NodeCondition
 from berth.schemas.subjects import Subjects
 from berth.schemas.workload import PlannedJob
-
-Strategy = Literal["pods", "job"]
-STRATEGIES: Final[dict[Strategy, dict[str, str]]] = {
-    "pods": {FAULT_SCHEDULING: "grace", POD_RESCHEDULING: "on"},
-    "job": {FAULT_SCHEDULING: "grace"},
-}
-"""Labels of all jobs: only what a fault concerns leaves first, or the whole job does."""
-
-
-class FaultPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """Failures of a simulation, and what they cost. Times are in milliseconds."""
-
-    model: FailureModel
-    nodes: list[BreakableNode]
-    strategy: Strategy = "pods"
-    checkpoint_ms: int = 3_600_000
-    """Training between two checkpoints."""
-    grace_ms: int = 30_000
-    """Time that pods take to end."""
-    recreate_ms: int = 10_000
-    """Time until a controller has made a new pod."""
-    restart_ms: int = 300_000
-    """Time from the last pod's start to training, of a job that was placed anew."""
-    rejoin_ms: int = 300_000
-    """The same of a job of which some pods stayed."""
-
-    def __post_init__(self) -> None:
-        """See that the times mean something.
-
-        Raises:
-            ValueError: They do not.
-        """
-        if self.checkpoint_ms <= 0:
-            raise ValueError(f"checkpoint: {self.checkpoint_ms} ms, expected a time above 0")
-        for name in ("grace", "recreate", "restart", "rejoin"):
-            if getattr(self, f"{name}_ms") < 0:
-                raise ValueError(f"{name}: {getattr(self, f'{name}_ms')} ms, expected a time from 0 on")
 
 
 class Stage(NamedTuple):
@@ -129,14 +93,7 @@ class FaultPlay:
         self._state = stage.state
         self._failures: Iterator[Failure] = failures(plan.model, plan.nodes)
         self._next = next(self._failures, None)
-        self._below: dict[str, list[str]] = {}
-        for node in sorted(plan.nodes):
-            self._below.setdefault(node.leaf, []).append(node.name)
-        self._chips: dict[str, int] = {}
-        """Mask of the broken chip of each node that has one."""
-        self._down: dict[tuple[str, str], None] = {}
-        """Broken nodes and leaf switches, by kind and name."""
-        self._leaf_of = {node.name: node.leaf for node in plan.nodes}
+        self._broken = BrokenParts(plan.nodes)
         self._lives: dict[str, _Life] = {}
         self._counts: dict[str, int] = {}
         self._jobs: list[JobTraining] = []
@@ -152,7 +109,7 @@ class FaultPlay:
     @property
     def is_broken(self) -> bool:
         """Whether a part is under repair."""
-        return bool(self._chips or self._down)
+        return bool(self._broken)
 
     def until(self, at_ms: int, *, counts: bool) -> None:
         """Play the failures up to a moment; those that do not count are passed over."""
@@ -199,11 +156,9 @@ class FaultPlay:
 
     def _break(self, failure: Failure) -> None:
         self._counts[failure.part] = self._counts.get(failure.part, 0) + 1
-        if failure.part == "chip":
-            self._chips[failure.name] = failure.chips
-        else:
-            self._down[failure.part, failure.name] = None
-        for uid in sorted(self._lives):
+        sound = [uid for uid in sorted(self._lives) if not self._is_broken(self._lives[uid])]
+        self._broken.add(failure)
+        for uid in sound:
             life = self._lives[uid]
             if self._is_broken(life) and not life.training.is_done(self._now_ms):
                 life.training.stop(self._now_ms)
@@ -214,36 +169,24 @@ class FaultPlay:
 
     def _repair(self, failure: Failure) -> None:
         self._now_ms = failure.repaired_ms
-        if failure.part == "chip":
-            del self._chips[failure.name]
-        else:
-            del self._down[failure.part, failure.name]
+        self._broken.remove(failure)
         self._report(failure)
         for uid in sorted(self._lives):
             self._get_ready(self._lives[uid], self._plan.restart_ms)
 
     def _report(self, failure: Failure) -> None:
         """Facts about the health of the domains in which something changed."""
-        names = self._below[failure.name] if failure.part == "leaf" else [failure.name]
+        names = self._broken.nodes_of(failure)
         faults, table = self._state.faults, self._state.table
         for domain in dict.fromkeys(faults.domain(name) for name in names):
             nodes = sorted(table.names[row] for row in table.rows_of_domain(domain))
-            conditions = [self._condition(name) for name in nodes]
+            conditions = [self._broken.condition(name) for name in nodes]
             fact = pack_health(domain, conditions, source=SOURCE, at_ms=self._now_ms)
             self._stage.fact(self._stage.subjects.fact_health(domain), fact)
 
-    def _condition(self, node: str) -> NodeCondition:
-        level = NodeHealth.EVICT if self._is_down(node) else NodeHealth.OK
-        chips = self._chips.get(node, 0)
-        return NodeCondition(node, unhealthy=chips, level=level) if chips or level else NodeCondition(node)
-
-    def _is_down(self, node: str) -> bool:
-        return ("node", node) in self._down or ("leaf", self._leaf_of.get(node, "")) in self._down
-
     def _is_broken(self, life: _Life) -> bool:
         """Whether a pod of a job is on broken chips."""
-        pods = life.pods.values()
-        return any(self._is_down(pod.node) or pod.mask & self._chips.get(pod.node, 0) for pod in pods)
+        return any(self._broken.hits(pod.node, pod.mask) for pod in life.pods.values())
 
     def _is_held(self, life: _Life) -> bool:
         return self._state.fold.holdings.get(life.holding.key) is life.holding

@@ -9,6 +9,8 @@ known: cluster facts, arrivals, cancellations, then the consequences of decision
 
 A job ends ``run_ms`` after its placement. Its pods are bound and start at once. Its name is free again after its end.
 With failures (:mod:`berth.core.simulation.fault_play`) it ends once it has trained for ``run_ms``.
+
+Longer than 400 lines because the events of a moment, and the order in which they apply, are all here.
 """
 
 import functools
@@ -20,7 +22,8 @@ import msgspec
 
 from berth.core.scheduling.scheduler import Scheduler
 from berth.core.simulation.baselines import Baseline, BaselineScheduler
-from berth.core.simulation.fault_play import FaultPlan, FaultPlay, Stage
+from berth.core.simulation.fault_plan import FaultPlan
+from berth.core.simulation.fault_play import FaultPlay, Stage
 from berth.core.simulation.timeline import Timeline
 from berth.core.simulation.timeline_recorder import TimelineRecorder
 from berth.core.state.admission import Holder, Receipt, admit, cancel, holder_of, uid_from

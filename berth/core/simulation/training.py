@@ -13,7 +13,7 @@ from berth.schemas.recovery import Scope
 SCOPES: Final[tuple[Scope, ...]] = ("pod", "rank-block", "superpod", "level", "job")
 """Scopes of recoveries, the widest last."""
 FRUITLESS_MAX: Final = 1_000
-"""Interruptions in a row without a checkpoint between them, after which a simulation gives up."""
+"""Failures of a job in a row without a checkpoint between them, after which a simulation gives up."""
 
 
 class NoProgressError(ValueError):
@@ -121,21 +121,21 @@ class Training:
         self._since_ms = at_ms
 
     def stop(self, at_ms: int) -> None:
-        """A failure stops it, if it trains.
+        """A failure stops it, or its way back to training.
 
         Raises:
             NoProgressError: It never gets to a checkpoint.
         """
-        if not self.trains:
-            return
         done_ms = self._done(at_ms)
         kept_ms = done_ms - done_ms % self._checkpoint_ms
         self._fruitless = 0 if kept_ms > self._saved_ms else self._fruitless + 1
         if self._fruitless > FRUITLESS_MAX:
             raise NoProgressError(
-                f"job {self._namespace}/{self._name} was stopped {FRUITLESS_MAX} times in a row before it had trained for"
-                f" {self._checkpoint_ms / 1000:g} s, which it does between two checkpoints"
+                f"failures stopped job {self._namespace}/{self._name} {FRUITLESS_MAX} times in a row before it had trained"
+                f" for the {self._checkpoint_ms / 1000:g} s between two checkpoints"
             )
+        if not self.trains:
+            return
         self._lost_ms = done_ms - kept_ms
         self._redone_ms += self._lost_ms
         self._saved_ms, self._since_ms, self._stopped_ms = kept_ms, -1, at_ms
