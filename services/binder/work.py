@@ -12,7 +12,7 @@ from berth.core.state.ledger import Folded, GangRecord, Holding, LedgerDump, Led
 from berth.schemas.envelope import open_envelope
 from berth.schemas.facts import OutcomeSeen, OutcomeState, RankFailure
 from berth.schemas.placement import Placement
-from berth.schemas.recovery import Recovery
+from berth.schemas.recovery import DRAIN, Recovery
 from berth.schemas.units import UnixMs
 
 AttemptKey: TypeAlias = tuple[str, int]
@@ -35,6 +35,8 @@ class Attempt:
         bound: Ranks of later steps that are bound, and the step that gave each its place.
         forced: Step at which the pods of each rank were deleted at once, because their time was over.
         is_forced: The pods of an attempt that ends were deleted at once, because their time was over.
+        evicted: Step at which the pods of each rank on drained nodes were evicted by this process.
+        held_until_ms: When to evict those again that disruption budgets hold back.
     """
 
     holding: Holding
@@ -46,6 +48,8 @@ class Attempt:
     bound: dict[int, int] = field(default_factory=dict)
     forced: dict[int, int] = field(default_factory=dict)
     is_forced: bool = False
+    evicted: dict[int, int] = field(default_factory=dict)
+    held_until_ms: UnixMs = 0
 
     @property
     def key(self) -> AttemptKey:
@@ -112,6 +116,16 @@ class Attempt:
         settled = self.holding.leaving().keys() | self.gone
         return [rank for rank in range(self.placement.pods()) if rank not in settled]
 
+    @property
+    def is_drained(self) -> bool:
+        """Whether the newest step of its recovery is one of a drain."""
+        return self.recovery is not None and self.recovery.kind == DRAIN
+
+    def unevicted(self) -> dict[int, int]:
+        """Ranks on drained nodes whose pods were not evicted by this process yet, and the step of each."""
+        moves = [move for move in self.holding.moves if self.is_drained and move.how == "grace"]
+        return {rank: move.step for move in moves for rank in move.leaving if self.evicted.get(rank, 0) < move.step}
+
     def overdue(self, now_ms: UnixMs) -> dict[int, int]:
         """Ranks whose pods had to be gone by now and were not deleted at once yet, and the step of each."""
         late = [move for move in self.holding.moves if move.how == "grace" and move.until_ms <= now_ms]
@@ -119,7 +133,7 @@ class Attempt:
 
     @property
     def overdue_at_ms(self) -> UnixMs:
-        """Time at which pods that end are deleted at once; 0 for never."""
+        """Time at which pods that end are deleted at once, or pods are evicted again; 0 for never."""
         if self.evict_seq:
             found = self.recovery
             is_open = found is not None and self.evict_reason == "fault" and found.how == "grace" and not self.is_forced
@@ -129,6 +143,8 @@ class Attempt:
             for move in self.holding.moves
             if move.how == "grace" and any(self.forced.get(rank, 0) < move.step for rank in move.leaving)
         ]
+        if self.unevicted():
+            until.append(max(self.held_until_ms, 1))
         return min(until, default=0)
 
 

@@ -258,6 +258,48 @@ async def test_failed_pods_restart_a_job_as_often_as_it_says_and_the_operator_re
         await world.stop()
 
 
+async def test_a_hot_switch_moves_a_sub_healthy_pod_to_its_backup_and_all_others_stay(
+    kube_api: KubeApi, namespace: str, real_bus: NatsBus, nats_server: str, cell: str, tmp_path: Path
+) -> None:
+    with services(tmp_path, nats_server) as made:
+        world = KubeCell(
+            made,
+            folder=tmp_path,
+            cell=cell,
+            bus=real_bus,
+            api=kube_api,
+            topology=TOPOLOGY,
+            settings=settings(recovery=True),
+        )
+        await start(world)
+        labels = {"fault-scheduling": "force", "pod-rescheduling": "on", "subHealthyStrategy": "hotSwitch"}
+        await kube_api.post(ASCEND_JOBS.format(namespace), ascend_job("llm", 2, labels=labels, annotations={}))
+        await until_seats(world, namespace, "llm", 3)
+        pods = await pods_of(kube_api, namespace, "llm")
+        old = next(pod for pod in pods if pod["metadata"]["name"] == "llm-worker-0")
+        others = {pod["metadata"]["uid"]: pod["spec"]["nodeName"] for pod in pods if pod is not old}
+        await break_node(world, BreakNode(old["spec"]["nodeName"], "chip", [3], level="SubHealthFault"))
+
+        async def is_switched() -> bool:
+            world.check()
+            now = await pods_of(kube_api, namespace, "llm")
+            new = [pod for pod in now if pod["metadata"]["name"].startswith("llm-worker-0-hot-")]
+            return (
+                len(now) == 3
+                and len(new) == 1
+                and new[0]["status"]["phase"] == "Running"
+                and new[0]["spec"]["nodeName"] != old["spec"]["nodeName"]
+                and "podType" not in new[0]["metadata"]["annotations"]
+            )
+
+        await until_true(is_switched, deadline_s=30, what="the backup pod has taken the place of the old one")
+        now = await pods_of(kube_api, namespace, "llm")
+        stayed = {pod["metadata"]["uid"]: pod["spec"]["nodeName"] for pod in now}
+        assert others.items() <= stayed.items()
+        await world.check_chips(namespace)
+        await world.stop()
+
+
 def _is_alive(pod: Tree) -> bool:
     return pod["status"]["phase"] == "Running" and "deletionTimestamp" not in pod["metadata"]
 

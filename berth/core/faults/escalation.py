@@ -16,6 +16,9 @@ from berth.core.requests.fault_rules import FaultRules
 from berth.schemas.ledger import Settings
 from berth.schemas.recovery import How, Recovery, Scope
 
+_STILL_RUN: Final = frozenset({PodFaultKind.SUB_HEALTH, PodFaultKind.DRAIN})
+"""Faults with which pods run on."""
+
 
 class Progress(NamedTuple):
     """How far the recovery of an attempt has come.
@@ -172,7 +175,7 @@ class _Step(NamedTuple):
         if wanted.scope == "job":
             sought = tuple(sorted({one.rank for one in faults} | set(self.progress.unplaced)))
             tried = tried._replace(sought=sought)
-        elif any(one.kind is not PodFaultKind.SUB_HEALTH for one in faults):
+        elif any(one.kind not in _STILL_RUN for one in faults):
             return Escalation((wanted,))
         due_ms = seen_ms + self.settings.fault_wait_ms
         if self.at_ms >= due_ms:

@@ -7,17 +7,20 @@ from typing import NamedTuple
 import msgspec
 
 from berth.core.requests.fault_rules import FaultRules
+from berth.schemas import recovery
 from berth.schemas.facts import PodPhase
 
 
 class PodFaultKind(StrEnum):
-    """Why a pod is faulty, in the words of the reference."""
+    """Why a pod is faulty, in the words of the reference; ``Drain`` is one of Berth."""
 
     NODE_UNHEALTHY = "NodeUnhealthy"
     CARD_UNHEALTHY = "CardUnhealthy"
     POD_FAILED = "pod-failed"
     SEPARATE = "RelationFaultSeparate"
     SUB_HEALTH = "SubHealthFault"
+    DRAIN = recovery.DRAIN
+    """Its node is drained: the pod itself is well."""
 
 
 class NodeFaultKind(StrEnum):
