@@ -167,6 +167,8 @@ class Loop:
             return
         attempt = step.attempt
         began_s = self._clock.monotonic_s()
+        if step.verb != "bind":
+            await self._announce(attempt)
         if step.verb == "recover":
             outcome = await self._recover(attempt)
         else:
@@ -176,10 +178,7 @@ class Loop:
         is_new = attempt.outcome != outcome.state
         key = (attempt.uid, attempt.attempt)
         if key in self.work.attempts:  # otherwise it was released meanwhile, and another attempt may own the subject
-            self._faults.hit("outcome.before")
-            await self._bus.publish(self._bus.subjects.fact_outcome(attempt.namespace, attempt.name), encode(outcome))
-            self._faults.hit("outcome.after")
-            self.work.apply_outcome(outcome)
+            await self._publish(attempt, outcome)
         took_s = self._clock.monotonic_s() - began_s
         if is_new:
             self._metrics.outcomes.labels(outcome.state).inc()
@@ -196,6 +195,28 @@ class Loop:
             failed=len(outcome.failures),
             took_ms=round(took_s * 1000, 1),
         )
+
+    async def _publish(self, attempt: Attempt, outcome: OutcomeSeen) -> None:
+        """Publish an outcome.
+
+        Raises:
+            TransientError: The bus did not answer.
+        """
+        self._faults.hit("outcome.before")
+        await self._bus.publish(self._bus.subjects.fact_outcome(attempt.namespace, attempt.name), encode(outcome))
+        self._faults.hit("outcome.after")
+        self.work.apply_outcome(outcome)
+
+    async def _announce(self, attempt: Attempt) -> None:
+        """Publish which ranks recover before pods are deleted: new ones are theirs, whoever is away by then.
+
+        Raises:
+            TransientError: The bus did not answer.
+        """
+        before = self.work.outcome_of(attempt)
+        open_ranks = self.work.open_ranks(attempt)
+        if before is not None and before.state == "bound" and before.open != open_ranks:
+            await self._publish(attempt, msgspec.structs.replace(before, open=open_ranks, at_ms=self._clock.now_ms()))
 
     async def _clear(self, clearing: Clearing) -> None:
         """Delete ended pods of earlier attempts of a job that starts anew.
@@ -259,6 +280,7 @@ class Loop:
             ledger_seq=attempt.ledger_seq,
             at_ms=self._clock.now_ms(),
             step=attempt.taken_up,
+            open=self.work.open_ranks(attempt),
         )
 
     def _outcome_of_step(
@@ -279,6 +301,7 @@ class Loop:
             at_ms=self._clock.now_ms(),
             step=attempt.taken_up,
             done=gang.step if is_done else attempt.done,
+            open=self.work.open_ranks(attempt),
         )
 
     async def _recover(self, attempt: Attempt) -> OutcomeSeen | None:
@@ -306,7 +329,11 @@ class Loop:
         if before is None:
             return None
         return msgspec.structs.replace(
-            before, failures=self.work.failures_of(attempt), at_ms=self._clock.now_ms(), step=attempt.taken_up
+            before,
+            failures=self.work.failures_of(attempt),
+            at_ms=self._clock.now_ms(),
+            step=attempt.taken_up,
+            open=self.work.open_ranks(attempt),
         )
 
     def _leaves(self, bound: BindResult, failures: list[RankFailure]) -> bool:

@@ -348,6 +348,18 @@ class Work:
             if holding.step_of(rank) > max(attempt.done, attempt.bound.get(rank, 0)) and rank not in failed
         ]
 
+    def open_ranks(self, attempt: Attempt) -> list[int]:
+        """Ranks that recover, ascending: they leave, have no place or no bound pod; all if the whole job leaves."""
+        holding = attempt.holding
+        if holding.ending:
+            return list(range(holding.placement.pods())) if holding.ending == "fault" else []
+        unbound = {
+            rank
+            for rank, step in holding.steps.items()
+            if rank not in holding.gone and step > max(attempt.done, attempt.bound.get(rank, 0))
+        }
+        return sorted(unbound.union(holding.leaving(), holding.unplaced))
+
     def failures_of(self, attempt: Attempt) -> list[RankFailure]:
         """Failures of ranks that are neither released nor placed anew since."""
         outcome = self.outcome_of(attempt)

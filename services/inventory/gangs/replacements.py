@@ -16,6 +16,7 @@ from berth.services.inventory.gangs.model import NO_INDEX, Gang, Member, Part, S
 
 _BACKUP: Final = ("podType", "backup")
 """Annotation of a pod that is created beside the one whose rank it states."""
+_UNBOUND: Final = frozenset({"", "waiting", "placed"})
 TAKEN_BACK: Final = "its pod replaces another one of the gang"
 """Reason of a cancellation: the request was made before it was known that the rank of the pod recovers."""
 
@@ -69,7 +70,7 @@ def replacements_of(part: Part, *, at_ms: int) -> ReplacementsSeen:
     """Ranks of a request whose new pods wait for a place; without ranks if none does."""
     ranks = [
         rank
-        for rank in sorted(part.recovering)
+        for rank in (sorted(part.open_ranks) if part.phase != "ending" else ())
         if rank < len(part.slots) and part.slots[rank].is_live and not part.slots[rank].was_bound
     ]
     return ReplacementsSeen(part.gang.namespace, part.name, part.uid, pack(ranks, 4), at_ms)
@@ -99,7 +100,7 @@ def _vacancies(gang: Gang) -> list[tuple[Part, Slot]]:
     return [
         (part, part.slots[rank])
         for _, part in sorted(gang.parts.items())
-        for rank in sorted(part.recovering)
+        for rank in sorted(part.open_ranks)
         if rank < len(part.slots) and not part.slots[rank].is_live
     ]
 
@@ -111,13 +112,13 @@ def _restarting(gang: Gang) -> list[tuple[Part, Slot]]:
 
 
 def _requested_alone(gang: Gang) -> list[tuple[Part, Member]]:
-    """Requests of one pod each that wait, and the pods."""
+    """Requests of one pod each whose pods are not bound, and the pods."""
     alone = [
         (part, gang.members.get(part.slots[0].uid))
         for _, part in sorted(gang.parts.items())
-        if len(part.slots) == 1 and not part.is_first and part.state == "open" and part.phase in {"", "waiting"}
+        if len(part.slots) == 1 and not part.is_first and part.state == "open" and part.phase in _UNBOUND
     ]
-    return [(part, member) for part, member in alone if member is not None]
+    return [(part, member) for part, member in alone if member is not None and member.waits]
 
 
 def _may_replace(part: Part, slot: Slot, member: Member, *, by_name: bool) -> bool:
