@@ -12,7 +12,7 @@ from berth.core.state.ledger import Folded, GangRecord, Holding, LedgerDump, Led
 from berth.schemas.envelope import open_envelope
 from berth.schemas.facts import OutcomeSeen, OutcomeState, RankFailure
 from berth.schemas.placement import Placement
-from berth.schemas.recovery import Recovery
+from berth.schemas.recovery import DRAIN, Recovery
 from berth.schemas.units import UnixMs
 
 AttemptKey: TypeAlias = tuple[str, int]
@@ -35,6 +35,8 @@ class Attempt:
         bound: Ranks of later steps that are bound, and the step that gave each its place.
         forced: Step at which the pods of each rank were deleted at once, because their time was over.
         is_forced: The pods of an attempt that ends were deleted at once, because their time was over.
+        evicted: Step at which the pods of each rank on drained nodes were evicted by this process.
+        held_until_ms: When to evict those again that disruption budgets hold back.
     """
 
     holding: Holding
@@ -46,6 +48,8 @@ class Attempt:
     bound: dict[int, int] = field(default_factory=dict)
     forced: dict[int, int] = field(default_factory=dict)
     is_forced: bool = False
+    evicted: dict[int, int] = field(default_factory=dict)
+    held_until_ms: UnixMs = 0
 
     @property
     def key(self) -> AttemptKey:
@@ -107,10 +111,24 @@ class Attempt:
         """Whether a place is reserved for a rank whose pod has yet to leave."""
         return any(move.placed for move in self.holding.moves)
 
+    def is_unbound(self, rank: int) -> bool:
+        """Whether no pod of a rank is known to be bound at the place that a step gave it."""
+        return self.holding.step_of(rank) > max(self.done, self.bound.get(rank, 0))
+
     def ranks(self) -> list[int]:
         """Ranks that have a place and whose pods do not leave."""
         settled = self.holding.leaving().keys() | self.gone
         return [rank for rank in range(self.placement.pods()) if rank not in settled]
+
+    @property
+    def is_drained(self) -> bool:
+        """Whether the newest step of its recovery is one of a drain."""
+        return self.recovery is not None and self.recovery.kind == DRAIN
+
+    def unevicted(self) -> dict[int, int]:
+        """Ranks on drained nodes whose pods were not evicted by this process yet, and the step of each."""
+        moves = [move for move in self.holding.moves if self.is_drained and move.how == "grace"]
+        return {rank: move.step for move in moves for rank in move.leaving if self.evicted.get(rank, 0) < move.step}
 
     def overdue(self, now_ms: UnixMs) -> dict[int, int]:
         """Ranks whose pods had to be gone by now and were not deleted at once yet, and the step of each."""
@@ -119,7 +137,7 @@ class Attempt:
 
     @property
     def overdue_at_ms(self) -> UnixMs:
-        """Time at which pods that end are deleted at once; 0 for never."""
+        """Time at which pods that end are deleted at once, or pods are evicted again; 0 for never."""
         if self.evict_seq:
             found = self.recovery
             is_open = found is not None and self.evict_reason == "fault" and found.how == "grace" and not self.is_forced
@@ -129,6 +147,8 @@ class Attempt:
             for move in self.holding.moves
             if move.how == "grace" and any(self.forced.get(rank, 0) < move.step for rank in move.leaving)
         ]
+        if self.unevicted():
+            until.append(max(self.held_until_ms, 1))
         return min(until, default=0)
 
 
@@ -330,34 +350,22 @@ class Work:
             return None
         if attempt.holding.step > attempt.taken_up or late:
             return "recover"
-        return "bind" if attempt.outcome is None or (attempt.recovers and self._may_go_on(attempt)) else None
-
-    def _may_go_on(self, attempt: Attempt) -> bool:
-        """Whether ranks of an attempt that recovers are to be bound, or its newest step is carried out."""
-        return bool(self.to_bind(attempt)) or not attempt.is_moving
+        may_go_on = attempt.recovers and (self.to_bind(attempt) or not attempt.is_moving)
+        return "bind" if attempt.outcome is None or may_go_on else None
 
     def to_bind(self, attempt: Attempt) -> list[int]:
         """Ranks that are to be bound, ascending: all, or those that a step of a recovery has placed anew."""
         if attempt.outcome is None:
             return attempt.ranks()
         failed = {failure.rank for failure in self.failures_of(attempt)}
-        holding = attempt.holding
-        return [
-            rank
-            for rank in attempt.ranks()
-            if holding.step_of(rank) > max(attempt.done, attempt.bound.get(rank, 0)) and rank not in failed
-        ]
+        return [rank for rank in attempt.ranks() if attempt.is_unbound(rank) and rank not in failed]
 
     def open_ranks(self, attempt: Attempt) -> list[int]:
         """Ranks that recover, ascending: they leave, have no place or no bound pod; all if the whole job leaves."""
         holding = attempt.holding
         if holding.ending:
             return list(range(holding.placement.pods())) if holding.ending == "fault" else []
-        unbound = {
-            rank
-            for rank, step in holding.steps.items()
-            if rank not in holding.gone and step > max(attempt.done, attempt.bound.get(rank, 0))
-        }
+        unbound = {rank for rank in holding.steps if rank not in holding.gone and attempt.is_unbound(rank)}
         return sorted(unbound.union(holding.leaving(), holding.unplaced))
 
     def failures_of(self, attempt: Attempt) -> list[RankFailure]:
@@ -365,8 +373,8 @@ class Work:
         outcome = self.outcome_of(attempt)
         if outcome is None:
             return []
-        settled = attempt.holding.leaving().keys() | attempt.gone
         holding = attempt.holding
+        settled = holding.leaving().keys() | holding.gone
         return [
             one for one in outcome.failures if one.rank not in settled and holding.step_of(one.rank) <= outcome.step
         ]

@@ -10,8 +10,9 @@ Source: docs/reference/faults.md, "Which pods are deleted"; docs/decisions/escal
 from collections.abc import Collection, Iterable, Sequence
 from typing import Final, NamedTuple
 
-from berth.core.faults.model import FaultRules, JobDiagnosis, PodFault, PodFaultKind
+from berth.core.faults.model import JobDiagnosis, PodFault, PodFaultKind
 from berth.core.levels.model import Sizes
+from berth.core.requests.fault_rules import FaultRules
 from berth.core.rescheduling.levels import ranks_given_up
 from berth.schemas.ledger import Settings
 from berth.schemas.recovery import How, Recovery, Scope
@@ -19,6 +20,8 @@ from berth.schemas.recovery import How, Recovery, Scope
 LEVEL_STEPS: Final = 1
 """Levels by which what leaves grows around a faulty pod before the whole job does."""
 _NOWHERE: Final = -1
+_STILL_RUN: Final = frozenset({PodFaultKind.SUB_HEALTH, PodFaultKind.DRAIN})
+"""Faults with which pods run on."""
 
 
 class GangShape(NamedTuple):
@@ -254,7 +257,7 @@ class _Step(NamedTuple):
         if wanted.scope == "job":
             sought = tuple(sorted({one.rank for one in faults} | set(self.progress.unplaced)))
             tried = tried._replace(sought=sought)
-        elif any(one.kind is not PodFaultKind.SUB_HEALTH for one in faults):
+        elif any(one.kind not in _STILL_RUN for one in faults):
             return Escalation((wanted,))
         due_ms = seen_ms + self.settings.fault_wait_ms
         if self.at_ms >= due_ms:

@@ -16,6 +16,7 @@ from berth.core.switches.occupancy.leaf_bits import STATE
 from berth.core.switches.occupancy.leaf_states import Bits
 from berth.core.switches.occupancy.leaf_table import Grid
 from berth.core.switches.planner import Demand, LeafPool, NoPlan, Plan, plan
+from berth.schemas.columns import unpack
 from berth.schemas.placement import Placement, SwitchPart
 
 
@@ -137,11 +138,22 @@ def _bits(leaves: LeafRound, leaving: LeavingPods, own: OwnPlaces, staying: Sequ
     job = occupancy.job(key)
     if job is not None and any(job.states):
         states = _states(leaving.placement, len(own.pods))
-        reported = bytes(states[rank] for rank in staying)
-        occupancy = occupancy.copy()
-        nodes = [own.pods[rank].node for rank in staying]
-        occupancy.put(key, msgspec.structs.replace(job, nodes=nodes, states=reported if any(reported) else b""))
+        if not _say_the_same(leaving, states, staying):
+            reported = bytes(states[rank] for rank in staying)
+            occupancy = occupancy.copy()
+            nodes = [own.pods[rank].node for rank in staying]
+            occupancy.put(key, msgspec.structs.replace(job, nodes=nodes, states=reported if any(reported) else b""))
     return occupancy.bits(without=key)
+
+
+def _say_the_same(leaving: LeavingPods, states: bytes, staying: Sequence[int]) -> bool:
+    """Whether the pods that stay report all that the leaving ones do; a quick check that may say no wrongly."""
+    part = leaving.placement.switch
+    if part is None or not part.leaf_index:
+        return False
+    leaves = unpack(part.leaf_index, 2)
+    reported = {(leaves[rank], states[rank]) for rank in staying}
+    return all(not states[rank] or (leaves[rank], states[rank]) in reported for rank in leaving.ranks)
 
 
 def _settled(cells: dict[int, int], own: OwnPlaces, cell_of: Mapping[str, int]) -> dict[int, int]:

@@ -342,7 +342,9 @@ class State:
         fact = body_of(envelope, DrainSeen)
         check_drain(fact)
         check_subject(self._subject, "drain", fact.kind, fact.name)
+        before = dict(self.table.drained_ms)
         found.add(self.table.apply_drain(fact))
+        self.faults.note_drained(before, found)
         return "gone" if fact.gone else "folded"
 
     def _topology(self, envelope: Envelope, found: ChangesBuilder) -> Effect:

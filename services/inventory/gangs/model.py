@@ -3,11 +3,12 @@
 from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias
 
-from berth.formats.ascend.pod_annotations import ASCEND_REAL, OPERATOR_NAME, PREDICATE_TIME, RANK_INDEX
+from berth.formats.ascend.pod_annotations import ASCEND_REAL, ATTEMPT, OPERATOR_NAME, PREDICATE_TIME, RANK_INDEX
 from berth.formats.kubernetes.objects import Pod
 from berth.formats.kubernetes.owners import OwnerKey
 from berth.formats.kubernetes.pods import PodAsk, PodAsks
 from berth.formats.kubernetes.workloads import GangKey, Membership, membership, natural, task_order
+from berth.formats.whole_numbers import whole_number
 from berth.schemas.facts import JobSeen, OutcomeSeen
 from berth.schemas.fault_facts import ReplacementsSeen
 from berth.schemas.intake import JobRequest
@@ -112,6 +113,7 @@ class Slot:
         needs_no_rank: The pod states its rank itself, or needs none.
         is_live: The pod is live.
         was_bound: The pod got a node while it had this rank.
+        attempt: Attempt that bound it, by its annotation; 0 if it has none.
         is_stale: As :attr:`Member.is_stale`.
         by_operator: The Ascend operator created the pod.
     """
@@ -125,6 +127,7 @@ class Slot:
     needs_no_rank: bool
     is_live: bool = True
     was_bound: bool = False
+    attempt: int = 0
     is_stale: bool = False
     by_operator: bool = False
 
@@ -137,7 +140,7 @@ class Slot:
         """Give the rank to a pod; the rank in the gang stays."""
         self.pod, self.uid = member.name, member.uid
         self.source = member.place.source
-        self.was_bound = False
+        self.was_bound, self.attempt = False, 0
         self.see(member)
 
     def see(self, member: Member | None) -> None:
@@ -146,6 +149,8 @@ class Slot:
         if member is None:
             return
         self.was_bound = self.was_bound or member.is_bound
+        if member.is_bound:
+            self.attempt = whole_number(member.pod.metadata.annotation(ATTEMPT)) or 0
         self.is_stale = member.is_stale
         self.by_operator = OPERATOR_NAME in (member.pod.metadata.labels or {})
         if not member.is_bound:

@@ -5,8 +5,7 @@ Source: docs/reference/faults.md, "What is written after a fault".
 
 from collections.abc import Container, Iterable, Mapping
 
-from berth.core.faults.model import FaultRules
-from berth.core.faults.rules import rules_of
+from berth.core.requests.fault_rules import FaultRules, rules_of
 from berth.formats.ascend.fault_counters import Retries, job_key
 from berth.formats.kubernetes.objects import Pod, PodGroup
 from berth.schemas.fault_facts import GroupSeen, joined

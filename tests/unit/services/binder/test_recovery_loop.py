@@ -13,7 +13,7 @@ from berth.schemas.placement import Placement, Run, placement_of
 from berth.schemas.recovery import How, Recovery, Scope
 from berth.services.binder.cluster import BindResult, Gang, Leave, Manner, NotYetError
 from berth.services.binder.loop import Loop
-from berth.services.binder.work import AttemptKey, Clearing
+from berth.services.binder.work import Attempt, AttemptKey, Clearing
 from tests.unit.services.binder.test_loop import KEY, Binder, Cluster, NotedLoop
 
 CAUSE = "pod of rank 1: its chip 0 on node n1 is unhealthy"
@@ -156,6 +156,23 @@ async def test_before_pods_are_deleted_it_is_published_which_ranks_recover() -> 
     desk.recover(0, 1, 2, scope="job")
     await desk.go()
     assert desk.cluster.announced == [[1, 2], [0], [0, 1, 2]]
+
+
+async def test_a_step_is_taken_up_once_that_is_published() -> None:
+    desk = await Desk().bound()
+    desk.recover(1, nodes=("n5",))
+    publish = desk.loop._publish
+    left = [True, False]
+    """Whether the next outcomes reach the bus: the announcement does."""
+
+    async def unreliable(attempt: Attempt, outcome: OutcomeSeen) -> None:
+        if left and not left.pop(0):
+            raise TransientError("away", retry_after_s=1)
+        await publish(attempt, outcome)
+
+    desk.loop._publish = unreliable  # type: ignore[method-assign]  # the bus is away
+    assert said(await desk.go()) == ("bound", 3, [], 0, 0)
+    assert said(await desk.go()) == ("bound", 3, [], 1, 0)
 
 
 async def test_a_deletion_that_is_refused_or_fails_is_not_done() -> None:
