@@ -38,6 +38,7 @@ WEIGHTS: Final[dict[str, int]] = {
     "garbage": 1,
     "group": 5,
     "replacement": 5,
+    "drain": 5,
 }
 """What may happen, and how often where everything does."""
 ALWAYS: Final = ("submit", "pods", "turn", "timer")
