@@ -199,6 +199,8 @@ async def test_killed_at_each_step_of_a_recovery_every_service_goes_on(
             await place.recovered(rank, old)
         assert len(steps_of(place.watch)) == place.faults, "one step for each fault"
         await place.world.stop()
+        for service in place.world.services.values():
+            assert "Traceback" not in service.whole_log(), service.whole_log().partition("Traceback")[2][:5000]
         await at_rest(place.watch)
         state: State = await verify(place.watch, [])
         (holding,) = state.fold.holdings.values()

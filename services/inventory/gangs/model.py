@@ -16,7 +16,8 @@ from berth.schemas.status import JobStatus
 
 OVER: Final = frozenset({"succeeded", "failed", "cancelled", "rejected", "gone"})
 """Phases in which a request is over; ``gone``: the dispatcher has forgotten the name."""
-_RUNS: Final = frozenset({"placed", "bound", "running"})
+RUNS: Final = frozenset({"placed", "bound", "running"})
+"""Phases in which a request is placed."""
 State: TypeAlias = Literal["open", "closed"]
 NO_INDEX: Final = 1 << 30
 
@@ -285,7 +286,7 @@ class Part:
 def _recovering(status: JobStatus) -> frozenset[int]:
     """Ranks of a placed attempt that recover from a fault."""
     found = status.recovery
-    if found is None or found.attempt != status.attempt or status.phase not in _RUNS:
+    if found is None or found.attempt != status.attempt or status.phase not in RUNS:
         return frozenset()
     return frozenset(found.open)
 

@@ -12,7 +12,7 @@ from typing import Final
 from berth.formats.ascend.pod_annotations import RANK_INDEX
 from berth.schemas.columns import pack
 from berth.schemas.fault_facts import ReplacementsSeen
-from berth.services.inventory.gangs.model import NO_INDEX, Gang, Member, Part, Slot
+from berth.services.inventory.gangs.model import NO_INDEX, RUNS, Gang, Member, Part, Slot
 
 _BACKUP: Final = ("podType", "backup")
 """Annotation of a pod that is created beside the one whose rank it states."""
@@ -25,7 +25,8 @@ def replace_ranks(gang: Gang, free: Sequence[Member]) -> tuple[list[Member], lis
 
     A pod with the name of the former one comes first, then one from the same place in the gang. A pod whose own request
     waits, made before it was known that the rank recovers, is taken out of it; likewise, but only that, where the whole
-    job starts anew.
+    job starts anew. If that request is placed, this is done for a pod with the name of the former one alone; one that
+    is bound already is deleted with its request, and its controller makes another.
 
     Args:
         gang: The gang; its slots are up to date.
@@ -39,8 +40,9 @@ def replace_ranks(gang: Gang, free: Sequence[Member]) -> tuple[list[Member], lis
     restarting = _restarting(gang)
     if not vacant and not restarting:
         return list(free), [], []
-    own = _requested_alone(gang)
-    candidates = {member.uid: member for member in (*free, *(member for _, member in own)) if member.waits}
+    own, early = _requested_alone(gang), _placed_alone(gang, vacant)
+    alone = [member for _, member in (*own, *early)]
+    candidates = {member.uid: member for member in (*free, *alone) if member.waits}
     taken: set[str] = set()
     for by_name in (True, False):
         for part, slot in list(vacant):
@@ -62,7 +64,8 @@ def replace_ranks(gang: Gang, free: Sequence[Member]) -> tuple[list[Member], lis
         if member.uid not in taken and any(_may_replace(part, slot, member, by_name=False) for part, slot in restarting)
     ]
     withdrawn = taken.union(member.uid for member in again)
-    return [*left, *again], list(held.values()), [part for part, member in own if member.uid in withdrawn]
+    outdated = [part for part, member in own if member.uid in withdrawn] + [part for part, _ in early]
+    return [*left, *again], list(held.values()), outdated
 
 
 def replacements_of(part: Part, *, at_ms: int) -> ReplacementsSeen:
@@ -118,6 +121,20 @@ def _requested_alone(gang: Gang) -> list[tuple[Part, Member]]:
         if len(part.slots) == 1 and not part.is_first and part.state == "open" and part.phase in {"", "waiting"}
     ]
     return [(part, member) for part, member in alone if member is not None]
+
+
+def _placed_alone(gang: Gang, vacant: Sequence[tuple[Part, Slot]]) -> list[tuple[Part, Member]]:
+    """Placed requests of one pod each, which has the name and the place of the former pod of a rank that recovers."""
+    alone = [
+        (part, gang.members.get(part.slots[0].uid))
+        for _, part in sorted(gang.parts.items())
+        if len(part.slots) == 1 and not part.is_first and part.state == "open" and part.phase in RUNS
+    ]
+    return [
+        (part, member)
+        for part, member in alone
+        if member is not None and any(_may_replace(other, slot, member, by_name=True) for other, slot in vacant)
+    ]
 
 
 def _may_replace(part: Part, slot: Slot, member: Member, *, by_name: bool) -> bool:

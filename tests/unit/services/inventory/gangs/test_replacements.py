@@ -280,10 +280,34 @@ def test_a_request_made_before_the_recovery_was_known_is_taken_back() -> None:
     assert world.members[own.name].pods == []
 
 
-def test_a_pod_whose_own_request_is_placed_keeps_it() -> None:
+@pytest.mark.parametrize("is_bound", [False, True])
+def test_a_placed_request_of_the_pod_with_the_name_of_the_former_one_is_taken_back(*, is_bound: bool) -> None:
+    """The status with the recovery came late: the dispatcher was away, or NATS."""
     world = running()
     world.gangs.drop_pod("uid-p-2")
     world.pods(new("p-2"))
+    world.settle()
+    own = world.published[-1]
+    world.verdict(own.name)
+    world.status(own.name, "running" if is_bound else "placed")
+    if is_bound:
+        world.pods(new("p-2", node="n5", phase="Running"))
+    recovers(world, 2)
+    world.settle()
+    assert world.withdrawn == [(own.name, own.uid, "its pod replaces another one of the gang")]
+    if is_bound:  # it is evicted, and another one comes
+        assert (uids(world)[2], replaced(world)) == ("uid-p-2", None)
+        world.gangs.drop_pod("new-p-2")
+        world.pods(a_pod("p-2", uid="third", group="pg"))
+        world.settle()
+    assert (uids(world)[2], replaced(world)) == ("third" if is_bound else "new-p-2", [2])
+    assert (len(world.published), len(world.withdrawn)) == (2, 1)
+
+
+def test_a_pod_with_another_name_whose_own_request_is_placed_keeps_it() -> None:
+    world = running()
+    world.gangs.drop_pod("uid-p-2")
+    world.pods(new("p-9"))
     world.settle()
     own = world.published[-1]
     world.verdict(own.name)
