@@ -1,18 +1,25 @@
-"""Pods on drained nodes on a real API server: they are evicted, and a PodDisruptionBudget holds one back.
+"""Drains on a real API server: jobs move, pods are evicted, and a PodDisruptionBudget holds one back.
 
 No controller of budgets runs here: the server itself refuses while a budget has not been processed.
 """
 
+import asyncio
+import json
 from pathlib import Path
+from typing import Any, Final
 
 import pytest
 
+from berth.cli.app import call
 from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.local.kube_server import KubeServer
 from berth.schemas.recovery import DRAIN, Recovery
 from tests.kube.test_recovery_execution import LEFT, STAY, Story, binder_of, now_ms, world
 from tests.support.binder_cluster import World
+from tests.support.faulty_cell import JOBS, settings, start, until_seats
+from tests.support.kube_api import KubeApi
 from tests.support.kube_binder import a_placement
+from tests.support.kube_cells import KubeCell, a_volcano_job
 from tests.support.processes import services
 from tests.support.waiting import until_true
 
@@ -100,3 +107,63 @@ async def test_what_a_budget_holds_back_stays_until_it_is_let_go(
         for rank in STAY:
             assert await world.pod(f"p{rank}") == story.before[rank]
         await binder.stop()
+
+
+TOPOLOGY: Final = """
+apiVersion: berth/v1
+kind: Cluster
+nodes:
+  - {product: module910bx8, count: 8, name: "a2-{index}", leaf: {size: 2, name: "leaf-{index}"}}
+"""
+
+
+async def test_jobs_on_a_drained_node_or_leaf_move_and_come_back_after_an_undrain(
+    kube_api: KubeApi,
+    namespace: str,
+    real_bus: NatsBus,
+    nats_server: str,
+    cell: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    async def ask(*words: str) -> Any:  # noqa: ANN401  # a document
+        capsys.readouterr()
+        code = await asyncio.to_thread(call, [*words, "--json", "--url", nats_server, "--cell", cell])
+        out, err = capsys.readouterr()
+        assert code == 0, err
+        return json.loads(out)
+
+    with services(tmp_path, nats_server) as made:
+        one = KubeCell(
+            made, folder=tmp_path, cell=cell, bus=real_bus, api=kube_api, topology=TOPOLOGY, settings=settings()
+        )
+        await start(one)
+        labels = {"alone": {"fault-scheduling": "force", "pod-rescheduling": "on"}, "whole": {}}
+        for name, more in labels.items():
+            job = a_volcano_job(name, 2, 8, run_for="3600s")
+            job["metadata"]["labels"] |= more
+            await kube_api.post(JOBS.format(namespace), job)
+        old = {name: await until_seats(one, namespace, name, 2) for name in labels}
+        drained = await ask("drain", old["alone"][1].node, "--grace", "30s")
+        assert [job["ranks"] for job in drained["jobs"]] == [[1]]
+        now = await until_seats(one, namespace, "alone", 2, without=frozenset({old["alone"][1].uid}))
+        assert now[0] == old["alone"][0], "a healthy rank keeps its place"
+        assert now[1].node not in {old["alone"][1].node, old["alone"][0].node}
+        leaves = {node["name"]: node["leaf"] for node in await ask("nodes")}
+        leaf = leaves[old["whole"][1].node]
+        drained = await ask("drain", leaf, "--kind", "leaf")
+        assert drained["nodes"] == sorted(node for node, below in leaves.items() if below == leaf)
+        again = await until_seats(
+            one, namespace, "whole", 2, without=frozenset(seat.uid for seat in old["whole"].values())
+        )
+        assert leaf not in {leaves[seat.node] for seat in again.values()}
+
+        async def is_empty() -> bool:
+            return all(not drain["jobs"] for drain in (await ask("faults"))["drains"])
+
+        await until_true(is_empty, deadline_s=20, what="no job is on what is drained")
+        await one.check_chips(namespace)
+        await ask("undrain", leaf)
+        await ask("undrain", old["alone"][1].node)
+        assert (await ask("faults"))["drains"] == []
+        await one.stop()

@@ -13,6 +13,7 @@ from tests.support.fabric import Fabric
 from tests.support.faulty_cell import (
     ASCEND_JOBS,
     COUNTERS,
+    FAULTS,
     GROUPS,
     JOBS,
     REASONS,
@@ -22,6 +23,7 @@ from tests.support.faulty_cell import (
     pods_of,
     settings,
     start,
+    statuses_of,
     told,
     until_seats,
 )
@@ -255,6 +257,99 @@ async def test_failed_pods_restart_a_job_as_often_as_it_says_and_the_operator_re
         await until_true(runs, deadline_s=20, what="the job runs again")
         await break_node(world, BreakNode(now[1].node, "container", pod=f"{namespace}/llm-worker-0"))
         await until_true(has_failed, deadline_s=20, what="the job fails when nothing is left")
+        await world.stop()
+
+
+async def test_a_pod_that_never_ends_leaves_at_the_deadline_and_a_second_fault_of_the_job_counts_at_once(
+    kube_api: KubeApi, namespace: str, real_bus: NatsBus, nats_server: str, cell: str, tmp_path: Path
+) -> None:
+    own = settings()
+    own["dispatcher"] = {"faults": {**FAULTS, "grace_over_ms": 2_000}}
+    own["nodesim"] = {**own["nodesim"], "terminating_s": 3_600}
+    with services(tmp_path, nats_server) as made:
+        world = KubeCell(made, folder=tmp_path, cell=cell, bus=real_bus, api=kube_api, topology=TOPOLOGY, settings=own)
+        await start(world)
+        job = a_volcano_job("llm", 4, 8, run_for="3600s")
+        job["metadata"]["labels"] |= {"fault-scheduling": "grace", "pod-rescheduling": "on"}
+        await kube_api.post(JOBS.format(namespace), job)
+        old = await until_seats(world, namespace, "llm", 4)
+        await break_node(world, BreakNode(old[1].node, "chip", [3]))
+
+        async def is_asked() -> bool:
+            (pod,) = [pod for pod in await pods_of(kube_api, namespace, "llm") if pod["metadata"]["uid"] == old[1].uid]
+            return "deletionTimestamp" in pod["metadata"]
+
+        await until_true(is_asked, deadline_s=20, what="the pod of the first fault is asked to end")
+        await break_node(world, BreakNode(old[2].node, "chip", [5]))
+        left = frozenset({old[1].uid, old[2].uid})
+        now = await until_seats(world, namespace, "llm", 4, without=left)
+        assert (now[0], now[3]) == (old[0], old[3])
+        assert not {old[1].node, old[2].node} & {seat.node for seat in now.values()}
+        await world.check_chips(namespace)
+        await world.stop()
+
+
+async def test_a_job_that_is_deleted_while_it_recovers_leaves_nothing_behind(
+    kube_api: KubeApi, namespace: str, real_bus: NatsBus, nats_server: str, cell: str, tmp_path: Path
+) -> None:
+    topology = TOPOLOGY.replace("count: 12", "count: 3")
+    own = settings()
+    own["nodesim"] = {**own["nodesim"], "terminating_s": 3_600}
+    with services(tmp_path, nats_server) as made:
+        world = KubeCell(made, folder=tmp_path, cell=cell, bus=real_bus, api=kube_api, topology=topology, settings=own)
+        await start(world)
+        job = a_volcano_job("llm", 2, 8, run_for="3600s")
+        job["metadata"]["labels"] |= {"fault-scheduling": "grace", "pod-rescheduling": "on"}
+        await kube_api.post(JOBS.format(namespace), job)
+        old = await until_seats(world, namespace, "llm", 2)
+        await break_node(world, BreakNode(old[1].node, "chip", [3]))
+
+        async def has_place() -> bool:
+            found = [one.recovery for one in await statuses_of(world) if one.name == "vcjob.llm"]
+            return any(one is not None and one.placed for one in found)
+
+        await until_true(has_place, deadline_s=20, what="the third node is reserved while the old pod ends")
+        await kube_api.delete(f"{JOBS.format(namespace)}/llm")
+        for pod in await pods_of(kube_api, namespace, "llm"):  # the containers end
+            await kube_api.delete(f"/api/v1/namespaces/{namespace}/pods/{pod['metadata']['name']}")
+        await world.until_pods(namespace, {})
+        await break_node(world, BreakNode(old[1].node, "chip", [3], mend=True))
+        await kube_api.post(JOBS.format(namespace), a_volcano_job("next", 3, 8, run_for="3600s"))
+        await until_seats(world, namespace, "next", 3)
+        await world.check_chips(namespace)
+        await world.stop()
+
+
+async def test_services_that_are_killed_while_jobs_recover_end_what_they_began(
+    kube_api: KubeApi, namespace: str, real_bus: NatsBus, nats_server: str, cell: str, tmp_path: Path
+) -> None:
+    own = settings()
+    own["dispatcher"] = {**own["dispatcher"], "lease_s": 1}
+    with services(tmp_path, nats_server) as made:
+        world = KubeCell(made, folder=tmp_path, cell=cell, bus=real_bus, api=kube_api, topology=TOPOLOGY, settings=own)
+        await start(world)
+        names = ("dispatcher", "binder", "inventory", "summary")
+        uids: dict[str, str] = {}
+        for name in names:
+            job = a_volcano_job(name, 2, 8, run_for="3600s")
+            job["metadata"]["labels"] |= {"fault-scheduling": "force", "pod-rescheduling": "on"}
+            uids[name] = (await kube_api.post(JOBS.format(namespace), job))["metadata"]["uid"]
+        seats = {name: await until_seats(world, namespace, name, 2) for name in names}
+        for name in names:
+            await break_node(world, BreakNode(seats[name][1].node, "chip", [3]))
+            await world.restart(name)
+        for name, old in seats.items():
+            now = await until_seats(world, namespace, name, 2, without=frozenset({old[1].uid}))
+            assert now[0] == old[0]
+            assert now[1].node not in {one[1].node for one in seats.values()}
+
+        async def is_told() -> bool:
+            records = await told(kube_api, REASONS, "job-reschedule-reason", "recent-reschedule-records")
+            found = {name: records.get(f"{namespace}/{name}-{uid}", {}) for name, uid in uids.items()}
+            return all(one.get("TotalRescheduleTimes") == 1 for one in found.values())
+
+        await until_true(is_told, deadline_s=20, what="each job has restarted once, as the records say")
+        await world.check_chips(namespace)
         await world.stop()
 
 

@@ -67,6 +67,7 @@ def restart(world: RecoveringGangs, *_: object) -> None:
     """Go on with what a snapshot holds."""
     other = world.loaded()
     assert columns_of(other, (*COLUMNS, *HOLDING)) == columns_of(world.state, (*COLUMNS, *HOLDING))
+    assert other.leaf_occupancy.jobs() == world.state.leaf_occupancy.jobs()
     world.to_examine.update(dict.fromkeys(other.fold.gangs))
     world.state = other
 

@@ -291,8 +291,12 @@ def test_places_below_leaves(story: Story, way: switch_worlds.Way) -> None:
     found = given_places(cell, leaving)
     check_same(cell, leaving, found)
     if isinstance(found, NoPlaces):
-        event("none")
+        event(f"none {bool(found.ranks)}")
         check_none(leaving, found)
+        if found.ranks:
+            whole = sorted((*leaving.ranks, *found.ranks))
+            other = given_places(cell, leaving._replace(ranks=whole, scope="job"))
+            assert isinstance(other, Placement), "the ranks that it names are enough"
         return
     event("places")
     check_places(cell, leaving, found)

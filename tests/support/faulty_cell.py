@@ -19,6 +19,13 @@ GROUPS: Final = "/apis/scheduling.volcano.sh/v1beta1/namespaces/{}/podgroups"
 COUNTERS: Final = "/api/v1/namespaces/volcano-system/configmaps"
 REASONS: Final = "/api/v1/namespaces/mindx-dl/configmaps"
 DEADLINE_S: Final = 30.0
+FAULTS: Final = {
+    "enabled": True,
+    "escalate_block_ms": 1_000,
+    "escalate_superpod_ms": 2_000,
+    "escalate_job_ms": 4_000,
+}
+"""Section ``faults`` of the dispatcher."""
 
 
 class Seat(NamedTuple):
@@ -36,14 +43,7 @@ def settings(**agents: object) -> dict[str, Mapping[str, object]]:
         agents: Settings ``agents`` of nodesim.
     """
     return {
-        "dispatcher": {
-            "faults": {
-                "enabled": True,
-                "escalate_block_ms": 1_000,
-                "escalate_superpod_ms": 2_000,
-                "escalate_job_ms": 4_000,
-            }
-        },
+        "dispatcher": {"faults": FAULTS},
         "summary": {"fault_objects": {"written_by": "berth"}, "settle_s": 0.05},
         "nodesim": {"agents": agents, "run_default_s": 3_600},
     }

@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 
 from berth.core.simulation.baselines import Baseline
+from berth.core.simulation.failures import BreakableNode, FailureModel
+from berth.core.simulation.fault_plan import FaultPlan, Strategy
 from berth.core.simulation.planned_cluster import facts_of
 from berth.core.simulation.simulator import Simulation, SimulationPlan, TimedFact
 from berth.core.simulation.timeline import JobTimeline, Timeline
@@ -57,6 +59,7 @@ def a_plan(
     baseline: Baseline | None = None,
     seed: int = 0,
     later: Sequence[TimedFact] = (),
+    faults: FaultPlan | None = None,
 ) -> SimulationPlan:
     """A plan of jobs in the order of arrival."""
     return SimulationPlan(
@@ -66,6 +69,7 @@ def a_plan(
         cell=CELL,
         baseline=baseline,
         seed=seed,
+        faults=faults,
     )
 
 
@@ -100,3 +104,12 @@ def from_trace(
         settings=settings or Settings(),
         cell=CELL,
     )
+
+
+def fault_plan(cluster: str, *, strategy: Strategy = "pods", **numbers: float) -> FaultPlan:
+    """Failures of a cluster in words; numbers of the model and of the plan by name."""
+    nodes = [BreakableNode(node.name, node.chips, node.leaf) for node in read_cluster(cluster).nodes]
+    of_model = {name: value for name, value in numbers.items() if name in FailureModel.__struct_fields__}
+    of_plan = {name: value for name, value in numbers.items() if name not in of_model}
+    model = FailureModel(**of_model)  # type: ignore[arg-type]  # numbers by name
+    return FaultPlan(model=model, nodes=nodes, strategy=strategy, **of_plan)  # type: ignore[arg-type]  # as above

@@ -1,14 +1,12 @@
 """``berth simulate``: a trace of jobs on a cluster that does not exist yet, under one or several queue policies."""
 
-import gzip
+import itertools
 import math
-import zlib
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Final, Literal
+from typing import Annotated, Final, Literal, NamedTuple
 
 import msgspec
 from cyclopts import Parameter
@@ -18,16 +16,19 @@ from berth.cli.cell import run
 from berth.cli.output import WRONG_USE, CommandError, progress_console
 from berth.cli.recordings.record import may_write
 from berth.cli.simulation.decision_settings import settings_text, settings_with
+from berth.cli.simulation.fault_options import faults_of, faults_text
 from berth.cli.simulation.log_workload import is_recording, workload_of
 from berth.cli.simulation.pictures import may_draw
 from berth.cli.simulation.results import Results, give, results_of
+from berth.cli.simulation.trace_input import declared, product_of, read_workload
 from berth.core.cluster.node_packing import RepeatedNodeError
 from berth.core.explain.text import pluralize
-from berth.core.requests.job_validation import ValidJob, validate
 from berth.core.simulation.baselines import BASELINES, Baseline
+from berth.core.simulation.fault_plan import FaultPlan, Strategy
 from berth.core.simulation.planned_cluster import facts_of
-from berth.core.simulation.simulator import RejectedJob, Simulation, SimulationPlan, TimedFact
+from berth.core.simulation.simulator import RejectedJob, Simulation, SimulationPlan, TimedFact, title_of
 from berth.core.simulation.timeline import Timeline
+from berth.core.simulation.training import NoProgressError
 from berth.formats.clusters.cluster_text import (
     PRODUCT,
     ClusterTextError,
@@ -38,13 +39,9 @@ from berth.formats.clusters.cluster_text import (
 from berth.formats.clusters.topology_file import TopologyError
 from berth.formats.recordings.recording import Frames
 from berth.formats.traces.jobs import Affinity
-from berth.formats.traces.reader import TraceError, read_trace
-from berth.products.catalogue import NODE_PRODUCTS
-from berth.products.model import ANNOTATION_POLICY
 from berth.runtime.recording import replacing
 from berth.runtime.release import release
 from berth.schemas.envelope import encode
-from berth.schemas.intake import JobRequest, Task
 from berth.schemas.ledger import Settings
 from berth.schemas.recording import BEGINNING, Entry, RecordingHead
 from berth.schemas.subjects import Subjects
@@ -71,6 +68,10 @@ class Wanted:
         affinity: Jobs that request switch affinity: all, those with two or more pods (gangs), none.
         set: A setting of decisions, such as reserve_chips=32; may be given several times.
         seed: Seed of the random nodes of --baselines.
+        faults: Simulate failures: pairs such as mtbf=154d,repair=4h,seed=1. docs/simulate.md lists all keys.
+        recovery: What leaves first after a failure: the pods that it concerns, or the whole job; several give a column
+            each. Default: pods.
+        reserve_nodes: Nodes of a SuperPoD that stay free as long as jobs fit elsewhere; several give a column each.
         rivals: The name of --baselines until 0.4.
     """
 
@@ -81,6 +82,9 @@ class Wanted:
     affinity: Affinity = "all"
     set: Annotated[tuple[str, ...], Parameter(negative=(), show_default=False)] = ()
     seed: int = 0
+    faults: Annotated[str, Parameter(show_default=False)] = ""
+    recovery: Annotated[tuple[Strategy, ...], Parameter(negative=(), show_default=False)] = ()
+    reserve_nodes: Annotated[tuple[int, ...], Parameter(negative=(), show_default=False)] = ()
     rivals: Annotated[bool, Parameter(negative=(), show=False)] = False
 
 
@@ -133,6 +137,8 @@ class Setup(msgspec.Struct, frozen=True):
     facts: list[TimedFact]
     settings: Settings
     words: dict[str, str]
+    faults: FaultPlan | None = None
+    """Failures; None: nothing breaks."""
 
 
 def prepare(trace: Path, cluster: str, wanted: Wanted) -> Setup:
@@ -142,17 +148,22 @@ def prepare(trace: Path, cluster: str, wanted: Wanted) -> Setup:
         CommandError: One of them, or a setting, is invalid.
     """
     settings = settings_with(DecisionConfig().to_settings(), wanted.set)
+    _check_reserves(wanted, settings)
     if not 0 <= wanted.seed <= _SEED_MAX:
         raise CommandError(f"--seed is {wanted.seed}, expected a whole number from 0 to {_SEED_MAX}", code=WRONG_USE)
     if not 0 < wanted.compress < math.inf:
         raise CommandError(f"--compress is {wanted.compress:g}, expected a number above 0 such as 12", code=WRONG_USE)
-    declare = _declared(wanted.declare)
+    declare = declared(wanted.declare)
     is_log = is_recording(trace)
     if is_log:
         _see_no_trace_options(trace, wanted)
     plan = _cluster(cluster) if cluster else None
-    product = _product_of(plan) if plan is not None else PRODUCT
-    workload = workload_of(trace).workload if is_log else _read_trace(trace, wanted, product, declare)
+    product = product_of(plan) if plan is not None else PRODUCT
+    workload = (
+        workload_of(trace).workload
+        if is_log
+        else read_workload(trace, product=product, compress=wanted.compress, declare=declare, affinity=wanted.affinity)
+    )
     why = "as asked"
     if plan is None:
         try:
@@ -161,6 +172,9 @@ def prepare(trace: Path, cluster: str, wanted: Wanted) -> Setup:
             raise CommandError(f"no cluster fits {trace}: {error}; name one with --cluster", code=WRONG_USE) from error
         why = "fits the trace; --cluster names another"
     facts = _facts(plan)
+    faults = _faults(wanted, plan)
+    if faults is not None:
+        settings = msgspec.structs.replace(settings, recoveries=1)
     chips = sum(node.whole_chips for node in plan.nodes)
     words = {"recording" if is_log else "trace": f"{trace.name}, {pluralize(len(workload.jobs), 'job')}"}
     if not is_log:
@@ -174,7 +188,9 @@ def prepare(trace: Path, cluster: str, wanted: Wanted) -> Setup:
         "nodes": f"{len(plan.nodes)}, {pluralize(chips, 'chip')}",
         "offered load": f"{offered_load(workload, plan.nodes):.1%}".replace("%", " %"),
     }
-    return Setup(trace.name, workload, plan, facts, settings, words)
+    if faults is not None:
+        words |= faults_text(faults)
+    return Setup(trace.name, workload, plan, facts, settings, words, faults)
 
 
 def simulated(setup: Setup, wanted: Wanted, *, record: Path | None = None) -> tuple[Results, list[Timeline]]:
@@ -183,33 +199,71 @@ def simulated(setup: Setup, wanted: Wanted, *, record: Path | None = None) -> tu
     Raises:
         CommandError: The recording cannot be written.
     """
-    policies = wanted.policy or (setup.settings.queue_policy,)
-    columns: list[tuple[str, Baseline | None]] = [(policy, None) for policy in dict.fromkeys(policies)]
-    if wanted.baselines or wanted.rivals:
-        columns += [(policies[0], baseline) for baseline in BASELINES]
     courses: list[Timeline] = []
     turned_away: list[RejectedJob] = []
-    for number, (policy, baseline) in enumerate(columns):
-        settings = msgspec.structs.replace(setup.settings, queue_policy=policy)
-        words = {**setup.words, **settings_text(settings), "nodes chosen": f"{baseline}" if baseline else "Berth"}
-        if baseline is not None:
+    for number, column in enumerate(_columns(setup, wanted)):
+        words = {**setup.words, **settings_text(column.settings)}
+        words["nodes chosen"] = f"{column.baseline}" if column.baseline else "Berth"
+        if column.baseline is not None:
             words["seed"] = str(wanted.seed)
+        if column.faults is not None:
+            words["recovery"] = column.faults.strategy
         plan = SimulationPlan(
             workload=setup.workload,
             facts=setup.facts,
-            settings=settings,
+            settings=column.settings,
+            title=column.title,
             words=words,
             cell=CELL,
-            baseline=baseline,
+            baseline=column.baseline,
             seed=wanted.seed,
+            faults=column.faults,
         )
-        simulation, timeline = run_plan(plan, record=record if not number else None)
+        try:
+            simulation, timeline = run_plan(plan, record=record if not number else None)
+        except NoProgressError as error:
+            raise CommandError(
+                f"--faults: {error}; expected a longer mtbf or a shorter checkpoint", code=WRONG_USE
+            ) from error
         courses.append(timeline)
         if not number:
             turned_away = simulation.rejected
     notes = [*setup.workload.notes, *setup.plan.notes]
     found = results_of(courses, source=setup.source, cluster=setup.plan.name, notes=notes, turned_away=turned_away)
     return found, courses
+
+
+class _Column(NamedTuple):
+    """What is simulated for one column."""
+
+    title: str
+    settings: Settings
+    baseline: Baseline | None
+    faults: FaultPlan | None
+
+
+def _columns(setup: Setup, wanted: Wanted) -> list[_Column]:
+    """Columns by policy, then by nodes in reserve, then by what is done about failures; baselines come last."""
+    policies = list(dict.fromkeys(wanted.policy or (setup.settings.queue_policy,)))
+    reserves: list[int | None] = list(dict.fromkeys(wanted.reserve_nodes)) or [None]
+    plans: list[FaultPlan | None] = [None]
+    if setup.faults is not None:
+        strategies = dict.fromkeys(wanted.recovery or (setup.faults.strategy,))
+        plans = [msgspec.structs.replace(setup.faults, strategy=strategy) for strategy in strategies]
+    columns: list[_Column] = []
+    for policy, reserve, faults in itertools.product(policies, reserves, plans):
+        settings = msgspec.structs.replace(setup.settings, queue_policy=policy)
+        parts = [title_of(settings, None)]
+        if reserve is not None:
+            settings = msgspec.structs.replace(settings, reserve_nodes=reserve)
+            parts.append(f"reserve {reserve}")
+        if faults is not None:
+            parts.append(f"recovery by {faults.strategy}")
+        columns.append(_Column(", ".join(parts), settings, None, faults))
+    if wanted.baselines or wanted.rivals:
+        settings = msgspec.structs.replace(setup.settings, queue_policy=policies[0])
+        columns += [_Column(title_of(settings, baseline), settings, baseline, None) for baseline in BASELINES]
+    return columns
 
 
 def run_plan(plan: SimulationPlan, *, record: Path | None = None) -> tuple[Simulation, Timeline]:
@@ -284,20 +338,6 @@ def _see_no_trace_options(recording: Path, wanted: Wanted) -> None:
             )
 
 
-def _declared(word: str) -> float | None:
-    if word in {"exact", "none"}:
-        return 1.0 if word == "exact" else None
-    try:
-        factor = float(word)
-    except ValueError:
-        factor = 0.0
-    if not 0 < factor < float("inf"):
-        raise CommandError(
-            f"--declare is {word!r}, expected exact, none, or a factor above 0 such as 1.5", code=WRONG_USE
-        )
-    return factor
-
-
 def _cluster(words: str) -> ClusterPlan:
     """Cluster of a file or of a text.
 
@@ -323,69 +363,42 @@ def _cluster(words: str) -> ClusterPlan:
         raise CommandError(*(f"{words}: {line}" for line in str(error).splitlines()), code=WRONG_USE) from error
 
 
+def _check_reserves(wanted: Wanted, settings: Settings) -> None:
+    """See that nodes in reserve are fewer than those of a SuperPoD.
+
+    Raises:
+        CommandError: They are not.
+    """
+    for count in wanted.reserve_nodes:
+        if not 0 <= count < settings.super_pod_size:
+            raise CommandError(
+                f"--reserve-nodes is {count}, expected a number from 0 to {settings.super_pod_size - 1}, below"
+                " super_pod_size",
+                code=WRONG_USE,
+            )
+
+
+def _faults(wanted: Wanted, plan: ClusterPlan) -> FaultPlan | None:
+    """Failures that are asked for.
+
+    Raises:
+        CommandError: They are invalid, or options contradict one another.
+    """
+    if not wanted.faults:
+        if wanted.recovery:
+            raise CommandError(f"--recovery is {wanted.recovery[0]}, expected --faults beside it", code=WRONG_USE)
+        return None
+    if wanted.baselines or wanted.rivals:
+        raise CommandError("--baselines is given, expected it without --faults", code=WRONG_USE)
+    return faults_of(wanted.faults, plan)
+
+
 def _facts(plan: ClusterPlan) -> list[TimedFact]:
     try:
         facts = facts_of(plan, subjects=Subjects(CELL), at_ms=0)
     except RepeatedNodeError as error:
         raise CommandError(f"cluster {plan.name}: {error}", code=WRONG_USE) from error
     return [TimedFact(0, subject, encode(message)) for subject, message in facts]
-
-
-def _product_of(plan: ClusterPlan) -> str:
-    """Product form of most nodes; ties by name."""
-    counts = Counter(node.product for node in plan.nodes if node.product in NODE_PRODUCTS)
-    return min(counts, key=lambda product: (-counts[product], product), default=PRODUCT)
-
-
-def _read_trace(trace: Path, wanted: Wanted, product: str, declare: float | None) -> Workload:
-    try:
-        with gzip.open(trace, "rt", encoding="utf-8") if _is_gzip(trace) else trace.open(encoding="utf-8") as file:
-            return read_trace(
-                _without_mark(file),
-                product=product,
-                sizes=_sizes(product),
-                compress=wanted.compress,
-                declare=declare,
-                affinity=wanted.affinity,
-                strict=True,
-            )
-    except TraceError as error:
-        raise CommandError(*(f"{trace}: {line}" for line in str(error).splitlines()), code=WRONG_USE) from error
-    except (OSError, EOFError, zlib.error) as error:
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else error
-        raise CommandError(f"--trace: {trace} cannot be read: {reason}", code=WRONG_USE) from error
-    except UnicodeDecodeError as error:
-        raise CommandError(f"--trace: {trace} is no text in UTF-8: {error.reason}", code=WRONG_USE) from error
-
-
-def _without_mark(lines: Iterable[str]) -> Iterator[str]:
-    """Lines without the byte order mark that some programs write first."""
-    for number, line in enumerate(lines):
-        yield line.removeprefix("\ufeff") if not number else line
-
-
-def _is_gzip(path: Path) -> bool:
-    with path.open("rb") as file:
-        return file.read(2) == b"\x1f\x8b"
-
-
-def _sizes(product: str) -> list[int]:
-    """Numbers of chips that a pod of a form may request."""
-    form = NODE_PRODUCTS[product]
-
-    def asks(chips: int) -> JobRequest:
-        return JobRequest(
-            namespace="default",
-            name="a",
-            uid="",
-            resource=form.resource,
-            tasks=[Task("worker", 1, chips)],
-            labels=dict(form.job_labels),
-            annotations={ANNOTATION_POLICY: form.policy} if form.policy else {},
-            node_selector=dict(form.selector),
-        )
-
-    return [chips for chips in range(1, form.chips + 1) if isinstance(validate(asks(chips), Settings()), ValidJob)]
 
 
 __all__ = ["Given", "Setup", "Wanted", "prepare", "run_plan", "simulate", "simulated"]

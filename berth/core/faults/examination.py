@@ -11,10 +11,11 @@ import numpy as np
 from berth.core.changes import JobKey
 from berth.core.errors import guarded
 from berth.core.faults.diagnosis import GONE, HEALTHY, diagnose, is_master
-from berth.core.faults.escalation import NOTHING, Escalation, GangShape, Progress, Wanted, acts, escalate
+from berth.core.faults.escalation import NOTHING, Escalation, Progress, Wanted, acts, escalate
 from berth.core.faults.maintenance import diagnose_drained, drained_since, settings_of_drain
 from berth.core.faults.model import JobDiagnosis, NodeView, PodFault, PodFaultKind, PodView
 from berth.core.faults.observation import marks_of, node_view, pods_of, rules_for
+from berth.core.faults.scopes import GangShape
 from berth.core.requests.gangs import Gang, gang_of
 from berth.core.state.cell import State
 from berth.core.state.fault_inputs import nodes_of

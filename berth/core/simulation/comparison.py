@@ -8,13 +8,15 @@ from typing import Final, Literal, NamedTuple
 
 import msgspec
 
-from berth.core.simulation.statistics import LARGE_CHIPS, Span, Statistics, Times, in_order
+from berth.core.simulation.statistics import LARGE_CHIPS, FaultFigures, Span, Statistics, Times, in_order
+from berth.core.simulation.training import SCOPES
 
-Unit = Literal["", "s", "%", "chips", "gangs", "ratio"]
+Unit = Literal["", "s", "%", "chips", "gangs", "ratio", "chip h"]
 NOTHING: Final = "-"
 """Text for a missing number."""
 _SECOND_MS: Final = 1000
 _DECIMALS: Final = 2
+_NO_FAULTS: Final = FaultFigures({}, 0, {}, 0, None, 0.0, 0.0, 0.0, Times())
 _FINE_BELOW: Final = 100
 """Upper bound of the numbers that are shown with a decimal."""
 
@@ -66,7 +68,9 @@ def rows_of(statistics: Sequence[Statistics]) -> list[ComparisonRow]:
     """Rows with one value for each timeline; rows without any value are left out."""
     priorities = sorted({int(group.name) for known in statistics for group in known.wait_by_priority}, reverse=True)
     causes = in_order(blocked.cause for known in statistics for blocked in known.blocked)
-    columns = (_lines(known, [str(priority) for priority in priorities], causes) for known in statistics)
+    faults = [known.faults for known in statistics if known.faults is not None]
+    parts = sorted({part for figures in faults for part in figures.failures})
+    columns = (_lines(known, [str(priority) for priority in priorities], causes, parts) for known in statistics)
     return [_row(lines) for lines in zip(*columns, strict=True) if any(line.value is not None for line in lines)]
 
 
@@ -116,9 +120,12 @@ def _change(first: _Line, line: _Line) -> str:
     return f"{(line.value - first.value) / first.value:+.1%}".replace("%", " %") if first.value > 0 else ""
 
 
-def _lines(statistics: Statistics, priorities: Iterable[str], causes: Iterable[str]) -> Iterator[_Line]:
+def _lines(
+    statistics: Statistics, priorities: Iterable[str], causes: Iterable[str], parts: Iterable[str]
+) -> Iterator[_Line]:
     """All numbers of a timeline; the same lines for each timeline."""
     yield from _jobs(statistics)
+    yield from _failures(statistics.faults, parts)
     yield from _times("waiting time", statistics.wait)
     yield from _times(f"waiting time of jobs of {LARGE_CHIPS} chips and more", statistics.wait_large)
     for group in statistics.wait_by_size:
@@ -186,6 +193,26 @@ def _blocked(statistics: Statistics, causes: Iterable[str]) -> Iterator[_Line]:
         section = "chips blocked while a gang waits"
         yield _Line(section, f"{cause}, mean", "chips", chips if is_measured else None)
         yield _Line(section, f"{cause}, part of the time", "%", _percent(share) if is_measured else None)
+
+
+def _failures(faults: FaultFigures | None, parts: Iterable[str]) -> Iterator[_Line]:
+    """Lines of failures, without values where none were simulated."""
+    section = "training under failures"
+    is_known = faults is not None
+    shown = faults if faults is not None else _NO_FAULTS
+    yield _Line(section, "effective training time ratio", "%", _percent(shown.ettr))
+    lost_h = shown.redone_chip_h + shown.stopped_chip_h
+    yield _Line(section, "lost", "chip h", lost_h if is_known else None)
+    yield _Line(section, "lost: redone since a checkpoint", "chip h", shown.redone_chip_h if is_known else None)
+    yield _Line(section, "lost: stopped", "chip h", shown.stopped_chip_h if is_known else None)
+    for part in parts:
+        yield _Line(section, f"failures: {part}", "", shown.failures.get(part, 0) if is_known else None)
+    yield _Line(section, "jobs stopped", "", shown.interruptions if is_known else None)
+    for scope in (*SCOPES, "none"):
+        count = shown.by_scope.get(scope)
+        yield _Line(section, f"jobs stopped, restarted: {scope}", "", count)
+    yield _Line(section, "pods deleted", "", shown.pods if is_known else None)
+    yield from _times("time from a failure to training", shown.restart)
 
 
 def _part(count: int, of: int) -> float | None:

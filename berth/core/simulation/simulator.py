@@ -8,6 +8,9 @@ first round; rounds repeat until nothing is left to decide. Events of one moment
 known: cluster facts, arrivals, cancellations, then the consequences of decisions.
 
 A job ends ``run_ms`` after its placement. Its pods are bound and start at once. Its name is free again after its end.
+With failures (:mod:`berth.core.simulation.fault_play`) it ends once it has trained for ``run_ms``.
+
+Longer than 400 lines because the events of a moment, and the order in which they apply, are all here.
 """
 
 import functools
@@ -19,6 +22,8 @@ import msgspec
 
 from berth.core.scheduling.scheduler import Scheduler
 from berth.core.simulation.baselines import Baseline, BaselineScheduler
+from berth.core.simulation.fault_plan import FaultPlan
+from berth.core.simulation.fault_play import FaultPlay, Stage
 from berth.core.simulation.timeline import Timeline
 from berth.core.simulation.timeline_recorder import TimelineRecorder
 from berth.core.state.admission import Holder, Receipt, admit, cancel, holder_of, uid_from
@@ -28,11 +33,12 @@ from berth.schemas.columns import pack
 from berth.schemas.envelope import encode
 from berth.schemas.facts import JobSeen, PodPhase, PodsSeen, TimerSeen
 from berth.schemas.intake import JobCancel, JobRequest
-from berth.schemas.ledger import Epoch, Settings
+from berth.schemas.ledger import Epoch, Round, Settings
 from berth.schemas.message import Message
 from berth.schemas.recording import Entry
 from berth.schemas.refusal import Refusal
 from berth.schemas.subjects import Subjects
+from berth.schemas.versions import encode_record
 from berth.schemas.workload import PlannedJob, Workload
 
 HOLDER: Final = "simulation"
@@ -65,6 +71,8 @@ class SimulationPlan(msgspec.Struct, frozen=True, kw_only=True):
     baseline: Baseline | None = None
     seed: int = 0
     """Seed of the baseline ``random``; nothing else is random."""
+    faults: FaultPlan | None = None
+    """Failures; ``recoveries`` of the settings must be on then. None: nothing breaks."""
 
 
 class RejectedJob(msgspec.Struct, frozen=True):
@@ -109,6 +117,11 @@ class Simulation:
         self._planned: dict[str, PlannedJob] = {}
         """Jobs (uid) that have arrived and have not ended."""
         self._facts_left = len(plan.facts)
+        self._arrivals_left = len(plan.workload.jobs)
+        self._play: FaultPlay | None = None
+        if plan.faults is not None:
+            stage = Stage(state, self._subjects, self._fact, self._push, self._end)
+            self._play = FaultPlay(plan.faults, stage)
         self._too_large: dict[str, Refusal] = {}
         for fact in plan.facts:
             self._push(fact.at_ms, functools.partial(self._cluster_fact, fact))
@@ -147,13 +160,21 @@ class Simulation:
         """Timeline of all jobs so far."""
         plan = self.plan
         title = plan.title or title_of(plan.settings, plan.baseline)
-        return self._recorder.finish(self.now_ms, title=title, settings=dict(plan.words))
+        timeline = self._recorder.finish(self.now_ms, title=title, settings=dict(plan.words))
+        if self._play is None:
+            return timeline
+        return msgspec.structs.replace(timeline, faults=self._play.history(self.now_ms))
 
     def _next_ms(self) -> int | None:
         """The next moment with an event; None at the end."""
         while self._events and (can_happen := self._events[0][3]) is not None and not can_happen():
             heapq.heappop(self._events)
         moments = [self._events[0][0]] if self._events else []
+        if self._breaks and self._play is not None and self._play.next_ms is not None:
+            moments.append(self._play.next_ms)
+        due_ms = self._scheduler.next_due_ms
+        if due_ms > self.now_ms:
+            moments.append(due_ms)
         retry_at_ms = self._scheduler.queue.retry_at_ms
         if retry_at_ms > self.now_ms:
             moments.append(retry_at_ms)
@@ -161,13 +182,23 @@ class Simulation:
             moments.append(self.now_ms + self.plan.settings.shard_retry_ms)
         return min(moments, default=None)
 
+    @property
+    def _breaks(self) -> bool:
+        """Whether parts break: not any more when nothing runs and no job follows, or the rest might never fit."""
+        return bool(self._state.fold.holdings or self._arrivals_left)
+
+    @property
+    def _may_grow(self) -> bool:
+        """Whether more nodes or chips may become available although no job ends."""
+        return bool(self._facts_left or (self._play is not None and self._play.is_broken))
+
     def _settle(self) -> None:
         """Process all events and rounds of this moment."""
         self._tick()
         self._apply_due()
         while self._round():
             self._apply_due()
-        if not self._state.fold.holdings and self._recorder.waiting and not self._facts_left:
+        if not self._state.fold.holdings and self._recorder.waiting and not self._may_grow:
             while self._reject_stuck():
                 while self._round():
                     self._apply_due()
@@ -184,10 +215,14 @@ class Simulation:
 
     def _apply_due(self, *, before_epoch: bool = False) -> None:
         """Process the events up to this moment; before the epoch only facts of the cluster."""
+        if self._play is not None and not before_epoch:
+            self._play.until(self.now_ms, counts=self._breaks)
         while self._events and self._events[0][0] <= self.now_ms:
             if before_epoch and self._events[0][1] > len(self.plan.facts):
                 return
-            heapq.heappop(self._events)[2]()
+            _, _, event, can_happen = heapq.heappop(self._events)
+            if self._play is None or can_happen is None or can_happen():
+                event()
 
     def _fact(self, subject: str, message: Message) -> None:
         self._apply_fact(subject, encode(message))
@@ -201,8 +236,9 @@ class Simulation:
         if self._on_entry is not None:
             self._on_entry(Entry(sequence, data, subject))
 
-    def _record(self, message: Message) -> Folded:
-        data = encode(message)
+    def _record(self, message: Epoch | Round) -> Folded:
+        settings = self.plan.settings if isinstance(message, Epoch) else self._state.fold.settings
+        data = encode_record(message, settings)
         sequence = self._state.fold.head + 1
         folded = self._state.apply_record(sequence, data)
         if self._on_entry is not None:
@@ -214,6 +250,7 @@ class Simulation:
         self._apply_fact(fact.subject, fact.data)
 
     def _arrive(self, planned: PlannedJob) -> None:
+        self._arrivals_left -= 1
         request = planned.request
         self._intake_seq += 1
         key = (request.namespace, request.name)
@@ -265,6 +302,8 @@ class Simulation:
         """Free the name of an ended job."""
         self._planned.pop(job.uid, None)
         self._too_large.pop(job.uid, None)
+        if self._play is not None:
+            self._play.forget(job.uid, self.now_ms)
         self._scheduler.sync()
         tombstone = msgspec.structs.replace(
             job, state="tombstone", request=None, refusal=None, rejection=None, at_ms=self.now_ms
@@ -276,14 +315,27 @@ class Simulation:
         opening = self._scheduler.open(self.now_ms).opening
         if opening is None:
             return self._reject_larger()
-        recorded = self._scheduler.decide(opening)
+        choice = self._scheduler.choose_alone(opening)
+        if choice.is_empty:
+            self._scheduler.leave(choice)
+            return self._reject_larger()
+        recorded = self._scheduler.record(choice)
         folded = self._record(recorded.round)
         self._scheduler.adopt(recorded, folded)
         self._recorder.note_record(folded)
-        for holding in folded.taken:
-            self._start(holding)
+        if self._play is not None:
+            self._play.follow(folded, self._planned.get, self.now_ms)
+        else:
+            for holding in folded.taken:
+                self._start(holding)
         for holding in folded.ending:
-            self._pods(holding, PodPhase.GONE)
+            if holding.ending != "fault":
+                self._pods(holding, PodPhase.GONE)
+        self._see_over(folded)
+        return True
+
+    def _see_over(self, folded: Folded) -> None:
+        """End the jobs that a record ends, and note those that are larger than the cluster."""
         for gang in folded.gangs:
             if gang.is_over:
                 job = self._state.jobs.get((gang.namespace, gang.name))
@@ -293,7 +345,8 @@ class Simulation:
                     self._release_name(job)
             elif gang.refusal is not None and gang.refusal.code == _LARGER:
                 self._too_large[gang.uid] = gang.refusal
-        return True
+            elif self._play is not None:  # it was larger than what worked
+                self._too_large.pop(gang.uid, None)
 
     def _start(self, holding: Holding) -> None:
         if self.plan.settings.reference_parity:
@@ -335,12 +388,13 @@ class Simulation:
             chips=pack(masks, 8),
             resource=placement.resource,
             at_ms=self.now_ms,
+            steps=pack([holding.step] * pods, 4) if holding.step else b"",
         )
         self._fact(self._subjects.fact_pod(holding.namespace, holding.name), fact)
 
     def _reject_larger(self) -> bool:
         """Reject jobs that are larger than the cluster, once no more facts follow; returns whether there were any."""
-        if self._facts_left or not self._too_large:
+        if self._may_grow or not self._too_large:
             return False
         for uid, refusal in list(self._too_large.items()):
             self._reject(uid, refusal)
@@ -349,7 +403,7 @@ class Simulation:
     def _reject_stuck(self) -> bool:
         """Reject jobs that find no room although no job runs and no fact follows; returns whether there were any."""
         state = self._state
-        if state.fold.holdings or self._facts_left:
+        if state.fold.holdings or self._may_grow:
             return False
         stuck: Sequence[str] = [
             uid

@@ -15,11 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from berth.core.simulation.timeline import JobTimeline, Moment, Timeline
+from berth.core.simulation.training import SCOPES, FaultHistory
 
 _Value = TypeVar("_Value", int, float)
 
 LARGE_CHIPS: Final = 64
 """Chips of the smallest large job."""
+_HOUR_MS: Final = 3_600_000
 OUT: Final = 255
 """Value in a frame for a node that takes no work."""
 CAUSES: Final = ("partial", "scattered", "topology", "reserved", "behind", "constraint")
@@ -98,6 +100,31 @@ class Blocked(msgspec.Struct, frozen=True):
     """Share of the time with such chips, 0 to 1."""
 
 
+class FaultFigures(msgspec.Struct, frozen=True):
+    """What failures cost the jobs of a timeline. Chip time is that of all chips of a job, whether it has pods or not.
+
+    The chip time of a placed job lasts from its first placement to its end. It is productive, redone or stopped.
+    """
+
+    failures: dict[str, int]
+    """By kind of part."""
+    interruptions: int
+    """Failures and series of failures that stopped a job until it trained again."""
+    by_scope: dict[str, int]
+    """Interruptions by the widest scope of the recovery; ``none`` where nothing was restarted."""
+    pods: int
+    """Pods that were deleted."""
+    ettr: float | None
+    """Effective training time ratio: productive chip time over chip time; None without any."""
+    productive_chip_h: float
+    redone_chip_h: float
+    """Work since the last checkpoint, which a failure took."""
+    stopped_chip_h: float
+    """From failures until training goes on: pods end, wait for places, are made, bound and started."""
+    restart: Times
+    """From a failure to training; without jobs that were cancelled before."""
+
+
 class Statistics(msgspec.Struct, frozen=True):
     """Statistics of a timeline. None when there is nothing to measure."""
 
@@ -141,6 +168,8 @@ class Statistics(msgspec.Struct, frozen=True):
     superpod_span: Span
     blocked: list[Blocked]
     """Causes that occurred."""
+    faults: FaultFigures | None = None
+    """What failures cost; None where none were simulated."""
 
 
 def statistics_of(timeline: Timeline) -> Statistics:
@@ -180,6 +209,7 @@ def statistics_of(timeline: Timeline) -> Statistics:
         leaf_span=_span(placed, lambda job: (job.leaves, job.leaves_least)),
         superpod_span=_span(placed, lambda job: (job.superpods, job.superpods_least)),
         blocked=_blocked(timeline.moments, use.lengths_ms.tolist()),
+        faults=_faults(timeline.faults, timeline.end_ms) if timeline.faults is not None else None,
     )
 
 
@@ -197,6 +227,26 @@ def in_order(causes: Iterable[str]) -> list[str]:
     """Distinct causes of blocked chips in display order."""
     found = set(causes)
     return [cause for cause in CAUSES if cause in found] + sorted(found.difference(CAUSES))
+
+
+def _faults(history: FaultHistory, end_ms: int) -> FaultFigures:
+    whole = sum(job.chips * (job.end_ms - job.begin_ms) for job in history.jobs)
+    productive = sum(job.chips * job.productive_ms for job in history.jobs)
+    redone = sum(job.chips * job.redone_ms for job in history.jobs)
+    stops = history.interruptions
+    scopes = [*SCOPES, ""]
+    by_scope = {scope or "none": sum(one.scope == scope for one in stops) for scope in scopes}
+    return FaultFigures(
+        failures=history.failures,
+        interruptions=len(stops),
+        by_scope={scope: count for scope, count in by_scope.items() if count},
+        pods=history.pods,
+        ettr=productive / whole if whole else None,
+        productive_chip_h=productive / _HOUR_MS,
+        redone_chip_h=redone / _HOUR_MS,
+        stopped_chip_h=(whole - productive - redone) / _HOUR_MS,
+        restart=_times(((one.at_ms, one.trains_ms) for one in stops if not one.is_cancelled), end_ms),
+    )
 
 
 def _waits(jobs: Iterable[JobTimeline], end_ms: int) -> Times:

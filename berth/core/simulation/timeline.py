@@ -5,6 +5,8 @@ Times are in milliseconds on the clock of the timeline. Numbers of chips count h
 
 import msgspec
 
+from berth.core.simulation.training import FaultHistory
+
 
 class JobTimeline(msgspec.Struct, frozen=True, gc=False):
     """A job on the timeline."""
@@ -81,3 +83,5 @@ class Timeline(msgspec.Struct, frozen=True):
     """Leaf switch of each node; empty without leaf switches."""
     frames: list[Frame] = []
     """About a hundred frames, evenly spaced."""
+    faults: FaultHistory | None = None
+    """What failures did; None where none were simulated."""

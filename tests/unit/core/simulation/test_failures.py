@@ -1,119 +1,93 @@
-"""Failures that are drawn from models: their order, their means, and what they depend on."""
+"""When parts of a cluster break: rates, shares, order, and draws that depend on the seed and the part alone."""
 
-from collections import defaultdict
-from itertools import pairwise
+from itertools import islice, takewhile
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from berth.core.simulation.failures import FailureEvent, FailureModel, PartKind, TooManyFailuresError, failures
-from berth.core.simulation.pseudo_random import Stream, mixed_one
-from berth.schemas.nodes import NodeDescription
-from tests.support.cells import a_node
+from berth.core.simulation.failures import BreakableNode, Failure, FailureModel, failures
 
-HOUR = 3_600_000
-NODES = [a_node(f"n{index}", leaf=f"leaf{index % 3}") for index in range(12)]
+HOUR_MS = 3_600_000
+NODES = [BreakableNode(f"n{number:02}", 0xFF, f"leaf-{number // 8}") for number in range(32)]
 
 
-def by_part(events: list[FailureEvent]) -> dict[tuple[str, str, int], list[FailureEvent]]:
-    found: dict[tuple[str, str, int], list[FailureEvent]] = defaultdict(list)
-    for event in events:
-        found[event.kind, event.name, event.chip].append(event)
-    return found
+def of(model: FailureModel, count: int, nodes: list[BreakableNode] = NODES) -> list[Failure]:
+    return list(islice(failures(model, nodes), count))
 
 
-def gaps_of(model: FailureModel, nodes: list[NodeDescription], span_ms: int) -> list[int]:
-    """Times from the beginning or a repair to the next failure."""
-    found = []
-    for events in by_part(failures(nodes, [model], seed=1, span_ms=span_ms)).values():
-        times = [0, *(event.at_ms for event in events)]
-        found += [times[index + 1] - times[index] for index in range(0, len(times) - 1, 2)]
-    return found
+def test_they_ascend_and_a_part_does_not_break_while_it_is_repaired() -> None:
+    found = of(FailureModel(mtbf_ms=20 * HOUR_MS, repair_ms=HOUR_MS, chip=1, node=1, leaf=1), 5_000)
+    assert found == sorted(found)
+    works_ms: dict[tuple[str, str], int] = {}
+    for failure in found:
+        assert failure.repaired_ms == failure.at_ms + HOUR_MS
+        assert failure.at_ms > works_ms.get((failure.part, failure.name), 0)
+        works_ms[failure.part, failure.name] = failure.repaired_ms
 
 
-models = st.builds(
-    FailureModel,
-    kind=st.sampled_from(("chip", "node", "leaf")),
-    mtbf_ms=st.integers(1, 50),
-    repair_ms=st.integers(1, 50),
-    shape=st.floats(0.1, 10),
-)
+@pytest.mark.parametrize("weibull", [0.5, 1.0, 3.0])
+def test_the_mean_time_between_failures_of_a_node_is_that_of_the_model(weibull: float) -> None:
+    model = FailureModel(mtbf_ms=1000 * HOUR_MS, repair_ms=1, chip=2, node=1, leaf=1, weibull=weibull)
+    found = of(model, 40_000)
+    per_node_ms = found[-1].at_ms * len(NODES) / len(found)
+    assert per_node_ms == pytest.approx(1000 * HOUR_MS, rel=0.03)
+    shares = {part: sum(one.part == part for one in found) / len(found) for part in ("chip", "node", "leaf")}
+    assert shares == pytest.approx({"chip": 0.5, "node": 0.25, "leaf": 0.25}, rel=0.06)
+    assert {one.name for one in found if one.part == "leaf"} == {"leaf-0", "leaf-1", "leaf-2", "leaf-3"}
 
 
-@settings(max_examples=60)
-@given(model=models, seed=st.integers(-5, 5), span_ms=st.integers(0, 300))
-def test_parts_fail_and_are_repaired_in_turn_and_in_order(model: FailureModel, seed: int, span_ms: int) -> None:
-    events = failures(NODES[:3], [model], seed=seed, span_ms=span_ms)
-    assert events == sorted(events)
-    assert all(0 < event.at_ms < span_ms for event in events)
-    for own in by_part(events).values():
-        assert [event.is_fault for event in own] == [index % 2 == 0 for index in range(len(own))]
-        assert all(before.at_ms < event.at_ms for before, event in pairwise(own))
-    assert events == failures(NODES[:3], [model], seed=seed, span_ms=span_ms)
+def test_every_chip_breaks_and_only_chips_that_are_there() -> None:
+    found = of(FailureModel(mtbf_ms=HOUR_MS, chip=1, node=0, leaf=0), 500, [BreakableNode("a", 0b1011_0000)])
+    assert {one.chips for one in found} == {1 << 4, 1 << 5, 1 << 7}
 
 
-def test_the_parts_are_chips_nodes_and_leaves() -> None:
-    span = 40 * HOUR
-    counts: dict[PartKind, int] = {"chip": 12 * 8, "node": 12, "leaf": 3}
-    for kind, parts in counts.items():
-        found = by_part(failures(NODES, [FailureModel(kind, HOUR, HOUR)], seed=3, span_ms=span))
-        assert len(found) == parts
-    assert not failures([a_node("alone")], [FailureModel("leaf", 1, 1)], seed=3, span_ms=100)
+def test_draws_of_a_part_do_not_depend_on_other_parts_nor_on_the_order_of_the_nodes() -> None:
+    model = FailureModel(mtbf_ms=50 * HOUR_MS, chip=1, node=1, leaf=0, seed=4)
+    until_ms = 2000 * HOUR_MS
+
+    def until(nodes: list[BreakableNode]) -> list[Failure]:
+        return list(takewhile(lambda one: one.at_ms < until_ms, failures(model, nodes)))
+
+    alone, among = until(NODES[:3]), until(NODES)
+    names = {node.name for node in NODES[:3]}
+    assert alone == [one for one in among if one.name in names]
+    assert until(NODES[::-1]) == among
 
 
-@pytest.mark.parametrize("shape", [0.7, 1.0, 2.0])
-def test_the_mean_of_the_times_is_that_of_the_model(shape: float) -> None:
-    gaps = gaps_of(FailureModel("node", 1_000, 100, shape), NODES, 2_000_000)
-    assert len(gaps) > 15_000
-    assert sum(gaps) / len(gaps) == pytest.approx(1_000, rel=0.03)
+def test_another_seed_draws_other_failures() -> None:
+    assert of(FailureModel(seed=1), 50) == of(FailureModel(seed=1), 50)
+    assert {one.at_ms for one in of(FailureModel(seed=1), 50)}.isdisjoint(
+        one.at_ms for one in of(FailureModel(seed=2), 50)
+    )
 
 
-def test_with_a_small_shape_more_parts_fail_early() -> None:
-    def early(shape: float) -> float:
-        gaps = gaps_of(FailureModel("node", 1_000, 100, shape), NODES, 500_000)
-        return sum(gap <= 100 for gap in gaps) / len(gaps)
+def test_a_small_shape_brings_failures_soon_after_a_repair() -> None:
+    """With shape 0.5, 1 - exp(-sqrt(0.2)), which is 36 %, of the draws are below a tenth of the mean."""
+    first = 0.1 * 1000 * HOUR_MS
+    many = [BreakableNode(f"n{number}", 0) for number in range(4_000)]
 
-    # 1 - exp(-(t / scale) ** shape) at a tenth of the mean: 0.27 for 0.5 * 2, 0.095 and 0.008.
-    assert early(0.5) == pytest.approx(0.36, abs=0.03)
-    assert early(1.0) == pytest.approx(0.095, abs=0.02)
-    assert early(2.0) == pytest.approx(0.008, abs=0.01)
+    def share(weibull: float) -> float:
+        model = FailureModel(mtbf_ms=1000 * HOUR_MS, node=1, chip=0, leaf=0, weibull=weibull, repair_ms=10**12)
+        return sum(1 for _ in takewhile(lambda one: one.at_ms <= first, failures(model, many))) / len(many)
 
-
-def test_other_parts_and_models_change_nothing_for_a_part() -> None:
-    node = FailureModel("node", 10, 10)
-    all_nodes = failures(NODES, [node], seed=4, span_ms=500)
-    few = failures(NODES[2:4], [node, FailureModel("chip", 10, 10)], seed=4, span_ms=500)
-    for name in ("n2", "n3"):
-        assert by_part(all_nodes)["node", name, -1] == by_part(few)["node", name, -1]
-    assert failures(NODES, [node], seed=5, span_ms=500) != all_nodes
+    assert share(0.5) == pytest.approx(0.36, abs=0.03)
+    assert share(1.0) == pytest.approx(0.095, abs=0.02)
 
 
-def test_events_are_bounded() -> None:
-    with pytest.raises(TooManyFailuresError) as error:
-        failures(NODES, [FailureModel("chip", 1, 1)], seed=0, span_ms=HOUR)
-    assert error.value.expected == 12 * 8 * HOUR
+def test_nothing_breaks_where_there_is_nothing_that_can() -> None:
+    assert of(FailureModel(chip=0, node=0, leaf=1), 3, [BreakableNode("a", 1)]) == []
 
 
 @pytest.mark.parametrize(
-    ("wrong", "words"),
+    ("changes", "named"),
     [
-        ([FailureModel("node", 0, 1)], "node: times of 0 and 1 ms"),
-        ([FailureModel("node", 1, 0)], "node: times of 1 and 0 ms"),
-        ([FailureModel("leaf", 1, 1, 0.05)], "leaf: shape 0.05"),
-        ([FailureModel("leaf", 1, 1, 11)], "leaf: shape 11"),
-        ([FailureModel("leaf", 1, 1), FailureModel("leaf", 2, 2)], "two models"),
+        ({"mtbf_ms": 0}, "mtbf: 0 ms, expected a time above 0"),
+        ({"repair_ms": 0}, "repair: 0 ms"),
+        ({"chip": -1.0}, "chip: -1, expected a number from 0 on"),
+        ({"leaf": float("nan")}, "leaf: nan"),
+        ({"chip": 0, "node": 0, "leaf": 0}, "expected at least one above 0"),
+        ({"weibull": 0.1}, "shape: 0.1, expected a number from 0.2 to 20"),
     ],
 )
-def test_models_out_of_bounds_are_refused(wrong: list[FailureModel], words: str) -> None:
-    with pytest.raises(ValueError, match=words):
-        failures(NODES, wrong, seed=0, span_ms=10)
-
-
-def test_fractions_are_above_0_and_at_most_1_and_spread_evenly() -> None:
-    stream = Stream(7)
-    found = [stream.fraction() for _ in range(20_000)]
-    assert min(found) > 0
-    assert max(found) <= 1
-    assert sum(found) / len(found) == pytest.approx(0.5, abs=0.01)
-    assert mixed_one(0) == 0xE220A8397B1DCDAF  # as published for splitmix64 with seed 0
+def test_numbers_without_a_meaning_are_refused(changes: dict[str, float], named: str) -> None:
+    with pytest.raises(ValueError, match=named):
+        FailureModel(**changes)  # type: ignore[arg-type]  # numbers by name

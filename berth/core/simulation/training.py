@@ -1,0 +1,178 @@
+"""Training of simulated jobs under failures: work that is saved, work that is lost, and times without training.
+
+A job trains while all of its pods run on sound chips. It saves its work after every ``checkpoint_ms`` of training, at
+no cost. When a pod breaks, the whole job stops, and the work since its last checkpoint is lost.
+"""
+
+from typing import Final
+
+import msgspec
+
+from berth.schemas.recovery import Scope
+
+SCOPES: Final[tuple[Scope, ...]] = ("pod", "rank-block", "superpod", "level", "job")
+"""Scopes of recoveries, the widest last."""
+FRUITLESS_MAX: Final = 1_000
+"""Failures of a job in a row without a checkpoint between them, after which a simulation gives up."""
+
+
+class NoProgressError(ValueError):
+    """A job breaks again and again before it saves any work, so that the simulation would not end."""
+
+
+class Interruption(msgspec.Struct, frozen=True, gc=False):
+    """A time in which a job does not train, from a failure on."""
+
+    namespace: str
+    name: str
+    chips: int
+    at_ms: int
+    """Time of the failure that stopped it."""
+    trains_ms: int
+    """When it trained again; -1 if it never did."""
+    scope: str
+    """Widest scope of its recovery; empty where nothing was restarted, and its pods went on after the repair."""
+    redone_ms: int
+    """Work since its last checkpoint, which is lost."""
+    is_cancelled: bool = False
+    """The job was cancelled before it trained again."""
+
+
+class JobTraining(msgspec.Struct, frozen=True, gc=False):
+    """What became of the time of a job that was placed."""
+
+    namespace: str
+    name: str
+    chips: int
+    begin_ms: int
+    """Its first placement."""
+    end_ms: int
+    """When it ended, or the end of the simulation."""
+    productive_ms: int
+    """Training whose result was kept."""
+    redone_ms: int
+    """Training whose result was lost."""
+
+
+class FaultHistory(msgspec.Struct, frozen=True):
+    """What failures did to the jobs of a simulation."""
+
+    failures: dict[str, int]
+    """Failures by kind of part, those that met no job included."""
+    jobs: list[JobTraining]
+    """By their end, then by name."""
+    interruptions: list[Interruption]
+    """By their end, then by name."""
+    pods: int
+    """Pods that were deleted because of failures."""
+
+
+class Training:
+    """Training of one job.
+
+    Args:
+        namespace: Its namespace.
+        name: Its name.
+        chips: Its chips.
+        work_ms: Training that it needs.
+        checkpoint_ms: Training between two checkpoints.
+        at_ms: Its first placement.
+    """
+
+    def __init__(self, namespace: str, name: str, *, chips: int, work_ms: int, checkpoint_ms: int, at_ms: int) -> None:
+        self._namespace, self._name, self._chips = namespace, name, chips
+        self._work_ms, self._checkpoint_ms = work_ms, checkpoint_ms
+        self._begin_ms = at_ms
+        self._saved_ms = 0
+        self._since_ms = -1
+        """Since when it trains; -1: it does not."""
+        self._stopped_ms = -1
+        self._lost_ms = 0
+        """Work that the open interruption has cost."""
+        self._redone_ms = 0
+        self._scope: Scope | None = None
+        self._fruitless = 0
+        self._interruptions: list[Interruption] = []
+
+    @property
+    def trains(self) -> bool:
+        """Whether it trains."""
+        return self._since_ms >= 0
+
+    @property
+    def was_stopped(self) -> bool:
+        """Whether an interruption is open."""
+        return self._stopped_ms >= 0
+
+    @property
+    def left_ms(self) -> int:
+        """Training that is needed from the last checkpoint on."""
+        return self._work_ms - self._saved_ms
+
+    def is_done(self, at_ms: int) -> bool:
+        """Whether all of its work is done."""
+        return self.trains and self._done(at_ms) >= self._work_ms
+
+    def start(self, at_ms: int) -> None:
+        """It trains from now on."""
+        if self.was_stopped:
+            self._interruptions.append(self._interruption(at_ms))
+            self._stopped_ms, self._lost_ms, self._scope = -1, 0, None
+        self._since_ms = at_ms
+
+    def stop(self, at_ms: int) -> None:
+        """A failure stops it, or its way back to training.
+
+        Raises:
+            NoProgressError: It never gets to a checkpoint.
+        """
+        done_ms = self._done(at_ms)
+        kept_ms = done_ms - done_ms % self._checkpoint_ms
+        self._fruitless = 0 if kept_ms > self._saved_ms else self._fruitless + 1
+        if self._fruitless > FRUITLESS_MAX:
+            raise NoProgressError(
+                f"failures stopped job {self._namespace}/{self._name} {FRUITLESS_MAX} times in a row before it had trained"
+                f" for the {self._checkpoint_ms / 1000:g} s between two checkpoints"
+            )
+        if not self.trains:
+            return
+        self._lost_ms = done_ms - kept_ms
+        self._redone_ms += self._lost_ms
+        self._saved_ms, self._since_ms, self._stopped_ms = kept_ms, -1, at_ms
+
+    def widen(self, scope: Scope) -> None:
+        """A step of its recovery has this scope."""
+        if self._scope is None or SCOPES.index(scope) > SCOPES.index(self._scope):
+            self._scope = scope
+
+    def finished(self, at_ms: int, *, is_cancelled: bool = False) -> tuple[JobTraining, list[Interruption]]:
+        """What became of it if it ends here: its work is done, it is cancelled, or the simulation is over.
+
+        What it has done is kept.
+        """
+        found = JobTraining(
+            namespace=self._namespace,
+            name=self._name,
+            chips=self._chips,
+            begin_ms=self._begin_ms,
+            end_ms=at_ms,
+            productive_ms=min(self._done(at_ms), self._work_ms),
+            redone_ms=self._redone_ms,
+        )
+        still_open = [self._interruption(-1, is_cancelled=is_cancelled)] if self.was_stopped else []
+        return found, [*self._interruptions, *still_open]
+
+    def _done(self, at_ms: int) -> int:
+        return self._saved_ms + (at_ms - self._since_ms if self.trains else 0)
+
+    def _interruption(self, trains_ms: int, *, is_cancelled: bool = False) -> Interruption:
+        return Interruption(
+            namespace=self._namespace,
+            name=self._name,
+            chips=self._chips,
+            at_ms=self._stopped_ms,
+            trains_ms=trains_ms,
+            scope=self._scope or "",
+            redone_ms=self._lost_ms,
+            is_cancelled=is_cancelled,
+        )
