@@ -1,4 +1,7 @@
-"""Ranks that recover from a fault: which new pods take them, and what is published about that."""
+"""Ranks that recover from a fault: which new pods take them, and what is published about that.
+
+Longer than 400 lines because all cases begin with the same gang that runs and are told apart by its next pods.
+"""
 
 from collections.abc import Sequence
 from typing import Any
