@@ -1,12 +1,14 @@
 """Recoveries: what a fault makes happen to one placed attempt, step by step, and their part of a status."""
 
 from itertools import pairwise
-from typing import Literal
+from typing import Final, Literal
 
 from berth.schemas.message import Part
 from berth.schemas.placement import Placement
 from berth.schemas.units import UnixMs
 
+DRAIN: Final = "Drain"
+"""Value of :attr:`Recovery.kind` for a node that is drained: its pods are evicted."""
 Scope = Literal["pod", "rank-block", "superpod", "level", "job"]
 """How much of a job leaves: the faulty pods, the blocks of ranks, logical SuperPoDs or groups of a level around them,
 or the whole job."""

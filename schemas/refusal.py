@@ -60,7 +60,7 @@ class NodeReason(IntEnum):
     NO_LEVEL = 22
     """The node lacks labels of the levels that the job needs; checked with ``NO_SUPERPOD``."""
     PODS = 23
-    """The node has as many pods as it takes. This reason and those below are checked last, in this order."""
+    """The node has as many pods as it takes. This reason and those up to ``SPREAD`` are checked last, in this order."""
     RESOURCE = 24
     """Not enough of a resource beside chips, cpu and memory."""
     PORT = 25

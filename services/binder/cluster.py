@@ -16,13 +16,16 @@ from berth.schemas.placement import Placement
 from berth.schemas.simulation import BindGang, EvictGang, GangBound, GangEvicted
 from berth.schemas.units import UnixMs
 from berth.schemas.volume_facts import ClaimSeen, UnboundSeen
-from berth.services.binder.work import AttemptKey
+from berth.services.binder.work import AttemptKey, Clearing
 
 _MS: Final = 1000
+HELD_RETRY_S: Final = 5.0
+"""Pause before a pod that a disruption budget holds back is evicted again."""
 M = TypeVar("M", bound=Message)
-Manner: TypeAlias = Literal["plain", "grace", "force"]
+Manner: TypeAlias = Literal["plain", "grace", "force", "evict", "evict-late"]
 """How pods are deleted. ``plain``: with their own grace period; ``grace``: likewise, and their conditions and an Event
-say so first; ``force``: at once."""
+say so first; ``force``: at once. ``evict``: by evictions, which budgets may refuse; ``evict-late``: likewise, and
+those that end already are deleted at once."""
 Wake: TypeAlias = Callable[[list[AttemptKey]], None]
 """Called with attempts for which something has changed."""
 
@@ -74,12 +77,21 @@ class Leave:
         node: Node of the pod; empty if it has ended, so that only the pod that members name is looked at.
         at_once: It has no grace period.
         reason: Why, as a sentence.
+        evicts: Disruption budgets are asked first.
     """
 
     step: int
     node: str
     at_once: bool
     reason: str
+    evicts: bool = False
+
+    @property
+    def manner(self) -> Manner:
+        """How the pod is deleted."""
+        if self.evicts:
+            return "evict-late" if self.at_once else "evict"
+        return "force" if self.at_once else "grace"
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +111,20 @@ class BindResult:
 
 class NotYetError(TransientError):
     """No failure: the cluster waits for an expected change, at most for ``retry_after_s`` seconds."""
+
+
+class HeldBackError(NotYetError):
+    """Disruption budgets hold pods back; all others were deleted.
+
+    Attributes:
+        held: Ranks of these pods, and the reasons.
+    """
+
+    def __init__(self, held: Sequence[RankFailure]) -> None:
+        first = held[0]
+        more = f", and {len(held) - 1} more" if len(held) > 1 else ""
+        super().__init__(f"pod of rank {first.rank}: {first.reason}{more}", retry_after_s=HELD_RETRY_S)
+        self.held = list(held)
 
 
 class Cluster(Protocol):
@@ -181,6 +207,7 @@ class Cluster(Protocol):
         """Evict the pods of a gang; pods that are gone already count.
 
         Raises:
+            HeldBackError: Disruption budgets hold some pods back.
             TransientError: The cluster did not answer; the result is unknown.
             PoisonError: The cluster rejects it permanently.
         """
@@ -189,7 +216,16 @@ class Cluster(Protocol):
         """Delete the pods of some ranks; those of later steps stay, and pods that are gone already count.
 
         Raises:
+            HeldBackError: Disruption budgets hold some pods back.
             TransientError: The cluster did not answer, or does not report some of the pods yet.
+            PoisonError: The cluster rejects it permanently.
+        """
+
+    async def clear(self, clearing: Clearing) -> None:
+        """Delete ended pods of earlier attempts of a job.
+
+        Raises:
+            TransientError: The cluster did not answer.
             PoisonError: The cluster rejects it permanently.
         """
 
@@ -239,6 +275,9 @@ class FactlessCluster:
 
     async def remove(self, gang: Gang, leaves: Mapping[int, Leave]) -> None:
         """It deletes whole gangs alone: the pods stay until their gang ends."""
+
+    async def clear(self, clearing: Clearing) -> None:
+        """Ended pods are gone."""
 
     async def mark(self, gang: Gang, ranks: Sequence[int], kind: str) -> None:
         """Nobody reads marks."""

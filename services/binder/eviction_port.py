@@ -11,14 +11,14 @@ from berth.runtime.errors import PoisonError
 from berth.services.binder.attempt_progress import Progress
 from berth.services.binder.chip_slots import Slot
 from berth.services.binder.cluster import Gang, Leave, Manner, NotYetError
-from berth.services.binder.kube_eviction import KubeEviction
+from berth.services.binder.kube_eviction import HeldPods, KubeEviction
 from berth.services.binder.left_pods import LeftPods
 from berth.services.binder.members import Member, Members
 from berth.services.binder.node_turns import NodeTurns
 from berth.services.binder.pod_binding import PodLean, involved_pod
 from berth.services.binder.volumes.claim_port import ClaimPort
 from berth.services.binder.volumes.gang_claims import GangClaims
-from berth.services.binder.work import AttemptKey
+from berth.services.binder.work import AttemptKey, Clearing
 
 _UNREPORTED_RETRY_S: Final = 2.0
 """Pause before deleted pods that no fact reports yet are checked again."""
@@ -66,6 +66,7 @@ class EvictionPort(ClaimPort):
         every remaining pod: a pod that no fact reports yet must not be mistaken for one that never existed.
 
         Raises:
+            HeldBackError: Disruption budgets hold some of the pods back.
             NotYetError: No fact reports some of the remaining pods.
             TransientError: The API server did not answer.
             PoisonError: It rejects the eviction, or the placement is damaged.
@@ -75,7 +76,7 @@ class EvictionPort(ClaimPort):
             pods = await self._eviction.evict(gang, self._rows(gang), manner, reason)
         except ValueError as error:
             raise PoisonError(str(error)) from error
-        if manner != "grace":
+        if manner in {"plain", "force"}:
             self._report_evicted(pods, reason)
         if not pods:
             self._free(self._chip_slots.forget(*gang.key))
@@ -85,22 +86,34 @@ class EvictionPort(ClaimPort):
         """See :meth:`Cluster.remove`. As for an eviction, facts must report every remaining pod.
 
         Raises:
+            HeldBackError: Disruption budgets hold some of the pods back.
             NotYetError: No fact reports some of the remaining pods.
             TransientError: The API server did not answer.
             PoisonError: It rejects a deletion, or the placement is damaged.
         """
+        held = HeldPods()
         try:
-            pods = await self._eviction.remove(gang, self._rows(gang), leaves)
+            pods = await self._eviction.remove(gang, self._rows(gang), leaves, held)
         except ValueError as error:
             raise PoisonError(str(error)) from error
         for rank, pod in pods:
             self._left.note(gang.key, rank, name=pod.metadata.name, node=pod.spec.node_name)
-            if leaves[rank].at_once:
+            if leaves[rank].manner == "force":
                 self._report_evicted([pod], leaves[rank].reason)
         still = [pod for _, pod in pods if not pod.has_ended]
         for rank in leaves.keys() - {rank for rank, pod in pods if not pod.has_ended}:
             self._free(self._chip_slots.release((*gang.key, rank)))
         self._await_facts(gang, still)
+        held.end()
+
+    async def clear(self, clearing: Clearing) -> None:
+        """See :meth:`Cluster.clear`.
+
+        Raises:
+            TransientError: The API server did not answer.
+            PoisonError: It rejects a deletion.
+        """
+        await self._eviction.clear(clearing)
 
     async def mark(self, gang: Gang, ranks: Sequence[int], kind: str) -> None:
         """See :meth:`Cluster.mark`.

@@ -14,10 +14,12 @@ from berth.formats.kubernetes.objects import Listed
 from berth.formats.whole_numbers import whole_number
 from berth.runtime.errors import TransientError
 from berth.runtime.kube.port import Api, RefusedError
-from berth.services.binder.cluster import Gang, Leave, Manner
+from berth.schemas.facts import RankFailure
+from berth.services.binder.cluster import Gang, HeldBackError, Leave, Manner
 from berth.services.binder.members import Member
 from berth.services.binder.pod_binding import PodBinding, PodLean
-from berth.services.binder.pod_deletion import PodDeletion
+from berth.services.binder.pod_deletion import BudgetError, PodDeletion
+from berth.services.binder.work import Clearing
 
 _NODES_ASKED_MAX: Final = 16
 """Maximum number of nodes that are listed one by one; beyond, the whole namespace is listed."""
@@ -47,6 +49,7 @@ class KubeEviction:
         A pod whose uid has changed is another pod and stays.
 
         Raises:
+            HeldBackError: Disruption budgets hold some pods back; the others are deleted.
             TransientError: The server did not answer; some pods may be deleted.
             RefusedError: The server refuses the deletion.
         """
@@ -55,13 +58,17 @@ class KubeEviction:
         else:
             found = await self._of_attempt(gang, members, released=manner != "plain")
         going = [pod for pod in found if manner != "plain" or not pod.has_ended]
-        await _all(self._deletion.delete(pod, manner, reason) for pod in going)
+        held = HeldPods()
+        await _all(held.of(_rank_of(pod), self._deletion.delete(pod, manner, reason)) for pod in going)
+        held.end()
         return [pod for pod in going if not pod.has_ended]
 
     async def remove(
-        self, gang: Gang, members: Mapping[int, Member], leaves: Mapping[int, Leave]
+        self, gang: Gang, members: Mapping[int, Member], leaves: Mapping[int, Leave], held: "HeldPods"
     ) -> list[tuple[int, PodLean]]:
         """Delete the pods of some ranks that were bound for earlier steps; returns them, with their ranks.
+
+        Those that disruption budgets hold back are noted in ``held``.
 
         Raises:
             TransientError: The server did not answer; some pods may be deleted.
@@ -71,10 +78,20 @@ class KubeEviction:
         found = await self._find(gang, members, nodes)
         going = [(rank, pod) for rank, pod in found if pod.step < leaves[rank].step]
         await _all(
-            self._deletion.delete(pod, "force" if leaves[rank].at_once else "grace", leaves[rank].reason)
-            for rank, pod in going
+            held.of(rank, self._deletion.delete(pod, leaves[rank].manner, leaves[rank].reason)) for rank, pod in going
         )
         return going
+
+    async def clear(self, clearing: Clearing) -> None:
+        """Delete ended pods of earlier attempts of a job.
+
+        Raises:
+            TransientError: The server did not answer; some pods may be deleted.
+            RefusedError: The server refuses a deletion; the others were tried.
+        """
+        pods = await self._list(clearing.namespace, {})
+        left = [pod for pod in pods if pod.has_ended and pod.is_before(clearing.uid, clearing.attempt)]
+        await _all(self._deletion.delete(pod, "force", "") for pod in left)
 
     async def mark(self, gang: Gang, members: Mapping[int, Member], ranks: Sequence[int], kind: str) -> None:
         """Mark the pods of some ranks that were bound for earlier steps.
@@ -142,6 +159,34 @@ class KubeEviction:
             more = page.metadata.continue_
             if not more:
                 return pods
+
+
+class HeldPods:
+    """Pods that disruption budgets hold back, by rank."""
+
+    def __init__(self) -> None:
+        self._reasons: dict[int, str] = {}
+
+    async def of(self, rank: int, call: Awaitable[None]) -> None:
+        """Await the deletion of the pod of a rank."""
+        try:
+            await call
+        except BudgetError as error:
+            self._reasons[rank] = error.reason
+
+    def end(self) -> None:
+        """Say which pods are held back, if any are.
+
+        Raises:
+            HeldBackError: Some are.
+        """
+        if self._reasons:
+            raise HeldBackError([RankFailure(rank, self._reasons[rank]) for rank in sorted(self._reasons)])
+
+
+def _rank_of(pod: PodLean) -> int:
+    """Rank of a pod, as the binder wrote it; 0 for a pod of another scheduler."""
+    return whole_number(pod.metadata.annotation(RANK)) or 0
 
 
 async def _all(calls: Iterable[Awaitable[None]]) -> None:

@@ -1,4 +1,7 @@
-"""Take an attempt, do its next step, publish the outcome."""
+"""Take an attempt, do its next step, publish the outcome.
+
+Longer than 400 lines because every verb ends in an outcome, which contains what the verbs before it have done.
+"""
 
 import asyncio
 from collections.abc import Sequence
@@ -15,15 +18,16 @@ from berth.runtime.instruments import Instruments
 from berth.schemas.envelope import DecodeError, decode, encode
 from berth.schemas.facts import JobSeen, OutcomeSeen, RankFailure
 from berth.schemas.subjects import StreamName
-from berth.services.binder.cluster import BindResult, Cluster, Gang, NotYetError
+from berth.services.binder.cluster import HELD_RETRY_S, BindResult, Cluster, Gang, HeldBackError, NotYetError
 from berth.services.binder.config import BinderConfig
 from berth.services.binder.metrics import BinderMetrics
 from berth.services.binder.recovery_work import leaves_of, manner_of_end, marks_of
-from berth.services.binder.work import Attempt, AttemptKey, Step, Work
+from berth.services.binder.work import Attempt, AttemptKey, Clearing, Step, Work
 
 FAILURES_REPORTED_MAX: Final = 256
 """Failures that an outcome lists; a message must stay small."""
 _EVICT_REASONS: Final = {"bind-failed": "the gang cannot be bound whole", "cancelled": "its job was cancelled"}
+_MS: Final = 1000
 _TRIES_QUIET: Final = 2
 """Failed tries without a warning."""
 
@@ -161,9 +165,14 @@ class Loop:
         if due_s is not None:
             self._again_in(key, due_s)
 
-    async def _perform(self, step: Step) -> None:
+    async def _perform(self, step: Step | Clearing) -> None:
+        if isinstance(step, Clearing):
+            await self._clear(step)
+            return
         attempt = step.attempt
         began_s = self._clock.monotonic_s()
+        if step.verb != "bind":
+            await self._announce(attempt)
         if step.verb == "recover":
             outcome = await self._recover(attempt)
         else:
@@ -173,10 +182,7 @@ class Loop:
         is_new = attempt.outcome != outcome.state
         key = (attempt.uid, attempt.attempt)
         if key in self.work.attempts:  # otherwise it was released meanwhile, and another attempt may own the subject
-            self._faults.hit("outcome.before")
-            await self._bus.publish(self._bus.subjects.fact_outcome(attempt.namespace, attempt.name), encode(outcome))
-            self._faults.hit("outcome.after")
-            self.work.apply_outcome(outcome)
+            await self._publish(attempt, outcome)
         took_s = self._clock.monotonic_s() - began_s
         if is_new:
             self._metrics.outcomes.labels(outcome.state).inc()
@@ -193,6 +199,40 @@ class Loop:
             failed=len(outcome.failures),
             took_ms=round(took_s * 1000, 1),
         )
+
+    async def _publish(self, attempt: Attempt, outcome: OutcomeSeen) -> None:
+        """Publish an outcome.
+
+        Raises:
+            TransientError: The bus did not answer.
+        """
+        self._faults.hit("outcome.before")
+        await self._bus.publish(self._bus.subjects.fact_outcome(attempt.namespace, attempt.name), encode(outcome))
+        self._faults.hit("outcome.after")
+        self.work.apply_outcome(outcome)
+
+    async def _announce(self, attempt: Attempt) -> None:
+        """Publish which ranks recover before pods are deleted: new ones are theirs, whoever is away by then.
+
+        Raises:
+            TransientError: The bus did not answer.
+        """
+        before = self.work.outcome_of(attempt)
+        open_ranks = self.work.open_ranks(attempt)
+        if before is not None and before.state == "bound" and before.open != open_ranks:
+            await self._publish(attempt, msgspec.structs.replace(before, open=open_ranks, at_ms=self._clock.now_ms()))
+
+    async def _clear(self, clearing: Clearing) -> None:
+        """Delete ended pods of earlier attempts of a job that starts anew.
+
+        Raises:
+            TransientError: The cluster did not answer, or refuses it.
+        """
+        try:
+            await self._cluster.clear(clearing)
+        except PoisonError as error:
+            raise TransientError(error.reason) from error
+        self.work.clearings.pop((clearing.uid, clearing.attempt), None)
 
     async def _bind(self, attempt: Attempt) -> OutcomeSeen | None:
         run_ms = await self._run_ms(attempt) if self._cluster.uses_run_time else 0
@@ -244,6 +284,7 @@ class Loop:
             ledger_seq=attempt.ledger_seq,
             at_ms=self._clock.now_ms(),
             step=attempt.taken_up,
+            open=self.work.open_ranks(attempt),
         )
 
     def _outcome_of_step(
@@ -264,6 +305,7 @@ class Loop:
             at_ms=self._clock.now_ms(),
             step=attempt.taken_up,
             done=gang.step if is_done else attempt.done,
+            open=self.work.open_ranks(attempt),
         )
 
     async def _recover(self, attempt: Attempt) -> OutcomeSeen | None:
@@ -278,20 +320,32 @@ class Loop:
         now_ms = self._clock.now_ms()
         leaves, marks = leaves_of(attempt, now_ms), marks_of(attempt)
         gang = gang_of(attempt)
+        held: list[RankFailure] = []
         try:
             if leaves:
                 await self._cluster.remove(gang, leaves)
             if marks is not None:
                 await self._cluster.mark(gang, marks.ranks, marks.kind)
+        except HeldBackError as error:
+            held = error.held
         except PoisonError as error:
             raise TransientError(error.reason) from error
-        attempt.taken_up = gang.step
         attempt.forced |= {rank: leave.step for rank, leave in leaves.items() if leave.at_once}
+        kept = {one.rank for one in held}
+        attempt.evicted |= {rank: leave.step for rank, leave in leaves.items() if leave.evicts and rank not in kept}
+        attempt.held_until_ms = now_ms + round(HELD_RETRY_S * _MS) if held else 0
         before = self.work.outcome_of(attempt)
         if before is None:
+            attempt.taken_up = gang.step  # otherwise once that is published
+        if before is None or (held and before.held == held and before.step == gang.step):
             return None
         return msgspec.structs.replace(
-            before, failures=self.work.failures_of(attempt), at_ms=self._clock.now_ms(), step=attempt.taken_up
+            before,
+            failures=self.work.failures_of(attempt),
+            at_ms=self._clock.now_ms(),
+            step=gang.step,
+            held=held,
+            open=self.work.open_ranks(attempt),
         )
 
     def _leaves(self, bound: BindResult, failures: list[RankFailure]) -> bool:
@@ -303,10 +357,14 @@ class Loop:
         manner = manner_of_end(attempt, self._clock.now_ms())
         try:
             await self._cluster.evict(gang, reason=self._why_evict(attempt), manner=manner)
+        except HeldBackError as error:
+            attempt.is_forced = attempt.is_forced or manner == "evict-late"
+            await self._publish_held(attempt, error.held)
+            raise
         except PoisonError as error:
             # No other component can end these pods: retry, and log it.
             raise TransientError(error.reason) from error
-        attempt.is_forced = attempt.is_forced or manner == "force"
+        attempt.is_forced = attempt.is_forced or manner in {"force", "evict-late"}
         await self._cluster.take_back(gang)
         before = self.work.outcome_of(attempt)
         return OutcomeSeen(
@@ -321,6 +379,18 @@ class Loop:
             at_ms=self._clock.now_ms(),
             step=before.step if before is not None else 0,
         )
+
+    async def _publish_held(self, attempt: Attempt, held: list[RankFailure]) -> None:
+        """Publish which pods of an attempt that ends are held back, if that is news.
+
+        Raises:
+            TransientError: The bus did not answer.
+        """
+        before = self.work.outcome_of(attempt)
+        if before is not None and before.held != held:
+            outcome = msgspec.structs.replace(before, held=held, at_ms=self._clock.now_ms())
+            await self._bus.publish(self._bus.subjects.fact_outcome(attempt.namespace, attempt.name), encode(outcome))
+            self.work.apply_outcome(outcome)
 
     def _why_evict(self, attempt: Attempt) -> str:
         """Reason of the eviction, as a text."""

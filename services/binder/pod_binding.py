@@ -75,6 +75,12 @@ class PodLean(Lean, frozen=True):
         """Newest step of a recovery when it was bound; 0 for none."""
         return whole_number(self.metadata.annotation(STEP)) or 0
 
+    def is_before(self, uid: str, attempt: int) -> bool:
+        """Whether an earlier attempt of a job bound it."""
+        meta = self.metadata
+        bound = whole_number(meta.annotation(ATTEMPT))
+        return bool(self.spec.node_name) and meta.annotation(JOB_UID) == uid and 0 < (bound or 0) < attempt
+
     def belongs_to(self, uid: str, attempt: int) -> bool:
         """Whether an attempt of a job bound it."""
         meta = self.metadata

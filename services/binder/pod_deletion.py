@@ -1,6 +1,7 @@
 """Deletion of single pods, in the manner that the reason asks for.
 
-Faults delete whatever disruption budgets say: the pods run no more, or must not.
+Faults delete whatever disruption budgets say: the pods run no more, or must not. Drains evict: the pods are well, and a
+budget may keep them.
 
 Source: docs/reference/faults.md, "Ways of deletion".
 """
@@ -24,7 +25,14 @@ _AT_ONCE: Final = 50
 _MARK_TRIES: Final = 3
 _MARK_AGAIN_S: Final = 0.2
 _EVICT: Final = "Evict"
+_HELD_BACK: Final = "EvictionHeldBack"
+_OF_BUDGET: Final = "disruption budget"
+"""In the message of each refusal by a budget; a server that is overloaded answers with the same status."""
 _PREEMPTED: Final = "PreemptionByScheduler"
+
+
+class BudgetError(TransientError):
+    """A disruption budget holds a pod back."""
 
 
 class PodDeletion:
@@ -66,9 +74,13 @@ class PodDeletion:
             reason: Why, for the conditions and the Event of ``grace``.
 
         Raises:
+            BudgetError: A disruption budget holds it back.
             TransientError: The server did not answer; the pod may be deleted.
             RefusedError: The server refuses the deletion.
         """
+        if manner in {"evict", "evict-late"}:
+            await self._evict(pod, reason, late=manner == "evict-late")
+            return
         if manner == "plain":
             if pod.metadata.deletion_timestamp is None:
                 async with self._plain:
@@ -83,6 +95,43 @@ class PodDeletion:
                 await self._announce(pod, reason)
             await self._delete(pod, grace_s=0 if force else None)
             self._faults.hit("leave.after")
+
+    async def _evict(self, pod: PodLean, reason: str, *, late: bool) -> None:
+        """Evict a pod; one that ends already is deleted at once if it is late.
+
+        Raises:
+            BudgetError: A disruption budget holds it back.
+            TransientError: The server did not answer; the pod may be evicted.
+            RefusedError: The server refuses the eviction.
+        """
+        meta = pod.metadata
+        if pod.has_ended or meta.deletion_timestamp is not None:
+            if pod.has_ended or late:
+                async with self._gate:
+                    await self._delete(pod, grace_s=0)
+            return
+        body = {
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": {"name": meta.name, "namespace": meta.namespace},
+            "deleteOptions": {"preconditions": {"uid": meta.uid}},
+        }
+        involved = involved_pod(meta.namespace, meta.name, meta.uid)
+        async with self._gate:
+            self._faults.hit("leave.before")
+            try:
+                await self._api.create(f"{pod_path(meta.namespace, meta.name)}/eviction", body)
+            except RefusedError as error:
+                if not (error.is_absent or error.is_conflict):  # it is gone, or another pod has the name by now
+                    raise
+                return
+            except TransientError as error:
+                if _OF_BUDGET not in error.reason:
+                    raise
+                self._report_event(involved, _HELD_BACK, f"{reason}; {error.reason}")
+                raise BudgetError(error.reason) from error
+            self._faults.hit("leave.after")
+        self._report_event(involved, _EVICT, reason)
 
     async def _delete(self, pod: PodLean, *, grace_s: int | None) -> None:
         meta = pod.metadata

@@ -41,11 +41,13 @@ def leaves_of(attempt: Attempt, now_ms: UnixMs) -> dict[int, Leave]:
         for rank in attempt.ranks():
             if holding.step_of(rank) > attempt.taken_up:
                 found[rank] = Leave(holding.step_of(rank), "", at_once=True, reason=reason)
+    unevicted = attempt.unevicted()
     for move in holding.moves:
         for rank in move.leaving:
-            if move.step > attempt.taken_up or rank in late:
-                at_once = move.how != "grace" or rank in late
-                found[rank] = Leave(move.step, nodes[rank], at_once=at_once, reason=reason)
+            if move.step > attempt.taken_up or rank in late or rank in unevicted:
+                at_once = move.how != "grace" or move.until_ms <= now_ms
+                evicts = attempt.is_drained and move.how == "grace"
+                found[rank] = Leave(move.step, nodes[rank], at_once=at_once, reason=reason, evicts=evicts)
     return found
 
 
@@ -63,4 +65,6 @@ def manner_of_end(attempt: Attempt, now_ms: UnixMs) -> Manner:
     if attempt.evict_reason != "fault" or found is None:
         return "plain"
     is_late = 0 < found.until_ms <= now_ms
+    if attempt.is_drained:
+        return "evict-late" if is_late else "evict"
     return "grace" if found.how == "grace" and not is_late else "force"

@@ -4,19 +4,20 @@ The step for an attempt depends on the state, not on the order of messages: a pl
 bound, a pending eviction is to be done, and a released attempt needs nothing.
 """
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from dataclasses import dataclass, field
-from typing import Final, Literal, TypeAlias
+from typing import ClassVar, Final, Literal, TypeAlias
 
-from berth.core.state.ledger import GangRecord, Holding, LedgerDump, LedgerFold
+from berth.core.state.ledger import Folded, GangRecord, Holding, LedgerDump, LedgerFold
 from berth.schemas.envelope import open_envelope
 from berth.schemas.facts import OutcomeSeen, OutcomeState, RankFailure
 from berth.schemas.placement import Placement
-from berth.schemas.recovery import Recovery
+from berth.schemas.recovery import DRAIN, Recovery
 from berth.schemas.units import UnixMs
 
 AttemptKey: TypeAlias = tuple[str, int]
 """(uid, attempt)"""
+Verb: TypeAlias = Literal["bind", "evict", "recover"]
 _MS: Final = 1000
 
 
@@ -34,6 +35,8 @@ class Attempt:
         bound: Ranks of later steps that are bound, and the step that gave each its place.
         forced: Step at which the pods of each rank were deleted at once, because their time was over.
         is_forced: The pods of an attempt that ends were deleted at once, because their time was over.
+        evicted: Step at which the pods of each rank on drained nodes were evicted by this process.
+        held_until_ms: When to evict those again that disruption budgets hold back.
     """
 
     holding: Holding
@@ -45,6 +48,8 @@ class Attempt:
     bound: dict[int, int] = field(default_factory=dict)
     forced: dict[int, int] = field(default_factory=dict)
     is_forced: bool = False
+    evicted: dict[int, int] = field(default_factory=dict)
+    held_until_ms: UnixMs = 0
 
     @property
     def key(self) -> AttemptKey:
@@ -106,10 +111,24 @@ class Attempt:
         """Whether a place is reserved for a rank whose pod has yet to leave."""
         return any(move.placed for move in self.holding.moves)
 
+    def is_unbound(self, rank: int) -> bool:
+        """Whether no pod of a rank is known to be bound at the place that a step gave it."""
+        return self.holding.step_of(rank) > max(self.done, self.bound.get(rank, 0))
+
     def ranks(self) -> list[int]:
         """Ranks that have a place and whose pods do not leave."""
         settled = self.holding.leaving().keys() | self.gone
         return [rank for rank in range(self.placement.pods()) if rank not in settled]
+
+    @property
+    def is_drained(self) -> bool:
+        """Whether the newest step of its recovery is one of a drain."""
+        return self.recovery is not None and self.recovery.kind == DRAIN
+
+    def unevicted(self) -> dict[int, int]:
+        """Ranks on drained nodes whose pods were not evicted by this process yet, and the step of each."""
+        moves = [move for move in self.holding.moves if self.is_drained and move.how == "grace"]
+        return {rank: move.step for move in moves for rank in move.leaving if self.evicted.get(rank, 0) < move.step}
 
     def overdue(self, now_ms: UnixMs) -> dict[int, int]:
         """Ranks whose pods had to be gone by now and were not deleted at once yet, and the step of each."""
@@ -118,7 +137,7 @@ class Attempt:
 
     @property
     def overdue_at_ms(self) -> UnixMs:
-        """Time at which pods that end are deleted at once; 0 for never."""
+        """Time at which pods that end are deleted at once, or pods are evicted again; 0 for never."""
         if self.evict_seq:
             found = self.recovery
             is_open = found is not None and self.evict_reason == "fault" and found.how == "grace" and not self.is_forced
@@ -128,6 +147,8 @@ class Attempt:
             for move in self.holding.moves
             if move.how == "grace" and any(self.forced.get(rank, 0) < move.step for rank in move.leaving)
         ]
+        if self.unevicted():
+            until.append(max(self.held_until_ms, 1))
         return min(until, default=0)
 
 
@@ -135,8 +156,22 @@ class Attempt:
 class Step:
     """Next step for an attempt."""
 
-    verb: Literal["bind", "evict", "recover"]
+    verb: Verb
     attempt: Attempt
+
+
+@dataclass(frozen=True, slots=True)
+class Clearing:
+    """Ended pods of earlier attempts are to be deleted: a fault has ended these, and the job starts anew.
+
+    Its controller makes no others while they are there.
+    """
+
+    verb: ClassVar[Literal["clear"]] = "clear"
+    namespace: str
+    name: str
+    uid: str
+    attempt: int
 
 
 @dataclass(slots=True)
@@ -145,11 +180,13 @@ class Work:
 
     Attributes:
         fold: The ledger, folded by the same rules as in every other reader.
+        clearings: Jobs that start anew after a fault, by their next attempt.
         over: Attempts that ended since the caller last emptied this, in the ledger's order.
     """
 
     fold: LedgerFold = field(default_factory=LedgerFold)
     attempts: dict[AttemptKey, Attempt] = field(default_factory=dict)
+    clearings: dict[AttemptKey, Clearing] = field(default_factory=dict)
     over: list[AttemptKey] = field(default_factory=list)
     _names: dict[tuple[str, str], dict[AttemptKey, None]] = field(default_factory=dict)
     _outcomes: dict[tuple[str, str], OutcomeSeen] = field(default_factory=dict)
@@ -176,6 +213,8 @@ class Work:
         for holding in dump.holdings:
             self._take(holding, evict_seq=dump.head if holding.ending else 0)
         self._note_recoveries(dump.gangs)
+        for gang in dump.gangs:
+            self._note_restart(gang)
         self._forget_idle()
 
     def apply_record(self, sequence: int, data: bytes) -> list[AttemptKey]:
@@ -192,12 +231,14 @@ class Work:
             self.attempts[holding.key].evict_seq = sequence
             touched.append(holding.key)
         touched.extend(holding.key for holding, _ in folded.freed)
-        touched.extend(self._note_recoveries(folded.gangs))
+        evicted = {holding.key for holding in folded.given_back if self.attempts[holding.key].outcome == "evicted"}
         for holding in folded.given_back:
             self._drop(holding)
         for holding in folded.taken:
             if holding.foreign:
                 self._take(holding)
+        touched.extend(self._note_recoveries(folded.gangs))
+        touched.extend(self._note_restarts(folded, evicted))
         for gang in folded.gangs:
             if gang.phase not in {"placed", "ending"}:
                 self.fold.gangs.pop(gang.uid, None)
@@ -212,6 +253,25 @@ class Work:
                 attempt.recovery = gang.recovery
                 found[attempt.key] = None
         return list(found)
+
+    def _note_restarts(self, folded: Folded, evicted: Container[AttemptKey]) -> list[AttemptKey]:
+        """Note jobs that start anew, unless the binder has ended their pods; returns their next attempts."""
+        found: list[AttemptKey] = []
+        for gang in folded.gangs:
+            if gang.is_over:
+                self.clearings.pop((gang.uid, gang.attempt), None)
+            if (gang.uid, gang.attempt - 1) not in evicted and self._note_restart(gang):
+                found.append((gang.uid, gang.attempt))
+        return found
+
+    def _note_restart(self, gang: GangRecord) -> bool:
+        recovery = gang.recovery
+        if recovery is None or recovery.scope != "job" or recovery.how == "mark":
+            return False
+        if gang.phase != "waiting" or recovery.attempt != gang.attempt - 1:
+            return False
+        self.clearings[gang.uid, gang.attempt] = Clearing(gang.namespace, gang.name, gang.uid, gang.attempt)
+        return True
 
     def _forget_idle(self) -> None:
         """Drop gangs without chips: the binder reads no facts of jobs, so no other event would end them."""
@@ -269,50 +329,52 @@ class Work:
         """Live attempts of a job, oldest first."""
         return list(self._names.get((namespace, name), ()))
 
-    def next_step(self, key: AttemptKey, now_ms: UnixMs = 0) -> Step | None:
+    def next_step(self, key: AttemptKey, now_ms: UnixMs = 0) -> Step | Clearing | None:
         """Next step for an attempt; None for none.
 
         Args:
             key: The attempt.
             now_ms: The time; pods of a recovery may have had to be gone before.
         """
+        if key in self.clearings:
+            return self.clearings[key]
         attempt = self.attempts.get(key)
-        if attempt is None:
-            return None
+        verb = self._verb(attempt, now_ms) if attempt is not None else None
+        return Step(verb, attempt) if attempt is not None and verb is not None else None
+
+    def _verb(self, attempt: Attempt, now_ms: UnixMs) -> Verb | None:
         late = 0 < attempt.overdue_at_ms <= now_ms
         if attempt.evict_seq:
-            return Step("evict", attempt) if attempt.outcome != "evicted" or late else None
+            return "evict" if attempt.outcome != "evicted" or late else None
         if attempt.outcome == "evicted" or attempt.foreign:
             return None
         if attempt.holding.step > attempt.taken_up or late:
-            return Step("recover", attempt)
-        if attempt.outcome is None or (attempt.recovers and self._may_go_on(attempt)):
-            return Step("bind", attempt)
-        return None
-
-    def _may_go_on(self, attempt: Attempt) -> bool:
-        """Whether ranks of an attempt that recovers are to be bound, or its newest step is carried out."""
-        return bool(self.to_bind(attempt)) or not attempt.is_moving
+            return "recover"
+        may_go_on = attempt.recovers and (self.to_bind(attempt) or not attempt.is_moving)
+        return "bind" if attempt.outcome is None or may_go_on else None
 
     def to_bind(self, attempt: Attempt) -> list[int]:
         """Ranks that are to be bound, ascending: all, or those that a step of a recovery has placed anew."""
         if attempt.outcome is None:
             return attempt.ranks()
         failed = {failure.rank for failure in self.failures_of(attempt)}
+        return [rank for rank in attempt.ranks() if attempt.is_unbound(rank) and rank not in failed]
+
+    def open_ranks(self, attempt: Attempt) -> list[int]:
+        """Ranks that recover, ascending: they leave, have no place or no bound pod; all if the whole job leaves."""
         holding = attempt.holding
-        return [
-            rank
-            for rank in attempt.ranks()
-            if holding.step_of(rank) > max(attempt.done, attempt.bound.get(rank, 0)) and rank not in failed
-        ]
+        if holding.ending:
+            return list(range(holding.placement.pods())) if holding.ending == "fault" else []
+        unbound = {rank for rank in holding.steps if rank not in holding.gone and attempt.is_unbound(rank)}
+        return sorted(unbound.union(holding.leaving(), holding.unplaced))
 
     def failures_of(self, attempt: Attempt) -> list[RankFailure]:
         """Failures of ranks that are neither released nor placed anew since."""
         outcome = self.outcome_of(attempt)
         if outcome is None:
             return []
-        settled = attempt.holding.leaving().keys() | attempt.gone
         holding = attempt.holding
+        settled = holding.leaving().keys() | holding.gone
         return [
             one for one in outcome.failures if one.rank not in settled and holding.step_of(one.rank) <= outcome.step
         ]
@@ -330,4 +392,5 @@ class Work:
             for key, attempt in self.attempts.items()
             if self.next_step(key) is not None or attempt.overdue_at_ms
         ]
-        return [item.key for item in sorted(due, key=lambda item: (item.ledger_seq, item.uid))]
+        found = [item.key for item in sorted(due, key=lambda item: (item.ledger_seq, item.uid))]
+        return [*found, *sorted(self.clearings)]

@@ -2,6 +2,8 @@
 
 A decision counts once its record is appended, and what was appended is not decided again. After a refused or doubtful
 append the dispatcher reads the ledger up to its head, where it finds its own record like any other.
+
+Longer than 400 lines because each source of work has its step in the cycle.
 """
 
 import functools

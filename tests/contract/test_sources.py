@@ -190,6 +190,7 @@ QUESTIONS: Final = (
     "refused append",
     "NATS failure in the middle of a round",
     "message versions",
+    "drains",
     "recoveries of faulty jobs",
     "metrics",
     "product forms",

@@ -14,6 +14,8 @@ from berth.runtime.clock import SystemClock
 from berth.runtime.errors import TransientError
 from berth.runtime.local.nats_server import EmbeddedServer
 from berth.runtime.recording import record
+from berth.schemas.envelope import encode
+from berth.schemas.fault_facts import DrainSeen
 from tests.support.cells import a_job
 from tests.support.load import give_jobs, status
 from tests.support.nats_rights import PEOPLE, rights
@@ -71,6 +73,8 @@ async def test_services_with_these_rights_place_a_job_and_people_may_record_it(t
                     assert not bus.lost.done(), bus.lost.result().reason
                     assert all(service.is_running for service in running), [service.log() for service in running]
                     await pause(0.05)
+                wish = DrainSeen("node", "n1", since_ms=1, by="ops", at_ms=1)
+                await bus.publish(bus.subjects.fact_drain("node", "n1"), encode(wish))
                 made_of_it = await record(bus, SystemClock(), tmp_path / "guarded.rec", anonymise=True)
                 assert made_of_it.end.records
                 outcome = replay_file(tmp_path / "guarded.rec", SystemClock())

@@ -27,7 +27,7 @@ from tests.support.constraint_worlds import NONE, OneNode
 CHECKED: Final = "check: constraints"
 REFUSED: Final = "check: nodes that constraints forbid"
 _CORDON: Final = Taint("node.kubernetes.io/unschedulable")
-_FORBIDS: Final = frozenset(reason for reason in NodeReason if reason >= NodeReason.PODS)
+_FORBIDS: Final = frozenset(reason for reason in NodeReason if NodeReason.PODS <= reason <= NodeReason.SPREAD)
 
 
 def see_constraints_hold(  # everything that is known

@@ -8,6 +8,7 @@ import msgspec
 from berth.core.cluster.domains import domains, leaving
 from berth.core.cluster.node_packing import SWITCHES, pack_health, pack_nodes, pack_switches
 from berth.schemas.facts import Leaf, NodeHealth, TopologySeen
+from berth.schemas.fault_facts import DrainKind, DrainSeen
 from berth.schemas.message import Message
 from berth.schemas.nodes import NodeCondition, NodeDescription
 from tests.fuzz.families import base_node, changed_node
@@ -32,6 +33,8 @@ class Ground:
         self._domains: dict[str, list[str]] = {}
         self._health: dict[str, dict[str, NodeCondition]] = {}
         self.has_topology = False
+        self.drains: dict[tuple[DrainKind, str], int] = {}
+        """What is drained, and from when on."""
 
     @property
     def names(self) -> list[str]:
@@ -117,6 +120,22 @@ class Ground:
             withheld=_mask(chance) if "withheld" in traits else 0,
             sub_healthy=_mask(chance) if "faults" in traits and chance.random() < 0.3 else 0,
         )
+
+    def drain(self, number: int, two: int, now_ms: int, chance: random.Random) -> Told:
+        """Somebody drains a node or a place, now, soon or for longer, or withdraws that."""
+        drained = sorted(self.drains)
+        if drained and two % 2:
+            kind, name = drained[number % len(drained)]
+            del self.drains[kind, name]
+            yield f"drain.{kind}.{name}", DrainSeen(kind, name, gone=True, at_ms=now_ms)
+            return
+        places: list[tuple[DrainKind, str]] = [("node", name) for name in self.names]
+        places += [("leaf", leaf) for leaf in sorted({node.leaf for node in self._base if node.leaf})]
+        places += [("superpod", one) for one in sorted({node.superpod for node in self._base if node.superpod})]
+        kind, name = places[number % len(places)]
+        since_ms = max(1, now_ms + chance.choice((-5, 0, 0, 3, 20, 500, 2_000, 5_000)))
+        self.drains[kind, name] = since_ms
+        yield f"drain.{kind}.{name}", DrainSeen(kind, name, since_ms, chance.choice((0, 10)), at_ms=now_ms)
 
     def topology(self, chance: random.Random) -> Told:
         """Leaf switches as the nodes stand, or as a source has them that knows less, more or otherwise."""

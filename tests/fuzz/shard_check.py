@@ -23,7 +23,7 @@ from tests.fuzz.failure import Failure
 from tests.fuzz.seat import Seat
 from tests.support.clock import ManualClock
 
-_SCORED = ("node", "health", "topology")
+_SCORED = ("node", "health", "topology", "drain")
 
 
 class _Mute:

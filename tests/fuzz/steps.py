@@ -38,6 +38,7 @@ WEIGHTS: Final[dict[str, int]] = {
     "garbage": 1,
     "group": 5,
     "replacement": 5,
+    "drain": 5,
 }
 """What may happen, and how often where everything does."""
 ALWAYS: Final = ("submit", "pods", "turn", "timer")
@@ -147,6 +148,8 @@ def draw_way(chance: random.Random) -> Way:
         few = [trait for trait in traits if chance.random() < rare]
         more = [trait for trait in ("plain-jobs", "volumes", "simple", "simple") if chance.random() < 0.6]
         traits = tuple(dict.fromkeys((*few, "constraints", "usage", *more)))
+    if TRAIT in traits and chance.random() < 0.5:  # where pods fail and leave, less of all else happens
+        traits = tuple(one for one in traits if one != TRAIT)
     if TRAIT in traits and chance.random() < 0.7:
         traits = tuple(dict.fromkeys((*(one for one in traits if one != "flaws"), "unhealthy", "levels-of-health")))
     is_tree = "trees" in traits

@@ -104,6 +104,7 @@ class World:
             "garbage": self._garbage,
             "group": self._group,
             "replacement": self._replacement,
+            "drain": lambda step, chance: self._tell(self.ground.drain(step.one, step.two, self.now_ms, chance)),
         }
 
     def begin(self) -> None:
@@ -182,7 +183,7 @@ class World:
             head, _, name = subject.partition(".")
             tally.note_ground(self._count, fact)
             constraint_tally.note_fact(self._count, fact)
-            parts = name.split(".", 1) if head in {"claim", "unbound"} else [name]
+            parts = name.split(".", 1) if head in {"claim", "unbound", "drain"} else [name]
             self._fact(".".join([head, *map(token, parts)]), fact)
 
     def _epoch(self) -> None:

@@ -30,8 +30,6 @@ COUNTERS: Final = "/api/v1/namespaces/volcano-system/configmaps"
 COUNTER: Final = f"{COUNTERS}/vcjob-fault-npu-cm"
 REASON: Final = "/api/v1/namespaces/mindx-dl/configmaps/job-reschedule-reason"
 SINCE_MS: Final = 1_763_640_001_000
-JOB_UID: Final = "5f2c"
-GROUP: Final = f"llm-{JOB_UID}"
 OTHER: Final = "vc-scheduler"
 
 
@@ -109,7 +107,8 @@ async def data(api: KubeApi, path: str) -> dict[str, str]:
 async def until_retries(api: KubeApi, key: str, times: int) -> None:
     async def told() -> bool:
         text = (await data(api, COUNTER)).get("remain-retry-times") or "{}"
-        return bool(json.loads(text) == {key: {"UUID": JOB_UID, "Times": times}})
+        counters = json.loads(text)
+        return list(counters) == [key] and counters[key]["Times"] == times and key.endswith(counters[key]["UUID"])
 
     await until_true(told, deadline_s=20, what=f"{times} retries of {key}")
 
@@ -141,21 +140,30 @@ async def write_as_other(api: KubeApi, path: str, values: dict[str, str]) -> Non
     await api.call("PATCH", path, {"data": values}, params={"fieldManager": OTHER}, content_type=MERGE_PATCH)
 
 
-def a_group(**labels: str) -> dict[str, Any]:
-    owner = {"apiVersion": "mindxdl.gitee.com/v1", "kind": "AscendJob", "name": "llm", "uid": JOB_UID}
+async def a_job(api: KubeApi, namespace: str) -> str:
+    """Make the owner, without which the garbage collector deletes what it owns; returns its uid."""
+    body = {"apiVersion": "mindxdl.gitee.com/v1", "kind": "AscendJob", "metadata": {"name": "llm"}, "spec": {}}
+    made = await api.post(f"/apis/mindxdl.gitee.com/v1/namespaces/{namespace}/ascendjobs", body)
+    return str(made["metadata"]["uid"])
+
+
+def owner_of(uid: str) -> dict[str, object]:
+    return {"apiVersion": "mindxdl.gitee.com/v1", "kind": "AscendJob", "name": "llm", "uid": uid, "controller": True}
+
+
+def a_group(uid: str, **labels: str) -> dict[str, Any]:
     return {
         "apiVersion": "scheduling.volcano.sh/v1beta1",
         "kind": "PodGroup",
-        "metadata": {"name": GROUP, "ownerReferences": [{**owner, "controller": True}], "labels": labels},
+        "metadata": {"name": f"llm-{uid}", "ownerReferences": [owner_of(uid)], "labels": labels},
         "spec": {"minMember": 2},
         "status": {"phase": "Running"},
     }
 
 
-def a_pod(name: str, rank: int) -> dict[str, Any]:
-    owner = {"apiVersion": "mindxdl.gitee.com/v1", "kind": "AscendJob", "name": "llm", "uid": JOB_UID}
+def a_pod(uid: str, name: str, rank: int) -> dict[str, Any]:
     annotations = {
-        "scheduling.k8s.io/group-name": GROUP,
+        "scheduling.k8s.io/group-name": f"llm-{uid}",
         "hccl/rankIndex": str(rank),
         "berth/job": "acjob.llm",
         "berth/uid": "u1",
@@ -163,7 +171,7 @@ def a_pod(name: str, rank: int) -> dict[str, Any]:
         "berth/rank": str(rank),
     }
     return {
-        "metadata": {"name": name, "annotations": annotations, "ownerReferences": [{**owner, "controller": True}]},
+        "metadata": {"name": name, "annotations": annotations, "ownerReferences": [owner_of(uid)]},
         "spec": {"nodeName": "n1", "containers": [{"name": "main", "image": "none"}]},
     }
 
@@ -190,12 +198,13 @@ async def test_counters_reasons_and_agents_are_told_beside_keys_and_writes_of_ot
     kube_api: KubeApi, namespace: str, real_bus: NatsBus, tmp_path: Path
 ) -> None:
     await rights(kube_api, namespace)
-    bus, key = real_bus, f"{namespace}/{GROUP}"
+    uid = await a_job(kube_api, namespace)
+    bus, key = real_bus, f"{namespace}/llm-{uid}"
     await bus.ensure_streams()
     await kube_api.post(COUNTERS, {"metadata": {"name": "vcjob-fault-npu-cm"}, "data": {"foreign": "x"}})
     groups = f"/apis/scheduling.volcano.sh/v1beta1/namespaces/{namespace}/podgroups"
-    await kube_api.post(groups, a_group(**{"fault-retry-times": "3"}))
-    await kube_api.post(f"/api/v1/namespaces/{namespace}/pods", a_pod("llm-worker-1", 1))
+    await kube_api.post(groups, a_group(uid, **{"fault-retry-times": "3"}))
+    await kube_api.post(f"/api/v1/namespaces/{namespace}/pods", a_pod(uid, "llm-worker-1", 1))
     reset = f"/api/v1/namespaces/{namespace}/configmaps/reset-config-llm"
     first = {"reset.json": '{"RetryTime":1,"status":"initializing"}', "foreign": "y"}
     await kube_api.post(reset.rpartition("/")[0], {"metadata": {"name": "reset-config-llm"}, "data": first})
@@ -207,9 +216,10 @@ async def test_counters_reasons_and_agents_are_told_beside_keys_and_writes_of_ot
     async with writing(kube_api, bus, tmp_path):
         await until_retries(kube_api, key, 3)
         await status(recovering(1, is_over=False, retries_left=2))
-        await until_retries(kube_api, key, 2)
         pod = {"PodName": "llm-worker-1", "NodeName": "n1", "NodeRankIndex": "1"}
         await until_told(kube_api, key, {"RescheduleReason": "pod-failed", **pod})
+        await kube_api.delete(f"/api/v1/namespaces/{namespace}/pods/llm-worker-1")
+        await until_retries(kube_api, key, 2)
         async with disturbed(kube_api, reset):
             for step in range(2, 6):
                 await status(recovering(step, is_over=True))
@@ -226,8 +236,7 @@ async def test_counters_reasons_and_agents_are_told_beside_keys_and_writes_of_ot
         counters = await data(kube_api, COUNTER)
         assert (counters["foreign"], counters["theirs"], counters["fault-node"]) == ("x", "z", "")
     async with writing(kube_api, bus, tmp_path):  # its own writes are newer than those of the other
-        await kube_api.delete(f"{groups}/{GROUP}")
-        await kube_api.delete(f"/api/v1/namespaces/{namespace}/pods/llm-worker-1")
+        await kube_api.delete(f"{groups}/llm-{uid}")
         await until_no_counter(kube_api)
 
 

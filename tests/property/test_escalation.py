@@ -6,8 +6,10 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from berth.core.faults.escalation import Escalation, GangShape, Progress, Wanted, escalate
-from berth.core.faults.model import FaultRules, JobDiagnosis, PodFault, PodFaultKind
+from berth.core.faults.escalation import Escalation, Progress, Wanted, escalate
+from berth.core.faults.model import JobDiagnosis, PodFault, PodFaultKind
+from berth.core.faults.scopes import GangShape
+from berth.core.requests.fault_rules import FaultRules
 from berth.schemas.ledger import Settings
 from berth.schemas.recovery import Recovery
 

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from berth.core.faults.diagnosis import diagnose
-from berth.core.faults.model import FaultRules, JobDiagnosis, NodeView, PodView
-from berth.core.faults.rules import rules_of
+from berth.core.faults.model import JobDiagnosis, NodeView, PodView
+from berth.core.requests.fault_rules import FaultRules, rules_of
 from berth.schemas.facts import PodPhase
 from berth.schemas.fault_facts import joined
 

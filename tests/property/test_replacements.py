@@ -291,8 +291,12 @@ def test_places_below_leaves(story: Story, way: switch_worlds.Way) -> None:
     found = given_places(cell, leaving)
     check_same(cell, leaving, found)
     if isinstance(found, NoPlaces):
-        event("none")
+        event(f"none {bool(found.ranks)}")
         check_none(leaving, found)
+        if found.ranks:
+            whole = sorted((*leaving.ranks, *found.ranks))
+            other = given_places(cell, leaving._replace(ranks=whole, scope="job"))
+            assert isinstance(other, Placement), "the ranks that it names are enough"
         return
     event("places")
     check_places(cell, leaving, found)
@@ -321,8 +325,14 @@ def test_places_in_superpods_racks_and_levels(story: Story, way: superpod_worlds
     found = given_places(cell, leaving)
     check_same(cell, leaving, found)
     if isinstance(found, NoPlaces):
-        event(f"none {leaving.gang.form} {found.refusal.blocks and found.refusal.blocks.rule}")
+        event(f"none {leaving.gang.form} {found.refusal.blocks and found.refusal.blocks.rule} {bool(found.ranks)}")
         check_none(leaving, found)
+        lack = found.refusal.blocks
+        assert way.parity or lack is None or lack.rule != "incomplete" or found.ranks
+        blocks = leaving.gang.blocks
+        if found.ranks and blocks is not None and (blocks.levels or blocks.rack_size):
+            wider = leaving._replace(ranks=sorted((*leaving.ranks, *found.ranks)), scope="job")
+            assert isinstance(given_places(cell, wider), Placement), "the ranks that it names are enough"
         return
     event(f"places {leaving.gang.form} {leaving.scope}")
     check_places(cell, leaving, found)

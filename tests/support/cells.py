@@ -148,8 +148,14 @@ class Cell:
             self.user.subjects.intake_cancel("default", name), encode(JobCancel("default", name, uid))
         )
 
-    async def pods(self, name: str, *phases: PodPhase) -> None:
-        """Say in which phase the pods of a placed job are; one phase stands for all of them."""
+    async def pods(self, name: str, *phases: PodPhase, steps: Sequence[int] = ()) -> None:
+        """Say in which phase the pods of a placed job are; one phase stands for all of them.
+
+        Args:
+            name: The job.
+            phases: Phases of the ranks.
+            steps: Steps of a recovery that the pods carry, of all ranks; none if no pod does.
+        """
         state = self.dispatcher.state
         job = state.jobs["default", name]
         gang = state.fold.gangs[job.uid]
@@ -169,6 +175,7 @@ class Cell:
             chips=pack(masks, 8),
             resource=placement.resource,
             at_ms=self.clock.now_ms(),
+            steps=pack(steps, 4) if any(steps) else b"",
         )
         await self.user.publish(self.user.subjects.fact_pod("default", name), encode(fact))
 

@@ -144,6 +144,10 @@ class Desk:
     def writes(self, part: str) -> list[str]:
         return [call.method for call in self.kube.calls if part in call.path + str(call.body) and call.method != "GET"]
 
+    def looks(self) -> int:
+        """How often what agents read was looked at."""
+        return sum(call.method == "GET" and "reset-config-llm" in call.path for call in self.kube.calls)
+
     async def until_retries(self, times: int | None) -> None:
         wanted = {} if times is None else {KEY: {"UUID": "5f2c", "Times": times}}
         await until(lambda: self.retries() == wanted, deadline_s=5, what=f"{times} retries are left")

@@ -76,7 +76,7 @@ def drain(
         if options.json:
             emit(result)
         else:
-            for line in sentences(result, now_ms):
+            for line in sentences(result, now_ms, moves=state.fold.settings.recovers):
                 print_result(line)
 
     return run(work)
@@ -219,14 +219,22 @@ def still_drained(state: State, target: Target) -> str:
     return f"{listed(rest)}, which other drains concern" if rest else ""
 
 
-def sentences(result: DrainRow, now_ms: int) -> list[str]:
-    """What a drain does."""
+def sentences(result: DrainRow, now_ms: int, *, moves: bool) -> list[str]:
+    """What a drain does.
+
+    Args:
+        result: The drain.
+        now_ms: The time.
+        moves: Jobs that are there are moved.
+    """
     nodes = f", {len(result.nodes)} nodes," if result.kind != "node" else ""
     begin = f"{_named((result.kind, result.name))}{nodes} accepts no new work {since_words(result.since_ms, now_ms)}"
     if result.since_ms > now_ms:
         begin += "; until then only jobs start there that are expected to end in time"
     jobs = listed((ranks_words(job) for job in result.jobs), most=8)
-    return [begin, f"jobs there run on until they end: {jobs}" if jobs else "no job is there"]
+    if not jobs:
+        return [begin, "no job is there"]
+    return [begin, f"jobs there {'are moved then' if moves else 'run on until they end'}: {jobs}"]
 
 
 def caller() -> str:

@@ -12,6 +12,13 @@ KINDS: tuple[DrainKind, ...] = ("node", "leaf", "superpod")
 WORDS: dict[str, str] = {"node": "node", "leaf": "leaf switch", "superpod": "SuperPoD"}
 
 
+class HeldRow(msgspec.Struct, frozen=True):
+    """A pod that a disruption budget holds back, as ``--json`` prints it."""
+
+    rank: int
+    reason: str
+
+
 class DrainedJobRow(msgspec.Struct, frozen=True):
     """A job on nodes that are drained, as ``--json`` prints it."""
 
@@ -23,6 +30,10 @@ class DrainedJobRow(msgspec.Struct, frozen=True):
     """Its ranks on these nodes, ascending."""
     nodes: list[str]
     """These nodes, sorted."""
+    moves: bool = False
+    """Pods of it leave: it moves, or starts anew as a whole."""
+    held: list[HeldRow] = []
+    """Its pods that disruption budgets hold back, by rank."""
 
 
 class DrainRow(msgspec.Struct, frozen=True):
@@ -106,6 +117,7 @@ def _jobs_on(state: State, nodes: list[str]) -> list[DrainedJobRow]:
             if share.node in named and rank not in gone
         ]
         if places:
+            outcome = state.outcome_of(holding)
             found.append(
                 DrainedJobRow(
                     holding.namespace,
@@ -114,6 +126,8 @@ def _jobs_on(state: State, nodes: list[str]) -> list[DrainedJobRow]:
                     holding.attempt,
                     [rank for rank, _ in places],
                     sorted({node for _, node in places}),
+                    moves=bool(holding.ending or holding.leaving()),
+                    held=[HeldRow(one.rank, one.reason) for one in outcome.held] if outcome is not None else [],
                 )
             )
     return sorted(found, key=lambda job: (job.namespace, job.name, job.attempt))
@@ -127,7 +141,10 @@ def since_words(since_ms: int, now_ms: int) -> str:
 def ranks_words(job: DrainedJobRow) -> str:
     """A job with its ranks on drained nodes."""
     ranks = listed(map(str, job.ranks), most=8)
-    return f"{job.namespace}/{job.name} ({'rank' if len(job.ranks) == 1 else 'ranks'} {ranks})"
+    words = f"{job.namespace}/{job.name} ({'rank' if len(job.ranks) == 1 else 'ranks'} {ranks})"
+    if job.held:
+        words += f", rank {job.held[0].rank} is held back: {job.held[0].reason}"
+    return f"{words}, leaves" if job.moves and not job.held else words
 
 
 def show_drains(drains: list[DrainRow], now_ms: int) -> None:

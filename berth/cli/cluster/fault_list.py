@@ -11,7 +11,8 @@ from berth.cli.cluster.nodes import judged_nodes
 from berth.cli.output import age, emit, new_table, print_progress, print_result, results
 from berth.core.chips.picking import ids_of
 from berth.core.faults.cluster_faults import CellFaults, FaultyJob, faults_of
-from berth.core.faults.model import Finding, NodeFault, PodFault, ToleratedPod
+from berth.core.faults.model import NodeFault, PodFault, ToleratedPod
+from berth.core.requests.fault_rules import Finding
 from berth.core.state.cell import State
 from berth.runtime.bus.port import Bus
 from berth.runtime.clock import Clock, SystemClock

@@ -27,7 +27,7 @@ from berth.schemas.status import JobStatus
 
 _VERDICT_S: Final = 10.0
 _PLACED: Final = frozenset({"placed", "bound", "running", "ending", "succeeded"})
-_STRICT: Final = Settings(strict_job_shape=True, strict_label_values=True)
+_STRICT: Final = Settings(strict_job_shape=True, strict_label_values=True, recoveries=1)
 _LENIENT: Final = Settings(strict_job_shape=False, strict_label_values=False)
 """Settings that accept most: a request refused under these is invalid for every cell."""
 

@@ -235,6 +235,10 @@ class NodeTable(NodeColumns):
         """Rows of the nodes that are drained from ``last_ms`` or an earlier moment on."""
         return np.array([row for row, since_ms in self.drained_ms.items() if since_ms <= last_ms], np.int32)
 
+    def planned_rows(self, at_ms: int) -> list[int]:
+        """Rows of the nodes that are drained later than ``at_ms``."""
+        return [row for row, since_ms in self.drained_ms.items() if since_ms > at_ms]
+
     def _drain(self, row: int, found: ChangesBuilder) -> None:
         """Update from when on a node is drained; the changes are added to ``found``."""
         before = self.drained_ms.pop(row, 0)

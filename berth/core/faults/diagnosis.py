@@ -6,15 +6,8 @@ Source: docs/reference/faults.md, "When a pod is faulty".
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from berth.core.faults.model import (
-    FaultRules,
-    JobDiagnosis,
-    NodeView,
-    PodFault,
-    PodFaultKind,
-    PodView,
-    ToleratedPod,
-)
+from berth.core.faults.model import JobDiagnosis, NodeView, PodFault, PodFaultKind, PodView, ToleratedPod
+from berth.core.requests.fault_rules import FaultRules
 from berth.schemas.facts import PodPhase
 from berth.schemas.fault_facts import BACKUP_POD, FAULT_TYPE, NEED_SCHEDULER, RANK_INDEX, REPLICA_TYPE, WORKER
 

@@ -4,41 +4,20 @@ The first rule that applies decides what leaves: only faulty pods (limit ``pod``
 around each faulty pod (``pod-rescheduling``), only faulty pods (process recovery), else all pods. A block grows while a
 new pod waits for a place: to the block of ranks, the logical SuperPoD or the group of level 1, and at last to the job.
 
-Source: docs/reference/faults.md, "Which pods are deleted"; docs/decisions/escalation.md.
+Source: docs/reference/faults.md, "Which pods are deleted".
 """
 
 from collections.abc import Collection, Iterable, Sequence
 from typing import Final, NamedTuple
 
-from berth.core.faults.model import FaultRules, JobDiagnosis, PodFault, PodFaultKind
-from berth.core.levels.model import Sizes
-from berth.core.rescheduling.levels import ranks_given_up
+from berth.core.faults.model import JobDiagnosis, PodFault, PodFaultKind
+from berth.core.faults.scopes import GangShape, Rung, block_of, ladder
+from berth.core.requests.fault_rules import FaultRules
 from berth.schemas.ledger import Settings
 from berth.schemas.recovery import How, Recovery, Scope
 
-LEVEL_STEPS: Final = 1
-"""Levels by which what leaves grows around a faulty pod before the whole job does."""
-_NOWHERE: Final = -1
-
-
-class GangShape(NamedTuple):
-    """Which pods of a gang belong together.
-
-    Attributes:
-        pods: Number of its pods.
-        rank_block: Ranks of a block of an Atlas 950 job; 0 or 1 without.
-        superpods: Logical SuperPoD of each rank, -1 for none; empty without.
-        levels: Number of pods that share a group, level 1 first; empty without.
-        has_master: The pod of rank 0 is no worker: without it no other pod can run.
-        is_rack: It is an Atlas 950 job: process recovery goes up to its blocks of ranks.
-    """
-
-    pods: int
-    rank_block: int = 0
-    superpods: Sequence[int] = ()
-    levels: Sizes = ()
-    has_master: bool = True
-    is_rack: bool = False
+_STILL_RUN: Final = frozenset({PodFaultKind.SUB_HEALTH, PodFaultKind.DRAIN})
+"""Faults with which pods run on."""
 
 
 class Progress(NamedTuple):
@@ -119,13 +98,6 @@ class Escalation(NamedTuple):
 NOTHING: Final = Escalation()
 
 
-class _Rung(NamedTuple):
-    """A scope, and how long a new pod waits before it is reached."""
-
-    scope: Scope
-    after_ms: int
-
-
 def escalate(
     diagnosis: JobDiagnosis,
     shape: GangShape,
@@ -161,57 +133,6 @@ def escalate(
 def acts(rules: FaultRules) -> bool:
     """Whether anything is done about the faults of a job, by its labels."""
     return not rules.has_owner and rules.scheduling not in {"off", "invalid"}
-
-
-def ladder(rules: FaultRules, shape: GangShape, settings: Settings) -> list[_Rung]:
-    """Scopes that the labels of a job allow one after the other, the first from the beginning.
-
-    Args:
-        rules: What the job says about faults.
-        shape: Which of its pods belong together.
-        settings: Settings of the epoch.
-    """
-    pods, block = _Rung("pod", 0), _Rung("rank-block", settings.escalate_block_ms)
-    if rules.limit == "pod":
-        return [pods]
-    is_by_process = rules.process_recovery == "on"
-    if not (rules.pods_first or is_by_process):
-        return [_Rung("job", 0)]
-    has_block = shape.rank_block > 1
-    if is_by_process:
-        return [pods, *([block] if has_block and shape.is_rack else [])]
-    rungs = [pods]
-    if has_block:
-        rungs.append(block)
-    if any(number != _NOWHERE for number in shape.superpods):
-        rungs.append(_Rung("superpod", settings.escalate_superpod_ms))
-    if shape.levels:
-        rungs.append(_Rung("level", settings.escalate_superpod_ms))
-    return [*rungs, _Rung("job", settings.escalate_job_ms)]
-
-
-def block_of(shape: GangShape, scope: Scope, ranks: Iterable[int]) -> tuple[int, ...]:
-    """Ranks that leave with some lost ones, these included, ascending.
-
-    Args:
-        shape: Which pods belong together.
-        scope: How much leaves.
-        ranks: The lost ranks.
-    """
-    lost = sorted(set(ranks))
-    found = set(lost)
-    if scope == "job":
-        found = set(range(shape.pods))
-    elif scope == "rank-block" and shape.rank_block > 1:
-        for rank in lost:
-            first = rank - rank % shape.rank_block
-            found.update(range(first, min(first + shape.rank_block, shape.pods)))
-    elif scope == "superpod" and shape.superpods:
-        blocks = {shape.superpods[rank] for rank in lost} - {_NOWHERE}
-        found.update(rank for rank, block in enumerate(shape.superpods) if block in blocks)
-    elif scope == "level" and shape.levels:
-        found.update(ranks_given_up(shape.levels, shape.pods, lost, LEVEL_STEPS))
-    return tuple(sorted(found))
 
 
 class _Step(NamedTuple):
@@ -254,7 +175,7 @@ class _Step(NamedTuple):
         if wanted.scope == "job":
             sought = tuple(sorted({one.rank for one in faults} | set(self.progress.unplaced)))
             tried = tried._replace(sought=sought)
-        elif any(one.kind is not PodFaultKind.SUB_HEALTH for one in faults):
+        elif any(one.kind not in _STILL_RUN for one in faults):
             return Escalation((wanted,))
         due_ms = seen_ms + self.settings.fault_wait_ms
         if self.at_ms >= due_ms:
@@ -299,7 +220,7 @@ class _Step(NamedTuple):
             return self._beyond(options, rungs[now + 1 :], base_ms, began_ms)
         return Escalation((*options, grown))
 
-    def _beyond(self, options: list[Wanted], rungs: Sequence[_Rung], base_ms: int, began_ms: int) -> Escalation:
+    def _beyond(self, options: list[Wanted], rungs: Sequence[Rung], base_ms: int, began_ms: int) -> Escalation:
         """Healthy pods leave for places only, until the last rung is reached."""
         again_ms = 0
         for rung in rungs:
@@ -330,7 +251,7 @@ class _Step(NamedTuple):
         """Whether process recovery was paused after the newest step: the clock begins anew with that."""
         return self.rules.process_recovery == "pause" and self.progress.paused_ms > self.progress.step_ms
 
-    def _scope_now(self, rungs: Sequence[_Rung]) -> Scope:
+    def _scope_now(self, rungs: Sequence[Rung]) -> Scope:
         """Scope that the recovery has reached, if one is under way."""
         last = self.progress.last
         if last is None or not self.progress.is_open:
@@ -362,7 +283,7 @@ class _Step(NamedTuple):
             ranks if sought and scope != "job" else (),
         )
 
-    def _grown(self, rung: _Rung, waited_ms: int) -> Wanted:
+    def _grown(self, rung: Rung, waited_ms: int) -> Wanted:
         """More pods leave: what left before found no place."""
         last = self.progress.last
         scope, ranks = self._closed(rung.scope, self.progress.unplaced)
@@ -397,7 +318,7 @@ class _Step(NamedTuple):
         return self.at_ms + self.settings.grace_over_ms if how == "grace" else 0
 
 
-def _index(rungs: Sequence[_Rung], scope: Scope) -> int:
+def _index(rungs: Sequence[Rung], scope: Scope) -> int:
     """Place of a scope on a ladder; of one that is not on it any more, the last place."""
     found = [number for number, rung in enumerate(rungs) if rung.scope == scope]
     return found[0] if found else 0 if scope == "pod" else len(rungs) - 1

@@ -11,11 +11,14 @@ import numpy as np
 from berth.core.changes import JobKey
 from berth.core.errors import guarded
 from berth.core.faults.diagnosis import GONE, HEALTHY, diagnose, is_master
-from berth.core.faults.escalation import NOTHING, Escalation, GangShape, Progress, Wanted, acts, escalate
+from berth.core.faults.escalation import NOTHING, Escalation, Progress, Wanted, acts, escalate
+from berth.core.faults.maintenance import diagnose_drained, drained_since, settings_of_drain
 from berth.core.faults.model import JobDiagnosis, NodeView, PodFault, PodFaultKind, PodView
 from berth.core.faults.observation import marks_of, node_view, pods_of, rules_for
+from berth.core.faults.scopes import GangShape
 from berth.core.requests.gangs import Gang, gang_of
 from berth.core.state.cell import State
+from berth.core.state.fault_inputs import nodes_of
 from berth.core.state.holdings.holding import Holding, PodShare
 from berth.core.state.holdings.holding import pods_of as pods_of_placement
 from berth.core.state.internal_errors import SetAside
@@ -132,20 +135,38 @@ class _View:
         """What may be done now."""
         state = self._state
         rules = rules_for(state, self._key, self._seen, self._group)
-        if not acts(rules):
+        drained = self._drained_now()
+        if not acts(rules) and not drained and not self._is_draining:
             return NOTHING
         pods = self._pods()
-        nodes = self._nodes(list(dict.fromkeys(pod.node for pod in pods)))
-        found = diagnose(pods, nodes, rules, size=self._holding.placement.pods())
+        settings = state.fold.settings
+        found = JobDiagnosis(rules)
+        if acts(rules):
+            nodes = self._nodes(list(dict.fromkeys(pod.node for pod in pods)))
+            found = diagnose(pods, nodes, rules, size=self._holding.placement.pods())
         progress = self._progress()
+        if not found.faults and (drained or (self._is_draining and progress.is_open)):
+            found = diagnose_drained(pods, drained, rules)
+            settings = settings_of_drain(state, drained)
         if not found.faults and not progress.unplaced:
             return NOTHING
         last = progress.last
         before = last.nodes if last is not None and progress.is_open else ()
         self.nodes = tuple(sorted({*before, *(fault.node for fault in found.faults)}))
-        return escalate(
-            found, self._shape(), progress, state.fold.settings, at_ms=self._at_ms, seen_ms=self._seen_ms(found)
-        )
+        return escalate(found, self._shape(), progress, settings, at_ms=self._at_ms, seen_ms=self._seen_ms(found))
+
+    def _drained_now(self) -> dict[str, int]:
+        """Nodes of its places that are drained now, and since when; it is looked at again when others are."""
+        if not self._state.table.drained_ms:
+            return {}
+        drained = drained_since(self._state, dict.fromkeys(nodes_of(self._holding)))
+        return {name: since_ms for name, since_ms in drained.items() if self._is_past(since_ms)}
+
+    @property
+    def _is_draining(self) -> bool:
+        """Whether the newest step of the attempt is one of a drain."""
+        last = self._record.recovery
+        return last is not None and last.attempt == self._holding.attempt and last.kind == PodFaultKind.DRAIN
 
     def _pods(self) -> list[PodView]:
         """Pods at the newest places of their ranks; of a rank without one yet, its place itself counts.
@@ -262,6 +283,8 @@ class _View:
 
     def _fault_ms(self, fault: PodFault) -> int:
         faults = self._state.faults
+        if fault.kind is PodFaultKind.DRAIN:
+            return drained_since(self._state, [fault.node]).get(fault.node, 0)
         if fault.kind in _OF_NODES and (domain := faults.domain(fault.node)):
             condition = faults.condition(fault.node)
             if condition is not None:

@@ -2,21 +2,25 @@
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
+from berth.core.requests.fault_rules import FaultRules
+from berth.schemas import recovery
 from berth.schemas.facts import PodPhase
 
 
 class PodFaultKind(StrEnum):
-    """Why a pod is faulty, in the words of the reference."""
+    """Why a pod is faulty, in the words of the reference; ``Drain`` is one of Berth."""
 
     NODE_UNHEALTHY = "NodeUnhealthy"
     CARD_UNHEALTHY = "CardUnhealthy"
     POD_FAILED = "pod-failed"
     SEPARATE = "RelationFaultSeparate"
     SUB_HEALTH = "SubHealthFault"
+    DRAIN = recovery.DRAIN
+    """Its node is drained: the pod itself is well."""
 
 
 class NodeFaultKind(StrEnum):
@@ -59,46 +63,6 @@ class PodView(NamedTuple):
     """A code other than 0 with which a container last ended; 0 without."""
     marks: Mapping[str, str] = {}
     """As in :class:`~berth.schemas.facts.PodMarks`."""
-
-
-FaultScheduling = Literal["grace", "force", "off", "external-grace", "external-force", "invalid"]
-SubHealthStrategy = Literal["ignore", "graceExit", "forceExit", "hotSwitch"]
-
-
-class Finding(NamedTuple):
-    """A label or annotation of a job with a value that means nothing, or with values that contradict one another."""
-
-    key: str
-    value: str
-    expected: str
-    contradicts: bool
-    """Pods, or the PodGroup and a pod, have different values."""
-
-
-class FaultRules(msgspec.Struct, frozen=True):
-    """What the labels and annotations of a job say about faults.
-
-    Attributes:
-        scheduling: How pods leave; ``invalid``: not at all, for the value of the label has no meaning.
-        scheduling_label: Value of the label; empty without.
-        retries: How often failed pods may restart the job; 0: failed pods are no fault.
-        strategy: What is done about sub-healthy pods.
-        pods_first: First only the faulty pods leave.
-        process_recovery: ``on``, ``pause`` or empty.
-        limit: Limit of escalation: ``pod``, ``job`` or empty.
-        has_owner: Another component owns the faults of the job: nothing of it is deleted.
-        findings: Values without a meaning.
-    """
-
-    scheduling: FaultScheduling = "off"
-    scheduling_label: str = ""
-    retries: int = 0
-    strategy: SubHealthStrategy = "ignore"
-    pods_first: bool = False
-    process_recovery: Literal["", "on", "pause"] = ""
-    limit: Literal["", "pod", "job"] = ""
-    has_owner: bool = False
-    findings: tuple[Finding, ...] = ()
 
 
 class PodFault(NamedTuple):

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from berth.core.changes import JobKey
-from berth.core.faults.model import FaultRules, NodeView, PodView
-from berth.core.faults.rules import rules_of
+from berth.core.faults.model import NodeView, PodView
+from berth.core.requests.fault_rules import FaultRules, rules_of
 from berth.core.state.cell import State
 from berth.core.state.ledger import Holding
 from berth.schemas.columns import unpack, unpack_names

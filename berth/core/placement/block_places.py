@@ -1,6 +1,6 @@
 """Planned pods of a placed gang with SuperPoD affinity, racks or levels, and their new places."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -53,6 +53,7 @@ class BlockPods:
     Attributes:
         request: Requested blocks.
         ranks: Rank of each planned pod.
+        rows: Row of its node; -1 for an unknown node.
         block_ids: Its block.
         superpods: Its SuperPoD, or its group of the lowest level.
         moving: Whether it leaves.
@@ -68,6 +69,7 @@ class BlockPods:
         self._own = own
         self.request: Blocks = blocks_of(leaving.gang)
         self.ranks = [rank for rank, shape in enumerate(own.shapes) if shape.blocks is not None]
+        self.rows = [own.row(rank) for rank in self.ranks]
         blocks, superpods = unpack(part.block_index, 2), unpack(part.superpod_index, 2)
         self.block_ids = [part.blocks[blocks[rank] - 1] for rank in self.ranks]
         self.superpods = [part.superpods[superpods[rank] - 1] for rank in self.ranks]
@@ -84,10 +86,6 @@ class BlockPods:
     def demand(self) -> BlockDemand:
         """Requested blocks for the planners; not for levels."""
         return block_demand(self._leaving.gang, self.request)
-
-    def row(self, number: int) -> int:
-        """Row of the node of a pod; -1 for an unknown node."""
-        return self._own.row(self.ranks[number])
 
     def is_faulty(self, number: int) -> bool:
         """Whether a pod is faulty."""
@@ -117,14 +115,15 @@ class BlockPods:
         if self.faulty_homes:
             yield fits.copy(), self.homes | self.faulty_homes
 
-    def held(self, open_rows: Fits, homes: Mapping[int, int]) -> Rows:
+    def held(self, open_rows: Fits, homes: Mapping[int, int], given_up: Collection[int] = ()) -> Rows:
         """Row that each pod keeps or can return to, shape (pods,); -1 for none, and for a faulty pod.
 
         Args:
             open_rows: Rows for new places, shape (rows,).
             homes: Row to which each leaving pod can return, by number.
+            given_up: Pods that are to move, by number.
         """
-        rows = [self.row(number) for number in range(len(self.ranks))]
+        rows = [-1 if number in given_up else row for number, row in enumerate(self.rows)]
         for number in (number for number, leaves in enumerate(self.moving) if leaves):
             returns = number in homes or (
                 self.is_released(number) and rows[number] >= 0 and bool(open_rows[rows[number]])
@@ -144,15 +143,29 @@ class BlockPods:
         new = [(number, row) for number, row in enumerate(rows) if self.moving[number] and row >= 0]
         return len({row for number, row in new if open_rows[row] or homes.get(number) == row})
 
-    def foreign(self, rows: Sequence[int], homes: Mapping[int, int]) -> list[int]:
+    def foreign(self, rows: Sequence[int], own: Mapping[int, int]) -> list[int]:
         """Pods to whose own nodes other pods would go, by number.
 
         Args:
             rows: New row of each pod.
-            homes: Row to which each leaving pod can return, by number.
+            own: Row that some pods keep or can return to, by number.
         """
         at = {row: number for number, row in enumerate(rows)}
-        return [number for number, home in homes.items() if at.get(home, number) != number]
+        return [number for number, home in own.items() if at.get(home, number) != number]
+
+    def give_up(self, pods: Iterable[int], given_up: set[int], open_rows: Fits, homes: dict[int, int]) -> None:
+        """Leave the own nodes of some pods out of the next plan: nobody gets them.
+
+        Args:
+            pods: The pods, by number.
+            given_up: Pods that are to move, by number; they are added to it.
+            open_rows: Rows for new places, shape (rows,); is changed.
+            homes: Row to which each leaving pod can return, by number; is changed.
+        """
+        for number in pods:
+            given_up.add(number)
+            homes.pop(number, None)
+            open_rows[self.rows[number]] = False
 
     def answer(
         self, rows: Sequence[int], block_ids: Sequence[int], superpods: Sequence[str], phases: Mapping[int, str]

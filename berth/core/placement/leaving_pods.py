@@ -78,6 +78,7 @@ class OwnPlaces:
         moving = frozenset(leaving.ranks) | frozenset(leaving.released)
         self.staying = [rank for rank in range(len(self.pods)) if rank not in moving]
         self._row_of = row_of
+        self._returns = returns
         faulty = [self.pods[rank].node for rank in sorted(leaving.faulty)]
         self.avoided_nodes = list(dict.fromkeys((*faulty, *sorted(leaving.failed_nodes))))
         self.avoided = frozenset(row_of[name] for name in self.avoided_nodes if name in row_of)
@@ -92,6 +93,11 @@ class OwnPlaces:
     def row(self, rank: int) -> int:
         """Row of the node of a rank; -1 for an unknown node."""
         return self._row_of.get(self.pods[rank].node, -1)
+
+    def could_return(self, rank: int) -> bool:
+        """Whether a rank that keeps its place could return to it if it left."""
+        row = self.row(rank)
+        return row >= 0 and self._returns(rank, row, self.pods[rank], self.shapes[rank])
 
     def usable(self, rank: int) -> int | None:
         """Row to which a leaving rank can return with its own chips; None if it cannot."""

@@ -30,20 +30,23 @@ def replace_in_levels(
     """
     pods = BlockPods(leaving, own)
     kept = blocks.whole_nodes(leaving.gang, fits)
-    steps = _STEPS.get(leaving.scope, leaving.steps)
+    most = len(pods.request.levels) + 1
+    allowed = min(_STEPS.get(leaving.scope, leaving.steps), most)
     missing: list[BlocksMissing] = []
     for open_rows, homes in pods.trials(kept, own.avoided):
-        found = _tried(blocks, pods, open_rows, homes, steps)
-        if not isinstance(found, BlocksMissing):
-            return found
-        missing.append(found)
-    if not missing[-1].ranks and steps < STEPS_MAX:
-        # A larger part could move: its pods would have to leave.
-        for open_rows, homes in pods.trials(kept, own.avoided):
-            found = _tried(blocks, pods, open_rows, homes, STEPS_MAX)
-            if isinstance(found, BlocksMissing):
-                missing[-1] = missing[-1]._replace(ranks=missing[-1].ranks or found.ranks)
-    return missing[-1]
+        for steps in range(allowed + 1):
+            found = _tried(blocks, pods, open_rows.copy(), dict(homes), steps)
+            if not isinstance(found, BlocksMissing):
+                return found
+            missing.append(found)
+    ranks = next((one.ranks for one in missing if one.ranks), ())
+    for open_rows, homes in pods.trials(kept, own.avoided):
+        for steps in range(allowed + 1, most + 1):
+            if not ranks:
+                # A larger part could move: its pods would have to leave.
+                found = _tried(blocks, pods, open_rows.copy(), dict(homes), steps)
+                ranks = found.ranks if isinstance(found, BlocksMissing) else ()
+    return missing[-1]._replace(ranks=ranks)
 
 
 def _tried(
@@ -58,8 +61,9 @@ def _tried(
         homes: Row to which each leaving pod can return, by number; is changed.
         steps: The levels.
     """
+    given_up: set[int] = set()
     while True:
-        held = pods.held(open_rows, homes)
+        held = pods.held(open_rows, homes, given_up)
         usable = open_rows.copy()
         usable[held[held >= 0]] = True
         usable[list(homes.values())] = True
@@ -67,11 +71,11 @@ def _tried(
         found = recover_levels(trees, pods.request.levels, held, steps)
         if isinstance(found, NoLevels):
             return BlocksMissing(level_lack(found, pods.request.levels, trees, sum(pods.moving)))
-        foreign = pods.foreign(found.rows.tolist(), homes)
+        own = {number: row for number, row in enumerate(held.tolist()) if row >= 0} | homes
+        foreign = pods.foreign(found.rows.tolist(), own)
         if not foreign:
             return _answer(pods, found, trees[found.tree], open_rows, homes)
-        for number in foreign:
-            open_rows[homes.pop(number)] = False
+        pods.give_up(foreign, given_up, open_rows, homes)
 
 
 def _answer(

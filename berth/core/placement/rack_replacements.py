@@ -57,6 +57,8 @@ class _Planner:
         if pods.request.service:
             # A block of a service stays inside one rack.
             self._demand = pods.demand._replace(rack_block=pods.demand.block)
+        self._block_ids = np.array(pods.block_ids, np.int64)
+        self._racks = np.array([blocks.rack_of(row) for row in pods.rows], np.int64)
 
     def plan(self, fits: Fits, widest: int) -> BlockReplacement | BlocksMissing:
         """Places in the smallest scope that has them, up to the widest; otherwise what is missing in that one.
@@ -97,8 +99,9 @@ class _Planner:
         ending = blocks.rules.parity and any(
             leaves and not pods.is_released(number) for number, leaves in enumerate(pods.moving)
         )
+        given_up: set[int] = set()
         while True:
-            held = pods.held(open_rows, homes)
+            held = pods.held(open_rows, homes, given_up)
             usable = open_rows.copy()
             usable[held[held >= 0]] = True
             usable[list(homes.values())] = True
@@ -106,9 +109,9 @@ class _Planner:
             index = {name: number for number, name in enumerate(pool.ids)}
             placed = PlacedRanks(
                 held,
-                np.array(pods.block_ids, np.int64),
+                self._block_ids,
                 np.array([index.get(name, -1) for name in pods.superpods], np.int64),
-                np.array([blocks.rack_of(pods.row(number)) for number in range(len(pods.ranks))], np.int64),
+                self._racks,
             )
             found = recover_racks(
                 pool, self._demand, blocks.rules, placed, scope, unlinked=blocks.unlinked(pool), ending=ending
@@ -116,11 +119,10 @@ class _Planner:
             if isinstance(found, NoBlocks):
                 return BlocksMissing(lack_of(found))
             rows = found.plan.rows.tolist()
-            foreign = pods.foreign(rows, homes)
+            foreign = pods.foreign(rows, {number: row for number, row in enumerate(held.tolist()) if row >= 0} | homes)
             if not foreign:
                 return self._answer(found, rows, open_rows, homes, pool.ids)
-            for number in foreign:
-                open_rows[homes.pop(number)] = False
+            pods.give_up(foreign, given_up, open_rows, homes)
 
     def _answer(
         self, found: RackRecovery, rows: list[int], open_rows: Fits, homes: Mapping[int, int], ids: Sequence[str]

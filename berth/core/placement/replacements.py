@@ -28,11 +28,10 @@ from berth.core.placement.single_pods import SinglePods
 from berth.core.placement.superpod_placement import blocks_of
 from berth.core.placement.superpod_replacements import replace_blocks
 from berth.core.placement.switch_placement import code_of
-from berth.core.placement.switch_replacements import replace_below_leaves
+from berth.core.placement.switch_replacements import LeavesMissing, replace_below_leaves
 from berth.core.requests.block_requests import mixes_freely
 from berth.core.requests.gangs import Gang, tasks_in_order
 from berth.core.state.ledger import PodShare
-from berth.core.switches.planner import NoPlan
 from berth.schemas.offers import Shape
 from berth.schemas.placement import BlockPart, ClaimVolume, Placement, Run, SwitchPart, placement_of
 from berth.schemas.pod_constraints import PodProfile
@@ -97,7 +96,8 @@ def plan_backup(parts: RoundParts, leaving: LeavingPods, *, missing: Sequence[in
     if leaving.gang.blocks is not None and own.shapes[leaving.ranks[0]].is_planned:
         near = parts.planned.blocks.around(leaving.gang.blocks, own.row(leaving.ranks[0]))
     near[list(own.avoided)] = False
-    return _guarded(parts, leaving, own, near, missing)
+    found = _guarded(parts, leaving, own, near, missing)
+    return found._replace(ranks=()) if isinstance(found, NoPlaces) else found
 
 
 def replacement_counts(
@@ -203,10 +203,10 @@ def _planned(
         if not len(leaves.leaves):
             return _refused(_none(parts, leaving, index, 0, missing), "no-topology")
         below = replace_below_leaves(leaves, leaving, own, parts.planned.usable_places(shapes, allowed))
-        if not isinstance(below, NoPlan):
+        if not isinstance(below, LeavesMissing):
             return _PlannedRows(below.rows, switch=below.part)
         none = _none(parts, leaving, index, 0, missing)
-        return _refused(none, code_of(below.lack), switch=below.lack)
+        return _refused(none, code_of(below.lack), switch=below.lack)._replace(ranks=below.ranks)
     fits = parts.planned.usable_rows(shapes, allowed)
     found = _replaced(parts, leaving, own, fits)
     if not isinstance(found, BlocksMissing):

@@ -88,7 +88,7 @@ class _Planner:
     def _held(self, homes: Mapping[int, int]) -> list[HeldBlock]:
         pods = self._pods
         records = [
-            PodRecord(number, block_id, pods.superpods[number], pods.row(number), self._fate(number, homes))
+            PodRecord(number, block_id, pods.superpods[number], pods.rows[number], self._fate(number, homes))
             for number, block_id in enumerate(pods.block_ids)
         ]
         return restored(records, pods.demand, parity=self._blocks.rules.parity)

@@ -4,7 +4,7 @@ Pods without a fault that can return count as pods that stay. If the others find
 are planned anew. A pod never gets the node of another one that can return to it: the two swap their nodes.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -16,7 +16,9 @@ from berth.core.switches.occupancy.leaf_bits import STATE
 from berth.core.switches.occupancy.leaf_states import Bits
 from berth.core.switches.occupancy.leaf_table import Grid
 from berth.core.switches.planner import Demand, LeafPool, NoPlan, Plan, plan
+from berth.schemas.columns import unpack
 from berth.schemas.placement import Placement, SwitchPart
+from berth.schemas.refusal import SwitchLack
 
 
 class LeafReplacement(NamedTuple):
@@ -29,6 +31,19 @@ class LeafReplacement(NamedTuple):
 
     rows: dict[int, int]
     part: SwitchPart
+
+
+class LeavesMissing(NamedTuple):
+    """Why there are no new places.
+
+    Attributes:
+        lack: What is missing.
+        ranks: Ranks that keep their places; a plan of the whole gang would need them to leave as well. Empty if there
+            is no such plan.
+    """
+
+    lack: SwitchLack
+    ranks: list[int]
 
 
 class _Trial(NamedTuple):
@@ -45,7 +60,7 @@ class _Trial(NamedTuple):
 
 def replace_below_leaves(
     leaves: LeafRound, leaving: LeavingPods, own: OwnPlaces, usable: Grid
-) -> LeafReplacement | NoPlan:
+) -> LeafReplacement | LeavesMissing:
     """New places of the planned pods that leave, or what is missing.
 
     Args:
@@ -60,30 +75,43 @@ def replace_below_leaves(
         if not isinstance(found, NoPlan):
             return found
         lacks.append(found)
-    return lacks[0]
+    return LeavesMissing(lacks[0].lack, _also(leaves, leaving, own, usable))
+
+
+def _also(leaves: LeafRound, leaving: LeavingPods, own: OwnPlaces, usable: Grid) -> list[int]:
+    """Ranks that stay, if there is a plan of the whole gang with all places that it has or can get."""
+    staying = [rank for rank in own.staying if own.shapes[rank].tor_affinity]
+    ranks = [rank for rank in leaving.ranks if own.shapes[rank].tor_affinity]
+    if not staying:
+        return []
+    nodes = [own.pods[rank].node for rank in staying if own.could_return(rank)]
+    nodes += [own.pods[rank].node for rank in ranks if own.usable(rank) is not None]
+    pool = leaves.pool(_marked(leaves, usable, nodes, value=True))
+    pool = pool._replace(bits=_bits(leaves, leaving, own, []))
+    found = plan(pool, demand_of(leaving.gang)._replace(replicas=len(staying) + len(ranks)), leaves.rules)
+    return [] if isinstance(found, NoPlan) else staying
+
+
+def _marked(leaves: LeafRound, marks: Grid, nodes: Iterable[str], *, value: bool) -> Grid:
+    """A copy of marks of places, shape (leaves, places), with other marks for some nodes."""
+    found = marks.copy()
+    cell_of = leaves.leaves.cell_of
+    found.reshape(-1)[[cell_of[name] for name in nodes if name in cell_of]] = value
+    return found
 
 
 def _trials(leaves: LeafRound, leaving: LeavingPods, own: OwnPlaces, usable: Grid) -> Iterator[_Trial]:
     """Pods to plan, and places for them: without the avoided nodes first, and with as many pods that return first."""
-    table, names = leaves.leaves, own.pods
+    names = own.pods
     ranks = [rank for rank in leaving.ranks if own.shapes[rank].tor_affinity]
     healthy = {rank: row for rank in ranks if rank not in leaving.faulty and (row := own.usable(rank)) is not None}
-
-    def marked(marks: Grid, nodes: Sequence[str], *, value: bool) -> Grid:
-        found = marks.copy()
-        found.reshape(-1)[[table.cell_of[name] for name in nodes if name in table.cell_of]] = value
-        return found
-
-    open_places = marked(usable, own.avoided_nodes, value=False)
-    anywhere = marked(
-        usable,
-        [names[rank].node for rank in ranks if rank in leaving.faulty and own.usable(rank) is not None],
-        value=True,
-    )
+    faulty = [names[rank].node for rank in ranks if rank in leaving.faulty and own.usable(rank) is not None]
+    open_places = _marked(leaves, usable, own.avoided_nodes, value=False)
+    anywhere = _marked(leaves, usable, faulty, value=True)
     for kept in dict.fromkeys((tuple(healthy), ())):
         nodes = [names[rank].node for rank in healthy if rank not in kept]
         for marks in (open_places, anywhere):
-            yield _Trial({rank: healthy[rank] for rank in kept}, marked(marks, nodes, value=True))
+            yield _Trial({rank: healthy[rank] for rank in kept}, _marked(leaves, marks, nodes, value=True))
 
 
 def _planned(leaves: LeafRound, leaving: LeavingPods, own: OwnPlaces, trial: _Trial) -> LeafReplacement | NoPlan:
@@ -137,11 +165,22 @@ def _bits(leaves: LeafRound, leaving: LeavingPods, own: OwnPlaces, staying: Sequ
     job = occupancy.job(key)
     if job is not None and any(job.states):
         states = _states(leaving.placement, len(own.pods))
-        reported = bytes(states[rank] for rank in staying)
-        occupancy = occupancy.copy()
-        nodes = [own.pods[rank].node for rank in staying]
-        occupancy.put(key, msgspec.structs.replace(job, nodes=nodes, states=reported if any(reported) else b""))
+        if not _say_the_same(leaving, states, staying):
+            reported = bytes(states[rank] for rank in staying)
+            occupancy = occupancy.copy()
+            nodes = [own.pods[rank].node for rank in staying]
+            occupancy.put(key, msgspec.structs.replace(job, nodes=nodes, states=reported if any(reported) else b""))
     return occupancy.bits(without=key)
+
+
+def _say_the_same(leaving: LeavingPods, states: bytes, staying: Sequence[int]) -> bool:
+    """Whether the pods that stay report all that the leaving ones do; a quick check that may say no wrongly."""
+    part = leaving.placement.switch
+    if part is None or not part.leaf_index:
+        return False
+    leaves = unpack(part.leaf_index, 2)
+    reported = {(leaves[rank], states[rank]) for rank in staying}
+    return all(not states[rank] or (leaves[rank], states[rank]) in reported for rank in leaving.ranks)
 
 
 def _settled(cells: dict[int, int], own: OwnPlaces, cell_of: Mapping[str, int]) -> dict[int, int]:

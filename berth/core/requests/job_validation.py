@@ -12,6 +12,7 @@ import msgspec
 from berth.core.chips.form_selection import FormChoice, choose_form
 from berth.core.requests.block_requests import mixes_freely, requested_blocks
 from berth.core.requests.constraint_checks import check_constraints
+from berth.core.requests.fault_rules import rules_of
 from berth.core.switches.model import TOR_AFFINITY, UNINVOLVED
 from berth.core.switches.occupancy.leaf_states import LARGE, NORMAL
 from berth.products.catalogue import FORMS
@@ -348,6 +349,11 @@ def _check_labels(request: JobRequest, settings: Settings) -> Refusal | None:
         if value not in values and (is_strict or label == TOR_AFFINITY):
             off = "" if label == TOR_AFFINITY else " (setting strict_label_values)"
             return _refuse("invalid-argument", f"labels.{label}", value, f"one of {', '.join(values)}{off}")
+    if is_strict and settings.recovers:
+        for found in rules_of(request.labels, request.annotations).findings:
+            return _refuse(
+                "invalid-argument", found.field, found.value, f"{found.wanted} (setting strict_label_values)"
+            )
     return None
 
 

@@ -37,7 +37,7 @@ def take_effect(state: State, queue: Queue, folded: Folded, opening: Opening | N
     settings = state.fold.settings
     again: dict[JobKey, None] = {}
     drained = DrainedGangs(state, state.fold.at_ms)
-    is_uneven = settings.queue_policy == "skip" and not drained.are_alike
+    is_uneven = settings.queue_policy != "fifo" and not drained.are_alike
     uneven: dict[ClassKey, list[GangRecord]] = {}
     for gang in folded.gangs:
         if gang.phase != "waiting":
@@ -58,7 +58,9 @@ def take_effect(state: State, queue: Queue, folded: Folded, opening: Opening | N
     # Reservations follow from which jobs run, and until when.
     if has_left or (settings.corrected and (folded.taken or folded.ending)):
         unblocked |= queue.is_holding
-    return Changes(queue_unblocked=unblocked, jobs_changed=again)
+    # Jobs that ended change how long similar ones are expected to run: they may end before a drain now.
+    gained = state.table.planned_rows(state.fold.at_ms) if folded.given_back and not drained.are_alike else []
+    return Changes(dict.fromkeys(gained), queue_unblocked=unblocked, jobs_changed=again)
 
 
 def _refused(queue: Queue, gang: GangRecord, refusal: Refusal, settings: Settings) -> bool:

@@ -4,8 +4,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from berth.core.errors import guarded
-from berth.core.faults.escalation import LEVEL_STEPS, Wanted
+from berth.core.faults.escalation import Wanted
 from berth.core.faults.examination import Faulty
+from berth.core.faults.scopes import LEVEL_STEPS
 from berth.core.placement.planned_pods import RoundParts
 from berth.core.placement.replacements import LeavingPods, NoPlaces, plan_replacements, replacement_counts
 from berth.core.placement.round_demand import NeedMoreError

@@ -4,6 +4,8 @@ The dispatcher, a replay and a simulation drive the same turns: they apply facts
 what these changed, open a turn, choose on offers, record the choice, and adopt the record once it is stored. A decision
 depends on the state at its sequences, the moment, and the shards that did not answer; nothing here depends on how many
 turns led to it. So a turn that was opened and is not stored is taken back.
+
+Longer than 400 lines because all steps of a turn are here, each with what may go wrong.
 """
 
 from collections.abc import Callable, Mapping
@@ -17,7 +19,7 @@ from berth.core.errors import InvariantError, guarded
 from berth.core.placement.round_demand import candidate_counts, gangs_of_one_offer
 from berth.core.placement.scoring import Candidates, Scorer
 from berth.core.requests.gangs import ClassKey, Gang, gang_of
-from berth.core.scheduling.constraint_wakeups import dump_changes, is_about_gang, load_changes
+from berth.core.scheduling.constraint_wakeups import is_about_gang
 from berth.core.scheduling.drained_gangs import DrainedGangs
 from berth.core.scheduling.fault_watch import FaultWatch
 from berth.core.scheduling.queue import Queue
@@ -25,6 +27,7 @@ from berth.core.scheduling.record_effects import take_effect
 from berth.core.scheduling.recoveries import asks_with, held_back
 from berth.core.scheduling.turn import Choice, MissingShards, Opened, Opening, Recorded, Turn, opening_of
 from berth.core.scheduling.verdicts import Decided, Decisions, round_of
+from berth.core.scheduling.waiting_dumps import changes_of, waiting_dump
 from berth.core.scheduling.wakeups import Wakeups, Woken
 from berth.core.state.cell import JobKey, State
 from berth.core.state.internal_errors import unreadable
@@ -417,22 +420,7 @@ class Scheduler:
         """Gangs that wait and classes that sleep, for snapshots: they follow from the epoch, not from the state."""
         if self._turn is None:
             self._sync_terms()
-        names, pending = self.state.table.names, self.pending
-        known, sleeping = self.queue.dump()
-        return WaitingDump(
-            known=known,
-            sleeping=sleeping,
-            capacity_gained=sorted(names[row] for row in pending.capacity_gained),
-            chips_taken=sorted((names[row], chips) for row, chips in pending.chips_taken.items()),
-            leaf_opened=pending.leaf_opened,
-            time_ms=self.state.time_ms,
-            held=self.queue.held,
-            queue_unblocked=pending.queue_unblocked,
-            capacity_lost=pending.capacity_lost,
-            chips_returned=sorted(names[row] for row in pending.chips_returned),
-            nodes_changed=pending.nodes_changed,
-            constraints=dump_changes(pending.constraints, names),
-        )
+        return waiting_dump(self.state, self.queue, self.pending)
 
     def load(self, dump: WaitingDump, changes: Changes) -> None:
         """Become what a snapshot holds.
@@ -443,16 +431,4 @@ class Scheduler:
         """
         self.begin(changes)
         self.queue.load(dump.known, dump.sleeping, dump.held)
-        row = self.state.table.row
-        self._pending.append(
-            Changes(
-                capacity_gained=dict.fromkeys(row(name) for name in dump.capacity_gained),
-                chips_taken={row(name): chips for name, chips in dump.chips_taken},
-                chips_returned=dict.fromkeys(row(name) for name in dump.chips_returned),
-                capacity_lost=dump.capacity_lost,
-                nodes_changed=dump.nodes_changed,
-                leaf_opened=dump.leaf_opened,
-                queue_unblocked=dump.queue_unblocked,
-                constraints=load_changes(dump.constraints, row),
-            )
-        )
+        self._pending.append(changes_of(dump, self.state.table.row))

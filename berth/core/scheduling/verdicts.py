@@ -146,8 +146,9 @@ class Decisions:
         if policy == "fifo":
             return StrictOrder(self._queue.head(), self._last_refusal)
         tried = {gang.uid for gang in opening.gangs}
-        waiting = self._queue.waiting_for_room(held=policy == "conservative")
         drained = DrainedGangs(self._state, opening.at_ms)
+        # Before a planned drain gangs are held that would sleep otherwise.
+        waiting = self._queue.waiting_for_room(held=policy == "conservative" or not drained.are_alike)
         others = (drained.applied(gang) for gang in waiting if gang.uid not in tried)
         silent = self._silent(missing_shards)
         return Backfill(self._state, self._scorer, opening.at_ms, others, silent, self._memory, on_error)

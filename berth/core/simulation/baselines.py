@@ -13,6 +13,7 @@ from berth.core.cluster.bitmaps import Fits
 from berth.core.placement.scoring import Reasons, RowState, Scorer, Scores
 from berth.core.requests.gangs import Gang
 from berth.core.scheduling.scheduler import Scheduler
+from berth.core.simulation.pseudo_random import GOLDEN, MASK, mixed, mixed_one
 from berth.core.state.cell import State
 from berth.schemas.facts import JobSeen
 from berth.schemas.intake import JobRequest
@@ -22,10 +23,6 @@ from berth.schemas.refusal import NodeReason
 Baseline = Literal["random", "first-fit", "spread"]
 BASELINES: Final[tuple[Baseline, ...]] = get_args(Baseline)
 _FITS: Final = int(NodeReason.FITS)
-_MASK: Final = (1 << 64) - 1
-_STEPS: Final = ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB))
-_LAST: Final = 31
-_GOLDEN: Final = 0x9E3779B97F4A7C15
 _SCORE_SHIFT: Final = 34
 """The upper 30 bits of a mixed number are the score, which must fit into a signed 32-bit integer."""
 
@@ -57,8 +54,8 @@ class BaselineScorer(Scorer):
         if self._baseline == "spread":
             scores = np.bitwise_count(free).astype(np.int32)
         elif self._baseline == "random":
-            drawn = _mixed(self.table.ranks().astype(np.uint64) + np.uint64(self._turn()))
-            scores = (_mixed(drawn ^ free) >> np.uint64(_SCORE_SHIFT)).astype(np.int32)
+            drawn = mixed(self.table.ranks().astype(np.uint64) + np.uint64(self._turn()))
+            scores = (mixed(drawn ^ free) >> np.uint64(_SCORE_SHIFT)).astype(np.int32)
         return reasons, np.where(reasons == _FITS, scores, 0).astype(np.int32)
 
     def evaluate_one(self, shape: Shape, row: int, state: RowState, base: RowState | None = None) -> tuple[int, int]:
@@ -69,11 +66,11 @@ class BaselineScorer(Scorer):
         if self._baseline == "spread":
             return reason, state.free.bit_count()
         rank = int(self.table.ranks()[row])
-        return reason, _mixed_one(_mixed_one((rank + self._turn()) & _MASK) ^ state.free) >> _SCORE_SHIFT
+        return reason, mixed_one(mixed_one((rank + self._turn()) & MASK) ^ state.free) >> _SCORE_SHIFT
 
     def _turn(self) -> int:
         """Seed of the current round."""
-        return _mixed_one((self._seed * _GOLDEN + self._state.fold.head) & _MASK)
+        return mixed_one((self._seed * GOLDEN + self._state.fold.head) & MASK)
 
 
 class BaselineScheduler(Scheduler):
@@ -105,20 +102,3 @@ def _plain(shape: Shape) -> Shape:
     if not shape.is_planned:
         return shape
     return msgspec.structs.replace(shape, tor_affinity="", blocks=None)
-
-
-def _mixed(values: np.ndarray[tuple[int], np.dtype[np.uint64]]) -> np.ndarray[tuple[int], np.dtype[np.uint64]]:
-    """Mix each number (splitmix64, modulo 2^64)."""
-    found = values + np.uint64(_GOLDEN)
-    for shift, factor in _STEPS:
-        found = (found ^ (found >> np.uint64(shift))) * np.uint64(factor)
-    mixed: np.ndarray[tuple[int], np.dtype[np.uint64]] = found ^ (found >> np.uint64(_LAST))
-    return mixed
-
-
-def _mixed_one(value: int) -> int:
-    """As :func:`_mixed`, for one number."""
-    found = (value + _GOLDEN) & _MASK
-    for shift, factor in _STEPS:
-        found = ((found ^ (found >> shift)) * factor) & _MASK
-    return found ^ (found >> _LAST)

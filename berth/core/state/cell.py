@@ -3,7 +3,7 @@
 The columns do not depend on the order in which facts and records were applied to one another, only on how far each
 went: a scorer that took them in another order than the dispatcher has the same columns at the same sequences.
 
-Longer than 300 lines because this is where facts and ledger meet.
+Longer than 400 lines because this is where facts and ledger meet, and each kind of fact has its step.
 """
 
 from collections import Counter
@@ -342,7 +342,9 @@ class State:
         fact = body_of(envelope, DrainSeen)
         check_drain(fact)
         check_subject(self._subject, "drain", fact.kind, fact.name)
+        before = dict(self.table.drained_ms)
         found.add(self.table.apply_drain(fact))
+        self.faults.note_drained(before, found)
         return "gone" if fact.gone else "folded"
 
     def _topology(self, envelope: Envelope, found: ChangesBuilder) -> Effect:

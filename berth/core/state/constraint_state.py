@@ -5,6 +5,8 @@ constraints in the request of their job; where a job has given up its name, only
 function of the folded facts and the folded ledger, whatever their order was.
 
 While no fact of usage is there and no job has constraints, nothing is counted, for nothing could be asked.
+
+Longer than 400 lines because each kind of fact about constraints, and each change of a holding, has its step here.
 """
 
 from collections import Counter

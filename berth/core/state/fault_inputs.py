@@ -78,8 +78,8 @@ class FaultInputs:
             found.gangs_to_examine[fact.uid] = None
         return "folded" if fact.ranks else "gone"
 
-    def note_nodes(self, fact: NodesSeen, before: Mapping[int, bool], found: ChangesBuilder) -> None:
-        """Examine the attempts on nodes of a domain that came, went, or changed whether they are ready.
+    def note_nodes(self, fact: NodesSeen, before: Mapping[int, tuple[bool, int]], found: ChangesBuilder) -> None:
+        """Examine the attempts on nodes of a domain that came, went, or changed whether they are ready or drained.
 
         Args:
             fact: The nodes, which the table has already.
@@ -198,10 +198,25 @@ class FaultInputs:
         """Condition of a node that is not healthy; None for any other."""
         return self.ill(self.domain(node)).get(node)
 
-    def readiness(self, domain: str) -> dict[int, bool]:
-        """Nodes of a domain by row, and whether they are ready."""
+    def readiness(self, domain: str) -> dict[int, tuple[bool, int]]:
+        """Nodes of a domain by row: whether they are ready, and from when on they are drained."""
         table = self._table
-        return {row: table.classes[int(table.node_class[row])].ready for row in table.rows_of_domain(domain)}
+        return {
+            row: (table.classes[int(table.node_class[row])].ready, table.drained_ms.get(row, 0))
+            for row in table.rows_of_domain(domain)
+        }
+
+    def note_drained(self, before: Mapping[int, int], found: ChangesBuilder) -> None:
+        """Examine the attempts on nodes that are drained from another moment on than before.
+
+        Args:
+            before: From when on nodes were drained, by row.
+            found: Receives which gangs to examine.
+        """
+        if self.decides:
+            now = self._table.drained_ms
+            rows = sorted(row for row in before.keys() | now.keys() if before.get(row) != now.get(row))
+            self._look_at((self._table.names[row] for row in rows), found)
 
     def _look_at(self, nodes: Iterable[str], found: ChangesBuilder) -> None:
         for name in nodes:

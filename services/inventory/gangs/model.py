@@ -3,11 +3,12 @@
 from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias
 
-from berth.formats.ascend.pod_annotations import ASCEND_REAL, OPERATOR_NAME, PREDICATE_TIME, RANK_INDEX
+from berth.formats.ascend.pod_annotations import ASCEND_REAL, ATTEMPT, OPERATOR_NAME, PREDICATE_TIME, RANK_INDEX
 from berth.formats.kubernetes.objects import Pod
 from berth.formats.kubernetes.owners import OwnerKey
 from berth.formats.kubernetes.pods import PodAsk, PodAsks
 from berth.formats.kubernetes.workloads import GangKey, Membership, membership, natural, task_order
+from berth.formats.whole_numbers import whole_number
 from berth.schemas.facts import JobSeen, OutcomeSeen
 from berth.schemas.fault_facts import ReplacementsSeen
 from berth.schemas.intake import JobRequest
@@ -15,7 +16,8 @@ from berth.schemas.status import JobStatus
 
 OVER: Final = frozenset({"succeeded", "failed", "cancelled", "rejected", "gone"})
 """Phases in which a request is over; ``gone``: the dispatcher has forgotten the name."""
-_RUNS: Final = frozenset({"placed", "bound", "running"})
+RUNS: Final = frozenset({"placed", "bound", "running"})
+"""Phases in which a request is placed."""
 State: TypeAlias = Literal["open", "closed"]
 NO_INDEX: Final = 1 << 30
 
@@ -112,6 +114,7 @@ class Slot:
         needs_no_rank: The pod states its rank itself, or needs none.
         is_live: The pod is live.
         was_bound: The pod got a node while it had this rank.
+        attempt: Attempt that bound it, by its annotation; 0 if it has none.
         is_stale: As :attr:`Member.is_stale`.
         by_operator: The Ascend operator created the pod.
     """
@@ -125,6 +128,7 @@ class Slot:
     needs_no_rank: bool
     is_live: bool = True
     was_bound: bool = False
+    attempt: int = 0
     is_stale: bool = False
     by_operator: bool = False
 
@@ -137,7 +141,7 @@ class Slot:
         """Give the rank to a pod; the rank in the gang stays."""
         self.pod, self.uid = member.name, member.uid
         self.source = member.place.source
-        self.was_bound = False
+        self.was_bound, self.attempt = False, 0
         self.see(member)
 
     def see(self, member: Member | None) -> None:
@@ -146,6 +150,8 @@ class Slot:
         if member is None:
             return
         self.was_bound = self.was_bound or member.is_bound
+        if member.is_bound:
+            self.attempt = whole_number(member.pod.metadata.annotation(ATTEMPT)) or 0
         self.is_stale = member.is_stale
         self.by_operator = OPERATOR_NAME in (member.pod.metadata.labels or {})
         if not member.is_bound:
@@ -204,9 +210,19 @@ class Part:
         return self.phase in OVER
 
     @property
+    def open_ranks(self) -> frozenset[int]:
+        """Ranks that other pods may take: by the status, and as the binder has announced before it deleted pods."""
+        outcome = self.outcome
+        if outcome is None or outcome.attempt != self.attempt or self.phase not in {*RUNS, "ending"}:
+            return self.recovering
+        return self.recovering.union(outcome.open)
+
+    @property
     def awaits_pods(self) -> bool:
         """Whether ranks that recover have no pod."""
-        return any(rank < len(self.slots) and not self.slots[rank].is_live for rank in self.recovering)
+        if self.phase not in RUNS:
+            return False
+        return any(rank < len(self.slots) and not self.slots[rank].is_live for rank in self.open_ranks)
 
     @property
     def lacking_since_ms(self) -> int | None:
@@ -280,7 +296,7 @@ class Part:
 def _recovering(status: JobStatus) -> frozenset[int]:
     """Ranks of a placed attempt that recover from a fault."""
     found = status.recovery
-    if found is None or found.attempt != status.attempt or status.phase not in _RUNS:
+    if found is None or found.attempt != status.attempt or status.phase not in RUNS:
         return frozenset()
     return frozenset(found.open)
 

@@ -79,7 +79,7 @@ def _may_fill(part: Part, slot: Slot) -> bool:
     """Whether a rank may get another pod now: its previous pod was never bound, or its attempt was rolled back."""
     if part.phase in {"", "waiting"}:
         return True
-    return part.phase != "ending" and not slot.was_bound
+    return part.phase != "ending" and (not slot.was_bound or 0 < slot.attempt < part.attempt)
 
 
 def settle_parts(gang: Gang, settings: GangSettings, *, is_pending: str, now_ms: int) -> list[tuple[Part, str]]:

@@ -26,6 +26,7 @@ from berth.formats.manifests.batch_job import QUEUE_NAME
 from berth.formats.manifests.gang_request import LIFTED, RUN_FOR, common_selector, run_for_ms
 from berth.formats.quantities import QuantityError
 from berth.formats.yaml_tree import merged
+from berth.schemas.fault_facts import ELASTIC, FAULT_RETRY_TIMES, FAULT_SCHEDULING, POD_RESCHEDULING, PROCESS_RECOVER
 from berth.schemas.intake import JobRequest, Task
 from berth.services.inventory.gangs.model import Member, Part
 
@@ -61,6 +62,9 @@ _OF_ONE_POD: Final = frozenset(
     }
 )
 """Labels that differ between the pods of one job, or between two creations of an object."""
+
+
+_STEERING: Final[tuple[str, ...]] = (FAULT_SCHEDULING, FAULT_RETRY_TIMES, POD_RESCHEDULING, PROCESS_RECOVER, ELASTIC)
 
 
 def request_of(
@@ -120,8 +124,13 @@ def gang_labels(members: Sequence[Member], group: PodGroup | None, facts: OwnerF
         group: Volcano PodGroup of the gang, if there is one.
         facts: Facts of its owner, if the owner was looked up.
     """
+    of_group = (group.metadata.labels if group is not None else None) or {}
+    of_pods = [member.pod.metadata.labels or {} for member in members]
+    # What steers faults has no nearest object: values that differ contradict one another.
+    steering = [{key: labels[key] for key in _STEERING if key in labels} for labels in (of_group, *of_pods)]
     return merged(
-        (group.metadata.labels if group is not None else None) or {},
+        _joined([labels for labels in steering if labels]),
+        of_group,
         facts.labels if facts is not None else {},
         _joined([member.pod.metadata.labels or {} for member in _firsts(members)]),
     )

@@ -12,7 +12,7 @@ from berth.services.inventory.metrics import InventoryMetrics
 from berth.services.inventory.publishing.api_tasks import ApiTasks
 from berth.services.inventory.publishing.event_reporter import EventReporter
 from berth.services.inventory.publishing.queues import QUEUE_IGNORED
-from berth.services.inventory.publishing.warnings import FORM_ASSUMED, RequestWarnings
+from berth.services.inventory.publishing.warnings import FAULT_LABEL_IGNORED, FORM_ASSUMED, RequestWarnings
 
 
 class Reporters:
@@ -40,7 +40,10 @@ class Reporters:
         self.pods = reporter(reason="ChipsInvalid")
         self.switches = reporter(reason="SwitchesInvalid")
         self.health = reporter(reason="HealthSuspect")
-        self.jobs = {reason: reporter(reason=reason) for reason in (FORM_ASSUMED, PRIORITY_ASSUMED, QUEUE_IGNORED)}
+        self.jobs = {
+            reason: reporter(reason=reason)
+            for reason in (FAULT_LABEL_IGNORED, FORM_ASSUMED, PRIORITY_ASSUMED, QUEUE_IGNORED)
+        }
         self.groups = reporter(reason="EnqueueFailed", is_fault=False)
         self._all = (self.nodes, self.moves, self.pods, self.switches, self.health, self.groups, *self.jobs.values())
 

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from berth.core.chips.form_selection import FormChoice
+from berth.core.requests.fault_rules import rules_of
 from berth.core.requests.job_validation import requested_form
 from berth.formats.kubernetes.events import Involved
 from berth.schemas.facts import MembersSeen
@@ -11,6 +12,8 @@ from berth.schemas.intake import JobRequest
 
 FORM_ASSUMED: Final = "FormAssumed"
 """Reason of the Event about a job of which some field is unknown."""
+FAULT_LABEL_IGNORED: Final = "FaultLabelIgnored"
+"""Reason of the Event about a job with labels for faults that mean nothing or contradict one another."""
 _PODGROUPS: Final = "scheduling.volcano.sh/v1beta1"
 _Job = tuple[str, str]
 """Namespace and name of a request."""
@@ -48,6 +51,11 @@ class RequestWarnings:
         chosen = requested_form(request) if any(task.chips for task in request.tasks) else None
         if isinstance(chosen, FormChoice) and chosen.is_guess:
             found[FORM_ASSUMED] = f"product form {chosen.form.name} is assumed, because {chosen.because}"
+        if ignored := rules_of(request.labels, request.annotations).findings:
+            found[FAULT_LABEL_IGNORED] = "; ".join(
+                f"{one.field} is {one.value!r}: expected {one.wanted}; it counts as absent when a fault occurs"
+                for one in ignored
+            )
         if members is None or not members.pods or not found:
             return
         about = _involved(members, group_uid(members.namespace, members.podgroup))

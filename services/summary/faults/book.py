@@ -155,15 +155,12 @@ class FaultBook:
         """
         self._tidy()
         self._jobs.count()
-        left: dict[str, int] = {}
         for request, status in sorted(self._statuses.items()):
             key, recovery = self._jobs.key_of(request), status.recovery
             if key and recovery is not None:
                 self._restarts.see_recovery(key, status.uid, recovery)
-                if recovery.retries_left >= 0 and not self._jobs.has_leaving(key, status.uid, recovery):
-                    left[key] = min(left.get(key, recovery.retries_left), recovery.retries_left)
-        for key, times in left.items():
-            self._jobs.set_retries(key, times)
+                if recovery.retries_left >= 0:
+                    self._jobs.lower_retries(key, status.uid, recovery)
         retries = retries_text(self._jobs.counters)
         nodes = nodes_text(self._nodes.found())
         kept, reasons = fitted(self._restarts.settle(self._jobs.__contains__, now_s))

@@ -5,8 +5,7 @@ Source: docs/reference/faults.md, "What is written after a fault".
 
 from collections.abc import Container, Iterable, Mapping
 
-from berth.core.faults.model import FaultRules
-from berth.core.faults.rules import rules_of
+from berth.core.requests.fault_rules import FaultRules, rules_of
 from berth.formats.ascend.fault_counters import Retries, job_key
 from berth.formats.kubernetes.objects import Pod, PodGroup
 from berth.schemas.fault_facts import GroupSeen, joined
@@ -31,6 +30,8 @@ class FaultJobs:
         self._restored: dict[str, Retries] = {}
         """Counters of an earlier run, until their jobs are seen."""
         self._touched: dict[str, None] = {}
+        self._rules: dict[str, FaultRules] = {}
+        """What jobs say about faults, until one of their labels may have changed."""
 
     def set_pod(self, pod: Pod) -> PodView | None:
         """Take the current state of a pod; its view if it has changed."""
@@ -41,7 +42,7 @@ class FaultJobs:
         if view is not None:
             self._pods[uid] = view
             self._pods_of.setdefault(view.key, {})[uid] = view
-            self._touched[view.key] = None
+            self._touch(view.key)
             if view.placed is not None:
                 self._key_of[view.owner.namespace, view.placed.job] = view.key
         return view
@@ -55,7 +56,7 @@ class FaultJobs:
         del pods[uid]
         if not pods:
             del self._pods_of[view.key]
-        self._touched[view.key] = None
+        self._touch(view.key)
 
     def keep_pods(self, uids: Iterable[str]) -> None:
         """Drop all other pods."""
@@ -71,12 +72,12 @@ class FaultJobs:
         self.drop_group(key)
         if view is not None:
             self._groups[key] = view
-            self._touched[key] = None
+            self._touch(key)
 
     def drop_group(self, key: str) -> None:
         """Take the deletion of a PodGroup."""
         if self._groups.pop(key, None) is not None:
-            self._touched[key] = None
+            self._touch(key)
 
     def keep_groups(self, keys: Iterable[str]) -> None:
         """Drop all other PodGroups."""
@@ -117,19 +118,32 @@ class FaultJobs:
 
     def rules(self, key: str) -> FaultRules:
         """What a job says about faults now."""
-        group = self._groups.get(key)
-        pods = sorted(self._pods_of.get(key, {}).items())
-        labels = joined([*([group.labels] if group is not None else ()), *(pod.labels for _, pod in pods)])
-        return rules_of(labels, group.annotations if group is not None else {})
+        known = self._rules.get(key)
+        if known is None:
+            group = self._groups.get(key)
+            pods = sorted(self._pods_of.get(key, {}).items())
+            labels = joined([*([group.labels] if group is not None else ()), *(pod.labels for _, pod in pods)])
+            known = self._rules[key] = rules_of(labels, group.annotations if group is not None else {})
+        return known
 
-    def has_leaving(self, key: str, uid: str, recovery: RecoveryStatus) -> bool:
-        """Whether a pod that a step of a recovery replaces is still there.
+    def lower_retries(self, key: str, uid: str, recovery: RecoveryStatus) -> None:
+        """Take the retries that a step of a recovery leaves, once no pod that it replaces is there.
 
         Args:
             key: The job.
             uid: Of its request.
-            recovery: The step.
+            recovery: The step; its number of retries counts.
         """
+        owner = self.owner(key)
+        if owner is None:
+            return
+        before = self.counters.get(key)
+        is_known = before is not None and before.uid == owner.uid and before.times <= recovery.retries_left
+        if not is_known and not self._has_leaving(key, uid, recovery):
+            self.counters[key] = Retries(owner.uid, recovery.retries_left)
+
+    def _has_leaving(self, key: str, uid: str, recovery: RecoveryStatus) -> bool:
+        """Whether a pod that a step of a recovery replaces is still there."""
         ranks = frozenset(recovery.ranks)
         placed = [pod.placed for pod in self._pods_of.get(key, {}).values() if pod.placed is not None]
         return any(
@@ -137,17 +151,15 @@ class FaultJobs:
             for pod in placed
         )
 
-    def set_retries(self, key: str, times: int) -> None:
-        """Take how often failed pods may still restart a job, as the ledger says."""
-        owner = self.owner(key)
-        if owner is not None:
-            self.counters[key] = Retries(owner.uid, times)
-
     def count(self) -> None:
         """Bring counters in line with the jobs that there are now."""
         touched, self._touched = sorted(self._touched), {}
         for key in touched:
             self._count(key)
+
+    def _touch(self, key: str) -> None:
+        self._touched[key] = None
+        self._rules.pop(key, None)
 
     def _count(self, key: str) -> None:
         owner, counter = self.owner(key), self.counters.get(key)

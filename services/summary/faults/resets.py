@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from berth.core.faults.model import FaultRules
+from berth.core.requests.fault_rules import FaultRules
 from berth.formats.ascend.reset_config import after_restart, name_of, with_graceful_exit
 from berth.schemas.recovery import RecoveryStatus
 from berth.schemas.status import JobStatus

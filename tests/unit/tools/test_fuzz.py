@@ -114,7 +114,7 @@ def test_withheld_chips_that_are_given_are_noticed(monkeypatch: pytest.MonkeyPat
         whole(table, row, health._replace(withheld=0), found)
 
     monkeypatch.setattr(node_table.NodeTable, "_set_health", unheard)
-    assert "accounts: placed on a chip that is not to be had" in failures()
+    assert "accounts: placed on a chip that is not to be had" in failures(80)
 
 
 def test_a_failing_history_is_told_with_the_command_that_lives_through_it_again(

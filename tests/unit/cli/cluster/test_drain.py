@@ -17,6 +17,8 @@ from berth.cli.cluster.fault_list import FaultsRow, show
 from berth.cli.cluster.nodes import rows_of, show_map
 from berth.cli.output import FAILED, WRONG_USE, CommandError
 from berth.core.state.cell import State
+from berth.schemas.envelope import encode
+from berth.schemas.facts import OutcomeSeen, RankFailure
 from berth.schemas.fault_facts import DrainKind, DrainSeen
 from tests.support.cells import Cell, a_job, a_node
 
@@ -31,7 +33,7 @@ KNOWN: dict[DrainKind, set[str]] = {
 
 async def a_cell(**decisions: object) -> Cell:
     """Four nodes below two leaf switches in one SuperPoD, and a job of two pods on n0 and n1."""
-    cell = await Cell(**decisions).open()
+    cell = await Cell(**decisions).open()  # type: ignore[arg-type]  # fields of the settings
     await cell.nodes([a_node(f"n{number}", leaf=f"leaf{number // 2}", superpod="7") for number in range(4)])
     await cell.submit(a_job("llm", chips=8, replicas=2))
     await cell.turns(2)
@@ -131,10 +133,11 @@ async def test_a_drain_is_listed_with_its_nodes_and_the_jobs_there(capsys: pytes
     (job,) = first.jobs
     assert (job.namespace, job.name, job.attempt, job.ranks, job.nodes) == ("default", "llm", 1, [0, 1], ["n0", "n1"])
     assert (second.kind, second.nodes, second.jobs) == ("node", ["n3"], [])
-    lines = sentences(first, now_ms)
+    lines = sentences(first, now_ms, moves=False)
     assert lines[0].startswith("leaf switch leaf0, 2 nodes, accepts no new work since ")
     assert lines[1] == "jobs there run on until they end: default/llm (ranks 0, 1)"
-    planned = sentences(second, now_ms)
+    assert sentences(first, now_ms, moves=True)[1] == "jobs there are moved then: default/llm (ranks 0, 1)"
+    planned = sentences(second, now_ms, moves=True)
     assert planned[0].endswith(" on; until then only jobs start there that are expected to end in time")
     assert planned[1] == "no job is there"
     capsys.readouterr()
@@ -206,4 +209,21 @@ async def test_known_names_are_those_of_nodes_that_are_there() -> None:
         "superpod": {"7"},
     }
     assert row_of(cell.dispatcher.state, DrainSeen("node", "gone", 1)).nodes == []
+    await cell.close()
+
+
+async def test_a_pod_that_a_budget_holds_back_is_listed(capsys: pytest.CaptureFixture[str]) -> None:
+    cell = await a_cell()
+    await drain(cell, "node", "n1")
+    (holding,) = cell.dispatcher.state.fold.holdings.values()
+    outcome = OutcomeSeen(
+        "default", "llm", holding.uid, 1, "bound", bound=2, held=[RankFailure(1, "a disruption budget [keep]")]
+    )
+    await cell.user.publish(cell.user.subjects.fact_outcome("default", "llm"), encode(outcome))
+    await cell.turns()
+    (row,) = drains_of(cell.dispatcher.state)
+    assert [(one.rank, one.reason) for one in row.jobs[0].held] == [(1, "a disruption budget [keep]")]
+    capsys.readouterr()
+    show_drains([row], cell.clock.now_ms())
+    assert "default/llm (rank 1), rank 1 is held back: a disruption budget [keep]" in capsys.readouterr().out
     await cell.close()

@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from berth.core.faults.diagnosis import GONE, HEALTHY, diagnose, fault_of, is_master
-from berth.core.faults.model import FaultRules, JobDiagnosis, NodeView, PodFaultKind, PodView, ToleratedPod
+from berth.core.faults.model import JobDiagnosis, NodeView, PodFaultKind, PodView, ToleratedPod
+from berth.core.requests.fault_rules import FaultRules
 from berth.schemas.facts import PodPhase
 
 UNHEALTHY = NodeView(is_unhealthy=True)

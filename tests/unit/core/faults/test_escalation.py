@@ -7,9 +7,10 @@ import msgspec
 import pytest
 
 from berth.core.faults.diagnosis import diagnose
-from berth.core.faults.escalation import NOTHING, Escalation, GangShape, Progress, Wanted, escalate
-from berth.core.faults.model import FaultRules, JobDiagnosis, NodeView, PodFault, PodFaultKind, PodView
-from berth.core.faults.rules import rules_of
+from berth.core.faults.escalation import NOTHING, Escalation, Progress, Wanted, escalate
+from berth.core.faults.model import JobDiagnosis, NodeView, PodFault, PodFaultKind, PodView
+from berth.core.faults.scopes import GangShape
+from berth.core.requests.fault_rules import FaultRules, rules_of
 from berth.schemas.facts import PodPhase
 from berth.schemas.ledger import Settings
 from berth.schemas.recovery import Recovery

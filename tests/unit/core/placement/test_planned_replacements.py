@@ -124,6 +124,22 @@ def test_a_faulty_pod_of_a_gang_below_one_leaf_stays_below_it() -> None:
     assert none.refusal.switch.rule == "open-places"
 
 
+def test_a_padding_job_is_placed_again_only_as_a_whole() -> None:
+    cell = below_leaves(places=4, leaves=2, nslb_version="1.0")
+    cell.place(a_job("j", chips=8, replicas=3, labels=LARGE))
+    break_nodes(cell, names_of(cell)[1])
+    none = refused(replaced(cell, leaving_of(cell, "j", [1])))
+    assert none.refusal.switch is not None
+    assert (none.refusal.switch.rule, list(none.ranks)) == ("open-places", [0, 2])
+    found = placed(replaced(cell, leaving_of(cell, "j", [0, 1, 2], faulty=[1], scope="job")))
+    assert len({name[0] for name in found.names()}) == 1
+    # No leaf has room for all of it any more, and what is left has two positions.
+    assert names_of(cell) == ["b0", "b1", "b2"]
+    break_nodes(cell, "a1", "a2", "a3", "b3")
+    assert not refused(replaced(cell, leaving_of(cell, "j", [1]))).ranks
+    assert not refused(backup(cell, 1)).ranks
+
+
 def test_a_pod_without_a_fault_returns_to_its_leaf_and_keeps_its_state() -> None:
     cell = below_leaves(nslb_version="2.0")
     cell.place(a_job("j", chips=8, replicas=6, labels=LARGE))

@@ -217,6 +217,50 @@ def test_an_unknown_label_value_is_refused_and_counts_as_absent_under_parity() -
     assert accepted(a_job((1, 8), labels={"subHealthyStrategy": "hotSwitch"})).sub_health == "hotSwitch"
 
 
+@pytest.mark.parametrize(
+    ("labels", "annotations", "field", "value", "expected"),
+    [
+        (
+            {"fault-scheduling": "grace|force"},
+            {},
+            "labels.fault-scheduling",
+            "grace|force",
+            "one of grace, force, off, external-grace, external-force, the same for all pods and the PodGroup",
+        ),
+        ({"fault-retry-times": "101"}, {}, "labels.fault-retry-times", "101", "a whole number from 0 to 100"),
+        (
+            {"pod-rescheduling": "on|off"},
+            {},
+            "labels.pod-rescheduling",
+            "on|off",
+            "one value, the same for all pods and the PodGroup",
+        ),
+        (
+            {},
+            {"huawei.com/recover_policy_path": "node"},
+            "annotations.huawei.com/recover_policy_path",
+            "node",
+            "one of pod, job",
+        ),
+    ],
+)
+def test_labels_for_faults_without_a_meaning_are_refused_where_faults_are_handled(
+    labels: dict[str, str], annotations: dict[str, str], field: str, value: str, expected: str
+) -> None:
+    job = a_job((1, 8), labels=labels, annotations=annotations)
+    found = validate(job, Settings(recoveries=1))
+    assert isinstance(found, Refusal)
+    assert (found.code, found.field, found.value) == ("invalid-argument", field, value)
+    assert found.expected == f"{expected} (setting strict_label_values)"
+    for lenient in (
+        DEFAULTS,
+        Settings(recoveries=1, strict_label_values=False),
+        Settings(recoveries=1, reference_parity=True),
+    ):
+        accepted(job, lenient)
+    accepted(a_job((1, 8), labels={"fault-scheduling": "grace", "fault-retry-times": "3"}), Settings(recoveries=1))
+
+
 @pytest.mark.parametrize("settings", [DEFAULTS, PARITY, Settings(strict_label_values=False)])
 def test_an_unknown_value_of_switch_affinity_is_refused_under_all_settings(settings: Settings) -> None:
     for value in ("large", "", "Null"):

@@ -1,5 +1,6 @@
 """Drains: nodes that a person takes out of service take no pod that is expected to run then."""
 
+import msgspec
 import pytest
 
 from berth.core.explain.refusal_text import sentence
@@ -279,3 +280,18 @@ def test_a_fact_that_is_wrong_changes_nothing(fact: DrainSeen, words: str) -> No
     assert words in applied.error
     assert not ground.state.table.drains
     assert not ground.state.table.drained_ms
+
+
+@pytest.mark.parametrize("last_ms", [0, 1_999, 2_000, 2_001, 5_000])
+def test_scoring_of_all_nodes_and_of_one_agree(last_ms: int) -> None:
+    ground = a_cell(3)
+    drain(ground, "n0", 2_000)
+    drain(ground, "n1", 5_000)
+    ground.ask(a_job("a"))
+    ground.scheduler.sync()
+    (gang,) = ground.scheduler.queue.gangs()
+    shape = msgspec.structs.replace(gang.request_class[0][0], drained_ms=last_ms)
+    scorer = ground.scheduler.scorer
+    reasons, _ = scorer.evaluate(shape)
+    assert reasons.tolist() == [scorer.evaluate_one(shape, row, scorer.row_state(row))[0] for row in range(3)]
+    assert [reason == NodeReason.DRAINED for reason in reasons.tolist()] == [last_ms >= 2_000, last_ms >= 5_000, False]

@@ -12,7 +12,7 @@ from berth.schemas.ledger import Adoption, Epoch, Eviction, Recovery, Release, R
 from berth.schemas.placement import Placement, Run, placement_of
 from berth.schemas.recovery import How
 from berth.schemas.versions import encode_record
-from tests.support.recovering_gangs import RESOURCE, Job, RecoveringGangs, places_of
+from tests.support.recovering_gangs import RESOURCE, Job, Place, RecoveringGangs, places_of
 from tests.support.recovering_job import Recovering
 
 P = PodPhase
@@ -355,3 +355,21 @@ def test_only_the_setting_writes_version_2_which_an_older_release_refuses() -> N
         open_envelope(encode_record(Epoch(1, 0, 0, 0, "h", Settings(recoveries=1)), Settings(recoveries=1))).version
         == 1
     )
+
+
+def test_a_block_that_is_placed_anew_has_the_rule_of_its_new_place() -> None:
+    job = Job("j", 2, 2, affinity="block")
+    world = RecoveringGangs([job])
+    world.place(job, 0)
+
+    def moved(number: int, ranks: tuple[int, ...], places: list[Place], seed: int) -> list[str]:
+        """Rules of the blocks after some ranks have moved."""
+        placement = world.placement_at(job, places, seed)
+        world.round(recoveries=[step(number, ranks=ranks, placement=placement)])
+        world.round(releases=[Release("uid-j", 1, "fault", ranks=list(ranks))])
+        part = world.state.fold.holdings[job.key].placement.block
+        assert part is not None
+        return part.phases
+
+    assert moved(1, (0,), [("n1", (0, 1))], 5) == ["rule-0"]
+    assert moved(2, (0, 1), [("n2", (0, 1)), ("n2", (2, 3))], 7) == ["rule-7"]

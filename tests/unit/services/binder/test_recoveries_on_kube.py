@@ -11,6 +11,7 @@ from berth.runtime.kube.port import RefusedError
 from berth.schemas.columns import pack
 from berth.schemas.facts import PodPhase
 from berth.services.binder.cluster import BindResult, Gang, Leave, NotYetError
+from berth.services.binder.work import Clearing
 from tests.support.binder_world import PODS, World, made, uid_of
 from tests.support.fake_kube import FakeKube
 from tests.support.kube_binder import a_gang, a_node, a_placement, a_pod, members_of, pods_of
@@ -232,6 +233,23 @@ async def test_a_whole_job_leaves_with_its_ended_pods(world: World) -> None:
     assert sorted(world.told) == [("p0", "Evict", WHY), ("p2", "Evict", WHY)]
     await world.cluster.evict(part, reason=WHY, manner="force")
     assert world.kube.objects(PODS) == []
+
+
+async def test_a_job_that_starts_anew_is_cleared_of_ended_pods_of_earlier_attempts_alone(world: World) -> None:
+    def bound(name: str, phase: str, uid: str, attempt: str) -> None:
+        marks = {"berth__uid": uid, "berth__attempt": attempt, "berth__rank": "0"}
+        world.kube.put(PODS, {**a_pod(name, node="n0", **marks), "status": {"phase": phase}})  # type: ignore[arg-type]  # marks
+
+    bound("failed", "Failed", "uid-job", "1")
+    bound("older", "Succeeded", "uid-job", "2")
+    bound("runs", "Running", "uid-job", "1")
+    bound("next", "Failed", "uid-job", "3")
+    bound("another", "Failed", "uid-other", "1")
+    world.kube.put(PODS, a_pod("plain"))
+    await world.cluster.clear(Clearing("ns", "job", "uid-job", 3))
+    left = sorted(pod["metadata"]["name"] for pod in world.kube.objects(PODS))
+    assert left == ["another", "next", "plain", "runs"]
+    assert all(body["preconditions"]["uid"] for _, body in asked(world, "DELETE"))
 
 
 # Marks.

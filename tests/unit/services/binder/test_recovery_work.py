@@ -1,7 +1,9 @@
 """What recoveries ask of the binder, from the ledger and its own outcomes."""
 
+import msgspec
 import pytest
 
+from berth.core.state.ledger import GangRecord, LedgerFold
 from berth.schemas.envelope import encode
 from berth.schemas.facts import OutcomeSeen, OutcomeState, RankFailure
 from berth.schemas.ledger import Epoch, Eviction, Release, Round, Settings, Verdict
@@ -9,7 +11,7 @@ from berth.schemas.placement import Placement, Run, placement_of
 from berth.schemas.recovery import How, Recovery, Scope
 from berth.services.binder.cluster import Leave
 from berth.services.binder.recovery_work import leaves_of, manner_of_end, marks_of
-from berth.services.binder.work import Attempt, Work
+from berth.services.binder.work import Attempt, Clearing, Work
 
 KEY = ("u", 1)
 CAUSE = "pod of rank 1: its chip 0 on node n1 is unhealthy"
@@ -24,6 +26,7 @@ class History:
 
     def __init__(self, *, bound: bool = True) -> None:
         self.work = Work()
+        self.last: Recovery | None = None
         self.sequence = 1
         self.work.apply_record(1, encode(Epoch(1, 0, 0, 0, "me", Settings(recoveries=1))))
         self.round(verdicts=[Verdict("ns", "job", "u", 1, places("n0", "n1", "n2"))])
@@ -54,6 +57,7 @@ class History:
             "ns", "job", "u", 1, step, "CardUnhealthy", CAUSE, scope, how, list(ranks), list(faulty or ranks[:1]), 5,
             until_ms, placement,
         )  # fmt: skip
+        self.last = found
         return self.round(recoveries=[found])
 
     def release(self, *ranks: int) -> list[tuple[str, int]]:
@@ -241,6 +245,59 @@ def test_a_whole_job_leaves_as_the_step_says(how: How, manner: str, again: bool)
     assert (found.work.due_in_s(KEY, 400), found.work.pending()) == (0.6, [KEY])
     found.attempt.is_forced = True
     assert found.verb(1_000) is None
+
+
+def clearing(attempt: int) -> Clearing:
+    return Clearing("ns", "job", "u", attempt)
+
+
+def test_a_job_that_starts_anew_is_cleared_of_pods_that_had_ended_before(again: bool) -> None:  # noqa: FBT001
+    """All of them had failed, so that the ledger has released the attempt before the binder has ended it."""
+    history = History()
+    history.recover(0, 1, 2, scope="job")
+    assert history.round(releases=[Release("u", 1, "fault", again=True)]) == [("u", 2)]
+    found = seen_anew(history, again)
+    assert found.work.next_step(("u", 2)) == clearing(2)
+    assert found.work.pending() == [("u", 2)]
+    # It is placed before that is done: that comes first.
+    found.round(verdicts=[Verdict("ns", "job", "u", 2, places("n0", "n1", "n2"))])
+    assert found.work.next_step(("u", 2)) == clearing(2)
+    del found.work.clearings["u", 2]
+    step = found.work.next_step(("u", 2))
+    assert step is not None
+    assert step.verb == "bind"
+
+
+def test_what_the_binder_has_ended_itself_or_what_is_over_needs_no_clearing() -> None:
+    history = History()
+    history.recover(0, 1, 2, scope="job")
+    history.outcome("evicted")
+    assert history.round(releases=[Release("u", 1, "fault", again=True)]) == []
+    assert (history.work.clearings, history.work.pending()) == ({}, [])
+    history = History()
+    history.recover(0, 1, 2, scope="job")
+    history.round(releases=[Release("u", 1, "cancelled")])
+    assert history.work.pending() == []
+    history = History()
+    history.round(evictions=[Eviction("u", 1, "bind-failed")])
+    history.round(releases=[Release("u", 1, "bind-failed", again=True)])
+    assert history.work.pending() == []
+
+
+def seen_anew(history: History, again: bool) -> History:  # noqa: FBT001 - a fixture
+    """The history, by a binder that starts from a snapshot of a dispatcher if asked to."""
+    if not again:
+        return history
+    whole = LedgerFold()
+    whole.load(history.work.fold.dump())
+    record = GangRecord("ns", "job", "u", attempt=2, recovery=history.last)
+    dump = msgspec.structs.replace(whole.dump(), gangs=[record])
+    after = History()
+    after.work = Work()
+    after.work.restore(dump)
+    after.work.settle()
+    after.sequence = history.sequence
+    return after
 
 
 def test_a_job_that_is_cancelled_while_it_recovers_ends_as_ever(again: bool) -> None:  # noqa: FBT001

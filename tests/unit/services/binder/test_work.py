@@ -6,7 +6,7 @@ from berth.schemas.facts import OutcomeSeen, OutcomeState, TimerSeen
 from berth.schemas.ledger import Adoption, Epoch, Eviction, Release, Round, Settings, Verdict
 from berth.schemas.placement import Run, placement_of
 from berth.schemas.refusal import Refusal
-from berth.services.binder.work import Work
+from berth.services.binder.work import Step, Work
 
 PLACEMENT = placement_of(["n0", "n1"], [(0,), (1,)], [Run(2, 1)], resource="huawei.com/Ascend910")
 EPOCH = 3
@@ -103,7 +103,7 @@ def test_an_eviction_that_only_a_snapshot_still_knows_is_to_be_carried_out() -> 
     work = Work()
     work.restore(history.work.fold.dump())
     step = work.next_step(("a", 1))
-    assert step is not None
+    assert isinstance(step, Step)
     assert (step.verb, step.attempt.evict_seq, step.attempt.evict_reason) == ("evict", history.sequence, "cancelled")
     assert work.pending() == [("a", 1), ("b", 1)]
 

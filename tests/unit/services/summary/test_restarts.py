@@ -112,8 +112,12 @@ async def test_a_partial_restart_is_told_to_the_agents_once_and_foreign_keys_sta
         "RestartFaultProcess": False,
         "status": "x",
     }
+    looks = desk.looks()
     async with desk.running():
-        await desk.status(recovery(open=[], placed=True))
+        await until(lambda: desk.looks() > looks, deadline_s=5, what="the next run looks")
+        await desk.status(recovery(step=2, since_ms=SINCE_MS + 5_000))
+        await desk.until_restarts(2)
+        assert desk.reset()["RetryTime"] == 2
         await desk.status(recovery(step=2, since_ms=SINCE_MS + 5_000, open=[], placed=True))
         await until(lambda: desk.reset()["RetryTime"] == 3, deadline_s=5, what="the next restart is told")
     assert len(desk.writes("reset-config-llm")) == 2

@@ -8,6 +8,7 @@ import pytest
 from berth.formats.kubernetes.objects import Pod
 from berth.formats.kubernetes.owners import OwnerKey
 from berth.schemas.columns import unpack
+from berth.schemas.facts import OutcomeSeen
 from berth.schemas.recovery import RecoveryStatus, Scope
 from berth.schemas.status import JobStatus, Phase
 from tests.support.gang_world import BASE, GangWorld, a_group, a_pod, facts_of, running
@@ -103,6 +104,27 @@ def test_a_recovery_of_an_attempt_that_ends_or_is_over_opens_no_rank(change: dic
     world.pods(new("p-9"))
     world.settle()
     assert (uids(world)[2], replaced(world)) == ("uid-p-2", None)
+
+
+def test_pods_of_an_attempt_that_is_over_make_room_though_their_end_is_seen_together_with_the_next_attempt() -> None:
+    world = running()
+    bound = {"berth/attempt": "1"}
+    world.pods(*[a_pod(f"p-{rank}", group="pg", node="n1", phase="Running", annotations=bound) for rank in range(4)])
+    world.settle()
+    for rank in range(4):
+        world.gangs.drop_pod(f"uid-p-{rank}")
+        world.pods(new(f"p-{rank}"))
+    recovers(world, phase="placed", attempt=2, of_attempt=1, scope="job")
+    world.settle()
+    assert uids(world) == ["new-p-0", "new-p-1", "new-p-2", "new-p-3"]
+    again = [new(f"p-{rank}", node="n2", annotations={"berth/attempt": "2"}) for rank in range(4)]
+    world.pods(*again)
+    world.settle()
+    world.gangs.drop_pod("new-p-2")
+    world.pods(a_pod("p-2", uid="third", group="pg"))
+    world.settle()
+    assert uids(world)[2] == "new-p-2", "a pod of the present attempt keeps its rank until that is rolled back"
+    assert (len(world.published), world.withdrawn) == (1, [])
 
 
 def test_a_failed_pod_and_one_that_still_ends_leave_their_rank_too() -> None:
@@ -259,7 +281,32 @@ def test_a_request_made_before_the_recovery_was_known_is_taken_back() -> None:
     assert world.members[own.name].pods == []
 
 
-def test_a_pod_whose_own_request_is_placed_keeps_it() -> None:
+@pytest.mark.parametrize("is_bound", [False, True])
+def test_a_placed_request_of_the_pod_with_the_name_of_the_former_one_is_taken_back(*, is_bound: bool) -> None:
+    """The status with the recovery came late: the dispatcher was away, or NATS."""
+    world = running()
+    world.gangs.drop_pod("uid-p-2")
+    world.pods(new("p-2"))
+    world.settle()
+    own = world.published[-1]
+    world.verdict(own.name)
+    world.status(own.name, "running" if is_bound else "placed")
+    if is_bound:
+        world.pods(new("p-2", node="n5", phase="Running"))
+    recovers(world, 2)
+    world.settle()
+    assert world.withdrawn == [(own.name, own.uid, "its pod replaces another one of the gang")]
+    if is_bound:  # it is evicted, and another one comes
+        assert (uids(world)[2], replaced(world)) == ("uid-p-2", None)
+        world.gangs.drop_pod("new-p-2")
+        world.pods(a_pod("p-2", uid="third", group="pg"))
+        world.settle()
+    assert (uids(world)[2], replaced(world)) == ("third" if is_bound else "new-p-2", [2])
+    assert (len(world.published), len(world.withdrawn)) == (2, 1)
+
+
+@pytest.mark.parametrize("is_bound", [False, True])
+def test_a_pod_whose_own_request_is_placed_is_taken_out_unless_it_is_bound(is_bound: bool) -> None:  # noqa: FBT001
     world = running()
     world.gangs.drop_pod("uid-p-2")
     world.pods(new("p-2"))
@@ -267,9 +314,68 @@ def test_a_pod_whose_own_request_is_placed_keeps_it() -> None:
     own = world.published[-1]
     world.verdict(own.name)
     world.status(own.name, "placed")
+    if is_bound:
+        world.pods(new("p-2", node="n7"))
     recovers(world, 2)
     world.settle()
-    assert (world.withdrawn, uids(world)[2]) == ([], "uid-p-2")
+    withdrawn, uid = ([], "uid-p-2") if is_bound else ([own.name], "new-p-2")
+    assert ([name for name, _, _ in world.withdrawn], uids(world)[2]) == (withdrawn, uid)
+
+
+def announces(world: GangWorld, *ranks: int, attempt: int = 1) -> None:
+    """The binder says which ranks recover, before it deletes their pods."""
+    uid = world.requests[BASE].uid
+    world.gangs.note_outcome(OutcomeSeen("ns", BASE, uid, attempt, "bound", 4, open=list(ranks)))
+
+
+def test_what_the_binder_has_announced_opens_a_rank_though_no_status_says_so() -> None:
+    world = running()
+    announces(world, 2)
+    world.gangs.drop_pod("uid-p-2")
+    world.pods(new("p-2"))
+    world.settle()
+    assert (uids(world)[2], replaced(world), len(world.published)) == ("new-p-2", [2], 1)
+    recovers(world, 2)
+    world.settle()
+    announces(world)
+    world.settle()
+    assert replaced(world) == [2]
+    recovers(world)
+    world.settle()
+    assert (replaced(world), uids(world)[2]) == ([], "new-p-2")
+
+
+def test_an_announcement_of_another_attempt_or_of_one_that_is_over_opens_nothing() -> None:
+    world = running()
+    announces(world, 2, attempt=2)
+    world.gangs.drop_pod("uid-p-2")
+    world.pods(new("p-2"))
+    world.settle()
+    assert (uids(world)[2], replaced(world)) == ("uid-p-2", None)
+    world = running()
+    announces(world, 2)
+    world.status(BASE, "cancelled")
+    world.gangs.drop_pod("uid-p-2")
+    world.pods(new("p-2"))
+    world.settle()
+    assert replaced(world) is None
+
+
+def test_pods_of_a_whole_job_that_leaves_take_its_ranks_before_any_status_says_so() -> None:
+    world = running()
+    announces(world, 0, 1, 2, 3)
+    for rank in range(4):
+        world.gangs.drop_pod(f"uid-p-{rank}")
+        world.pods(new(f"p-{rank}"))
+        world.settle()
+    recovers(world, 0, 1, 2, 3, phase="ending", scope="job")
+    world.settle()
+    assert replaced(world) == []
+    world.outcome(BASE, "evicted")
+    recovers(world, phase="waiting", attempt=2, scope="job")
+    world.settle()
+    assert uids(world) == [f"new-p-{rank}" for rank in range(4)]
+    assert (world.withdrawn, len(world.published)) == ([], 1)
 
 
 def of_operator(*, node: str = "") -> list[Pod]:

@@ -12,7 +12,7 @@ from berth.services.inventory.metrics import InventoryMetrics
 from berth.services.inventory.podgroups.notices import AdmissionReasons
 from berth.services.inventory.publishing.api_tasks import ApiTasks
 from berth.services.inventory.publishing.event_reporter import EventReporter
-from berth.services.inventory.publishing.warnings import FORM_ASSUMED, RequestWarnings
+from berth.services.inventory.publishing.warnings import FAULT_LABEL_IGNORED, FORM_ASSUMED, RequestWarnings
 from tests.support.api_tasks import is_busy
 from tests.support.clock import ManualClock
 from tests.support.fake_kube import FakeKube
@@ -66,6 +66,21 @@ def test_the_form_that_is_assumed_is_told_of_the_group_else_its_owner_else_its_p
         f"product form module910bx8 is assumed, because annotation {POLICY} has the unknown value 'chip9-node9', "
         "and node selector accelerator-type is module-910b-8"
     )
+
+
+def test_labels_for_faults_that_contradict_one_another_are_told() -> None:
+    warnings = RequestWarnings()
+    request = a_request("a", "chip8-node8")
+    request.labels["fault-scheduling"] = "grace|force"
+    warnings.judge(request, seen("a", podgroup="pg"), uid_of, {})
+    (sentence,) = warnings.sentences(FAULT_LABEL_IGNORED).values()
+    assert sentence == (
+        "labels.fault-scheduling is 'grace|force': expected one of grace, force, off, external-grace, external-force,"
+        " the same for all pods and the PodGroup; it counts as absent when a fault occurs"
+    )
+    request.labels["fault-scheduling"] = "grace"
+    warnings.judge(request, seen("a", podgroup="pg"), uid_of, {})
+    assert warnings.sentences(FAULT_LABEL_IGNORED) == {}
 
 
 def test_many_requests_of_one_owner_are_one_remark_until_the_last_is_over() -> None:

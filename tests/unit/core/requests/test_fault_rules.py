@@ -2,8 +2,7 @@
 
 import pytest
 
-from berth.core.faults.model import FaultRules, Finding
-from berth.core.faults.rules import rules_of
+from berth.core.requests.fault_rules import FaultRules, Finding, rules_of
 from berth.schemas.fault_facts import joined
 
 

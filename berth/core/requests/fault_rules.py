@@ -4,9 +4,10 @@ Source: docs/reference/faults.md, "Switches of jobs".
 """
 
 from collections.abc import Mapping
-from typing import Final, get_args
+from typing import Final, Literal, NamedTuple, get_args
 
-from berth.core.faults.model import FaultRules, FaultScheduling, Finding, SubHealthStrategy
+import msgspec
+
 from berth.schemas.fault_facts import (
     APP,
     ELASTIC,
@@ -20,6 +21,57 @@ from berth.schemas.fault_facts import (
     RECOVER_POLICY,
     SUB_HEALTH_STRATEGY,
 )
+
+FaultScheduling = Literal["grace", "force", "off", "external-grace", "external-force", "invalid"]
+SubHealthStrategy = Literal["ignore", "graceExit", "forceExit", "hotSwitch"]
+
+
+class Finding(NamedTuple):
+    """A label or annotation of a job with a value that means nothing, or with values that contradict one another."""
+
+    key: str
+    value: str
+    expected: str
+    contradicts: bool
+    """Pods, or the PodGroup and a pod, have different values."""
+
+    @property
+    def field(self) -> str:
+        """The field of the request, such as ``labels.fault-scheduling``."""
+        return f"{'annotations' if self.key == RECOVER_POLICY else 'labels'}.{self.key}"
+
+    @property
+    def wanted(self) -> str:
+        """What would be right, in words."""
+        values = f"one of {self.expected}" if "," in self.expected else self.expected
+        return f"{values}, the same for all pods and the PodGroup" if self.contradicts else values
+
+
+class FaultRules(msgspec.Struct, frozen=True):
+    """What the labels and annotations of a job say about faults.
+
+    Attributes:
+        scheduling: How pods leave; ``invalid``: not at all, for the value of the label has no meaning.
+        scheduling_label: Value of the label; empty without.
+        retries: How often failed pods may restart the job; 0: failed pods are no fault.
+        strategy: What is done about sub-healthy pods.
+        pods_first: First only the faulty pods leave.
+        process_recovery: ``on``, ``pause`` or empty.
+        limit: Limit of escalation: ``pod``, ``job`` or empty.
+        has_owner: Another component owns the faults of the job: nothing of it is deleted.
+        findings: Values without a meaning.
+    """
+
+    scheduling: FaultScheduling = "off"
+    scheduling_label: str = ""
+    retries: int = 0
+    strategy: SubHealthStrategy = "ignore"
+    pods_first: bool = False
+    process_recovery: Literal["", "on", "pause"] = ""
+    limit: Literal["", "pod", "job"] = ""
+    has_owner: bool = False
+    findings: tuple[Finding, ...] = ()
+
 
 RETRIES_MAX: Final = 100
 _ON: Final = "on"

@@ -1,0 +1,84 @@
+"""Maintenance: pods on nodes that a person drains leave by the steps of a recovery, whatever labels say about faults.
+
+A job whose labels let Berth act on faults loses the pods that these name, with their grace period. Any other job starts
+anew as a whole, because nothing says that its pods can be replaced one by one; only a job with the limit ``pod`` loses
+the pods on drained nodes alone.
+
+See decision drains.
+"""
+
+from collections.abc import Collection, Iterable
+from typing import Final
+
+import msgspec
+
+from berth.core.faults.diagnosis import is_master
+from berth.core.faults.escalation import acts
+from berth.core.faults.model import JobDiagnosis, PodFault, PodFaultKind, PodView
+from berth.core.requests.fault_rules import FaultRules
+from berth.core.state.cell import State
+from berth.schemas.facts import PodPhase
+from berth.schemas.ledger import Settings
+
+_OVER: Final = frozenset({PodPhase.SUCCEEDED, PodPhase.FAILED, PodPhase.GONE})
+_REASON: Final = "its node is drained"
+
+
+def drained_since(state: State, nodes: Iterable[str]) -> dict[str, int]:
+    """From when on nodes are drained, of those that are or will be; empty while drains do not count.
+
+    Args:
+        state: The cell.
+        nodes: Names of nodes.
+    """
+    table = state.table
+    if not table.drained_ms or not state.fold.settings.drains:
+        return {}
+    rows = {name: table.row_of.get(name, -1) for name in nodes}
+    return {name: table.drained_ms[row] for name, row in rows.items() if row in table.drained_ms}
+
+
+def diagnose_drained(pods: Iterable[PodView], drained: Collection[str], rules: FaultRules) -> JobDiagnosis:
+    """Pods of a job that have to leave their nodes.
+
+    Args:
+        pods: Its pods.
+        drained: Names of the nodes that are drained now.
+        rules: What the job says about faults.
+    """
+    return JobDiagnosis(
+        drain_rules(rules),
+        tuple(
+            PodFault(pod.rank, pod.node, PodFaultKind.DRAIN, 0, _REASON, is_master(pod))
+            for pod in sorted(pods, key=lambda pod: pod.rank)
+            if pod.node in drained and pod.phase not in _OVER
+        ),
+    )
+
+
+def drain_rules(rules: FaultRules) -> FaultRules:
+    """Rules by which the pods of a job leave drained nodes.
+
+    Args:
+        rules: What the job says about faults.
+    """
+    if acts(rules) and rules.scheduling in {"grace", "force"}:
+        return msgspec.structs.replace(rules, scheduling="grace")
+    return FaultRules(scheduling="grace", limit="pod" if rules.limit == "pod" else "")
+
+
+def settings_of_drain(state: State, drained: Iterable[str]) -> Settings:
+    """Settings with the longest grace period of the drains that concern some nodes.
+
+    Args:
+        state: The cell.
+        drained: Names of the nodes.
+    """
+    table, settings = state.table, state.fold.settings
+    graces: list[int] = []
+    for name in drained:
+        row = table.row_of[name]
+        leaf, superpod = int(table.leaf[row]), int(table.superpod[row])
+        place = (table.leaves[leaf] if leaf >= 0 else "", table.superpods[superpod] if superpod >= 0 else "")
+        graces += [one.grace_ms or settings.grace_over_ms for one in table.drains.of(name, *place)]
+    return msgspec.structs.replace(settings, grace_over_ms=max(graces)) if graces else settings

@@ -1,0 +1,408 @@
+"""Jobs recover from faults on a real API server: services are processes, nodesim plays nodes and controllers."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from berth.runtime.bus.nats_bus import NatsBus
+from berth.schemas.simulation import BreakNode
+from tests.kube.test_fabric import reading
+from tests.support.fabric import Fabric
+from tests.support.faulty_cell import (
+    ASCEND_JOBS,
+    COUNTERS,
+    FAULTS,
+    GROUPS,
+    JOBS,
+    REASONS,
+    Seat,
+    ascend_job,
+    break_node,
+    pods_of,
+    settings,
+    start,
+    statuses_of,
+    told,
+    until_seats,
+)
+from tests.support.kube_api import KubeApi
+from tests.support.kube_cells import KubeCell, Tree, a_volcano_job
+from tests.support.processes import services
+from tests.support.waiting import until, until_true
+
+pytestmark = pytest.mark.timeout(150)
+TOPOLOGY: Final = """
+apiVersion: berth/v1
+kind: Cluster
+nodes:
+  - {product: module910bx8, count: 12, name: "a2-{index:02}", leaf: {size: 4, name: "leaf-{index}"}}
+"""
+
+
+async def test_after_the_fault_of_a_chip_healthy_ranks_keep_their_places_or_the_whole_job_restarts(
+    kube_api: KubeApi, namespace: str, real_bus: NatsBus, nats_server: str, cell: str, tmp_path: Path
+) -> None:
+    with services(tmp_path, nats_server) as made:
+        world = KubeCell(
+            made, folder=tmp_path, cell=cell, bus=real_bus, api=kube_api, topology=TOPOLOGY, settings=settings()
+        )
+        await start(world)
+        async with reading(kube_api, tmp_path) as fabric:
+            before: dict[str, dict[int, Seat]] = {}
+            uids: dict[str, str] = {}
+            for how in ("force", "grace"):
+                for first in ("on", ""):
+                    name = f"{how}-{'first' if first else 'all'}"
+                    job = a_volcano_job(name, 2, 8, run_for="3600s")
+                    job["metadata"]["labels"] |= {"fault-scheduling": how}
+                    job["metadata"]["labels"] |= {"pod-rescheduling": first} if first else {}
+                    uids[name] = (await kube_api.post(JOBS.format(namespace), job))["metadata"]["uid"]
+            for name in uids:
+                before[name] = await until_seats(world, namespace, name, 2)
+            await _until_runs(fabric, uids, 1)
+            for seats in before.values():
+                await break_node(world, BreakNode(seats[1].node, "chip", [3]))
+            broken = {seats[1].node for seats in before.values()}
+            for name, uid in uids.items():
+                old = before[name]
+                is_first = name.endswith("first")
+                left = [old[1]] if is_first else [old[0], old[1]]
+                now = await until_seats(world, namespace, name, 2, without=frozenset(seat.uid for seat in left))
+                assert (now[0] == old[0]) is is_first, f"rank 0 of {name}"
+                assert now[1].node not in broken
+                assert now[1].chips == 0xFF
+                await _until_runs(fabric, {name: uid}, 2)
+                story = [status for _, status in fabric.story[uid]]
+                assert story[story.index("running") :] == ["running", "failed", "running"]
+                servers = fabric.running[uid][-1].servers
+                assert [server[1] for server in servers] == [now[0].node, now[1].node]
+        await world.check_chips(namespace)
+        await world.stop()
+
+
+async def test_pods_of_nodes_that_are_not_ready_or_gone_leave_at_once_and_a_leaf_takes_all_its_pods_along(
+    kube_api: KubeApi, namespace: str, real_bus: NatsBus, nats_server: str, cell: str, tmp_path: Path
+) -> None:
+    with services(tmp_path, nats_server) as made:
+        world = KubeCell(
+            made, folder=tmp_path, cell=cell, bus=real_bus, api=kube_api, topology=TOPOLOGY, settings=settings()
+        )
+        await start(world)
+        names = {"not-ready": "grace", "gone": "grace", "leaf": "force"}
+        for name, how in names.items():
+            job = a_volcano_job(name, 2, 8, run_for="3600s")
+            job["metadata"]["labels"] |= {"fault-scheduling": how, "pod-rescheduling": "on"}
+            await kube_api.post(JOBS.format(namespace), job)
+        seats = {name: await until_seats(world, namespace, name, 2) for name in names}
+        for name, fault in (("not-ready", "kubelet"), ("gone", "gone")):
+            old = seats[name]
+            await break_node(world, BreakNode(old[1].node, fault))
+            # The pod is deleted with grace 0: a kubelet that is dead never confirms the end of its pods.
+            seats[name] = await until_seats(world, namespace, name, 2, without=frozenset({old[1].uid}))
+            assert seats[name][0] == old[0]
+            assert seats[name][1].node != old[1].node
+            await break_node(world, BreakNode(old[1].node, fault, mend=True))
+        leaf = int(seats["leaf"][1].node.removeprefix("a2-")) // 4
+        below = {f"a2-{leaf * 4 + index:02}" for index in range(4)}
+        await break_node(world, BreakNode(f"leaf-{leaf}", "kubelet", leaf=True))
+        for name, old in seats.items():
+            left = {rank for rank, seat in old.items() if seat.node in below}
+            if 0 in left:  # the fault of the master restarts the whole job
+                left = {0, 1}
+            now = await until_seats(world, namespace, name, 2, without=frozenset(old[rank].uid for rank in left))
+            assert [now[rank] for rank in old if rank not in left] == [old[rank] for rank in old if rank not in left]
+            assert not below & {seat.node for seat in now.values()}
+        await world.check_chips(namespace)
+        await world.stop()
+
+
+async def test_with_external_force_faulty_pods_are_marked_and_nothing_is_deleted(
+    kube_api: KubeApi, namespace: str, real_bus: NatsBus, nats_server: str, cell: str, tmp_path: Path
+) -> None:
+    with services(tmp_path, nats_server) as made:
+        world = KubeCell(
+            made, folder=tmp_path, cell=cell, bus=real_bus, api=kube_api, topology=TOPOLOGY, settings=settings()
+        )
+        await start(world)
+        job = a_volcano_job("serve", 2, 8, run_for="3600s")
+        job["metadata"]["labels"] |= {"fault-scheduling": "external-force"}
+        await kube_api.post(JOBS.format(namespace), job)
+        old = await until_seats(world, namespace, "serve", 2)
+        await break_node(world, BreakNode(old[1].node, "chip", [3]))
+
+        async def is_marked() -> bool:
+            pods = await pods_of(kube_api, namespace, "serve")
+            marks = {
+                pod["metadata"]["uid"]: pod["metadata"]["annotations"].get("huawei.com/pod-status") for pod in pods
+            }
+            return marks == {old[0].uid: None, old[1].uid: "Unhealthy-CardUnhealthy"}
+
+        await until_true(is_marked, deadline_s=20, what="the faulty pod is marked, and it alone")
+        assert {seat.uid for seat in old.values()} == {
+            pod["metadata"]["uid"] for pod in await pods_of(kube_api, namespace, "serve") if _is_alive(pod)
+        }
+        await kube_api.delete(f"{JOBS.format(namespace)}/serve")  # the other component makes the instance anew
+        await world.until_pods(namespace, {})
+        await kube_api.post(JOBS.format(namespace), job)
+        now = await until_seats(world, namespace, "serve", 2, without=frozenset(seat.uid for seat in old.values()))
+        assert old[1].node not in {seat.node for seat in now.values()}
+        await world.stop()
+
+
+async def test_a_job_with_process_recovery_that_finds_no_place_pauses_and_goes_on_when_it_runs(
+    kube_api: KubeApi, namespace: str, real_bus: NatsBus, nats_server: str, cell: str, tmp_path: Path
+) -> None:
+    topology = TOPOLOGY.replace("count: 12", "count: 2")
+    with services(tmp_path, nats_server) as made:
+        world = KubeCell(
+            made,
+            folder=tmp_path,
+            cell=cell,
+            bus=real_bus,
+            api=kube_api,
+            topology=topology,
+            settings=settings(recovery=True, recovery_wait_s=6.0),
+        )
+        await start(world)
+        labels = {"fault-scheduling": "grace", "pod-rescheduling": "on"}
+        job = ascend_job("llm", 1, labels=labels, annotations={"recover-strategy": "recover"})
+        await kube_api.post(ASCEND_JOBS.format(namespace), job)
+        old = await until_seats(world, namespace, "llm", 2)
+
+        async def label() -> str:
+            (group,) = await kube_api.items(GROUPS.format(namespace))
+            found: str = group["metadata"]["labels"]["process-recover-enable"]
+            return found
+
+        async def is_paused() -> bool:
+            world.check()
+            return await label() == "pause"
+
+        assert await label() == "on"
+        await break_node(world, BreakNode(old[1].node, "chip", [3]))
+
+        async def waits_alone() -> bool:
+            phases = {
+                pod["metadata"]["uid"]: pod["status"]["phase"] for pod in await pods_of(kube_api, namespace, "llm")
+            }
+            return old[1].uid not in phases and sorted(phases.values()) == ["Pending", "Running"]
+
+        await until_true(waits_alone, deadline_s=20, what="the new pod waits, and the master runs on")
+        await until_true(is_paused, deadline_s=20, what="process recovery pauses")
+
+        async def restarts() -> bool:
+            return old[0].uid not in {pod["metadata"]["uid"] for pod in await pods_of(kube_api, namespace, "llm")}
+
+        await until_true(restarts, deadline_s=20, what="the whole job leaves while process recovery pauses")
+        await break_node(world, BreakNode(old[1].node, "chip", [3], mend=True))
+        await until_seats(world, namespace, "llm", 2, without=frozenset(seat.uid for seat in old.values()))
+
+        async def goes_on() -> bool:
+            return await label() == "on"
+
+        await until_true(goes_on, deadline_s=20, what="process recovery goes on")
+        await world.stop()
+
+
+async def test_failed_pods_restart_a_job_as_often_as_it_says_and_the_operator_reads_the_counter(
+    kube_api: KubeApi, namespace: str, real_bus: NatsBus, nats_server: str, cell: str, tmp_path: Path
+) -> None:
+    with services(tmp_path, nats_server) as made:
+        world = KubeCell(
+            made,
+            folder=tmp_path,
+            cell=cell,
+            bus=real_bus,
+            api=kube_api,
+            topology=TOPOLOGY,
+            settings=settings(reads_retries=True),
+        )
+        await start(world)
+        labels = {"fault-scheduling": "force", "pod-rescheduling": "on", "fault-retry-times": "1"}
+        job = await kube_api.post(ASCEND_JOBS.format(namespace), ascend_job("llm", 1, labels=labels, annotations={}))
+        key = f"{namespace}/llm-{job['metadata']['uid']}"
+        old = await until_seats(world, namespace, "llm", 2)
+
+        async def until_left(times: int) -> None:
+            async def is_told() -> bool:
+                counters = await told(kube_api, COUNTERS, "vcjob-fault-npu-cm", "remain-retry-times")
+                return bool(counters.get(key, {}).get("Times") == times)
+
+            await until_true(is_told, deadline_s=20, what=f"{times} retries are left")
+
+        async def state() -> str:
+            found = await kube_api.get(f"{ASCEND_JOBS.format(namespace)}/llm")
+            return str([one["type"] for one in found["status"]["conditions"] if one["status"] == "True"][-1])
+
+        await until_left(1)
+        wish = BreakNode(old[1].node, "container", pod=f"{namespace}/llm-worker-0", exit_code=137)
+        await break_node(world, wish)
+        now = await until_seats(world, namespace, "llm", 2, without=frozenset({old[1].uid}))
+        assert now[0] == old[0]
+        await until_left(0)
+        records = await told(kube_api, REASONS, "job-reschedule-reason", "recent-reschedule-records")
+        (record,) = records[key]["RescheduleRecords"]
+        assert record["ReasonOfTask"] == [
+            {"RescheduleReason": "pod-failed", "PodName": "llm-worker-0", "NodeName": old[1].node, "NodeRankIndex": "1"}
+        ]
+
+        async def runs() -> bool:
+            return await state() == "Running"
+
+        async def has_failed() -> bool:
+            return await state() == "Failed"
+
+        await until_true(runs, deadline_s=20, what="the job runs again")
+        await break_node(world, BreakNode(now[1].node, "container", pod=f"{namespace}/llm-worker-0"))
+        await until_true(has_failed, deadline_s=20, what="the job fails when nothing is left")
+        await world.stop()
+
+
+async def test_a_pod_that_never_ends_leaves_at_the_deadline_and_a_second_fault_of_the_job_counts_at_once(
+    kube_api: KubeApi, namespace: str, real_bus: NatsBus, nats_server: str, cell: str, tmp_path: Path
+) -> None:
+    own = settings()
+    own["dispatcher"] = {"faults": {**FAULTS, "grace_over_ms": 2_000}}
+    own["nodesim"] = {**own["nodesim"], "terminating_s": 3_600}
+    with services(tmp_path, nats_server) as made:
+        world = KubeCell(made, folder=tmp_path, cell=cell, bus=real_bus, api=kube_api, topology=TOPOLOGY, settings=own)
+        await start(world)
+        job = a_volcano_job("llm", 4, 8, run_for="3600s")
+        job["metadata"]["labels"] |= {"fault-scheduling": "grace", "pod-rescheduling": "on"}
+        await kube_api.post(JOBS.format(namespace), job)
+        old = await until_seats(world, namespace, "llm", 4)
+        await break_node(world, BreakNode(old[1].node, "chip", [3]))
+
+        async def is_asked() -> bool:
+            (pod,) = [pod for pod in await pods_of(kube_api, namespace, "llm") if pod["metadata"]["uid"] == old[1].uid]
+            return "deletionTimestamp" in pod["metadata"]
+
+        await until_true(is_asked, deadline_s=20, what="the pod of the first fault is asked to end")
+        await break_node(world, BreakNode(old[2].node, "chip", [5]))
+        left = frozenset({old[1].uid, old[2].uid})
+        now = await until_seats(world, namespace, "llm", 4, without=left)
+        assert (now[0], now[3]) == (old[0], old[3])
+        assert not {old[1].node, old[2].node} & {seat.node for seat in now.values()}
+        await world.check_chips(namespace)
+        await world.stop()
+
+
+async def test_a_job_that_is_deleted_while_it_recovers_leaves_nothing_behind(
+    kube_api: KubeApi, namespace: str, real_bus: NatsBus, nats_server: str, cell: str, tmp_path: Path
+) -> None:
+    topology = TOPOLOGY.replace("count: 12", "count: 3")
+    own = settings()
+    own["nodesim"] = {**own["nodesim"], "terminating_s": 3_600}
+    with services(tmp_path, nats_server) as made:
+        world = KubeCell(made, folder=tmp_path, cell=cell, bus=real_bus, api=kube_api, topology=topology, settings=own)
+        await start(world)
+        job = a_volcano_job("llm", 2, 8, run_for="3600s")
+        job["metadata"]["labels"] |= {"fault-scheduling": "grace", "pod-rescheduling": "on"}
+        await kube_api.post(JOBS.format(namespace), job)
+        old = await until_seats(world, namespace, "llm", 2)
+        await break_node(world, BreakNode(old[1].node, "chip", [3]))
+
+        async def has_place() -> bool:
+            found = [one.recovery for one in await statuses_of(world) if one.name == "vcjob.llm"]
+            return any(one is not None and one.placed for one in found)
+
+        await until_true(has_place, deadline_s=20, what="the third node is reserved while the old pod ends")
+        await kube_api.delete(f"{JOBS.format(namespace)}/llm")
+        for pod in await pods_of(kube_api, namespace, "llm"):  # the containers end
+            await kube_api.delete(f"/api/v1/namespaces/{namespace}/pods/{pod['metadata']['name']}")
+        await world.until_pods(namespace, {})
+        await break_node(world, BreakNode(old[1].node, "chip", [3], mend=True))
+        await kube_api.post(JOBS.format(namespace), a_volcano_job("next", 3, 8, run_for="3600s"))
+        await until_seats(world, namespace, "next", 3)
+        await world.check_chips(namespace)
+        await world.stop()
+
+
+async def test_services_that_are_killed_while_jobs_recover_end_what_they_began(
+    kube_api: KubeApi, namespace: str, real_bus: NatsBus, nats_server: str, cell: str, tmp_path: Path
+) -> None:
+    own = settings()
+    own["dispatcher"] = {**own["dispatcher"], "lease_s": 1}
+    with services(tmp_path, nats_server) as made:
+        world = KubeCell(made, folder=tmp_path, cell=cell, bus=real_bus, api=kube_api, topology=TOPOLOGY, settings=own)
+        await start(world)
+        names = ("dispatcher", "binder", "inventory", "summary")
+        uids: dict[str, str] = {}
+        for name in names:
+            job = a_volcano_job(name, 2, 8, run_for="3600s")
+            job["metadata"]["labels"] |= {"fault-scheduling": "force", "pod-rescheduling": "on"}
+            uids[name] = (await kube_api.post(JOBS.format(namespace), job))["metadata"]["uid"]
+        seats = {name: await until_seats(world, namespace, name, 2) for name in names}
+        for name in names:
+            await break_node(world, BreakNode(seats[name][1].node, "chip", [3]))
+            await world.restart(name)
+        for name, old in seats.items():
+            now = await until_seats(world, namespace, name, 2, without=frozenset({old[1].uid}))
+            assert now[0] == old[0]
+            assert now[1].node not in {one[1].node for one in seats.values()}
+
+        async def is_told() -> bool:
+            records = await told(kube_api, REASONS, "job-reschedule-reason", "recent-reschedule-records")
+            found = {name: records.get(f"{namespace}/{name}-{uid}", {}) for name, uid in uids.items()}
+            return all(one.get("TotalRescheduleTimes") == 1 for one in found.values())
+
+        await until_true(is_told, deadline_s=20, what="each job has restarted once, as the records say")
+        await world.check_chips(namespace)
+        await world.stop()
+
+
+async def test_a_hot_switch_moves_a_sub_healthy_pod_to_its_backup_and_all_others_stay(
+    kube_api: KubeApi, namespace: str, real_bus: NatsBus, nats_server: str, cell: str, tmp_path: Path
+) -> None:
+    with services(tmp_path, nats_server) as made:
+        world = KubeCell(
+            made,
+            folder=tmp_path,
+            cell=cell,
+            bus=real_bus,
+            api=kube_api,
+            topology=TOPOLOGY,
+            settings=settings(recovery=True),
+        )
+        await start(world)
+        labels = {"fault-scheduling": "force", "pod-rescheduling": "on", "subHealthyStrategy": "hotSwitch"}
+        await kube_api.post(ASCEND_JOBS.format(namespace), ascend_job("llm", 2, labels=labels, annotations={}))
+        await until_seats(world, namespace, "llm", 3)
+        pods = await pods_of(kube_api, namespace, "llm")
+        old = next(pod for pod in pods if pod["metadata"]["name"] == "llm-worker-0")
+        others = {pod["metadata"]["uid"]: pod["spec"]["nodeName"] for pod in pods if pod is not old}
+        await break_node(world, BreakNode(old["spec"]["nodeName"], "chip", [3], level="SubHealthFault"))
+
+        async def is_switched() -> bool:
+            world.check()
+            now = await pods_of(kube_api, namespace, "llm")
+            new = [pod for pod in now if pod["metadata"]["name"].startswith("llm-worker-0-hot-")]
+            return (
+                len(now) == 3
+                and len(new) == 1
+                and new[0]["status"]["phase"] == "Running"
+                and new[0]["spec"]["nodeName"] != old["spec"]["nodeName"]
+                and "podType" not in new[0]["metadata"]["annotations"]
+            )
+
+        await until_true(is_switched, deadline_s=30, what="the backup pod has taken the place of the old one")
+        now = await pods_of(kube_api, namespace, "llm")
+        stayed = {pod["metadata"]["uid"]: pod["spec"]["nodeName"] for pod in now}
+        assert others.items() <= stayed.items()
+        await world.check_chips(namespace)
+        await world.stop()
+
+
+def _is_alive(pod: Tree) -> bool:
+    return pod["status"]["phase"] == "Running" and "deletionTimestamp" not in pod["metadata"]
+
+
+async def _until_runs(fabric: Fabric, uids: Mapping[str, str], times: int) -> None:
+    """Wait until the summaries of jobs have said so often that they run."""
+
+    def have_run() -> bool:
+        return all(len(fabric.running.get(uid, [])) == times for uid in uids.values())
+
+    await until(have_run, deadline_s=20, what=f"{sorted(uids)} have run {times} times by their summaries")

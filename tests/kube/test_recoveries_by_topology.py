@@ -1,0 +1,154 @@
+"""Jobs by leaf switch, in SuperPoDs and in racks of Atlas 950 recover on a real API server; healthy ranks stay."""
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import pytest
+
+from berth.runtime.bus.nats_bus import NatsBus
+from berth.schemas.envelope import body_of, open_envelope
+from berth.schemas.ledger import Round
+from berth.schemas.recovery import Recovery
+from berth.schemas.simulation import BreakNode
+from berth.schemas.subjects import StreamName
+from tests.kube.test_superpod_jobs import in_blocks
+from tests.kube.test_switch_jobs import a_model
+from tests.support.faulty_cell import JOBS, Seat, break_node, pods_of, settings, start, until_seats
+from tests.support.kube_api import KubeApi
+from tests.support.kube_cells import KubeCell, a_container
+from tests.support.processes import services
+
+pytestmark = pytest.mark.timeout(150)
+TOPOLOGY: Final = """
+apiVersion: berth/v1
+kind: Cluster
+nodes:
+  - {product: module910bx8, count: 12, name: "a2-{index:02}", leaf: {size: 4, name: "leaf-{index}"}}
+  - {product: superpod910a3x16, count: 12, name: "a3-{index:02}", superpod: {size: 6}}
+  - {product: superpod950x8, count: 8, name: "a5-{index:02}", superpod: {size: 8}, rack: {size: 4}}
+"""
+SIZES: Final = {"model": 6, "blocks": 8, "racks": 4}
+"""Pods of each job: a whole leaf and half of another; four blocks of two nodes; two blocks of two nodes of a rack."""
+Tree = dict[str, Any]
+
+
+class Cell(NamedTuple):
+    """A cell with three jobs that run."""
+
+    world: KubeCell
+    namespace: str
+    seats: dict[str, dict[int, Seat]]
+
+    async def break_chip(self, node: str, *, mend: bool = False) -> None:
+        """Break or repair a chip."""
+        await break_node(self.world, BreakNode(node, "chip", [3], mend=mend))
+
+    async def notes(self, job: str) -> dict[int, dict[str, str]]:
+        """Annotations of the pods of a job by rank."""
+        found = [pod["metadata"]["annotations"] for pod in await pods_of(self.world.api, self.namespace, job)]
+        return {int(one["berth/rank"]): one for one in found}
+
+    async def recovered(self, job: str, ranks: set[int]) -> list[str]:
+        """Wait until these ranks of a job have other pods on other nodes, while all others are as they were.
+
+        Returns:
+            Scopes of all steps of the job so far.
+        """
+        old = self.seats[job]
+        left = frozenset(old[rank].uid for rank in ranks)
+        now = await until_seats(self.world, self.namespace, job, SIZES[job], without=left)
+        stay = {rank: seat for rank, seat in old.items() if rank not in ranks}
+        assert {rank: now[rank] for rank in stay} == stay, f"healthy ranks of {job} keep node, chips and pod"
+        nodes = {seat.node for seat in old.values()}
+        assert all(now[rank].node not in nodes for rank in ranks)
+        assert all(now[rank].chips == old[rank].chips for rank in ranks)
+        self.seats[job] = now
+        return [step.scope for step in await self.steps(job) if step.how != "place"]
+
+    async def steps(self, job: str) -> list[Recovery]:
+        """Steps of a job, oldest first."""
+        envelopes = [open_envelope(stored.data) for stored in await self.world.bus.read(StreamName.LEDGER)]
+        rounds = [body_of(one, Round) for one in envelopes if one.kind == Round.KIND]
+        return [step for found in rounds for step in found.recoveries if step.name == f"vcjob.{job}"]
+
+
+def in_racks(name: str, replicas: int, block: int) -> Tree:
+    """A Volcano job of whole Atlas 950 nodes, in blocks that stay in a rack."""
+    job = in_blocks(name, replicas, block)
+    (task,) = job["spec"]["tasks"]
+    chips = str(8 * block)
+    told = {"huawei.com/schedule_policy": "chip8-node8-ra64-sp", "sp-block": chips, "ra-block": chips}
+    for meta in (job["metadata"], task["template"]["metadata"]):
+        meta["annotations"] |= told
+    spec = task["template"]["spec"]
+    del spec["nodeSelector"]
+    spec["containers"] = [a_container(8, resource="huawei.com/npu")]
+    return job
+
+
+@asynccontextmanager
+async def running(
+    api: KubeApi, namespace: str, bus: NatsBus, url: str, cell: str, folder: Path, how: str
+) -> AsyncIterator[Cell]:
+    """Three jobs that run."""
+    with services(folder, url) as made:
+        own: dict[str, Mapping[str, object]] = settings()
+        decisions = {"nslb_version": "2.0", "shared_tor_num": 1, "super_pod_size": 6}
+        own["dispatcher"] = {**own["dispatcher"], "decisions": decisions}
+        world = KubeCell(made, folder=folder, cell=cell, bus=bus, api=api, topology=TOPOLOGY, settings=own)
+        await start(world)
+        await world.until_nodes(32)
+        jobs = [a_model("model", SIZES["model"]), in_blocks("blocks", SIZES["blocks"], 2), in_racks("racks", 4, 2)]
+        for job in jobs:
+            job["metadata"]["labels"] |= {"fault-scheduling": how, "pod-rescheduling": "on"}
+            await api.post(JOBS.format(namespace), job)
+        yield Cell(world, namespace, {name: await until_seats(world, namespace, name, SIZES[name]) for name in SIZES})
+        await world.check_chips(namespace)
+        await world.stop()
+
+
+async def test_after_the_fault_of_a_chip_one_rank_moves_or_its_block_if_there_is_no_room_around_it(
+    kube_api: KubeApi, namespace: str, real_bus: NatsBus, nats_server: str, cell: str, tmp_path: Path
+) -> None:
+    async with running(kube_api, namespace, real_bus, nats_server, cell, tmp_path, "force") as found:
+        before = {job: await found.notes(job) for job in SIZES}
+        for job, count in SIZES.items():
+            await found.break_chip(found.seats[job][count - 1].node)
+        old = found.seats["blocks"][7].node
+        assert await found.recovered("model", {5}) == ["pod"]
+        assert await found.recovered("blocks", {7}) == ["pod"]
+        assert await found.recovered("racks", {2, 3}) == ["pod", "rank-block"], "the rack has no other node"
+
+        used = {seat.node for seat in found.seats["blocks"].values()}
+        for node in {f"a3-{number:02}" for number in range(6)} - used:
+            await found.break_chip(node)
+        await found.break_chip(old, mend=True)
+        await found.break_chip(found.seats["blocks"][3].node)
+        await found.break_chip(found.seats["racks"][3].node)
+        assert await found.recovered("blocks", {2, 3}) == ["pod", "pod", "superpod"], "the SuperPoD has no other node"
+        assert await found.recovered("racks", {3}) == ["pod", "rank-block", "pod"]
+        now = {job: await found.notes(job) for job in SIZES}
+        for rank, note in now["model"].items():
+            assert note["isSharedTor"] == before["model"][rank]["isSharedTor"]
+        for rank, note in now["blocks"].items():
+            assert note["super-pod-rank"] == before["blocks"][rank]["super-pod-rank"] == str(rank // 2)
+            assert note["super-pod-id"] == str(int(found.seats["blocks"][rank].node.removeprefix("a3-")) // 6)
+
+
+async def test_after_the_fault_of_a_node_or_a_leaf_its_ranks_leave_with_grace(
+    kube_api: KubeApi, namespace: str, real_bus: NatsBus, nats_server: str, cell: str, tmp_path: Path
+) -> None:
+    async with running(kube_api, namespace, real_bus, nats_server, cell, tmp_path, "grace") as found:
+        await break_node(found.world, BreakNode("leaf-1", "node", leaf=True))
+        await break_node(found.world, BreakNode(found.seats["blocks"][5].node, "kubelet"))
+        await break_node(found.world, BreakNode(found.seats["racks"][3].node, "node"))
+        assert await found.recovered("model", {4, 5}) == ["pod"]
+        assert {seat.node for rank, seat in found.seats["model"].items() if rank > 3} <= {
+            f"a2-{number:02}" for number in range(8, 12)
+        }
+        assert await found.recovered("blocks", {5}) == ["pod"]
+        assert await found.recovered("racks", {2, 3}) == ["pod", "rank-block"]
+        for job in SIZES:
+            assert {step.how for step in await found.steps(job)} == {"grace"}
