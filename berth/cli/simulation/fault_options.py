@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from berth.cli.output import WRONG_USE, CommandError
@@ -10,6 +10,7 @@ from berth.core.simulation.failures import BreakableNode, FailureModel
 from berth.core.simulation.fault_plan import FaultPlan
 from berth.formats.quantities import QuantityError, duration_ms
 from berth.formats.yaml_tree import nearest
+from berth.schemas.ledger import Settings
 from berth.schemas.workload import ClusterPlan
 
 _DAYS: Final = re.compile(r"(\d{1,6}(?:\.\d{1,3})?)d(.*)", re.ASCII)
@@ -37,8 +38,9 @@ def faults_of(text: str, cluster: ClusterPlan) -> FaultPlan:
     shaped = {"weibull": _shape(words.pop("shape"))} if "shape" in words else {}
     values = {_FIELDS.get(key, key): _READERS[key](key, value) for key, value in words.items()}
     if values.get("mtbf_ms", _MTBF_MIN_MS) < _MTBF_MIN_MS:
-        words_wanted = f"{duration_text(_MTBF_MIN_MS)} or more"
-        raise CommandError(_wrong("mtbf", words["mtbf"], words_wanted), code=WRONG_USE)
+        raise CommandError(
+            f"--faults: mtbf is {words['mtbf']!r}, expected {duration_text(_MTBF_MIN_MS)} or more", code=WRONG_USE
+        )
     of_model = {field: values.pop(field) for field in list(values) if field in FailureModel.__struct_fields__}
     nodes = [BreakableNode(node.name, node.chips, node.leaf) for node in cluster.nodes]
     try:
@@ -59,6 +61,21 @@ def faults_text(plan: FaultPlan) -> dict[str, str]:
             for name in ("checkpoint", "grace", "recreate", "restart", "rejoin")
         ),
     }
+
+
+def check_reserves(counts: Sequence[int], settings: Settings) -> None:
+    """See that nodes in reserve are fewer than those of a SuperPoD.
+
+    Raises:
+        CommandError: They are not.
+    """
+    for count in counts:
+        if not 0 <= count < settings.super_pod_size:
+            raise CommandError(
+                f"--reserve-nodes is {count}, expected a number from 0 to {settings.super_pod_size - 1}, below"
+                " super_pod_size",
+                code=WRONG_USE,
+            )
 
 
 def duration_text(time_ms: int) -> str:
@@ -87,8 +104,8 @@ def _pairs(text: str) -> dict[str, str]:
     return found
 
 
-def _wrong(key: str, value: str, expected: str) -> str:
-    return f"--faults: {key} is {value!r}, expected {expected}"
+def _wrong(key: str, value: str, expected: str) -> CommandError:
+    return CommandError(f"--faults: {key} is {value!r}, expected {expected}", code=WRONG_USE)
 
 
 def _duration(key: str, value: str) -> int:
@@ -98,7 +115,7 @@ def _duration(key: str, value: str) -> int:
             return duration_ms(value)
         return round(float(days[1]) * _DAY_MS) + (duration_ms(days[2]) if days[2] else 0)
     except QuantityError as error:
-        raise CommandError(_wrong(key, value, _EXPECTED), code=WRONG_USE) from error
+        raise _wrong(key, value, _EXPECTED) from error
 
 
 def _weight(key: str, value: str) -> float:
@@ -109,15 +126,15 @@ def _number(key: str, value: str, expected: str) -> float:
     try:
         number = float(value)
     except ValueError as error:
-        raise CommandError(_wrong(key, value, expected), code=WRONG_USE) from error
+        raise _wrong(key, value, expected) from error
     if not 0 <= number < math.inf:
-        raise CommandError(_wrong(key, value, expected), code=WRONG_USE)
+        raise _wrong(key, value, expected)
     return number
 
 
 def _seed(key: str, value: str) -> int:
     if not (value.isascii() and value.isdecimal() and len(value) <= len(str(_SEED_MAX)) and int(value) <= _SEED_MAX):
-        raise CommandError(_wrong(key, value, f"a whole number from 0 to {_SEED_MAX}"), code=WRONG_USE)
+        raise _wrong(key, value, f"a whole number from 0 to {_SEED_MAX}")
     return int(value)
 
 
@@ -126,7 +143,7 @@ def _shape(value: str) -> float:
     if value == _PLAIN:
         return 1.0
     if not value.startswith(_SHAPED):
-        raise CommandError(_wrong("shape", value, expected), code=WRONG_USE)
+        raise _wrong("shape", value, expected)
     return _number("shape", value.removeprefix(_SHAPED), expected)
 
 
