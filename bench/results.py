@@ -22,7 +22,7 @@ FOLDER: Final = Path(__file__).parents[1] / "docs" / "results"
 _SECTIONS: Final = frozenset(
     {
         "jobs", "waiting time", "waiting time of jobs of 64 chips and more", "use of the chips", "leaf switches",
-        "chips blocked while a gang waits",
+        "chips blocked while a gang waits", "training under failures", "time from a failure to training",
     }
 )  # fmt: skip
 _ROWS: Final = {
@@ -42,7 +42,7 @@ Made by `make results`, which runs `python -m bench.results`; nothing here is wr
 - Kalos: Shanghai AI Laboratory's cluster (InternLM/AcmeTrace, CC BY 4.0), 319 jobs of 90 days of 2023.
 - Philly: Microsoft's clusters (msr-fiddle/philly-traces, CC BY 4.0), 82,247 jobs of autumn 2017.
 
-There are no failures in them, and none were added. A leaf switch has 16 nodes of 8 chips. Times are seconds of the trace.
+There are no failures in them. Those of the last tables are drawn ([simulate.md](../simulate.md#failures)). A leaf switch has 16 nodes of 8 chips. Times are seconds of the trace.
 `conservative` is left out for Philly: each of its rounds plans for thousands of jobs that wait.
 """
 _ORIENTATION: Final = {
@@ -110,6 +110,13 @@ def _studies() -> list[_Study]:
                 Wanted(policy=short, declare="exact"),
             ),
         ]
+    rates = (("154d", "6.5 failures in 1,000 node days"), ("15d", "about ten times as many"))
+    cases = (*(("kalos", kalos, 8, *rate) for rate in rates), ("philly", philly.format(64), 1, *rates[0]))
+    for name, where, compress, mtbf, words in cases:
+        wanted = Wanted(compress=compress, faults=f"mtbf={mtbf},seed=1", recovery=("pods", "job"))
+        studies.append(
+            _Study(f"{name}-failures-{mtbf}", f"{name.capitalize()} with failures: {words}", name, where, wanted)
+        )
     return studies
 
 
@@ -135,6 +142,8 @@ def _replaced(text: str, parts: Mapping[_Study, str], found: Mapping[tuple[str, 
     sections = text.split("\n## ")
     for study, part in parts.items():
         new = part.removeprefix("## ")
+        if not any(section.startswith(f"{study.heading}\n") for section in sections):
+            sections.append(new)
         sections = [new if section.startswith(f"{study.heading}\n") else section for section in sections]
     lines = "\n## ".join(sections).split("\n")
     anew = {_beside_start(*key): _beside_line(key, found[key]) for key in _ORIENTATION if key in found}
@@ -186,14 +195,21 @@ def _part(study: _Study, all_found: dict[tuple[str, str], Statistics]) -> str:
 def _kept(found: Results) -> list[ComparisonRow]:
     """Rows of a table, with all rows of blocked chips."""
     return [
-        row for row in found.rows if row.section in _SECTIONS and (row.metric in _ROWS or row.metric.endswith(_BLOCKED))
+        row
+        for row in found.rows
+        if row.section in _SECTIONS
+        and (row.metric in _ROWS or row.metric.endswith(_BLOCKED) or row.section == "training under failures")
     ]
 
 
 def _pictures(study: _Study, timelines: list[Timeline]) -> list[tuple[str, str]]:
     """Plots of a study, small, each with a caption."""
     wanted = (
-        {"waiting": "Waiting time by size of the jobs"} if "queue" in study.name else {"span": "Leaf switches of jobs"}
+        {"failures": "Chip hours that failures cost"}
+        if study.wanted.faults
+        else {"waiting": "Waiting time by size of the jobs"}
+        if "queue" in study.name
+        else {"span": "Leaf switches of jobs"}
     )
     wanted |= {"use": "Chips in use and asked for"} if study.trace == "kalos" else {}
     folder = FOLDER / f".{study.name}"

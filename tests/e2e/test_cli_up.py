@@ -313,6 +313,16 @@ def test_a_service_that_cannot_run_ends_up_with_the_end_of_its_log(tmp_path: Pat
     assert list(tmp_path.iterdir()) == []
 
 
+def test_faults_of_leaf_switches_and_of_pods_say_why_they_cannot_be(ask: Ask) -> None:
+    code, _, err = ask("nodes", "break", "no-leaf", "--fault", "kubelet", "--leaf")
+    assert code == 1
+    assert "leaf switch is 'no-leaf', expected a leaf switch of the topology file" in err
+    assert "expected a leaf switch" in ask("nodes", "repair", "no-leaf", "--fault", "kubelet", "--leaf")[2]
+    code, _, err = ask("nodes", "break", "duo-1", "--fault", "container", "--pod", "a/b", "--exit-code", "137")
+    assert code == 1
+    assert "fault is 'container', which is simulated on an API server only" in err
+
+
 def test_a_node_breaks_and_is_mended(ask: Ask) -> None:
     def unhealthy() -> list[int]:
         (node,) = [node for node in ask("nodes")[1] if node["name"] == "duo-1"]

@@ -20,7 +20,7 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import NullLocator
 from numpy.typing import NDArray
 
-from berth.core.simulation.statistics import SIZE_CLASSES, in_order, size_class
+from berth.core.simulation.statistics import SIZE_CLASSES, in_order, size_class, statistics_of
 from berth.core.simulation.timeline import JobTimeline, Moment, Timeline
 
 Format = Literal["svg", "png"]
@@ -186,6 +186,27 @@ def blocked_by_cause(courses: Sequence[Timeline]) -> Figure:
         rows[-1].set_ylim(0, max(1.0, 1.05 * most))
         _set_time(rows[-1], courses)
         _legend(figure, [Patch(color=colour) for colour in colours], causes)
+        return figure
+
+
+def lost_to_failures(courses: Sequence[Timeline]) -> Figure:
+    """Chip hours that failures cost, by what they went to; one bar per course with failures."""
+    shown = [timeline for timeline in courses if timeline.faults is not None]
+    faults = [figures for timeline in shown if (figures := statistics_of(timeline).faults) is not None]
+    with styled():
+        figure, rows = _stack(1)
+        axes = rows[0]
+        places = np.arange(len(shown))
+        before = np.zeros(len(shown))
+        parts = (("stopped", "stopped_chip_h", "#d55e00"), ("redone since a checkpoint", "redone_chip_h", "#e69f00"))
+        for _, field, colour in parts:
+            lost = np.array([float(getattr(figures, field)) for figures in faults])
+            axes.barh(places, lost, left=before, height=0.6, color=colour)
+            before = before + lost
+        axes.set_yticks(places, _titles(shown))
+        axes.invert_yaxis()
+        axes.set_xlabel("chip hours")
+        _legend(figure, [Patch(color=colour) for _, _, colour in parts], [name for name, _, _ in parts])
         return figure
 
 

@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from berth.cli.output import WRONG_USE, CommandError
@@ -10,6 +10,7 @@ from berth.core.simulation.failures import BreakableNode, FailureModel
 from berth.core.simulation.fault_plan import FaultPlan
 from berth.formats.quantities import QuantityError, duration_ms
 from berth.formats.yaml_tree import nearest
+from berth.schemas.ledger import Settings
 from berth.schemas.workload import ClusterPlan
 
 _DAYS: Final = re.compile(r"(\d{1,6}(?:\.\d{1,3})?)d(.*)", re.ASCII)
@@ -37,7 +38,9 @@ def faults_of(text: str, cluster: ClusterPlan) -> FaultPlan:
     shaped = {"weibull": _shape(words.pop("shape"))} if "shape" in words else {}
     values = {_FIELDS.get(key, key): _READERS[key](key, value) for key, value in words.items()}
     if values.get("mtbf_ms", _MTBF_MIN_MS) < _MTBF_MIN_MS:
-        raise _wrong("mtbf", words["mtbf"], f"{duration_text(_MTBF_MIN_MS)} or more")
+        raise CommandError(
+            f"--faults: mtbf is {words['mtbf']!r}, expected {duration_text(_MTBF_MIN_MS)} or more", code=WRONG_USE
+        )
     of_model = {field: values.pop(field) for field in list(values) if field in FailureModel.__struct_fields__}
     nodes = [BreakableNode(node.name, node.chips, node.leaf) for node in cluster.nodes]
     try:
@@ -58,6 +61,21 @@ def faults_text(plan: FaultPlan) -> dict[str, str]:
             for name in ("checkpoint", "grace", "recreate", "restart", "rejoin")
         ),
     }
+
+
+def check_reserves(counts: Sequence[int], settings: Settings) -> None:
+    """See that nodes in reserve are fewer than those of a SuperPoD.
+
+    Raises:
+        CommandError: They are not.
+    """
+    for count in counts:
+        if not 0 <= count < settings.super_pod_size:
+            raise CommandError(
+                f"--reserve-nodes is {count}, expected a number from 0 to {settings.super_pod_size - 1}, below"
+                " super_pod_size",
+                code=WRONG_USE,
+            )
 
 
 def duration_text(time_ms: int) -> str:

@@ -107,6 +107,8 @@ def drawn(courses: Sequence[Timeline], formats: Sequence[Format] = FORMATS) -> l
         ("span", "Leaf switches and SuperPoDs of jobs over the fewest possible.", drawing.span_over_least),
         ("blocked", "Idle chips while a gang waits, by what keeps them from it.", drawing.blocked_by_cause),
     ]
+    if any(timeline.faults is not None for timeline in courses):
+        plans.append(("failures", "Chip hours that failures cost.", drawing.lost_to_failures))
     figures = [(name, words, draw(courses)) for name, words, draw in plans]
     mapped = [timeline for timeline in courses if has_map(timeline)]
     for number, timeline in enumerate(mapped, 1):

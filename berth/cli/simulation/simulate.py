@@ -16,7 +16,7 @@ from berth.cli.cell import run
 from berth.cli.output import WRONG_USE, CommandError, progress_console
 from berth.cli.recordings.record import may_write
 from berth.cli.simulation.decision_settings import settings_text, settings_with
-from berth.cli.simulation.fault_options import faults_of, faults_text
+from berth.cli.simulation.fault_options import check_reserves, faults_of, faults_text
 from berth.cli.simulation.log_workload import is_recording, workload_of
 from berth.cli.simulation.pictures import may_draw
 from berth.cli.simulation.results import Results, give, results_of
@@ -148,7 +148,7 @@ def prepare(trace: Path, cluster: str, wanted: Wanted) -> Setup:
         CommandError: One of them, or a setting, is invalid.
     """
     settings = settings_with(DecisionConfig().to_settings(), wanted.set)
-    _check_reserves(wanted, settings)
+    check_reserves(wanted.reserve_nodes, settings)
     if not 0 <= wanted.seed <= _SEED_MAX:
         raise CommandError(f"--seed is {wanted.seed}, expected a whole number from 0 to {_SEED_MAX}", code=WRONG_USE)
     if not 0 < wanted.compress < math.inf:
@@ -361,21 +361,6 @@ def _cluster(words: str) -> ClusterPlan:
         raise CommandError(f"--{error}", code=WRONG_USE) from error
     except TopologyError as error:
         raise CommandError(*(f"{words}: {line}" for line in str(error).splitlines()), code=WRONG_USE) from error
-
-
-def _check_reserves(wanted: Wanted, settings: Settings) -> None:
-    """See that nodes in reserve are fewer than those of a SuperPoD.
-
-    Raises:
-        CommandError: They are not.
-    """
-    for count in wanted.reserve_nodes:
-        if not 0 <= count < settings.super_pod_size:
-            raise CommandError(
-                f"--reserve-nodes is {count}, expected a number from 0 to {settings.super_pod_size - 1}, below"
-                " super_pod_size",
-                code=WRONG_USE,
-            )
 
 
 def _faults(wanted: Wanted, plan: ClusterPlan) -> FaultPlan | None:

@@ -8,6 +8,7 @@ import pytest
 
 from berth.cli.app import call
 from berth.cli.output import FAILED, OK, WRONG_USE
+from berth.cli.simulation.fault_options import duration_text
 from berth.core.replay.replay import replayed
 from berth.runtime.recording import read_file
 
@@ -212,3 +213,65 @@ def test_a_cluster_may_be_a_topology_file(trace: Path, tmp_path: Path, capsys: p
     assert (found["cluster"], found["figures"][0]["placed"]) == ("cluster.yaml", 4)
     path.write_text("apiVersion: berth/v1\nkind: Cluster\nnodes: [{product: module910bx9}]\n", "utf-8")
     assert "product" in wrong(capsys, "--trace", trace, "--cluster", path)
+
+
+def test_strategies_of_recovery_stand_side_by_side(
+    trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ("--faults", "mtbf=10m,repair=5s,checkpoint=1s,restart=2s,rejoin=1s,leaf=0,seed=0")
+    recovery = ("--recovery", "pods", "--recovery", "job")
+    folder = tmp_path / "out"
+    assert simulate("--trace", trace, "--cluster", "nodes=9,leaf=9", *words, *recovery, "--out", folder) == OK
+    out = capsys.readouterr().out
+    assert "failures: mtbf=10m of a node, chip=0.7, node=0.29, leaf=0, shape=exponential, repair=5s, seed=0" in out
+    assert "cost of a failure: checkpoint=1s, grace=30s, recreate=10s, restart=2s, rejoin=1s" in out
+    assert "skip, recovery by pods" in out
+    assert "effective training time ratio" in out
+    assert (folder / "failures.png").is_file()
+    found = msgspec.json.decode((folder / "results.json").read_bytes())
+    for figures in found["figures"]:
+        assert figures["faults"]["interruptions"] > 0
+        assert 0 < figures["faults"]["ettr"] < 1
+
+
+def test_nodes_in_reserve_give_a_column_each(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ("--reserve-nodes", "0", "--reserve-nodes", "3")
+    assert simulate("--trace", trace, "--cluster", "nodes=9,leaf=9", *words, "--json") == OK
+    found = msgspec.json.decode(capsys.readouterr().out)
+    assert [figures["title"] for figures in found["figures"]] == ["skip, reserve 0", "skip, reserve 3"]
+    assert found["settings"]["skip, reserve 3"]["reserve_nodes"] == "3"
+    assert all(figures["faults"] is None for figures in found["figures"])
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        (("--faults", "mtbf"), "--faults 'mtbf': expected key=value, such as mtbf=154d"),
+        (("--faults", "mtfb=3d"), "--faults: 'mtfb' is no key, expected 'mtbf'?"),
+        (("--faults", "mtbf=3x"), "--faults: mtbf is '3x', expected a duration such as 154d, 4h, 30s or 1d12h"),
+        (("--faults", "mtbf=1s"), "--faults: mtbf is '1s', expected 10m or more"),
+        (("--faults", "repair=0s"), "--faults: repair: 0 ms, expected a time above 0"),
+        (("--faults", "chip=-1"), "--faults: chip is '-1', expected a number from 0 on"),
+        (("--faults", "chip=0,node=0,leaf=0"), "--faults: chip, node and leaf: 0, expected at least one above 0"),
+        (("--faults", "shape=normal"), "--faults: shape is 'normal', expected exponential, or weibull:K"),
+        (("--faults", "shape=weibull:99"), "--faults: shape: 99, expected a number from 0.2 to 20"),
+        (("--faults", "seed=-1"), "--faults: seed is '-1', expected a whole number from 0 to"),
+        (("--faults", "seed=1,seed=2"), "--faults: seed is there twice, 1 and 2, expected one"),
+        (("--faults", "checkpoint=0"), "--faults: checkpoint: 0 ms, expected a time above 0"),
+        (("--faults", "seed=1", "--baselines"), "--baselines is given, expected it without --faults"),
+        (("--recovery", "job"), "--recovery is job, expected --faults beside it"),
+        (("--reserve-nodes", "48"), "--reserve-nodes is 48, expected a number from 0 to 47, below super_pod_size"),
+    ],
+)
+def test_wrong_failures_are_refused_with_key_value_and_what_is_right(
+    trace: Path, capsys: pytest.CaptureFixture[str], words: tuple[str, ...], named: str
+) -> None:
+    assert wrong(capsys, "--trace", trace, "--cluster", "nodes=1,leaf=1", *words).startswith(named)
+
+
+@pytest.mark.parametrize(
+    ("time_ms", "text"),
+    [(0, "0s"), (250, "250ms"), (90_000, "1m30s"), (4 * 3_600_000, "4h"), (129_600_000, "1d12h"), (3_600_499, "1h")],
+)
+def test_durations_are_shown_as_they_are_read(time_ms: int, text: str) -> None:
+    assert duration_text(time_ms) == text
