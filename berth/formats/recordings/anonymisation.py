@@ -21,6 +21,7 @@ from berth.formats.recordings.anonymisation_rules import (
     KEPT_TASKS,
     NAME_KEYS,
     SERVICE_KEY,
+    SUBJECTS,
     Kind,
     Rule,
     Special,
@@ -58,28 +59,6 @@ MESSAGES: Final[Mapping[str, type[Message]]] = {
         Epoch, Round,
     )
 }  # fmt: skip
-_SUBJECTS: Final[Mapping[str, tuple[Kind, ...]]] = {
-    "node": (Kind.DOMAIN,),
-    "health": (Kind.DOMAIN,),
-    "topology": (Kind.KEEP,),
-    "pod": (Kind.NAMESPACE, Kind.JOB),
-    "member": (Kind.NAMESPACE, Kind.JOB),
-    "job": (Kind.NAMESPACE, Kind.JOB),
-    "outcome": (Kind.NAMESPACE, Kind.JOB),
-    "timer": (),
-    "group": (Kind.NAMESPACE, Kind.POD),
-    "replacement": (Kind.NAMESPACE, Kind.JOB),
-    "usage": (Kind.DOMAIN,),
-    "namespace": (Kind.NAMESPACE,),
-    "claim": (Kind.NAMESPACE, Kind.CLAIM),
-    "volume": (Kind.VOLUME,),
-    "storage": (Kind.CLASS,),
-    "unbound": (Kind.NAMESPACE, Kind.CLAIM),
-    "drain.node": (Kind.KEEP, Kind.NODE),
-    "drain.leaf": (Kind.KEEP, Kind.LEAF),
-    "drain.superpod": (Kind.KEEP, Kind.GROUP),
-}
-"""Names at the end of the subject of a fact, by its kind, or by its kind and the first name."""
 _SUBJECT_TOKENS: Final = 4
 _STRANGE: Final = "strange"
 """Last token of the subject of a fact with an unknown subject."""
@@ -126,7 +105,7 @@ class _Walk:
                 (see(Kind.NAMESPACE, namespace), tuple((key, see_label(key, value)) for key, value in labels), ending)
                 for namespace, labels, ending in pods
             ],
-            Special.DRAINED: lambda drain, name: see(_SUBJECTS[f"drain.{drain.kind}"][1], name),
+            Special.DRAINED: lambda drain, name: see(SUBJECTS[f"drain.{drain.kind}"][1], name),
             Special.PAIRS: lambda _, pairs: [(see(Kind.NODE, name), number) for name, number in pairs],
         }
 
@@ -227,7 +206,7 @@ class _Walk:
         """Subject of a fact with other names."""
         tokens = subject.split(".")
         about = tokens[_SUBJECT_TOKENS - 1 :]
-        kinds = _SUBJECTS.get(".".join(about[:2])) or _SUBJECTS.get(about[0]) if about else None
+        kinds = SUBJECTS.get(".".join(about[:2])) or SUBJECTS.get(about[0]) if about else None
         names = tokens[_SUBJECT_TOKENS:]
         begin = ["berth", CELL, "fact"]
         if kinds is None or len(kinds) != len(names):

@@ -229,6 +229,29 @@ RULES: Final[Mapping[str, Mapping[str, Rule]]] = {
 }
 """Fields with texts by struct. A missing struct or field with a text is an error of this module and ends the pass."""
 
+SUBJECTS: Final[Mapping[str, tuple[Kind, ...]]] = {
+    "node": (Kind.DOMAIN,),
+    "health": (Kind.DOMAIN,),
+    "topology": (Kind.KEEP,),
+    "pod": (Kind.NAMESPACE, Kind.JOB),
+    "member": (Kind.NAMESPACE, Kind.JOB),
+    "job": (Kind.NAMESPACE, Kind.JOB),
+    "outcome": (Kind.NAMESPACE, Kind.JOB),
+    "timer": (),
+    "group": (Kind.NAMESPACE, Kind.POD),
+    "replacement": (Kind.NAMESPACE, Kind.JOB),
+    "usage": (Kind.DOMAIN,),
+    "namespace": (Kind.NAMESPACE,),
+    "claim": (Kind.NAMESPACE, Kind.CLAIM),
+    "volume": (Kind.VOLUME,),
+    "storage": (Kind.CLASS,),
+    "unbound": (Kind.NAMESPACE, Kind.CLAIM),
+    "drain.node": (Kind.KEEP, Kind.NODE),
+    "drain.leaf": (Kind.KEEP, Kind.LEAF),
+    "drain.superpod": (Kind.KEEP, Kind.GROUP),
+}
+"""Names at the end of the subject of a fact, by its kind, or by its kind and the first name."""
+
 NAME_KEYS: Final = frozenset({"kubernetes.io/hostname", "metadata.name"})
 """Labels and fields whose value is the name of a node."""
 SERVICE_KEY: Final = "inferserviceid"
