@@ -318,6 +318,9 @@ class OutcomeSeen(Message, frozen=True):
     """Newest step that is carried out: all ranks with a place have bound pods, or are in ``failures``."""
     held: list[RankFailure] = []
     """Ranks whose pods are to be evicted from drained nodes and that a disruption budget holds back, and why."""
+    open: list[int] = []
+    """Ranks that recover, ascending: their pods are about to be deleted, or their new ones are not bound. Published
+    before the first pod is deleted, so that their successors are known as such; all ranks if the whole job leaves."""
 
 
 class TimerSeen(Message, frozen=True):

@@ -1,4 +1,7 @@
-"""Take an attempt, do its next step, publish the outcome."""
+"""Take an attempt, do its next step, publish the outcome.
+
+Longer than 400 lines because every verb ends in an outcome, which contains what the verbs before it have done.
+"""
 
 import asyncio
 from collections.abc import Sequence
@@ -168,6 +171,8 @@ class Loop:
             return
         attempt = step.attempt
         began_s = self._clock.monotonic_s()
+        if step.verb != "bind":
+            await self._announce(attempt)
         if step.verb == "recover":
             outcome = await self._recover(attempt)
         else:
@@ -177,10 +182,7 @@ class Loop:
         is_new = attempt.outcome != outcome.state
         key = (attempt.uid, attempt.attempt)
         if key in self.work.attempts:  # otherwise it was released meanwhile, and another attempt may own the subject
-            self._faults.hit("outcome.before")
-            await self._bus.publish(self._bus.subjects.fact_outcome(attempt.namespace, attempt.name), encode(outcome))
-            self._faults.hit("outcome.after")
-            self.work.apply_outcome(outcome)
+            await self._publish(attempt, outcome)
         took_s = self._clock.monotonic_s() - began_s
         if is_new:
             self._metrics.outcomes.labels(outcome.state).inc()
@@ -197,6 +199,28 @@ class Loop:
             failed=len(outcome.failures),
             took_ms=round(took_s * 1000, 1),
         )
+
+    async def _publish(self, attempt: Attempt, outcome: OutcomeSeen) -> None:
+        """Publish an outcome.
+
+        Raises:
+            TransientError: The bus did not answer.
+        """
+        self._faults.hit("outcome.before")
+        await self._bus.publish(self._bus.subjects.fact_outcome(attempt.namespace, attempt.name), encode(outcome))
+        self._faults.hit("outcome.after")
+        self.work.apply_outcome(outcome)
+
+    async def _announce(self, attempt: Attempt) -> None:
+        """Publish which ranks recover before pods are deleted: new ones are theirs, whoever is away by then.
+
+        Raises:
+            TransientError: The bus did not answer.
+        """
+        before = self.work.outcome_of(attempt)
+        open_ranks = self.work.open_ranks(attempt)
+        if before is not None and before.state == "bound" and before.open != open_ranks:
+            await self._publish(attempt, msgspec.structs.replace(before, open=open_ranks, at_ms=self._clock.now_ms()))
 
     async def _clear(self, clearing: Clearing) -> None:
         """Delete ended pods of earlier attempts of a job that starts anew.
@@ -260,6 +284,7 @@ class Loop:
             ledger_seq=attempt.ledger_seq,
             at_ms=self._clock.now_ms(),
             step=attempt.taken_up,
+            open=self.work.open_ranks(attempt),
         )
 
     def _outcome_of_step(
@@ -280,6 +305,7 @@ class Loop:
             at_ms=self._clock.now_ms(),
             step=attempt.taken_up,
             done=gang.step if is_done else attempt.done,
+            open=self.work.open_ranks(attempt),
         )
 
     async def _recover(self, attempt: Attempt) -> OutcomeSeen | None:
@@ -304,20 +330,22 @@ class Loop:
             held = error.held
         except PoisonError as error:
             raise TransientError(error.reason) from error
-        attempt.taken_up = gang.step
         attempt.forced |= {rank: leave.step for rank, leave in leaves.items() if leave.at_once}
         kept = {one.rank for one in held}
         attempt.evicted |= {rank: leave.step for rank, leave in leaves.items() if leave.evicts and rank not in kept}
         attempt.held_until_ms = now_ms + round(HELD_RETRY_S * _MS) if held else 0
         before = self.work.outcome_of(attempt)
-        if before is None or (held and before.held == held and before.step == attempt.taken_up):
+        if before is None:
+            attempt.taken_up = gang.step  # otherwise once that is published
+        if before is None or (held and before.held == held and before.step == gang.step):
             return None
         return msgspec.structs.replace(
             before,
             failures=self.work.failures_of(attempt),
             at_ms=self._clock.now_ms(),
-            step=attempt.taken_up,
+            step=gang.step,
             held=held,
+            open=self.work.open_ranks(attempt),
         )
 
     def _leaves(self, bound: BindResult, failures: list[RankFailure]) -> bool:

@@ -111,6 +111,10 @@ class Attempt:
         """Whether a place is reserved for a rank whose pod has yet to leave."""
         return any(move.placed for move in self.holding.moves)
 
+    def is_unbound(self, rank: int) -> bool:
+        """Whether no pod of a rank is known to be bound at the place that a step gave it."""
+        return self.holding.step_of(rank) > max(self.done, self.bound.get(rank, 0))
+
     def ranks(self) -> list[int]:
         """Ranks that have a place and whose pods do not leave."""
         settled = self.holding.leaving().keys() | self.gone
@@ -346,31 +350,31 @@ class Work:
             return None
         if attempt.holding.step > attempt.taken_up or late:
             return "recover"
-        return "bind" if attempt.outcome is None or (attempt.recovers and self._may_go_on(attempt)) else None
-
-    def _may_go_on(self, attempt: Attempt) -> bool:
-        """Whether ranks of an attempt that recovers are to be bound, or its newest step is carried out."""
-        return bool(self.to_bind(attempt)) or not attempt.is_moving
+        may_go_on = attempt.recovers and (self.to_bind(attempt) or not attempt.is_moving)
+        return "bind" if attempt.outcome is None or may_go_on else None
 
     def to_bind(self, attempt: Attempt) -> list[int]:
         """Ranks that are to be bound, ascending: all, or those that a step of a recovery has placed anew."""
         if attempt.outcome is None:
             return attempt.ranks()
         failed = {failure.rank for failure in self.failures_of(attempt)}
+        return [rank for rank in attempt.ranks() if attempt.is_unbound(rank) and rank not in failed]
+
+    def open_ranks(self, attempt: Attempt) -> list[int]:
+        """Ranks that recover, ascending: they leave, have no place or no bound pod; all if the whole job leaves."""
         holding = attempt.holding
-        return [
-            rank
-            for rank in attempt.ranks()
-            if holding.step_of(rank) > max(attempt.done, attempt.bound.get(rank, 0)) and rank not in failed
-        ]
+        if holding.ending:
+            return list(range(holding.placement.pods())) if holding.ending == "fault" else []
+        unbound = {rank for rank in holding.steps if rank not in holding.gone and attempt.is_unbound(rank)}
+        return sorted(unbound.union(holding.leaving(), holding.unplaced))
 
     def failures_of(self, attempt: Attempt) -> list[RankFailure]:
         """Failures of ranks that are neither released nor placed anew since."""
         outcome = self.outcome_of(attempt)
         if outcome is None:
             return []
-        settled = attempt.holding.leaving().keys() | attempt.gone
         holding = attempt.holding
+        settled = holding.leaving().keys() | holding.gone
         return [
             one for one in outcome.failures if one.rank not in settled and holding.step_of(one.rank) <= outcome.step
         ]

@@ -111,7 +111,7 @@ _LATER: Final[dict[str, dict[type, set[str]]]] = {
     "v0.4": {
         HealthSeen: {"sub_healthy"},
         PodsSeen: {"exit_codes", "marks", "steering", "steps"},
-        OutcomeSeen: {"step", "done", "held"},
+        OutcomeSeen: {"step", "done", "held", "open"},
         JobStatus: {"recovery"},
         Round: {"recoveries"},
         BreakNode: {"leaf", "pod", "exit_code"},
@@ -522,6 +522,7 @@ def _facts() -> tuple[Message, ...]:
             step=2,
             done=1,
             held=[RankFailure(1, "HTTP 429: Cannot evict pod as it would violate the pod's disruption budget.")],
+            open=[3, 5],
         ),
         TimerSeen(at_ms=_AT_MS + 7),
         *_usage(),

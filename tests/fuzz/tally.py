@@ -3,7 +3,6 @@
 from collections import Counter
 from typing import Final, get_args
 
-from berth.core.faults.model import PodFaultKind
 from berth.core.requests.job_validation import ValidJob, validate
 from berth.core.state.cell import State
 from berth.core.state.ledger import Folded, Holding
@@ -13,7 +12,6 @@ from berth.schemas.facts import HealthSeen, JobSeen, NodeHealth, NodesSeen, PodP
 from berth.schemas.intake import JobRequest
 from berth.schemas.ledger import ReleaseReason, Round, Settings, Verdict
 from berth.schemas.message import Message
-from berth.schemas.recovery import How, Scope
 from berth.schemas.refusal import Code, NodeReason, Refusal
 from berth.services.dispatcher.config import DecisionConfig
 from tests.fuzz import constraint_tally
@@ -73,10 +71,7 @@ def required() -> list[str]:
             f"nodes: {what}"
             for what in ("gone", "cordoned", "not ready", "shared", "below leaves", "in SuperPoDs", "in racks")
         ),
-        *(f"recovery: {how}" for how in get_args(How)),
-        *(f"recovery: {scope}" for scope in get_args(Scope)),
-        *(f"recovery: {kind.value}" for kind in PodFaultKind),
-        *(f"recovery: {what}" for what in ("with places", "without places", "a later step")),
+        *(f"recovery: {what}" for what in ("grace", "force", "mark", "pod", "job", "CardUnhealthy", "without places")),
         "released: ranks",
         "released: to be placed again",
         "adopted",

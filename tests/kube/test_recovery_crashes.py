@@ -11,7 +11,7 @@ from typing import Final
 import pytest
 
 from berth.core.state.cell import State
-from berth.formats.ascend.pod_annotations import RANK, STEP
+from berth.formats.ascend.pod_annotations import ATTEMPT, RANK, STEP
 from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.errors import TransientError
 from berth.runtime.local.nats_server import EmbeddedServer
@@ -42,6 +42,8 @@ DISPATCHER: Final = ("append.before:1", "append.after:1", "status.before:1", "ap
 """Before and after the record of the step and that of the release, and while statuses are published."""
 BINDER: Final = ("leave.after:1", "bind.before:1", "outcome.after:2")
 """tests/kube/test_recovery_execution.py has them all."""
+WHOLE: Final = (("dispatcher", "append.after:1"), ("dispatcher", "append.before:2"), ("binder", "leave.after:2"))
+"""While the whole job restarts: the step is recorded, the attempt is released, and two of three pods are deleted."""
 NATS: Final = ("broken", "recorded", "gone", "waits", "bound")
 """What has just happened when it is killed."""
 
@@ -86,21 +88,22 @@ class Cell:
             what = f"--- start {service.starts}"
             await until(lambda: "ledger folded" in service.log().partition(what)[2], deadline_s=20, what="a start")
 
-    async def broken(self) -> tuple[int, Seat]:
-        """A chip of the node of a worker breaks; returns the rank and where it was."""
+    async def broken(self, rank: int | None = None) -> tuple[int, Seat]:
+        """A chip of the node of a worker, or of this rank, breaks; returns the rank and where it was."""
         self.faults += 1
-        rank = 1 + self.faults % (RANKS - 1)
+        rank = 1 + self.faults % (RANKS - 1) if rank is None else rank
         await break_node(self.world, BreakNode(self.seats[rank].node, "chip", [3]))
         return rank, self.seats[rank]
 
     async def recovered(self, rank: int, old: Seat) -> None:
-        """Wait for the end of the recovery; only this rank has moved. The node is repaired."""
-        now = await until_seats(self.world, self.namespace, JOB, RANKS, without=frozenset({old.uid}))
-        assert {other: now[other] for other in now if other != rank} == {
-            other: seat for other, seat in self.seats.items() if other != rank
-        }, "healthy pods stay"
-        assert now[rank].node not in {seat.node for seat in self.seats.values()}
-        assert now[rank].chips == 0xFF
+        """Wait for the end of the recovery; only this rank has moved, with the master all. The node is repaired."""
+        left = {rank} if rank else set(range(RANKS))
+        uids = frozenset(self.seats[other].uid for other in left)
+        now = await until_seats(self.world, self.namespace, JOB, RANKS, without=uids)
+        stay = {other: seat for other, seat in self.seats.items() if other not in left}
+        assert {other: now[other] for other in stay} == stay, "healthy pods stay"
+        assert now[rank].node not in {old.node, *(seat.node for seat in stay.values())}
+        assert {seat.chips for seat in now.values()} == {0xFF}
         assert await self.world.check_chips(self.namespace) == RANKS * CHIPS
         self.seats = now
         await break_node(self.world, BreakNode(old.node, "chip", [3], mend=True))
@@ -145,15 +148,15 @@ def steps_of(watch: Watch) -> list[Recovery]:
 
 def check_pods(history: History, steps: list[Recovery], seats: dict[int, Seat]) -> None:
     """See that every pod was bound once, one for each rank and step, and that those left which records name."""
-    bound: dict[str, tuple[int, int, str]] = {}
+    bound: dict[str, tuple[int, int, int, str]] = {}
     for name, pod in history.pods.order:
         if pod.spec.node_name:
             note = pod.metadata.annotation
-            said = (int(note(RANK)), int(note(STEP) or 0), pod.spec.node_name)
+            said = (int(note(RANK)), int(note(ATTEMPT)), int(note(STEP) or 0), pod.spec.node_name)
             assert bound.setdefault(pod.metadata.uid, said) == said, f"{name} was bound again: {said}"
-    assert len({(rank, step) for rank, step, _ in bound.values()}) == len(bound)
+    assert len({said[:3] for said in bound.values()}) == len(bound)
     kept = {seat.uid for seat in seats.values()}
-    left = [rank for uid, (rank, _, _) in bound.items() if uid not in kept]
+    left = [said[0] for uid, said in bound.items() if uid not in kept]
     assert sorted(left) == sorted(rank for step in steps for rank in step.ranks)
 
 
@@ -192,6 +195,12 @@ async def test_killed_at_each_step_of_a_recovery_every_service_goes_on(
                 assert await service.ended() < 0, point
                 service.start()
                 await place.recovered(rank, old)
+        for name, point in WHOLE:
+            await place.arm(name, point)
+            rank, old = await place.broken(0)
+            assert await place.world.services[name].ended() < 0, point
+            place.world.services[name].start()
+            await place.recovered(rank, old)
         for moment in NATS:
             rank, old = await place.broken()
             await place.until_reached(moment, old)

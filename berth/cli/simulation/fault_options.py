@@ -37,7 +37,8 @@ def faults_of(text: str, cluster: ClusterPlan) -> FaultPlan:
     shaped = {"weibull": _shape(words.pop("shape"))} if "shape" in words else {}
     values = {_FIELDS.get(key, key): _READERS[key](key, value) for key, value in words.items()}
     if values.get("mtbf_ms", _MTBF_MIN_MS) < _MTBF_MIN_MS:
-        raise _wrong("mtbf", words["mtbf"], f"{duration_text(_MTBF_MIN_MS)} or more")
+        words_wanted = f"{duration_text(_MTBF_MIN_MS)} or more"
+        raise CommandError(_wrong("mtbf", words["mtbf"], words_wanted), code=WRONG_USE)
     of_model = {field: values.pop(field) for field in list(values) if field in FailureModel.__struct_fields__}
     nodes = [BreakableNode(node.name, node.chips, node.leaf) for node in cluster.nodes]
     try:
@@ -86,8 +87,8 @@ def _pairs(text: str) -> dict[str, str]:
     return found
 
 
-def _wrong(key: str, value: str, expected: str) -> CommandError:
-    return CommandError(f"--faults: {key} is {value!r}, expected {expected}", code=WRONG_USE)
+def _wrong(key: str, value: str, expected: str) -> str:
+    return f"--faults: {key} is {value!r}, expected {expected}"
 
 
 def _duration(key: str, value: str) -> int:
@@ -97,7 +98,7 @@ def _duration(key: str, value: str) -> int:
             return duration_ms(value)
         return round(float(days[1]) * _DAY_MS) + (duration_ms(days[2]) if days[2] else 0)
     except QuantityError as error:
-        raise _wrong(key, value, _EXPECTED) from error
+        raise CommandError(_wrong(key, value, _EXPECTED), code=WRONG_USE) from error
 
 
 def _weight(key: str, value: str) -> float:
@@ -108,15 +109,15 @@ def _number(key: str, value: str, expected: str) -> float:
     try:
         number = float(value)
     except ValueError as error:
-        raise _wrong(key, value, expected) from error
+        raise CommandError(_wrong(key, value, expected), code=WRONG_USE) from error
     if not 0 <= number < math.inf:
-        raise _wrong(key, value, expected)
+        raise CommandError(_wrong(key, value, expected), code=WRONG_USE)
     return number
 
 
 def _seed(key: str, value: str) -> int:
     if not (value.isascii() and value.isdecimal() and len(value) <= len(str(_SEED_MAX)) and int(value) <= _SEED_MAX):
-        raise _wrong(key, value, f"a whole number from 0 to {_SEED_MAX}")
+        raise CommandError(_wrong(key, value, f"a whole number from 0 to {_SEED_MAX}"), code=WRONG_USE)
     return int(value)
 
 
@@ -125,7 +126,7 @@ def _shape(value: str) -> float:
     if value == _PLAIN:
         return 1.0
     if not value.startswith(_SHAPED):
-        raise _wrong("shape", value, expected)
+        raise CommandError(_wrong("shape", value, expected), code=WRONG_USE)
     return _number("shape", value.removeprefix(_SHAPED), expected)
 
 

@@ -4,6 +4,8 @@ Names decide ties, so replacements have the order of the names. The shard of a d
 replacement has the same shard. All names must be known before the first is replaced: the first pass collects them, the
 second replaces them. Keys of labels and annotations, values that Berth reads, numbers, products, resources and times
 stay. A message that cannot be decoded is replaced by another one that cannot be decoded.
+
+Longer than 400 lines because both passes walk over all kinds of messages.
 """
 
 import re

@@ -28,7 +28,7 @@ def members_of(part: Part, owner: GangOwner, *, at_ms: int) -> MembersSeen:
     rows = [
         (rank, slot)
         for rank, slot in enumerate(part.slots)
-        if slot.uid and (slot.is_live or slot.was_bound or rank in part.recovering)
+        if slot.uid and (slot.is_live or slot.was_bound or rank in part.open_ranks)
     ]
     return MembersSeen(
         namespace=part.gang.namespace,

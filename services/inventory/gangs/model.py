@@ -210,9 +210,19 @@ class Part:
         return self.phase in OVER
 
     @property
+    def open_ranks(self) -> frozenset[int]:
+        """Ranks that other pods may take: by the status, and as the binder has announced before it deleted pods."""
+        outcome = self.outcome
+        if outcome is None or outcome.attempt != self.attempt or self.phase not in {*RUNS, "ending"}:
+            return self.recovering
+        return self.recovering.union(outcome.open)
+
+    @property
     def awaits_pods(self) -> bool:
         """Whether ranks that recover have no pod."""
-        return any(rank < len(self.slots) and not self.slots[rank].is_live for rank in self.recovering)
+        if self.phase not in RUNS:
+            return False
+        return any(rank < len(self.slots) and not self.slots[rank].is_live for rank in self.open_ranks)
 
     @property
     def lacking_since_ms(self) -> int | None:

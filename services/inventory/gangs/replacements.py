@@ -12,10 +12,12 @@ from typing import Final
 from berth.formats.ascend.pod_annotations import RANK_INDEX
 from berth.schemas.columns import pack
 from berth.schemas.fault_facts import ReplacementsSeen
-from berth.services.inventory.gangs.model import NO_INDEX, RUNS, Gang, Member, Part, Slot
+from berth.services.inventory.gangs.model import NO_INDEX, Gang, Member, Part, Slot
 
 _BACKUP: Final = ("podType", "backup")
 """Annotation of a pod that is created beside the one whose rank it states."""
+_BOUND: Final = frozenset({"bound", "running"})
+_UNBOUND: Final = frozenset({"", "waiting", "placed"})
 TAKEN_BACK: Final = "its pod replaces another one of the gang"
 """Reason of a cancellation: the request was made before it was known that the rank of the pod recovers."""
 
@@ -25,8 +27,8 @@ def replace_ranks(gang: Gang, free: Sequence[Member]) -> tuple[list[Member], lis
 
     A pod with the name of the former one comes first, then one from the same place in the gang. A pod whose own request
     waits, made before it was known that the rank recovers, is taken out of it; likewise, but only that, where the whole
-    job starts anew. If that request is placed, this is done for a pod with the name of the former one alone; one that
-    is bound already is deleted with its request, and its controller makes another.
+    job starts anew. One that is bound already is deleted with its request if it has the name of the former pod, and its
+    controller makes another.
 
     Args:
         gang: The gang; its slots are up to date.
@@ -40,7 +42,7 @@ def replace_ranks(gang: Gang, free: Sequence[Member]) -> tuple[list[Member], lis
     restarting = _restarting(gang)
     if not vacant and not restarting:
         return list(free), [], []
-    own, early = _requested_alone(gang), _placed_alone(gang, vacant)
+    own, early = _requested_alone(gang), _bound_alone(gang, vacant)
     alone = [member for _, member in (*own, *early)]
     candidates = {member.uid: member for member in (*free, *alone) if member.waits}
     taken: set[str] = set()
@@ -72,7 +74,7 @@ def replacements_of(part: Part, *, at_ms: int) -> ReplacementsSeen:
     """Ranks of a request whose new pods wait for a place; without ranks if none does."""
     ranks = [
         rank
-        for rank in sorted(part.recovering)
+        for rank in (sorted(part.open_ranks) if part.phase != "ending" else ())
         if rank < len(part.slots) and part.slots[rank].is_live and not part.slots[rank].was_bound
     ]
     return ReplacementsSeen(part.gang.namespace, part.name, part.uid, pack(ranks, 4), at_ms)
@@ -102,7 +104,7 @@ def _vacancies(gang: Gang) -> list[tuple[Part, Slot]]:
     return [
         (part, part.slots[rank])
         for _, part in sorted(gang.parts.items())
-        for rank in sorted(part.recovering)
+        for rank in sorted(part.open_ranks)
         if rank < len(part.slots) and not part.slots[rank].is_live
     ]
 
@@ -114,21 +116,21 @@ def _restarting(gang: Gang) -> list[tuple[Part, Slot]]:
 
 
 def _requested_alone(gang: Gang) -> list[tuple[Part, Member]]:
-    """Requests of one pod each that wait, and the pods."""
+    """Requests of one pod each whose pods are not bound, and the pods."""
     alone = [
         (part, gang.members.get(part.slots[0].uid))
         for _, part in sorted(gang.parts.items())
-        if len(part.slots) == 1 and not part.is_first and part.state == "open" and part.phase in {"", "waiting"}
+        if len(part.slots) == 1 and not part.is_first and part.state == "open" and part.phase in _UNBOUND
     ]
-    return [(part, member) for part, member in alone if member is not None]
+    return [(part, member) for part, member in alone if member is not None and member.waits]
 
 
-def _placed_alone(gang: Gang, vacant: Sequence[tuple[Part, Slot]]) -> list[tuple[Part, Member]]:
-    """Placed requests of one pod each, which has the name and the place of the former pod of a rank that recovers."""
+def _bound_alone(gang: Gang, vacant: Sequence[tuple[Part, Slot]]) -> list[tuple[Part, Member]]:
+    """Requests of one pod each that is bound, with the name and place of the former pod of a rank that recovers."""
     alone = [
         (part, gang.members.get(part.slots[0].uid))
         for _, part in sorted(gang.parts.items())
-        if len(part.slots) == 1 and not part.is_first and part.state == "open" and part.phase in RUNS
+        if len(part.slots) == 1 and not part.is_first and part.state == "open" and part.phase in _BOUND
     ]
     return [
         (part, member)

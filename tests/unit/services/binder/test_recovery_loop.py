@@ -1,7 +1,7 @@
 """The binder's loop while gangs recover: what it asks of the cluster, and what its outcomes say."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 import pytest
 
@@ -13,7 +13,7 @@ from berth.schemas.placement import Placement, Run, placement_of
 from berth.schemas.recovery import How, Recovery, Scope
 from berth.services.binder.cluster import BindResult, Gang, Leave, Manner, NotYetError
 from berth.services.binder.loop import Loop
-from berth.services.binder.work import AttemptKey, Clearing
+from berth.services.binder.work import Attempt, AttemptKey, Clearing
 from tests.unit.services.binder.test_loop import KEY, Binder, Cluster, NotedLoop
 
 CAUSE = "pod of rank 1: its chip 0 on node n1 is unhealthy"
@@ -34,6 +34,9 @@ class RecoveringCluster(Cluster):
         self.marked: list[tuple[list[int], str]] = []
         self.reasons: list[str] = []
         self.cleared: list[AttemptKey] = []
+        self.said: Callable[[], Awaitable[Sequence[OutcomeSeen]]] | None = None
+        self.announced: list[list[int]] = []
+        """Ranks that the last outcome called open when pods were deleted."""
 
     async def bind(self, gang: Gang) -> BindResult:
         self.bound.append((gang.step, gang.todo, gang.recovers))
@@ -41,9 +44,14 @@ class RecoveringCluster(Cluster):
 
     async def remove(self, gang: Gang, leaves: Mapping[int, Leave]) -> None:
         assert gang.uid == "a"
+        await self._note()
         self.removed.append(dict(leaves))
         if self.errors:
             raise self.errors.pop(0)
+
+    async def _note(self) -> None:
+        if self.said is not None and (said := await self.said()):
+            self.announced.append(said[-1].open)
 
     async def clear(self, clearing: Clearing) -> None:
         self.cleared.append((clearing.uid, clearing.attempt))
@@ -55,6 +63,7 @@ class RecoveringCluster(Cluster):
         self.marked.append((list(ranks), kind))
 
     async def evict(self, gang: Gang, *, reason: str, manner: Manner = "plain") -> None:
+        await self._note()
         self.reasons.append(reason)
         await super().evict(gang, reason=reason, manner=manner)
 
@@ -67,6 +76,7 @@ class Desk(Binder):
     def __init__(self) -> None:
         super().__init__(NotedLoop)
         self.cluster = RecoveringCluster()
+        self.cluster.said = self.outcomes
         self.loop._cluster = self.cluster
         self.work.fold.settings = Settings(recoveries=1)
         self.cluster.answer = BindResult(3)
@@ -129,6 +139,40 @@ async def test_a_step_is_taken_up_then_carried_out() -> None:
     assert desk.cluster.bound[1:] == [(1, (1,), True), (1, (2,), True)]
     assert len(desk.cluster.removed) == 1
     assert desk.work.next_step(KEY, desk.server.clock.now_ms()) is None
+
+
+async def test_before_pods_are_deleted_it_is_published_which_ranks_recover() -> None:
+    desk = await Desk().bound()
+    desk.recover(1, 2, nodes=("n5", "n2"))
+    assert (await desk.go()).open == [1, 2]
+    assert desk.cluster.announced == [[1, 2]]
+    desk.write(releases=[Release("a", 1, "fault", ranks=[1])])
+    desk.cluster.answer = BindResult(1)
+    assert (await desk.go()).open == [2]
+    desk.write(releases=[Release("a", 1, "fault", ranks=[2])])
+    assert (await desk.go()).open == []
+    desk.recover(0)
+    assert (await desk.go()).open == [0]
+    desk.recover(0, 1, 2, scope="job")
+    await desk.go()
+    assert desk.cluster.announced == [[1, 2], [0], [0, 1, 2]]
+
+
+async def test_a_step_is_taken_up_once_that_is_published() -> None:
+    desk = await Desk().bound()
+    desk.recover(1, nodes=("n5",))
+    publish = desk.loop._publish
+    left = [True, False]
+    """Whether the next outcomes reach the bus: the announcement does."""
+
+    async def unreliable(attempt: Attempt, outcome: OutcomeSeen) -> None:
+        if left and not left.pop(0):
+            raise TransientError("away", retry_after_s=1)
+        await publish(attempt, outcome)
+
+    desk.loop._publish = unreliable  # type: ignore[method-assign]  # the bus is away
+    assert said(await desk.go()) == ("bound", 3, [], 0, 0)
+    assert said(await desk.go()) == ("bound", 3, [], 1, 0)
 
 
 async def test_a_deletion_that_is_refused_or_fails_is_not_done() -> None:
