@@ -38,6 +38,11 @@ class HostedPod:
     is_reported: bool = False
 
     @property
+    def is_running(self) -> bool:
+        """Whether it runs, and is not being deleted."""
+        return self.step is Step.RUNNING and self.leaves_ms is None
+
+    @property
     def chips(self) -> tuple[int, ...]:
         """Its real chips."""
         return tuple(chip for part in self.given for chip in part.chips)

@@ -183,13 +183,7 @@ class NodeAgents:
         return effects
 
     def fail(self, key: str, exit_code: int, now_ms: UnixMs) -> list[AgentEffect]:
-        """Let the containers of a running pod fail; no effects if there is no such pod.
-
-        Args:
-            key: Namespace and name; empty for the first by name.
-            exit_code: Exit code of its containers.
-            now_ms: The time.
-        """
+        """Let the containers of a running pod, as :meth:`running` finds it, end with an exit code."""
         item = self._running(key)
         if item is None:
             return []
@@ -204,8 +198,8 @@ class NodeAgents:
         return item.pod if item is not None else None
 
     def _running(self, key: str) -> HostedPod | None:
-        items = [item for item in self._hosted.values() if item.step is Step.RUNNING and item.leaves_ms is None]
-        return next((item for item in sorted(items, key=lambda one: one.pod.key) if key in {"", item.pod.key}), None)
+        items = [item for item in self._hosted.values() if item.is_running and key in {"", item.pod.key}]
+        return min(items, key=lambda item: item.pod.key, default=None)
 
     def _is_dead(self, broken: Broken) -> bool:
         return broken.kubelet or not self.node.ready

@@ -1,0 +1,185 @@
+"""Jobs of the Ascend operator recover on a real API server, hand in hand with the operator and ClusterD."""
+
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from berth.runtime.bus.nats_bus import NatsBus
+from berth.schemas.simulation import BreakNode
+from tests.support.faulty_cell import (
+    ASCEND_JOBS,
+    COUNTERS,
+    GROUPS,
+    REASONS,
+    ascend_job,
+    break_node,
+    pods_of,
+    settings,
+    start,
+    told,
+    until_seats,
+)
+from tests.support.kube_api import KubeApi
+from tests.support.kube_cells import KubeCell
+from tests.support.processes import services
+from tests.support.waiting import until_true
+
+pytestmark = pytest.mark.timeout(150)
+TOPOLOGY: Final = """
+apiVersion: berth/v1
+kind: Cluster
+nodes:
+  - {product: module910bx8, count: 12, name: "a2-{index:02}", leaf: {size: 4, name: "leaf-{index}"}}
+"""
+
+
+async def test_a_job_with_process_recovery_that_finds_no_place_pauses_and_goes_on_when_it_runs(
+    kube_api: KubeApi, namespace: str, real_bus: NatsBus, nats_server: str, cell: str, tmp_path: Path
+) -> None:
+    topology = TOPOLOGY.replace("count: 12", "count: 2")
+    with services(tmp_path, nats_server) as made:
+        world = KubeCell(
+            made,
+            folder=tmp_path,
+            cell=cell,
+            bus=real_bus,
+            api=kube_api,
+            topology=topology,
+            settings=settings(recovery=True, recovery_wait_s=6.0),
+        )
+        await start(world)
+        labels = {"fault-scheduling": "grace", "pod-rescheduling": "on"}
+        job = ascend_job("llm", 1, labels=labels, annotations={"recover-strategy": "recover"})
+        await kube_api.post(ASCEND_JOBS.format(namespace), job)
+        old = await until_seats(world, namespace, "llm", 2)
+
+        async def label() -> str:
+            (group,) = await kube_api.items(GROUPS.format(namespace))
+            found: str = group["metadata"]["labels"]["process-recover-enable"]
+            return found
+
+        async def is_paused() -> bool:
+            world.check()
+            return await label() == "pause"
+
+        assert await label() == "on"
+        await break_node(world, BreakNode(old[1].node, "chip", [3]))
+
+        async def waits_alone() -> bool:
+            phases = {
+                pod["metadata"]["uid"]: pod["status"]["phase"] for pod in await pods_of(kube_api, namespace, "llm")
+            }
+            return old[1].uid not in phases and sorted(phases.values()) == ["Pending", "Running"]
+
+        await until_true(waits_alone, deadline_s=20, what="the new pod waits, and the master runs on")
+        await until_true(is_paused, deadline_s=20, what="process recovery pauses")
+
+        async def restarts() -> bool:
+            return old[0].uid not in {pod["metadata"]["uid"] for pod in await pods_of(kube_api, namespace, "llm")}
+
+        await until_true(restarts, deadline_s=20, what="the whole job leaves while process recovery pauses")
+        await break_node(world, BreakNode(old[1].node, "chip", [3], mend=True))
+        await until_seats(world, namespace, "llm", 2, without=frozenset(seat.uid for seat in old.values()))
+
+        async def goes_on() -> bool:
+            return await label() == "on"
+
+        await until_true(goes_on, deadline_s=20, what="process recovery goes on")
+        await world.stop()
+
+
+async def test_failed_pods_restart_a_job_as_often_as_it_says_and_the_operator_reads_the_counter(
+    kube_api: KubeApi, namespace: str, real_bus: NatsBus, nats_server: str, cell: str, tmp_path: Path
+) -> None:
+    with services(tmp_path, nats_server) as made:
+        world = KubeCell(
+            made,
+            folder=tmp_path,
+            cell=cell,
+            bus=real_bus,
+            api=kube_api,
+            topology=TOPOLOGY,
+            settings=settings(reads_retries=True),
+        )
+        await start(world)
+        labels = {"fault-scheduling": "force", "pod-rescheduling": "on", "fault-retry-times": "1"}
+        job = await kube_api.post(ASCEND_JOBS.format(namespace), ascend_job("llm", 1, labels=labels, annotations={}))
+        key = f"{namespace}/llm-{job['metadata']['uid']}"
+        old = await until_seats(world, namespace, "llm", 2)
+
+        async def until_left(times: int) -> None:
+            async def is_told() -> bool:
+                counters = await told(kube_api, COUNTERS, "vcjob-fault-npu-cm", "remain-retry-times")
+                return bool(counters.get(key, {}).get("Times") == times)
+
+            await until_true(is_told, deadline_s=20, what=f"{times} retries are left")
+
+        async def state() -> str:
+            found = await kube_api.get(f"{ASCEND_JOBS.format(namespace)}/llm")
+            return str([one["type"] for one in found["status"]["conditions"] if one["status"] == "True"][-1])
+
+        await until_left(1)
+        wish = BreakNode(old[1].node, "container", pod=f"{namespace}/llm-worker-0", exit_code=137)
+        await break_node(world, wish)
+        now = await until_seats(world, namespace, "llm", 2, without=frozenset({old[1].uid}))
+        assert now[0] == old[0]
+        await until_left(0)
+        records = await told(kube_api, REASONS, "job-reschedule-reason", "recent-reschedule-records")
+        (record,) = records[key]["RescheduleRecords"]
+        assert record["ReasonOfTask"] == [
+            {"RescheduleReason": "pod-failed", "PodName": "llm-worker-0", "NodeName": old[1].node, "NodeRankIndex": "1"}
+        ]
+
+        async def runs() -> bool:
+            return await state() == "Running"
+
+        async def has_failed() -> bool:
+            return await state() == "Failed"
+
+        await until_true(runs, deadline_s=20, what="the job runs again")
+        await break_node(world, BreakNode(now[1].node, "container", pod=f"{namespace}/llm-worker-0"))
+        await until_true(has_failed, deadline_s=20, what="the job fails when nothing is left")
+        await world.stop()
+
+
+async def test_a_hot_switch_moves_a_sub_healthy_pod_to_its_backup_and_all_others_stay(
+    kube_api: KubeApi, namespace: str, real_bus: NatsBus, nats_server: str, cell: str, tmp_path: Path
+) -> None:
+    with services(tmp_path, nats_server) as made:
+        world = KubeCell(
+            made,
+            folder=tmp_path,
+            cell=cell,
+            bus=real_bus,
+            api=kube_api,
+            topology=TOPOLOGY,
+            settings=settings(recovery=True),
+        )
+        await start(world)
+        labels = {"fault-scheduling": "force", "pod-rescheduling": "on", "subHealthyStrategy": "hotSwitch"}
+        await kube_api.post(ASCEND_JOBS.format(namespace), ascend_job("llm", 2, labels=labels, annotations={}))
+        await until_seats(world, namespace, "llm", 3)
+        pods = await pods_of(kube_api, namespace, "llm")
+        old = next(pod for pod in pods if pod["metadata"]["name"] == "llm-worker-0")
+        others = {pod["metadata"]["uid"]: pod["spec"]["nodeName"] for pod in pods if pod is not old}
+        await break_node(world, BreakNode(old["spec"]["nodeName"], "chip", [3], level="SubHealthFault"))
+
+        async def is_switched() -> bool:
+            world.check()
+            now = await pods_of(kube_api, namespace, "llm")
+            new = [pod for pod in now if pod["metadata"]["name"].startswith("llm-worker-0-hot-")]
+            return (
+                len(now) == 3
+                and len(new) == 1
+                and new[0]["status"]["phase"] == "Running"
+                and new[0]["spec"]["nodeName"] != old["spec"]["nodeName"]
+                and "podType" not in new[0]["metadata"]["annotations"]
+            )
+
+        await until_true(is_switched, deadline_s=30, what="the backup pod has taken the place of the old one")
+        now = await pods_of(kube_api, namespace, "llm")
+        stayed = {pod["metadata"]["uid"]: pod["spec"]["nodeName"] for pod in now}
+        assert others.items() <= stayed.items()
+        await world.check_chips(namespace)
+        await world.stop()
