@@ -9,7 +9,7 @@ from typing import Final, Literal, NamedTuple
 import msgspec
 
 from berth.core.simulation.statistics import LARGE_CHIPS, FaultFigures, Span, Statistics, Times, in_order
-from berth.core.simulation.training import SCOPES
+from berth.core.simulation.timeline import SCOPES
 
 Unit = Literal["", "s", "%", "chips", "gangs", "ratio", "chip h"]
 NOTHING: Final = "-"

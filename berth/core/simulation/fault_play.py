@@ -23,7 +23,8 @@ from berth.core.simulation.broken_parts import BrokenParts
 from berth.core.simulation.failures import Failure, failures
 from berth.core.simulation.fault_plan import STRATEGIES, FaultPlan
 from berth.core.simulation.planned_cluster import SOURCE
-from berth.core.simulation.training import FaultHistory, Interruption, JobTraining, Training
+from berth.core.simulation.timeline import FaultHistory, Interruption, JobTraining
+from berth.core.simulation.training import Training
 from berth.core.state.cell import State
 from berth.core.state.ledger import Folded, Holding
 from berth.schemas.columns import pack, pack_names

@@ -14,8 +14,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from berth.core.simulation.timeline import JobTimeline, Moment, Timeline
-from berth.core.simulation.training import SCOPES, FaultHistory
+from berth.core.simulation.timeline import SCOPES, FaultHistory, JobTimeline, Moment, Timeline
 
 _Value = TypeVar("_Value", int, float)
 

@@ -6,65 +6,15 @@ no cost. When a pod breaks, the whole job stops, and the work since its last che
 
 from typing import Final
 
-import msgspec
-
+from berth.core.simulation.timeline import SCOPES, Interruption, JobTraining
 from berth.schemas.recovery import Scope
 
-SCOPES: Final[tuple[Scope, ...]] = ("pod", "rank-block", "superpod", "level", "job")
-"""Scopes of recoveries, the widest last."""
 FRUITLESS_MAX: Final = 1_000
 """Failures of a job in a row without a checkpoint between them, after which a simulation gives up."""
 
 
 class NoProgressError(ValueError):
     """A job breaks again and again before it saves any work, so that the simulation would not end."""
-
-
-class Interruption(msgspec.Struct, frozen=True, gc=False):
-    """A time in which a job does not train, from a failure on."""
-
-    namespace: str
-    name: str
-    chips: int
-    at_ms: int
-    """Time of the failure that stopped it."""
-    trains_ms: int
-    """When it trained again; -1 if it never did."""
-    scope: str
-    """Widest scope of its recovery; empty where nothing was restarted, and its pods went on after the repair."""
-    redone_ms: int
-    """Work since its last checkpoint, which is lost."""
-    is_cancelled: bool = False
-    """The job was cancelled before it trained again."""
-
-
-class JobTraining(msgspec.Struct, frozen=True, gc=False):
-    """What became of the time of a job that was placed."""
-
-    namespace: str
-    name: str
-    chips: int
-    begin_ms: int
-    """Its first placement."""
-    end_ms: int
-    """When it ended, or the end of the simulation."""
-    productive_ms: int
-    """Training whose result was kept."""
-    redone_ms: int
-    """Training whose result was lost."""
-
-
-class FaultHistory(msgspec.Struct, frozen=True):
-    """What failures did to the jobs of a simulation."""
-
-    failures: dict[str, int]
-    """Failures by kind of part, those that met no job included."""
-    jobs: list[JobTraining]
-    """By their end, then by name."""
-    interruptions: list[Interruption]
-    """By their end, then by name."""
-    pods: int
-    """Pods that were deleted because of failures."""
 
 
 class Training:
