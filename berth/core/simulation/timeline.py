@@ -13,53 +13,6 @@ SCOPES: Final[tuple[Scope, ...]] = ("pod", "rank-block", "superpod", "level", "j
 """Scopes of recoveries, the widest last."""
 
 
-class Interruption(msgspec.Struct, frozen=True, gc=False):
-    """A time in which a job does not train, from a failure on."""
-
-    namespace: str
-    name: str
-    chips: int
-    at_ms: int
-    """Time of the failure that stopped it."""
-    trains_ms: int
-    """When it trained again; -1 if it never did."""
-    scope: str
-    """Widest scope of its recovery; empty where nothing was restarted, and its pods went on after the repair."""
-    redone_ms: int
-    """Work since its last checkpoint, which is lost."""
-    is_cancelled: bool = False
-    """The job was cancelled before it trained again."""
-
-
-class JobTraining(msgspec.Struct, frozen=True, gc=False):
-    """What became of the time of a job that was placed."""
-
-    namespace: str
-    name: str
-    chips: int
-    begin_ms: int
-    """Its first placement."""
-    end_ms: int
-    """When it ended, or the end of the simulation."""
-    productive_ms: int
-    """Training whose result was kept."""
-    redone_ms: int
-    """Training whose result was lost."""
-
-
-class FaultHistory(msgspec.Struct, frozen=True):
-    """What failures did to the jobs of a simulation."""
-
-    failures: dict[str, int]
-    """Failures by kind of part, those that met no job included."""
-    jobs: list[JobTraining]
-    """By their end, then by name."""
-    interruptions: list[Interruption]
-    """By their end, then by name."""
-    pods: int
-    """Pods that were deleted because of failures."""
-
-
 class JobTimeline(msgspec.Struct, frozen=True, gc=False):
     """A job on the timeline."""
 
@@ -112,6 +65,53 @@ class Frame(msgspec.Struct, frozen=True, gc=False):
     at_ms: int
     used: bytes
     """One byte for each node of ``Timeline.nodes``: chips in use; 255 for a node that takes no work."""
+
+
+class Interruption(msgspec.Struct, frozen=True, gc=False):
+    """A time in which a job does not train, from a failure on."""
+
+    namespace: str
+    name: str
+    chips: int
+    at_ms: int
+    """Time of the failure that stopped it."""
+    trains_ms: int
+    """When it trained again; -1 if it never did."""
+    scope: str
+    """Widest scope of its recovery; empty where nothing was restarted, and its pods went on after the repair."""
+    redone_ms: int
+    """Work since its last checkpoint, which is lost."""
+    is_cancelled: bool = False
+    """The job was cancelled before it trained again."""
+
+
+class JobTraining(msgspec.Struct, frozen=True, gc=False):
+    """What became of the time of a job that was placed."""
+
+    namespace: str
+    name: str
+    chips: int
+    begin_ms: int
+    """Its first placement."""
+    end_ms: int
+    """When it ended, or the end of the simulation."""
+    productive_ms: int
+    """Training whose result was kept."""
+    redone_ms: int
+    """Training whose result was lost."""
+
+
+class FaultHistory(msgspec.Struct, frozen=True):
+    """What failures did to the jobs of a simulation."""
+
+    failures: dict[str, int]
+    """Failures by kind of part, those that met no job included."""
+    jobs: list[JobTraining]
+    """By their end, then by name."""
+    interruptions: list[Interruption]
+    """By their end, then by name."""
+    pods: int
+    """Pods that were deleted because of failures."""
 
 
 class Timeline(msgspec.Struct, frozen=True):

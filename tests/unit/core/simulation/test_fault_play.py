@@ -105,7 +105,7 @@ def test_without_a_spare_node_a_job_waits_for_the_repair() -> None:
 
 def test_a_chip_that_a_job_does_not_use_does_not_stop_it() -> None:
     job = planned("j", 0, DAY_S, 4)
-    plan = fault_plan("nodes=1", mtbf_ms=3_600_000, chip=1, node=0, leaf=0, repair_ms=60_000, **COSTS)
+    plan = fault_plan("nodes=1", strategy="pods", mtbf_ms=3_600_000, chip=1, node=0, leaf=0, repair_ms=60_000, **COSTS)
     plan = msgspec.structs.replace(plan, nodes=[BreakableNode(plan.nodes[0].name, 0xF0)])
     _, figures = figures_of(job, "nodes=1", plan)
     assert figures.failures["chip"] > 5
@@ -149,6 +149,6 @@ def test_training_is_saved_at_checkpoints_and_a_failure_on_the_way_back_belongs_
 
 
 def test_a_job_that_never_reaches_a_checkpoint_ends_the_simulation_with_its_name() -> None:
-    faults = fault_plan("nodes=1", mtbf_ms=60_000, chip=0, node=1, leaf=0, repair_ms=1, **COSTS)
+    faults = fault_plan("nodes=1", strategy="pods", mtbf_ms=60_000, chip=0, node=1, leaf=0, repair_ms=1, **COSTS)
     with pytest.raises(NoProgressError, match="job team/j 1000 times in a row before it had trained for the 3600 s"):
         figures_of(planned("j", 0, DAY_S, 8), "nodes=1", faults)
