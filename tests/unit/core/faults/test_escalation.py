@@ -1,4 +1,7 @@
-"""Which pods of a faulty job leave, how, and when more of them do: the list of tests of the specification."""
+"""Which pods of a faulty job leave, how, and when more of them do: the list of tests of the specification.
+
+Longer than 400 lines because each line of the list of cases about faults is a test of that name here.
+"""
 
 import itertools
 from typing import Any

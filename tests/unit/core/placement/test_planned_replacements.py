@@ -1,4 +1,7 @@
-"""New places of pods that leave a gang which is planned as a whole: leaf switches, SuperPoDs, racks, levels."""
+"""New places of pods that leave a gang which is planned as a whole: leaf switches, SuperPoDs, racks, levels.
+
+Longer than 400 lines because the kinds of gangs share their cells and the rules for what may leave.
+"""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,7 @@
-"""Recoveries of placed gangs in turns: what a fault makes leave, where it goes, and when."""
+"""Recoveries of placed gangs in turns: what a fault makes leave, where it goes, and when.
+
+Longer than 400 lines because each case is a whole recovery, from the fault to the last place.
+"""
 
 import msgspec
 import pytest

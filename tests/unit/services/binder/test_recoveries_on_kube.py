@@ -1,4 +1,7 @@
-"""Pods that leave a rank, and their successors, on an API server in memory."""
+"""Pods that leave a rank, and their successors, on an API server in memory.
+
+Longer than 400 lines because all cases share one API server in memory, and are told apart by what it does next.
+"""
 
 import asyncio
 from typing import Any
