@@ -111,12 +111,9 @@ def _studies() -> list[_Study]:
             ),
         ]
     rates = (("154d", "6.5 failures in 1,000 node days"), ("15d", "about ten times as many"))
-    cases = (*(("kalos", kalos, 8, *rate) for rate in rates), ("philly", philly.format(64), 1, *rates[0]))
-    for name, where, compress, mtbf, words in cases:
-        wanted = Wanted(compress=compress, faults=f"mtbf={mtbf},seed=1", recovery=("pods", "job"))
-        studies.append(
-            _Study(f"{name}-failures-{mtbf}", f"{name.capitalize()} with failures: {words}", name, where, wanted)
-        )
+    for mtbf, words in rates:
+        wanted = Wanted(compress=8, faults=f"mtbf={mtbf},seed=1", recovery=("pods", "job"))
+        studies.append(_Study(f"kalos-failures-{mtbf}", f"Kalos with failures: {words}", "kalos", kalos, wanted))
     return studies
 
 
