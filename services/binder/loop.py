@@ -297,7 +297,10 @@ class Loop:
         late = {*bound.waiting, *(failure.rank for failure in failures)}
         attempt.bound |= {rank: gang.steps[rank] for rank in gang.ranks() if rank not in late}
         known = [*self.work.failures_of(attempt), *failures]
+        settled = {failure.rank for failure in known}
+        # Ranks may have been released while these were bound: they are still to be bound.
         is_done = not bound.waiting and not attempt.is_moving
+        is_done = is_done and all(rank in settled or not attempt.is_unbound(rank) for rank in attempt.ranks())
         return msgspec.structs.replace(
             before,
             bound=len(attempt.ranks()) - len(known) - len(bound.waiting),

@@ -37,9 +37,14 @@ class RecoveringCluster(Cluster):
         self.said: Callable[[], Awaitable[Sequence[OutcomeSeen]]] | None = None
         self.announced: list[list[int]] = []
         """Ranks that the last outcome called open when pods were deleted."""
+        self.meanwhile: Callable[[], None] | None = None
+        """What happens while the next pods are bound."""
 
     async def bind(self, gang: Gang) -> BindResult:
         self.bound.append((gang.step, gang.todo, gang.recovers))
+        if self.meanwhile is not None:
+            self.meanwhile()
+            self.meanwhile = None
         return await super().bind(gang)
 
     async def remove(self, gang: Gang, leaves: Mapping[int, Leave]) -> None:
@@ -216,6 +221,17 @@ async def test_a_rank_that_cannot_be_bound_is_told_and_the_others_go_on() -> Non
     desk.cluster.answer = BindResult(2)
     assert said(await desk.go()) == ("bound", 3, [], 2, 2)
     assert desk.cluster.bound[-1] == (2, (1, 2), True)
+
+
+async def test_a_rank_that_is_released_while_others_are_bound_is_bound_after_them() -> None:
+    desk = await Desk().bound()
+    desk.recover(1, 2, nodes=("n3", "n4"))
+    await desk.go()
+    desk.write(releases=[Release("a", 1, "fault", ranks=[1])])
+    desk.cluster.answer = BindResult(1)
+    desk.cluster.meanwhile = lambda: desk.write(releases=[Release("a", 1, "fault", ranks=[2])])
+    assert said(await desk.go()) == ("bound", 3, [], 1, 1)
+    assert desk.cluster.bound[1:] == [(1, (1,), True), (1, (2,), True)]
 
 
 async def test_a_recovery_before_the_first_outcome_is_told_with_it() -> None:
