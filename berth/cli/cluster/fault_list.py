@@ -1,5 +1,6 @@
 """``berth faults``: faults of nodes and chips, and the jobs that they affect."""
 
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
@@ -10,6 +11,7 @@ from berth.cli.cluster.drain_list import DrainRow, drains_of, show_drains
 from berth.cli.cluster.nodes import judged_nodes
 from berth.cli.output import age, emit, new_table, print_progress, print_result, results
 from berth.core.chips.picking import ids_of
+from berth.core.explain.recovery_status import recovery_of, recovery_words
 from berth.core.faults.cluster_faults import CellFaults, FaultyJob, faults_of
 from berth.core.faults.model import NodeFault, PodFault, ToleratedPod
 from berth.core.requests.fault_rules import Finding
@@ -19,9 +21,10 @@ from berth.runtime.clock import Clock, SystemClock
 from berth.runtime.history import state_now
 from berth.schemas.envelope import DecodeError, decode
 from berth.schemas.fault_facts import FAULT_SCHEDULING, GroupSeen
+from berth.schemas.recovery import RecoveryStatus
 from berth.schemas.subjects import StreamName
 
-NOT_RESTARTED: Final = "Berth does not restart jobs yet: nothing is deleted or moved for these faults"
+NOT_RESTARTED: Final = "faults.enabled of the dispatcher is off: nothing is deleted or moved for these faults"
 NO_FAULTS: Final = "no node, chip or job is faulty"
 
 
@@ -90,15 +93,27 @@ class FaultyJobRow(msgspec.Struct, frozen=True):
     findings: list[FindingRow]
 
 
+class RecoveringRow(msgspec.Struct, frozen=True):
+    """A job that recovers from a fault."""
+
+    namespace: str
+    name: str
+    recovery: RecoveryStatus
+    line: str
+    """The recovery as one line."""
+
+
 class FaultsRow(msgspec.Struct, frozen=True):
     """All faults, as ``--json`` prints them."""
 
     nodes: list[NodeFaultRow]
     jobs: list[FaultyJobRow]
     restarts_jobs: bool
-    """Whether Berth restarts jobs after faults: false in this release."""
+    """Whether Berth restarts jobs after faults: ``faults.enabled`` of the dispatcher."""
     drains: list[DrainRow] = []
     """What is drained, and the jobs there."""
+    recoveries: list[RecoveringRow] = []
+    """Jobs that recover now, by namespace and name."""
 
 
 async def groups_of(bus: Bus) -> list[GroupSeen]:
@@ -128,9 +143,27 @@ async def faults_in(state: State, bus: Bus) -> CellFaults:
     return faults_of(state, await groups_of(bus), conditions)
 
 
-def row_of(found: CellFaults) -> FaultsRow:
-    """Faults in the form of ``--json``."""
-    return FaultsRow([_node(fault) for fault in found.nodes], [_job(job) for job in found.jobs], restarts_jobs=False)
+def row_of(found: CellFaults, state: State | None = None) -> FaultsRow:
+    """Faults in the form of ``--json``, with what is done about them as far as a state shows it."""
+    return FaultsRow(
+        [_node(fault) for fault in found.nodes],
+        [_job(job) for job in found.jobs],
+        restarts_jobs=state is not None and state.fold.settings.recovers,
+        recoveries=_recovering(state) if state is not None else [],
+    )
+
+
+def _recovering(state: State) -> list[RecoveringRow]:
+    """Jobs whose newest recovery is not over."""
+    found: list[RecoveringRow] = []
+    for gang in sorted(state.fold.gangs.values(), key=lambda one: (one.namespace, one.name, one.uid)):
+        holding = state.fold.holdings.get((gang.uid, gang.attempt))
+        recovery = recovery_of(state, gang, holding)
+        if recovery is None or gang.is_over or not (recovery.open or (recovery.scope == "job" and not gang.placed_ms)):
+            continue
+        pods = holding.placement.pods() if holding is not None else len(recovery.ranks)
+        found.append(RecoveringRow(gang.namespace, gang.name, recovery, recovery_words(recovery, pods)))
+    return found
 
 
 def _node(fault: NodeFault) -> NodeFaultRow:
@@ -175,7 +208,7 @@ def _finding(one: Finding) -> FindingRow:
 def show(found: FaultsRow, now_ms: int) -> None:
     """Print faults of nodes, affected jobs, and labels without a meaning."""
     show_drains(found.drains, now_ms)
-    if not found.nodes and not found.jobs:
+    if not found.nodes and not found.jobs and not found.recoveries:
         print_result(NO_FAULTS)
         return
     if found.nodes:
@@ -185,22 +218,30 @@ def show(found: FaultsRow, now_ms: int) -> None:
             chips = ",".join(map(str, node.chips))
             table.add_row(escape(node.node), node.kind, chips, reported, escape(node.reason))
         results().print(table)
-    affected = [job for job in found.jobs if job.faults or job.tolerated]
-    if affected:
-        table = new_table("JOB", "RANK", "NODE", "FAULT", FAULT_SCHEDULING.upper(), "CAUSE")
-        for job in affected:
-            name = escape(f"{job.namespace}/{job.name}")
-            for pod in job.faults:
-                rank = f"{pod.rank} (master)" if pod.master else str(pod.rank)
-                table.add_row(name, rank, escape(pod.node), pod.kind, escape(job.fault_scheduling), escape(pod.reason))
-            for left in job.tolerated:
-                table.add_row(
-                    name, str(left.rank), escape(left.node), "none", escape(job.fault_scheduling), escape(left.reason)
-                )
-        results().print(table)
+    _show_pods([job for job in found.jobs if job.faults or job.tolerated])
     for line in findings_of(found):
         print_result(line)
-    print_result(NOT_RESTARTED)
+    for one in found.recoveries:
+        print_result(f"{one.namespace}/{one.name} recovers: {one.line}")
+    if not found.restarts_jobs:
+        print_result(NOT_RESTARTED)
+
+
+def _show_pods(affected: Sequence[FaultyJobRow]) -> None:
+    """Print the pods of affected jobs."""
+    if not affected:
+        return
+    table = new_table("JOB", "RANK", "NODE", "FAULT", FAULT_SCHEDULING.upper(), "CAUSE")
+    for job in affected:
+        name = escape(f"{job.namespace}/{job.name}")
+        for pod in job.faults:
+            rank = f"{pod.rank} (master)" if pod.master else str(pod.rank)
+            table.add_row(name, rank, escape(pod.node), pod.kind, escape(job.fault_scheduling), escape(pod.reason))
+        for left in job.tolerated:
+            table.add_row(
+                name, str(left.rank), escape(left.node), "none", escape(job.fault_scheduling), escape(left.reason)
+            )
+    results().print(table)
 
 
 def findings_of(found: FaultsRow) -> list[str]:
@@ -214,7 +255,7 @@ def findings_of(found: FaultsRow) -> list[str]:
 
 
 def faults(*, common: Common | None = None) -> int:
-    """List faults of nodes and chips, and the jobs and ranks that they affect. Berth does not restart jobs yet.
+    """List faults of nodes and chips, the jobs and ranks that they affect, and jobs that recover from them.
 
     Args:
         common: Cell and form of the output.
@@ -224,7 +265,7 @@ def faults(*, common: Common | None = None) -> int:
     async def work() -> None:
         async with connected(options) as bus:
             state = await state_now(bus, SystemClock())
-            found = msgspec.structs.replace(row_of(await faults_in(state, bus)), drains=drains_of(state))
+            found = msgspec.structs.replace(row_of(await faults_in(state, bus), state), drains=drains_of(state))
         if options.json:
             emit(found)
         else:

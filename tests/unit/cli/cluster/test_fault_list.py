@@ -10,12 +10,13 @@ from berth.schemas.facts import NodeHealth, PodMarks, PodPhase, PodsSeen
 from berth.schemas.fault_facts import GroupSeen
 from berth.schemas.nodes import NodeCondition
 from berth.schemas.subjects import StreamName
+from berth.services.dispatcher.config import FaultsConfig
 from tests.support.cells import Cell, a_job, a_node
 
 
-async def a_cell(*conditions: NodeCondition) -> Cell:
+async def a_cell(*conditions: NodeCondition, faults: FaultsConfig | None = None) -> Cell:
     """Three nodes with a running job of three pods, a node each."""
-    cell = await Cell().open()
+    cell = await Cell(faults=faults).open()
     await cell.nodes([a_node(f"n{number}") for number in range(3)])
     await cell.submit(a_job("llm", chips=8, replicas=3))
     await cell.turns(2)
@@ -53,6 +54,25 @@ async def test_nothing_is_faulty(capsys: pytest.CaptureFixture[str]) -> None:
     capsys.readouterr()
     show(found, 0)
     assert capsys.readouterr().out == f"{NO_FAULTS}\n"
+    await cell.close()
+
+
+async def test_jobs_that_recover(capsys: pytest.CaptureFixture[str]) -> None:
+    cell = await a_cell(faults=FaultsConfig(enabled=True))
+    await change_pods(cell, steering={"fault-scheduling": "force", "pod-rescheduling": "on"})
+    await say_health(cell, NodeCondition("n1", unhealthy=0b1000))
+    await cell.turns(2)
+    found = row_of(await faults_now(cell.user, cell.clock), cell.dispatcher.state)
+    (one,) = found.recoveries
+    assert found.restarts_jobs
+    assert (one.namespace, one.name, one.recovery.kind, one.recovery.step) == ("default", "llm", "CardUnhealthy", 1)
+    assert one.recovery.open == one.recovery.ranks
+    capsys.readouterr()
+    show(found, 0)
+    text = capsys.readouterr().out
+    assert f"default/llm recovers: {one.line}" in text
+    assert "keeps 2 pods" in text
+    assert NOT_RESTARTED not in text
     await cell.close()
 
 
