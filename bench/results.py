@@ -42,7 +42,8 @@ Made by `make results`, which runs `python -m bench.results`; nothing here is wr
 - Kalos: Shanghai AI Laboratory's cluster (InternLM/AcmeTrace, CC BY 4.0), 319 jobs of 90 days of 2023.
 - Philly: Microsoft's clusters (msr-fiddle/philly-traces, CC BY 4.0), 82,247 jobs of autumn 2017.
 
-There are no failures in them. Those of the last tables are drawn ([simulate.md](../simulate.md#failures)). A leaf switch has 16 nodes of 8 chips. Times are seconds of the trace.
+There are no failures in them. Those of the last tables are drawn ([simulate.md](../simulate.md#failures)).
+A leaf switch has 16 nodes of 8 chips. Times are seconds of the trace.
 `conservative` is left out for Philly: each of its rounds plans for thousands of jobs that wait.
 """
 _ORIENTATION: Final = {
