@@ -15,10 +15,11 @@ from berth.schemas.simulation import BreakNode
 from berth.schemas.subjects import StreamName
 from tests.kube.test_superpod_jobs import in_blocks
 from tests.kube.test_switch_jobs import a_model
-from tests.support.faulty_cell import JOBS, Seat, break_node, pods_of, settings, start, until_seats
+from tests.support.faulty_cell import JOBS, Seat, break_node, pods_of, seats_of, settings, start, until_seats
 from tests.support.kube_api import KubeApi
 from tests.support.kube_cells import KubeCell, a_container
 from tests.support.processes import services
+from tests.support.waiting import until_true
 
 pytestmark = pytest.mark.timeout(150)
 TOPOLOGY: Final = """
@@ -142,12 +143,16 @@ async def test_after_the_fault_of_a_node_or_a_leaf_its_ranks_leave_with_grace(
 ) -> None:
     async with running(kube_api, namespace, real_bus, nats_server, cell, tmp_path, "grace") as found:
         await break_node(found.world, BreakNode("leaf-1", "node", leaf=True))
+        other = {f"a2-{number:02}" for number in range(8, 12)}
+
+        async def is_elsewhere() -> bool:  # nodes of the leaf are reported one after the other
+            seats = seats_of(await pods_of(found.world.api, namespace, "model"))
+            return all(rank in seats and seats[rank].node in other for rank in (4, 5))
+
+        await until_true(is_elsewhere, deadline_s=30, what="both ranks are below the other leaf")
         await break_node(found.world, BreakNode(found.seats["blocks"][5].node, "kubelet"))
         await break_node(found.world, BreakNode(found.seats["racks"][3].node, "node"))
-        assert await found.recovered("model", {4, 5}) == ["pod"]
-        assert {seat.node for rank, seat in found.seats["model"].items() if rank > 3} <= {
-            f"a2-{number:02}" for number in range(8, 12)
-        }
+        assert set(await found.recovered("model", {4, 5})) == {"pod"}
         assert await found.recovered("blocks", {5}) == ["pod"]
         assert await found.recovered("racks", {2, 3}) == ["pod", "rank-block"]
         for job in SIZES:
