@@ -11,6 +11,7 @@ from berth.core.requests.gangs import gang_of
 from berth.core.scheduling.scheduler import Scheduler
 from berth.core.state.cell import State
 from berth.core.state.ledger import Folded
+from berth.products.catalogue import NODE_PRODUCTS
 from berth.schemas.envelope import encode
 from berth.schemas.facts import JobSeen
 from berth.schemas.intake import JobRequest
@@ -167,3 +168,20 @@ def on(node: str) -> dict[str, str]:
 def asked(ground: CoreCell, job: JobRequest) -> list[Verdict]:
     ground.ask(job)
     return ground.decide()
+
+
+def nodes_in_superpods(widths: Sequence[int], product: str) -> list[NodeDescription]:
+    """SuperPoDs 0, 1, ... with nodes ``0-0``, ``0-1``, ...; racks of four nodes; rows of two racks."""
+    return [
+        a_node(
+            f"{pod}-{index}",
+            product,
+            superpod=str(pod),
+            rack=str(index // 4),
+            position=index,
+            labels=dict(NODE_PRODUCTS[product].labels)
+            | {"rack": f"r{pod}-{index // 4}", "row": f"w{pod}-{index // 8}"},
+        )
+        for pod, width in enumerate(widths)
+        for index in range(width)
+    ]

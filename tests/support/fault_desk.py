@@ -3,7 +3,7 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
 import msgspec
@@ -48,6 +48,19 @@ def recovery(**changes: Any) -> RecoveryStatus:  # noqa: ANN401 - fields of the 
     return msgspec.structs.replace(made, **changes)
 
 
+@asynccontextmanager
+async def summary_on(kube: FakeKube, bus: FakeBus, clock: ManualClock, config: SummaryConfig) -> AsyncIterator[None]:
+    """The summary service at work on an API server and a bus in memory."""
+    stop = asyncio.Event()
+    await bus.ensure_streams()
+    async with asyncio.TaskGroup() as group:
+        group.create_task(write_on(kube, bus, clock, config, Instruments.make(SummaryMetrics), stop))
+        try:
+            yield
+        finally:
+            stop.set()
+
+
 class Desk:
     """An API server and a bus that outlive the service."""
 
@@ -65,18 +78,8 @@ class Desk:
             fault_objects=FaultObjectsConfig(**{"written_by": "berth"} | settings),
         )
 
-    @asynccontextmanager
-    async def running(self) -> AsyncIterator[None]:
-        stop = asyncio.Event()
-        await self.bus.ensure_streams()
-        async with asyncio.TaskGroup() as group:
-            group.create_task(
-                write_on(self.kube, self.bus, self.clock, self.config, Instruments.make(SummaryMetrics), stop)
-            )
-            try:
-                yield
-            finally:
-                stop.set()
+    def running(self) -> AbstractAsyncContextManager[None]:
+        return summary_on(self.kube, self.bus, self.clock, self.config)
 
     def group(self, *, phase: str = "Running", owner: str = "5f2c", **labels: str) -> None:
         owners = [{"kind": "AscendJob", "name": "llm", "uid": owner, "controller": True}]

@@ -19,7 +19,7 @@ from berth.schemas.ledger import Release
 from berth.schemas.nodes import NodeCondition
 from berth.schemas.placement import Placement
 from tests.support.cells import a_job, a_node
-from tests.support.core_cells import SUBJECTS, CoreCell
+from tests.support.core_cells import SUBJECTS, CoreCell, nodes_in_superpods
 from tests.support.replacements import gang_of_cell, holding_of, leaving_of, replaced, round_of
 
 LARGE = {"tor-affinity": "large-model-schema"}
@@ -59,20 +59,8 @@ def below_leaves(places: int = 4, leaves: int = 3, *, level: str = "double_layer
 
 
 def in_superpods(widths: Sequence[int], product: str = "superpod910a3x16", **settings: object) -> CoreCell:
-    """SuperPoDs 0, 1, ... with nodes ``0-0``, ``0-1``, ...; racks of four nodes; rows of two racks."""
-    nodes = [
-        a_node(
-            f"{pod}-{index}",
-            product,
-            superpod=str(pod),
-            rack=str(index // 4),
-            position=index,
-            labels=dict(NODE_PRODUCTS[product].labels)
-            | {"rack": f"r{pod}-{index // 4}", "row": f"w{pod}-{index // 8}"},
-        )
-        for pod, width in enumerate(widths)
-        for index in range(width)
-    ]
+    """See :func:`nodes_in_superpods`."""
+    nodes = nodes_in_superpods(widths, product)
     return CoreCell(nodes, **{"reserve_nodes": 0, "resource_levels": CONFIG} | settings)  # type: ignore[arg-type]  # as above
 
 

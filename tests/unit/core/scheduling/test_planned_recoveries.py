@@ -8,7 +8,7 @@ from berth.schemas.facts import Leaf, TopologySeen
 from berth.schemas.placement import Placement
 from berth.schemas.recovery import Recovery
 from tests.support.cells import a_job, a_node
-from tests.support.core_cells import SUBJECTS
+from tests.support.core_cells import SUBJECTS, nodes_in_superpods
 from tests.support.fault_cells import FaultCell
 from tests.support.replacements import holding_of
 
@@ -28,20 +28,8 @@ def below_leaves() -> FaultCell:
 
 
 def in_superpods(*widths: int, product: str = A3, **settings: object) -> FaultCell:
-    """SuperPoDs 0, 1, ... with nodes ``0-0``, ``0-1``, ...; racks of four nodes; rows of two racks."""
-    nodes = [
-        a_node(
-            f"{pod}-{index}",
-            product,
-            superpod=str(pod),
-            rack=str(index // 4),
-            position=index,
-            labels=dict(NODE_PRODUCTS[product].labels)
-            | {"rack": f"r{pod}-{index // 4}", "row": f"w{pod}-{index // 8}"},
-        )
-        for pod, width in enumerate(widths)
-        for index in range(width)
-    ]
+    """See :func:`nodes_in_superpods`."""
+    nodes = nodes_in_superpods(widths, product)
     return FaultCell(nodes, reserve_nodes=0, resource_levels=CONFIG, **settings)
 
 

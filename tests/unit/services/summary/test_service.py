@@ -1,8 +1,7 @@
 """The summary writer on an API server and a bus in memory."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager
 
 import pytest
 
@@ -13,7 +12,6 @@ from berth.runtime.logs import DEFAULT_LOG
 from berth.schemas.envelope import decode
 from berth.schemas.status import JobSummary
 from berth.schemas.subjects import StreamName
-from berth.services.summary.app import write_on
 from berth.services.summary.config import SummaryConfig
 from berth.services.summary.job_summaries import JobSummaries
 from berth.services.summary.loop import Loop
@@ -24,6 +22,7 @@ from berth.services.summary.views import JobName
 from tests.support.clock import ManualClock
 from tests.support.fake_bus import FakeBus, FakeServer
 from tests.support.fake_kube import FakeKube
+from tests.support.fault_desk import summary_on
 from tests.support.waiting import until, until_true
 
 MAPS = "/api/v1/namespaces/team-a/configmaps"
@@ -48,18 +47,8 @@ class Desk:
         self.bus = FakeBus(self.server, "c")
         self.config = SummaryConfig(settle_s=0.01, retry_wait_s=0.01, kept_s=60)
 
-    @asynccontextmanager
-    async def running(self) -> AsyncIterator[None]:
-        stop = asyncio.Event()
-        await self.bus.ensure_streams()
-        async with asyncio.TaskGroup() as group:
-            group.create_task(
-                write_on(self.kube, self.bus, self.clock, self.config, Instruments.make(SummaryMetrics), stop)
-            )
-            try:
-                yield
-            finally:
-                stop.set()
+    def running(self) -> AbstractAsyncContextManager[None]:
+        return summary_on(self.kube, self.bus, self.clock, self.config)
 
     def group(self) -> None:
         self.kube.put(GROUPS, GROUP)
