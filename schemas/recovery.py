@@ -51,6 +51,8 @@ class Recovery(Part, frozen=True):
     """How often failed pods may still restart the job after this step; -1: it does not count."""
     nodes: list[str] = []
     """Nodes of the faulty ranks, sorted; after ``job`` the new attempt avoids them if it can."""
+    saves: bool = False
+    """Agents in the containers are told to save a checkpoint before the first pod is deleted."""
 
     def __post_init__(self) -> None:
         """Check that the ranks agree.

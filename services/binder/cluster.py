@@ -16,7 +16,7 @@ from berth.schemas.placement import Placement
 from berth.schemas.simulation import BindGang, EvictGang, GangBound, GangEvicted
 from berth.schemas.units import UnixMs
 from berth.schemas.volume_facts import ClaimSeen, UnboundSeen
-from berth.services.binder.work import AttemptKey, Clearing
+from berth.services.binder.work import Attempt, AttemptKey, Clearing
 
 _MS: Final = 1000
 HELD_RETRY_S: Final = 5.0
@@ -66,6 +66,29 @@ class Gang:
             return list(self.todo)
         gone = set(self.gone)
         return [rank for rank in range(self.placement.pods()) if rank not in gone]
+
+
+def gang_of(attempt: Attempt, run_ms: int = 0, *, to_bind: Sequence[int] | None = None) -> Gang:
+    """An attempt in the form of the cluster port.
+
+    Args:
+        attempt: The attempt.
+        run_ms: Declared run time; 0 when unknown.
+        to_bind: Ranks that are to be bound; None for all that were not released.
+    """
+    return Gang(
+        attempt.namespace,
+        attempt.name,
+        attempt.uid,
+        attempt.attempt,
+        attempt.placement,
+        run_ms,
+        tuple(attempt.gone),
+        step=attempt.holding.step,
+        steps=dict(attempt.holding.steps),
+        todo=None if to_bind is None else tuple(to_bind),
+        recovers=attempt.recovers,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,6 +260,17 @@ class Cluster(Protocol):
             PoisonError: The cluster rejects it permanently.
         """
 
+    async def tell_to_save(self, gang: Gang, since_ms: UnixMs) -> None:
+        """Tell the agents of a job to save a checkpoint; called before any of its pods is deleted.
+
+        Args:
+            gang: The attempt.
+            since_ms: Time of the first step of the recovery.
+
+        Raises:
+            TransientError: The cluster did not answer: no pod may be deleted yet.
+        """
+
 
 class FactlessCluster:
     """Base of clusters that use no facts and need no recovery."""
@@ -281,6 +315,9 @@ class FactlessCluster:
 
     async def mark(self, gang: Gang, ranks: Sequence[int], kind: str) -> None:
         """Nobody reads marks."""
+
+    async def tell_to_save(self, gang: Gang, since_ms: UnixMs) -> None:
+        """There are no agents."""
 
     def forget(self, key: AttemptKey) -> None:
         """No state to drop."""

@@ -33,6 +33,7 @@ from berth.services.binder.node_turns import NodeTurns, RankPod
 from berth.services.binder.pod_binding import PodBinding, PodBindRequest, Verdict, involved_pod
 from berth.services.binder.pod_deletion import PodDeletion
 from berth.services.binder.predicate_times import PredicateTimes
+from berth.services.binder.recoveries.graceful_exit import GracefulExit
 from berth.services.binder.volumes.claim_binding import ClaimBinding
 from berth.services.binder.volumes.gang_claims import GangClaims
 from berth.services.binder.work import AttemptKey
@@ -79,11 +80,13 @@ class KubeCluster(EvictionPort):
         self.times = PredicateTimes()
         self._binding = PodBinding(api, at_once=at_once, faults=faults)
         deletion = PodDeletion(api, self.nodes, clock, at_once=at_once, faults=faults, report_event=report_event)
+        writes_resets = config.fault_objects.written_by == "berth"
         claims = ClaimBinding(api, at_once=at_once, faults=faults)
         super().__init__(
             GangClaims(claims, clock, timeout_s=config.volumes_timeout_s),
             clock,
             eviction=KubeEviction(api, self._binding, deletion),
+            graceful_exit=GracefulExit(api, clock, faults, instruments.log) if writes_resets else None,
             turns=NodeTurns(config),
             report_event=report_event,
         )

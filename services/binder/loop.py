@@ -4,7 +4,6 @@ Longer than 400 lines because every verb ends in an outcome, which contains what
 """
 
 import asyncio
-from collections.abc import Sequence
 from typing import Final
 
 import msgspec
@@ -18,10 +17,10 @@ from berth.runtime.instruments import Instruments
 from berth.schemas.envelope import DecodeError, decode, encode
 from berth.schemas.facts import JobSeen, OutcomeSeen, RankFailure
 from berth.schemas.subjects import StreamName
-from berth.services.binder.cluster import HELD_RETRY_S, BindResult, Cluster, Gang, HeldBackError, NotYetError
+from berth.services.binder.cluster import HELD_RETRY_S, BindResult, Cluster, Gang, HeldBackError, NotYetError, gang_of
 from berth.services.binder.config import BinderConfig
 from berth.services.binder.metrics import BinderMetrics
-from berth.services.binder.recovery_work import leaves_of, manner_of_end, marks_of
+from berth.services.binder.recoveries.recovery_work import leaves_of, manner_of_end, marks_of
 from berth.services.binder.work import Attempt, AttemptKey, Clearing, Step, Work
 
 FAILURES_REPORTED_MAX: Final = 256
@@ -326,6 +325,7 @@ class Loop:
         held: list[RankFailure] = []
         try:
             if leaves:
+                await self._tell_to_save(attempt, gang)
                 await self._cluster.remove(gang, leaves)
             if marks is not None:
                 await self._cluster.mark(gang, marks.ranks, marks.kind)
@@ -351,6 +351,15 @@ class Loop:
             open=self.work.open_ranks(attempt),
         )
 
+    async def _tell_to_save(self, attempt: Attempt, gang: Gang) -> None:
+        """Before the first pod is deleted, tell agents to save, if the recovery asks for it.
+
+        Raises:
+            TransientError: The cluster did not answer.
+        """
+        if attempt.saves and attempt.recovery is not None:
+            await self._cluster.tell_to_save(gang, attempt.recovery.since_ms)
+
     def _leaves(self, bound: BindResult, failures: list[RankFailure]) -> bool:
         """Whether a partly bound gang is left as it is; then the outcome must list all other ranks."""
         return self._config.partial == "leave" and bound.bound > 0 and len(failures) <= FAILURES_REPORTED_MAX
@@ -358,6 +367,7 @@ class Loop:
     async def _evict(self, attempt: Attempt) -> OutcomeSeen:
         gang = gang_of(attempt)
         manner = manner_of_end(attempt, self._clock.now_ms())
+        await self._tell_to_save(attempt, gang)
         try:
             await self._cluster.evict(gang, reason=self._why_evict(attempt), manner=manner)
         except HeldBackError as error:
@@ -419,26 +429,3 @@ class Loop:
             if job.uid == attempt.uid and job.request is not None:
                 return job.request.run_ms
         return 0
-
-
-def gang_of(attempt: Attempt, run_ms: int = 0, *, to_bind: Sequence[int] | None = None) -> Gang:
-    """An attempt in the form of the cluster port.
-
-    Args:
-        attempt: The attempt.
-        run_ms: Declared run time; 0 when unknown.
-        to_bind: Ranks that are to be bound; None for all that were not released.
-    """
-    return Gang(
-        attempt.namespace,
-        attempt.name,
-        attempt.uid,
-        attempt.attempt,
-        attempt.placement,
-        run_ms,
-        tuple(attempt.gone),
-        step=attempt.holding.step,
-        steps=dict(attempt.holding.steps),
-        todo=None if to_bind is None else tuple(to_bind),
-        recovers=attempt.recovers,
-    )

@@ -68,6 +68,7 @@ class Wanted(NamedTuple):
         retries_left: As in :class:`~berth.schemas.recovery.Recovery`.
         sought: Ranks for which places are sought, ascending.
         needs_place: It is only taken if all of these have places.
+        saves: Agents in the containers save a checkpoint before the first pod is deleted.
     """
 
     scope: Scope
@@ -81,6 +82,7 @@ class Wanted(NamedTuple):
     retries_left: int = -1
     sought: tuple[int, ...] = ()
     needs_place: bool = False
+    saves: bool = False
 
 
 class Escalation(NamedTuple):
@@ -281,6 +283,7 @@ class _Step(NamedTuple):
             self._until_ms(how),
             self.left - 1 if counts else -1,
             ranks if sought and scope != "job" else (),
+            saves=self._saves(faults),
         )
 
     def _grown(self, rung: Rung, waited_ms: int) -> Wanted:
@@ -299,6 +302,7 @@ class _Step(NamedTuple):
             self._since_ms(),
             self._until_ms(how),
             sought=ranks if scope != "job" else (),
+            saves=last is not None and last.saves,
         )
 
     def _closed(self, scope: Scope, lost: Iterable[int]) -> tuple[Scope, tuple[int, ...]]:
@@ -313,6 +317,11 @@ class _Step(NamedTuple):
         if faults and all(one.kind is PodFaultKind.SUB_HEALTH for one in faults):
             return "grace" if self.rules.strategy == "graceExit" else "force"
         return "grace" if self.rules.scheduling == "grace" else "force"
+
+    def _saves(self, faults: Sequence[PodFault]) -> bool:
+        """Whether agents save a checkpoint first: all faults are sub-health, and no process recovery does it."""
+        is_mild = bool(faults) and all(one.kind is PodFaultKind.SUB_HEALTH for one in faults)
+        return is_mild and self.rules.strategy == "graceExit" and self.rules.process_recovery != "on"
 
     def _until_ms(self, how: How) -> int:
         return self.at_ms + self.settings.grace_over_ms if how == "grace" else 0

@@ -148,6 +148,7 @@ def _recovery(faulty: Faulty, wanted: Wanted, placement: Placement | None) -> Re
         placement=placement,
         retries_left=wanted.retries_left,
         nodes=list(faulty.nodes),
+        saves=wanted.saves,
     )
 
 

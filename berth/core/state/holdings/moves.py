@@ -29,6 +29,12 @@ class Move(msgspec.Struct, gc=False, omit_defaults=True):
     """Those of ``ranks`` that have not been released yet, ascending: their pods are deleted."""
     placed: list[int] = []
     """Those of ``ranks`` whose place is reserved: they still leave, here or in an older move."""
+    kind: str = ""
+    """Kind of the fault."""
+    cause: str = ""
+    """What is broken, as one sentence."""
+    saves: bool = False
+    """Agents are told to save a checkpoint before the first pod is deleted."""
 
     @property
     def is_over(self) -> bool:

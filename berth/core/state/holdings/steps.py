@@ -40,6 +40,9 @@ def take_step(holding: Holding, recovery: Recovery) -> None:
         recovery.placement,
         leaving=[] if only_places else left,
         placed=left if has_places else [],
+        kind=recovery.kind,
+        cause=recovery.cause,
+        saves=recovery.saves,
     )
     moves = [one.without(ranks, placed_only=only_places) for one in holding.moves]
     holding.moves = [one for one in [*moves, move] if not one.is_over]
