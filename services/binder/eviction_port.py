@@ -38,7 +38,7 @@ class EvictionPort(ClaimPort):
         claims: Claims of the gangs that are being bound.
         clock: Source of time.
         eviction: Finds and deletes pods.
-        graceful_exit: Tells agents to save; None if that is not written.
+        graceful_exit: Tells agents to save.
         turns: Slots of pods that wait for chips.
         report_event: Called to write an Event: object, reason, message.
     """
@@ -49,7 +49,7 @@ class EvictionPort(ClaimPort):
         clock: Clock,
         *,
         eviction: KubeEviction,
-        graceful_exit: GracefulExit | None,
+        graceful_exit: GracefulExit,
         turns: NodeTurns,
         report_event: Callable[[Involved, str, str], None],
     ) -> None:
@@ -140,10 +140,9 @@ class EvictionPort(ClaimPort):
             TransientError: The API server did not answer.
         """
         job_members = self._members.of(gang.namespace, gang.name, gang.uid)
-        if self._graceful_exit is None or job_members is None or not job_members.fact.owner.name:
-            return
-        mark = recovery_mark(gang.uid, since_ms)
-        await self._graceful_exit.tell(gang.namespace, job_members.fact.owner.name, mark)
+        if job_members is not None and job_members.fact.owner.name:
+            mark = recovery_mark(gang.uid, since_ms)
+            await self._graceful_exit.tell(gang.namespace, job_members.fact.owner.name, mark)
 
     def _rows(self, gang: Gang) -> Mapping[int, Member]:
         """Current pods of a gang, by rank."""

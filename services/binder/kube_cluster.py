@@ -80,13 +80,12 @@ class KubeCluster(EvictionPort):
         self.times = PredicateTimes()
         self._binding = PodBinding(api, at_once=at_once, faults=faults)
         deletion = PodDeletion(api, self.nodes, clock, at_once=at_once, faults=faults, report_event=report_event)
-        writes_resets = config.fault_objects.written_by == "berth"
         claims = ClaimBinding(api, at_once=at_once, faults=faults)
         super().__init__(
             GangClaims(claims, clock, timeout_s=config.volumes_timeout_s),
             clock,
             eviction=KubeEviction(api, self._binding, deletion),
-            graceful_exit=GracefulExit(api, clock, faults, instruments.log) if writes_resets else None,
+            graceful_exit=GracefulExit(api, clock, config.fault_objects, faults, instruments.log),
             turns=NodeTurns(config),
             report_event=report_event,
         )
@@ -392,10 +391,7 @@ class KubeCluster(EvictionPort):
         await self.recover(gangs)
 
     async def recover(self, gangs: Iterable[Gang]) -> None:
-        """After a start: read pods that an earlier run may have bound, unless facts show that they have their chips.
-
-        Args:
-            gangs: All live attempts of Berth.
+        """Read pods that an earlier run may have bound, unless facts show that they have their chips.
 
         Raises:
             TransientError: The API server did not answer.

@@ -2,6 +2,8 @@
 
 The step for an attempt depends on the state, not on the order of messages: a placement without an outcome is to be
 bound, a pending eviction is to be done, and a released attempt needs nothing.
+
+Longer than 400 lines because every step is derived from the same attempts.
 """
 
 from collections.abc import Container, Iterable

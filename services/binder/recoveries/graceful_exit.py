@@ -14,6 +14,7 @@ from berth.formats.kubernetes.objects import ConfigMap
 from berth.runtime.clock import Clock
 from berth.runtime.errors import TransientError
 from berth.runtime.fault_points import FaultPoints
+from berth.runtime.kube.config import FaultObjectsConfig
 from berth.runtime.kube.port import Api, RefusedError
 from berth.runtime.logs import Logger
 
@@ -26,11 +27,13 @@ class GracefulExit:
     Args:
         api: The API server.
         clock: Source of time.
+        config: Says whether Berth tells others about faults.
         faults: Fault point ``saves``, ``.before`` and ``.after``.
         log: Receives what cannot be written.
     """
 
-    def __init__(self, api: Api, clock: Clock, faults: FaultPoints, log: Logger) -> None:
+    def __init__(self, api: Api, clock: Clock, config: FaultObjectsConfig, faults: FaultPoints, log: Logger) -> None:
+        self._is_on = config.written_by == "berth"
         self._api = api
         self._clock = clock
         self._faults = faults
@@ -50,6 +53,8 @@ class GracefulExit:
         Raises:
             TransientError: The server did not answer, or another client wrote in between.
         """
+        if not self._is_on:
+            return
         path = f"/api/v1/namespaces/{namespace}/configmaps/{name_of(job)}"
         try:
             await self._write(path, mark)
