@@ -116,7 +116,6 @@ async def running(
         own["dispatcher"] = {**own["dispatcher"], "decisions": decisions}
         world = KubeCell(made, folder=folder, cell=cell, bus=bus, api=api, topology=TOPOLOGY, settings=own)
         await start(world)
-        await world.until_nodes(32)
         jobs = [a_model("model", SIZES["model"]), in_blocks("blocks", SIZES["blocks"], 2), in_racks("racks", 4, 2)]
         for job in jobs:
             job["metadata"]["labels"] |= {"fault-scheduling": how, "pod-rescheduling": "on"}
