@@ -135,7 +135,7 @@ _LATER: Final[dict[str, dict[type, set[str]]]] = {
             "drains",
         },
         ShapeOffer: {"error"},
-        MembersSeen: {"podgroup_uid"},
+        MembersSeen: {"podgroup_uid", "backups"},
         LeaseHeld: {"silence_ms"},
         Epoch: {"resumes"},
         Task: {"labels", "constraints"},
