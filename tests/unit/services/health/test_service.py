@@ -104,7 +104,9 @@ async def test_a_report_that_is_deleted_ages(world: World) -> None:
         await world.has("a", level=OK, unhealthy=8)
     async with world.service():
         await world.ask(b"{}")
-        assert world.published("a") == NodeCondition("a", unhealthy=8, updated_ms=world.clock.now_ms())
+        assert world.published("a") == NodeCondition(
+            "a", unhealthy=8, updated_ms=world.clock.now_ms(), sources=HealthSource.DEVICE_PLUGIN
+        )
         world.clock.advance(601)
         await world.has("a", level=NO_NEW)
 
