@@ -8,7 +8,7 @@ from structlog.testing import capture_logs
 
 from berth.core.cluster.node_packing import pack_health, unpack_health
 from berth.products.model import LABEL_SOFT_SHARE
-from berth.schemas.facts import NodeHealth
+from berth.schemas.facts import HealthSource, NodeHealth
 from berth.schemas.nodes import NodeCondition
 from tests.support.device_texts import (
     RES,
