@@ -85,7 +85,7 @@ class FaultInputs:
         self._subjects[fact.namespace, fact.job] = subject
         if self.decides:
             found.gangs_to_examine[fact.uid] = None
-        return "folded" if fact.ranks else "gone"
+        return "folded" if fact.ranks or fact.backups else "gone"
 
     def _note_approval(self, fact: ApprovalSeen, found: ChangesBuilder) -> None:
         """Note what a person approved or withdrew; all attempts are examined again, because that is rare."""
@@ -166,8 +166,8 @@ class FaultInputs:
         return list(jobs)
 
     def note_replacements(self, fact: ReplacementsSeen) -> None:
-        """Note which ranks have new pods that wait for a place."""
-        if fact.ranks:
+        """Note which ranks have new pods that wait for a place, and which have backup pods."""
+        if fact.ranks or fact.backups:
             self.replacements[fact.namespace, fact.job] = fact
         else:
             self.replacements.pop((fact.namespace, fact.job), None)
@@ -184,6 +184,11 @@ class FaultInputs:
         if fact is None or fact.uid != uid:
             return frozenset(), 0
         return frozenset(unpack(fact.ranks, _RANK_BYTES)), fact.at_ms
+
+    def backups(self, job: JobKey, uid: str) -> Mapping[int, str]:
+        """Backup pods of a job that exist: uids by rank."""
+        fact = self.replacements.get(job)
+        return {one.rank: one.uid for one in fact.backups} if fact is not None and fact.uid == uid else {}
 
     def note_health(self, fact: HealthSeen, found: ChangesBuilder) -> None:
         """Note the health of a domain, and examine the attempts on nodes whose faults changed.
