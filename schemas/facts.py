@@ -6,6 +6,7 @@ from typing import ClassVar, Literal
 import msgspec
 
 from berth.schemas.constraints import Taint
+from berth.schemas.fault_facts import BackupPod
 from berth.schemas.intake import JobRequest
 from berth.schemas.message import Message, Part
 from berth.schemas.refusal import Refusal
@@ -250,6 +251,8 @@ class MembersSeen(Message, frozen=True):
     podgroup_uid: str = ""
     """Uid of the Volcano PodGroup for which the request was made: one that is created later under the name is another
     owner. Empty without a PodGroup."""
+    backups: list[BackupPod] = []
+    """Backup pods beside those of the rows, as in :class:`~berth.schemas.fault_facts.ReplacementsSeen`."""
 
 
 JobState = Literal["accepted", "rejected", "cancelled", "tombstone"]

@@ -32,7 +32,7 @@ from berth.schemas.facts import (
     TimerSeen,
     TopologySeen,
 )
-from berth.schemas.fault_facts import DrainSeen, GroupSeen, ReplacementsSeen
+from berth.schemas.fault_facts import BackupPod, DrainSeen, GroupSeen, ReplacementsSeen
 from berth.schemas.intake import JobCancel, JobRequest, Task
 from berth.schemas.ledger import Adoption, Epoch, Eviction, Release, Round, Settings, Verdict
 from berth.schemas.message import Message
@@ -457,6 +457,7 @@ def _facts() -> tuple[Message, ...]:
             uid="0b7c7a2e-9d6b-4c35-9d57-2f6f2a1d4c11",
             ranks=pack([0, 2], 4),
             at_ms=_AT_MS + 3,
+            backups=[BackupPod(rank=1, pod="llm-7b-worker-1-hot-0042", uid="f0c3")],
         ),
         GroupSeen(
             namespace="team-a",
@@ -494,6 +495,7 @@ def _facts() -> tuple[Message, ...]:
             at_ms=_AT_MS + 3,
             stale=[2],
             podgroup_uid="5c1e",
+            backups=[BackupPod(rank=1, pod="llm-7b-worker-1-hot-0042", uid="f0c3")],
         ),
         JobSeen(
             namespace="team-a",
@@ -719,7 +721,23 @@ def _ledger() -> tuple[Message, ...]:
                     placement=_placement(),
                     retries_left=2,
                     nodes=["node-1.zone-a"],
-                )
+                ),
+                Recovery(
+                    namespace="team-a",
+                    name="llm-7b.pretrain",
+                    uid=uid,
+                    attempt=1,
+                    step=3,
+                    kind="SubHealthFault",
+                    cause="the backup pod of rank 1 gets a place for a hot switch",
+                    scope="pod",
+                    how="backup",
+                    ranks=[1, 2, 3],
+                    faulty=[1],
+                    since_ms=_AT_MS + 7,
+                    placement=_placement(),
+                    backups=["f0c3", "f0c4", "f0c5"],
+                ),
             ],
         ),
     )

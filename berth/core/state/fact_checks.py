@@ -70,3 +70,5 @@ def check_replacements(fact: ReplacementsSeen) -> None:
     ranks = unpack(fact.ranks, _INDEX_BYTES)
     if any(a >= b for a, b in pairwise(ranks)):
         raise DecodeError("ranks: expected each once, ascending", kind=kind)
+    if any(a.rank >= b.rank for a, b in pairwise(fact.backups)) or any(one.rank < 0 for one in fact.backups):
+        raise DecodeError("backups: expected each rank once, ascending", kind=kind)

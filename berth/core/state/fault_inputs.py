@@ -76,7 +76,7 @@ class FaultInputs:
         self._subjects[fact.namespace, fact.job] = subject
         if self.decides:
             found.gangs_to_examine[fact.uid] = None
-        return "folded" if fact.ranks else "gone"
+        return "folded" if fact.ranks or fact.backups else "gone"
 
     def note_nodes(self, fact: NodesSeen, before: Mapping[int, tuple[bool, int]], found: ChangesBuilder) -> None:
         """Examine the attempts on nodes of a domain that came, went, or changed whether they are ready or drained.
@@ -138,8 +138,8 @@ class FaultInputs:
         return list(jobs)
 
     def note_replacements(self, fact: ReplacementsSeen) -> None:
-        """Note which ranks have new pods that wait for a place."""
-        if fact.ranks:
+        """Note which ranks have new pods that wait for a place, and which have backup pods."""
+        if fact.ranks or fact.backups:
             self.replacements[fact.namespace, fact.job] = fact
         else:
             self.replacements.pop((fact.namespace, fact.job), None)
@@ -156,6 +156,11 @@ class FaultInputs:
         if fact is None or fact.uid != uid:
             return frozenset(), 0
         return frozenset(unpack(fact.ranks, _RANK_BYTES)), fact.at_ms
+
+    def backups(self, job: JobKey, uid: str) -> Mapping[int, str]:
+        """Backup pods of a job that exist: uids by rank."""
+        fact = self.replacements.get(job)
+        return {one.rank: one.uid for one in fact.backups} if fact is not None and fact.uid == uid else {}
 
     def note_health(self, fact: HealthSeen, found: ChangesBuilder) -> None:
         """Note the health of a domain, and examine the attempts on nodes whose faults changed.

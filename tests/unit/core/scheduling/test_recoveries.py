@@ -451,16 +451,6 @@ def test_a_turn_that_time_opened_and_that_is_taken_back_is_opened_again() -> Non
     assert [step.scope for step in cell.turns()] == ["job"]
 
 
-def test_hot_switch_deletes_the_old_pod_alone() -> None:
-    cell = a_cell()
-    cell.run(a_job("j", chips=8, replicas=2), labels={**GRACE, "subHealthyStrategy": "hotSwitch"})
-    pod = cell.pods["j"][1]
-    pod.marks = {"backupNewPodName": "j-1-hot-0001", "fault-type": "SubHealth", "needVolcanoOpe": "delete"}
-    cell.say("j")
-    (step,) = cell.turns()
-    assert (step.ranks, step.how, step.scope, step.placement) == ([1], "force", "pod", None)
-
-
 def test_sub_health_leaves_by_its_strategy() -> None:
     cell = a_cell()
     cell.run(a_job("j", chips=8, replicas=2), labels={**PODS_FIRST, "subHealthyStrategy": "forceExit"})
