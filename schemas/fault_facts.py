@@ -83,7 +83,7 @@ class ReplacementsSeen(Message, frozen=True):
 
 DrainKind = Literal["node", "leaf", "superpod"]
 REASON_MAX: Final = 1024
-"""Most characters of the reason of a drain."""
+"""Most characters of the reason of a drain or an approval."""
 
 
 class DrainSeen(Message, frozen=True):
@@ -108,6 +108,27 @@ class DrainSeen(Message, frozen=True):
     """It was withdrawn."""
     at_ms: UnixMs = 0
     """When it was asked for or withdrawn."""
+
+
+class ApprovalSeen(Message, frozen=True):
+    """A person's consent that jobs restart for a cause although only one source reports it."""
+
+    KIND: ClassVar[str] = "fact.approval"
+
+    kind: str
+    """Kind of the faults, such as ``CardUnhealthy``."""
+    domain: str = ""
+    """Domain of the nodes; empty for nodes that are gone."""
+    until_ms: UnixMs = 0
+    """It counts before this moment; above 0 unless it was withdrawn."""
+    by: str = ""
+    """Who consents."""
+    reason: str = ""
+    """Why; for people."""
+    gone: bool = False
+    """It was withdrawn."""
+    at_ms: UnixMs = 0
+    """When it was given or withdrawn."""
 
 
 def joined(labels: Iterable[Mapping[str, str]]) -> dict[str, str]:

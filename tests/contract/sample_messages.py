@@ -15,7 +15,9 @@ from berth.schemas.columns import pack, pack_names
 from berth.schemas.constraints import Expression, Taint, Term, Toleration
 from berth.schemas.envelope import encode
 from berth.schemas.facts import (
+    FlappingChip,
     HealthSeen,
+    HealthSource,
     JobSeen,
     Leaf,
     MembersSeen,
@@ -32,7 +34,7 @@ from berth.schemas.facts import (
     TimerSeen,
     TopologySeen,
 )
-from berth.schemas.fault_facts import BackupPod, DrainSeen, GroupSeen, ReplacementsSeen
+from berth.schemas.fault_facts import ApprovalSeen, BackupPod, DrainSeen, GroupSeen, ReplacementsSeen
 from berth.schemas.intake import JobCancel, JobRequest, Task
 from berth.schemas.ledger import Adoption, Epoch, Eviction, Release, Round, Settings, Verdict
 from berth.schemas.message import Message
@@ -109,10 +111,10 @@ _LATER: Final[dict[str, dict[type, set[str]]]] = {
         Settings: {"queue_policy", "reserve_chips", "reserve_depth", "unknown_run_ms", "skims_classes"},
     },
     "v0.4": {
-        HealthSeen: {"sub_healthy"},
+        HealthSeen: {"sub_healthy", "sources", "flapping"},
         PodsSeen: {"exit_codes", "marks", "steering", "steps"},
         OutcomeSeen: {"step", "done", "held", "open"},
-        JobStatus: {"recovery"},
+        JobStatus: {"recovery", "restart_held"},
         Round: {"recoveries"},
         BreakNode: {"leaf", "pod", "exit_code"},
         NodesSeen: {"cpu_others", "memory_others"},
@@ -409,6 +411,8 @@ def _facts() -> tuple[Message, ...]:
             reason_index=pack([0, 1, 0], 4),
             updated_ms=pack([_AT_MS, _AT_MS, 0], 8),
             sub_healthy=pack([0, 0b1000, 0], 8),
+            sources=pack([0, HealthSource.DEVICE_PLUGIN | HealthSource.NODED, HealthSource.AGENT], 1),
+            flapping=[FlappingChip(1, 7, 3, _AT_MS - 1, _AT_MS + 120_000)],
         ),
         TopologySeen(
             kind="switch",
@@ -476,6 +480,15 @@ def _facts() -> tuple[Message, ...]:
             grace_ms=600_000,
             by="ops@jump-1",
             reason="new power supply",
+            gone=True,
+            at_ms=_AT_MS + 3,
+        ),
+        ApprovalSeen(
+            kind="CardUnhealthy",
+            domain="superpod-0",
+            until_ms=_AT_MS + 600_000,
+            by="ops@jump-1",
+            reason="seen on site",
             gone=True,
             at_ms=_AT_MS + 3,
         ),
@@ -885,6 +898,7 @@ def _status() -> tuple[Message, ...]:
                 open=[1],
                 placed_ms=_AT_MS + 9_000,
             ),
+            restart_held="a fault would restart it: CardUnhealthy in domain superpod-0",
         ),
         JobSummary(
             namespace="team-a",
