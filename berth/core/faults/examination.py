@@ -224,7 +224,7 @@ class _View:
         state = self._state
         table, faults, settings = state.table, state.faults, state.fold.settings
         row = table.row_of.get(name)
-        settled_ms = state.fold.at_ms + SETTLE_MS if state.fold.is_new_epoch else 0
+        settled_ms = state.fold.epoch_ms + SETTLE_MS
         if row is None or not table.present[row]:
             return GONE if self._is_past(settled_ms) else NodeView()
         view = node_view(state, row, faults.condition(name))

@@ -101,6 +101,7 @@ class LedgerDump(msgspec.Struct, array_like=True, gc=False):
     waiting: WaitingDump | None = None
     """None in snapshots of releases before 0.4, which do not contain it."""
     run_times: list[RunTime] = []
+    epoch_ms: int = 0
 
 
 def dump_of(data: bytes) -> LedgerDump:
@@ -129,8 +130,8 @@ class LedgerFold:
         self.at_ms = 0
         self.rounds = 0
         self.voided = 0
-        self.is_new_epoch = False
-        """The last record that counts began an epoch."""
+        self.epoch_ms = 0
+        """When the epoch began."""
         self.holdings: dict[tuple[str, int], Holding] = {}
         self.gangs: dict[str, GangRecord] = {}
         self.run_times = RunTimes()
@@ -185,7 +186,7 @@ class LedgerFold:
         folded.resumes = record.resumes and self.epoch > 0 and record.settings == self.settings
         self.epoch, self.holder, self.settings = record.epoch, record.holder, record.settings
         self.facts_seq, self.at_ms = record.facts_seq, record.at_ms
-        self.is_new_epoch = True
+        self.epoch_ms = record.at_ms
         self._let_go()
         folded.epoch = True
 
@@ -195,7 +196,6 @@ class LedgerFold:
             return
         self.facts_seq, self.at_ms = record.facts_seq, record.at_ms
         self.rounds = record.number
-        self.is_new_epoch = False
         folded.silent = bool(record.missing)
         self._let_go()
         for verdict in record.verdicts:
@@ -373,6 +373,7 @@ class LedgerFold:
             gangs=[self.gangs[uid] for uid in sorted(self.gangs)],
             leaving=dict(self._leaving),
             run_times=self.run_times.dump(),
+            epoch_ms=self.epoch_ms,
         )
 
     def load(self, dump: LedgerDump) -> None:
@@ -383,3 +384,4 @@ class LedgerFold:
         self.gangs = {gang.uid: gang for gang in dump.gangs}
         self._leaving = dict(dump.leaving)
         self.run_times.load(dump.run_times)
+        self.epoch_ms = dump.epoch_ms
