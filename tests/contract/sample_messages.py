@@ -49,7 +49,7 @@ from berth.schemas.pod_constraints import (
     SpreadTerm,
 )
 from berth.schemas.recording import Entry, RecordingEnd, RecordingHead, RecordingPart
-from berth.schemas.recovery import Recovery, RecoveryStatus
+from berth.schemas.recovery import HeldPlaces, Recovery, RecoveryStatus
 from berth.schemas.refusal import BlockLack, ConstraintCount, NearGroup, NodeReason, ReasonCount, Refusal, SwitchLack
 from berth.schemas.reports import HealthReport
 from berth.schemas.simulation import BindGang, BreakNode, EvictGang, GangBound, GangEvicted, NodeBroken, SimCounts
@@ -113,7 +113,7 @@ _LATER: Final[dict[str, dict[type, set[str]]]] = {
         PodsSeen: {"exit_codes", "marks", "steering", "steps"},
         OutcomeSeen: {"step", "done", "held", "open"},
         JobStatus: {"recovery"},
-        Round: {"recoveries"},
+        Round: {"recoveries", "held"},
         BreakNode: {"leaf", "pod", "exit_code"},
         NodesSeen: {"cpu_others", "memory_others"},
         Settings: {
@@ -131,6 +131,7 @@ _LATER: Final[dict[str, dict[type, set[str]]]] = {
             "restarts_at_once",
             "restart_share_percent",
             "drains",
+            "hold_places_ms",
         },
         ShapeOffer: {"error"},
         MembersSeen: {"podgroup_uid"},
@@ -670,6 +671,7 @@ def _settings() -> Settings:
         restarts_at_once=8,
         restart_share_percent=10,
         drains=1,
+        hold_places_ms=45_000,
     )
 
 
@@ -719,6 +721,11 @@ def _ledger() -> tuple[Message, ...]:
                     placement=_placement(),
                     retries_left=2,
                     nodes=["node-1.zone-a"],
+                )
+            ],
+            held=[
+                HeldPlaces(
+                    namespace="team-a", name="llm-7b.restart", uid="40", attempt=1, ranks=[1], until_ms=_AT_MS + 45_008
                 )
             ],
         ),

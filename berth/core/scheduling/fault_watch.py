@@ -33,6 +33,10 @@ class FaultWatch:
         """First time at which a gang is to be examined; 0 without."""
         return min(self._due_ms.values(), default=0)
 
+    def due(self, at_ms: int) -> list[str]:
+        """Gangs (uid) to be examined at a moment although nothing changes."""
+        return [uid for uid, due_ms in self._due_ms.items() if due_ms <= at_ms]
+
     def look(self, gangs: Iterable[str], changes: Changes, *, at_ms: int) -> tuple[list[Faulty], list[SetAside]]:
         """Gangs that need a step of a recovery now, and errors.
 
@@ -46,7 +50,7 @@ class FaultWatch:
             self._wanting.clear()
             return [], []
         uids = dict.fromkeys(gangs)
-        uids.update((uid, None) for uid, due_ms in self._due_ms.items() if due_ms <= at_ms)
+        uids.update(dict.fromkeys(self.due(at_ms)))
         if changes.capacity_gained or changes.chips_returned or self.held_back:
             uids.update(self._wanting)
         found = examine_faults(self._state, uids, at_ms=at_ms)
