@@ -3,6 +3,8 @@
 A record counts only if its epoch is not past and its ``base_seq`` is the sequence just before its own; any other record
 is void, for every reader in the same way. So a former leader cannot add to history, whatever it still
 sends.
+
+Longer than 400 lines because each kind of entry of a record has its step here.
 """
 
 import msgspec
@@ -11,7 +13,7 @@ from berth.core.changes import NO_CHANGES, Changes
 from berth.core.errors import HistoryError, InvariantError
 from berth.core.state.holdings.held_places import Held, held_of
 from berth.core.state.holdings.holding import Holding, PodShare, chips_in, owned_by, pods_of
-from berth.core.state.holdings.steps import end_attempt, release_ranks, take_step
+from berth.core.state.holdings.steps import end_attempt, release_backups, release_ranks, take_step
 from berth.core.state.run_times import RunTime, RunTimes
 from berth.core.state.waiting_dump import WaitingDump
 from berth.schemas.envelope import DecodeError, Envelope, body_of
@@ -305,8 +307,12 @@ class LedgerFold:
 
     def _release(self, sequence: int, record: Round, release: Release, folded: Folded) -> None:
         holding = self._held(release.uid, release.attempt)
-        if release.ranks:
+        if release.reason == "backup":
+            release_backups(holding, release.ranks)
+            folded.moved.append(holding)
+        elif release.ranks:
             self._free(holding, release, folded)
+        if release.ranks:
             gang = self.gangs.get(release.uid)
             if holding.step:
                 holding.freed_ms = record.at_ms
