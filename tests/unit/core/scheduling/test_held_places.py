@@ -166,3 +166,14 @@ def test_a_snapshot_holds_the_places() -> None:
     for one in (cell, again):
         one.wait(_HOLD_MS)
         assert one.node_of("small", 0) == "b"
+
+
+def test_a_job_with_held_places_does_not_wait_behind_the_head_of_the_queue() -> None:
+    cell = a_cell("ab", queue_policy="fifo")
+    restarted(cell)
+    cell.turns()
+    assert cell.phase("j") == "waiting"
+    cell.conditions.clear()
+    cell.publish()
+    cell.turns()
+    assert (cell.phase("j"), cell.phase("rival")) == ("placed", "waiting")
