@@ -38,6 +38,10 @@ class FaultWatch:
         """First time at which a gang is to be examined; 0 without."""
         return min(self._due_ms.values(), default=0)
 
+    def due(self, at_ms: int) -> list[str]:
+        """Gangs (uid) to be examined at a moment although nothing changes."""
+        return [uid for uid, due_ms in self._due_ms.items() if due_ms <= at_ms]
+
     def look(self, gangs: Iterable[str], changes: Changes, *, at_ms: int) -> tuple[list[Faulty], list[SetAside]]:
         """Gangs that need a step of a recovery now, and errors.
 
@@ -51,7 +55,7 @@ class FaultWatch:
             self._wanting.clear()
             return [], []
         uids = dict.fromkeys(gangs)
-        uids.update((uid, None) for uid, due_ms in self._due_ms.items() if due_ms <= at_ms)
+        uids.update(dict.fromkeys(self.due(at_ms)))
         everybody = bool(self.held_back) or self._helps_all(changes)
         uids.update((uid, None) for uid, gang in self._wanting.items() if everybody or _helps(changes, gang))
         faulty, set_aside = self._examined(uids, at_ms)
