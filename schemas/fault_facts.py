@@ -48,6 +48,8 @@ class GroupSeen(Message, frozen=True):
     jobs: list[str] = []
     """Names of the job requests that were made for it, sorted."""
     at_ms: UnixMs = 0
+    recover_ms: UnixMs = 0
+    """Since when ``process-recover-enable`` has its value; 0: since ``at_ms``, or it is not set."""
 
 
 class ReplacementsSeen(Message, frozen=True):
@@ -66,6 +68,8 @@ class ReplacementsSeen(Message, frozen=True):
     ranks: bytes = b""
     """``<u4`` each, ascending: ranks in the job request."""
     at_ms: UnixMs = 0
+    since_ms: bytes = b""
+    """``<u8`` for each of them: when its new pod took the rank; empty: at ``at_ms``."""
 
 
 DrainKind = Literal["node", "leaf", "superpod"]

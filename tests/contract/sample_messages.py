@@ -457,6 +457,7 @@ def _facts() -> tuple[Message, ...]:
             uid="0b7c7a2e-9d6b-4c35-9d57-2f6f2a1d4c11",
             ranks=pack([0, 2], 4),
             at_ms=_AT_MS + 3,
+            since_ms=pack([_AT_MS, _AT_MS + 3], 8),
         ),
         GroupSeen(
             namespace="team-a",
@@ -467,6 +468,7 @@ def _facts() -> tuple[Message, ...]:
             annotations={"huawei.com/recover_policy_path": "pod"},
             jobs=["vcjob.llm-7b"],
             at_ms=_AT_MS + 3,
+            recover_ms=_AT_MS + 1,
         ),
         DrainSeen(
             kind="node",

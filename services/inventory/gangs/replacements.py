@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from berth.formats.ascend.pod_annotations import RANK_INDEX
-from berth.schemas.columns import pack
+from berth.schemas.columns import pack, unpack
 from berth.schemas.fault_facts import ReplacementsSeen
 from berth.services.inventory.gangs.model import NO_INDEX, Gang, Member, Part, Slot
 
@@ -70,14 +70,27 @@ def replace_ranks(gang: Gang, free: Sequence[Member]) -> tuple[list[Member], lis
     return [*left, *again], list(held.values()), outdated
 
 
-def replacements_of(part: Part, *, at_ms: int) -> ReplacementsSeen:
-    """Ranks of a request whose new pods wait for a place; without ranks if none does."""
+def replacements_of(part: Part, before: ReplacementsSeen | None, *, at_ms: int) -> ReplacementsSeen:
+    """Ranks of a request whose new pods wait for a place; without ranks if none does.
+
+    Args:
+        part: The request.
+        before: The published fact, which says since when those of them wait that it has.
+        at_ms: The time.
+    """
     ranks = [
         rank
         for rank in (sorted(part.open_ranks) if part.phase != "ending" else ())
         if rank < len(part.slots) and part.slots[rank].is_live and not part.slots[rank].was_bound
     ]
-    return ReplacementsSeen(part.gang.namespace, part.name, part.uid, pack(ranks, 4), at_ms)
+    known = _since(before) if before is not None and before.uid == part.uid else {}
+    since_ms = pack([known.get(rank, at_ms) for rank in ranks], 8)
+    return ReplacementsSeen(part.gang.namespace, part.name, part.uid, pack(ranks, 4), at_ms, since_ms)
+
+
+def _since(fact: ReplacementsSeen) -> dict[int, int]:
+    ranks = unpack(fact.ranks, 4)
+    return dict(zip(ranks, unpack(fact.since_ms, 8) or [fact.at_ms] * len(ranks), strict=True))
 
 
 def attach(
