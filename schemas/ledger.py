@@ -160,7 +160,7 @@ class Verdict(Part, frozen=True):
     """Waiting does not change the refusal: the job is rejected."""
 
 
-ReleaseReason = Literal["succeeded", "failed", "cancelled", "vanished", "bind-failed", "fault"]
+ReleaseReason = Literal["succeeded", "failed", "cancelled", "vanished", "bind-failed", "fault", "backup"]
 
 
 class Release(Part, frozen=True):
@@ -172,7 +172,8 @@ class Release(Part, frozen=True):
     again: bool = False
     """The gang returns to the queue with the next attempt."""
     ranks: list[int] = []
-    """Only these ranks, ascending: their pods have ended while others run. Empty: the whole attempt."""
+    """Only these ranks, ascending: their pods have ended while others run. Empty: the whole attempt. With reason
+    ``backup`` only the places that are reserved for their backup pods: these are gone."""
 
 
 class Eviction(Part, frozen=True):

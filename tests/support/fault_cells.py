@@ -10,7 +10,7 @@ from berth.core.state.invariants import check
 from berth.schemas.columns import pack, pack_names
 from berth.schemas.envelope import decode
 from berth.schemas.facts import NodeHealth, OutcomeSeen, PodMarks, PodPhase, PodsSeen
-from berth.schemas.fault_facts import GroupSeen, ReplacementsSeen
+from berth.schemas.fault_facts import BackupPod, GroupSeen, ReplacementsSeen
 from berth.schemas.intake import JobRequest
 from berth.schemas.ledger import Epoch, Round, Settings
 from berth.schemas.nodes import NodeCondition, NodeDescription
@@ -171,6 +171,13 @@ class FaultCell(CoreCell):
             rank: self.waits_ms.get(name, {}).get(rank, self.now_ms) for rank in sorted(ranks)
         }
         fact = ReplacementsSeen("default", name, uid, pack(since, 4), self.now_ms, pack(since.values(), 8))
+        self.fact(SUBJECTS.fact_replacement("default", name), fact)
+
+    def back_up(self, name: str, backups: Mapping[int, str]) -> None:
+        """These backup pods (uid) exist, by rank, and no others."""
+        uid = self.state.jobs["default", name].uid
+        listed = [BackupPod(rank, f"{name}-{rank}-hot-0001", backups[rank]) for rank in sorted(backups)]
+        fact = ReplacementsSeen("default", name, uid, at_ms=self.now_ms, backups=listed)
         self.fact(SUBJECTS.fact_replacement("default", name), fact)
 
     def break_chip(self, node: str, mask: int = 1, level: NodeHealth = NodeHealth.OK, sub_healthy: int = 0) -> None:

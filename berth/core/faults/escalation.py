@@ -71,6 +71,7 @@ class Wanted(NamedTuple):
         retries_left: As in :class:`~berth.schemas.recovery.Recovery`.
         sought: Ranks for which places are sought, ascending.
         needs_place: It is only taken if all of these have places.
+        backup: Backup pod (uid) of its only rank, for which a place is sought; empty for none.
     """
 
     scope: Scope
@@ -84,6 +85,7 @@ class Wanted(NamedTuple):
     retries_left: int = -1
     sought: tuple[int, ...] = ()
     needs_place: bool = False
+    backup: str = ""
 
 
 class Escalation(NamedTuple):
@@ -131,6 +133,19 @@ def escalate(
     if faults:
         return step.for_faults(faults, seen_ms)
     return step.for_waiting() if progress.unplaced else NOTHING
+
+
+def backup_for(rank: int, uid: str, *, at_ms: int) -> Wanted:
+    """A place for the backup pod of a rank, beside the pod that it has.
+
+    Args:
+        rank: The rank.
+        uid: The backup pod.
+        at_ms: The moment.
+    """
+    kind, cause = PodFaultKind.SUB_HEALTH.value, f"the backup pod of rank {rank} gets a place for a hot switch"
+    ranks = (rank,)
+    return Wanted("pod", "backup", ranks, ranks, kind, cause, at_ms, sought=ranks, needs_place=True, backup=uid)
 
 
 def acts(rules: FaultRules) -> bool:
@@ -201,9 +216,7 @@ class _Step(NamedTuple):
             sought=unplaced,
             needs_place=True,
         )
-        options = [place, *self._single_places(place)]
-        has_backup = last is not None and last.kind == PodFaultKind.SUB_HEALTH and self.rules.strategy == "hotSwitch"
-        return NOTHING if has_backup else self._escalated(options, last)
+        return self._escalated([place, *self._single_places(place)], last)
 
     def _single_places(self, place: Wanted) -> list[Wanted]:
         """Places for single ranks, where the others run without them: with the limit ``pod``, or process recovery."""

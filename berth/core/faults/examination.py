@@ -11,7 +11,7 @@ import numpy as np
 from berth.core.changes import JobKey
 from berth.core.errors import guarded
 from berth.core.faults.diagnosis import GONE, HEALTHY, diagnose, is_master
-from berth.core.faults.escalation import NOTHING, Escalation, Progress, Wanted, acts, escalate
+from berth.core.faults.escalation import Escalation, Progress, Wanted, acts, backup_for, escalate
 from berth.core.faults.maintenance import diagnose_drained, drained_since, settings_of_drain
 from berth.core.faults.model import JobDiagnosis, NodeView, PodFault, PodFaultKind, PodView
 from berth.core.faults.observation import marks_of, node_view, pods_of, rules_for
@@ -105,8 +105,6 @@ def _examine(state: State, uid: str, at_ms: int) -> tuple[Faulty | None, int] | 
         return None
     view = _View(state, holding, record, at_ms)
     escalation = view.escalation()
-    if escalation is NOTHING and not view.again_ms:
-        return None
     if not escalation.options:
         return None, _first(escalation.again_ms, view.again_ms)
     profiles = state.constraints.profiles(holding.namespace, job.request)
@@ -127,6 +125,7 @@ class _View:
         self._seen = state.pods_seen(holding)
         self._leaving = holding.leaving()
         self._places = places_of(holding)
+        self._backups = holding.backups()
         self.again_ms = 0
         """When a node that is not ready counts."""
         self.nodes: tuple[str, ...] = ()
@@ -136,8 +135,9 @@ class _View:
         state = self._state
         rules = rules_for(state, self._key, self._seen, self._group)
         drained = self._drained_now()
+        backup = self._backup_wanted()
         if not acts(rules) and not drained and not self._is_draining:
-            return NOTHING
+            return Escalation(backup)
         pods = self._pods()
         settings = state.fold.settings
         found = JobDiagnosis(rules)
@@ -149,11 +149,26 @@ class _View:
             found = diagnose_drained(pods, drained, rules)
             settings = settings_of_drain(state, drained)
         if not found.faults and not progress.unplaced:
-            return NOTHING
+            return Escalation(backup)
         last = progress.last
         before = last.nodes if last is not None and progress.is_open else ()
         self.nodes = tuple(sorted({*before, *(fault.node for fault in found.faults)}))
-        return escalate(found, self._shape(), progress, settings, at_ms=self._at_ms, seen_ms=self._seen_ms(found))
+        escalation = escalate(found, self._shape(), progress, settings, at_ms=self._at_ms, seen_ms=self._seen_ms(found))
+        return escalation._replace(options=(*escalation.options, *backup))
+
+    def _backup_wanted(self) -> tuple[Wanted, ...]:
+        """A place for the first backup pod that has none, though the gang is complete; it needs no place before."""
+        holding = self._holding
+        taken = {*holding.gone, *self._leaving, *self._backups}
+        waiting = [
+            (rank, uid)
+            for rank, uid in sorted(self._state.faults.backups(self._key, holding.uid).items())
+            if rank < holding.placement.pods() and rank not in taken and holding.switched.get(rank) != uid
+        ]
+        if not waiting:
+            return ()
+        rank, uid = waiting[0]
+        return (backup_for(rank, uid, at_ms=self._at_ms),)
 
     def _drained_now(self) -> dict[str, int]:
         """Nodes of its places that are drained now, and since when; it is looked at again when others are."""
@@ -183,6 +198,8 @@ class _View:
         for rank in self._leaving.keys() | gone:
             found.pop(rank, None)
         for rank, share in self._places.items():
+            if rank in self._backups:
+                continue  # its pod runs on, or leaves for its backup pod, which is judged once it has the rank
             found[rank] = PodView(rank, share.node, share.mask, _PENDING)
         owned = self._state.owned(holding.key)
         for rank in holding.steps:

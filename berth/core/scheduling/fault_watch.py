@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from berth.core.changes import Changes
 from berth.core.faults.examination import Faulty, examine_faults
-from berth.core.faults.storms import HeldBack, within_limits
+from berth.core.faults.storms import HeldBack, restarts, within_limits
 from berth.core.state.cell import State
 from berth.core.state.internal_errors import SetAside
 
@@ -49,11 +49,21 @@ class FaultWatch:
         uids.update((uid, None) for uid, due_ms in self._due_ms.items() if due_ms <= at_ms)
         if changes.capacity_gained or changes.chips_returned or self.held_back:
             uids.update(self._wanting)
+        faulty, set_aside = self._examined(uids, at_ms)
+        others = self._wanting.keys() - uids.keys() if any(map(restarts, faulty)) else ()
+        if others:  # limits count all gangs that would restart, whatever made each of them be examined
+            more, more_set_aside = self._examined(sorted(others), at_ms)
+            faulty = sorted([*faulty, *more], key=lambda one: one.holding.uid)
+            set_aside = [*set_aside, *more_set_aside]
+        self._wanting.update((one.holding.uid, None) for one in faulty)
+        kept, self.held_back = within_limits(self._state, faulty, at_ms=at_ms)
+        return kept, set_aside
+
+    def _examined(self, uids: Iterable[str], at_ms: int) -> tuple[list[Faulty], list[SetAside]]:
+        """Examine gangs (uid): those that need a step, and errors."""
         found = examine_faults(self._state, uids, at_ms=at_ms)
         for uid in uids:
             self._due_ms.pop(uid, None)
             self._wanting.pop(uid, None)
         self._due_ms.update(found.again_ms)
-        self._wanting.update((one.holding.uid, None) for one in found.faulty)
-        faulty, self.held_back = within_limits(self._state, found.faulty)
-        return faulty, found.set_aside
+        return found.faulty, found.set_aside

@@ -8,7 +8,7 @@ from berth.core.faults.escalation import Wanted
 from berth.core.faults.examination import Faulty
 from berth.core.faults.scopes import LEVEL_STEPS
 from berth.core.placement.planned_pods import RoundParts
-from berth.core.placement.replacements import LeavingPods, NoPlaces, plan_replacements, replacement_counts
+from berth.core.placement.replacements import LeavingPods, NoPlaces, plan_backup, plan_replacements, replacement_counts
 from berth.core.placement.round_demand import NeedMoreError
 from berth.core.state.holdings.holding import Holding
 from berth.core.state.holdings.moves import merged_placement
@@ -116,8 +116,12 @@ def released(held: Iterable[Release], recoveries: Iterable[Recovery]) -> list[Re
 def _taken(parts: RoundParts, faulty: Faulty, missing: Sequence[int]) -> Recovery | None:
     for option in faulty.options:
         placement: Placement | None = None
-        if option.sought:
-            found = plan_replacements(parts, _leaving(faulty, option), missing=missing)
+        has_backups = option.scope != "job" and not faulty.holding.backups().keys().isdisjoint(option.ranks)
+        if has_backups and option.needs_place:
+            continue
+        if option.sought and not has_backups:  # a rank with a backup pod gets its place
+            plan = plan_backup if option.backup else plan_replacements
+            found = plan(parts, _leaving(faulty, option), missing=missing)
             if isinstance(found, NoPlaces):
                 if option.needs_place:
                     continue
@@ -148,6 +152,7 @@ def _recovery(faulty: Faulty, wanted: Wanted, placement: Placement | None) -> Re
         placement=placement,
         retries_left=wanted.retries_left,
         nodes=list(faulty.nodes),
+        backups=[wanted.backup] if wanted.backup else [],
     )
 
 

@@ -42,7 +42,7 @@ from berth.schemas.facts import (
     TimerSeen,
     TopologySeen,
 )
-from berth.schemas.fault_facts import DrainSeen, GroupSeen, ReplacementsSeen
+from berth.schemas.fault_facts import ApprovalSeen, DrainSeen, GroupSeen, ReplacementsSeen
 from berth.schemas.ledger import Round, Settings
 from berth.schemas.status import SnapshotBody
 from berth.schemas.usage_facts import NamespaceSeen, UsageSeen
@@ -108,6 +108,7 @@ class State:
             TimerSeen.KIND: self._timer,
             GroupSeen.KIND: self._steering,
             ReplacementsSeen.KIND: self._steering,
+            ApprovalSeen.KIND: self._steering,
             **dict.fromkeys(_CONSTRAINT_KINDS, self._constraint),
         }
 

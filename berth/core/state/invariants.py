@@ -56,7 +56,8 @@ def _check_moves(state: State, holding: Holding) -> None:
     placed = [rank for move in holding.moves for rank in move.placed]
     if len(set(leaving)) != len(leaving) or len(set(placed)) != len(placed):
         raise InvariantError("a rank leaves or is placed twice at a time", subject=subject)
-    if not set(placed) <= set(leaving) or not set(leaving).isdisjoint(holding.gone):
+    backups = holding.backups()
+    if not set(placed) <= {*leaving, *backups} or not {*leaving, *backups}.isdisjoint(holding.gone):
         raise InvariantError("a place is reserved for a rank that does not leave", subject=subject)
     if not set(holding.unplaced) <= set(holding.gone) or (holding.ending and holding.recovers):
         raise InvariantError("ranks wait for a place that they cannot get", subject=subject)

@@ -10,7 +10,7 @@ import msgspec
 from berth.core.changes import NO_CHANGES, Changes
 from berth.core.errors import HistoryError, InvariantError
 from berth.core.state.holdings.holding import Holding, PodShare, chips_in, owned_by, pods_of
-from berth.core.state.holdings.steps import end_attempt, release_ranks, take_step
+from berth.core.state.holdings.steps import end_attempt, release_backups, release_ranks, take_step
 from berth.core.state.run_times import RunTime, RunTimes
 from berth.core.state.waiting_dump import WaitingDump
 from berth.schemas.envelope import DecodeError, Envelope, body_of
@@ -280,8 +280,12 @@ class LedgerFold:
 
     def _release(self, sequence: int, record: Round, release: Release, folded: Folded) -> None:
         holding = self._held(release.uid, release.attempt)
-        if release.ranks:
+        if release.reason == "backup":
+            release_backups(holding, release.ranks)
+            folded.moved.append(holding)
+        elif release.ranks:
             self._free(holding, release, folded)
+        if release.ranks:
             gang = self.gangs.get(release.uid)
             if holding.step:
                 holding.freed_ms = record.at_ms

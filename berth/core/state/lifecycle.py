@@ -17,7 +17,7 @@ import msgspec
 from berth.core.chips.picking import ids_of
 from berth.core.errors import guarded
 from berth.core.state.cell import State
-from berth.core.state.holdings.leaving import failed_again, left_ranks, left_unbound
+from berth.core.state.holdings.leaving import failed_again, left_backups, left_ranks, left_unbound
 from berth.core.state.holdings.pod_phases import ENDED, rows_of
 from berth.core.state.internal_errors import SetAside
 from berth.core.state.ledger import Holding, PodShare, pods_of
@@ -107,13 +107,20 @@ def _examine(state: State, uid: str, found: Due) -> bool:
         again = reason == "fault" or (reason == "bind-failed" and _may_try_again(state, holding))
         found.releases.append(Release(uid, holding.attempt, reason, again))
         return True
-    part = left_ranks(holding, seen, outcome) or _part_ended(holding, seen, outcome)
+    part = left_ranks(holding, seen, outcome) or _part_ended(holding, seen, outcome) or _lost_backups(state, holding)
     if part is not None:
         found.releases.append(part)
         return True
     if holding.foreign:
         return seen is not None and _adopt_anew(state, holding, seen, found)
     return not holding.ending and _must_end(state, holding, seen, outcome, found)
+
+
+def _lost_backups(state: State, holding: Holding) -> Release | None:
+    """Release of the places of backup pods that are gone; an attempt that ends keeps them until all pods are gone."""
+    if not holding.moves or holding.ending:
+        return None
+    return left_backups(holding, state.faults.backups((holding.namespace, holding.name), holding.uid))
 
 
 def _may_try_again(state: State, holding: Holding) -> bool:
@@ -170,7 +177,7 @@ def _has_ended(
     if is_evicted or (holding.foreign and not seen.phase):
         return True
     over = {rank for rank, _ in rows_of(holding, seen)} | set(holding.gone) | left_unbound(holding, outcome)
-    over -= {*holding.leaving(), *holding.unplaced}
+    over -= {*holding.leaving(), *holding.unplaced, *holding.backups()}
     pods = holding.placement.pods()
     return len({rank for rank in over if rank < pods} if counts_own else over) >= pods
 
@@ -179,8 +186,9 @@ def _part_ended(holding: Holding, seen: PodsSeen | None, outcome: OutcomeSeen | 
     """Release of the ranks whose pods have ended or were left unbound, while other ranks run."""
     pods, gone = holding.placement.pods(), set(holding.gone)
     phases = dict(rows_of(holding, seen)) if seen is not None else {}
-    ended = {rank: phase for rank, phase in phases.items() if phase in ENDED and rank < pods and rank not in gone}
-    unbound = {rank for rank in left_unbound(holding, outcome) if rank < pods} - gone - phases.keys()
+    held = gone | holding.backups().keys()  # a backup pod takes its rank, or is gone, before the rank ends
+    ended = {rank: phase for rank, phase in phases.items() if phase in ENDED and rank < pods and rank not in held}
+    unbound = {rank for rank in left_unbound(holding, outcome) if rank < pods} - held - phases.keys()
     ranks = sorted(unbound.union(ended))
     if not ranks or len(gone) - len(holding.unplaced) + len(ranks) >= pods:
         return None  # nothing, or all of them: that is the end of the attempt

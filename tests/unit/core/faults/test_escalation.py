@@ -299,7 +299,8 @@ def test_hot_switch_old_pod_is_deleted_only_after_both_marks() -> None:
     pods = [PodView(rank, "n", 1, PodPhase.RUNNING, 0, marks if rank == 5 else {}) for rank in range(8)]
     wanted = only(escalate(diagnose(pods, {"n": NodeView()}, rules, size=8), PLAIN, Progress(), SETTINGS, at_ms=START))
     assert (wanted.ranks, wanted.how, wanted.sought) == ((5,), "force", ()), "its backup pod has its place"
-    assert found(rules, [], progress=deleted(wanted), at_ms=START + 10_000_000) == NOTHING
+    lost = found(rules, [], progress=deleted(wanted), at_ms=START)
+    assert lost.options[0].how == "place", "one whose backup pod is gone gets another place"
 
 
 def test_hot_switch_late_backup_and_failure_mark_on_rank_0() -> None:
