@@ -16,7 +16,7 @@ from berth.schemas.placement import Placement
 from berth.schemas.simulation import BindGang, EvictGang, GangBound, GangEvicted
 from berth.schemas.units import UnixMs
 from berth.schemas.volume_facts import ClaimSeen, UnboundSeen
-from berth.services.binder.work import Attempt, AttemptKey, Clearing
+from berth.services.binder.work import AttemptKey, Clearing
 
 _MS: Final = 1000
 HELD_RETRY_S: Final = 5.0
@@ -41,6 +41,8 @@ class Gang:
         steps: Step that gave each rank its place, by rank; ranks with their first place are not in it.
         todo: Ranks to bind, ascending; None for all that were not released.
         recovers: The gang was bound, and others of it run: each rank is bound, or fails, on its own.
+        backups: Backup pods (uid) by rank: those to bind in place of the pods of their ranks, which run on; with
+            ``todo`` None all that may be bound.
     """
 
     namespace: str
@@ -54,6 +56,7 @@ class Gang:
     steps: Mapping[int, int] = field(default_factory=dict)
     todo: tuple[int, ...] | None = None
     recovers: bool = False
+    backups: Mapping[int, str] = field(default_factory=dict)
 
     @property
     def key(self) -> AttemptKey:
@@ -66,29 +69,6 @@ class Gang:
             return list(self.todo)
         gone = set(self.gone)
         return [rank for rank in range(self.placement.pods()) if rank not in gone]
-
-
-def gang_of(attempt: Attempt, run_ms: int = 0, *, to_bind: Sequence[int] | None = None) -> Gang:
-    """An attempt in the form of the cluster port.
-
-    Args:
-        attempt: The attempt.
-        run_ms: Declared run time; 0 when unknown.
-        to_bind: Ranks that are to be bound; None for all that were not released.
-    """
-    return Gang(
-        attempt.namespace,
-        attempt.name,
-        attempt.uid,
-        attempt.attempt,
-        attempt.placement,
-        run_ms,
-        tuple(attempt.gone),
-        step=attempt.holding.step,
-        steps=dict(attempt.holding.steps),
-        todo=None if to_bind is None else tuple(to_bind),
-        recovers=attempt.recovers,
-    )
 
 
 @dataclass(frozen=True, slots=True)
