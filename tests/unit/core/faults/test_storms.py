@@ -203,6 +203,7 @@ def test_jobs_of_all_domains_count_together() -> None:
 
 def test_those_that_wait_for_places_count_although_nothing_of_them_changed() -> None:
     cell = a_cell("ab", jobs=16, plan_before_delete=True)
+    say(cell, "b", 0, 0)
     say(cell, "a", 0b11, DEVICE)
     assert (cell.turns(), held(cell)) == ([], []), "they wait for places, and are few"
     say(cell, "b", 0b11, DEVICE)
