@@ -254,7 +254,8 @@ class LedgerFold:
     def _recover(self, sequence: int, record: Round, recovery: Recovery, folded: Folded) -> None:
         holding = self._held(recovery.uid, recovery.attempt, "recovers where it holds nothing")
         take_step(holding, recovery)
-        holding.step_ms = record.at_ms
+        if recovery.how in {"grace", "force"}:
+            holding.step_ms = record.at_ms
         if holding.ending:
             folded.ending.append(holding)
         if recovery.how != "mark":

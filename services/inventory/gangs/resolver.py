@@ -361,7 +361,10 @@ class Resolver:
 def _publish_replacements(gang: Gang, now_ms: int) -> list[Effect]:
     """Facts about new pods that wait for a place, as far as they differ from the published ones."""
     effects: list[Effect] = []
-    wanted = {name: replacements_of(gang, part, at_ms=now_ms) for name, part in gang.parts.items()}
+    wanted = {
+        name: replacements_of(gang, part, gang.replacements.get(name), at_ms=now_ms)
+        for name, part in gang.parts.items()
+    }
     for name in sorted({*wanted, *gang.replacements}):
         before = gang.replacements.get(name)
         uid = before.uid if before is not None else ""
