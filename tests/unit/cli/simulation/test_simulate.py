@@ -224,7 +224,7 @@ def test_strategies_of_recovery_stand_side_by_side(
     assert simulate("--trace", trace, "--cluster", "nodes=9,leaf=9", *words, *recovery, "--out", folder) == OK
     out = capsys.readouterr().out
     assert "failures: mtbf=10m of a node, chip=0.7, node=0.29, leaf=0, shape=exponential, repair=5s, seed=0" in out
-    assert "cost of a failure: checkpoint=1s, grace=30s, recreate=10s, restart=2s, rejoin=1s" in out
+    assert "cost of a failure: checkpoint=1s, grace=30s, recreate=10s, restart=2s, rejoin=1s, replica=off" in out
     assert "skip, recovery by pods" in out
     assert "effective training time ratio" in out
     assert (folder / "failures.png").is_file()
@@ -257,6 +257,7 @@ def test_nodes_in_reserve_give_a_column_each(trace: Path, capsys: pytest.Capture
         (("--faults", "shape=weibull:99"), "--faults: shape: 99, expected a number from 0.2 to 20"),
         (("--faults", "seed=-1"), "--faults: seed is '-1', expected a whole number from 0 to"),
         (("--faults", "seed=1,seed=2"), "--faults: seed is there twice, 1 and 2, expected one"),
+        (("--faults", "replica=yes"), "--faults: replica is 'yes', expected on or off"),
         (("--faults", "checkpoint=0"), "--faults: checkpoint: 0 ms, expected a time above 0"),
         (("--faults", "seed=1", "--baselines"), "--baselines is given, expected it without --faults"),
         (("--recovery", "job"), "--recovery is job, expected --faults beside it"),
