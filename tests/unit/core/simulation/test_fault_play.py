@@ -130,7 +130,11 @@ def test_with_a_replica_the_work_since_the_checkpoint_is_lost_only_where_all_pod
 
 
 def test_a_replica_is_gone_once_every_pod_was_replaced_before_the_job_trains_again() -> None:
-    """Of two pods first one breaks, and while the new one comes the other does."""
+    """Of two pods first one breaks, and while the new one comes the other does.
+
+    Raises:
+        AssertionError: No seed has such failures.
+    """
     job = planned("j", 0, 2 * DAY_S, 8, pods=2)
     names = [node_of_rank("nodes=6", job, rank) for rank in (0, 1)]
     costs = {**COSTS, "rejoin_ms": 7_200_000}
