@@ -12,9 +12,10 @@ DRAIN: Final = "Drain"
 Scope = Literal["pod", "rank-block", "superpod", "level", "job"]
 """How much of a job leaves: the faulty pods, the blocks of ranks, logical SuperPoDs or groups of a level around them,
 or the whole job."""
-How = Literal["grace", "force", "mark", "place"]
+How = Literal["grace", "force", "mark", "place", "backup"]
 """``grace``: the pods are evicted with their own grace period; ``force``: they are deleted at once; ``mark``: they are
-marked for another component, and nothing is deleted; ``place``: nothing is left to delete, only a place is given."""
+marked for another component, and nothing is deleted; ``place``: nothing is left to delete, only a place is given;
+``backup``: a second pod of the rank gets a place, and nothing is deleted until a later step says so."""
 
 
 class Recovery(Part, frozen=True):
@@ -38,7 +39,8 @@ class Recovery(Part, frozen=True):
     scope: Scope
     how: How
     ranks: list[int]
-    """Ranks that leave (``grace``, ``force``), are marked (``mark``) or get a place (``place``); never empty."""
+    """Ranks that leave (``grace``, ``force``), are marked (``mark``) or get a place (``place``, ``backup``); never
+    empty."""
     faulty: list[int]
     """Those of them that are faulty."""
     since_ms: UnixMs
@@ -51,13 +53,15 @@ class Recovery(Part, frozen=True):
     """How often failed pods may still restart the job after this step; -1: it does not count."""
     nodes: list[str] = []
     """Nodes of the faulty ranks, sorted; after ``job`` the new attempt avoids them if it can."""
+    backups: list[str] = []
+    """``backup``: uids of the backup pods, in the order of ``ranks``; none otherwise."""
 
     def __post_init__(self) -> None:
         """Check that the ranks agree.
 
         Raises:
             ValueError: They are not ascending or none, a faulty one is not among them, there is not one place for each,
-                or the step has no number.
+                or backup pod for each, or the step has no number.
         """
         if self.step < 1:
             raise ValueError(f"step: {self.step}, expected 1 or more")
@@ -67,6 +71,26 @@ class Recovery(Part, frozen=True):
             raise ValueError(f"faulty: {self.faulty}, expected some of the ranks {self.ranks}")
         if self.placement is not None and self.placement.pods() != len(self.ranks):
             raise ValueError(f"placement: {self.placement.pods()} places for {len(self.ranks)} ranks")
+        if len(self.backups) != (len(self.ranks) if self.how == "backup" else 0):
+            raise ValueError(f"backups: {len(self.backups)} pods for {len(self.ranks)} ranks of a step {self.how!r}")
+
+
+class HeldPlaces(Part, frozen=True):
+    """Places that stay held for a job that starts anew as a whole, or the end of that.
+
+    With ``ranks`` the attempt is released in the same record, and its places of these ranks stay the job's until it is
+    placed again. Without, they are free.
+    """
+
+    namespace: str
+    name: str
+    uid: str
+    attempt: int
+    """The attempt that ends or has ended."""
+    ranks: list[int] = []
+    """Ascending."""
+    until_ms: UnixMs = 0
+    """Time at which they are free at the latest."""
 
 
 class RecoveryStatus(Part, frozen=True):

@@ -13,12 +13,22 @@ import structlog
 from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.config import bus_url_from_environment
 from berth.runtime.local.nats_server import EmbeddedServer
+from tests.support.waiting import SLACK
 
 _cells = count(1)
 
 # The same examples on every machine, and no deadline where cores are shared.
 hypothesis.settings.register_profile("berth", deadline=None, derandomize=True, database=None, max_examples=100)
 hypothesis.settings.load_profile("berth")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Timeouts are, like all deadlines, for a machine that is free for the test."""
+    usual_s = float(config.getini("timeout"))
+    for item in items:
+        mark = item.get_closest_marker("timeout")
+        own_s = float(mark.args[0]) if mark is not None else usual_s
+        item.add_marker(pytest.mark.timeout(SLACK * own_s), append=False)
 
 
 @pytest.fixture(scope="session")

@@ -5,12 +5,9 @@ from collections.abc import Callable
 
 import pytest
 
-from berth.core.cluster.node_packing import unpack_nodes
 from berth.runtime.clock import SystemClock
-from berth.schemas.envelope import decode
-from berth.schemas.facts import NodeHealth, NodesSeen
-from berth.schemas.nodes import NodeDescription
-from berth.schemas.subjects import StreamName
+from berth.schemas.facts import NodeHealth
+from berth.schemas.nodes import NodeCondition
 from tests.support.device_texts import device_cfg, device_chunk, device_list, fault_row
 from tests.support.invalid_input_cell import InvalidInputCell, TargetOf
 from tests.support.kube_cells import a_spec, a_volcano_job
@@ -43,12 +40,14 @@ def now_s() -> int:
 async def is_suspect(target: InvalidInputCell, node: str, *words: str, unhealthy: int) -> None:
     """The node is suspect with these words, and its last good report still counts."""
 
+    found: NodeCondition | None = None
+
     async def fits() -> bool:
+        nonlocal found
         found = await target.health(node)
         return found is not None and "is suspect" in found.reason and all(word in found.reason for word in words)
 
     await target.until(f"{node} is suspect: {words}", fits)
-    found = await target.health(node)
     assert found is not None
     assert (found.level, found.unhealthy) == (NodeHealth.OK, unhealthy), found
 
@@ -207,7 +206,11 @@ async def node_without_chips(target: InvalidInputCell) -> None:
         target, bare, "NodeInvalid", f"node {bare}: annotation baseDeviceInfos is missing: expected a JSON map"
     )
     assert await target.metric("inventory", "inventory_problems_total", kind="Node") == before + 1
-    assert (await chips(target))[bare] == 0
+
+    async def chips() -> int:
+        return next(node.chips for node in await target.nodes() if node.name == bare)
+
+    await target.until_is("the node has no chips", chips, 0)
     await target.api.post(
         f"/apis/batch.volcano.sh/v1alpha1/namespaces/{target.namespace}/jobs",
         a_volcano_job("big", 3, 8, run_for="600s"),
@@ -263,27 +266,14 @@ async def unreadable_switches(target: InvalidInputCell, leaves: dict[str, str]) 
     await target.api.patch("/api/v1/nodes/a2-3", {"metadata": {"labels": {"seen": "again"}}})
 
     async def labelled() -> bool:
-        return any("seen" in (row.labels or {}) for fact in await facts(target) for row in fact.classes)
+        return any("seen" in node.labels for node in await target.nodes())
 
     await target.until("the inventory is back", labelled)
     assert await leaves_of(target) == leaves
 
 
-async def facts(target: InvalidInputCell) -> list[NodesSeen]:
-    found = await target.bus.read(StreamName.LATEST, filters=(target.bus.subjects.facts("node"),))
-    return [decode(stored.data, NodesSeen) for stored in found]
-
-
-async def nodes_of(target: InvalidInputCell) -> list[NodeDescription]:
-    return [node for fact in await facts(target) for node in unpack_nodes(fact)]
-
-
 async def leaves_of(target: InvalidInputCell) -> dict[str, str]:
-    return {node.name: node.leaf for node in await nodes_of(target)}
-
-
-async def chips(target: InvalidInputCell) -> dict[str, int]:
-    return {node.name: node.chips for node in await nodes_of(target)}
+    return {node.name: node.leaf for node in await target.nodes()}
 
 
 async def annotate(target: InvalidInputCell, node: str, infos: str | None) -> None:

@@ -8,7 +8,8 @@ import pytest
 from berth.formats.ascend.pod_annotations import ASCEND_REAL, CONSUMED, JOB_UID, KLT_DEV, PREDICATE_TIME, RANK_INDEX
 from tests.support.invalid_input_cell import InvalidInputCell, TargetOf
 from tests.support.kube_cells import Tree, a_container, a_spec, a_volcano_job
-from tests.support.kube_history import recording
+from tests.support.kube_history import History, recording
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.timeout(150)
 RESOURCE: Final = "huawei.com/Ascend910"
@@ -87,7 +88,11 @@ async def minimum_above_pods(target: InvalidInputCell) -> None:
     await told_once(target, "PodGroup", "short", "FailedScheduling", sentence)
     await group_says(target, "short", "JobValidateFailed", sentence)
     await target.until_is("held gangs", lambda: target.metric("inventory", "inventory_held_gangs"), 1)
-    assert await target.metric("binder", "binder_notices_total", result="written") >= 3
+
+    async def are_counted() -> bool:
+        return await target.metric("binder", "binder_notices_total", result="written") >= 3
+
+    await target.until("notices on two pods and their PodGroup are counted", are_counted)
     await others_go_on(target, "good-0")
     await target.drop_pod("good-0")
     await target.pod("short-2", a_spec(2), annotations={**LONG, GROUP: "short"})
@@ -258,6 +263,7 @@ async def test_pods_that_wait_for_gates_and_owners_and_those_of_a_rolled_back_at
         }
         await target.pod("stale", a_spec(2), annotations=LONG | stale)
         await target.until_running("stale")
+        await until(lambda: is_bound(history), deadline_s=20, what="the watch has shown the binding")
         versions = history.pods.of["stale"]
         bound = next(pod for pod in versions if pod.spec.node_name)
         cleaned = [pod for pod in versions if not pod.spec.node_name][-1]
@@ -274,6 +280,10 @@ async def test_pods_that_wait_for_gates_and_owners_and_those_of_a_rolled_back_at
     await others_go_on(target, "good")
     await target.cell.check_chips(target.namespace)
     await target.cell.stop()
+
+
+def is_bound(history: History) -> bool:
+    return any(pod.spec.node_name for pod in history.pods.of.get("stale", ()))
 
 
 async def gated(target: InvalidInputCell) -> None:

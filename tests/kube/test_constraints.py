@@ -73,6 +73,12 @@ async def set_zones(target: InvalidInputCell, *zones: str) -> list[str]:
     names = sorted(node["metadata"]["name"] for node in await target.api.items("/api/v1/nodes"))
     for name, zone in zip(names, zones, strict=True):
         await target.api.patch(f"/api/v1/nodes/{name}", {"metadata": {"labels": {ZONE: zone or None}}})
+
+    async def known() -> list[str]:
+        nodes = {node.name: node for node in await target.nodes()}
+        return [nodes[name].labels.get(ZONE, "") for name in names]
+
+    await target.until_is("the zones are known", known, list(zones))
     return names
 
 

@@ -19,6 +19,7 @@ from berth.schemas.envelope import decode
 from berth.schemas.facts import HealthSeen
 from berth.schemas.nodes import NodeCondition
 from berth.schemas.subjects import StreamName
+from tests.support.inventories import set_phase
 from tests.support.kube_api import KubeApi
 from tests.support.kube_cells import ORDER, KubeCell, Tree, a_volcano_job, chips_of
 from tests.support.kube_history import History, recording
@@ -96,10 +97,25 @@ def first(versions: list[Pod], key: str) -> int:
 def phases(history: History, name: str) -> list[str]:
     """Phases of a PodGroup as they followed one another."""
     found: list[str] = []
-    for group in history.groups.of[name]:
+    for group in history.groups.of.get(name, ()):
         if not found or found[-1] != group.status.phase:
             found.append(group.status.phase)
     return found
+
+
+def is_over(history: History) -> bool:
+    """Whether the end of a pod was seen, so that all its versions were."""
+    return any(versions[-1].status.phase == "Succeeded" for versions in history.pods.of.values())
+
+
+async def until_complete(bench: Bench, job: str) -> None:
+    """Wait until the summary of a job says that it is complete."""
+    path = f"/api/v1/namespaces/{bench.namespace}/configmaps/job-summary-{job}"
+
+    async def is_told() -> bool:
+        return bool((await bench.api.get(path))["data"]["job_status"] == "complete")
+
+    await until_true(is_told, deadline_s=20, what=f"the summary says that {job} is complete")
 
 
 async def test_process_1_object_by_object(bench: Bench) -> None:
@@ -117,6 +133,7 @@ async def test_process_1_object_by_object(bench: Bench) -> None:
         group = f"one-{job['metadata']['uid']}"
         await cell.until_pods(bench.namespace, {"Succeeded": 1})
         await until(lambda: "Completed" in phases(history, group), deadline_s=20, what="the PodGroup is completed")
+        await until(lambda: is_over(history), deadline_s=20, what="the watch has shown the end of the pod")
         # 3 and 4: no pod before the group is let in
         assert phases(history, group)[0] in {"", "Pending"}
         assert [phase for phase in phases(history, group) if phase not in {"", "Pending"}] == [
@@ -154,8 +171,7 @@ async def test_process_1_object_by_object(bench: Bench) -> None:
         assert [device["device_id"] for device in configuration["devices"]] == ["0", "1"]
         assert configuration["server_id"] == versions[0].metadata.uid
         # 15: the summary
-        summary = await bench.api.get(f"/api/v1/namespaces/{bench.namespace}/configmaps/job-summary-one")
-        assert summary["data"]["job_status"] == "complete"
+        await until_complete(bench, "one")
         # 16: the chips are free again
         await bench.submit(a_volcano_job("two", 1, 8, run_for="60s"))
         await cell.until_pods(bench.namespace, {"Succeeded": 1, "Running": 1})
@@ -171,8 +187,8 @@ async def test_process_2_object_by_object(bench: Bench) -> None:
     await cell.start()
     # 2: the plug-in's own list is what is free
     assert len((await bench.device_list("only"))[RESOURCE].split(",")) == 8
-    await bench.submit(a_volcano_job("one", 1, 2, run_for="6s"))
-    await bench.submit(a_volcano_job("other", 1, 2, run_for="60s"))
+    await bench.submit(a_volcano_job("one", 1, 2, run_for="600s"))
+    await bench.submit(a_volcano_job("other", 1, 2, run_for="600s"))
     pods = await cell.until_pods(bench.namespace, {"Running": 2})
     # Between the binding and the next report the list shows chips that are taken: nobody gets them.
     assert chips_of(pods[0]) & chips_of(pods[1]) == 0
@@ -190,9 +206,10 @@ async def test_process_2_object_by_object(bench: Bench) -> None:
 
     both = chips_of(pods[0]) | chips_of(pods[1])
     await until_true(lambda: withheld(both), deadline_s=20, what="the chips are withheld")
+    await set_phase(bench.api, bench.namespace, pods[0]["metadata"]["name"], "Succeeded")
     await cell.until_pods(bench.namespace, {"Running": 1, "Succeeded": 1})
     await until_true(lambda: withheld(chips_of(pods[1])), deadline_s=20, what="two chips are free again")
-    await bench.submit(a_volcano_job("third", 1, 4, run_for="60s"))
+    await bench.submit(a_volcano_job("third", 1, 4, run_for="600s"))
     await cell.until_pods(bench.namespace, {"Running": 2, "Succeeded": 1})
     assert await cell.check_chips(bench.namespace) == 6
     await cell.stop()

@@ -15,7 +15,18 @@ from berth.schemas.simulation import BreakNode
 from berth.schemas.subjects import StreamName
 from tests.kube.test_superpod_jobs import in_blocks
 from tests.kube.test_switch_jobs import a_model
-from tests.support.faulty_cell import JOBS, Seat, break_node, pods_of, seats_of, settings, start, until_seats
+from tests.support.faulty_cell import (
+    DEADLINE_S,
+    JOBS,
+    Seat,
+    break_node,
+    pods_of,
+    seats_of,
+    settings,
+    start,
+    until_seats,
+    unusable_chips,
+)
 from tests.support.kube_api import KubeApi
 from tests.support.kube_cells import KubeCell, a_container
 from tests.support.processes import services
@@ -43,8 +54,13 @@ class Cell(NamedTuple):
     seats: dict[str, dict[int, Seat]]
 
     async def break_chip(self, node: str, *, mend: bool = False) -> None:
-        """Break or repair a chip."""
+        """Break or repair a chip, and wait until the facts show it: what breaks next is known later."""
         await break_node(self.world, BreakNode(node, "chip", [3], mend=mend))
+
+        async def is_known() -> bool:
+            return (await unusable_chips(self.world, node) >> 3 & 1 == 0) == mend
+
+        await until_true(is_known, deadline_s=DEADLINE_S, what=f"chip 3 of {node} is as it should be")
 
     async def notes(self, job: str) -> dict[int, dict[str, str]]:
         """Annotations of the pods of a job by rank."""
@@ -100,7 +116,6 @@ async def running(
         own["dispatcher"] = {**own["dispatcher"], "decisions": decisions}
         world = KubeCell(made, folder=folder, cell=cell, bus=bus, api=api, topology=TOPOLOGY, settings=own)
         await start(world)
-        await world.until_nodes(32)
         jobs = [a_model("model", SIZES["model"]), in_blocks("blocks", SIZES["blocks"], 2), in_racks("racks", 4, 2)]
         for job in jobs:
             job["metadata"]["labels"] |= {"fault-scheduling": how, "pod-rescheduling": "on"}

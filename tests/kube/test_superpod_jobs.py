@@ -76,7 +76,6 @@ async def test_blocks_pieces_and_services_over_a_restart_of_everything(
             made, folder=tmp_path, cell=cell, bus=real_bus, api=kube_api, topology=TOPOLOGY, settings=settings
         )
         await world.start()
-        await world.until_nodes(24)
         blocks = await run(world, namespace, in_blocks("blocks", 12, 3))
         assert sorted(blocks) == ["0", "1", "2", "3"]
         assert all(len(superpods) == 1 for superpods in blocks.values())

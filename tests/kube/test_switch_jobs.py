@@ -70,7 +70,6 @@ async def test_annotations_say_what_leaves_are_and_later_jobs_respect_it_after_a
             made, folder=tmp_path, cell=cell, bus=real_bus, api=kube_api, topology=TOPOLOGY, settings=settings
         )
         await world.start()
-        await world.until_nodes(20)
         leaf = await _run(world, namespace, "one", 6)
         await _run(world, namespace, "two", 7)
         await _until_told(kube_api, [0, 1, 1, 2, 2], {leaf: {"one"}})
@@ -156,7 +155,6 @@ async def test_states_are_rebuilt_from_annotations_when_the_ledger_knows_nothing
             made, folder=tmp_path, cell=cell, bus=real_bus, api=kube_api, topology=TOPOLOGY, settings=settings
         )
         await world.start()
-        await world.until_nodes(20)
         await kube_api.post(f"{JOBS}/{namespace}/jobs", a_model("one", 6))
         await world.until_pods(namespace, {"Running": 6})
         before = await bits_of(real_bus)

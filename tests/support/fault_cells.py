@@ -10,7 +10,7 @@ from berth.core.state.invariants import check
 from berth.schemas.columns import pack, pack_names
 from berth.schemas.envelope import decode
 from berth.schemas.facts import NodeHealth, OutcomeSeen, PodMarks, PodPhase, PodsSeen
-from berth.schemas.fault_facts import GroupSeen, ReplacementsSeen
+from berth.schemas.fault_facts import BackupPod, GroupSeen, ReplacementsSeen
 from berth.schemas.intake import JobRequest
 from berth.schemas.ledger import Epoch, Round, Settings
 from berth.schemas.nodes import NodeCondition, NodeDescription
@@ -40,6 +40,7 @@ class FaultCell(CoreCell):
     def __init__(self, nodes: Iterable[NodeDescription], **settings: object) -> None:
         super().__init__(list(nodes), keeps=True, corrections=1, **{"recoveries": 1, **settings})
         self.pods: dict[str, dict[int, Pod]] = {}
+        self.waits_ms: dict[str, dict[int, int]] = {}
         self.records: list[Round] = []
         self.recoveries: list[Recovery] = []
 
@@ -166,7 +167,17 @@ class FaultCell(CoreCell):
     def wait_for_places(self, name: str, *ranks: int) -> None:
         """New pods of these ranks wait, and of no others."""
         uid = self.state.jobs["default", name].uid
-        fact = ReplacementsSeen("default", name, uid, pack(sorted(ranks), 4), at_ms=self.now_ms)
+        since = self.waits_ms[name] = {
+            rank: self.waits_ms.get(name, {}).get(rank, self.now_ms) for rank in sorted(ranks)
+        }
+        fact = ReplacementsSeen("default", name, uid, pack(since, 4), self.now_ms, pack(since.values(), 8))
+        self.fact(SUBJECTS.fact_replacement("default", name), fact)
+
+    def back_up(self, name: str, backups: Mapping[int, str]) -> None:
+        """These backup pods (uid) exist, by rank, and no others."""
+        uid = self.state.jobs["default", name].uid
+        listed = [BackupPod(rank, f"{name}-{rank}-hot-0001", backups[rank]) for rank in sorted(backups)]
+        fact = ReplacementsSeen("default", name, uid, at_ms=self.now_ms, backups=listed)
         self.fact(SUBJECTS.fact_replacement("default", name), fact)
 
     def break_chip(self, node: str, mask: int = 1, level: NodeHealth = NodeHealth.OK, sub_healthy: int = 0) -> None:
@@ -205,5 +216,6 @@ class FaultCell(CoreCell):
         other.nodes, other.conditions, other.requests = dict(self.nodes), dict(self.conditions), self.requests
         other.now_ms = self.now_ms
         other.pods = {name: dict(pods) for name, pods in self.pods.items()}
+        other.waits_ms = {name: dict(waits_ms) for name, waits_ms in self.waits_ms.items()}
         other.records, other.recoveries = [], []
         return other

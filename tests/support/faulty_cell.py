@@ -4,7 +4,11 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
+import numpy as np
+
+from berth.schemas.columns import unpack_names
 from berth.schemas.envelope import decode, encode
+from berth.schemas.facts import HealthSeen
 from berth.schemas.simulation import BreakNode, NodeBroken
 from berth.schemas.status import JobStatus
 from berth.schemas.subjects import StreamName
@@ -126,6 +130,18 @@ async def break_node(world: KubeCell, wish: BreakNode) -> None:
     """Break or repair something of the simulated cluster."""
     answer = await world.bus.request(world.bus.subjects.sim("break"), encode(wish), timeout_s=5)
     assert decode(answer, NodeBroken).reason == ""
+
+
+async def unusable_chips(world: KubeCell, node: str) -> int:
+    """Mask of the chips of a node that the newest facts call unhealthy or withheld."""
+    for stored in await world.bus.read(StreamName.LATEST, filters=(world.bus.subjects.facts("health"),)):
+        seen = decode(stored.data, HealthSeen)
+        names = unpack_names(seen.names)
+        if node in names:
+            row = names.index(node)
+            masks = [np.frombuffer(column, "<u8") for column in (seen.unhealthy, seen.withheld) if column]
+            return int(np.bitwise_or.reduce([column[row] for column in masks]))
+    return 0
 
 
 async def told(api: KubeApi, folder: str, name: str, key: str) -> dict[str, Any]:

@@ -11,12 +11,12 @@ from typing import Any, Final, Protocol
 
 import aiohttp
 
-from berth.core.cluster.node_packing import unpack_health
+from berth.core.cluster.node_packing import unpack_health, unpack_nodes
 from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.local.ports import free_ports
 from berth.schemas.envelope import decode
-from berth.schemas.facts import HealthSeen, MembersSeen
-from berth.schemas.nodes import NodeCondition
+from berth.schemas.facts import HealthSeen, MembersSeen, NodesSeen
+from berth.schemas.nodes import NodeCondition, NodeDescription
 from berth.schemas.status import JobStatus
 from berth.schemas.subjects import StreamName
 from tests.support.kube_api import KubeApi
@@ -131,6 +131,11 @@ class InvalidInputCell:
             return any(reason == why and words in message for why, message, _ in await self.events(kind, name))
 
         await self.until(f"an Event {reason} on {kind} {name}: {words}", is_told)
+
+    async def nodes(self) -> list[NodeDescription]:
+        """Nodes as the latest facts have them."""
+        found = await self.bus.read(StreamName.LATEST, filters=(self.bus.subjects.facts("node"),))
+        return [node for stored in found for node in unpack_nodes(decode(stored.data, NodesSeen))]
 
     async def health(self, node: str) -> NodeCondition | None:
         """Health of a node as the latest fact has it."""

@@ -2,14 +2,15 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
+from berth.core.cluster.node_packing import unpack_health, unpack_nodes
 from berth.formats.ascend.device_list import chip_mask
 from berth.formats.ascend.pod_annotations import ASCEND_REAL, RESOURCE_PREFIX
+from berth.formats.clusters.topology_file import parse_cluster
 from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.errors import TransientError
 from berth.runtime.local.kube_server import ADMIN, KubeServer
-from berth.schemas.columns import unpack_names
 from berth.schemas.envelope import decode
 from berth.schemas.facts import HealthSeen, NodesSeen
 from berth.schemas.simulation import SimCounts
@@ -30,6 +31,9 @@ nodes:
   - {product: module910bx8, count: 4, name: "a2-{index}", leaf: {size: 2}}
 """
 READY_S: Final = 40.0
+NO_REPORT: Final = "no report"
+"""In the reason of a node of which the health service has read no report yet."""
+M = TypeVar("M", NodesSeen, HealthSeen)
 Tree = dict[str, Any]
 
 
@@ -68,6 +72,8 @@ class KubeCell:
         self._granted: set[str] = set()
         self.kubeconfigs = {name: _kubeconfig(api.server, folder, self.users[name]) for name in sorted(ON_KUBERNETES)}
         self.services: dict[str, Service] = {}
+        self._nodes = frozenset(node.name for node in parse_cluster(topology).nodes)
+        self._has_reports = (settings or {}).get("health", {}).get("source", "direct") == "direct"
         file = folder / f"{cell}.yaml"
         file.write_text(topology)
         for name in ORDER:
@@ -89,39 +95,50 @@ class KubeCell:
             self.services[name] = made.service(name, cell, **own)  # type: ignore[arg-type]  # no setting is called label
 
     async def start(self, *names: str) -> None:
-        """Start services, all of them when none is named, and wait until the simulated nodes have facts."""
+        """Start services, all of them when none is named; then wait until the cell stands."""
         for name in names or ORDER:
             if self.users.get(name) == name and name not in self._granted:
                 await grant(self.api, name, name)
                 self._granted.add(name)
             self.services[name].start()
         if not names:
-            await self.until_nodes()
+            await self.until_stands()
 
-    async def until_nodes(self, least: int = 1) -> None:
-        """Wait until nodes and their health are facts, of at least so many nodes, and somebody decides.
+    async def until_stands(self) -> None:
+        """Wait until all simulated nodes and the reports about them are facts, and somebody decides.
+
+        A test that begins earlier finds a part of the cluster, and what it reports of a node itself is overwritten.
 
         Raises:
-            AssertionError: They are not in time; shows logs.
+            AssertionError: They are not in time; shows the nodes that lack something, and logs.
         """
+        lacking: set[str] = set()
 
         async def stand() -> bool:
+            nonlocal lacking
             self.check()
             try:
-                told = [await self._told("node", NodesSeen), await self._told("health", HealthSeen)]
-                return min(told) >= least and (await self.bus.state(StreamName.LEDGER)).last_seq > 0
+                lacking = set(self._nodes - await self._known())
+                return not lacking and (await self.bus.state(StreamName.LEDGER)).last_seq > 0
             except TransientError:
                 return False
 
         try:
-            await until_true(stand, deadline_s=READY_S, what=f"the cell stands with {least} nodes")
+            await until_true(stand, deadline_s=READY_S, what=f"the cell stands with {len(self._nodes)} nodes")
         except AssertionError as error:
-            raise AssertionError(f"{error}{self.logs()}") from error
+            raise AssertionError(f"{error}; without {sorted(lacking)}{self.logs()}") from error
 
-    async def _told(self, kind: str, form: type[NodesSeen | HealthSeen]) -> int:
-        """How many nodes the facts of a kind are about."""
+    async def _known(self) -> set[str]:
+        """Nodes with allocatable chips, and of whose health somebody has reported."""
+        nodes = [node for fact in await self._facts("node", NodesSeen) for node in unpack_nodes(fact)]
+        conditions = [one for fact in await self._facts("health", HealthSeen) for one in unpack_health(fact)]
+        reported = {one.name for one in conditions if not self._has_reports or NO_REPORT not in one.reason}
+        return {node.name for node in nodes if node.chips and node.allocatable} & reported
+
+    async def _facts(self, kind: str, form: type[M]) -> list[M]:
+        """Latest facts of a kind."""
         found = await self.bus.read(StreamName.LATEST, filters=(self.bus.subjects.facts(kind),))
-        return sum(len(unpack_names(decode(stored.data, form).names)) for stored in found)
+        return [decode(stored.data, form) for stored in found]
 
     def check(self) -> None:
         """See that no service has ended by itself."""

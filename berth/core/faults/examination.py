@@ -11,7 +11,7 @@ import numpy as np
 from berth.core.changes import JobKey
 from berth.core.errors import guarded
 from berth.core.faults.diagnosis import GONE, HEALTHY, diagnose, is_master
-from berth.core.faults.escalation import NOTHING, Escalation, Progress, Wanted, acts, escalate
+from berth.core.faults.escalation import Escalation, Progress, Wanted, acts, backup_for, escalate
 from berth.core.faults.maintenance import diagnose_drained, drained_since, settings_of_drain
 from berth.core.faults.model import JobDiagnosis, NodeView, PodFault, PodFaultKind, PodView
 from berth.core.faults.observation import marks_of, node_view, pods_of, rules_for
@@ -19,6 +19,7 @@ from berth.core.faults.scopes import GangShape
 from berth.core.requests.gangs import Gang, gang_of
 from berth.core.state.cell import State
 from berth.core.state.fault_inputs import nodes_of
+from berth.core.state.held_for_restarts import held_together_ms
 from berth.core.state.holdings.holding import Holding, PodShare
 from berth.core.state.holdings.holding import pods_of as pods_of_placement
 from berth.core.state.internal_errors import SetAside
@@ -94,19 +95,17 @@ def examine_faults(state: State, gangs: Iterable[str], *, at_ms: int) -> Examine
 
 def _examine(state: State, uid: str, at_ms: int) -> tuple[Faulty | None, int] | None:
     record = state.fold.gangs.get(uid)
-    if record is None or record.phase != "placed":
+    holding = state.fold.holdings.get((uid, record.attempt)) if record is not None else None
+    if record is None or holding is None or holding.foreign:
         return None
-    holding = state.fold.holdings.get((uid, record.attempt))
-    if holding is None or holding.foreign or holding.ending:
-        return None
+    if record.phase != "placed" or holding.ending:
+        return None, held_together_ms(state.fold, holding, after_ms=at_ms)
     key = (holding.namespace, holding.name)
     job = state.jobs.get(key)
     if job is None or job.uid != uid or job.state != "accepted" or job.request is None:
         return None
     view = _View(state, holding, record, at_ms)
     escalation = view.escalation()
-    if escalation is NOTHING and not view.again_ms:
-        return None
     if not escalation.options:
         return None, _first(escalation.again_ms, view.again_ms)
     profiles = state.constraints.profiles(holding.namespace, job.request)
@@ -127,6 +126,7 @@ class _View:
         self._seen = state.pods_seen(holding)
         self._leaving = holding.leaving()
         self._places = places_of(holding)
+        self._backups = holding.backups()
         self.again_ms = 0
         """When a node that is not ready counts."""
         self.nodes: tuple[str, ...] = ()
@@ -136,8 +136,9 @@ class _View:
         state = self._state
         rules = rules_for(state, self._key, self._seen, self._group)
         drained = self._drained_now()
+        backup = self._backup_wanted()
         if not acts(rules) and not drained and not self._is_draining:
-            return NOTHING
+            return Escalation(backup)
         pods = self._pods()
         settings = state.fold.settings
         found = JobDiagnosis(rules)
@@ -149,11 +150,26 @@ class _View:
             found = diagnose_drained(pods, drained, rules)
             settings = settings_of_drain(state, drained)
         if not found.faults and not progress.unplaced:
-            return NOTHING
+            return Escalation(backup)
         last = progress.last
         before = last.nodes if last is not None and progress.is_open else ()
         self.nodes = tuple(sorted({*before, *(fault.node for fault in found.faults)}))
-        return escalate(found, self._shape(), progress, settings, at_ms=self._at_ms, seen_ms=self._seen_ms(found))
+        escalation = escalate(found, self._shape(), progress, settings, at_ms=self._at_ms, seen_ms=self._seen_ms(found))
+        return escalation._replace(options=(*escalation.options, *backup))
+
+    def _backup_wanted(self) -> tuple[Wanted, ...]:
+        """A place for the first backup pod that has none, though the gang is complete; it needs no place before."""
+        holding = self._holding
+        taken = {*holding.gone, *self._leaving, *self._backups}
+        waiting = [
+            (rank, uid)
+            for rank, uid in sorted(self._state.faults.backups(self._key, holding.uid).items())
+            if rank < holding.placement.pods() and rank not in taken and holding.switched.get(rank) != uid
+        ]
+        if not waiting:
+            return ()
+        rank, uid = waiting[0]
+        return (backup_for(rank, uid, at_ms=self._at_ms),)
 
     def _drained_now(self) -> dict[str, int]:
         """Nodes of its places that are drained now, and since when; it is looked at again when others are."""
@@ -183,6 +199,8 @@ class _View:
         for rank in self._leaving.keys() | gone:
             found.pop(rank, None)
         for rank, share in self._places.items():
+            if rank in self._backups:
+                continue  # its pod runs on, or leaves for its backup pod, which is judged once it has the rank
             found[rank] = PodView(rank, share.node, share.mask, _PENDING)
         owned = self._state.owned(holding.key)
         for rank in holding.steps:
@@ -207,7 +225,7 @@ class _View:
         state = self._state
         table, faults, settings = state.table, state.faults, state.fold.settings
         row = table.row_of.get(name)
-        settled_ms = state.fold.at_ms + SETTLE_MS if state.fold.is_new_epoch else 0
+        settled_ms = state.fold.epoch_ms + SETTLE_MS
         if row is None or not table.present[row]:
             return GONE if self._is_past(settled_ms) else NodeView()
         view = node_view(state, row, faults.condition(name))
@@ -227,7 +245,6 @@ class _View:
     def _progress(self) -> Progress:
         holding, record = self._holding, self._record
         last = record.recovery if record.recovery is not None and record.recovery.attempt == holding.attempt else None
-        waiting, waiting_ms = self._state.faults.waiting(self._key, holding.uid)
         unplaced = {*holding.unplaced, *(self._leaving.keys() - self._places.keys())}
         return Progress(
             last,
@@ -236,9 +253,8 @@ class _View:
             frozenset(self._unbound() - unplaced),
             holding.step_ms,
             holding.freed_ms,
-            waiting,
-            waiting_ms,
-            self._group.at_ms if self._group is not None else 0,
+            self._state.faults.waiting(self._key, holding.uid),
+            (self._group.recover_ms or self._group.at_ms) if self._group is not None else 0,
             record.retries_left,
         )
 

@@ -8,7 +8,7 @@ from berth.core.faults.escalation import Wanted
 from berth.core.faults.examination import Faulty
 from berth.core.faults.scopes import LEVEL_STEPS
 from berth.core.placement.planned_pods import RoundParts
-from berth.core.placement.replacements import LeavingPods, NoPlaces, plan_replacements, replacement_counts
+from berth.core.placement.replacements import LeavingPods, NoPlaces, plan_backup, plan_replacements, replacement_counts
 from berth.core.placement.round_demand import NeedMoreError
 from berth.core.state.holdings.holding import Holding
 from berth.core.state.holdings.moves import merged_placement
@@ -28,15 +28,18 @@ class Steps(NamedTuple):
     """Gangs (namespaced names) whose step ended with an error; nothing is done for them in this turn."""
 
 
-def asks_with(faulty: Sequence[Faulty], asks: Mapping[Shape, int], *, full: int) -> dict[Shape, int]:
+def asks_with(
+    faulty: Sequence[Faulty], asks: Mapping[Shape, int], returning: Sequence[LeavingPods] = (), *, full: int
+) -> dict[Shape, int]:
     """Candidates that a turn needs of each shape when ranks of faulty gangs get places before its gangs.
 
     Args:
         faulty: The faulty gangs.
         asks: Candidates that its gangs need.
+        returning: Pods of gangs with held places that get places after these.
         full: Nodes that take no further pod.
     """
-    leaving = [most for one in faulty if (most := _most(one)) is not None]
+    leaving = [*(most for one in faulty if (most := _most(one)) is not None), *returning]
     return replacement_counts(leaving, asks, full=full) if leaving else dict(asks)
 
 
@@ -116,8 +119,11 @@ def released(held: Iterable[Release], recoveries: Iterable[Recovery]) -> list[Re
 def _taken(parts: RoundParts, faulty: Faulty, missing: Sequence[int]) -> Recovery | None:
     for option in faulty.options:
         placement: Placement | None = None
-        if option.sought:
-            found = plan_replacements(parts, _leaving(faulty, option), missing=missing)
+        has_backups = option.scope != "job" and not faulty.holding.backups().keys().isdisjoint(option.ranks)
+        if has_backups and option.needs_place:
+            continue
+        if option.sought and not has_backups:  # a rank with a backup pod gets its place
+            found = _planned(parts, faulty, option, missing)
             if isinstance(found, NoPlaces):
                 if option.needs_place:
                     continue
@@ -127,6 +133,14 @@ def _taken(parts: RoundParts, faulty: Faulty, missing: Sequence[int]) -> Recover
                 placement = found
         return _recovery(faulty, option, placement)
     return None
+
+
+def _planned(parts: RoundParts, faulty: Faulty, option: Wanted, missing: Sequence[int]) -> Placement | NoPlaces:
+    """New places of the ranks of a step; none for a request that the settings of this epoch do not allow."""
+    if faulty.gang.invalid is not None:
+        return NoPlaces(faulty.gang.invalid)
+    plan = plan_backup if option.backup else plan_replacements
+    return plan(parts, _leaving(faulty, option), missing=missing)
 
 
 def _recovery(faulty: Faulty, wanted: Wanted, placement: Placement | None) -> Recovery:
@@ -148,6 +162,7 @@ def _recovery(faulty: Faulty, wanted: Wanted, placement: Placement | None) -> Re
         placement=placement,
         retries_left=wanted.retries_left,
         nodes=list(faulty.nodes),
+        backups=[wanted.backup] if wanted.backup else [],
     )
 
 

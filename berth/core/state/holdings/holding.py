@@ -40,15 +40,17 @@ class Holding(msgspec.Struct, gc=False, omit_defaults=True):
     step: int = 0
     """Newest step of its recovery; 0: it never recovered."""
     moves: list[Move] = []
-    """Steps that are not over, ascending; none while it ends."""
+    """Steps that are not over, ascending; none but those of backup pods while it ends."""
     unplaced: list[int] = []
     """Ranks of ``gone`` that wait for a new place, ascending; the others are gone for good."""
     step_ms: int = 0
-    """Time of the newest step."""
+    """Time of the newest step with which pods left."""
     freed_ms: int = 0
     """Time of the last release of ranks after a step."""
     steps: dict[int, int] = {}
     """Step that gave a rank its place, by rank; the others have that of the verdict."""
+    switched: dict[int, str] = {}
+    """Backup pod (uid) that took a rank over last, by rank."""
 
     def __post_init__(self) -> None:
         """See that what was given back was there.
@@ -67,7 +69,7 @@ class Holding(msgspec.Struct, gc=False, omit_defaults=True):
     @property
     def recovers(self) -> bool:
         """Whether a recovery is not over: ranks leave, or have no place."""
-        return bool(self.moves or self.unplaced)
+        return bool(self.unplaced) or any(move.how != "backup" for move in self.moves)
 
     def step_of(self, rank: int) -> int:
         """Step that gave a rank its place; 0: the verdict did."""
@@ -76,6 +78,10 @@ class Holding(msgspec.Struct, gc=False, omit_defaults=True):
     def leaving(self) -> dict[int, int]:
         """Ranks whose pods are being deleted for a fault, and the step that deletes them."""
         return {rank: move.step for move in self.moves for rank in move.leaving}
+
+    def backups(self) -> dict[int, Move]:
+        """Ranks for whose backup pods places are reserved, and the steps that did it."""
+        return {rank: move for move in self.moves if move.how == "backup" for rank in move.placed}
 
     def reserved(self) -> dict[int, PodShare]:
         """Places that ranks get once they have left their old ones, by rank; without those of ranks that return.

@@ -1,7 +1,10 @@
-"""Ranks that leave because of a fault, or that could not be bound: which of them have no pod any more."""
+"""Ranks that leave because of a fault, or that could not be bound, and backup pods: which of them are gone."""
+
+from collections.abc import Mapping
 
 from berth.core.state.holdings.holding import Holding
-from berth.core.state.holdings.pod_phases import ENDED, rows_of
+from berth.core.state.holdings.pod_phases import ENDED, rows_of, steps_of
+from berth.schemas.columns import unpack
 from berth.schemas.facts import OutcomeSeen, PodsSeen
 from berth.schemas.ledger import Release
 
@@ -10,7 +13,8 @@ def left_ranks(holding: Holding, seen: PodsSeen | None, outcome: OutcomeSeen | N
     """Release of the ranks that a fault has made leave, and of those whose new pod could not be bound.
 
     A leaving rank is released when its pod has ended. Where it has none, one may be on its way: it is released once the
-    binder has taken up the step, for it binds none at the old place from then on.
+    binder has taken up the step, for it binds none at the old place from then on. A rank of
+    which only its backup pod is left is released in any case.
 
     Args:
         holding: The attempt.
@@ -20,8 +24,9 @@ def left_ranks(holding: Holding, seen: PodsSeen | None, outcome: OutcomeSeen | N
     leaving = holding.leaving()
     phases = dict(rows_of(holding, seen)) if seen is not None and (leaving or holding.steps) else {}
     is_empty = seen is not None and not seen.phase
+    ranks = _switched(holding, seen) if seen is not None else set()
     taken_up = outcome.step if outcome is not None else 0
-    ranks = {
+    ranks |= {
         rank
         for rank, step in leaving.items()
         if (phases[rank] in ENDED if rank in phases else is_empty or taken_up >= step)
@@ -29,6 +34,26 @@ def left_ranks(holding: Holding, seen: PodsSeen | None, outcome: OutcomeSeen | N
     unbound = left_unbound(holding, outcome, again=True) - phases.keys() - set(holding.gone)
     found = sorted(ranks | unbound)
     return Release(holding.uid, holding.attempt, "fault", ranks=found) if found else None
+
+
+def _switched(holding: Holding, seen: PodsSeen) -> set[int]:
+    """Ranks that have only their backup pod: facts show it once the pod beside it is gone or has ended."""
+    backups = holding.backups()
+    if not backups:
+        return set()
+    rows = zip(unpack(seen.rank, 4), steps_of(seen), strict=True)
+    return {rank for rank, step in rows if rank in backups and step >= backups[rank].step}
+
+
+def left_backups(holding: Holding, existing: Mapping[int, str]) -> Release | None:
+    """Release of the places that are reserved for backup pods that are gone.
+
+    Args:
+        holding: The attempt.
+        existing: Backup pods (uid) that exist, by rank. A pod of another uid never gets such a place.
+    """
+    lost = [rank for rank, move in sorted(holding.backups().items()) if existing.get(rank) != move.backup_of(rank)]
+    return Release(holding.uid, holding.attempt, "backup", ranks=lost) if lost else None
 
 
 def left_unbound(holding: Holding, outcome: OutcomeSeen | None, *, again: bool = False) -> set[int]:

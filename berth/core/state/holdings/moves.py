@@ -28,12 +28,18 @@ class Move(msgspec.Struct, gc=False, omit_defaults=True):
     leaving: list[int] = []
     """Those of ``ranks`` that have not been released yet, ascending: their pods are deleted."""
     placed: list[int] = []
-    """Those of ``ranks`` whose place is reserved: they still leave, here or in an older move."""
+    """Those of ``ranks`` whose place is reserved: they still leave, here or in an older move, or have a backup pod."""
+    backups: list[str] = []
+    """Uids of the backup pods, in the order of ``ranks``; none unless ``how`` is ``backup``."""
 
     @property
     def is_over(self) -> bool:
         """Whether nothing of it is left to be done."""
         return not (self.leaving or self.placed)
+
+    def backup_of(self, rank: int) -> str:
+        """Backup pod (uid) of a rank of a step ``backup``."""
+        return self.backups[self.ranks.index(rank)]
 
     def without(self, ranks: set[int], *, placed_only: bool = False) -> "Move":
         """The move after some ranks have left it; with ``placed_only`` only their places have."""

@@ -9,6 +9,11 @@ from berth.schemas.facts import PodPhase, PodsSeen
 ENDED: Final = frozenset({PodPhase.SUCCEEDED, PodPhase.FAILED, PodPhase.GONE})
 
 
+def steps_of(seen: PodsSeen) -> list[int]:
+    """Step of a recovery for which each pod of a fact was bound, in its order; 0 for the verdict."""
+    return unpack(seen.steps, 4) or [0] * len(seen.phase)
+
+
 def rows_of(holding: Holding, seen: PodsSeen) -> list[tuple[int, int]]:
     """Rank and phase of each pod at the newest place of its rank, in the order of the fact.
 
@@ -21,6 +26,5 @@ def rows_of(holding: Holding, seen: PodsSeen) -> list[tuple[int, int]]:
     ranks = unpack(seen.rank, 4)
     if not holding.steps:
         return list(zip(ranks, seen.phase, strict=True))
-    steps = unpack(seen.steps, 4) or [0] * len(ranks)
-    rows = zip(ranks, seen.phase, steps, strict=True)
+    rows = zip(ranks, seen.phase, steps_of(seen), strict=True)
     return [(rank, phase) for rank, phase, step in rows if step >= holding.step_of(rank)]

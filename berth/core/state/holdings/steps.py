@@ -28,7 +28,7 @@ def take_step(holding: Holding, recovery: Recovery) -> None:
         end_attempt(holding, "fault")
         return
     ranks, gone = set(recovery.ranks), set(holding.gone)
-    only_places = recovery.how == "place"
+    gives_only = recovery.how in {"place", "backup"}
     has_places = recovery.placement is not None
     left = [rank for rank in recovery.ranks if rank not in gone]
     move = Move(
@@ -38,10 +38,11 @@ def take_step(holding: Holding, recovery: Recovery) -> None:
         recovery.ranks,
         recovery.until_ms,
         recovery.placement,
-        leaving=[] if only_places else left,
+        leaving=[] if gives_only else left,
         placed=left if has_places else [],
+        backups=recovery.backups,
     )
-    moves = [one.without(ranks, placed_only=only_places) for one in holding.moves]
+    moves = [one if one.how == "backup" else one.without(ranks, placed_only=gives_only) for one in holding.moves]
     holding.moves = [one for one in [*moves, move] if not one.is_over]
     podless = sorted(ranks & gone)
     if has_places:
@@ -66,10 +67,28 @@ def release_ranks(holding: Holding, ranks: Iterable[int], *, by_fault: bool) -> 
     _give(holding, places)
 
 
+def release_backups(holding: Holding, ranks: Iterable[int]) -> None:
+    """Free the places that are reserved for backup pods of ranks: these pods are gone.
+
+    Raises:
+        InvariantError: None is reserved for some of them.
+    """
+    freed = set(ranks)
+    if not freed <= holding.backups().keys():
+        raise InvariantError(
+            "frees places of backup pods that it does not have", subject=f"gang {holding.uid} attempt {holding.attempt}"
+        )
+    moves = [move.without(freed, placed_only=True) if move.how == "backup" else move for move in holding.moves]
+    holding.moves = [move for move in moves if not move.is_over]
+
+
 def end_attempt(holding: Holding, reason: str) -> None:
-    """End an attempt: its pods are deleted. Reserved places are free, and no rank waits for one."""
+    """End an attempt: its pods are deleted. Reserved places are free, and no rank waits for one.
+
+    Those of backup pods are free with the attempt: these may run.
+    """
     holding.ending = reason
-    holding.moves = []
+    holding.moves = [move for move in holding.moves if move.how == "backup"]
     holding.unplaced = []
 
 
@@ -85,6 +104,8 @@ def _give(holding: Holding, places: dict[int, Move]) -> None:
     holding.gone = [rank for rank in holding.gone if rank not in new]
     holding.unplaced = [rank for rank in holding.unplaced if rank not in new]
     holding.steps = dict(sorted({**holding.steps, **{rank: places[rank].step for rank in new}}.items()))
+    taken = {rank: move.backup_of(rank) for rank, move in places.items() if move.how == "backup"}
+    holding.switched = dict(sorted({**holding.switched, **taken}.items()))
 
 
 def _check(holding: Holding, recovery: Recovery) -> None:
@@ -104,8 +125,23 @@ def _check(holding: Holding, recovery: Recovery) -> None:
         known = {*holding.gone, *holding.leaving()}
         if recovery.placement is None or not known.issuperset(recovery.ranks):
             raise InvariantError("gets places for ranks that neither leave nor are gone", subject=subject)
+    _check_backups(holding, recovery, subject)
     if recovery.placement is not None:
         _check_places(holding, recovery, recovery.placement, subject)
+
+
+def _check_backups(holding: Holding, recovery: Recovery, subject: str) -> None:
+    """See that a backup pod gets a place beside one that stays, and that no rank with one gets another place.
+
+    Raises:
+        InvariantError: One of these is not so.
+    """
+    ranks = set(recovery.ranks)
+    stay = ranks.isdisjoint({*holding.gone, *holding.leaving()})
+    if recovery.how == "backup" and (recovery.placement is None or not stay):
+        raise InvariantError("has no place for backup pods of ranks that stay", subject=subject)
+    if recovery.placement is not None and not ranks.isdisjoint(holding.backups()):
+        raise InvariantError("gets places for ranks whose backup pods have some", subject=subject)
 
 
 def _check_places(holding: Holding, recovery: Recovery, placement: Placement, subject: str) -> None:
