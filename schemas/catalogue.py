@@ -15,7 +15,7 @@ from berth.schemas.facts import (
     TimerSeen,
     TopologySeen,
 )
-from berth.schemas.fault_facts import DrainSeen, GroupSeen, ReplacementsSeen
+from berth.schemas.fault_facts import ApprovalSeen, DrainSeen, GroupSeen, ReplacementsSeen
 from berth.schemas.intake import JobCancel, JobRequest
 from berth.schemas.ledger import Epoch, Round
 from berth.schemas.message import Message
@@ -40,6 +40,7 @@ MESSAGES: Final[tuple[type[Message], ...]] = (
     DeadLetter,
     ClaimSeen,
     DrainSeen,
+    ApprovalSeen,
     GroupSeen,
     HealthSeen,
     JobSeen,

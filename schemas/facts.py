@@ -1,6 +1,6 @@
 """Facts: the latest state of a subject. All input of decisions arrives as one of these messages."""
 
-from enum import IntEnum
+from enum import IntEnum, IntFlag
 from typing import ClassVar, Literal
 
 import msgspec
@@ -72,6 +72,32 @@ class NodeHealth(IntEnum):
     EVICT = 3
 
 
+class HealthSource(IntFlag):
+    """Who reports something, as bits of a mask."""
+
+    DEVICE_PLUGIN = 1
+    """The ConfigMap of the device plug-in, with what it says of the switch."""
+    NODED = 2
+    CLUSTERD = 4
+    """Everything that ClusterD relays, and the labels that it sets on pods."""
+    AGENT = 8
+
+
+class FlappingChip(Part, frozen=True):
+    """A chip whose faults came back: it takes no new work for a while after it is healthy again."""
+
+    row: int
+    """Its node: a row of the columns of the fact."""
+    chip: int
+    """Physical id."""
+    faults: int
+    """How often a fault of it began, since the last long time without one."""
+    since_ms: UnixMs
+    """When its last fault began or ended."""
+    until_ms: UnixMs = 0
+    """It takes no new work before; 0 while it has a fault, and if it has not come back."""
+
+
 class HealthSeen(Message, frozen=True):
     """Health of a domain's nodes, as columns in the order of the sorted name table.
 
@@ -101,6 +127,10 @@ class HealthSeen(Message, frozen=True):
     sub_healthy: bytes = b""
     """``<u8`` masks of sub-healthy chips: those that a report names, and all of a node whose switch is sub-healthy;
     empty if there are none."""
+    sources: bytes = b""
+    """``<u1`` masks of :class:`HealthSource`: who reports a fault of the node or its chips; empty if nobody does."""
+    flapping: list[FlappingChip] = []
+    """Chips with faults in the last time, by row and chip."""
 
 
 class Leaf(Part, frozen=True):

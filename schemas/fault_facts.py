@@ -48,6 +48,8 @@ class GroupSeen(Message, frozen=True):
     jobs: list[str] = []
     """Names of the job requests that were made for it, sorted."""
     at_ms: UnixMs = 0
+    recover_ms: UnixMs = 0
+    """Since when ``process-recover-enable`` has its value; 0: since ``at_ms``, or it is not set."""
 
 
 class BackupPod(Part, frozen=True):
@@ -76,6 +78,8 @@ class ReplacementsSeen(Message, frozen=True):
     ranks: bytes = b""
     """``<u4`` each, ascending: ranks in the job request."""
     at_ms: UnixMs = 0
+    since_ms: bytes = b""
+    """``<u8`` for each of them: when its new pod took the rank; empty: at ``at_ms``."""
     backups: list[BackupPod] = []
     """Backup pods that exist and have not ended, whether they are bound or not, ascending by rank; also those that have
     taken their rank."""
@@ -83,7 +87,7 @@ class ReplacementsSeen(Message, frozen=True):
 
 DrainKind = Literal["node", "leaf", "superpod"]
 REASON_MAX: Final = 1024
-"""Most characters of the reason of a drain."""
+"""Most characters of the reason of a drain or an approval."""
 
 
 class DrainSeen(Message, frozen=True):
@@ -108,6 +112,27 @@ class DrainSeen(Message, frozen=True):
     """It was withdrawn."""
     at_ms: UnixMs = 0
     """When it was asked for or withdrawn."""
+
+
+class ApprovalSeen(Message, frozen=True):
+    """A person's consent that jobs restart for a cause although only one source reports it."""
+
+    KIND: ClassVar[str] = "fact.approval"
+
+    kind: str
+    """Kind of the faults, such as ``CardUnhealthy``."""
+    domain: str = ""
+    """Domain of the nodes; empty for nodes that are gone."""
+    until_ms: UnixMs = 0
+    """It counts before this moment; above 0 unless it was withdrawn."""
+    by: str = ""
+    """Who consents."""
+    reason: str = ""
+    """Why; for people."""
+    gone: bool = False
+    """It was withdrawn."""
+    at_ms: UnixMs = 0
+    """When it was given or withdrawn."""
 
 
 def joined(labels: Iterable[Mapping[str, str]]) -> dict[str, str]:

@@ -60,3 +60,5 @@ class NodeCondition(Part, frozen=True):
     """Time of the last report of its source; 0 when unknown."""
     sub_healthy: int = 0
     """Mask of sub-healthy chips; all of them if the switch of the node is."""
+    sources: int = 0
+    """Mask of :class:`~berth.schemas.facts.HealthSource`: who reports a fault of the node or its chips."""

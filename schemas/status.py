@@ -42,6 +42,8 @@ class JobStatus(Message, frozen=True):
     """Warning about a job that runs or waits normally."""
     recovery: RecoveryStatus | None = None
     """Its newest recovery from a fault, also after it is over."""
+    restart_held: str = ""
+    """Why a fault does not restart it yet, and what helps; a sentence."""
 
 
 class JobSummary(Message, frozen=True):

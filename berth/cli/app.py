@@ -9,6 +9,7 @@ from typing import Final, NoReturn
 from cyclopts import App, CycloptsError
 
 from berth.cli.check_config import check_config
+from berth.cli.cluster.approvals import approve
 from berth.cli.cluster.drain import drain, undrain
 from berth.cli.cluster.fault_list import faults
 from berth.cli.cluster.faults import break_node, repair_node
@@ -45,7 +46,10 @@ NODES.command(break_node, name="break")
 NODES.command(repair_node, name="repair")
 NODES.command(repair_node, name="mend", show=False)  # the name until 0.4
 APP.command(NODES)
-APP.command(faults)
+FAULTS: Final = App(name="faults")
+FAULTS.default(faults)
+FAULTS.command(approve)
+APP.command(FAULTS)
 APP.command(drain)
 APP.command(undrain)
 APP.command(switches)

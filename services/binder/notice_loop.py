@@ -35,6 +35,7 @@ _REASONS: Final[dict[Kind, tuple[str, EventType]]] = {
     "rejected": ("JobRejected", "Warning"),
     "failed": ("FailedScheduling", "Warning"),
     "placed": (_SCHEDULED, "Normal"),
+    "restart-held": ("RestartHeldBack", "Warning"),
 }
 _GONE: Final = frozenset({404, 409, 422})
 """Status codes when the object is gone or its name belongs to another: absent, conflict, uid cannot change."""

@@ -1,7 +1,8 @@
 """Notices to users about jobs made from pods, and when to write them. Pure: messages and times in, writes out.
 
-Each gang has one current notice: it waits, is held or was rejected, with the reason, or it is placed. A notice is
-written once, as an Event of the gang and, unless it is placed, as a condition of each of its pods. A new sentence of
+Each gang has one current notice: it waits, is held or was rejected, with the reason, or it is placed, or it has a place
+and a fault does not restart it yet. A notice is written once, as an Event of the gang and, unless it has a place, as a
+condition of each of its pods. A new sentence of
 the same kind is delayed, because its numbers change all the time; a few sentences that differ in more than numbers are
 not.
 
@@ -20,7 +21,7 @@ from berth.schemas.status import JobStatus, Phase
 
 JobName: TypeAlias = tuple[str, str]
 """(namespace, name of the job request)"""
-Kind = Literal["waiting", "held", "rejected", "failed", "placed"]
+Kind = Literal["waiting", "held", "rejected", "failed", "placed", "restart-held"]
 
 _NUMBER: Final = re.compile(r"\d+")
 _AT_ONCE_MAX: Final = 3
@@ -30,6 +31,8 @@ _STATUSES_MAX: Final = 10_000
 _KIND_OF_PHASE: Final[dict[Phase, Kind]] = {"waiting": "waiting", "rejected": "rejected", "failed": "failed"}
 """Phases whose sentence is written."""
 _PLACED: Final = frozenset({"placed", "bound", "running"})
+_OF_PLACED: Final = frozenset({"placed", "restart-held"})
+"""Notices about gangs with places: their pods get no condition."""
 
 
 class Notice(NamedTuple):
@@ -117,7 +120,7 @@ class Notices:
     def suppress(self, name: JobName) -> None:
         """Drop the pending writes of a gang that was placed: they would come too late."""
         job = self._jobs.get(name)
-        if job is not None and job.notice is not None and job.notice.kind != "placed":
+        if job is not None and job.notice is not None and job.notice.kind not in _OF_PLACED:
             job.event = False
             job.pods.clear()
 
@@ -139,7 +142,8 @@ class Notices:
             self._later_s.pop(name, None)
             return
         if notice != job.notice and not self._is_early(name, job, notice, now_s):
-            job.notice, job.at_s, job.event = notice, now_s, True
+            is_known = job.notice is not None and (job.notice.kind, notice.kind) == ("restart-held", "placed")
+            job.notice, job.at_s, job.event = notice, now_s, not is_known
             job.written.clear()
             self._later_s.pop(name, None)
         self._gather(name, job)
@@ -158,7 +162,7 @@ class Notices:
     def _gather(self, name: JobName, job: _Job) -> None:
         """Note the pods that do not have the notice of their job yet."""
         job.pods.clear()
-        if job.notice is not None and job.notice.kind != "placed":
+        if job.notice is not None and job.notice.kind not in _OF_PLACED:
             pods = zip(job.members.pod_uids, job.members.pods, strict=True)
             job.pods.update((uid, pod) for uid, pod in pods if uid not in job.written)
         if job.event or job.pods:
@@ -201,6 +205,8 @@ def _notices_of(status: JobStatus) -> dict[str, Notice]:
     kind = _KIND_OF_PHASE.get(status.phase)
     if kind is not None and status.sentence:
         found[status.uid] = Notice(kind, status.sentence)
+    elif status.phase in _PLACED and status.restart_held:
+        found[status.uid] = Notice("restart-held", status.restart_held)
     elif status.phase in _PLACED:
         nodes = len(unpack_names(status.placement.nodes)) if status.placement is not None else 0
         found[status.uid] = Notice("placed", f"placed {pluralize(status.pods, 'pod')} on {pluralize(nodes, 'node')}")

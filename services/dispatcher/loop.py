@@ -40,6 +40,8 @@ from berth.services.dispatcher.views import Views
 
 _APPENDS_MAX: Final = 3
 """Times that a record is sent in one turn while its result is unknown."""
+_NAMED_MAX: Final = 20
+"""Jobs that one line of the log names."""
 _REST_S: Final = 0.001
 """Shortest pause between two turns."""
 _READ_S: Final = 5.0
@@ -328,10 +330,14 @@ class Dispatcher:
     def _report_held_back(self) -> None:
         """Say which jobs are kept from restarting because many would, and why; once for each set of them."""
         held = self.scheduler.watch.held_back
-        if held != self._held_back:
-            self._held_back = held
-            if held:
-                self._log.warning("restarts held back", jobs=[one.subject for one in held], reason=held[0].reason)
+        if held == self._held_back:
+            return
+        self._held_back = held
+        self.views.note_held({(one.namespace, one.name): one.why for one in held})
+        self._metrics.count_held(one.approvable for one in held)
+        if held:
+            jobs = [one.subject for one in held[:_NAMED_MAX]]
+            self._log.warning("restarts held back", count=len(held), jobs=jobs, reason=held[0].reason)
 
     def _report(self, set_aside: Iterable[SetAside]) -> None:
         """Say which gangs were set aside because of an error, and show the error."""

@@ -33,6 +33,18 @@ class DispatcherMetrics:
             "Decisions that ended with an error of Berth; the gang waits, the others go on.",
         )
 
+        self.held = registry.gauge(
+            "dispatcher_held_jobs",
+            "Jobs that a fault does not restart yet: they wait for a second source or an approval, or for other jobs.",
+            ["waits_for"],
+        )
+
+    def count_held(self, approvable: Iterable[bool]) -> None:
+        """Count jobs that do not restart yet, by whether a person may approve it."""
+        found = list(approvable)
+        self.held.labels("approval").set(sum(found))
+        self.held.labels("jobs").set(len(found) - sum(found))
+
     def count_round(self, verdicts: Iterable[Verdict]) -> None:
         """Count an appended round."""
         self.rounds.inc()

@@ -9,7 +9,7 @@ import functools
 import heapq
 import itertools
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
 
 import msgspec
@@ -48,6 +48,8 @@ class Views:
         self._written: dict[JobKey, tuple[object, ...]] = {}
         self._over: list[tuple[int, JobKey, str]] = []
         """Heap of (end time, name, uid) of finished jobs."""
+        self._held: dict[JobKey, str] = {}
+        """Why jobs do not restart although they are faulty."""
         self.published = 0
         self._stored = Feed(asyncio.Event())
         """Statuses of other leaders, until all of them are read."""
@@ -104,6 +106,12 @@ class Views:
         """Note that a job may have changed."""
         self._touched[key] = None
 
+    def note_held(self, held: Mapping[JobKey, str]) -> None:
+        """Note which jobs do not restart although they are faulty, and why."""
+        changed = [key for key in {**self._held, **held} if self._held.get(key) != held.get(key)]
+        self._touched.update(dict.fromkeys(changed))
+        self._held = dict(held)
+
     def all_jobs(self) -> None:
         """Write the status of every job again."""
         self._written.clear()
@@ -119,7 +127,7 @@ class Views:
         if self.is_reading and not self._is_learning:
             await self.stop()  # otherwise all statuses that this leader writes would pile up
         for key, is_reviewed in due:
-            status = status_of(self._state, key, at_ms=at_ms)
+            status = status_of(self._state, key, at_ms=at_ms, restart_held=self._held.get(key, ""))
             if status is None:
                 self._written.pop(key, None)
                 continue

@@ -15,7 +15,9 @@ from berth.schemas.columns import pack, pack_names
 from berth.schemas.constraints import Expression, Taint, Term, Toleration
 from berth.schemas.envelope import encode
 from berth.schemas.facts import (
+    FlappingChip,
     HealthSeen,
+    HealthSource,
     JobSeen,
     Leaf,
     MembersSeen,
@@ -32,7 +34,7 @@ from berth.schemas.facts import (
     TimerSeen,
     TopologySeen,
 )
-from berth.schemas.fault_facts import BackupPod, DrainSeen, GroupSeen, ReplacementsSeen
+from berth.schemas.fault_facts import ApprovalSeen, BackupPod, DrainSeen, GroupSeen, ReplacementsSeen
 from berth.schemas.intake import JobCancel, JobRequest, Task
 from berth.schemas.ledger import Adoption, Epoch, Eviction, Release, Round, Settings, Verdict
 from berth.schemas.message import Message
@@ -49,7 +51,7 @@ from berth.schemas.pod_constraints import (
     SpreadTerm,
 )
 from berth.schemas.recording import Entry, RecordingEnd, RecordingHead, RecordingPart
-from berth.schemas.recovery import Recovery, RecoveryStatus
+from berth.schemas.recovery import HeldPlaces, Recovery, RecoveryStatus
 from berth.schemas.refusal import BlockLack, ConstraintCount, NearGroup, NodeReason, ReasonCount, Refusal, SwitchLack
 from berth.schemas.reports import HealthReport
 from berth.schemas.simulation import BindGang, BreakNode, EvictGang, GangBound, GangEvicted, NodeBroken, SimCounts
@@ -109,11 +111,11 @@ _LATER: Final[dict[str, dict[type, set[str]]]] = {
         Settings: {"queue_policy", "reserve_chips", "reserve_depth", "unknown_run_ms", "skims_classes"},
     },
     "v0.4": {
-        HealthSeen: {"sub_healthy"},
+        HealthSeen: {"sub_healthy", "sources", "flapping"},
         PodsSeen: {"exit_codes", "marks", "steering", "steps"},
         OutcomeSeen: {"step", "done", "held", "open"},
-        JobStatus: {"recovery"},
-        Round: {"recoveries"},
+        JobStatus: {"recovery", "restart_held"},
+        Round: {"recoveries", "held"},
         BreakNode: {"leaf", "pod", "exit_code"},
         NodesSeen: {"cpu_others", "memory_others"},
         Settings: {
@@ -131,9 +133,10 @@ _LATER: Final[dict[str, dict[type, set[str]]]] = {
             "restarts_at_once",
             "restart_share_percent",
             "drains",
+            "hold_places_ms",
         },
         ShapeOffer: {"error"},
-        MembersSeen: {"podgroup_uid"},
+        MembersSeen: {"podgroup_uid", "backups"},
         LeaseHeld: {"silence_ms"},
         Epoch: {"resumes"},
         Task: {"labels", "constraints"},
@@ -409,6 +412,8 @@ def _facts() -> tuple[Message, ...]:
             reason_index=pack([0, 1, 0], 4),
             updated_ms=pack([_AT_MS, _AT_MS, 0], 8),
             sub_healthy=pack([0, 0b1000, 0], 8),
+            sources=pack([0, HealthSource.DEVICE_PLUGIN | HealthSource.NODED, HealthSource.AGENT], 1),
+            flapping=[FlappingChip(1, 7, 3, _AT_MS - 1, _AT_MS + 120_000)],
         ),
         TopologySeen(
             kind="switch",
@@ -457,6 +462,7 @@ def _facts() -> tuple[Message, ...]:
             uid="0b7c7a2e-9d6b-4c35-9d57-2f6f2a1d4c11",
             ranks=pack([0, 2], 4),
             at_ms=_AT_MS + 3,
+            since_ms=pack([_AT_MS, _AT_MS + 3], 8),
             backups=[BackupPod(rank=1, pod="llm-7b-worker-1-hot-0042", uid="f0c3")],
         ),
         GroupSeen(
@@ -468,6 +474,7 @@ def _facts() -> tuple[Message, ...]:
             annotations={"huawei.com/recover_policy_path": "pod"},
             jobs=["vcjob.llm-7b"],
             at_ms=_AT_MS + 3,
+            recover_ms=_AT_MS + 1,
         ),
         DrainSeen(
             kind="node",
@@ -476,6 +483,15 @@ def _facts() -> tuple[Message, ...]:
             grace_ms=600_000,
             by="ops@jump-1",
             reason="new power supply",
+            gone=True,
+            at_ms=_AT_MS + 3,
+        ),
+        ApprovalSeen(
+            kind="CardUnhealthy",
+            domain="superpod-0",
+            until_ms=_AT_MS + 600_000,
+            by="ops@jump-1",
+            reason="seen on site",
             gone=True,
             at_ms=_AT_MS + 3,
         ),
@@ -672,6 +688,7 @@ def _settings() -> Settings:
         restarts_at_once=8,
         restart_share_percent=10,
         drains=1,
+        hold_places_ms=45_000,
     )
 
 
@@ -738,6 +755,11 @@ def _ledger() -> tuple[Message, ...]:
                     placement=_placement(),
                     backups=["f0c3", "f0c4", "f0c5"],
                 ),
+            ],
+            held=[
+                HeldPlaces(
+                    namespace="team-a", name="llm-7b.restart", uid="40", attempt=1, ranks=[1], until_ms=_AT_MS + 45_008
+                )
             ],
         ),
     )
@@ -885,6 +907,7 @@ def _status() -> tuple[Message, ...]:
                 open=[1],
                 placed_ms=_AT_MS + 9_000,
             ),
+            restart_held="a fault would restart it: CardUnhealthy in domain superpod-0",
         ),
         JobSummary(
             namespace="team-a",

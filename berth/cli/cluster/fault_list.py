@@ -8,6 +8,7 @@ from rich.markup import escape
 
 from berth.cli.cell import Common, connected, run
 from berth.cli.cluster.drain_list import DrainRow, drains_of, show_drains
+from berth.cli.cluster.held_restarts import ApprovalRow, HeldRestartRow, approvals_of, held_of, show_held
 from berth.cli.cluster.nodes import judged_nodes
 from berth.cli.output import age, emit, new_table, print_progress, print_result, results
 from berth.core.chips.picking import ids_of
@@ -114,6 +115,10 @@ class FaultsRow(msgspec.Struct, frozen=True):
     """What is drained, and the jobs there."""
     recoveries: list[RecoveringRow] = []
     """Jobs that recover now, by namespace and name."""
+    held: list[HeldRestartRow] = []
+    """Jobs that a fault does not restart yet, by namespace and name."""
+    approvals: list[ApprovalRow] = []
+    """Approvals that count now, by kind and domain."""
 
 
 async def groups_of(bus: Bus) -> list[GroupSeen]:
@@ -205,9 +210,26 @@ def _finding(one: Finding) -> FindingRow:
     return FindingRow(one.key, one.value, one.expected, one.contradicts)
 
 
+def listing_of(state: State, found: CellFaults, now_ms: int) -> FaultsRow:
+    """Everything that ``berth faults`` shows.
+
+    Args:
+        state: The cell.
+        found: Its faults.
+        now_ms: The time.
+    """
+    return msgspec.structs.replace(
+        row_of(found, state),
+        drains=drains_of(state),
+        held=held_of(state, now_ms),
+        approvals=approvals_of(state, now_ms),
+    )
+
+
 def show(found: FaultsRow, now_ms: int) -> None:
-    """Print faults of nodes, affected jobs, and labels without a meaning."""
+    """Print drains, what is held back, faults of nodes, affected jobs, and labels without a meaning."""
     show_drains(found.drains, now_ms)
+    show_held(found.held, found.approvals)
     if not found.nodes and not found.jobs and not found.recoveries:
         print_result(NO_FAULTS)
         return
@@ -265,7 +287,8 @@ def faults(*, common: Common | None = None) -> int:
     async def work() -> None:
         async with connected(options) as bus:
             state = await state_now(bus, SystemClock())
-            found = msgspec.structs.replace(row_of(await faults_in(state, bus), state), drains=drains_of(state))
+            now_ms = SystemClock().now_ms()
+            found = listing_of(state, await faults_in(state, bus), now_ms)
         if options.json:
             emit(found)
         else:

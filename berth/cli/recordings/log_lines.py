@@ -23,7 +23,7 @@ from berth.schemas.facts import (
     TimerSeen,
     TopologySeen,
 )
-from berth.schemas.fault_facts import DrainSeen, GroupSeen, ReplacementsSeen
+from berth.schemas.fault_facts import ApprovalSeen, DrainSeen, GroupSeen, ReplacementsSeen
 from berth.schemas.ledger import Epoch, Recovery, Round, see_readable
 from berth.schemas.message import Message
 from berth.schemas.placement import Placement
@@ -35,7 +35,7 @@ _KINDS: Final[dict[str, type[Message]]] = {
     kind.KIND: kind
     for kind in (
         NodesSeen, HealthSeen, TopologySeen, PodsSeen, MembersSeen, JobSeen, OutcomeSeen, TimerSeen, UsageSeen, NamespaceSeen,
-        ClaimSeen, VolumeSeen, StorageSeen, UnboundSeen, GroupSeen, ReplacementsSeen, DrainSeen,
+        ClaimSeen, VolumeSeen, StorageSeen, UnboundSeen, GroupSeen, ReplacementsSeen, DrainSeen, ApprovalSeen,
         Epoch, Round,
     )
 }  # fmt: skip
@@ -49,13 +49,13 @@ _COLUMNS: Final[dict[str, dict[str, int]]] = {
     },
     "HealthSeen": {
         "names": _NAMES, "unhealthy": 8, "recovering": 8, "network_unhealthy": 8, "level": 1, "network_known": 1, "withheld": 8,
-        "reason_index": 4, "updated_ms": 8, "sub_healthy": 8,
+        "reason_index": 4, "updated_ms": 8, "sub_healthy": 8, "sources": 1,
     },
     "PodsSeen": {
         "rank": 4, "nodes": _NAMES, "node_index": 4, "phase": 1, "chips": 8, "consumed": 1, "leaf_states": 1, "blocks": 2,
         "exit_codes": 4, "steps": 4,
     },
-    "ReplacementsSeen": {"ranks": 4},
+    "ReplacementsSeen": {"ranks": 4, "since_ms": 8},
     "MembersSeen": {"rank": 4},
     "UsageSeen": {
         "names": _NAMES, "pods": 4, "pods_max": 4, "offered_node": 4, "offered_index": 4, "offered": 8, "used_node": 4,
@@ -187,6 +187,9 @@ def _round(body: Round, names: Mapping[str, str]) -> str:
             parts.append(f"{'rejected' if verdict.final else 'refused'} {name}: {sentence(verdict.refusal)}")
     parts += [_recovery(one) for one in body.recoveries]
     parts += [f"evicted {names.get(one.uid, one.uid)}: {one.reason}" for one in body.evictions]
+    for held in body.held:
+        places = f"{pluralize(len(held.ranks), 'place')} held for" if held.ranks else "no places held any more for"
+        parts.append(f"{places} {names.get(held.uid, f'{held.namespace}/{held.name}')}")
     for release in body.releases:
         part = f" ({pluralize(len(release.ranks), 'pod')})" if release.ranks else ""
         parts.append(
@@ -259,6 +262,13 @@ def _drain(body: DrainSeen) -> str:
     return f"drain of {body.kind} {body.name} from {moment(body.since_ms)} on{reason}"
 
 
+def _approval(body: ApprovalSeen) -> str:
+    what = f"approval of restarts for {body.kind} in domain {body.domain or '-'}"
+    if body.gone:
+        return f"{what} withdrawn"
+    return f"{what} until {moment(body.until_ms)}{f': {body.reason}' if body.reason else ''}"
+
+
 def _members(body: MembersSeen) -> str:
     hold = f"; {body.hold}" if body.hold else ""
     return f"members of {body.namespace}/{body.job}: {pluralize(len(body.pods), 'pod')}{hold}"
@@ -328,6 +338,7 @@ _WORDS: Final[dict[str, Callable[[Any], str]]] = {
     GroupSeen.KIND: _group,
     ReplacementsSeen.KIND: _replacements,
     DrainSeen.KIND: _drain,
+    ApprovalSeen.KIND: _approval,
     MembersSeen.KIND: _members,
     JobSeen.KIND: _job,
     OutcomeSeen.KIND: _outcome,

@@ -83,6 +83,7 @@ def check_health(fact: HealthSeen) -> None:
         reason_index=(fact.reason_index or bytes(4 * rows), 4),
         updated_ms=(fact.updated_ms or bytes(8 * rows), 8),
         sub_healthy=(fact.sub_healthy or bytes(8 * rows), 8),
+        sources=(fact.sources or bytes(rows), 1),
     )
     worst = max(np.frombuffer(fact.reason_index, "<u4").tolist(), default=0)
     if worst > len(fact.reasons):

@@ -127,7 +127,7 @@ def unpack_nodes(message: NodesSeen) -> list[NodeDescription]:
 def pack_health(domain: str, conditions: Iterable[NodeCondition], *, source: str = "", at_ms: UnixMs = 0) -> HealthSeen:
     """Fact with the health of all nodes of a domain.
 
-    A column in which every value is empty (withheld and sub-healthy chips, reasons, times) is omitted.
+    A column in which every value is empty (withheld and sub-healthy chips, reasons, times, sources) is omitted.
 
     Raises:
         RepeatedNodeError: A name occurs twice.
@@ -139,6 +139,7 @@ def pack_health(domain: str, conditions: Iterable[NodeCondition], *, source: str
     withheld = [row.withheld for row in rows]
     updated_ms = [row.updated_ms for row in rows]
     sub_healthy = [row.sub_healthy for row in rows]
+    sources = [row.sources for row in rows]
     return HealthSeen(
         domain=domain,
         names=pack_names([row.name for row in rows]),
@@ -154,6 +155,7 @@ def pack_health(domain: str, conditions: Iterable[NodeCondition], *, source: str
         reason_index=pack(reason_index, 4) if reasons else b"",
         updated_ms=pack(updated_ms, 8) if any(updated_ms) else b"",
         sub_healthy=pack(sub_healthy, 8) if any(sub_healthy) else b"",
+        sources=pack(sources, 1) if any(sources) else b"",
     )
 
 
@@ -175,6 +177,7 @@ def unpack_health(message: HealthSeen) -> list[NodeCondition]:
     reason = _column(message.reason_index, 4, count, optional=True)
     updated_ms = _column(message.updated_ms, 8, count, optional=True)
     sub_healthy = _column(message.sub_healthy, 8, count, optional=True)
+    sources = _column(message.sources, 1, count, optional=True)
     reasons = ["", *message.reasons]
     return [
         NodeCondition(
@@ -188,6 +191,7 @@ def unpack_health(message: HealthSeen) -> list[NodeCondition]:
             reason=reasons[reason[row]],
             updated_ms=updated_ms[row],
             sub_healthy=sub_healthy[row],
+            sources=sources[row],
         )
         for row, name in enumerate(names)
     ]

@@ -16,8 +16,15 @@ _OVER: dict[str, Phase] = {
 _RUNS: frozenset[Phase] = frozenset({"placed", "bound", "running"})
 
 
-def status_of(state: State, key: JobKey, *, at_ms: int) -> JobStatus | None:
-    """Status of the job with a name; None without such a job."""
+def status_of(state: State, key: JobKey, *, at_ms: int, restart_held: str = "") -> JobStatus | None:
+    """Status of the job with a name; None without such a job.
+
+    Args:
+        state: The cell.
+        key: The job.
+        at_ms: The time.
+        restart_held: Why it does not restart although it is faulty; it counts only while the job has a place.
+    """
     job = state.jobs.get(key)
     if job is None:
         return None
@@ -41,7 +48,7 @@ def status_of(state: State, key: JobKey, *, at_ms: int) -> JobStatus | None:
         at_ms=at_ms,
         attempt=gang.attempt if gang is not None else 0,
         sentence=words
-        or (open_words(recovery) if phase in _RUNS else "")
+        or ((open_words(recovery) or restart_held) if phase in _RUNS else "")
         or (sentence(refusal) if refusal is not None and phase in {"waiting", "rejected", "failed"} else ""),
         refusal=refusal,
         placement=holding.placement if holding is not None else None,
@@ -55,6 +62,7 @@ def status_of(state: State, key: JobKey, *, at_ms: int) -> JobStatus | None:
         rejection=job.rejection,
         warning=part.warning if part is not None else "",
         recovery=recovery,
+        restart_held=restart_held if phase in _RUNS else "",
     )
 
 
@@ -101,4 +109,4 @@ def digest(status: JobStatus) -> tuple[object, ...]:
     rejected = status.rejection.intake_seq if status.rejection is not None else 0
     recovery = status.recovery
     steps = (recovery.attempt, recovery.step, recovery.placed, tuple(recovery.open)) if recovery is not None else ()
-    return (status.uid, status.phase, status.attempt, status.ledger_seq, rejected, *steps)
+    return (status.uid, status.phase, status.attempt, status.ledger_seq, rejected, status.restart_held, *steps)

@@ -16,7 +16,7 @@ from berth.schemas.facts import (
     TimerSeen,
     TopologySeen,
 )
-from berth.schemas.fault_facts import DrainSeen, GroupSeen, ReplacementsSeen
+from berth.schemas.fault_facts import ApprovalSeen, DrainSeen, GroupSeen, ReplacementsSeen
 from berth.schemas.ledger import record_head
 from berth.schemas.recording import Entry
 from berth.schemas.units import UnixMs
@@ -26,7 +26,7 @@ from berth.schemas.volume_facts import ClaimSeen, StorageSeen, VolumeSeen
 _Fact = (
     NodesSeen | HealthSeen | TopologySeen | PodsSeen | MembersSeen | JobSeen | OutcomeSeen | TimerSeen
     | UsageSeen | NamespaceSeen | ClaimSeen | VolumeSeen | StorageSeen | GroupSeen
-    | ReplacementsSeen | DrainSeen
+    | ReplacementsSeen | DrainSeen | ApprovalSeen
 )  # fmt: skip
 _FACTS: Final[dict[str, type[_Fact]]] = {kind.KIND: kind for kind in get_args(_Fact)}
 

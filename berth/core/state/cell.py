@@ -42,7 +42,7 @@ from berth.schemas.facts import (
     TimerSeen,
     TopologySeen,
 )
-from berth.schemas.fault_facts import DrainSeen, GroupSeen, ReplacementsSeen
+from berth.schemas.fault_facts import ApprovalSeen, DrainSeen, GroupSeen, ReplacementsSeen
 from berth.schemas.ledger import Round, Settings
 from berth.schemas.status import SnapshotBody
 from berth.schemas.usage_facts import NamespaceSeen, UsageSeen
@@ -108,6 +108,7 @@ class State:
             TimerSeen.KIND: self._timer,
             GroupSeen.KIND: self._steering,
             ReplacementsSeen.KIND: self._steering,
+            ApprovalSeen.KIND: self._steering,
             **dict.fromkeys(_CONSTRAINT_KINDS, self._constraint),
         }
 
@@ -198,7 +199,7 @@ class State:
             for holding in [*left, *folded.taken]:
                 found.add(self.constraints.note(holding.key))
             found.gangs_to_examine.update(to_examine(folded.gangs, self.jobs, (self.pods, self.outcomes)))
-            if left:
+            if left or folded.unheld:
                 found.gangs_to_examine.update(self.short)
             self._kept.forget(self._pod_facts.forget_podless(self.jobs, self.fold))
         folded.changes = self._made(found)
@@ -296,6 +297,8 @@ class State:
         found.add(self._count_leaves(self.leaves))
         for key in sorted(self.fold.holdings):
             found.add(self._occupancy.take(self.fold.holdings[key]))
+        for uid in sorted(self.fold.held):
+            found.add(self._occupancy.hold(self.fold.held[uid]))
         self._job_facts.intake_seq = max(self.intake_seq, dump.intake_seq)
         self.facts_seq = body.facts_seq
         self.nodes_seq = dump.nodes_seq

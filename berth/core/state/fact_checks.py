@@ -6,10 +6,11 @@ from typing import Final
 from berth.schemas.columns import unpack, unpack_names
 from berth.schemas.envelope import DecodeError
 from berth.schemas.facts import PodsSeen
-from berth.schemas.fault_facts import ReplacementsSeen
+from berth.schemas.fault_facts import REASON_MAX, ApprovalSeen, ReplacementsSeen
 from berth.schemas.subjects import token
 
 _INDEX_BYTES: Final = 4
+_TIME_BYTES: Final = 8
 _MASK_BYTES: Final = 8
 
 
@@ -23,6 +24,20 @@ def check_subject(subject: str, kind: str, *names: str) -> None:
     """
     if not subject.endswith(f".fact.{kind}.{'.'.join(map(token, names))}"):
         raise DecodeError(f"speaks of {'/'.join(names)} on the subject {subject}", kind=f"fact.{kind}")
+
+
+def check_approval(fact: ApprovalSeen) -> None:
+    """See that a fact names what is approved, and until when.
+
+    Raises:
+        DecodeError: It does not, or its reason is too long.
+    """
+    if not fact.kind:
+        raise DecodeError("kind: empty, expected the kind of the faults", kind=fact.KIND)
+    if not fact.gone and fact.until_ms <= 0:
+        raise DecodeError(f"until_ms: {fact.until_ms}, expected a moment above 0", kind=fact.KIND)
+    if len(fact.reason) > REASON_MAX:
+        raise DecodeError(f"reason: {len(fact.reason)} characters, expected at most {REASON_MAX}", kind=fact.KIND)
 
 
 def check_pods(fact: PodsSeen) -> None:
@@ -59,7 +74,7 @@ def check_pods(fact: PodsSeen) -> None:
 
 
 def check_replacements(fact: ReplacementsSeen) -> None:
-    """See that the ranks of new pods are whole numbers, ascending.
+    """See that the ranks of new pods are whole numbers, ascending, and each has a time if one has.
 
     Raises:
         DecodeError: They are not.
@@ -70,5 +85,9 @@ def check_replacements(fact: ReplacementsSeen) -> None:
     ranks = unpack(fact.ranks, _INDEX_BYTES)
     if any(a >= b for a, b in pairwise(ranks)):
         raise DecodeError("ranks: expected each once, ascending", kind=kind)
+    if fact.since_ms and len(fact.since_ms) != len(ranks) * _TIME_BYTES:
+        raise DecodeError(
+            f"since_ms: {len(fact.since_ms)} bytes for {len(ranks)} ranks: expected 8 bytes each, or none", kind=kind
+        )
     if any(a.rank >= b.rank for a, b in pairwise(fact.backups)) or any(one.rank < 0 for one in fact.backups):
         raise DecodeError("backups: expected each rank once, ascending", kind=kind)

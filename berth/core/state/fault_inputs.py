@@ -6,17 +6,19 @@ from typing import Final
 from berth.core.changes import ChangesBuilder, JobKey
 from berth.core.cluster.node_packing import unpack_health
 from berth.core.cluster.node_table import NodeTable
-from berth.core.state.fact_checks import check_replacements, check_subject
+from berth.core.state.fact_checks import check_approval, check_replacements, check_subject
 from berth.core.state.kept_facts import Effect
 from berth.core.state.ledger import Folded, Holding, LedgerFold
 from berth.schemas.columns import unpack
 from berth.schemas.envelope import Envelope, body_of
 from berth.schemas.facts import HealthSeen, JobSeen, NodeHealth, NodesSeen
-from berth.schemas.fault_facts import GroupSeen, ReplacementsSeen
+from berth.schemas.fault_facts import ApprovalSeen, GroupSeen, ReplacementsSeen
 from berth.schemas.nodes import NodeCondition
 
 AttemptKey = tuple[str, int]
 _RANK_BYTES: Final = 4
+_TIME_BYTES: Final = 8
+_NO_FAULTS: Final = (0, 0, False)
 _NO_GROUP: Final = GroupSeen("", "")
 
 
@@ -43,6 +45,8 @@ class FaultInputs:
         self._health: dict[str, HealthSeen] = {}
         self._ill: dict[str, dict[str, NodeCondition]] = {}
         """Nodes of a domain that are not healthy, as far as they were asked for."""
+        self.approvals: dict[tuple[str, str], ApprovalSeen] = {}
+        """What people approved and did not withdraw, by kind and domain; also what is over."""
         self._attempts_on: dict[str, dict[AttemptKey, None]] = {}
         self._nodes_of: dict[AttemptKey, tuple[str, ...]] = {}
 
@@ -52,7 +56,7 @@ class FaultInputs:
         return self._fold.settings.recoveries > 0
 
     def apply(self, envelope: Envelope, subject: str, found: ChangesBuilder) -> Effect:
-        """Note what a PodGroup says, or which ranks have new pods.
+        """Note what a PodGroup says, which ranks have new pods, or what a person approved.
 
         Args:
             envelope: The fact.
@@ -69,6 +73,12 @@ class FaultInputs:
             if self.decides:
                 found.gangs_to_examine.update((job.uid, None) for job in jobs if job is not None)
             return "gone" if group.gone else "folded"
+        if envelope.kind == ApprovalSeen.KIND:
+            approval = body_of(envelope, ApprovalSeen)
+            check_approval(approval)
+            check_subject(subject, "approval", approval.kind, approval.domain)
+            self._note_approval(approval, found)
+            return "gone" if approval.gone else "folded"
         fact = body_of(envelope, ReplacementsSeen)
         check_subject(subject, "replacement", fact.namespace, fact.job)
         check_replacements(fact)
@@ -77,6 +87,25 @@ class FaultInputs:
         if self.decides:
             found.gangs_to_examine[fact.uid] = None
         return "folded" if fact.ranks or fact.backups else "gone"
+
+    def _note_approval(self, fact: ApprovalSeen, found: ChangesBuilder) -> None:
+        """Note what a person approved or withdrew; all attempts are examined again, because that is rare."""
+        if fact.gone:
+            self.approvals.pop((fact.kind, fact.domain), None)
+        else:
+            self.approvals[fact.kind, fact.domain] = fact
+        found.gangs_to_examine.update((uid, None) for uid, _ in self._nodes_of)
+
+    def approval(self, kind: str, domain: str, *, at_ms: int) -> ApprovalSeen | None:
+        """The approval of restarts for a cause that counts at a moment; None without.
+
+        Args:
+            kind: Kind of the faults.
+            domain: Domain of the nodes; empty for nodes that are gone.
+            at_ms: The moment.
+        """
+        found = self.approvals.get((kind, domain))
+        return found if found is not None and at_ms < found.until_ms else None
 
     def note_nodes(self, fact: NodesSeen, before: Mapping[int, tuple[bool, int]], found: ChangesBuilder) -> None:
         """Examine the attempts on nodes of a domain that came, went, or changed whether they are ready or drained.
@@ -150,12 +179,14 @@ class FaultInputs:
         subject = self._subjects.pop(job, None)
         return [subject] if subject is not None else []
 
-    def waiting(self, job: JobKey, uid: str) -> tuple[frozenset[int], int]:
-        """Ranks of a job whose new pods wait for a place, and the time at which that became known."""
+    def waiting(self, job: JobKey, uid: str) -> dict[int, int]:
+        """Ranks of a job whose new pods wait for a place, and since when each of them does."""
         fact = self.replacements.get(job)
         if fact is None or fact.uid != uid:
-            return frozenset(), 0
-        return frozenset(unpack(fact.ranks, _RANK_BYTES)), fact.at_ms
+            return {}
+        ranks = unpack(fact.ranks, _RANK_BYTES)
+        times = unpack(fact.since_ms, _TIME_BYTES) or [fact.at_ms] * len(ranks)
+        return dict(zip(ranks, times, strict=True))
 
     def backups(self, job: JobKey, uid: str) -> Mapping[int, str]:
         """Backup pods of a job that exist: uids by rank."""
@@ -175,7 +206,7 @@ class FaultInputs:
         if self.decides:
             now = self.ill(fact.domain)
             names = before.keys() | now.keys()
-            changed = sorted(name for name in names if _faults(before.get(name)) != _faults(now.get(name)))
+            changed = sorted(name for name in names if _said(before.get(name)) != _said(now.get(name)))
             self._look_at(changed, found)
 
     def health_ms(self, domain: str) -> int:
@@ -248,10 +279,15 @@ def nodes_of(holding: Holding) -> list[str]:
     return [*holding.placement.names(), *(share.node for share in holding.reserved().values())]
 
 
+def _said(condition: NodeCondition | None) -> tuple[tuple[int, int, bool], int]:
+    """What may make pods faulty, and who says so."""
+    return _faults(condition), condition.sources if condition is not None else 0
+
+
 def _faults(condition: NodeCondition | None) -> tuple[int, int, bool]:
     """What of a condition may make pods faulty."""
     if condition is None:
-        return 0, 0, False
+        return _NO_FAULTS
     level = condition.level
     is_ill = level in {NodeHealth.EVICT, NodeHealth.SUB_HEALTHY}
     return (

@@ -40,7 +40,7 @@ from berth.schemas.facts import (
     TimerSeen,
     TopologySeen,
 )
-from berth.schemas.fault_facts import DrainSeen, GroupSeen, ReplacementsSeen
+from berth.schemas.fault_facts import ApprovalSeen, DrainSeen, GroupSeen, ReplacementsSeen
 from berth.schemas.ledger import Epoch, Round, Settings
 from berth.schemas.message import Message
 from berth.schemas.recording import Entry, RecordingHead
@@ -55,7 +55,7 @@ MESSAGES: Final[Mapping[str, type[Message]]] = {
     kind.KIND: kind
     for kind in (
         NodesSeen, HealthSeen, TopologySeen, PodsSeen, MembersSeen, JobSeen, OutcomeSeen, TimerSeen, UsageSeen, NamespaceSeen,
-        ClaimSeen, VolumeSeen, StorageSeen, UnboundSeen, GroupSeen, ReplacementsSeen, DrainSeen,
+        ClaimSeen, VolumeSeen, StorageSeen, UnboundSeen, GroupSeen, ReplacementsSeen, DrainSeen, ApprovalSeen,
         Epoch, Round,
     )
 }  # fmt: skip

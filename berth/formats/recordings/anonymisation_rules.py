@@ -101,6 +101,7 @@ RULES: Final[Mapping[str, Mapping[str, Rule]]] = {
     },
     "ReplacementsSeen": {"namespace": Kind.NAMESPACE, "job": Kind.JOB, "uid": Kind.UID},
     "DrainSeen": {"kind": Kind.KEEP, "name": Special.DRAINED, "by": Kind.HOLDER, "reason": Kind.REASON},
+    "ApprovalSeen": {"kind": Kind.KEEP, "domain": Kind.DOMAIN, "by": Kind.HOLDER, "reason": Kind.REASON},
     "Owner": {"kind": Kind.KEEP, "name": Kind.POD, "uid": Kind.UID},
     "MembersSeen": {
         "namespace": Kind.NAMESPACE,
@@ -249,6 +250,7 @@ SUBJECTS: Final[Mapping[str, tuple[Kind, ...]]] = {
     "drain.node": (Kind.KEEP, Kind.NODE),
     "drain.leaf": (Kind.KEEP, Kind.LEAF),
     "drain.superpod": (Kind.KEEP, Kind.GROUP),
+    "approval": (Kind.KEEP, Kind.DOMAIN),
 }
 """Names at the end of the subject of a fact, by its kind, or by its kind and the first name."""
 
