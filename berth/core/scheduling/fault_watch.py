@@ -44,6 +44,10 @@ class FaultWatch:
         """Note gangs (uid) that were tried while shards did not answer, and when to try them again at the latest."""
         self._unheard.update(dict.fromkeys(gangs, retry_ms))
 
+    def due(self, at_ms: int) -> list[str]:
+        """Gangs (uid) to be examined at a moment although nothing changes."""
+        return [uid for uid, due_ms in self._due_ms.items() if due_ms <= at_ms]
+
     def look(self, gangs: Iterable[str], changes: Changes, *, at_ms: int) -> tuple[list[Faulty], list[SetAside]]:
         """Gangs that need a step of a recovery now, and errors.
 
@@ -58,8 +62,7 @@ class FaultWatch:
             self._unheard.clear()
             return [], []
         uids = dict.fromkeys(gangs)
-        uids.update((uid, None) for uid, due_ms in self._due_ms.items() if due_ms <= at_ms)
-        uids.update(dict.fromkeys(self._unheard))
+        uids.update(dict.fromkeys([*self.due(at_ms), *self._unheard]))
         everybody = bool(self.held_back) or self._helps_all(changes)
         uids.update((uid, None) for uid, gang in self._wanting.items() if everybody or _helps(changes, gang))
         faulty, set_aside = self._examined(uids, at_ms)

@@ -28,15 +28,18 @@ class Steps(NamedTuple):
     """Gangs (namespaced names) whose step ended with an error; nothing is done for them in this turn."""
 
 
-def asks_with(faulty: Sequence[Faulty], asks: Mapping[Shape, int], *, full: int) -> dict[Shape, int]:
+def asks_with(
+    faulty: Sequence[Faulty], asks: Mapping[Shape, int], returning: Sequence[LeavingPods] = (), *, full: int
+) -> dict[Shape, int]:
     """Candidates that a turn needs of each shape when ranks of faulty gangs get places before its gangs.
 
     Args:
         faulty: The faulty gangs.
         asks: Candidates that its gangs need.
+        returning: Pods of gangs with held places that get places after these.
         full: Nodes that take no further pod.
     """
-    leaving = [most for one in faulty if (most := _most(one)) is not None]
+    leaving = [*(most for one in faulty if (most := _most(one)) is not None), *returning]
     return replacement_counts(leaving, asks, full=full) if leaving else dict(asks)
 
 
