@@ -103,8 +103,9 @@ class Settings(Part, frozen=True):
     restarts_at_once: int = 16
     """Most jobs that restart as a whole at a time for one cause: faults of one kind in one domain."""
     restart_share_percent: int = 20
-    """If more jobs than these would restart for what a source reports of nodes, and they are more than so many percent
-    of the running jobs, none of them does."""
+    """If more jobs than these would restart for faults of one kind that sources report of nodes, and they are more than
+    so many percent of the running jobs, each of them waits until a second source reports it or a person approves it
+    (``ApprovalSeen``)."""
     drains: int = 0
     """Drains (``DrainSeen``): 0 they are ignored, as in all records before 0.5; 1 a node takes no pod that is expected
     to run at or after the moment from which on it is drained."""

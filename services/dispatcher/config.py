@@ -118,8 +118,8 @@ class FaultsConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     restarts_at_once: Annotated[int, Meta(ge=1, le=100_000)] = 16
     """Most jobs that restart as a whole at a time for one cause: faults of one kind in one domain."""
     restart_share_percent: Annotated[int, Meta(ge=1, le=100)] = 20
-    """If more than ``restarts_at_once`` jobs would restart for faults that a source reports of nodes in one domain, and
-    they are more than so many percent of the running jobs, none of them does."""
+    """If more than ``restarts_at_once`` jobs would restart for faults of one kind that sources report of nodes, and
+    they are more than so many percent of the running jobs, each of them waits for a second source or an approval."""
 
     def __post_init__(self) -> None:
         """See that the steps follow one another.

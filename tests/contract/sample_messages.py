@@ -136,7 +136,7 @@ _LATER: Final[dict[str, dict[type, set[str]]]] = {
             "hold_places_ms",
         },
         ShapeOffer: {"error"},
-        MembersSeen: {"podgroup_uid"},
+        MembersSeen: {"podgroup_uid", "backups"},
         LeaseHeld: {"silence_ms"},
         Epoch: {"resumes"},
         Task: {"labels", "constraints"},
@@ -462,6 +462,7 @@ def _facts() -> tuple[Message, ...]:
             uid="0b7c7a2e-9d6b-4c35-9d57-2f6f2a1d4c11",
             ranks=pack([0, 2], 4),
             at_ms=_AT_MS + 3,
+            since_ms=pack([_AT_MS, _AT_MS + 3], 8),
             backups=[BackupPod(rank=1, pod="llm-7b-worker-1-hot-0042", uid="f0c3")],
         ),
         GroupSeen(
@@ -473,6 +474,7 @@ def _facts() -> tuple[Message, ...]:
             annotations={"huawei.com/recover_policy_path": "pod"},
             jobs=["vcjob.llm-7b"],
             at_ms=_AT_MS + 3,
+            recover_ms=_AT_MS + 1,
         ),
         DrainSeen(
             kind="node",

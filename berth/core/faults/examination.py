@@ -225,7 +225,7 @@ class _View:
         state = self._state
         table, faults, settings = state.table, state.faults, state.fold.settings
         row = table.row_of.get(name)
-        settled_ms = state.fold.at_ms + SETTLE_MS if state.fold.is_new_epoch else 0
+        settled_ms = state.fold.epoch_ms + SETTLE_MS
         if row is None or not table.present[row]:
             return GONE if self._is_past(settled_ms) else NodeView()
         view = node_view(state, row, faults.condition(name))
@@ -245,7 +245,6 @@ class _View:
     def _progress(self) -> Progress:
         holding, record = self._holding, self._record
         last = record.recovery if record.recovery is not None and record.recovery.attempt == holding.attempt else None
-        waiting, waiting_ms = self._state.faults.waiting(self._key, holding.uid)
         unplaced = {*holding.unplaced, *(self._leaving.keys() - self._places.keys())}
         return Progress(
             last,
@@ -254,9 +253,8 @@ class _View:
             frozenset(self._unbound() - unplaced),
             holding.step_ms,
             holding.freed_ms,
-            waiting,
-            waiting_ms,
-            self._group.at_ms if self._group is not None else 0,
+            self._state.faults.waiting(self._key, holding.uid),
+            (self._group.recover_ms or self._group.at_ms) if self._group is not None else 0,
             record.retries_left,
         )
 

@@ -123,8 +123,7 @@ def _taken(parts: RoundParts, faulty: Faulty, missing: Sequence[int]) -> Recover
         if has_backups and option.needs_place:
             continue
         if option.sought and not has_backups:  # a rank with a backup pod gets its place
-            plan = plan_backup if option.backup else plan_replacements
-            found = plan(parts, _leaving(faulty, option), missing=missing)
+            found = _planned(parts, faulty, option, missing)
             if isinstance(found, NoPlaces):
                 if option.needs_place:
                     continue
@@ -134,6 +133,14 @@ def _taken(parts: RoundParts, faulty: Faulty, missing: Sequence[int]) -> Recover
                 placement = found
         return _recovery(faulty, option, placement)
     return None
+
+
+def _planned(parts: RoundParts, faulty: Faulty, option: Wanted, missing: Sequence[int]) -> Placement | NoPlaces:
+    """New places of the ranks of a step; none for a request that the settings of this epoch do not allow."""
+    if faulty.gang.invalid is not None:
+        return NoPlaces(faulty.gang.invalid)
+    plan = plan_backup if option.backup else plan_replacements
+    return plan(parts, _leaving(faulty, option), missing=missing)
 
 
 def _recovery(faulty: Faulty, wanted: Wanted, placement: Placement | None) -> Recovery:

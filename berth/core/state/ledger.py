@@ -109,6 +109,7 @@ class LedgerDump(msgspec.Struct, array_like=True, gc=False):
     """None in snapshots of releases before 0.4, which do not contain it."""
     run_times: list[RunTime] = []
     held: list[Held] = []
+    epoch_ms: int = 0
 
 
 def dump_of(data: bytes) -> LedgerDump:
@@ -137,8 +138,8 @@ class LedgerFold:
         self.at_ms = 0
         self.rounds = 0
         self.voided = 0
-        self.is_new_epoch = False
-        """The last record that counts began an epoch."""
+        self.epoch_ms = 0
+        """When the epoch began."""
         self.holdings: dict[tuple[str, int], Holding] = {}
         self.gangs: dict[str, GangRecord] = {}
         self.held: dict[str, Held] = {}
@@ -195,7 +196,7 @@ class LedgerFold:
         folded.resumes = record.resumes and self.epoch > 0 and record.settings == self.settings
         self.epoch, self.holder, self.settings = record.epoch, record.holder, record.settings
         self.facts_seq, self.at_ms = record.facts_seq, record.at_ms
-        self.is_new_epoch = True
+        self.epoch_ms = record.at_ms
         self._let_go()
         folded.epoch = True
 
@@ -205,7 +206,6 @@ class LedgerFold:
             return
         self.facts_seq, self.at_ms = record.facts_seq, record.at_ms
         self.rounds = record.number
-        self.is_new_epoch = False
         folded.silent = bool(record.missing)
         self._let_go()
         for verdict in record.verdicts:
@@ -254,7 +254,8 @@ class LedgerFold:
     def _recover(self, sequence: int, record: Round, recovery: Recovery, folded: Folded) -> None:
         holding = self._held(recovery.uid, recovery.attempt, "recovers where it holds nothing")
         take_step(holding, recovery)
-        holding.step_ms = record.at_ms
+        if recovery.how in {"grace", "force"}:
+            holding.step_ms = record.at_ms
         if holding.ending:
             folded.ending.append(holding)
         if recovery.how != "mark":
@@ -402,6 +403,7 @@ class LedgerFold:
             leaving=dict(self._leaving),
             run_times=self.run_times.dump(),
             held=[self.held[uid] for uid in sorted(self.held)],
+            epoch_ms=self.epoch_ms,
         )
 
     def load(self, dump: LedgerDump) -> None:
@@ -413,3 +415,4 @@ class LedgerFold:
         self.held = {held.uid: held for held in dump.held}
         self._leaving = dict(dump.leaving)
         self.run_times.load(dump.run_times)
+        self.epoch_ms = dump.epoch_ms
