@@ -119,3 +119,7 @@ class RecoveryStatus(Part, frozen=True):
     empty once the recovery is over."""
     placed_ms: UnixMs = 0
     """Time of the record since which every rank is at its place; 0: not yet."""
+    held: list[int] = []
+    """Ranks whose places stay held while the job starts anew as a whole, ascending."""
+    held_until_ms: UnixMs = 0
+    """Until when at the latest; 0 without."""
