@@ -18,6 +18,15 @@ from berth.schemas.ledger import Release
 from berth.schemas.offers import Shape
 from berth.schemas.placement import Placement
 from berth.schemas.recovery import Recovery
+from berth.schemas.refusal import Refusal
+
+
+class Unplaced(NamedTuple):
+    """A gang whose ranks wait for places, and why there are none."""
+
+    namespace: str
+    name: str
+    refusal: Refusal
 
 
 class Steps(NamedTuple):
@@ -26,6 +35,8 @@ class Steps(NamedTuple):
     recoveries: list[Recovery]
     set_aside: list[SetAside]
     """Gangs (namespaced names) whose step ended with an error; nothing is done for them in this turn."""
+    unplaced: list[Unplaced]
+    """Gangs for whose ranks without a pod no places were found."""
 
 
 def asks_with(
@@ -54,7 +65,7 @@ def take_steps(parts: RoundParts, faulty: Sequence[Faulty], *, missing: Sequence
     Raises:
         NeedMoreError: The candidates end before all are tried.
     """
-    steps = Steps([], [])
+    steps = Steps([], [], [])
     for one in faulty:
 
         def left_out(error: Exception, one: Faulty = one) -> None:
@@ -63,7 +74,7 @@ def take_steps(parts: RoundParts, faulty: Sequence[Faulty], *, missing: Sequence
 
         parts.begin_gang()
         taken = guarded(
-            lambda one=one: _taken(parts, one, missing),  # type: ignore[misc]  # the default binds it
+            lambda one=one: _taken(parts, one, missing, steps.unplaced),  # type: ignore[misc]  # the default binds it
             left_out,
             passes=(NeedMoreError,),
         )
@@ -116,7 +127,8 @@ def released(held: Iterable[Release], recoveries: Iterable[Recovery]) -> list[Re
     return [one for one in held if one.ranks and one.uid in taken]
 
 
-def _taken(parts: RoundParts, faulty: Faulty, missing: Sequence[int]) -> Recovery | None:
+def _taken(parts: RoundParts, faulty: Faulty, missing: Sequence[int], unplaced: list[Unplaced]) -> Recovery | None:
+    """The first step that has what it needs; what found no place for ranks without a pod is noted."""
     for option in faulty.options:
         placement: Placement | None = None
         has_backups = option.scope != "job" and not faulty.holding.backups().keys().isdisjoint(option.ranks)
@@ -125,6 +137,8 @@ def _taken(parts: RoundParts, faulty: Faulty, missing: Sequence[int]) -> Recover
         if option.sought and not has_backups:  # a rank with a backup pod gets its place
             found = _planned(parts, faulty, option, missing)
             if isinstance(found, NoPlaces):
+                if option.how == "place":
+                    unplaced.append(Unplaced(faulty.holding.namespace, faulty.holding.name, found.refusal))
                 if option.needs_place:
                     continue
             elif option.scope == "job":
