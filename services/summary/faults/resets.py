@@ -46,7 +46,7 @@ def wish_of(status: JobStatus, owner: JobOwner, rules: FaultRules) -> ResetWish 
         rules: What it says about faults.
     """
     recovery = status.recovery
-    if recovery is None or recovery.how == "mark" or rules.process_recovery == "on":
+    if recovery is None or recovery.how in {"mark", "backup"} or rules.process_recovery == "on":
         return None
     mark = f"{status.uid}/{recovery.since_ms}"
     if _is_over(status, recovery):
