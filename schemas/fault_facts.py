@@ -48,6 +48,8 @@ class GroupSeen(Message, frozen=True):
     jobs: list[str] = []
     """Names of the job requests that were made for it, sorted."""
     at_ms: UnixMs = 0
+    recover_ms: UnixMs = 0
+    """Since when ``process-recover-enable`` has its value; 0: since ``at_ms``, or it is not set."""
 
 
 class BackupPod(Part, frozen=True):
@@ -76,6 +78,8 @@ class ReplacementsSeen(Message, frozen=True):
     ranks: bytes = b""
     """``<u4`` each, ascending: ranks in the job request."""
     at_ms: UnixMs = 0
+    since_ms: bytes = b""
+    """``<u8`` for each of them: when its new pod took the rank; empty: at ``at_ms``."""
     backups: list[BackupPod] = []
     """Backup pods that exist and have not ended, whether they are bound or not, ascending by rank; also those that have
     taken their rank."""

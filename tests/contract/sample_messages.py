@@ -51,7 +51,7 @@ from berth.schemas.pod_constraints import (
     SpreadTerm,
 )
 from berth.schemas.recording import Entry, RecordingEnd, RecordingHead, RecordingPart
-from berth.schemas.recovery import Recovery, RecoveryStatus
+from berth.schemas.recovery import HeldPlaces, Recovery, RecoveryStatus
 from berth.schemas.refusal import BlockLack, ConstraintCount, NearGroup, NodeReason, ReasonCount, Refusal, SwitchLack
 from berth.schemas.reports import HealthReport
 from berth.schemas.simulation import BindGang, BreakNode, EvictGang, GangBound, GangEvicted, NodeBroken, SimCounts
@@ -115,7 +115,7 @@ _LATER: Final[dict[str, dict[type, set[str]]]] = {
         PodsSeen: {"exit_codes", "marks", "steering", "steps"},
         OutcomeSeen: {"step", "done", "held", "open"},
         JobStatus: {"recovery", "restart_held"},
-        Round: {"recoveries"},
+        Round: {"recoveries", "held"},
         BreakNode: {"leaf", "pod", "exit_code"},
         NodesSeen: {"cpu_others", "memory_others"},
         Settings: {
@@ -133,6 +133,7 @@ _LATER: Final[dict[str, dict[type, set[str]]]] = {
             "restarts_at_once",
             "restart_share_percent",
             "drains",
+            "hold_places_ms",
         },
         ShapeOffer: {"error"},
         MembersSeen: {"podgroup_uid", "backups"},
@@ -461,6 +462,7 @@ def _facts() -> tuple[Message, ...]:
             uid="0b7c7a2e-9d6b-4c35-9d57-2f6f2a1d4c11",
             ranks=pack([0, 2], 4),
             at_ms=_AT_MS + 3,
+            since_ms=pack([_AT_MS, _AT_MS + 3], 8),
             backups=[BackupPod(rank=1, pod="llm-7b-worker-1-hot-0042", uid="f0c3")],
         ),
         GroupSeen(
@@ -472,6 +474,7 @@ def _facts() -> tuple[Message, ...]:
             annotations={"huawei.com/recover_policy_path": "pod"},
             jobs=["vcjob.llm-7b"],
             at_ms=_AT_MS + 3,
+            recover_ms=_AT_MS + 1,
         ),
         DrainSeen(
             kind="node",
@@ -685,6 +688,7 @@ def _settings() -> Settings:
         restarts_at_once=8,
         restart_share_percent=10,
         drains=1,
+        hold_places_ms=45_000,
     )
 
 
@@ -751,6 +755,11 @@ def _ledger() -> tuple[Message, ...]:
                     placement=_placement(),
                     backups=["f0c3", "f0c4", "f0c5"],
                 ),
+            ],
+            held=[
+                HeldPlaces(
+                    namespace="team-a", name="llm-7b.restart", uid="40", attempt=1, ranks=[1], until_ms=_AT_MS + 45_008
+                )
             ],
         ),
     )

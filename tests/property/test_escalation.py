@@ -84,7 +84,9 @@ class Job:
             self.progress = self.progress._replace(paused_ms=self.now_ms)
         self.rules = rules
         if event.new_pods and set(self.progress.waiting) != set(self.progress.unplaced):
-            self.progress = self.progress._replace(waiting=self.progress.unplaced, waiting_ms=self.now_ms)
+            before = self.progress.waiting
+            waiting = {rank: before.get(rank, self.now_ms) for rank in self.progress.unplaced}
+            self.progress = self.progress._replace(waiting=waiting)
         faulty = sorted(event.faulty - set(self.progress.unplaced))
         for number in range(20):
             found = self.look(faulty, event.kind)
@@ -125,7 +127,7 @@ class Job:
         self.progress = self.progress._replace(
             last=last,
             unplaced=frozenset(unplaced - set(wanted.ranks)) if has_places else frozenset(unplaced),
-            step_ms=self.now_ms,
+            step_ms=self.now_ms if wanted.how in {"grace", "force"} else self.progress.step_ms,
             freed_ms=self.now_ms,
             retries_left=left,
         )
@@ -148,7 +150,8 @@ class Job:
         takes_master = self.shape.has_master and 0 in faulty
         if not rules.pods_first and rules.process_recovery != "on":
             return  # the whole job at once
-        waits_ms = self.now_ms - max(before.step_ms, before.waiting_ms)
+        since_ms = min((ms for rank, ms in before.waiting.items() if rank in before.unplaced), default=0)
+        waits_ms = self.now_ms - max(before.step_ms, since_ms)
         blocks = [
             size for size in (self.shape.rank_block, 6 if self.shape.superpods else 0, *self.shape.levels[:1]) if size
         ]

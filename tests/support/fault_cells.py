@@ -40,6 +40,7 @@ class FaultCell(CoreCell):
     def __init__(self, nodes: Iterable[NodeDescription], **settings: object) -> None:
         super().__init__(list(nodes), keeps=True, corrections=1, **{"recoveries": 1, **settings})
         self.pods: dict[str, dict[int, Pod]] = {}
+        self.waits_ms: dict[str, dict[int, int]] = {}
         self.records: list[Round] = []
         self.recoveries: list[Recovery] = []
 
@@ -166,7 +167,10 @@ class FaultCell(CoreCell):
     def wait_for_places(self, name: str, *ranks: int) -> None:
         """New pods of these ranks wait, and of no others."""
         uid = self.state.jobs["default", name].uid
-        fact = ReplacementsSeen("default", name, uid, pack(sorted(ranks), 4), at_ms=self.now_ms)
+        since = self.waits_ms[name] = {
+            rank: self.waits_ms.get(name, {}).get(rank, self.now_ms) for rank in sorted(ranks)
+        }
+        fact = ReplacementsSeen("default", name, uid, pack(since, 4), self.now_ms, pack(since.values(), 8))
         self.fact(SUBJECTS.fact_replacement("default", name), fact)
 
     def back_up(self, name: str, backups: Mapping[int, str]) -> None:
@@ -212,5 +216,6 @@ class FaultCell(CoreCell):
         other.nodes, other.conditions, other.requests = dict(self.nodes), dict(self.conditions), self.requests
         other.now_ms = self.now_ms
         other.pods = {name: dict(pods) for name, pods in self.pods.items()}
+        other.waits_ms = {name: dict(waits_ms) for name, waits_ms in self.waits_ms.items()}
         other.records, other.recoveries = [], []
         return other

@@ -55,7 +55,7 @@ _COLUMNS: Final[dict[str, dict[str, int]]] = {
         "rank": 4, "nodes": _NAMES, "node_index": 4, "phase": 1, "chips": 8, "consumed": 1, "leaf_states": 1, "blocks": 2,
         "exit_codes": 4, "steps": 4,
     },
-    "ReplacementsSeen": {"ranks": 4},
+    "ReplacementsSeen": {"ranks": 4, "since_ms": 8},
     "MembersSeen": {"rank": 4},
     "UsageSeen": {
         "names": _NAMES, "pods": 4, "pods_max": 4, "offered_node": 4, "offered_index": 4, "offered": 8, "used_node": 4,
@@ -187,6 +187,9 @@ def _round(body: Round, names: Mapping[str, str]) -> str:
             parts.append(f"{'rejected' if verdict.final else 'refused'} {name}: {sentence(verdict.refusal)}")
     parts += [_recovery(one) for one in body.recoveries]
     parts += [f"evicted {names.get(one.uid, one.uid)}: {one.reason}" for one in body.evictions]
+    for held in body.held:
+        places = f"{pluralize(len(held.ranks), 'place')} held for" if held.ranks else "no places held any more for"
+        parts.append(f"{places} {names.get(held.uid, f'{held.namespace}/{held.name}')}")
     for release in body.releases:
         part = f" ({pluralize(len(release.ranks), 'pod')})" if release.ranks else ""
         parts.append(

@@ -7,7 +7,8 @@ new pod waits for a place: to the block of ranks, the logical SuperPoD or the gr
 Source: docs/reference/faults.md, "Which pods are deleted".
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from berth.core.faults.model import JobDiagnosis, PodFault, PodFaultKind
@@ -20,6 +21,10 @@ _STILL_RUN: Final = frozenset({PodFaultKind.SUB_HEALTH, PodFaultKind.DRAIN})
 """Faults with which pods run on."""
 
 
+_SINGLE_PLACES: Final = 16
+"""Most ranks for which a turn seeks places one by one."""
+
+
 class Progress(NamedTuple):
     """How far the recovery of an attempt has come.
 
@@ -28,10 +33,9 @@ class Progress(NamedTuple):
         leaving: Ranks whose pods are still to be deleted.
         unplaced: Ranks without a place, whether their pods are gone already or not.
         unbound: Ranks whose new pods do not run yet, apart from these.
-        step_ms: Time of the newest step.
+        step_ms: Time of the newest step with which pods left.
         freed_ms: Time at which the last pod of a step was gone.
-        waiting: Ranks whose new pods wait.
-        waiting_ms: Time at which that became known.
+        waiting: Ranks whose new pods wait, and since when each of them does.
         paused_ms: Time at which process recovery was paused.
         retries_left: How often failed pods may still restart the job; -1: as often as its label says.
     """
@@ -42,8 +46,7 @@ class Progress(NamedTuple):
     unbound: Collection[int] = ()
     step_ms: int = 0
     freed_ms: int = 0
-    waiting: Collection[int] = ()
-    waiting_ms: int = 0
+    waiting: Mapping[int, int] = MappingProxyType({})
     paused_ms: int = 0
     retries_left: int = -1
 
@@ -208,12 +211,26 @@ class _Step(NamedTuple):
             unplaced,
             tuple(rank for rank in (last.faulty if last is not None else ()) if rank in progress.unplaced),
             last.kind if last is not None else "",
-            f"the new {_pods(unplaced)} get a place",
+            _gets_place(unplaced),
             self._since_ms(),
             sought=unplaced,
             needs_place=True,
         )
-        return self._escalated([place], last)
+        return self._escalated([place, *self._single_places(place)], last)
+
+    def _single_places(self, place: Wanted) -> list[Wanted]:
+        """Places for single ranks, where the others run without them: with the limit ``pod``, or process recovery."""
+        if len(place.ranks) == 1 or not (self.rules.limit == "pod" or self.rules.process_recovery == "on"):
+            return []
+        return [
+            place._replace(
+                ranks=(rank,),
+                faulty=(rank,) if rank in place.faulty else (),
+                cause=_gets_place((rank,)),
+                sought=(rank,),
+            )
+            for rank in place.ranks[:_SINGLE_PLACES]
+        ]
 
     def _escalated(self, options: list[Wanted], last: Recovery | None) -> Escalation:
         """Places for the ranks that have none; and the next scope, once its time has come."""
@@ -246,15 +263,19 @@ class _Step(NamedTuple):
         return Escalation(tuple(options), again_ms)
 
     def _clock_ms(self) -> int:
-        """When the clock of the step began to run; 0 while it stands: pods leave, or no new pod waits."""
+        """When the clock of the step began to run; 0 while it stands: pods leave, or no new pod waits.
+
+        The first new pod that has no place starts it; those that come later, and other ranks, do not start it anew.
+        """
         progress = self.progress
         if progress.leaving:
             return 0
         times = [progress.step_ms, progress.freed_ms]
         if not self.settings.reference_parity:
-            if set(progress.waiting).isdisjoint(progress.unplaced):
+            waiting_ms = [since_ms for rank, since_ms in progress.waiting.items() if rank in progress.unplaced]
+            if not waiting_ms:
                 return 0
-            times.append(progress.waiting_ms)
+            times.append(min(waiting_ms))
         if self.rules.process_recovery == "pause":
             times.append(progress.paused_ms)
         return max(times)
@@ -342,6 +363,10 @@ def _cause(faults: Sequence[PodFault]) -> str:
     first = faults[0]
     more = f", and {len(faults) - 1} more" if len(faults) > 1 else ""
     return f"pod of rank {first.rank} on {first.node}: {first.reason}{more}"
+
+
+def _gets_place(ranks: Sequence[int]) -> str:
+    return f"the new {_pods(ranks)} {'gets' if len(ranks) == 1 else 'get'} a place"
 
 
 def _pods(ranks: Sequence[int]) -> str:

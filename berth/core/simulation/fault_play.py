@@ -72,8 +72,8 @@ class _Life(msgspec.Struct, gc=False):
     """Newest step whose pods are being deleted."""
     taken_up: int = 0
     """Newest step whose pods are gone."""
-    waits: bool = False
-    """Facts say that new pods wait for places."""
+    waits_ms: dict[int, int] = {}
+    """Since when new pods wait for places, by rank, as facts say."""
     starts: bool = False
     """It will train at a moment that is known."""
     turn: int = 0
@@ -295,11 +295,13 @@ class FaultPlay:
     def _settle_waiting(self, life: _Life, ranks: Iterable[int]) -> None:
         """Say which new pods wait for places, if there are or were any."""
         found = sorted(ranks)
-        if not found and not life.waits:
+        if not found and not life.waits_ms:
             return
-        life.waits = bool(found)
+        since = life.waits_ms = {rank: life.waits_ms.get(rank, self._now_ms) for rank in found}
         holding = life.holding
-        fact = ReplacementsSeen(holding.namespace, holding.name, holding.uid, pack(found, 4), at_ms=self._now_ms)
+        fact = ReplacementsSeen(
+            holding.namespace, holding.name, holding.uid, pack(found, 4), self._now_ms, pack(since.values(), 8)
+        )
         self._stage.fact(self._stage.subjects.fact_replacement(holding.namespace, holding.name), fact)
 
     def _fill(self, life: _Life) -> None:

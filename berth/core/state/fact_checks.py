@@ -10,6 +10,7 @@ from berth.schemas.fault_facts import REASON_MAX, ApprovalSeen, ReplacementsSeen
 from berth.schemas.subjects import token
 
 _INDEX_BYTES: Final = 4
+_TIME_BYTES: Final = 8
 _MASK_BYTES: Final = 8
 
 
@@ -73,7 +74,7 @@ def check_pods(fact: PodsSeen) -> None:
 
 
 def check_replacements(fact: ReplacementsSeen) -> None:
-    """See that the ranks of new pods are whole numbers, ascending.
+    """See that the ranks of new pods are whole numbers, ascending, and each has a time if one has.
 
     Raises:
         DecodeError: They are not.
@@ -84,5 +85,9 @@ def check_replacements(fact: ReplacementsSeen) -> None:
     ranks = unpack(fact.ranks, _INDEX_BYTES)
     if any(a >= b for a, b in pairwise(ranks)):
         raise DecodeError("ranks: expected each once, ascending", kind=kind)
+    if fact.since_ms and len(fact.since_ms) != len(ranks) * _TIME_BYTES:
+        raise DecodeError(
+            f"since_ms: {len(fact.since_ms)} bytes for {len(ranks)} ranks: expected 8 bytes each, or none", kind=kind
+        )
     if any(a.rank >= b.rank for a, b in pairwise(fact.backups)) or any(one.rank < 0 for one in fact.backups):
         raise DecodeError("backups: expected each rank once, ascending", kind=kind)

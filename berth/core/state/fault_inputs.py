@@ -17,6 +17,7 @@ from berth.schemas.nodes import NodeCondition
 
 AttemptKey = tuple[str, int]
 _RANK_BYTES: Final = 4
+_TIME_BYTES: Final = 8
 _NO_FAULTS: Final = (0, 0, False)
 _NO_GROUP: Final = GroupSeen("", "")
 
@@ -178,12 +179,14 @@ class FaultInputs:
         subject = self._subjects.pop(job, None)
         return [subject] if subject is not None else []
 
-    def waiting(self, job: JobKey, uid: str) -> tuple[frozenset[int], int]:
-        """Ranks of a job whose new pods wait for a place, and the time at which that became known."""
+    def waiting(self, job: JobKey, uid: str) -> dict[int, int]:
+        """Ranks of a job whose new pods wait for a place, and since when each of them does."""
         fact = self.replacements.get(job)
         if fact is None or fact.uid != uid:
-            return frozenset(), 0
-        return frozenset(unpack(fact.ranks, _RANK_BYTES)), fact.at_ms
+            return {}
+        ranks = unpack(fact.ranks, _RANK_BYTES)
+        times = unpack(fact.since_ms, _TIME_BYTES) or [fact.at_ms] * len(ranks)
+        return dict(zip(ranks, times, strict=True))
 
     def backups(self, job: JobKey, uid: str) -> Mapping[int, str]:
         """Backup pods of a job that exist: uids by rank."""

@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from berth.formats.ascend.pod_annotations import RANK_INDEX
-from berth.schemas.columns import pack
+from berth.schemas.columns import pack, unpack
+from berth.schemas.facts import is_repeat
 from berth.schemas.fault_facts import ReplacementsSeen
 from berth.services.inventory.gangs.backups import backups_of, is_backup, restore_backups
 from berth.services.inventory.gangs.model import NO_INDEX, Gang, Member, Part, Slot
@@ -69,14 +70,51 @@ def replace_ranks(gang: Gang, free: Sequence[Member]) -> tuple[list[Member], lis
     return [*left, *again], list(held.values()), outdated
 
 
-def replacements_of(gang: Gang, part: Part, *, at_ms: int) -> ReplacementsSeen:
-    """Ranks of a request whose new pods wait for a place, and its backup pods; without any if there are none."""
+def _replacements_of(gang: Gang, part: Part, before: ReplacementsSeen | None, *, at_ms: int) -> ReplacementsSeen:
+    """Ranks of a request whose new pods wait for a place, and its backup pods; without any if there are none.
+
+    Args:
+        gang: The gang of the request.
+        part: The request.
+        before: The published fact, which says since when those of them wait that it has.
+        at_ms: The time.
+    """
     ranks = [
         rank
         for rank in (sorted(part.open_ranks) if part.phase != "ending" else ())
         if rank < len(part.slots) and part.slots[rank].is_live and not part.slots[rank].was_bound
     ]
-    return ReplacementsSeen(part.gang.namespace, part.name, part.uid, pack(ranks, 4), at_ms, backups_of(gang, part))
+    known = _since(before) if before is not None and before.uid == part.uid else {}
+    since_ms = pack([known.get(rank, at_ms) for rank in ranks], 8)
+    backups = backups_of(gang, part)
+    return ReplacementsSeen(part.gang.namespace, part.name, part.uid, pack(ranks, 4), at_ms, since_ms, backups)
+
+
+def _since(fact: ReplacementsSeen) -> dict[int, int]:
+    ranks = unpack(fact.ranks, 4)
+    return dict(zip(ranks, unpack(fact.since_ms, 8) or [fact.at_ms] * len(ranks), strict=True))
+
+
+def changed_replacements(gang: Gang, now_ms: int) -> list[ReplacementsSeen]:
+    """Facts about new pods that wait for a place, and backup pods, as far as they differ from the published ones."""
+    facts: list[ReplacementsSeen] = []
+    wanted = {
+        name: _replacements_of(gang, part, gang.replacements.get(name), at_ms=now_ms)
+        for name, part in gang.parts.items()
+    }
+    for name in sorted({*wanted, *gang.replacements}):
+        before = gang.replacements.get(name)
+        uid = before.uid if before is not None else ""
+        now = wanted.get(name) or ReplacementsSeen(gang.key.namespace, name, uid, at_ms=now_ms)
+        has_pods = bool(now.ranks or now.backups)
+        if is_repeat(before, now) or (before is None and not has_pods):
+            continue
+        facts.append(now)
+        if has_pods:
+            gang.replacements[name] = now
+        else:
+            del gang.replacements[name]
+    return facts
 
 
 def attach(

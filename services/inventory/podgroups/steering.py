@@ -7,7 +7,7 @@ import msgspec
 from berth.formats.ascend.fault_marks import steering_annotations, steering_labels
 from berth.formats.kubernetes.objects import PodGroup
 from berth.schemas.facts import MembersSeen, is_repeat
-from berth.schemas.fault_facts import GroupSeen
+from berth.schemas.fault_facts import PROCESS_RECOVER, GroupSeen
 from berth.schemas.units import UnixMs
 
 Name = tuple[str, str]
@@ -82,7 +82,8 @@ class SteeringGroups:
             published, group = self._published.get(key), self._groups.get(key)
             fact = GroupSeen(*key, gone=True)
             if group is not None:
-                fact = msgspec.structs.replace(group, jobs=sorted(self._jobs_of.get(key, ())))
+                jobs = sorted(self._jobs_of.get(key, ()))
+                fact = msgspec.structs.replace(group, jobs=jobs, recover_ms=_recover_ms(group, published, at_ms))
             if is_repeat(published, fact) or (published is None and fact.gone):
                 del self._dirty[key]
             else:
@@ -96,3 +97,13 @@ class SteeringGroups:
             self._published.pop(key, None)
         else:
             self._published[key] = fact
+
+
+def _recover_ms(group: GroupSeen, published: GroupSeen | None, at_ms: UnixMs) -> UnixMs:
+    """Since when process recovery of a PodGroup is as its label says; 0 without the label."""
+    value = group.labels.get(PROCESS_RECOVER)
+    if value is None:
+        return 0
+    if published is None or published.uid != group.uid or published.labels.get(PROCESS_RECOVER) != value:
+        return at_ms
+    return published.recover_ms or published.at_ms

@@ -44,7 +44,7 @@ class Holding(msgspec.Struct, gc=False, omit_defaults=True):
     unplaced: list[int] = []
     """Ranks of ``gone`` that wait for a new place, ascending; the others are gone for good."""
     step_ms: int = 0
-    """Time of the newest step."""
+    """Time of the newest step with which pods left."""
     freed_ms: int = 0
     """Time of the last release of ranks after a step."""
     steps: dict[int, int] = {}

@@ -75,7 +75,7 @@ def as_recorded(wanted: Wanted, step: int = 1) -> Recovery:
 def deleted(wanted: Wanted, at_ms: int = START, **fields: Any) -> Progress:  # noqa: ANN401  # a builder
     """The pods of a step are gone, and new ones wait without a place."""
     gone = set(wanted.ranks)
-    return Progress(as_recorded(wanted), (), gone, (), at_ms, at_ms, gone, at_ms)._replace(**fields)
+    return Progress(as_recorded(wanted), (), gone, (), at_ms, at_ms, dict.fromkeys(gone, at_ms))._replace(**fields)
 
 
 class Story:
@@ -97,7 +97,11 @@ class Story:
         step = (self.progress.last.step if self.progress.last else 0) + 1
         at_ms = self.at_ms
         self.progress = self.progress._replace(
-            last=as_recorded(wanted, step), unplaced=gone, waiting=gone, step_ms=at_ms, freed_ms=at_ms, waiting_ms=at_ms
+            last=as_recorded(wanted, step),
+            unplaced=gone,
+            waiting=dict.fromkeys(gone, at_ms),
+            step_ms=at_ms,
+            freed_ms=at_ms,
         )
 
     def after(self, wait_ms: int) -> list[Wanted]:
@@ -365,15 +369,28 @@ def test_the_clock_runs_only_while_a_new_pod_waits() -> None:
     rules = labelled(PODS_FIRST)
     gone = deleted(only(found(rules, broken(3))))
     late = START + 100_000
-    for stands in (gone._replace(waiting=()), gone._replace(waiting={4}), gone._replace(leaving={6})):
+    for stands in (gone._replace(waiting={}), gone._replace(waiting={4: START}), gone._replace(leaving={6})):
         escalation = found(rules, [], progress=stands, at_ms=late)
         assert ([one.how for one in escalation.options], escalation.again_ms) == (["place"], 0)
-    came = gone._replace(waiting_ms=late)
+    came = gone._replace(waiting={3: late})
     assert found(rules, [], progress=came, at_ms=late).again_ms == late + 12_000
     assert [one.how for one in found(rules, [], progress=came, at_ms=late + 12_000).options] == ["place", "grace"]
-    assert [one.how for one in found(rules, [], progress=gone._replace(waiting=()), settings=PARITY, at_ms=late).options] == [
+    assert [one.how for one in found(rules, [], progress=gone._replace(waiting={}), settings=PARITY, at_ms=late).options] == [
         "place", "grace"
     ], "under parity from the deletion on"  # fmt: skip
+
+
+def test_the_clock_begins_with_the_first_new_pod_that_has_no_place_and_not_anew_with_others() -> None:
+    rules = labelled(PODS_FIRST)
+    gone = deleted(only(found(rules, broken(3, 5))), freed_ms=START + 100)
+    first = gone._replace(waiting={3: START + 1_000})
+    assert found(rules, [], progress=first, at_ms=START + 2_000).again_ms == START + 13_000
+    both = gone._replace(waiting={3: START + 1_000, 5: START + 9_000})
+    assert found(rules, [], progress=both, at_ms=START + 9_000).again_ms == START + 13_000
+    other = gone._replace(waiting={3: START + 1_000, 6: START - 60_000})
+    assert found(rules, [], progress=other, at_ms=START + 9_000).again_ms == START + 13_000, "6 has a place"
+    early = gone._replace(waiting={3: START - 60_000})
+    assert found(rules, [], progress=early, at_ms=START + 200).again_ms == START + 12_100, "it had a place before"
 
 
 def test_the_times_of_the_steps_are_settings() -> None:

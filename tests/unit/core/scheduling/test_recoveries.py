@@ -99,6 +99,25 @@ def test_without_a_place_the_faulty_pod_leaves_and_escalates_once_a_new_pod_wait
     assert (cell.phase("j"), cell.scheduler.next_due_ms) == ("ending", 0)
 
 
+def test_a_further_new_pod_does_not_begin_the_clock_anew() -> None:
+    cell = a_cell("abcd")
+    cell.run(a_job("j", chips=8, replicas=4))
+    for name in "cd":
+        cell.break_chip(name)
+    (step,) = cell.turns()
+    assert (step.ranks, step.placement) == ([2, 3], None)
+    cell.remove("j")
+    cell.turns()
+    cell.wait_for_places("j", 2)
+    assert cell.wait(9_000) == []
+    cell.wait_for_places("j", 2, 3)
+    assert cell.turns() == []
+    assert cell.scheduler.next_due_ms == cell.now_ms + 3_000
+    assert [(step.scope, step.cause) for step in cell.wait(3_000)] == [
+        ("job", "the new pods of ranks 2, 3 found no place for 12 s")
+    ]
+
+
 def test_a_place_that_comes_free_is_given_before_the_limit() -> None:
     cell = a_cell("abc")
     cell.run(a_job("k", chips=8), labels={})
@@ -136,6 +155,49 @@ def test_elastic_pending_replacement_for_an_hour_then_placed() -> None:
     cell.publish()
     (step,) = cell.turns()
     assert (step.how, cell.node_of("j", 1), cell.node_of("j", 0)) == ("place", "b", "a")
+
+
+@pytest.mark.parametrize(
+    "labels", [{**GRACE, "process-recover-enable": "on"}, {**PODS_FIRST, "app": "mindie-ms-controller"}]
+)
+def test_pods_that_run_without_one_another_get_places_one_by_one(labels: dict[str, str]) -> None:
+    cell = a_cell("abc")
+    cell.run(a_job("j", chips=8, replicas=3), labels=labels)
+    for name in "bc":
+        cell.break_chip(name)
+    (step,) = cell.turns()
+    assert (step.ranks, step.placement) == ([1, 2], None)
+    cell.remove("j")
+    cell.turns()
+    cell.wait_for_places("j", 1, 2)
+    assert cell.wait(60_000) == []
+    del cell.conditions["c"]
+    cell.publish()
+    (step,) = cell.turns()
+    assert (step.how, step.cause, len(step.ranks)) == ("place", f"the new pod of rank {step.ranks[0]} gets a place", 1)
+    assert cell.node_of("j", step.ranks[0]) == "c"
+    (left,) = {1, 2} - set(step.ranks)
+    assert holding_of(cell.state, "j").unplaced == [left]
+    del cell.conditions["b"]
+    cell.publish()
+    (step,) = cell.turns()
+    assert (step.ranks, cell.node_of("j", left)) == ([left], "b")
+
+
+def test_pods_that_need_one_another_get_places_together() -> None:
+    cell = a_cell("abc")
+    cell.run(a_job("j", chips=8, replicas=3))
+    for name in "bc":
+        cell.break_chip(name)
+    cell.turns()
+    cell.remove("j")
+    cell.turns()
+    del cell.conditions["c"]
+    cell.publish()
+    assert cell.turns() == []
+    del cell.conditions["b"]
+    cell.publish()
+    assert [step.ranks for step in cell.turns()] == [[1, 2]]
 
 
 def test_process_recover_on_then_pause_then_on() -> None:
@@ -218,6 +280,7 @@ def test_a_failed_pod_is_replaced_and_not_released_for_good() -> None:
 def test_a_node_that_fails_makes_its_pods_faulty(way: str) -> None:
     cell = a_cell()
     cell.run(a_job("j", chips=8, replicas=2))
+    cell.wait(1_000)
     if way == "gone":
         del cell.nodes["b"]
         cell.publish()
@@ -248,7 +311,9 @@ def test_nodes_that_are_gone_do_not_count_in_the_first_second_of_an_epoch() -> N
     cell.publish()
     cell.begin(corrections=1, recoveries=1)
     assert cell.turns() == []
-    assert [step.ranks for step in cell.wait(1_000)] == [[1]]
+    cell.run(a_job("k", chips=8))  # a record of the epoch does not end its first second
+    assert cell.wait(900) == []
+    assert [step.ranks for step in cell.wait(100)] == [[1]]
 
 
 def test_a_second_fault_while_it_recovers() -> None:

@@ -60,6 +60,19 @@ def test_a_rank_without_a_place_is_gone_until_a_step_gives_it_one() -> None:
     assert (holding_of(life).gone, holding_of(life).unplaced, used(life)) == ([], [], 6)
 
 
+def test_the_time_of_a_step_is_that_of_the_newest_with_which_pods_left() -> None:
+    life = Recovering()
+    life.recover(1, placed=False)
+    left_ms = holding_of(life).step_ms
+    assert left_ms == life.world.state.fold.at_ms
+    life.end(1)
+    life.recover(1, how="place")
+    assert (holding_of(life).step, holding_of(life).step_ms) == (2, left_ms)
+    assert life.world.state.fold.at_ms > left_ms
+    life.recover(0)
+    assert (holding_of(life).step, holding_of(life).step_ms) == (3, life.world.state.fold.at_ms)
+
+
 def test_a_place_for_a_rank_that_still_leaves_does_not_stop_its_deletion() -> None:
     life = Recovering()
     life.recover(1, placed=False)

@@ -6,8 +6,7 @@ import pytest
 from berth.schemas.fault_facts import BackupPod
 from berth.schemas.ledger import Eviction, Release
 from berth.schemas.recovery import Recovery
-from berth.services.binder.attempt_gangs import gang_of
-from berth.services.binder.cluster import Gang, Leave, NotYetError
+from berth.services.binder.cluster import Gang, Leave, NotYetError, gang_of
 from berth.services.binder.recovery_work import leaves_of
 from tests.support.binder_world import PODS, World, made, uid_of
 from tests.support.kube_binder import a_gang, a_placement, a_pod, members_of

@@ -89,6 +89,32 @@ def test_a_new_pod_takes_a_rank_that_recovers_and_nothing_is_requested_for_it() 
     assert (uids(world)[2], world.withdrawn, len(world.published)) == ("new-p-2", [], 1)
 
 
+def test_a_fact_says_of_each_new_pod_since_when_it_waits_also_after_a_restart() -> None:
+    world = running()
+    recovers(world, 1, 2)
+    world.gangs.drop_pod("uid-p-1")
+    world.gangs.drop_pod("uid-p-2")
+    world.pods(new("p-2"))
+    world.settle()
+    first_ms = world.now_ms
+    world.now_ms += 5_000
+    world.pods(new("p-1"))
+    world.settle()
+    found = world.replacements[BASE]
+    assert (replaced(world), unpack(found.since_ms, 8)) == ([1, 2], [world.now_ms, first_ms])
+    others = [pod for pod in ranked(4, node="n1", phase="Running") if pod.metadata.name in {"p-0", "p-3"}]
+    after = over(world, *others, new("p-1"), new("p-2"))
+    after.now_ms = world.now_ms + 3_000
+    recovers(after, 1, 2)
+    after.settle()
+    assert after.replacements[BASE] == found
+    after.gangs.drop_pod("new-p-2")
+    after.settle()
+    found = after.replacements[BASE]
+    assert (replaced(after), found.at_ms) == ([1], after.now_ms)
+    assert unpack(found.since_ms, 8) == [world.now_ms]
+
+
 def test_without_a_recovery_a_new_pod_is_a_request_of_its_own() -> None:
     for ranks in ((), (3,)):
         world = running()

@@ -64,6 +64,27 @@ def test_labels_that_change_and_go() -> None:
     assert published(groups) == []
 
 
+def test_a_fact_says_since_when_process_recovery_is_as_it_is() -> None:
+    groups = SteeringGroups()
+    groups.put(a_group("pg", labels={"process-recover-enable": "on"}))
+    for fact in (first := groups.due(7)):
+        groups.note_published(fact)
+    groups.put(a_group("pg", labels={"process-recover-enable": "on", "fault-scheduling": "grace"}))
+    for fact in (second := groups.due(8)):
+        groups.note_published(fact)
+    groups.put(a_group("pg", labels={"process-recover-enable": "pause", "fault-scheduling": "grace"}))
+    for fact in (third := groups.due(9)):
+        groups.note_published(fact)
+    after = SteeringGroups()
+    after.restore(third)
+    after.put(a_group("pg", labels={"process-recover-enable": "pause", "fault-scheduling": "force"}))
+    fourth = after.due(10)
+    groups.put(a_group("pg", labels={"fault-scheduling": "grace"}))
+    fifth = groups.due(11)
+    facts = [*first, *second, *third, *fourth, *fifth]
+    assert [(fact.at_ms, fact.recover_ms) for fact in facts] == [(7, 7), (8, 7), (9, 9), (10, 9), (11, 0)]
+
+
 def test_jobs_of_a_group() -> None:
     groups = SteeringGroups()
     groups.put(a_group("a", labels=GRACE))
