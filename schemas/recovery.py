@@ -55,6 +55,8 @@ class Recovery(Part, frozen=True):
     """Nodes of the faulty ranks, sorted; after ``job`` the new attempt avoids them if it can."""
     backups: list[str] = []
     """``backup``: uids of the backup pods, in the order of ``ranks``; none otherwise."""
+    saves: bool = False
+    """Agents in the containers are told to save a checkpoint before the first pod is deleted."""
 
     def __post_init__(self) -> None:
         """Check that the ranks agree.

@@ -738,6 +738,7 @@ def _ledger() -> tuple[Message, ...]:
                     placement=_placement(),
                     retries_left=2,
                     nodes=["node-1.zone-a"],
+                    saves=True,
                 ),
                 Recovery(
                     namespace="team-a",
