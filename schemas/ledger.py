@@ -108,6 +108,10 @@ class Settings(Part, frozen=True):
     drains: int = 0
     """Drains (``DrainSeen``): 0 they are ignored, as in all records before 0.5; 1 a node takes no pod that is expected
     to run at or after the moment from which on it is drained."""
+    fault_settle_ms: int = 0
+    """How long no further node below one leaf switch or in one SuperPoD must have been lost before the pods of those
+    that were are faulty; at most five times as long, and no longer once none is left. 0: not at all, as under
+    ``reference_parity``."""
 
     @property
     def recovers(self) -> bool:

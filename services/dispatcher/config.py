@@ -112,6 +112,9 @@ class FaultsConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """... before the whole job restarts."""
     not_ready_ms: Annotated[int, Meta(ge=0, le=86_400_000)] = 0
     """How long a node is not ready before its pods are faulty."""
+    fault_settle_ms: Annotated[int, Meta(ge=0, le=10_000)] = 200
+    """Nodes below one leaf switch or in one SuperPoD that are gone or not ready, and several that a source reports as
+    unhealthy, make pods faulty once no further one has followed for so long, or none is left; 0: at once."""
     restarts_at_once: Annotated[int, Meta(ge=1, le=100_000)] = 16
     """Most jobs that restart as a whole at a time for one cause: faults of one kind in one domain."""
     restart_share_percent: Annotated[int, Meta(ge=1, le=100)] = 20

@@ -133,9 +133,10 @@ _LATER: Final[dict[str, dict[type, set[str]]]] = {
             "restarts_at_once",
             "restart_share_percent",
             "drains",
+            "fault_settle_ms",
         },
         ShapeOffer: {"error"},
-        MembersSeen: {"podgroup_uid"},
+        MembersSeen: {"podgroup_uid", "backups"},
         LeaseHeld: {"silence_ms"},
         Epoch: {"resumes"},
         Task: {"labels", "constraints"},
@@ -687,6 +688,7 @@ def _settings() -> Settings:
         restarts_at_once=8,
         restart_share_percent=10,
         drains=1,
+        fault_settle_ms=150,
     )
 
 
