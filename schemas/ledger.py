@@ -7,7 +7,7 @@ import msgspec
 from berth.schemas.envelope import LEDGER, DecodeError, Envelope, NewerVersionError, open_envelope
 from berth.schemas.message import Message, Part
 from berth.schemas.placement import Placement
-from berth.schemas.recovery import Recovery
+from berth.schemas.recovery import HeldPlaces, Recovery
 from berth.schemas.refusal import Refusal
 from berth.schemas.units import Sequence, UnixMs
 
@@ -103,11 +103,15 @@ class Settings(Part, frozen=True):
     restarts_at_once: int = 16
     """Most jobs that restart as a whole at a time for one cause: faults of one kind in one domain."""
     restart_share_percent: int = 20
-    """If more jobs than these would restart for what a source reports of nodes, and they are more than so many percent
-    of the running jobs, none of them does."""
+    """If more jobs than these would restart for faults of one kind that sources report of nodes, and they are more than
+    so many percent of the running jobs, each of them waits until a second source reports it or a person approves it
+    (``ApprovalSeen``)."""
     drains: int = 0
     """Drains (``DrainSeen``): 0 they are ignored, as in all records before 0.5; 1 a node takes no pod that is expected
     to run at or after the moment from which on it is drained."""
+    hold_places_ms: int = 0
+    """How long the healthy places of a job that starts anew as a whole stay held for it; 0: they are free at once. 0
+    under ``reference_parity``."""
     fault_settle_ms: int = 0
     """How long no further node below one leaf switch or in one SuperPoD must have been lost before the pods of those
     that were are faulty; at most five times as long, and no longer once none is left. 0: not at all, as under
@@ -117,6 +121,11 @@ class Settings(Part, frozen=True):
     def recovers(self) -> bool:
         """Whether faults of placed jobs are handled."""
         return self.recoveries > 0
+
+    @property
+    def holds_places_ms(self) -> int:
+        """How long places are held for jobs that start anew; 0 for not at all."""
+        return self.hold_places_ms if self.recovers and not self.reference_parity else 0
 
     @property
     def corrected(self) -> bool:
@@ -198,7 +207,7 @@ class Adoption(Part, frozen=True):
 
 
 class Round(Message, frozen=True):
-    """Decisions of one round. They are folded in the order verdicts, recoveries, evictions, releases, adoptions."""
+    """Decisions of one round, folded in the order verdicts, recoveries, evictions, held, releases, adoptions."""
 
     KIND: ClassVar[str] = "ledger.round"
     VERSION: ClassVar[int] = 2
@@ -222,6 +231,8 @@ class Round(Message, frozen=True):
     """Number of shards if some are missing; 0 if none is, and in records of releases before 0.4."""
     recoveries: list[Recovery] = []
     """Only in version 2, which ``Settings.recoveries`` enables."""
+    held: list[HeldPlaces] = []
+    """Places of jobs that start anew, as ``recoveries`` only in version 2."""
 
 
 class RecordHead(Part, frozen=True):
@@ -281,6 +292,7 @@ __all__ = [
     "Adoption",
     "Epoch",
     "Eviction",
+    "HeldPlaces",
     "RecordHead",
     "Recovery",
     "Refusal",

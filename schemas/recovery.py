@@ -75,6 +75,24 @@ class Recovery(Part, frozen=True):
             raise ValueError(f"backups: {len(self.backups)} pods for {len(self.ranks)} ranks of a step {self.how!r}")
 
 
+class HeldPlaces(Part, frozen=True):
+    """Places that stay held for a job that starts anew as a whole, or the end of that.
+
+    With ``ranks`` the attempt is released in the same record, and its places of these ranks stay the job's until it is
+    placed again. Without, they are free.
+    """
+
+    namespace: str
+    name: str
+    uid: str
+    attempt: int
+    """The attempt that ends or has ended."""
+    ranks: list[int] = []
+    """Ascending."""
+    until_ms: UnixMs = 0
+    """Time at which they are free at the latest."""
+
+
 class RecoveryStatus(Part, frozen=True):
     """The newest recovery of a job."""
 

@@ -19,10 +19,11 @@ from berth.schemas.facts import MembersSeen, OutcomeSeen, PodsSeen
 from berth.schemas.status import JobStatus
 from berth.schemas.subjects import StreamName
 from berth.schemas.volume_facts import ClaimSeen, UnboundSeen
+from berth.services.binder.attempt_gangs import gang_of
 from berth.services.binder.cluster import Cluster, SimCluster
 from berth.services.binder.config import BinderConfig
 from berth.services.binder.kube_cluster import KubeCluster
-from berth.services.binder.loop import Loop, gang_of
+from berth.services.binder.loop import Loop
 from berth.services.binder.metrics import BinderMetrics
 from berth.services.binder.node_cards import NodeLean
 from berth.services.binder.notice_loop import NoticeLoop

@@ -41,6 +41,8 @@ class Gang:
         steps: Step that gave each rank its place, by rank; ranks with their first place are not in it.
         todo: Ranks to bind, ascending; None for all that were not released.
         recovers: The gang was bound, and others of it run: each rank is bound, or fails, on its own.
+        backups: Backup pods (uid) by rank: those to bind in place of the pods of their ranks, which run on; with
+            ``todo`` None all that may be bound.
     """
 
     namespace: str
@@ -54,6 +56,7 @@ class Gang:
     steps: Mapping[int, int] = field(default_factory=dict)
     todo: tuple[int, ...] | None = None
     recovers: bool = False
+    backups: Mapping[int, str] = field(default_factory=dict)
 
     @property
     def key(self) -> AttemptKey:

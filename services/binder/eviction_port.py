@@ -73,7 +73,7 @@ class EvictionPort(ClaimPort):
         """
         self._progress.pop(gang.key, None)
         try:
-            pods = await self._eviction.evict(gang, self._rows(gang), manner, reason)
+            pods = await self._eviction.evict(gang, self._rows(gang), manner, reason, beside=self._backups(gang))
         except ValueError as error:
             raise PoisonError(str(error)) from error
         if manner in {"plain", "force"}:
@@ -131,6 +131,15 @@ class EvictionPort(ClaimPort):
         """Current pods of a gang, by rank."""
         job_members = self._members.of(gang.namespace, gang.name, gang.uid)
         return job_members.rows if job_members is not None else {}
+
+    def _backups(self, gang: Gang) -> list[tuple[int, Member]]:
+        """Backup pods of a gang that are there, with their ranks."""
+        job_members = self._members.of(gang.namespace, gang.name, gang.uid)
+        found = [
+            (rank, job_members.backup(rank, uid) if job_members is not None else None)
+            for rank, uid in sorted(gang.backups.items())
+        ]
+        return [(rank, member) for rank, member in found if member is not None]
 
     def _report_evicted(self, pods: Iterable[PodLean], reason: str) -> None:
         for meta in (pod.metadata for pod in pods if pod.metadata.deletion_timestamp is None):

@@ -166,7 +166,7 @@ class KubeCluster(EvictionPort):
             NotYetError: Some wait, and none has failed since they were last tried.
             TransientError: The API server did not answer.
         """
-        members = job_members.rows if job_members is not None else {}
+        members = job_members.with_backups(gang.backups) if job_members is not None else {}
         here = [rank for rank in todo if rank not in progress.missing(todo, members)]
         waits: TransientError = NotYetError("ranks that recover have no pod yet", retry_after_s=_NO_POD_AGAIN_S)
         if job_members is not None and here and await self._claims_bound(gang, progress, members):
@@ -352,7 +352,7 @@ class KubeCluster(EvictionPort):
 
     def _member_now(self, gang: Gang, rank: int) -> tuple[JobMembers, Member] | None:
         job_members = self._members.of(gang.namespace, gang.name, gang.uid)
-        member = job_members.rows.get(rank) if job_members is not None else None
+        member = job_members.with_backups(gang.backups).get(rank) if job_members is not None else None
         return (job_members, member) if job_members is not None and member is not None else None
 
     def _bind_request(

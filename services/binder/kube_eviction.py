@@ -43,10 +43,18 @@ class KubeEviction:
         self._pods = pods
         self._deletion = deletion
 
-    async def evict(self, gang: Gang, members: Mapping[int, Member], manner: Manner, reason: str) -> list[PodLean]:
+    async def evict(
+        self,
+        gang: Gang,
+        members: Mapping[int, Member],
+        manner: Manner,
+        reason: str,
+        *,
+        beside: Sequence[tuple[int, Member]] = (),
+    ) -> list[PodLean]:
         """Delete all pods of a gang, unless a plain eviction finds them finished; returns those that still existed.
 
-        A pod whose uid has changed is another pod and stays.
+        A pod whose uid has changed is another pod and stays. Backup pods are ``beside`` those of their ranks.
 
         Raises:
             HeldBackError: Disruption budgets hold some pods back; the others are deleted.
@@ -57,6 +65,13 @@ class KubeEviction:
             found = await self._of_foreign(gang)
         else:
             found = await self._of_attempt(gang, members, released=manner != "plain")
+            known = {pod.metadata.uid for pod in found}
+            backups = [await self._pods.look(gang.namespace, member.pod) for _, member in beside]
+            found += [
+                pod
+                for pod in backups
+                if pod is not None and pod.belongs_to(gang.uid, gang.attempt) and pod.metadata.uid not in known
+            ]
         going = [pod for pod in found if manner != "plain" or not pod.has_ended]
         held = HeldPods()
         await _all(held.of(_rank_of(pod), self._deletion.delete(pod, manner, reason)) for pod in going)

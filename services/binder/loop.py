@@ -4,7 +4,6 @@ Longer than 400 lines because every verb ends in an outcome, which contains what
 """
 
 import asyncio
-from collections.abc import Sequence
 from typing import Final
 
 import msgspec
@@ -18,6 +17,7 @@ from berth.runtime.instruments import Instruments
 from berth.schemas.envelope import DecodeError, decode, encode
 from berth.schemas.facts import JobSeen, OutcomeSeen, RankFailure
 from berth.schemas.subjects import StreamName
+from berth.services.binder.attempt_gangs import gang_of
 from berth.services.binder.cluster import HELD_RETRY_S, BindResult, Cluster, Gang, HeldBackError, NotYetError
 from berth.services.binder.config import BinderConfig
 from berth.services.binder.metrics import BinderMetrics
@@ -295,15 +295,17 @@ class Loop:
         if before is None:
             return None
         late = {*bound.waiting, *(failure.rank for failure in failures)}
+        attempt.left_backups |= {one.rank: gang.steps[one.rank] for one in failures if one.rank in gang.backups}
+        failures = [one for one in failures if one.rank not in gang.backups]  # the pods of these ranks run
         attempt.bound |= {rank: gang.steps[rank] for rank in gang.ranks() if rank not in late}
         known = [*self.work.failures_of(attempt), *failures]
         settled = {failure.rank for failure in known}
         # Ranks may have been released while these were bound: they are still to be bound.
-        is_done = not bound.waiting and not attempt.is_moving
+        is_done = not bound.waiting and not attempt.is_moving and not attempt.unbound_backups()
         is_done = is_done and all(rank in settled or not attempt.is_unbound(rank) for rank in attempt.ranks())
         return msgspec.structs.replace(
             before,
-            bound=len(attempt.ranks()) - len(known) - len(bound.waiting),
+            bound=len(attempt.ranks()) - len(known) - sum(rank not in gang.backups for rank in bound.waiting),
             failures=sorted(known, key=lambda failure: failure.rank)[:FAILURES_REPORTED_MAX],
             at_ms=self._clock.now_ms(),
             step=attempt.taken_up,
@@ -419,26 +421,3 @@ class Loop:
             if job.uid == attempt.uid and job.request is not None:
                 return job.request.run_ms
         return 0
-
-
-def gang_of(attempt: Attempt, run_ms: int = 0, *, to_bind: Sequence[int] | None = None) -> Gang:
-    """An attempt in the form of the cluster port.
-
-    Args:
-        attempt: The attempt.
-        run_ms: Declared run time; 0 when unknown.
-        to_bind: Ranks that are to be bound; None for all that were not released.
-    """
-    return Gang(
-        attempt.namespace,
-        attempt.name,
-        attempt.uid,
-        attempt.attempt,
-        attempt.placement,
-        run_ms,
-        tuple(attempt.gone),
-        step=attempt.holding.step,
-        steps=dict(attempt.holding.steps),
-        todo=None if to_bind is None else tuple(to_bind),
-        recovers=attempt.recovers,
-    )

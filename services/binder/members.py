@@ -1,5 +1,6 @@
 """Pods of jobs, by rank. Pure."""
 
+from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from berth.schemas.columns import unpack
@@ -37,6 +38,21 @@ class JobMembers:
             columns = zip(ranks, fact.pods, fact.pod_uids, indexes, strict=True)
             self._rows = {rank: Member(pod, uid, index, rank in stale) for rank, pod, uid, index in columns}
         return self._rows
+
+    def backup(self, rank: int, uid: str) -> Member | None:
+        """Backup pod of a rank: beside the pod of the rank, or as its pod; None if it is not there."""
+        row = self.rows.get(rank)
+        if row is not None and row.uid == uid:
+            return row
+        found = next((one for one in self.fact.backups if (one.rank, one.uid) == (rank, uid)), None)
+        rank_index = row.rank_index if row is not None else ""
+        return Member(found.pod, uid, rank_index, is_stale=False) if found is not None else None
+
+    def with_backups(self, backups: Mapping[int, str]) -> dict[int, Member]:
+        """Pods by rank, ascending: of some ranks their backup pods (uid), if they are there."""
+        found = {rank: self.backup(rank, uid) for rank, uid in backups.items()}
+        rows = {**self.rows, **found} if backups else self.rows
+        return {rank: member for rank, member in sorted(rows.items()) if member is not None}
 
 
 class Members:

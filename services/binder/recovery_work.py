@@ -42,12 +42,14 @@ def leaves_of(attempt: Attempt, now_ms: UnixMs) -> dict[int, Leave]:
             if holding.step_of(rank) > attempt.taken_up:
                 found[rank] = Leave(holding.step_of(rank), "", at_once=True, reason=reason)
     unevicted = attempt.unevicted()
+    backups = holding.backups()
     for move in holding.moves:
         for rank in move.leaving:
             if move.step > attempt.taken_up or rank in late or rank in unevicted:
                 at_once = move.how != "grace" or move.until_ms <= now_ms
                 evicts = attempt.is_drained and move.how == "grace"
-                found[rank] = Leave(move.step, nodes[rank], at_once=at_once, reason=reason, evicts=evicts)
+                step = backups[rank].step if rank in backups else move.step  # the backup pod stays
+                found[rank] = Leave(step, nodes[rank], at_once=at_once, reason=reason, evicts=evicts)
     return found
 
 

@@ -2,12 +2,15 @@
 
 The step for an attempt depends on the state, not on the order of messages: a placement without an outcome is to be
 bound, a pending eviction is to be done, and a released attempt needs nothing.
+
+Longer than 400 lines because the step for an attempt follows from all that is known of it.
 """
 
 from collections.abc import Container, Iterable
 from dataclasses import dataclass, field
 from typing import ClassVar, Final, Literal, TypeAlias
 
+from berth.core.state.holdings.moves import Move
 from berth.core.state.ledger import Folded, GangRecord, Holding, LedgerDump, LedgerFold
 from berth.schemas.envelope import open_envelope
 from berth.schemas.facts import OutcomeSeen, OutcomeState, RankFailure
@@ -33,6 +36,7 @@ class Attempt:
         taken_up: Newest step whose pods are deleted or marked.
         done: Newest step that is carried out.
         bound: Ranks of later steps that are bound, and the step that gave each its place.
+        left_backups: Ranks whose backup pods this process could not bind, and the step that gave each its place.
         forced: Step at which the pods of each rank were deleted at once, because their time was over.
         is_forced: The pods of an attempt that ends were deleted at once, because their time was over.
         evicted: Step at which the pods of each rank on drained nodes were evicted by this process.
@@ -46,6 +50,7 @@ class Attempt:
     taken_up: int = 0
     done: int = 0
     bound: dict[int, int] = field(default_factory=dict)
+    left_backups: dict[int, int] = field(default_factory=dict)
     forced: dict[int, int] = field(default_factory=dict)
     is_forced: bool = False
     evicted: dict[int, int] = field(default_factory=dict)
@@ -109,11 +114,20 @@ class Attempt:
     @property
     def is_moving(self) -> bool:
         """Whether a place is reserved for a rank whose pod has yet to leave."""
-        return any(move.placed for move in self.holding.moves)
+        return any(move.placed for move in self.holding.moves if move.how != "backup")
 
     def is_unbound(self, rank: int) -> bool:
         """Whether no pod of a rank is known to be bound at the place that a step gave it."""
         return self.holding.step_of(rank) > max(self.done, self.bound.get(rank, 0))
+
+    def unbound_backups(self) -> dict[int, Move]:
+        """Ranks whose backup pods are to be bound, and the steps that gave these their places."""
+        found = {} if self.evict_seq else self.holding.backups()
+        return {
+            rank: move
+            for rank, move in found.items()
+            if move.step > max(self.done, self.bound.get(rank, 0), self.left_backups.get(rank, 0))
+        }
 
     def ranks(self) -> list[int]:
         """Ranks that have a place and whose pods do not leave."""
@@ -358,7 +372,8 @@ class Work:
         if attempt.outcome is None:
             return attempt.ranks()
         failed = {failure.rank for failure in self.failures_of(attempt)}
-        return [rank for rank in attempt.ranks() if attempt.is_unbound(rank) and rank not in failed]
+        unbound = {rank for rank in attempt.ranks() if attempt.is_unbound(rank) and rank not in failed}
+        return sorted(unbound.union(attempt.unbound_backups()))
 
     def open_ranks(self, attempt: Attempt) -> list[int]:
         """Ranks that recover, ascending: they leave, have no place or no bound pod; all if the whole job leaves."""

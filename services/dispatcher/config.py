@@ -112,14 +112,17 @@ class FaultsConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """... before the whole job restarts."""
     not_ready_ms: Annotated[int, Meta(ge=0, le=86_400_000)] = 0
     """How long a node is not ready before its pods are faulty."""
+    hold_places_ms: Annotated[int, Meta(ge=0, le=86_400_000)] = 60_000
+    """How long the healthy places of a job that starts anew as a whole stay held for it; 0 frees them at once. Off
+    under ``reference_parity``."""
     fault_settle_ms: Annotated[int, Meta(ge=0, le=10_000)] = 200
     """Nodes below one leaf switch or in one SuperPoD that are gone or not ready, and several that a source reports as
     unhealthy, make pods faulty once no further one has followed for so long, or none is left; 0: at once."""
     restarts_at_once: Annotated[int, Meta(ge=1, le=100_000)] = 16
     """Most jobs that restart as a whole at a time for one cause: faults of one kind in one domain."""
     restart_share_percent: Annotated[int, Meta(ge=1, le=100)] = 20
-    """If more than ``restarts_at_once`` jobs would restart for faults that a source reports of nodes in one domain, and
-    they are more than so many percent of the running jobs, none of them does."""
+    """If more than ``restarts_at_once`` jobs would restart for faults of one kind that sources report of nodes, and
+    they are more than so many percent of the running jobs, each of them waits for a second source or an approval."""
 
     def __post_init__(self) -> None:
         """See that the steps follow one another.
@@ -188,4 +191,6 @@ class DispatcherConfig(ServiceConfig, frozen=True, kw_only=True, forbid_unknown_
         """Settings that decisions depend on, as an epoch record carries them."""
         faults = msgspec.structs.asdict(self.faults)
         recoveries = int(faults.pop("enabled"))
+        if not recoveries:
+            del faults["hold_places_ms"]  # its default is another one
         return msgspec.structs.replace(self.decisions.to_settings(), recoveries=recoveries, **faults)

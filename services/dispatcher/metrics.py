@@ -33,8 +33,8 @@ class DispatcherMetrics:
             "Decisions that ended with an error of Berth; the gang waits, the others go on.",
         )
 
-        self._held = registry.gauge(
-            "dispatcher_restarts_held",
+        self.held = registry.gauge(
+            "dispatcher_held_jobs",
             "Jobs that a fault does not restart yet: they wait for a second source or an approval, or for other jobs.",
             ["waits_for"],
         )
@@ -42,8 +42,8 @@ class DispatcherMetrics:
     def count_held(self, approvable: Iterable[bool]) -> None:
         """Count jobs that do not restart yet, by whether a person may approve it."""
         found = list(approvable)
-        self._held.labels("approval").set(sum(found))
-        self._held.labels("jobs").set(len(found) - sum(found))
+        self.held.labels("approval").set(sum(found))
+        self.held.labels("jobs").set(len(found) - sum(found))
 
     def count_round(self, verdicts: Iterable[Verdict]) -> None:
         """Count an appended round."""

@@ -25,6 +25,7 @@ from berth.schemas.facts import HealthSeen, NodeHealth, NodesSeen, PodsSeen
 from berth.schemas.nodes import NodeCondition
 from berth.services.health.cluster_state import ClusterState
 from berth.services.health.config import HealthConfig
+from berth.services.health.flapping import FlapBook, FlapRules
 from berth.services.health.metrics import HealthMetrics
 from berth.services.health.report_store import ReportStore
 from berth.services.health.reports import answer, check_against, parse_report
@@ -55,6 +56,12 @@ class Loop:
         )
         self.cluster = ClusterState()
         self.report_store = ReportStore()
+        self._flaps = FlapBook(
+            FlapRules(
+                round(config.flap_hold_s * _MS), round(config.flap_hold_max_s * _MS), round(config.flap_quiet_s * _MS)
+            )
+        )
+        self._forget_ms = clock.now_ms()
         self.published: dict[str, HealthSeen] = {}
         """The last fact of each domain."""
         self._is_open = False
@@ -73,7 +80,8 @@ class Loop:
     def restore(self, fact: HealthSeen, conditions: Iterable[NodeCondition]) -> None:
         """Take a fact of an earlier run."""
         self.published[fact.domain] = fact
-        for condition in conditions:
+        by_row = dict(enumerate(conditions))
+        for condition in (by_row | self._flaps.restore(fact.flapping, by_row)).values():
             self.report_store.restore(condition)
 
     def take(self, stored: Stored) -> None:
@@ -171,6 +179,9 @@ class Loop:
         if not self._is_open and now_ms - self._started_ms > self.rules.stale_ms:
             self._log.warning("sources cannot be read, continuing without them", source=self.rules.source)
             self.open()
+        if now_ms - self._forget_ms >= round(self._config.refresh_s * _MS):
+            self._forget_ms = now_ms
+            self._flaps.forget(now_ms)
         for name in sorted(self.report_store.unsettled):
             before = self.report_store.of(name).device
             self._reexamine(name)
@@ -217,16 +228,20 @@ class Loop:
             node = self.cluster.nodes[name]
             reports = self.report_store.of(name)
             row = judge(node, reports, self.rules, held=self.cluster.held(name), now_ms=now_ms)
+            row = self._flaps.judge(row, node.chips, now_ms)
             counts[row.level] += 1
             if node.chips or row.level is not NodeHealth.OK or row.reason:
                 rows.append(row)
-            change_ms = next_change_ms(reports, self.rules, now_ms=now_ms)
+            changes_ms = (next_change_ms(reports, self.rules, now_ms=now_ms), self._flaps.next_change_ms(name, now_ms))
+            change_ms = min((one for one in changes_ms if one is not None), default=None)
             if change_ms is not None:
                 self._next_changes[name] = change_ms
                 self._due_ms = change_ms if self._due_ms is None else min(self._due_ms, change_ms)
         if not any(counts):
             del self._levels[domain]
-        return pack_health(domain, rows, source=self.rules.source, at_ms=now_ms)
+        fact = pack_health(domain, rows, source=self.rules.source, at_ms=now_ms)
+        flapping = self._flaps.rows(row.name for row in rows)
+        return msgspec.structs.replace(fact, flapping=flapping) if flapping else fact
 
     def _needs_publishing(self, fact: HealthSeen) -> bool:
         """Whether a fact is worth a message."""

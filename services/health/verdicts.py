@@ -18,13 +18,14 @@ from berth.formats.ascend.free_list import FreeView
 from berth.formats.ascend.node_info import judge_node
 from berth.formats.ascend.report_error import SUSPECT
 from berth.products.model import LABEL_SOFT_SHARE
-from berth.schemas.facts import NodeHealth
+from berth.schemas.facts import HealthSource, NodeHealth
 from berth.schemas.nodes import NodeCondition, NodeDescription
 from berth.schemas.units import UnixMs
 from berth.services.health.report_store import NodeReports
 
 NETWORK_FAULT: Final = "CardNetworkUnhealthy"
 NODE_FAULT: Final = "NodeUnhealthy"
+_FAULTS: Final = frozenset({NodeHealth.EVICT, NodeHealth.SUB_HEALTHY})
 _ROWS_SHOWN_MAX: Final = 4
 _REASON_MAX: Final = 1000
 _MINUTE_S: Final = 60
@@ -50,6 +51,10 @@ class HealthRules(msgspec.Struct, frozen=True):
         """Suffix of a source's name."""
         return " via ClusterD" if self.source == "clusterd" else ""
 
+    def reporter(self, source: HealthSource) -> HealthSource:
+        """Who reports what a source says: ClusterD, if it relays that."""
+        return HealthSource.CLUSTERD if self.source == "clusterd" else source
+
 
 class PartialVerdict(msgspec.Struct, frozen=True):
     """Part of a verdict, from one source.
@@ -62,6 +67,7 @@ class PartialVerdict(msgspec.Struct, frozen=True):
         network_unhealthy: Bitmap of chips.
         withheld: Bitmap of chips that accept no new work.
         sub_healthy: Bitmap of chips.
+        source: Who reports it.
     """
 
     level: NodeHealth = NodeHealth.OK
@@ -71,6 +77,12 @@ class PartialVerdict(msgspec.Struct, frozen=True):
     network_unhealthy: int = 0
     withheld: int = 0
     sub_healthy: int = 0
+    source: HealthSource = HealthSource(0)
+
+    @property
+    def is_fault(self) -> bool:
+        """Whether pods of the node may be faulty by it."""
+        return bool(self.unhealthy or self.sub_healthy) or self.level in _FAULTS
 
 
 def judge(
@@ -108,6 +120,7 @@ def judge(
         reason="; ".join(part.reason for part in parts if part.reason)[:_REASON_MAX],
         updated_ms=updated_ms,
         sub_healthy=_union(_sub_healthy(node, part) for part in parts),
+        sources=_union(part.source for part in parts if part.is_fault),
     )
 
 
@@ -147,7 +160,7 @@ def _devices(
     """Part of the device plug-in's report."""
     if reports.device is None:
         return []
-    source = f"device plug-in{rules.via}"
+    source, reporter = f"device plug-in{rules.via}", rules.reporter(HealthSource.DEVICE_PLUGIN)
     report = reports.device.report
     parts = []
     stale = stale_reason(now_ms - reports.device.reported_ms, rules.stale_ms)
@@ -169,9 +182,11 @@ def _devices(
             recovering=lists.recovering,
             network_unhealthy=lists.network_unhealthy,
             withheld=_withheld(node, view, held=held) & ~unusable if is_own_list(node, reports, rules) else 0,
+            source=reporter,
         )
     )
-    parts += _rows(report.faults, source, unusable=unusable)
+    rows = _rows(report.faults, source, unusable=unusable)
+    parts += [msgspec.structs.replace(part, source=reporter) for part in rows]
     return parts
 
 
@@ -226,11 +241,13 @@ def _others(reports: NodeReports, rules: HealthRules) -> list[PartialVerdict]:
     if reports.node is not None:
         verdict = judge_node(reports.node)
         if verdict.level is not NodeHealth.OK:
-            parts.append(PartialVerdict(verdict.level, f"NodeD{rules.via}: {verdict.reason}"))
+            source = rules.reporter(HealthSource.NODED)
+            parts.append(PartialVerdict(verdict.level, f"NodeD{rules.via}: {verdict.reason}", source=source))
     if reports.switch is not None:
         level, reason = judge_switch(reports.switch)
         if level is not NodeHealth.OK:
-            parts.append(PartialVerdict(level, f"switch{rules.via}: {reason}"))
+            source = rules.reporter(HealthSource.DEVICE_PLUGIN)
+            parts.append(PartialVerdict(level, f"switch{rules.via}: {reason}", source=source))
     return parts
 
 
@@ -264,6 +281,7 @@ def _agent(reports: NodeReports, rules: HealthRules, *, now_ms: UnixMs) -> Parti
         unhealthy=_mask(report.unhealthy),
         recovering=_mask(report.recovering),
         network_unhealthy=_mask(report.network_unhealthy),
+        source=HealthSource.AGENT,
     )
 
 

@@ -51,7 +51,7 @@ from berth.schemas.pod_constraints import (
     SpreadTerm,
 )
 from berth.schemas.recording import Entry, RecordingEnd, RecordingHead, RecordingPart
-from berth.schemas.recovery import Recovery, RecoveryStatus
+from berth.schemas.recovery import HeldPlaces, Recovery, RecoveryStatus
 from berth.schemas.refusal import BlockLack, ConstraintCount, NearGroup, NodeReason, ReasonCount, Refusal, SwitchLack
 from berth.schemas.reports import HealthReport
 from berth.schemas.simulation import BindGang, BreakNode, EvictGang, GangBound, GangEvicted, NodeBroken, SimCounts
@@ -115,7 +115,7 @@ _LATER: Final[dict[str, dict[type, set[str]]]] = {
         PodsSeen: {"exit_codes", "marks", "steering", "steps"},
         OutcomeSeen: {"step", "done", "held", "open"},
         JobStatus: {"recovery", "restart_held"},
-        Round: {"recoveries"},
+        Round: {"recoveries", "held"},
         BreakNode: {"leaf", "pod", "exit_code"},
         NodesSeen: {"cpu_others", "memory_others"},
         Settings: {
@@ -133,6 +133,7 @@ _LATER: Final[dict[str, dict[type, set[str]]]] = {
             "restarts_at_once",
             "restart_share_percent",
             "drains",
+            "hold_places_ms",
             "fault_settle_ms",
         },
         ShapeOffer: {"error"},
@@ -688,6 +689,7 @@ def _settings() -> Settings:
         restarts_at_once=8,
         restart_share_percent=10,
         drains=1,
+        hold_places_ms=45_000,
         fault_settle_ms=150,
     )
 
@@ -755,6 +757,11 @@ def _ledger() -> tuple[Message, ...]:
                     placement=_placement(),
                     backups=["f0c3", "f0c4", "f0c5"],
                 ),
+            ],
+            held=[
+                HeldPlaces(
+                    namespace="team-a", name="llm-7b.restart", uid="40", attempt=1, ranks=[1], until_ms=_AT_MS + 45_008
+                )
             ],
         ),
     )

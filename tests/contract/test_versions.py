@@ -23,7 +23,7 @@ class Round2(Round, frozen=True):
 
     VERSION = 2
 
-    held: int = 0
+    wanted: int = 0
 
 
 each_must_read = pytest.mark.parametrize("message", MUST_READ, ids=lambda message: message.KIND)

@@ -15,7 +15,7 @@ from berth.runtime.errors import TransientError
 from berth.runtime.local.nats_server import EmbeddedServer
 from berth.runtime.recording import record
 from berth.schemas.envelope import encode
-from berth.schemas.fault_facts import DrainSeen
+from berth.schemas.fault_facts import ApprovalSeen, DrainSeen
 from tests.support.cells import a_job
 from tests.support.load import give_jobs, status
 from tests.support.nats_rights import PEOPLE, rights
@@ -75,6 +75,8 @@ async def test_services_with_these_rights_place_a_job_and_people_may_record_it(t
                     await pause(0.05)
                 wish = DrainSeen("node", "n1", since_ms=1, by="ops", at_ms=1)
                 await bus.publish(bus.subjects.fact_drain("node", "n1"), encode(wish))
+                given = ApprovalSeen("CardUnhealthy", "leaf-0", until_ms=1, by="ops", at_ms=1)
+                await bus.publish(bus.subjects.fact_approval("CardUnhealthy", "leaf-0"), encode(given))
                 made_of_it = await record(bus, SystemClock(), tmp_path / "guarded.rec", anonymise=True)
                 assert made_of_it.end.records
                 outcome = replay_file(tmp_path / "guarded.rec", SystemClock())

@@ -12,6 +12,8 @@ from berth.schemas.fault_facts import GroupSeen, ReplacementsSeen
 from berth.schemas.ledger import Settings
 
 TRAIT: Final = "faults"
+RECOVERING: Final = "recovering"
+"""Feature of histories in which gangs that run break and recover."""
 _TIMES: Final[dict[str, tuple[int, ...]]] = {
     "grace_over_ms": (2_000, 5_000),
     "fault_wait_ms": (0, 3, 40),
@@ -31,6 +33,14 @@ _LABELS: Final[dict[str, tuple[str, ...]]] = {
     "subHealthyStrategy": ("graceExit", "forceExit", "hotSwitch", "ignore"),
     "elastic-scheduling": ("on",),
 }
+_PLAIN_LABELS: Final[dict[str, tuple[str, ...]]] = {
+    "fault-scheduling": ("grace", "force"),
+    "pod-rescheduling": ("on", "on", "on", "off"),
+    "process-recover-enable": ("pause", "pause", "pause", "on"),
+    "fault-retry-times": ("1", "3"),
+    "subHealthyStrategy": ("graceExit", "forceExit"),
+}
+"""Those of which pods leave one by one."""
 _MARKS: Final[tuple[dict[str, str], ...]] = (
     {"fault-type": "Separate"},
     {"fault-type": "SubHealth"},
@@ -56,9 +66,11 @@ def _steps() -> list[tuple[str, int]]:
     return [(name, getattr(default, name)) for name in names]
 
 
-def group_of(job: str, now_ms: int, chance: random.Random) -> GroupSeen:
+def group_of(job: str, now_ms: int, chance: random.Random, traits: tuple[str, ...]) -> GroupSeen:
     """What the PodGroup of a job says about faults; nothing in some cases."""
     labels = {key: chance.choice(values) for key, values in _LABELS.items() if chance.random() < 0.35}
+    if RECOVERING in traits and chance.random() < 0.85:
+        labels = {key: chance.choice(values) for key, values in _PLAIN_LABELS.items() if chance.random() < 0.8}
     if chance.random() < 0.85:
         labels["fault-scheduling"] = chance.choice(("grace", "force", "external-grace"))
     if "elastic-scheduling" in labels and chance.random() < 0.7:

@@ -103,6 +103,22 @@ class Ground:
             self._health[domain] = {name: NodeCondition(name) for name in names}
             yield f"health.{domain}", pack_health(domain, self._health[domain].values(), at_ms=1)
 
+    def say(self, condition: NodeCondition) -> Told:
+        """Somebody says how healthy one node is; what was said of the others stays."""
+        for domain, names in self._domains.items():
+            if condition.name in names:
+                self._health[domain] = self._health.get(domain, {}) | {condition.name: condition}
+                yield f"health.{domain}", pack_health(domain, self._health[domain].values(), at_ms=1)
+
+    def become(self, name: str, *, gone: bool = False, ready: bool = True) -> Told:
+        """A node goes, is not ready, or is as it was at the beginning."""
+        nodes = dict(self.nodes)
+        nodes.pop(name, None)
+        if not gone:
+            base = next(node for node in self._base if node.name == name)
+            nodes[name] = msgspec.structs.replace(base, ready=ready)
+        yield from self._become(nodes)
+
     def _condition(self, name: str, chance: random.Random) -> NodeCondition:
         traits = self._way.traits
         if chance.random() < 0.4:

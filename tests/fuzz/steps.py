@@ -1,5 +1,6 @@
 """Histories as data: the way a cell is, the steps that happen to it, and how both are drawn from a seed."""
 
+import itertools
 import random
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
@@ -8,7 +9,7 @@ import msgspec
 
 from berth.products.catalogue import NODE_PRODUCTS
 from tests.fuzz.families import FAMILIES, LEVELS
-from tests.fuzz.fault_draws import TRAIT, draw_fault_settings
+from tests.fuzz.fault_draws import RECOVERING, TRAIT, draw_fault_settings
 from tests.fuzz.settings import draw_settings
 
 NUMBER_MAX: Final = 9_999
@@ -39,6 +40,10 @@ WEIGHTS: Final[dict[str, int]] = {
     "group": 5,
     "replacement": 5,
     "drain": 5,
+    "break": 0,
+    "follow": 0,
+    "mend": 0,
+    "pause": 0,
 }
 """What may happen, and how often where everything does."""
 ALWAYS: Final = ("submit", "pods", "turn", "timer")
@@ -47,6 +52,10 @@ _WITH_FAULTS: Final = ("group", "replacement", "pods", "outcome", "health", "nod
 """What happens in every history with faults."""
 _OFTEN: Final = {"health": 3, "replacement": 3, "pods": 2, "outcome": 2}
 """How much more often in them than in others."""
+_RECOVERING: Final = {"submit": 16, "break": 16, "follow": 26, "mend": 5, "pause": 10, "turn": 4, "group": 2}
+"""How often something happens in histories of gangs that run and recover; all else is rare in them."""
+_RARELY: Final = 2
+"""How often, at most."""
 _AROUND: Final = {"usage": 3, "namespace": 3, "storage": 4, "pods": 2}
 """What happens in every history whose jobs have constraints, and how much more often than in others."""
 _AROUND_TRAITS: Final = frozenset({"constraints", "usage"})
@@ -117,7 +126,23 @@ TRAITS: Final = (
     "volumes",
     TRAIT,
 )
-"""Features that a history may have besides its verbs."""
+"""Features that a history may have besides its verbs; :data:`RECOVERING` is drawn alone."""
+_BESIDE: Final[dict[tuple[str, ...], float]] = {
+    ("leaves", "tor"): 0.35,
+    ("trees",): 0.25,
+    ("plain-jobs",): 0.2,
+    ("many-tasks",): 0.25,
+    ("constraints", "usage"): 0.3,
+    ("simple",): 0.2,
+    ("volumes",): 0.15,
+    ("priorities",): 0.2,
+    ("demand",): 0.15,
+    ("run-times",): 0.15,
+    ("selectors",): 0.1,
+    ("uids",): 0.1,
+    ("broken",): 0.05,
+}
+"""Features that histories of recoveries have besides, and how often."""
 
 
 _ROOMY: Final = ("module910bx8", "module910bx16", "chip1-node8", "card910x2", "soft-share", "310p", "module910a3x16")
@@ -152,6 +177,10 @@ def draw_way(chance: random.Random) -> Way:
         traits = tuple(one for one in traits if one != TRAIT)
     if TRAIT in traits and chance.random() < 0.7:
         traits = tuple(dict.fromkeys((*(one for one in traits if one != "flaws"), "unhealthy", "levels-of-health")))
+    if chance.random() < 0.3:
+        families = families[:1] if chance.random() < 0.8 else families[:2]
+        beside = (some for some, often in _BESIDE.items() if chance.random() < often)
+        traits = tuple(dict.fromkeys((TRAIT, RECOVERING, *itertools.chain.from_iterable(beside))))
     is_tree = "trees" in traits
     levels = LEVELS if is_tree else ""
     in_superpods = any(NODE_PRODUCTS[family].in_superpod for family in families)
@@ -165,7 +194,11 @@ def draw_way(chance: random.Random) -> Way:
         settings = [fields | draw_fault_settings(chance) for fields in settings]
     return Way(
         families=families,
-        nodes=chance.choice((3, 4, 5, 6, 8, 10, 12)) if not in_superpods else chance.choice((4, 6, 8, 12, 18)),
+        nodes=chance.choice((8, 10, 12, 16, 18))
+        if RECOVERING in traits
+        else chance.choice((3, 4, 5, 6, 8, 10, 12))
+        if not in_superpods
+        else chance.choice((4, 6, 8, 12, 18)),
         groups=chance.choice((1, 2, 2, 3, 4)),
         traits=traits,
         settings=tuple(settings),
@@ -190,6 +223,10 @@ def draw_history(seed: int) -> History:
     if TRAIT in way.traits:
         weights = [weight * _OFTEN.get(verb, 1) for verb, weight in zip(verbs, weights, strict=True)]
         count = max(count, 40)
+    if RECOVERING in way.traits:
+        verbs = list(WEIGHTS)
+        weights = [_RECOVERING.get(verb, min(_RARELY, WEIGHTS[verb]) * chance.choice((0, 0, 1))) for verb in verbs]
+        count = max(count, STEPS_MAX)
     drawn = chance.choices(verbs, weights, k=count)
     turns = chance.choice(((1,), (0, 1, 1, 2), (0, 0, 0, 1, 3)))
     steps = tuple(

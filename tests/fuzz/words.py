@@ -8,15 +8,29 @@ from berth.products.catalogue import NODE_PRODUCTS
 from berth.schemas.columns import unpack, unpack_names
 from berth.schemas.envelope import DecodeError, Envelope, body_of, open_envelope
 from berth.schemas.facts import HealthSeen, JobSeen, NodesSeen, OutcomeSeen, PodPhase, PodsSeen, TopologySeen
+from berth.schemas.fault_facts import DrainSeen, GroupSeen, ReplacementsSeen
 from berth.schemas.intake import Task
 from berth.schemas.ledger import Epoch, Round
 from berth.schemas.nodes import NodeCondition, NodeDescription
 from berth.schemas.placement import Placement
 from berth.schemas.recording import Entry
+from berth.schemas.recovery import Recovery
 from berth.schemas.usage_facts import NamespaceSeen, UsageSeen
 from berth.schemas.volume_facts import ClaimSeen, StorageSeen, UnboundSeen, VolumeSeen
 
-_AS_THEY_ARE: Final = {fact.KIND: fact for fact in (NamespaceSeen, ClaimSeen, VolumeSeen, StorageSeen, UnboundSeen)}
+_AS_THEY_ARE: Final = {
+    fact.KIND: fact
+    for fact in (
+        NamespaceSeen,
+        ClaimSeen,
+        VolumeSeen,
+        StorageSeen,
+        UnboundSeen,
+        DrainSeen,
+        GroupSeen,
+        ReplacementsSeen,
+    )
+}
 
 
 def words_of(entry: Entry) -> str:
@@ -51,6 +65,7 @@ def _told(envelope: Envelope) -> str:
         case OutcomeSeen.KIND:
             told = body_of(envelope, OutcomeSeen)
             words = f"outcome: {told.name} {told.uid}#{told.attempt} {told.state} bound={told.bound} {told.failures}"
+            words += f" step={told.step} done={told.done}" if told.step else ""
         case Epoch.KIND:
             words = f"epoch: {_differing(body_of(envelope, Epoch))}"
         case Round.KIND:
@@ -111,6 +126,10 @@ def _pods(fact: PodsSeen) -> str:
     names = unpack_names(fact.nodes)
     rows = zip(unpack(fact.rank, 4), unpack(fact.node_index, 4), fact.phase, unpack(fact.chips, 8), strict=True)
     pods = [f"{rank}:{names[node]} {PodPhase(phase).name} {chips:#x}" for rank, node, phase, chips in rows]
+    pods += [f"steps {unpack(fact.steps, 4)}"] if fact.steps else []
+    pods += [f"codes {unpack(fact.exit_codes, 4)}"] if fact.exit_codes else []
+    pods += [f"marks {fact.marks}"] if fact.marks else []
+    pods += [f"labels {fact.steering}"] if fact.steering else []
     whose = "of another scheduler " if fact.foreign else ""
     rest = f" {fact.tor_affinity} {fact.leaf_states!r}" if fact.tor_affinity else ""
     return f"{fact.gang} {whose}{fact.uid}#{fact.attempt}: {', '.join(pods) or 'none'}{rest}"
@@ -154,11 +173,17 @@ def _round(record: Round) -> str:
             words.append(
                 f"{who} refused: {refusal.code} {refusal.ahead} {refusal.start_ms or ''} fit {refusal.nodes_fit}"
             )
+    words += [_recovery(one) for one in record.recoveries]
     words += [f"evict {one.uid}#{one.attempt} {one.reason}" for one in record.evictions]
     words += [f"release {one.uid}#{one.attempt} {one.reason} {one.ranks or ''}" for one in record.releases]
     words += [f"adopt {one.uid} on {_placement(one.placement)}" for one in record.adoptions]
     words += [f"missing {record.missing} doubted {record.doubted} of {record.shards}"] if record.missing else []
     return "; ".join(words)
+
+
+def _recovery(one: Recovery) -> str:
+    places = f" on {_placement(one.placement)}" if one.placement is not None else ""
+    return f"recover {one.uid}#{one.attempt} step {one.step} {one.kind} {one.scope} {one.how} {one.ranks}{places}"
 
 
 def _placement(placement: Placement) -> str:

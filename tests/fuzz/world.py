@@ -12,14 +12,16 @@ from berth.core.state.admission import Holder, Receipt, admit, cancel, holder_of
 from berth.core.state.internal_errors import SetAside
 from berth.core.state.ledger import Holding
 from berth.schemas.envelope import encode
-from berth.schemas.facts import JobSeen, TimerSeen
+from berth.schemas.facts import JobSeen, OutcomeSeen, PodsSeen, TimerSeen
+from berth.schemas.fault_facts import ReplacementsSeen
 from berth.schemas.intake import JobCancel, JobRequest
 from berth.schemas.ledger import Epoch, Round
 from berth.schemas.message import Message
 from berth.schemas.recording import Entry
 from berth.schemas.subjects import token
 from berth.services.inventory.pods.foreign import PREFIX
-from tests.fuzz import constraint_tally, tally
+from tests.fuzz import constraint_tally, tally, trouble
+from tests.fuzz.components import told_of
 from tests.fuzz.constraint_draws import constrained
 from tests.fuzz.fault_draws import TRAIT, faulty_pods, group_of, later_outcome, replacements_of
 from tests.fuzz.ground import Ground, Told
@@ -40,6 +42,8 @@ _LOST: Final = 0
 _VOID: Final = 1
 _UNKNOWN: Final = 2
 _NOBODY: Final = MissingShards()
+_OF_JOBS: Final = (PodsSeen, OutcomeSeen, ReplacementsSeen)
+"""Facts whose subjects are given in tokens."""
 
 
 class Watch(Protocol):
@@ -105,6 +109,10 @@ class World:
             "group": self._group,
             "replacement": self._replacement,
             "drain": lambda step, chance: self._tell(self.ground.drain(step.one, step.two, self.now_ms, chance)),
+            "break": self._break,
+            "follow": self._follow,
+            "mend": lambda step, chance: self._tell(trouble.mended(self.ground, self.now_ms, step.one, chance)),
+            "pause": self._pause,
         }
 
     def begin(self) -> None:
@@ -184,7 +192,8 @@ class World:
             tally.note_ground(self._count, fact)
             constraint_tally.note_fact(self._count, fact)
             parts = name.split(".", 1) if head in {"claim", "unbound", "drain"} else [name]
-            self._fact(".".join([head, *map(token, parts)]), fact)
+            tokens = [name] if isinstance(fact, _OF_JOBS) else map(token, parts)
+            self._fact(".".join([head, *tokens]), fact)
 
     def _epoch(self) -> None:
         fold = self.seat.state.fold
@@ -210,7 +219,7 @@ class World:
             self._say_group(request.name, chance)
 
     def _say_group(self, job: str, chance: random.Random) -> None:
-        fact = group_of(job, self.now_ms, chance)
+        fact = group_of(job, self.now_ms, chance, self.way.traits)
         self._fact(f"group.default.{token(fact.name)}", fact)
 
     def _used_uid(self, uid: str) -> str:
@@ -346,6 +355,40 @@ class World:
         holding = holdings[recovering[step.one % len(recovering)]] if recovering else self._some_holding(step.one)
         if holding is not None and not holding.foreign and TRAIT in self.way.traits:
             self._fact(f"replacement.default.{holding.name}", replacements_of(holding, self.now_ms, chance))
+
+    def _break(self, step: Step, chance: random.Random) -> None:
+        """A fault of a gang that runs."""
+        holding = self._some_own(step.one, chance)
+        if holding is not None:
+            cause = trouble.CAUSES[step.two % len(trouble.CAUSES)]
+            self._count[f"broken: {cause}"] += 1
+            self._tell(trouble.broken(holding, self.ground, self.seat.state, cause, self.now_ms, chance))
+
+    def _follow(self, step: Step, chance: random.Random) -> None:
+        """The components do what the ledger says of a gang, or of all of them."""
+        holding = self._some_own(step.one, chance)
+        if holding is None:
+            return
+        every = self.seat.state.fold.holdings
+        chosen = [holding] if step.two % 4 else [every[key] for key in sorted(every) if not every[key].foreign]
+        for one in chosen:
+            self._tell(told_of(one, self.seat.state, self.now_ms, chance))
+
+    def _some_own(self, number: int, chance: random.Random) -> Holding | None:
+        """A placed gang, mostly one that recovers if there is one."""
+        every = self.seat.state.fold.holdings
+        own = [every[key] for key in sorted(every) if not every[key].foreign]
+        recovering = [one for one in own if one.recovers or one.ending]
+        chosen = recovering if recovering and chance.random() < 0.6 else own
+        return chosen[number % len(chosen)] if chosen else None
+
+    def _pause(self, step: Step, chance: random.Random) -> None:
+        """Nothing happens for a while, and the dispatcher turns when it is due."""
+        due_ms = self.seat.scheduler.next_due_ms
+        pause_ms = chance.choice(trouble.PAUSES_MS)
+        if due_ms > self.now_ms and step.two % 2:
+            pause_ms = due_ms - self.now_ms - chance.choice((0, 1))
+        self.now_ms += max(0, pause_ms)
 
     def _stray(self, step: Step, chance: random.Random) -> None:
         name = f"j{step.one % NAMES}"

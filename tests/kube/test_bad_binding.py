@@ -1,13 +1,17 @@
 """Gangs that cannot be let in, or cannot be bound whole: undone or left by the setting, with a reason."""
 
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Final
 
 import pytest
 
 from berth.formats.ascend.pod_annotations import ATTEMPT, JOB
+from berth.formats.kubernetes.objects import PodGroup
 from tests.support.invalid_input_cell import InvalidInputCell, TargetOf
 from tests.support.kube_cells import Tree, a_spec, a_volcano_job
+from tests.support.kube_history import History, recording
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.timeout(150)
 RESOURCE: Final = "huawei.com/Ascend910"
@@ -54,7 +58,9 @@ def phase(target: InvalidInputCell, group: str) -> Callable[[], Awaitable[str]]:
     return found
 
 
-async def test_a_group_is_let_in_when_there_is_room_and_sent_back_when_it_cannot_start(make: Making) -> None:
+async def test_a_group_is_let_in_when_there_is_room_and_sent_back_when_it_cannot_start(
+    make: Making, tmp_path: Path
+) -> None:
     gangs = {
         "force_enqueue": False,
         "claim_s": 3,
@@ -78,25 +84,27 @@ async def test_a_group_is_let_in_when_there_is_room_and_sent_back_when_it_cannot
     await target.api.delete(f"/apis/batch.volcano.sh/v1alpha1/namespaces/{target.namespace}/jobs/second")
     await target.cell.until_pods(target.namespace, {})
 
-    # Half of a gang claims room, gives it back, and comes again; a group behind it takes its turn meanwhile.
+    async with recording(target.api, tmp_path, target.namespace) as history:
+        await half_of_a_gang_claims_room(target, history)
+    await target.cell.stop()
+
+
+async def half_of_a_gang_claims_room(target: InvalidInputCell, history: History) -> None:
+    """It gives it back, and comes again; a group behind it takes its turn meanwhile.
+
+    What lasts only as long as the claim or the pause after it is looked for among all versions of the groups.
+    """
     await target.group("half", {"minMember": 2, "minResources": {RESOURCE: "4"}})
     await target.pod("half-0", a_spec(2), annotations={**LONG, GROUP: "half"})
-    await target.until_is("let in", phase(target, "half"), "Inqueue")
-    assert (await target.podgroup("half"))["metadata"]["annotations"].get(ENQUEUED)
+    let_in = await until_said(history, "half", "Inqueue")
+    assert let_in.metadata.annotation(ENQUEUED)
     await target.group("whole", {"minMember": 1, "minResources": {RESOURCE: "8"}})
     await target.pod("whole-0", a_spec(8), annotations={**LONG, GROUP: "whole"})
     claimed = f"asks for 8 {RESOURCE}, 8 are free, of which other admitted PodGroups claim 4"
-    await target.until_is(
-        "held by the claim", lambda: unscheduled(target, "whole"), ("Pending", "JobEnqueueFailed", claimed)
-    )
-    await target.until_is("sent back", phase(target, "half"), "Pending")
-    meta = (await target.podgroup("half"))["metadata"]["annotations"]
-    assert (meta.get(FREQUENCY), meta.get(ENQUEUED)) == ("1", None)
-    await target.until_is(
-        "it says why",
-        lambda: unscheduled(target, "half"),
-        ("Pending", "JobEnqueueFailed", "it could not start for 3 s and released its claim"),
-    )
+    await until_said(history, "whole", "Pending", claimed)
+    released = "it could not start for 3 s and released its claim"
+    sent_back = await until_said(history, "half", "Pending", released)
+    assert (sent_back.metadata.annotation(FREQUENCY), sent_back.metadata.annotation(ENQUEUED)) == ("1", "")
     await target.until_running("whole-0")
     await target.until_is(
         "no room",
@@ -108,7 +116,26 @@ async def test_a_group_is_let_in_when_there_is_room_and_sent_back_when_it_cannot
     await target.pod("half-1", a_spec(2), annotations={**LONG, GROUP: "half"})
     await target.until_running("half-0", "half-1")
     await target.until_is("runs", phase(target, "half"), "Running")
-    await target.cell.stop()
+
+
+async def until_said(history: History, group: str, phase: str, message: str = "") -> PodGroup:
+    """First version of a PodGroup with a phase and, if one is given, why it is not let in; waits for it."""
+    found: list[PodGroup] = []
+
+    def is_there() -> bool:
+        found[:] = [one for one in history.groups.of.get(group, ()) if one.status.phase == phase]
+        if message:
+            found[:] = [one for one in found if said_of(one) == ("JobEnqueueFailed", message)]
+        return bool(found)
+
+    await until(is_there, deadline_s=20, what=f"{group} is {phase}: {message}")
+    return found[0]
+
+
+def said_of(group: PodGroup) -> tuple[str, str]:
+    """Reason and message of the condition Unschedulable."""
+    conditions = [one for one in group.status.conditions or () if one.type == "Unschedulable"]
+    return (conditions[0].reason, conditions[0].message) if conditions else ("", "")
 
 
 async def test_with_force_chips_decide_alone(make: Making) -> None:

@@ -26,7 +26,7 @@ from berth.services.binder.notice_loop import NoticeLoop
 from tests.support.binder_cluster import USER, World
 from tests.support.kube_api import MERGE_PATCH, KubeApi
 from tests.support.kube_binder import RESOURCE, a_pod, members_of, pods_of
-from tests.support.kube_rights import bindings_of, grant, path_of
+from tests.support.kube_rights import Right, bindings_of, grant, may, path_of
 from tests.support.kustomize import render
 from tests.support.waiting import until_true
 
@@ -207,12 +207,10 @@ async def test_what_the_rights_do_not_allow_is_tried_again_with_the_servers_word
         await world.client.delete("/api/v1/nodes/any")
     await revoke(world.api)
 
+    right = Right("create", "", "pods/binding", world.namespace, "p0")
+
     async def is_known() -> bool:
-        try:
-            await world.client.get(f"{world.pods}/p0", NodeLean)
-        except RefusedError as error:
-            return error.status == 403
-        return False
+        return not await may(world.api, USER, right)
 
     await until_true(is_known, deadline_s=10, what="the server knows of the lost rights")
     with pytest.raises(TransientError, match=f'"{USER}" cannot create resource "pods/binding"'):

@@ -55,6 +55,18 @@ async def grant(admin: KubeApi, user: str, resource: str, verb: str) -> None:
     )
 
 
+async def until_empty(api: KubeApi, path: str) -> None:
+    """Wait until a right to list holds; nothing is there."""
+
+    async def is_listed() -> bool:
+        try:
+            return (await api.get(path, Listed[Pod])).items == []
+        except RefusedError:
+            return False
+
+    await until_true(is_listed, deadline_s=DEADLINE_S, what=f"the right to list {path}")
+
+
 async def test_a_right_that_is_missing_is_a_refusal(kube_server: KubeServer, namespace: str, tmp_path: Path) -> None:
     async with connected(kube_server, tmp_path, user="stranger") as api, connected(kube_server, tmp_path) as admin:
         pods = f"/api/v1/namespaces/{namespace}/pods"
@@ -67,14 +79,7 @@ async def test_a_right_that_is_missing_is_a_refusal(kube_server: KubeServer, nam
                 await attempt
             assert (caught.value.status, caught.value.cause) == (403, "Forbidden")
         await grant(admin, "stranger", "pods", "list")
-
-        async def may_list() -> bool:
-            try:
-                return (await api.get(pods, Listed[Pod])).items == []
-            except RefusedError:
-                return False
-
-        await until_true(may_list, deadline_s=DEADLINE_S, what="the right to list pods")
+        await until_empty(api, pods)
 
 
 async def test_a_service_account_leads_to_the_server(kube_server: KubeServer, namespace: str, tmp_path: Path) -> None:
@@ -133,6 +138,7 @@ async def test_an_overloaded_server_and_one_that_is_gone(tmp_path: Path) -> None
     server = KubeServer(tmp_path / "server", users={"berth": ()}, controllers=(), api_args=flags, start_deadline_s=40)
     async with server, connected(server, tmp_path, user="berth") as api, connected(server, tmp_path) as admin:
         await grant(admin, "berth", "configmaps", "list")
+        await until_empty(api, MAPS)
         outcomes: list[TransientError] = []
 
         async def wait_in_vain() -> None:
@@ -153,4 +159,4 @@ async def test_an_overloaded_server_and_one_that_is_gone(tmp_path: Path) -> None
             await api.create(MAPS, {})
         assert not isinstance(caught.value, AmbiguousError)
         await server.start_api()
-        assert (await api.get(MAPS, Listed[ConfigMap])).items == []
+        await until_empty(api, MAPS)

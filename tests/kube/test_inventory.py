@@ -170,6 +170,16 @@ async def test_what_is_wrong_is_said_on_the_object_and_the_rest_goes_on(
         assert (await heard.nodes())["good"].leaf == "198.51.100.1"
 
 
+async def until_let_in(api: KubeApi, heard: Heard, group: str) -> None:
+    """Wait until a group is let in, and the four pods of its request are told of."""
+
+    async def is_let_in() -> bool:
+        told = [len(fact.pods) for fact in await heard.facts("member", MembersSeen) if fact.uid][-1:]
+        return told == [4] and bool((await api.get(group))["status"]["phase"] == "Inqueue")
+
+    await until_true(is_let_in, deadline_s=DEADLINE_S, what="the group is let in")
+
+
 async def test_a_group_with_bare_pods_is_placed_as_one(
     nats_server: str, cell: str, real_bus: NatsBus, kube_api: KubeApi, namespace: str, kubeconfig: Path
 ) -> None:
@@ -203,8 +213,7 @@ async def test_a_group_with_bare_pods_is_placed_as_one(
             await until_true(is_placed, deadline_s=DEADLINE_S, what="a placement")
             (request,) = await heard.requests()
             assert sum(task.replicas for task in request.tasks) == 4
-            group = await kube_api.get(f"{groups}/g")
-            assert group["status"]["phase"] == "Inqueue"
+            await until_let_in(kube_api, heard, f"{groups}/g")
         placed = await status()
         assert placed is not None
         assert placed.placement is not None

@@ -46,7 +46,7 @@ async def test_a_killed_nodesim_goes_on_with_the_pods_as_the_api_shows_them(
     kubeconfig = kube_server.write_kubeconfig(tmp_path / "kubeconfig")
     settings: dict[str, Any] = {
         "topology_file": str(topology),
-        "run_default_s": 4.0,
+        "run_default_s": 8.0,
         "kube": {"kubeconfig": str(kubeconfig)},
         "agents": {"start_s": 0.5, "report_s": 0.2},
     }

@@ -108,6 +108,16 @@ def is_over(history: History) -> bool:
     return any(versions[-1].status.phase == "Succeeded" for versions in history.pods.of.values())
 
 
+async def until_complete(bench: Bench, job: str) -> None:
+    """Wait until the summary of a job says that it is complete."""
+    path = f"/api/v1/namespaces/{bench.namespace}/configmaps/job-summary-{job}"
+
+    async def is_told() -> bool:
+        return bool((await bench.api.get(path))["data"]["job_status"] == "complete")
+
+    await until_true(is_told, deadline_s=20, what=f"the summary says that {job} is complete")
+
+
 async def test_process_1_object_by_object(bench: Bench) -> None:
     cell = bench.cell()
     assert ADMIN not in cell.users.values(), "services have the rights that k8s/ grants, and no more"
@@ -161,12 +171,7 @@ async def test_process_1_object_by_object(bench: Bench) -> None:
         assert [device["device_id"] for device in configuration["devices"]] == ["0", "1"]
         assert configuration["server_id"] == versions[0].metadata.uid
         # 15: the summary
-        summary = f"/api/v1/namespaces/{bench.namespace}/configmaps/job-summary-one"
-
-        async def summed_up() -> bool:
-            return bool((await bench.api.get(summary))["data"]["job_status"] == "complete")
-
-        await until_true(summed_up, deadline_s=20, what="the summary says that the job is complete")
+        await until_complete(bench, "one")
         # 16: the chips are free again
         await bench.submit(a_volcano_job("two", 1, 8, run_for="60s"))
         await cell.until_pods(bench.namespace, {"Succeeded": 1, "Running": 1})

@@ -151,7 +151,7 @@ async def test_a_pod_that_never_ends_leaves_at_the_deadline_and_a_second_fault_o
     kube_api: KubeApi, namespace: str, real_bus: NatsBus, nats_server: str, cell: str, tmp_path: Path
 ) -> None:
     own = settings()
-    own["dispatcher"] = {"faults": {**FAULTS, "grace_over_ms": 2_000}}
+    own["dispatcher"] = {"faults": {**FAULTS, "grace_over_ms": 4_000}}
     own["nodesim"] = {**own["nodesim"], "terminating_s": 3_600}
     with services(tmp_path, nats_server) as made:
         world = KubeCell(made, folder=tmp_path, cell=cell, bus=real_bus, api=kube_api, topology=TOPOLOGY, settings=own)
@@ -163,8 +163,8 @@ async def test_a_pod_that_never_ends_leaves_at_the_deadline_and_a_second_fault_o
         await break_node(world, BreakNode(old[1].node, "chip", [3]))
 
         async def is_asked() -> bool:
-            (pod,) = [pod for pod in await pods_of(kube_api, namespace, "llm") if pod["metadata"]["uid"] == old[1].uid]
-            return "deletionTimestamp" in pod["metadata"]
+            pods = {pod["metadata"]["uid"]: pod for pod in await pods_of(kube_api, namespace, "llm")}
+            return "deletionTimestamp" in pods[old[1].uid]["metadata"]
 
         await until_true(is_asked, deadline_s=20, what="the pod of the first fault is asked to end")
         await break_node(world, BreakNode(old[2].node, "chip", [5]))

@@ -125,11 +125,14 @@ async def test_failed_pods_restart_a_job_as_often_as_it_says_and_the_operator_re
         now = await until_seats(world, namespace, "llm", 2, without=frozenset({old[1].uid}))
         assert now[0] == old[0]
         await until_left(0)
-        records = await told(kube_api, REASONS, "job-reschedule-reason", "recent-reschedule-records")
-        (record,) = records[key]["RescheduleRecords"]
-        assert record["ReasonOfTask"] == [
-            {"RescheduleReason": "pod-failed", "PodName": "llm-worker-0", "NodeName": old[1].node, "NodeRankIndex": "1"}
-        ]
+        pod = {"PodName": "llm-worker-0", "NodeName": old[1].node, "NodeRankIndex": "1"}
+
+        async def is_recorded() -> bool:
+            records = await told(kube_api, REASONS, "job-reschedule-reason", "recent-reschedule-records")
+            found = records.get(key, {}).get("RescheduleRecords", [])
+            return [one["ReasonOfTask"] for one in found] == [[{"RescheduleReason": "pod-failed", **pod}]]
+
+        await until_true(is_recorded, deadline_s=20, what="one restart is recorded, with its reason")
 
         async def runs() -> bool:
             return await state() == "Running"

@@ -114,6 +114,7 @@ class Cell:
         await self.nats.start()
 
         async def is_connected() -> bool:
+            self.world.check()
             try:
                 await self.world.counts()
             except TransientError:

@@ -33,6 +33,8 @@ CAUSE: Final = "pod of rank 1: its chip 0 is unhealthy"
 LEFT: Final = (1, 2)
 """Ranks that leave: the first gets a place on another node, the second its own again."""
 STAY: Final = (0, 3)
+SOON_MS: Final = 6_000
+"""Until pods are deleted at once; long enough to see before that they were asked to end."""
 WHILE_LEAVING: Final = [
     ("outcome.after", 2), ("leave.before", 2), ("leave.after", 2), ("outcome.before", 3), ("outcome.after", 3),
     ("bind.before", 5), ("bind.after", 5), ("outcome.before", 4), ("outcome.after", 4),
@@ -209,7 +211,7 @@ async def test_a_pod_that_does_not_end_in_time_is_deleted_at_once_also_by_the_ne
         binder = binder_of(started, cell, kube_server, tmp_path)
         binder.start()
         await story.run()
-        await story.recover("grace", until_ms=now_ms() + 2_000)
+        await story.recover("grace", until_ms=now_ms() + SOON_MS)
         await story.until_outcome(1, bound=4)
         assert not await story.is_gone(1)
         await binder.kill()
@@ -286,7 +288,7 @@ async def test_a_whole_job_leaves_with_grace_and_then_at_once(
         binder = binder_of(started, cell, kube_server, tmp_path)
         binder.start()
         await story.run()
-        await story.recover("grace", until_ms=now_ms() + 3_000, scope="job")
+        await story.recover("grace", until_ms=now_ms() + SOON_MS, scope="job")
         await story.until_outcome(0, bound=4, state="evicted")
         graces = [(await world.pod(f"p{rank}"))["metadata"]["deletionGracePeriodSeconds"] for rank in range(4)]
         assert graces == [30] * 4

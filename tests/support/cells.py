@@ -95,9 +95,8 @@ class Cell:
     async def start_dispatcher(self) -> None:
         bus = FakeBus(self.server, self.cell)
         self.buses.append(bus)
-        self.dispatcher = Dispatcher(
-            bus, self.clock, self.config, holder="test", instruments=Instruments.make(DispatcherMetrics)
-        )
+        self.instruments = Instruments.make(DispatcherMetrics)
+        self.dispatcher = Dispatcher(bus, self.clock, self.config, holder="test", instruments=self.instruments)
         await self.dispatcher.start()
 
     async def start_shard(self, number: int) -> None:

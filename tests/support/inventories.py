@@ -84,12 +84,12 @@ class Heard:
 
     async def quiet(self) -> int:
         """Wait until nothing more is said; how many messages there are."""
-        counts = [-1, -2]
+        counts = [-1, -2, -3]
 
         async def settled() -> bool:
             counts.append(await self.count())
-            await pause(0.4)
-            return len(set(counts[-2:])) == 1
+            await pause(0.3)
+            return len(set(counts[-3:])) == 1
 
         await until_true(settled, deadline_s=DEADLINE_S, what="silence")
         return counts[-1]

@@ -48,15 +48,9 @@ def approve(
             see_recovers(state)
             now_ms = SystemClock().now_ms()
             if withdraw:
-                found = [
-                    one for one in approvals_of(state, now_ms) if _is_meant(Cause(one.kind, one.domain), kind, domain)
-                ]
-                rows = [ApprovalRow(one.kind, one.domain, 0, caller(), reason, now_ms) for one in found]
+                rows = withdrawn_rows(state, kind, domain, reason=reason, now_ms=now_ms)
             else:
-                causes = causes_of(state, kind, domain, now_ms)
-                rows = [ApprovalRow(*cause, now_ms + lasts_ms, caller(), reason, now_ms) for cause in causes]
-            if not rows:
-                raise CommandError(_nothing(state, now_ms, withdraw=withdraw), code=FAILED)
+                rows = approved_rows(state, kind, domain, until_ms=now_ms + lasts_ms, reason=reason, now_ms=now_ms)
             for row in rows:
                 await publish_approval(bus, row)
         if options.json:
@@ -118,19 +112,45 @@ def see_recovers(state: State) -> None:
         raise CommandError("nothing restarts for faults: faults.enabled of the dispatcher is off", code=FAILED)
 
 
-def causes_of(state: State, kind: str, domain: str | None, now_ms: int) -> list[Cause]:
+def approved_rows(
+    state: State, kind: str, domain: str | None, *, until_ms: int, reason: str, now_ms: int
+) -> list[ApprovalRow]:
     """What is approved: what the user named, or everything that is held back and can be approved.
 
     Args:
         state: The cell.
         kind: Kind of the faults; empty for any.
         domain: Domain of the nodes; None for any.
+        until_ms: When the approval ends.
+        reason: Why.
         now_ms: The time.
+
+    Raises:
+        CommandError: Nothing of the kind is held back there, and the user did not name both.
     """
-    if kind and domain is not None:
-        return [Cause(kind, domain)]
     held = {Cause(one.kind, one.domain) for one in held_of(state, now_ms) if one.approvable}
-    return sorted(cause for cause in held if _is_meant(cause, kind, domain))
+    causes = [Cause(kind, domain)] if kind and domain is not None else sorted(held)
+    rows = [
+        ApprovalRow(*cause, until_ms, caller(), reason, now_ms) for cause in causes if _is_meant(cause, kind, domain)
+    ]
+    if not rows:
+        known = listed((cause.words for cause in sorted(held)), most=8)
+        raise CommandError(f"no such restart is held back; held back: {known or 'nothing'}", code=FAILED)
+    return rows
+
+
+def withdrawn_rows(state: State, kind: str, domain: str | None, *, reason: str, now_ms: int) -> list[ApprovalRow]:
+    """Approvals that are withdrawn, of those that count now; the arguments are those of :func:`approved_rows`.
+
+    Raises:
+        CommandError: There is none.
+    """
+    causes = [Cause(one.kind, one.domain) for one in approvals_of(state, now_ms)]
+    rows = [ApprovalRow(*cause, 0, caller(), reason, now_ms) for cause in causes if _is_meant(cause, kind, domain)]
+    if not rows:
+        known = listed((cause.words for cause in causes), most=8)
+        raise CommandError(f"no such approval; approved: {known or 'nothing'}", code=FAILED)
+    return rows
 
 
 def _is_meant(cause: Cause, kind: str, domain: str | None) -> bool:
@@ -139,15 +159,6 @@ def _is_meant(cause: Cause, kind: str, domain: str | None) -> bool:
 
 def _is_of(kind: str, domain: str, row: ApprovalRow) -> bool:
     return (kind, domain) == (row.kind, row.domain)
-
-
-def _nothing(state: State, now_ms: int, *, withdraw: bool) -> str:
-    """Why there is nothing to do."""
-    if withdraw:
-        known = [Cause(one.kind, one.domain).words for one in approvals_of(state, now_ms)]
-        return f"no such approval; approved: {listed(known, most=8) or 'nothing'}"
-    held = sorted({Cause(one.kind, one.domain).words for one in held_of(state, now_ms) if one.approvable})
-    return f"no such restart is held back; held back: {listed(held, most=8) or 'nothing'}"
 
 
 def _sentence(row: ApprovalRow, jobs: Sequence[str]) -> str:

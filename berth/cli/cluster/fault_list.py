@@ -210,9 +210,26 @@ def _finding(one: Finding) -> FindingRow:
     return FindingRow(one.key, one.value, one.expected, one.contradicts)
 
 
+def listing_of(state: State, found: CellFaults, now_ms: int) -> FaultsRow:
+    """Everything that ``berth faults`` shows.
+
+    Args:
+        state: The cell.
+        found: Its faults.
+        now_ms: The time.
+    """
+    return msgspec.structs.replace(
+        row_of(found, state),
+        drains=drains_of(state),
+        held=held_of(state, now_ms),
+        approvals=approvals_of(state, now_ms),
+    )
+
+
 def show(found: FaultsRow, now_ms: int) -> None:
-    """Print faults of nodes, affected jobs, and labels without a meaning."""
+    """Print drains, what is held back, faults of nodes, affected jobs, and labels without a meaning."""
     show_drains(found.drains, now_ms)
+    show_held(found.held, found.approvals)
     if not found.nodes and not found.jobs and not found.recoveries:
         print_result(NO_FAULTS)
         return
@@ -226,7 +243,6 @@ def show(found: FaultsRow, now_ms: int) -> None:
     _show_pods([job for job in found.jobs if job.faults or job.tolerated])
     for line in findings_of(found):
         print_result(line)
-    show_held(found.held, found.approvals)
     for one in found.recoveries:
         print_result(f"{one.namespace}/{one.name} recovers: {one.line}")
     if not found.restarts_jobs:
@@ -272,12 +288,7 @@ def faults(*, common: Common | None = None) -> int:
         async with connected(options) as bus:
             state = await state_now(bus, SystemClock())
             now_ms = SystemClock().now_ms()
-            found = msgspec.structs.replace(
-                row_of(await faults_in(state, bus), state),
-                drains=drains_of(state),
-                held=held_of(state, now_ms),
-                approvals=approvals_of(state, now_ms),
-            )
+            found = listing_of(state, await faults_in(state, bus), now_ms)
         if options.json:
             emit(found)
         else:

@@ -187,6 +187,9 @@ def _round(body: Round, names: Mapping[str, str]) -> str:
             parts.append(f"{'rejected' if verdict.final else 'refused'} {name}: {sentence(verdict.refusal)}")
     parts += [_recovery(one) for one in body.recoveries]
     parts += [f"evicted {names.get(one.uid, one.uid)}: {one.reason}" for one in body.evictions]
+    for held in body.held:
+        places = f"{pluralize(len(held.ranks), 'place')} held for" if held.ranks else "no places held any more for"
+        parts.append(f"{places} {names.get(held.uid, f'{held.namespace}/{held.name}')}")
     for release in body.releases:
         part = f" ({pluralize(len(release.ranks), 'pod')})" if release.ranks else ""
         parts.append(

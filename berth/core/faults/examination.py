@@ -19,6 +19,7 @@ from berth.core.faults.scopes import GangShape
 from berth.core.requests.gangs import Gang, gang_of
 from berth.core.state.cell import State
 from berth.core.state.fault_inputs import nodes_of
+from berth.core.state.held_for_restarts import held_together_ms
 from berth.core.state.holdings.holding import Holding, PodShare
 from berth.core.state.holdings.holding import pods_of as pods_of_placement
 from berth.core.state.internal_errors import SetAside
@@ -94,11 +95,11 @@ def examine_faults(state: State, gangs: Iterable[str], *, at_ms: int) -> Examine
 
 def _examine(state: State, uid: str, at_ms: int) -> tuple[Faulty | None, int] | None:
     record = state.fold.gangs.get(uid)
-    if record is None or record.phase != "placed":
+    holding = state.fold.holdings.get((uid, record.attempt)) if record is not None else None
+    if record is None or holding is None or holding.foreign:
         return None
-    holding = state.fold.holdings.get((uid, record.attempt))
-    if holding is None or holding.foreign or holding.ending:
-        return None
+    if record.phase != "placed" or holding.ending:
+        return None, held_together_ms(state.fold, holding, after_ms=at_ms)
     key = (holding.namespace, holding.name)
     job = state.jobs.get(key)
     if job is None or job.uid != uid or job.state != "accepted" or job.request is None:
@@ -226,7 +227,7 @@ class _View:
         state = self._state
         table, faults, settings = state.table, state.faults, state.fold.settings
         row = table.row_of.get(name)
-        settled_ms = state.fold.at_ms + SETTLE_MS if state.fold.is_new_epoch else 0
+        settled_ms = state.fold.epoch_ms + SETTLE_MS
         if row is None or not table.present[row]:
             return GONE if self._is_past(settled_ms) and self._has_settled(name) else NodeView()
         view = node_view(state, row, faults.condition(name))

@@ -26,6 +26,7 @@ class LeavingPods(NamedTuple):
         steps: Number of levels by which the scope ``level`` grows around a lost pod.
         failed_nodes: Nodes that failed for the gang before; they are avoided like those of faulty pods.
         waited_ms: Scope ``job``: how long the gang has waited for the release of the nodes of its healthy pods.
+        have_ended: The attempt has ended: constraints do not count its pods any more.
     """
 
     gang: Gang
@@ -37,6 +38,7 @@ class LeavingPods(NamedTuple):
     steps: int = 0
     failed_nodes: Collection[str] = ()
     waited_ms: int = RELEASE_WAIT_MS
+    have_ended: bool = False
 
 
 class NoPlaces(NamedTuple):

@@ -181,7 +181,11 @@ def _own_places(parts: RoundParts, leaving: LeavingPods) -> OwnPlaces:
     def returns(rank: int, row: int, pod: PodShare, shape: Shape) -> bool:
         if not nodes.fits_again(row, shape, pod.chips):
             return False
-        return constrained is None or not profiles or constrained.round.allows_again(profiles[rank], shape, row)
+        if constrained is None or not profiles:
+            return True
+        if leaving.have_ended:
+            return constrained.round.allows(shape, row)
+        return constrained.round.allows_again(profiles[rank], shape, row)
 
     return OwnPlaces(leaving, nodes.scorer.table.row_of, returns)
 
@@ -304,9 +308,13 @@ class _Chooser:
             return None
         if shape.chips:
             self._with_chips[row] = None
-        if row == home:
-            return _Place(row, self._own.pods[rank].chips)
         constrained = self._constrained
+        if row == home:
+            if self._leaving.have_ended and constrained is not None and profile is not None:
+                if not constrained.round.allows(shape, row):
+                    return None
+                constrained.round.add(profile, row)
+            return _Place(row, self._own.pods[rank].chips)
         if shape.is_planned and constrained is not None and not constrained.round.allows(shape, row):
             return None
         chips = self._nodes.take(row, shape)

@@ -28,7 +28,7 @@ def candidate_counts(gangs: Sequence[Gang], *, full: int = 0) -> dict[Shape, int
     """Candidates that a round of ``gangs`` may need of each shape; 0 for a shape that is answered with marks.
 
     A gang touches at most as many nodes as it has pods. So the pods up to the last gang with a shape are enough, and
-    the nodes that are passed over.
+    the nodes that are passed over: those that are full, and those that a gang leaves out while others take it.
 
     Args:
         gangs: The gangs, in their order.
@@ -37,7 +37,7 @@ def candidate_counts(gangs: Sequence[Gang], *, full: int = 0) -> dict[Shape, int
     upto: dict[ClassKey, int] = {}
     pods = full
     for gang in gangs:
-        pods += gang.pods
+        pods += gang.pods + len(gang.avoided)
         upto[gang.request_class] = pods
     counts: dict[Shape, int] = {}
     for request_class, count in upto.items():

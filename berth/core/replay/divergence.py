@@ -14,7 +14,7 @@ from berth.core.scheduling.scheduler import Scheduler
 from berth.core.scheduling.turn import Opening
 from berth.core.state.ledger import PodShare, pods_of
 from berth.schemas.facts import NodeHealth
-from berth.schemas.ledger import Adoption, Eviction, Recovery, Release, Round, Settings, Verdict
+from berth.schemas.ledger import Adoption, Eviction, HeldPlaces, Recovery, Release, Round, Settings, Verdict
 from berth.schemas.message import Part
 from berth.schemas.offers import Shape
 from berth.schemas.placement import Placement
@@ -162,6 +162,7 @@ def _rest(recorded: Round, replayed: Round | None) -> tuple[str, str]:
     for what, one, other in (
         ("recoveries", recorded.recoveries, replayed.recoveries),
         ("evictions", recorded.evictions, replayed.evictions),
+        ("held places", recorded.held, replayed.held),
         ("releases", recorded.releases, replayed.releases),
         ("adoptions", recorded.adoptions, replayed.adoptions),
     ):
@@ -177,6 +178,7 @@ def _parts(record: Round) -> str:
         (record.verdicts, "verdict"),
         (record.recoveries, "recovery step"),
         (record.evictions, "eviction"),
+        (record.held, "change of held places"),
         (record.releases, "release"),
         (record.adoptions, "adoption"),
     )
@@ -187,6 +189,9 @@ def _part_words(part: Part | None) -> str:
     match part:
         case Eviction():
             return f"{part.uid}, attempt {part.attempt}, because {part.reason}"
+        case HeldPlaces():
+            what = f"ranks {ranges(part.ranks)} until {part.until_ms}" if part.ranks else "no longer"
+            return f"{part.uid}, attempt {part.attempt}: {what}"
         case Release():
             ranks = f", ranks {ranges(part.ranks)}" if part.ranks else ""
             return f"{part.uid}, attempt {part.attempt}{ranks}: {part.reason}{', again' if part.again else ''}"

@@ -234,6 +234,11 @@ class Queue:
         """Class of a gang; None when it does not wait."""
         return self._class_of.get(uid)
 
+    def gang(self, uid: str) -> Gang | None:
+        """A gang that waits; None for any other."""
+        key = self._class_of.get(uid)
+        return None if key is None else self._classes[key].gangs[uid]
+
     def is_fresh(self, uid: str) -> bool:
         """Whether a gang waits and had no verdict."""
         key = self._class_of.get(uid)

@@ -54,7 +54,7 @@ def take_effect(state: State, queue: Queue, folded: Folded, opening: Opening | N
     for request_class, refused in uneven.items():
         unblocked |= _refused_for_now(queue, drained, request_class, refused, settings)
     _hold_reserved(state, queue, folded, opening)
-    has_left = folded.given_back or folded.freed or folded.moved
+    has_left = folded.given_back or folded.freed or folded.moved or folded.unheld
     # Reservations follow from which jobs run, and until when.
     if has_left or (settings.corrected and (folded.taken or folded.ending)):
         unblocked |= queue.is_holding

@@ -28,15 +28,18 @@ class Steps(NamedTuple):
     """Gangs (namespaced names) whose step ended with an error; nothing is done for them in this turn."""
 
 
-def asks_with(faulty: Sequence[Faulty], asks: Mapping[Shape, int], *, full: int) -> dict[Shape, int]:
+def asks_with(
+    faulty: Sequence[Faulty], asks: Mapping[Shape, int], returning: Sequence[LeavingPods] = (), *, full: int
+) -> dict[Shape, int]:
     """Candidates that a turn needs of each shape when ranks of faulty gangs get places before its gangs.
 
     Args:
         faulty: The faulty gangs.
         asks: Candidates that its gangs need.
+        returning: Pods of gangs with held places that get places after these.
         full: Nodes that take no further pod.
     """
-    leaving = [most for one in faulty if (most := _most(one)) is not None]
+    leaving = [*(most for one in faulty if (most := _most(one)) is not None), *returning]
     return replacement_counts(leaving, asks, full=full) if leaving else dict(asks)
 
 
@@ -120,8 +123,7 @@ def _taken(parts: RoundParts, faulty: Faulty, missing: Sequence[int]) -> Recover
         if has_backups and option.needs_place:
             continue
         if option.sought and not has_backups:  # a rank with a backup pod gets its place
-            plan = plan_backup if option.backup else plan_replacements
-            found = plan(parts, _leaving(faulty, option), missing=missing)
+            found = _planned(parts, faulty, option, missing)
             if isinstance(found, NoPlaces):
                 if option.needs_place:
                     continue
@@ -131,6 +133,14 @@ def _taken(parts: RoundParts, faulty: Faulty, missing: Sequence[int]) -> Recover
                 placement = found
         return _recovery(faulty, option, placement)
     return None
+
+
+def _planned(parts: RoundParts, faulty: Faulty, option: Wanted, missing: Sequence[int]) -> Placement | NoPlaces:
+    """New places of the ranks of a step; none for a request that the settings of this epoch do not allow."""
+    if faulty.gang.invalid is not None:
+        return NoPlaces(faulty.gang.invalid)
+    plan = plan_backup if option.backup else plan_replacements
+    return plan(parts, _leaving(faulty, option), missing=missing)
 
 
 def _recovery(faulty: Faulty, wanted: Wanted, placement: Placement | None) -> Recovery:

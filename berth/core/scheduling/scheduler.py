@@ -25,6 +25,7 @@ from berth.core.scheduling.fault_watch import FaultWatch
 from berth.core.scheduling.queue import Queue
 from berth.core.scheduling.record_effects import take_effect
 from berth.core.scheduling.recoveries import asks_with, held_back
+from berth.core.scheduling.returning import returning_gangs
 from berth.core.scheduling.turn import Choice, MissingShards, Opened, Opening, Recorded, Turn, opening_of
 from berth.core.scheduling.verdicts import Decided, Decisions, round_of
 from berth.core.scheduling.waiting_dumps import changes_of, waiting_dump
@@ -108,8 +109,9 @@ class Scheduler:
 
     @property
     def next_due_ms(self) -> int:
-        """First time at which a gang needs a step of a recovery although nothing changes; 0 without."""
-        return self.watch.next_due_ms
+        """First time at which a gang needs a step of a recovery, or held places are free, unasked; 0 without."""
+        moments = [self.watch.next_due_ms, *(held.until_ms for held in self.state.fold.held.values())]
+        return min(filter(None, moments), default=0)
 
     @property
     def has_work(self) -> bool:
@@ -208,8 +210,9 @@ class Scheduler:
         ]
         drained = DrainedGangs(state, at_ms)
         gangs = [drained.applied(gang) for gang in gangs]
+        self.to_examine.update(dict.fromkeys(self.watch.due(at_ms)))
         faulty, with_errors = self.watch.look(self.to_examine, self._consumed[1], at_ms=at_ms)
-        must, settled, set_aside = examine(state, self.to_examine)
+        must, settled, set_aside = examine(state, self.to_examine, at_ms=at_ms)
         set_aside = [*with_errors, *set_aside]
         faulty, held = held_back(must, drained.applied_to(faulty))
         wanting = {one.holding.uid: None for one in faulty}
@@ -219,12 +222,14 @@ class Scheduler:
                 del self.to_examine[uid]
         if must.adoptions:
             gangs, faulty = [], []  # what is adopted must not be given away in the same record
-        if not gangs and not must and not faulty:
+        returning = [] if must.adoptions else returning_gangs(state, self.queue, drained, gangs, self._consumed[1])
+        if not gangs and not must and not faulty and not returning:
             self._restore_classes()
             return Opened(None, set_aside)
         full = state.constraints.full_nodes
-        asks = asks_with(faulty, candidate_counts([gang for gang in gangs if not gang.invalid], full=full), full=full)
-        opening = Opening(number, at_ms, gangs, must, asks, faulty, held)
+        counts = candidate_counts([gang for gang in gangs if not gang.invalid], full=full)
+        asks = asks_with(faulty, counts, [one.pods for one in returning], full=full)
+        opening = Opening(number, at_ms, gangs, must, asks, faulty, held, returning)
         self._turn = opening
         return Opened(opening, set_aside)
 

@@ -10,6 +10,7 @@ from typing import Final, NamedTuple, TypeVar
 
 from berth.core.errors import CoreError
 from berth.core.faults.examination import Faulty
+from berth.core.placement.leaving_pods import LeavingPods
 from berth.core.placement.round_demand import NeedMoreError
 from berth.core.requests.gangs import Gang
 from berth.core.state.internal_errors import SetAside
@@ -34,6 +35,14 @@ class MissingShards(NamedTuple):
     """Those of ``missing`` that count for shapes without switch affinity."""
 
 
+class Returning(NamedTuple):
+    """A waiting gang that starts anew as a whole, with places that are held for it."""
+
+    gang: Gang
+    pods: LeavingPods
+    """All of its pods; those whose places are held can return."""
+
+
 class Opening(NamedTuple):
     """A turn that was opened and has something to decide."""
 
@@ -49,6 +58,8 @@ class Opening(NamedTuple):
     """Gangs that need a step of a recovery, in the order in which they are tried, before ``gangs``."""
     held: Sequence[Release] = ()
     """Releases that only go with such a step."""
+    returning: Sequence[Returning] = ()
+    """Gangs with held places, which are tried after ``faulty`` and before ``gangs``; some may be among these."""
 
 
 class Opened(NamedTuple):
@@ -75,7 +86,8 @@ class Choice(NamedTuple):
     def is_empty(self) -> bool:
         """Whether nothing is decided: gangs needed a step of a recovery, and none has what it needs."""
         opening = self.opening
-        return bool(opening.faulty) and not (self.recoveries or opening.gangs or opening.must)
+        is_empty = not (self.recoveries or self.verdicts or opening.gangs or opening.must)
+        return bool(opening.faulty or opening.returning) and is_empty
 
 
 class Recorded(NamedTuple):

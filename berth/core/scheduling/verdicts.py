@@ -17,6 +17,7 @@ from berth.core.scheduling.drained_gangs import DrainedGangs
 from berth.core.scheduling.queue import Queue
 from berth.core.scheduling.queue_policies import StrictOrder
 from berth.core.scheduling.recoveries import released, take_steps
+from berth.core.scheduling.returning import place_returning
 from berth.core.scheduling.turn import Asking, Choice, MissingShards, Opening
 from berth.core.state.cell import State
 from berth.core.state.internal_errors import SetAside
@@ -68,7 +69,7 @@ class Decisions:
         Raises:
             NeedMoreError: The candidates do not reach far enough.
         """
-        if not opening.gangs and not opening.faulty:
+        if not opening.gangs and not opening.faulty and not opening.returning:
             return Decided([], [], ())
         state = self._state
         reservation_errors: list[SetAside] = []
@@ -83,18 +84,22 @@ class Decisions:
             constraints=state.constraints.view,
         )
         steps = take_steps(chooser.parts(), opening.faulty, missing=missing_shards.missing)
-        found = chooser.choose(opening.gangs, missing=missing_shards.missing)
+        returned = place_returning(chooser.parts(), opening.returning, policy=policy, missing=missing_shards.missing)
+        placed = {verdict.uid for verdict in returned.verdicts}
+        gangs = [gang for gang in opening.gangs if gang.uid not in placed] if placed else opening.gangs
+        found = chooser.choose(gangs, missing=missing_shards.missing)
         set_aside = [
             *steps.set_aside,
+            *returned.set_aside,
             *(
                 SetAside(gang.namespaced_name, ReportedError(gang.invalid.value))
-                for gang in opening.gangs
+                for gang in gangs
                 if gang.invalid is not None and gang.invalid.code == INTERNAL
             ),
             *found.set_aside,
             *reservation_errors,
         ]
-        return Decided(found.verdicts, steps.recoveries, set_aside)
+        return Decided([*returned.verdicts, *found.verdicts], steps.recoveries, set_aside)
 
     def on_own_candidates(self, opening: Opening, missing_shards: MissingShards) -> Decided:
         """Verdicts on the gangs of a turn, on candidates of the state instead of offers.
@@ -202,4 +207,5 @@ def round_of(state: State, choice: Choice) -> Round:
         doubted=list(missing_shards.doubted),
         shards=missing_shards.shards if missing_shards.missing else 0,
         recoveries=list(choice.recoveries),
+        held=opening.must.held,
     )

@@ -199,7 +199,7 @@ class State:
             for holding in [*left, *folded.taken]:
                 found.add(self.constraints.note(holding.key))
             found.gangs_to_examine.update(to_examine(folded.gangs, self.jobs, (self.pods, self.outcomes)))
-            if left:
+            if left or folded.unheld:
                 found.gangs_to_examine.update(self.short)
             self._kept.forget(self._pod_facts.forget_podless(self.jobs, self.fold))
         folded.changes = self._made(found)
@@ -298,6 +298,8 @@ class State:
         found.add(self._count_leaves(self.leaves))
         for key in sorted(self.fold.holdings):
             found.add(self._occupancy.take(self.fold.holdings[key]))
+        for uid in sorted(self.fold.held):
+            found.add(self._occupancy.hold(self.fold.held[uid]))
         self._job_facts.intake_seq = max(self.intake_seq, dump.intake_seq)
         self.facts_seq = body.facts_seq
         self.nodes_seq = dump.nodes_seq

@@ -6,6 +6,7 @@ ones; CPU and memory add up.
 
 from berth.core.errors import InvariantError
 from berth.core.state.cell import State
+from berth.core.state.holdings.held_places import Held
 from berth.core.state.ledger import Holding, owned_by
 
 _CORE_PERCENT = 100
@@ -31,6 +32,17 @@ def check(state: State) -> None:
             if owned.get(pod.node, 0) & pod.mask:
                 raise InvariantError("a chip has two owners", subject=f"node {pod.node}")
             owned[pod.node] = owned.get(pod.node, 0) | pod.mask
+    for uid in sorted(state.fold.held):
+        held = state.fold.held[uid]
+        _check_held(state, held)
+        for pod in held.places().values():
+            cpu[pod.node] = cpu.get(pod.node, 0) + pod.cpu_milli
+            memory[pod.node] = memory.get(pod.node, 0) + pod.memory_mib
+            if held.placement.share is not None:
+                continue
+            if owned.get(pod.node, 0) & pod.mask:
+                raise InvariantError("a chip that is held has an owner", subject=f"node {pod.node}")
+            owned[pod.node] = owned.get(pod.node, 0) | pod.mask
     _check_columns(state, owned, cpu, memory)
     _check_gangs(state)
 
@@ -43,6 +55,17 @@ def _check_whole(state: State, holding: Holding) -> None:
     for pod in pods:
         if len(set(pod.chips)) != len(pod.chips):
             raise InvariantError("a pod has a chip twice", subject=f"gang {holding.uid}")
+
+
+def _check_held(state: State, held: Held) -> None:
+    """Check that places are held for gangs that wait.
+
+    Raises:
+        InvariantError: One of them does not.
+    """
+    gang = state.fold.gangs.get(held.uid)
+    if held.key in state.fold.holdings or (gang is not None and gang.phase in {"placed", "ending"}):
+        raise InvariantError("places are held for a gang that has its own", subject=f"gang {held.uid}")
 
 
 def _check_moves(state: State, holding: Holding) -> None:

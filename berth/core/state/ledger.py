@@ -3,12 +3,15 @@
 A record counts only if its epoch is not past and its ``base_seq`` is the sequence just before its own; any other record
 is void, for every reader in the same way. So a former leader cannot add to history, whatever it still
 sends.
+
+Longer than 400 lines because each kind of entry of a record has its step here.
 """
 
 import msgspec
 
 from berth.core.changes import NO_CHANGES, Changes
 from berth.core.errors import HistoryError, InvariantError
+from berth.core.state.holdings.held_places import Held, held_of
 from berth.core.state.holdings.holding import Holding, PodShare, chips_in, owned_by, pods_of
 from berth.core.state.holdings.steps import end_attempt, release_backups, release_ranks, take_step
 from berth.core.state.lost_nodes import LostNode
@@ -16,7 +19,7 @@ from berth.core.state.run_times import RunTime, RunTimes
 from berth.core.state.waiting_dump import WaitingDump
 from berth.schemas.envelope import DecodeError, Envelope, body_of
 from berth.schemas.ledger import Adoption, Epoch, Eviction, Release, Round, Settings, Verdict, see_readable
-from berth.schemas.recovery import Recovery
+from berth.schemas.recovery import HeldPlaces, Recovery
 from berth.schemas.refusal import Refusal
 from berth.schemas.status import SnapshotBody
 
@@ -72,6 +75,10 @@ class Folded(msgspec.Struct, gc=False):
     """Ranks that gave back what they owned, while others of their attempt hold on."""
     moved: list[Holding] = []
     """Whose ranks leave, have left, or have got places, in place of what ``freed`` says of them."""
+    held: list[Held] = []
+    """Places of attempts in ``given_back`` that stay held."""
+    unheld: list[Held] = []
+    """Places that are held no longer."""
     ending: list[Holding] = []
     gangs: list[GangRecord] = []
     epoch: bool = False
@@ -102,6 +109,8 @@ class LedgerDump(msgspec.Struct, array_like=True, gc=False):
     waiting: WaitingDump | None = None
     """None in snapshots of releases before 0.4, which do not contain it."""
     run_times: list[RunTime] = []
+    held: list[Held] = []
+    epoch_ms: int = 0
     lost: list[LostNode] = []
     """Nodes that are gone, not ready, or to be left, of the facts."""
 
@@ -132,10 +141,12 @@ class LedgerFold:
         self.at_ms = 0
         self.rounds = 0
         self.voided = 0
-        self.is_new_epoch = False
-        """The last record that counts began an epoch."""
+        self.epoch_ms = 0
+        """When the epoch began."""
         self.holdings: dict[tuple[str, int], Holding] = {}
         self.gangs: dict[str, GangRecord] = {}
+        self.held: dict[str, Held] = {}
+        """Places that stay held for a gang (uid) that starts anew."""
         self.run_times = RunTimes()
         self._leaving: dict[str, int] = {}
         """Gangs (uid) to be forgotten once they hold nothing, and the fact that freed their names."""
@@ -188,7 +199,7 @@ class LedgerFold:
         folded.resumes = record.resumes and self.epoch > 0 and record.settings == self.settings
         self.epoch, self.holder, self.settings = record.epoch, record.holder, record.settings
         self.facts_seq, self.at_ms = record.facts_seq, record.at_ms
-        self.is_new_epoch = True
+        self.epoch_ms = record.at_ms
         self._let_go()
         folded.epoch = True
 
@@ -198,7 +209,6 @@ class LedgerFold:
             return
         self.facts_seq, self.at_ms = record.facts_seq, record.at_ms
         self.rounds = record.number
-        self.is_new_epoch = False
         folded.silent = bool(record.missing)
         self._let_go()
         for verdict in record.verdicts:
@@ -207,6 +217,8 @@ class LedgerFold:
             self._recover(sequence, record, recovery, folded)
         for eviction in record.evictions:
             self._evict(sequence, record, eviction, folded)
+        for held in record.held:
+            self._hold(held, folded)
         for release in record.releases:
             self._release(sequence, record, release, folded)
         for adoption in record.adoptions:
@@ -227,6 +239,7 @@ class LedgerFold:
         gang.refusal = verdict.refusal
         if verdict.placement is not None:
             gang.phase = "placed"
+            self._unhold(verdict.uid, folded)
             holding = Holding(
                 verdict.namespace, verdict.name, verdict.uid, verdict.attempt, verdict.placement, sequence, record.at_ms
             )
@@ -280,6 +293,21 @@ class LedgerFold:
             gang.phase, gang.ledger_seq, gang.at_ms = "ending", sequence, record.at_ms
             folded.gangs.append(gang)
         folded.ending.append(holding)
+
+    def _hold(self, entry: HeldPlaces, folded: Folded) -> None:
+        if not entry.ranks:
+            self._unhold(entry.uid, folded)
+            return
+        subject = f"gang {entry.uid} attempt {entry.attempt}"
+        if entry.uid in self.held:
+            raise InvariantError("holds places twice", subject=subject)
+        held = self.held[entry.uid] = held_of(self._held(entry.uid, entry.attempt), entry)
+        folded.held.append(held)
+
+    def _unhold(self, uid: str, folded: Folded) -> None:
+        held = self.held.pop(uid, None)
+        if held is not None:
+            folded.unheld.append(held)
 
     def _release(self, sequence: int, record: Round, release: Release, folded: Folded) -> None:
         holding = self._held(release.uid, release.attempt)
@@ -377,6 +405,8 @@ class LedgerFold:
             gangs=[self.gangs[uid] for uid in sorted(self.gangs)],
             leaving=dict(self._leaving),
             run_times=self.run_times.dump(),
+            held=[self.held[uid] for uid in sorted(self.held)],
+            epoch_ms=self.epoch_ms,
         )
 
     def load(self, dump: LedgerDump) -> None:
@@ -385,5 +415,7 @@ class LedgerFold:
         self.settings, self.facts_seq, self.at_ms, self.rounds = dump.settings, dump.facts_seq, dump.at_ms, dump.rounds
         self.holdings = {holding.key: holding for holding in dump.holdings}
         self.gangs = {gang.uid: gang for gang in dump.gangs}
+        self.held = {held.uid: held for held in dump.held}
         self._leaving = dict(dump.leaving)
         self.run_times.load(dump.run_times)
+        self.epoch_ms = dump.epoch_ms

@@ -17,6 +17,7 @@ import msgspec
 from berth.core.chips.picking import ids_of
 from berth.core.errors import guarded
 from berth.core.state.cell import State
+from berth.core.state.held_for_restarts import held_places, held_together_ms, no_longer_held
 from berth.core.state.holdings.leaving import failed_again, left_backups, left_ranks, left_unbound
 from berth.core.state.holdings.pod_phases import ENDED, rows_of
 from berth.core.state.internal_errors import SetAside
@@ -25,7 +26,7 @@ from berth.core.superpods.model import superpod_key
 from berth.core.switches.occupancy.leaf_states import LARGE, NORMAL
 from berth.schemas.columns import pack, pack_names, unpack, unpack_names
 from berth.schemas.facts import OutcomeSeen, PodPhase, PodsSeen
-from berth.schemas.ledger import Adoption, Eviction, Release, ReleaseReason
+from berth.schemas.ledger import Adoption, Eviction, HeldPlaces, Release, ReleaseReason
 from berth.schemas.placement import BlockPart, Placement, Run, SwitchPart
 
 _UNDONE: Final[dict[str, ReleaseReason]] = {"bind-failed": "bind-failed", "fault": "fault"}
@@ -41,9 +42,10 @@ class Due(msgspec.Struct):
     evictions: list[Eviction] = []
     releases: list[Release] = []
     adoptions: list[Adoption] = []
+    held: list[HeldPlaces] = []
 
     def __bool__(self) -> bool:
-        return bool(self.evictions or self.releases or self.adoptions)
+        return bool(self.evictions or self.releases or self.adoptions or self.held)
 
 
 class Examination(NamedTuple):
@@ -56,7 +58,7 @@ class Examination(NamedTuple):
     """Gangs (uid) that could not be examined because of an error; they are unchanged, and among the settled."""
 
 
-def examine(state: State, gangs: Iterable[str]) -> Examination:
+def examine(state: State, gangs: Iterable[str], *, at_ms: int = 0) -> Examination:
     """Find the entries that are due for gangs.
 
     Entries beyond the size of a record are left for the next one.
@@ -64,8 +66,9 @@ def examine(state: State, gangs: Iterable[str]) -> Examination:
     Args:
         state: The cell.
         gangs: Gangs (uid) with a new fact or record that may require an entry.
+        at_ms: The moment.
     """
-    found = Due()
+    found = Due(held=no_longer_held(state.fold, state.jobs, at_ms))
     settled: list[str] = []
     set_aside: list[SetAside] = []
     size = 0
@@ -73,7 +76,7 @@ def examine(state: State, gangs: Iterable[str]) -> Examination:
         if size >= _SIZE_MAX:
             break
         adopted = len(found.adoptions)
-        if not _examined(state, uid, found, set_aside):
+        if not _examined(state, uid, found, set_aside, at_ms):
             settled.append(uid)
         elif len(found.adoptions) > adopted:
             size += found.adoptions[-1].placement.pods()
@@ -82,19 +85,20 @@ def examine(state: State, gangs: Iterable[str]) -> Examination:
     return Examination(found, settled, set_aside)
 
 
-def _examined(state: State, uid: str, found: Due, set_aside: list[SetAside]) -> bool:
+def _examined(state: State, uid: str, found: Due, set_aside: list[SetAside], at_ms: int) -> bool:
     """As :func:`_examine`; on an error the gang is unchanged and set aside, and the others are examined."""
     evictions, releases, adoptions = len(found.evictions), len(found.releases), len(found.adoptions)
+    held = len(found.held)
 
     def left_out(error: Exception) -> bool:
-        del found.evictions[evictions:], found.releases[releases:], found.adoptions[adoptions:]
+        del found.evictions[evictions:], found.releases[releases:], found.adoptions[adoptions:], found.held[held:]
         set_aside.append(SetAside(uid, error))
         return False
 
-    return guarded(lambda: _examine(state, uid, found), left_out)
+    return guarded(lambda: _examine(state, uid, found, at_ms), left_out)
 
 
-def _examine(state: State, uid: str, found: Due) -> bool:
+def _examine(state: State, uid: str, found: Due, at_ms: int) -> bool:
     """Whether something is due for a gang."""
     gang = state.fold.gangs.get(uid)
     holding = state.fold.holdings.get((uid, gang.attempt if gang is not None else 0))
@@ -106,7 +110,11 @@ def _examine(state: State, uid: str, found: Due) -> bool:
         reason = _release_reason(state, holding, seen)
         again = reason == "fault" or (reason == "bind-failed" and _may_try_again(state, holding))
         found.releases.append(Release(uid, holding.attempt, reason, again))
+        held = held_places(state.fold, state.table, holding, at_ms=at_ms) if reason == "fault" else None
+        found.held += [held] if held is not None else []
         return True
+    if at_ms < held_together_ms(state.fold, holding) and not _is_cancelled(state, holding):
+        return False
     part = left_ranks(holding, seen, outcome) or _part_ended(holding, seen, outcome) or _lost_backups(state, holding)
     if part is not None:
         found.releases.append(part)

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from berth.core.changes import NO_CHANGES, Changes, ChangesBuilder, JobKey
 from berth.core.chips.soft_share_table import SoftShareTable
 from berth.core.cluster.node_table import NodeTable
+from berth.core.state.holdings.held_places import Held
 from berth.core.state.holdings.pod_phases import rows_of
 from berth.core.state.leaf_occupancy import leaf_job
 from berth.core.state.ledger import Folded, Holding, LedgerFold, PodShare, owned_by
@@ -69,6 +70,10 @@ class Occupancy:
         found = ChangesBuilder()
         for holding in folded.given_back:
             found.add(self.give_back(holding))
+        for held in folded.unheld:
+            found.add(self.unhold(held))
+        for held in folded.held:
+            found.add(self.hold(held))
         moved = {holding.key: holding for holding in folded.moved}
         for holding, ranks in folded.freed:
             if holding.key not in moved:
@@ -105,6 +110,20 @@ class Occupancy:
         if not attempts:
             del self._attempts_of[holding.namespace, holding.name]
         found.leaf_opened |= self.leaf_occupancy.drop(holding.key)
+        return found.build()
+
+    def hold(self, held: Held) -> Changes:
+        """Keep the places of an attempt that was given back."""
+        found = ChangesBuilder()
+        for pod in held.places().values():
+            self._hold(pod, held.placement.share, found)
+        return found.build()
+
+    def unhold(self, held: Held) -> Changes:
+        """Take back places that were held."""
+        found = ChangesBuilder()
+        for pod in held.places().values():
+            self._let_go(pod, held.placement.share, found)
         return found.build()
 
     def free(self, holding: Holding, ranks: Iterable[int]) -> Changes:

@@ -22,8 +22,9 @@ def tasks_without_chips(gang: Gang, facts: OwnerFacts | None) -> frozenset[str]:
 
 
 def chip_pods(gang: Gang, facts: OwnerFacts | None, least: Minimum) -> int:
-    """Pods with chips of the whole gang: those that exist, or the expected number if it is higher."""
-    live = [member for member in gang.members.values() if member.is_live]
+    """Pods with chips of the whole gang: those that exist, or the expected number if it is higher; no backup pods."""
+    beside = {uid for part in gang.parts.values() for rank, uid in part.backups.items() if part.slots[rank].uid != uid}
+    live = [member for member in gang.members.values() if member.is_live and member.uid not in beside]
     with_chips = sum(1 for member in live if member.ask.chips)
     if not with_chips:
         return 0

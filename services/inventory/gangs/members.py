@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 from berth.schemas.columns import pack
 from berth.schemas.facts import MembersSeen, Owner
-from berth.services.inventory.gangs.model import Member, Part
+from berth.services.inventory.gangs.backups import backups_of
+from berth.services.inventory.gangs.model import Gang, Member, Part
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +24,7 @@ class GangOwner:
     podgroup_uid: str
 
 
-def members_of(part: Part, owner: GangOwner, *, at_ms: int) -> MembersSeen:
+def members_of(gang: Gang, part: Part, owner: GangOwner, *, at_ms: int) -> MembersSeen:
     """Pods of a request. A bound pod keeps its rank, even deleted, until the request is over or another takes it."""
     rows = [
         (rank, slot)
@@ -46,6 +47,7 @@ def members_of(part: Part, owner: GangOwner, *, at_ms: int) -> MembersSeen:
         at_ms=at_ms,
         stale=[rank for rank, slot in rows if slot.is_stale],
         podgroup_uid=owner.podgroup_uid,
+        backups=backups_of(gang, part, beside=True),
     )
 
 

@@ -201,6 +201,8 @@ class Part:
     """Ranks that other pods may take while the request is placed: their attempt recovers from a fault."""
     restarts: bool = False
     """A fault ends the attempt, or has ended it, and the next one waits for the pods that the controller makes anew."""
+    backups: dict[int, str] = field(default_factory=dict)
+    """Backup pods (uid) of ranks: made beside the pod of the rank, which they take over from it."""
     gone_since_ms: int | None = None
     incomplete_since_ms: int | None = None
 

@@ -12,10 +12,9 @@ from typing import Final
 from berth.formats.ascend.pod_annotations import RANK_INDEX
 from berth.schemas.columns import pack, unpack
 from berth.schemas.fault_facts import ReplacementsSeen
+from berth.services.inventory.gangs.backups import backups_of, is_backup, restore_backups
 from berth.services.inventory.gangs.model import NO_INDEX, Gang, Member, Part, Slot
 
-_BACKUP: Final = ("podType", "backup")
-"""Annotation of a pod that is created beside the one whose rank it states."""
 _BOUND: Final = frozenset({"bound", "running"})
 _UNBOUND: Final = frozenset({"", "waiting", "placed"})
 TAKEN_BACK: Final = "its pod replaces another one of the gang"
@@ -70,10 +69,11 @@ def replace_ranks(gang: Gang, free: Sequence[Member]) -> tuple[list[Member], lis
     return [*left, *again], list(held.values()), outdated
 
 
-def replacements_of(part: Part, before: ReplacementsSeen | None, *, at_ms: int) -> ReplacementsSeen:
-    """Ranks of a request whose new pods wait for a place; without ranks if none does.
+def replacements_of(gang: Gang, part: Part, before: ReplacementsSeen | None, *, at_ms: int) -> ReplacementsSeen:
+    """Ranks of a request whose new pods wait for a place, and its backup pods; without any if there are none.
 
     Args:
+        gang: The gang of the request.
         part: The request.
         before: The published fact, which says since when those of them wait that it has.
         at_ms: The time.
@@ -85,7 +85,8 @@ def replacements_of(part: Part, before: ReplacementsSeen | None, *, at_ms: int) 
     ]
     known = _since(before) if before is not None and before.uid == part.uid else {}
     since_ms = pack([known.get(rank, at_ms) for rank in ranks], 8)
-    return ReplacementsSeen(part.gang.namespace, part.name, part.uid, pack(ranks, 4), at_ms, since_ms)
+    backups = backups_of(gang, part)
+    return ReplacementsSeen(part.gang.namespace, part.name, part.uid, pack(ranks, 4), at_ms, since_ms, backups)
 
 
 def _since(fact: ReplacementsSeen) -> dict[int, int]:
@@ -105,10 +106,13 @@ def attach(
     """
     lost: list[ReplacementsSeen] = []
     for seen in restored:
-        gang = find(seen.namespace, seen.job) if seen.ranks else None
+        has_pods = bool(seen.ranks or seen.backups)
+        gang = find(seen.namespace, seen.job) if has_pods else None
         if gang is not None:
             gang.replacements[seen.job] = seen
-        elif seen.ranks:
+            if (part := gang.parts.get(seen.job)) is not None:
+                restore_backups(part, seen)
+        elif has_pods:
             lost.append(ReplacementsSeen(seen.namespace, seen.job, seen.uid, at_ms=at_ms))
     return lost
 
@@ -118,7 +122,7 @@ def _vacancies(gang: Gang) -> list[tuple[Part, Slot]]:
         (part, part.slots[rank])
         for _, part in sorted(gang.parts.items())
         for rank in sorted(part.open_ranks)
-        if rank < len(part.slots) and not part.slots[rank].is_live
+        if rank < len(part.slots) and not part.slots[rank].is_live and rank not in part.backups
     ]
 
 
@@ -170,7 +174,7 @@ def _may_replace(part: Part, slot: Slot, member: Member, *, by_name: bool) -> bo
 def _misplaced(gang: Gang, member: Member) -> str:
     """Why a pod takes no rank though some wait for a pod: it states that of another pod; empty when it does not."""
     stated = member.place.rank
-    if not member.has_rank or not member.ask.chips or stated is None or _is_backup(member):
+    if not member.has_rank or not member.ask.chips or stated is None or is_backup(member):
         return ""
     slots = [slot for part in gang.parts.values() for slot in part.slots if slot.task == member.place.task]
     other = next((slot for slot in slots if slot.is_live and slot.index == stated), None)
@@ -178,8 +182,3 @@ def _misplaced(gang: Gang, member: Member) -> str:
         return ""
     wanted = ", ".join(str(slot.index) for _, slot in _vacancies(gang) if slot.index != NO_INDEX)
     return f"pod {member.name} has {RANK_INDEX} {stated}, the rank of pod {other.pod}: expected {wanted}"
-
-
-def _is_backup(member: Member) -> bool:
-    key, value = _BACKUP
-    return member.pod.metadata.annotation(key) == value

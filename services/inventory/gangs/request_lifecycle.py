@@ -21,8 +21,9 @@ def see_pods(gang: Gang) -> None:
 
 
 def unassigned(gang: Gang) -> list[Member]:
-    """Live pods without a node and without a rank, gated or not."""
+    """Live pods without a node and without a rank, gated or not; backup pods have one."""
     taken = {slot.uid for part in gang.parts.values() for slot in part.slots}
+    taken.update(uid for part in gang.parts.values() for uid in part.backups.values())
     return [
         member for member in gang.members.values() if member.is_live and not member.is_bound and member.uid not in taken
     ]

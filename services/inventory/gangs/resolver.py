@@ -22,6 +22,7 @@ from berth.services.inventory.effects import (
     PublishRequest,
     ReadOwner,
 )
+from berth.services.inventory.gangs.backups import see_backups
 from berth.services.inventory.gangs.barriers import admission_grace_ends_ms, barrier_of_group, pending_again, unreadable
 from berth.services.inventory.gangs.chip_pods import request_with_chips
 from berth.services.inventory.gangs.completeness import Completeness, completeness
@@ -113,6 +114,7 @@ class Resolver:
             gang.podgroup_uid = group.metadata.uid
         self._see_owner(gang, group, now_ms)
         see_pods(gang)
+        backups = see_backups(gang)
         back = settle_parts(gang, self._settings, is_pending=pending_again(group), now_ms=now_ms)
         if any(reason == REPLACED for _, reason in back):
             self.lookups.outdate(gang.key)
@@ -124,7 +126,9 @@ class Resolver:
         effects = [self._withdraw(part, reason, now_ms) for part, reason in (*back, *lost)]
         # 2. Free pods take the ranks of pods that are gone.
         tasks = context.tasks
-        free = sorted(unassigned(gang), key=lambda member: member.order(tasks))
+        held_backups = {member.uid for member, _ in backups}
+        free = [member for member in unassigned(gang) if member.uid not in held_backups]
+        free.sort(key=lambda member: member.order(tasks))
         free, misplaced, outdated = replace_ranks(gang, free)
         effects += [self._withdraw(part, TAKEN_BACK, now_ms) for part in outdated]
         for part in outdated:
@@ -133,7 +137,7 @@ class Resolver:
         reads += self._check_owner(gang, now_ms)
         # 3. The other pods become requests, or wait.
         found = plan(gang, free, context, now_ms=now_ms) if not gang.is_past else Plan()
-        found.held_single += misplaced
+        found.held_single += [*misplaced, *backups]
         base = base_name(gang.key, group)
         if found.is_short and context.again_ms is not None:
             gang.due(context.again_ms)
@@ -317,7 +321,7 @@ class Resolver:
     ) -> dict[str, MembersSeen]:
         """Facts to publish about the gang's pods, by name."""
         owner = _owner(gang, context)
-        wanted = {name: members_of(part, owner, at_ms=now_ms) for name, part in gang.parts.items()}
+        wanted = {name: members_of(gang, part, owner, at_ms=now_ms) for name, part in gang.parts.items()}
         is_alone = gang.key.kind == "pod"
         waiting = [([member], why, is_alone) for member, why in found.held_single]
         if found.held is not None:
@@ -358,16 +362,18 @@ def _publish_replacements(gang: Gang, now_ms: int) -> list[Effect]:
     """Facts about new pods that wait for a place, as far as they differ from the published ones."""
     effects: list[Effect] = []
     wanted = {
-        name: replacements_of(part, gang.replacements.get(name), at_ms=now_ms) for name, part in gang.parts.items()
+        name: replacements_of(gang, part, gang.replacements.get(name), at_ms=now_ms)
+        for name, part in gang.parts.items()
     }
     for name in sorted({*wanted, *gang.replacements}):
         before = gang.replacements.get(name)
         uid = before.uid if before is not None else ""
         now = wanted.get(name) or ReplacementsSeen(gang.key.namespace, name, uid, at_ms=now_ms)
-        if is_repeat(before, now) or (before is None and not now.ranks):
+        has_pods = bool(now.ranks or now.backups)
+        if is_repeat(before, now) or (before is None and not has_pods):
             continue
         effects.append(PublishReplacements(now))
-        if now.ranks:
+        if has_pods:
             gang.replacements[name] = now
         else:
             del gang.replacements[name]

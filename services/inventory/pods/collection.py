@@ -393,6 +393,9 @@ def _heaviest(pods: Mapping[str, PodRow]) -> PodRow:
     return next(iter(pods.values())) if len(pods) == 1 else max(pods.values(), key=_weight)
 
 
-def _weight(row: PodRow) -> tuple[int, bool, str, str]:
-    """Sort key among pods of one rank: by step of a recovery, then a live pod before a finished one, the youngest."""
-    return (row.step, row.is_live, row.created, row.uid)
+def _weight(row: PodRow) -> tuple[bool, int, str, str]:
+    """Sort key among pods of one rank: a live pod before a finished one, then by step of a recovery, then the youngest.
+
+    Of live pods the one of the lowest step counts: the other is its backup pod, and has the rank once that is gone.
+    """
+    return (row.is_live, -row.step if row.is_live else row.step, row.created, row.uid)

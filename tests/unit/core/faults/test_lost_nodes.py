@@ -31,6 +31,7 @@ def running(
     """A job that runs, the leaf below which it has most pods, and its nodes there."""
     cell = a_cell(**settings)  # type: ignore[arg-type]  # settings of the ledger
     cell.run(a_job("j", chips=8, replicas=replicas), labels=labels)
+    cell.wait(10_000)  # the epoch is not new any more
     names = holding_of(cell.state, "j").placement.names()
     leaf = max("xyz", key=lambda one: sum(name.startswith(one) for name in names[1:]))
     if names[0].startswith(leaf):  # the master is elsewhere
@@ -83,6 +84,7 @@ def test_a_job_restarts_once_for_a_leaf() -> None:
 def test_it_waits_at_most_five_times_as_long() -> None:
     cell = a_cell(per_leaf=12, leaves="xyz")
     cell.run(a_job("j", chips=8, replicas=24))
+    cell.wait(10_000)
     names = holding_of(cell.state, "j").placement.names()
     leaf = next(one for one in "xyz" if not names[0].startswith(one) and any(name.startswith(one) for name in names))
     nodes = [name for name in names if name.startswith(leaf)]
@@ -132,6 +134,7 @@ def test_without_the_setting_and_under_parity_nodes_count_at_once(settings: dict
 def test_nodes_without_a_switch_and_a_superpod_have_nothing_in_common() -> None:
     cell = CellOfDomains([a_node(name) for name in "abcd"], fault_settle_ms=SETTLE)
     cell.run(a_job("j", chips=8, replicas=3))
+    cell.wait(10_000)
     cell.lose(cell.node_of("j", 2))
     assert len(cell.turns()) == 1
 

@@ -106,6 +106,7 @@ def test_a_node_that_is_not_ready_either_is_confirmed_by_kubernetes() -> None:
 
 def test_nodes_that_are_only_not_ready_wait() -> None:
     cell = a_cell()
+    cell.wait(1_000)
     cell.change("a", ready=False)
     assert cell.turns() == []
     assert cell.scheduler.watch.held_back[0].reason.endswith("and only Kubernetes reports it")

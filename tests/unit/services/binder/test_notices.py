@@ -2,6 +2,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+import msgspec
 import pytest
 
 from berth.formats.kubernetes.events import Involved
@@ -31,6 +32,10 @@ def status(phase: Phase, sentence: str = "", *, uid: str = "uid-job", at_ms: int
     return JobStatus("ns", "job", uid, phase, 0, at_ms, sentence=sentence, placement=placement, pods=2)
 
 
+def held_status(why: str) -> JobStatus:
+    return msgspec.structs.replace(status("running"), restart_held=why)
+
+
 class Book:
     """Notices, and what they say to be written."""
 
@@ -51,6 +56,22 @@ class Book:
         while (told := self.notices.next(self.now_s)) is not None:
             found.append(told)
         return [(told.pod, *told.notice) for told in found]
+
+
+def test_a_restart_that_is_held_back_is_an_event_and_no_condition() -> None:
+    book = Book()
+    book.say("running")
+    assert book.written() == [("", "placed", "placed 2 pods on 2 nodes")]
+    book.notices.take_status(held_status("too many"), 1)
+    assert book.written() == [("", "restart-held", "too many")]
+    book.notices.take_status(held_status("too many"), 2)
+    book.notices.suppress(("ns", "job"))
+    assert book.written() == []
+    book.say("running")
+    assert book.written() == [], "that it has its place was said before"
+    book.now_s = 1_000
+    book.notices.take_status(held_status("too many again"), book.now_s)
+    assert book.written() == [("", "restart-held", "too many again")]
 
 
 def test_a_gang_that_waits_gets_one_event_and_a_condition_a_pod_once() -> None:

@@ -4,8 +4,8 @@ import pytest
 
 from berth.schemas.columns import pack
 from berth.schemas.envelope import body_of, encode, open_envelope
-from berth.schemas.facts import PodPhase
-from berth.schemas.fault_facts import GroupSeen, ReplacementsSeen
+from berth.schemas.facts import HealthSource, PodPhase
+from berth.schemas.fault_facts import ApprovalSeen, GroupSeen, ReplacementsSeen
 from berth.schemas.ledger import Round
 from berth.schemas.nodes import NodeCondition
 from berth.schemas.recovery import Recovery
@@ -149,3 +149,50 @@ async def test_settings_of_faults_are_those_of_the_epoch() -> None:
     found = Cell(faults=FaultsConfig(enabled=True, fault_wait_ms=7, restarts_at_once=3)).config.to_settings()
     assert (found.recoveries, found.fault_wait_ms, found.restarts_at_once) == (1, 7, 3)
     assert Cell().config.to_settings() == Cell().config.decisions.to_settings()
+
+
+async def test_restarts_that_are_held_back_are_in_the_statuses_and_counted() -> None:
+    faults = FaultsConfig(enabled=True, restarts_at_once=1, restart_share_percent=20)
+    cell = await Cell(faults=faults).open()
+    await cell.nodes([a_node("a", leaf="a"), a_node("b", leaf="b")])
+    for number in range(4):
+        await cell.submit(a_job(f"j{number}", chips=1))
+        await group(cell, f"j{number}", {"fault-scheduling": "grace"})
+    await cell.turns(3)
+    for number in range(4):
+        await cell.pods(f"j{number}", PodPhase.RUNNING)
+    await cell.turns(2)
+    broken = [NodeCondition("a", unhealthy=0b1111, sources=HealthSource.DEVICE_PLUGIN)]
+    try:
+        await cell.health("leaf-a", broken)
+        await cell.turns(3)
+        assert await steps(cell) == []
+        status = await cell.status("j0")
+        assert status is not None
+        assert status.phase == "running"
+        assert "or after `berth faults approve CardUnhealthy --domain leaf-a`" in status.restart_held
+        assert status.sentence == status.restart_held
+        assert counted(cell) == {"approval": 4, "jobs": 0}
+        wish = ApprovalSeen("CardUnhealthy", "leaf-a", cell.clock.now_ms() + 60_000, "ops")
+        await cell.user.publish(cell.user.subjects.fact_approval("CardUnhealthy", "leaf-a"), encode(wish))
+        await cell.turns(3)
+        assert [(step.name, step.scope) for step in await steps(cell)] == [("j0", "job")]
+        told = [await cell.status(f"j{number}") for number in range(4)]
+        assert [one is not None and one.restart_held.endswith("is placed again") for one in told] == [
+            False, True, True, True,
+        ]  # fmt: skip
+        assert counted(cell) == {"approval": 0, "jobs": 3}
+        await cell.health("leaf-a", [NodeCondition("a")])
+        await cell.turns(3)
+        told = [await cell.status(f"j{number}") for number in range(4)]
+        assert [one.restart_held if one is not None else None for one in told] == ["", "", "", ""]
+        assert counted(cell) == {"approval": 0, "jobs": 0}
+    finally:
+        await cell.close()
+
+
+def counted(cell: Cell) -> dict[str, float | None]:
+    """Jobs that are held back, by what they wait for."""
+    metrics = cell.instruments.registry.collectors
+    name = "berth_dispatcher_held_jobs"
+    return {word: metrics.get_sample_value(name, {"waits_for": word}) for word in ("approval", "jobs")}

@@ -8,7 +8,7 @@ from structlog.testing import capture_logs
 
 from berth.core.cluster.node_packing import pack_health, unpack_health
 from berth.products.model import LABEL_SOFT_SHARE
-from berth.schemas.facts import NodeHealth
+from berth.schemas.facts import HealthSource, NodeHealth
 from berth.schemas.nodes import NodeCondition
 from tests.support.device_texts import (
     RES,
@@ -104,7 +104,9 @@ async def test_a_report_that_is_deleted_ages(world: World) -> None:
         await world.has("a", level=OK, unhealthy=8)
     async with world.service():
         await world.ask(b"{}")
-        assert world.published("a") == NodeCondition("a", unhealthy=8, updated_ms=world.clock.now_ms())
+        assert world.published("a") == NodeCondition(
+            "a", unhealthy=8, updated_ms=world.clock.now_ms(), sources=HealthSource.DEVICE_PLUGIN
+        )
         world.clock.advance(601)
         await world.has("a", level=NO_NEW)
 

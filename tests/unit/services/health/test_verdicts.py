@@ -5,7 +5,7 @@ import pytest
 from berth.formats.ascend.device_info import SwitchInfo, report_of
 from berth.formats.ascend.node_info import FaultDevice, NodeInfo
 from berth.products.model import LABEL_SOFT_SHARE
-from berth.schemas.facts import NodeHealth
+from berth.schemas.facts import HealthSource, NodeHealth
 from berth.schemas.nodes import NodeCondition, NodeDescription
 from berth.schemas.reports import HealthReport
 from berth.services.health.report_store import NodeReports, ReportStore, StoredAgentReport
@@ -261,3 +261,48 @@ def test_sub_healthy_chips(rows: list[dict[str, object]], switch: str, sub_healt
     if switch:
         found.switch = SwitchInfo(node_status=switch)
     assert verdict(found).sub_healthy == sub_healthy
+
+
+def all_words() -> NodeReports:
+    """Reports of a device plug-in, of NodeD, of the switch and of an agent, none of which finds anything."""
+    found = word(device_list())
+    found.node = NodeInfo(node_status="Healthy")
+    found.switch = SwitchInfo(node_status="Healthy")
+    found.agent = StoredAgentReport(HealthReport("a", source="probe"), NOW)
+    return found
+
+
+def test_who_reports_a_fault_is_named() -> None:
+    device, noded, clusterd, agent = HealthSource
+    found = all_words()
+    assert verdict(found).sources == 0
+    found.agent = StoredAgentReport(HealthReport("a", unhealthy=[1]), NOW)
+    assert verdict(found).sources == agent
+    found.node = NodeInfo(node_status="UnHealthy")
+    assert verdict(found).sources == noded | agent
+    assert verdict(found, source="clusterd").sources == clusterd | agent
+    found.device = word(device_list(unhealthy=[1])).device
+    assert verdict(found).sources == device | noded | agent
+    assert verdict(found, source="clusterd").sources == clusterd | agent, "ClusterD relays both"
+
+
+@pytest.mark.parametrize(
+    ("lists", "sources"),
+    [
+        ({"unhealthy": [1]}, 1),
+        ({"faults": [fault_row(1, "SubHealthFault")]}, 1),
+        ({"faults": [fault_row("", "SeparateNPU", kind="NodeUnhealthy")]}, 1),
+        ({"faults": [fault_row(1, "PreSeparateNPU")]}, 0),
+        ({"network": [1]}, 0),
+        ({"recovering": [1]}, 0),
+        ({"free": [0]}, 0),
+    ],
+)
+def test_only_what_may_make_pods_faulty_counts_as_a_report_of_a_fault(lists: dict[str, Any], sources: int) -> None:
+    assert verdict(word(device_list(**lists))).sources == sources
+
+
+def test_an_old_report_is_no_report_of_a_fault() -> None:
+    assert verdict(word(device_list(), age_s=5_000)).sources == 0
+    found = NodeReports(agent=StoredAgentReport(HealthReport("a"), NOW - 5_000_000))
+    assert (verdict(found).level, verdict(found).sources) == (NO_NEW, 0)

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import pytest
+
 from berth.schemas.columns import unpack
 from berth.schemas.facts import PodPhase
 from tests.unit.services.inventory.pods.test_collection import World, a_node, a_pod, accepted
@@ -82,6 +84,7 @@ def test_the_step_of_a_pod_is_in_the_fact_and_the_newest_step_counts_for_a_rank(
     world.put(old, a_pod("p1", job=("llm", "u", 1, 1)))
     (fact,) = world.facts()
     assert fact.steps == b""
+    world.put(a_pod("p0", job=("llm", "u", 1, 0), phase="Failed"))
     world.put(a_pod("p0-new", node="n2", job=("llm", "u", 1, 0), annotations={"berth/step": "2"}, phase="Failed"))
     (fact,) = world.facts()
     assert unpack(fact.steps, 4) == [2, 0]
@@ -92,6 +95,22 @@ def test_the_step_of_a_pod_is_in_the_fact_and_the_newest_step_counts_for_a_rank(
     again.pods.note_job(accepted("llm", "u", 2))
     (gone,) = again.facts()
     assert unpack(gone.steps, 4) == [2, 0]
+
+
+@pytest.mark.parametrize("phase", ["Pending", "Running", "Failed"])
+def test_a_backup_pod_counts_for_its_rank_only_when_the_pod_beside_it_is_gone_or_has_ended(phase: str) -> None:
+    world = World()
+    world.nodes.replace([a_node("n1"), a_node("n2")])
+    world.pods.note_job(accepted("llm", "u", 1))
+    world.put(a_pod("p0", job=("llm", "u", 1, 0), phase="Running"))
+    (before,) = world.facts()
+    backup = a_pod("p0-hot", node="n2", job=("llm", "u", 1, 0), annotations={"berth/step": "1"}, phase=phase)
+    world.put(backup)
+    assert world.facts() == [], "the pod of the rank is still there"
+    world.pods.remove("uid-p0")
+    (fact,) = world.facts()
+    assert (unpack(before.steps, 4), unpack(fact.steps, 4)) == ([], [1])
+    assert fact.phase != before.phase or phase == "Running"
 
 
 def test_a_step_that_is_no_number_is_none_and_a_reason() -> None:

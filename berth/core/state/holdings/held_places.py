@@ -1,0 +1,47 @@
+"""Held places: what stays reserved for a job that starts anew as a whole, from the end of one attempt to the next."""
+
+import msgspec
+
+from berth.core.errors import InvariantError
+from berth.core.state.holdings.holding import Holding, PodShare, pods_at
+from berth.schemas.placement import Placement
+from berth.schemas.recovery import HeldPlaces
+
+
+class Held(msgspec.Struct, gc=False, omit_defaults=True):
+    """Places of an attempt that has ended, which nobody else gets."""
+
+    namespace: str
+    name: str
+    uid: str
+    attempt: int
+    placement: Placement
+    """Of all ranks of that attempt."""
+    ranks: list[int]
+    """Ranks whose places are held, ascending."""
+    until_ms: int
+
+    @property
+    def key(self) -> tuple[str, int]:
+        """Identity of the attempt that has ended."""
+        return (self.uid, self.attempt)
+
+    def places(self) -> dict[int, PodShare]:
+        """The places, by rank."""
+        return pods_at(self.placement, self.ranks)
+
+
+def held_of(holding: Holding, entry: HeldPlaces) -> Held:
+    """What an entry of a record holds of an attempt that ends.
+
+    Raises:
+        InvariantError: The attempt does not own it.
+    """
+    ranks = entry.ranks
+    is_owned = set(ranks) <= set(range(holding.placement.pods())) - set(holding.gone)
+    if not is_owned or ranks != sorted(set(ranks)):
+        subject = f"gang {holding.uid} attempt {holding.attempt}"
+        raise InvariantError(f"holds places that it does not own: ranks {ranks}", subject=subject)
+    return Held(
+        holding.namespace, holding.name, holding.uid, holding.attempt, holding.placement, list(ranks), entry.until_ms
+    )

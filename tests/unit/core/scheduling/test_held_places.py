@@ -1,0 +1,179 @@
+"""Held places: what stays reserved for a job that starts anew as a whole."""
+
+import pytest
+
+from berth.schemas.facts import PodPhase
+from berth.schemas.recovery import HeldPlaces
+from tests.support.cells import a_job, a_node
+from tests.support.fault_cells import GRACE, FaultCell
+from tests.support.replacements import holding_of
+
+_HOLD_MS = 60_000
+_GRACE_MS = 900_000
+
+
+def a_cell(nodes: str = "abcd", **settings: object) -> FaultCell:
+    return FaultCell([a_node(name) for name in nodes], **{"hold_places_ms": _HOLD_MS, **settings})
+
+
+def restarted(cell: FaultCell) -> None:
+    """A job of two pods on a and b restarts because a is broken, and its pods are gone; another one waits."""
+    cell.run(a_job("j", chips=8, replicas=2), labels=GRACE)
+    assert holding_of(cell.state, "j").placement.names() == ["a", "b"]
+    cell.ask(a_job("rival", chips=8, replicas=len(cell.nodes), priority=9))
+    cell.turns()
+    cell.ask(a_job("small", chips=8, priority=9))
+    cell.break_chip("a")
+    cell.turns()
+    assert cell.phase("j") == "ending"
+    cell.remove("j")
+
+
+def held(cell: FaultCell) -> list[HeldPlaces]:
+    """All entries of records about held places."""
+    return [entry for record in cell.records for entry in record.held]
+
+
+def test_healthy_places_are_held_until_the_job_has_its_other_places() -> None:
+    cell = a_cell("ab")
+    restarted(cell)
+    cell.turns()
+    uid = holding_uid(cell)
+    assert held(cell) == [HeldPlaces("default", "j", uid, 1, [1], cell.now_ms + _HOLD_MS)]
+    assert cell.state.held("b") == 0xFF
+    assert (cell.phase("j"), cell.phase("small")) == ("waiting", "waiting"), "though its priority is higher"
+    cell.wait(_HOLD_MS - 1)
+    cell.conditions.clear()
+    cell.publish()
+    cell.turns()
+    holding = holding_of(cell.state, "j")
+    assert (cell.phase("j"), holding.attempt, holding.placement.names()) == ("placed", 2, ["a", "b"])
+    assert (cell.state.fold.held, cell.scheduler.next_due_ms) == ({}, 0)
+
+
+def holding_uid(cell: FaultCell) -> str:
+    return cell.state.jobs["default", "j"].uid
+
+
+def test_healthy_ranks_return_to_their_node_and_chips_and_the_faulty_one_moves() -> None:
+    cell = a_cell("abcd")
+    cell.run(a_job("j", chips=4, replicas=3), labels=GRACE)
+    before = holding_of(cell.state, "j").placement
+    assert before.names() == ["a", "a", "b"]
+    cell.break_chip("a", 1 << before.chips_by_rank()[0][0])
+    cell.turns()
+    cell.remove("j")
+    cell.ask(a_job("rival", chips=4, priority=9))
+    cell.turns()
+    after = holding_of(cell.state, "j").placement
+    assert after.chips_by_rank()[1:] == before.chips_by_rank()[1:]
+    assert after.names()[1:] == before.names()[1:]
+    assert after.names()[0] != "a"
+
+
+def test_at_the_deadline_all_are_free_for_others() -> None:
+    cell = a_cell("ab")
+    restarted(cell)
+    cell.turns()
+    assert cell.scheduler.next_due_ms == cell.now_ms + _HOLD_MS
+    assert cell.wait(_HOLD_MS - 1) == []
+    assert (cell.phase("small"), cell.state.held("b")) == ("waiting", 0xFF)
+    cell.wait(1)
+    assert held(cell)[-1] == HeldPlaces("default", "j", holding_uid(cell), 1)
+    assert (cell.phase("j"), cell.phase("small"), cell.state.fold.held) == ("waiting", "placed", {})
+
+
+def test_a_cancelled_job_holds_nothing() -> None:
+    cell = a_cell("ab")
+    restarted(cell)
+    cell.turns()
+    cell.take_back("j")
+    cell.turns()
+    assert cell.state.fold.held == {}
+    assert cell.phase("small") == "placed"
+
+
+def test_pods_that_end_one_by_one_free_nothing_before_the_last() -> None:
+    cell = a_cell("ab")
+    cell.run(a_job("j", chips=8, replicas=2), labels=GRACE)
+    cell.ask(a_job("small", chips=8, priority=9))
+    cell.break_chip("a")
+    cell.turns()
+    cell.pods["j"][1].phase = PodPhase.GONE
+    cell.say("j")
+    cell.turns()
+    assert (cell.state.held("b"), cell.phase("small")) == (0xFF, "waiting")
+
+
+def test_a_pod_that_never_terminates_keeps_no_places_of_others_for_ever() -> None:
+    cell = a_cell("ab")
+    cell.run(a_job("j", chips=8, replicas=2), labels=GRACE)
+    cell.ask(a_job("small", chips=8, priority=9))
+    cell.break_chip("a")
+    cell.turns()
+    cell.pods["j"][1].phase = PodPhase.GONE
+    cell.say("j")
+    cell.turns()
+    assert cell.scheduler.next_due_ms == cell.now_ms + _GRACE_MS + _HOLD_MS
+    cell.wait(_GRACE_MS + _HOLD_MS - 1)
+    assert cell.phase("small") == "waiting"
+    cell.wait(1)
+    assert (cell.phase("j"), cell.phase("small"), cell.node_of("small", 0)) == ("ending", "placed", "b")
+    cell.pods["j"][0].phase = PodPhase.GONE
+    cell.say("j")
+    cell.turns()
+    assert (cell.phase("j"), cell.state.fold.held) == ("waiting", {})
+
+
+def test_a_held_place_that_breaks_is_not_taken_again() -> None:
+    cell = a_cell("abc")
+    cell.run(a_job("k", chips=8), labels={})
+    cell.run(a_job("j", chips=8, replicas=2), labels=GRACE)
+    first, second = holding_of(cell.state, "j").placement.names()
+    cell.break_chip(first)
+    cell.turns()
+    cell.remove("j")
+    cell.turns()
+    assert cell.state.held(second) == 0xFF
+    cell.break_chip(second)
+    freed = cell.node_of("k", 0)
+    cell.take_back("k")
+    cell.turns()
+    cell.remove("k")
+    cell.turns()
+    assert cell.phase("j") == "waiting"
+    cell.conditions.pop(first)
+    cell.publish()
+    cell.turns()
+    assert sorted(holding_of(cell.state, "j").placement.names()) == sorted([first, freed])
+
+
+@pytest.mark.parametrize("settings", [{"hold_places_ms": 0}, {"reference_parity": True}], ids=["off", "parity"])
+def test_without_the_setting_places_are_free_at_once(settings: dict[str, object]) -> None:
+    cell = a_cell("ab", **settings)
+    restarted(cell)
+    cell.turns()
+    assert (held(cell), cell.phase("small"), cell.node_of("small", 0)) == ([], "placed", "b")
+
+
+def test_a_snapshot_holds_the_places() -> None:
+    cell = a_cell("ab")
+    restarted(cell)
+    cell.turns()
+    again = cell.reloaded()
+    assert again.state.held("b") == 0xFF
+    assert again.scheduler.next_due_ms == cell.scheduler.next_due_ms
+    for one in (cell, again):
+        one.wait(_HOLD_MS)
+        assert one.node_of("small", 0) == "b"
+
+
+def test_a_job_with_held_places_does_not_wait_behind_the_head_of_the_queue() -> None:
+    cell = a_cell("ab", queue_policy="fifo")
+    restarted(cell)
+    cell.turns()
+    assert cell.phase("j") == "waiting"
+    cell.conditions.clear()
+    cell.publish()
+    cell.turns()
+    assert (cell.phase("j"), cell.phase("rival")) == ("placed", "waiting")
