@@ -192,5 +192,5 @@ class DispatcherConfig(ServiceConfig, frozen=True, kw_only=True, forbid_unknown_
         faults = msgspec.structs.asdict(self.faults)
         recoveries = int(faults.pop("enabled"))
         if not recoveries:
-            del faults["hold_places_ms"]  # its default is another one
+            del faults["hold_places_ms"], faults["fault_settle_ms"]  # their defaults are others
         return msgspec.structs.replace(self.decisions.to_settings(), recoveries=recoveries, **faults)

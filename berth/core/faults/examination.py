@@ -24,6 +24,7 @@ from berth.core.state.holdings.holding import Holding, PodShare
 from berth.core.state.holdings.holding import pods_of as pods_of_placement
 from berth.core.state.internal_errors import SetAside
 from berth.core.state.ledger import GangRecord
+from berth.core.state.lost_nodes import MOVE_MS
 from berth.schemas.columns import unpack
 from berth.schemas.facts import PodPhase
 from berth.schemas.placement import BlockPart
@@ -244,6 +245,8 @@ class _View:
         """Whether no further nodes are expected to be lost for the same cause; if not, it is looked at again."""
         settings, faults = self._state.fold.settings, self._state.faults
         lost = faults.lost.get(name)
+        if lost is not None and lost.moves:
+            return self._is_past(lost.unready_ms + MOVE_MS)
         if settings.reference_parity or not settings.fault_settle_ms or lost is None:
             return True
         due_ms = faults.lost.settled_ms(name, settings.fault_settle_ms)

@@ -123,7 +123,7 @@ class FaultInputs:
             now = self.readiness(fact.domain)
             rows = sorted(row for row in before.keys() | now.keys() if before.get(row) != now.get(row))
             names = [self._table.names[row] for row in rows]
-            self._note_lost(names, fact.domain, fact.at_ms)
+            self._note_lost(names, fact.domain, fact.at_ms, moving=fact.moving)
             self._look_at(names, found)
 
     def follow(self, folded: Folded, found: ChangesBuilder) -> None:
@@ -289,12 +289,14 @@ class FaultInputs:
                 del self._attempts_on[name]
                 self.lost.drop(name)
 
-    def _note_lost(self, names: Iterable[str], domain: str, at_ms: int) -> None:
+    def _note_lost(self, names: Iterable[str], domain: str, at_ms: int, *, moving: Collection[str] = ()) -> None:
         """Note which of these nodes are gone, not ready, or to be left, as far as they have attempts."""
         for name in names:
             if name in self._attempts_on:
                 is_unready, is_evicted = not self._is_ready(name), self._is_evicted(name)
                 self.lost.note(name, domain, is_unready=is_unready, is_evicted=is_evicted, at_ms=at_ms)
+                if name in moving and not self.domain(name):
+                    self.lost.note_move(name)
 
     def _is_ready(self, name: str) -> bool:
         table = self._table

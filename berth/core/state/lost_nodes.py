@@ -11,6 +11,8 @@ import msgspec
 
 from berth.core.cluster.domains import is_linked
 
+MOVE_MS: Final = 60_000
+"""Longest time in which a node that changes its domain is in none."""
 _SETTLES_MAX: Final = 5
 """Longest wait for further nodes of the same cause, in settle times."""
 
@@ -25,6 +27,8 @@ class LostNode(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """Since when it is gone or not ready; 0: it is neither."""
     evicted_ms: int = 0
     """Since when its sources want pods to leave; 0: they do not."""
+    moves: bool = False
+    """It has left its domain for another one, whose fact follows."""
 
     @property
     def newest_ms(self) -> int:
@@ -54,6 +58,10 @@ class LostNodes:
                     (before.evicted_ms or at_ms) if is_evicted else 0,
                 )
             )
+
+    def note_move(self, name: str) -> None:
+        """Note that a node which is lost changes its domain."""
+        self._nodes[name] = msgspec.structs.replace(self._nodes[name], moves=True)
 
     def _put(self, node: LostNode) -> None:
         self._nodes[node.name] = node

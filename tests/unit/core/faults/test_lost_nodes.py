@@ -3,10 +3,13 @@
 from collections.abc import Mapping
 from types import MappingProxyType
 
+import msgspec
 import pytest
 
+from berth.core.cluster.node_packing import pack_nodes
 from berth.core.state.lost_nodes import LostNode, LostNodes
 from tests.support.cells import a_job, a_node
+from tests.support.core_cells import SUBJECTS
 from tests.support.fault_cells import GRACE, PODS_FIRST, CellOfDomains, FaultCell
 from tests.support.replacements import holding_of
 
@@ -137,6 +140,27 @@ def test_nodes_without_a_switch_and_a_superpod_have_nothing_in_common() -> None:
     cell.wait(10_000)
     cell.lose(cell.node_of("j", 2))
     assert len(cell.turns()) == 1
+
+
+@pytest.mark.parametrize("settings", [{"fault_settle_ms": 0}, {"reference_parity": True}, {}])
+def test_a_node_that_moves_to_another_domain_is_not_gone_meanwhile(settings: dict[str, object]) -> None:
+    """As when the leaf switch of a node becomes known, or when a bucket of nodes splits."""
+    cell = CellOfDomains([a_node(name) for name in "abcd"], **{"fault_settle_ms": SETTLE, **settings})
+    cell.run(a_job("j", chips=8, replicas=3))
+    cell.wait(10_000)
+    stay = [node for name, node in cell.nodes.items() if name in "ab"]
+    first = msgspec.structs.replace(pack_nodes("bucket-all", stay, at_ms=cell.now_ms), moving=["c", "d"])
+    cell.fact(SUBJECTS.fact_node("bucket-all"), first)
+    assert cell.turns() == []
+    other = cell.reloaded()
+    assert (other.turns(), other.scheduler.next_due_ms) == ([], cell.scheduler.next_due_ms)
+    for one in (cell, other):
+        assert one.wait(30_000) == []
+    rest = [node for name, node in cell.nodes.items() if name in "cd"]
+    cell.fact(SUBJECTS.fact_node("leaf-x"), pack_nodes("leaf-x", rest, at_ms=cell.now_ms))
+    assert (cell.turns(), cell.wait(100_000), cell.state.faults.lost.dump()) == ([], [], [])
+    assert other.wait(29_999) == []
+    assert [step.ranks for step in other.wait(1)] == [[2]], "it never came"
 
 
 def test_a_reader_of_a_snapshot_waits_as_long() -> None:
