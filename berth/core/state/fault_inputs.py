@@ -206,7 +206,7 @@ class FaultInputs:
         if self.decides:
             now = self.ill(fact.domain)
             names = before.keys() | now.keys()
-            changed = sorted(name for name in names if _said(before.get(name)) != _said(now.get(name)))
+            changed = sorted(name for name in names if _faults(before.get(name)) != _faults(now.get(name)))
             self._look_at(changed, found)
 
     def health_ms(self, domain: str) -> int:
@@ -277,11 +277,6 @@ class FaultInputs:
 def nodes_of(holding: Holding) -> list[str]:
     """Nodes of an attempt by rank, and then those that are reserved for its ranks."""
     return [*holding.placement.names(), *(share.node for share in holding.reserved().values())]
-
-
-def _said(condition: NodeCondition | None) -> tuple[tuple[int, int, bool], int]:
-    """What may make pods faulty, and who says so."""
-    return _faults(condition), condition.sources if condition is not None else 0
 
 
 def _faults(condition: NodeCondition | None) -> tuple[int, int, bool]:

@@ -7,7 +7,7 @@ from berth.schemas.fault_facts import BackupPod
 from berth.schemas.ledger import Eviction, Release
 from berth.schemas.recovery import Recovery
 from berth.services.binder.cluster import Gang, Leave, NotYetError, gang_of
-from berth.services.binder.recovery_work import leaves_of
+from berth.services.binder.recoveries.recovery_work import leaves_of
 from tests.support.binder_world import PODS, World, made, uid_of
 from tests.support.kube_binder import a_gang, a_placement, a_pod, members_of
 from tests.unit.services.binder.test_recovery_work import CAUSE, KEY, History, places, seen
