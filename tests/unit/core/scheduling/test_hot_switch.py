@@ -218,6 +218,8 @@ def test_a_backup_pod_of_an_attempt_before_gets_no_place_until_the_pod_of_its_ra
     cell.remove("j")
     assert cell.turns() == [], "the fact still names it"
     assert (holding_of(cell.state, "j").attempt, len(owned(cell))) == (2, 2)
+    cell.bind("j", [0])
+    assert cell.turns() == [], "nor is the new pod of its rank there"
 
 
 def test_without_the_setting_no_backup_pod_is_placed() -> None:
