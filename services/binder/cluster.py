@@ -240,6 +240,17 @@ class Cluster(Protocol):
             PoisonError: The cluster rejects it permanently.
         """
 
+    async def tell_to_save(self, gang: Gang, since_ms: UnixMs) -> None:
+        """Tell the agents of a job to save a checkpoint; called before any of its pods is deleted.
+
+        Args:
+            gang: The attempt.
+            since_ms: Time of the first step of the recovery.
+
+        Raises:
+            TransientError: The cluster did not answer: no pod may be deleted yet.
+        """
+
 
 class FactlessCluster:
     """Base of clusters that use no facts and need no recovery."""
@@ -284,6 +295,9 @@ class FactlessCluster:
 
     async def mark(self, gang: Gang, ranks: Sequence[int], kind: str) -> None:
         """Nobody reads marks."""
+
+    async def tell_to_save(self, gang: Gang, since_ms: UnixMs) -> None:
+        """There are no agents."""
 
     def forget(self, key: AttemptKey) -> None:
         """No state to drop."""

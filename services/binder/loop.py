@@ -21,7 +21,7 @@ from berth.services.binder.attempt_gangs import gang_of
 from berth.services.binder.cluster import HELD_RETRY_S, BindResult, Cluster, Gang, HeldBackError, NotYetError
 from berth.services.binder.config import BinderConfig
 from berth.services.binder.metrics import BinderMetrics
-from berth.services.binder.recovery_work import leaves_of, manner_of_end, marks_of
+from berth.services.binder.recoveries.recovery_work import leaves_of, manner_of_end, marks_of
 from berth.services.binder.work import Attempt, AttemptKey, Clearing, Step, Work
 
 FAILURES_REPORTED_MAX: Final = 256
@@ -328,6 +328,7 @@ class Loop:
         held: list[RankFailure] = []
         try:
             if leaves:
+                await self._tell_to_save(attempt, gang)
                 await self._cluster.remove(gang, leaves)
             if marks is not None:
                 await self._cluster.mark(gang, marks.ranks, marks.kind)
@@ -353,6 +354,15 @@ class Loop:
             open=self.work.open_ranks(attempt),
         )
 
+    async def _tell_to_save(self, attempt: Attempt, gang: Gang) -> None:
+        """Before the first pod is deleted, tell agents to save, if the recovery asks for it.
+
+        Raises:
+            TransientError: The cluster did not answer.
+        """
+        if attempt.saves and attempt.recovery is not None:
+            await self._cluster.tell_to_save(gang, attempt.recovery.since_ms)
+
     def _leaves(self, bound: BindResult, failures: list[RankFailure]) -> bool:
         """Whether a partly bound gang is left as it is; then the outcome must list all other ranks."""
         return self._config.partial == "leave" and bound.bound > 0 and len(failures) <= FAILURES_REPORTED_MAX
@@ -360,6 +370,7 @@ class Loop:
     async def _evict(self, attempt: Attempt) -> OutcomeSeen:
         gang = gang_of(attempt)
         manner = manner_of_end(attempt, self._clock.now_ms())
+        await self._tell_to_save(attempt, gang)
         try:
             await self._cluster.evict(gang, reason=self._why_evict(attempt), manner=manner)
         except HeldBackError as error:

@@ -738,6 +738,7 @@ def _ledger() -> tuple[Message, ...]:
                     placement=_placement(),
                     retries_left=2,
                     nodes=["node-1.zone-a"],
+                    saves=True,
                 ),
                 Recovery(
                     namespace="team-a",
@@ -906,6 +907,8 @@ def _status() -> tuple[Message, ...]:
                 placed=True,
                 open=[1],
                 placed_ms=_AT_MS + 9_000,
+                held=[1],
+                held_until_ms=_AT_MS + 45_000,
             ),
             restart_held="a fault would restart it: CardUnhealthy in domain superpod-0",
         ),

@@ -17,28 +17,36 @@ from berth.schemas.workload import PlannedJob
 from tests.property.test_simulation import CLUSTERS, POLICIES, workloads
 from tests.support.simulations import a_plan, fault_plan, run_of
 
-STRATEGIES = st.sampled_from(("pods", "job"))
+STRATEGIES = st.sampled_from(("pods", "pods-only", "job"))
 NEVER_MS = 1 << 50
 
 
 @st.composite
 def fault_plans(draw: st.DrawFn, cluster: str, strategy: Strategy) -> FaultPlan:
-    """Failures of all kinds, some while others are repaired, with costs from none to longer than the jobs."""
+    """Failures of all kinds, some while others are repaired, with costs from none to longer than the jobs.
+
+    Nodes work longer than a way back to training takes, or a job on all of them would hardly ever train.
+    """
+    grace_ms = draw(st.sampled_from((0, 500, 8_000)))
+    recreate_ms = draw(st.sampled_from((0, 300, 20_000)))
+    repair_ms = draw(st.sampled_from((1, 5_000, 40_000)))
+    restart_ms = draw(st.sampled_from((0, 2_000)))
     return fault_plan(
         cluster,
         strategy=strategy,
-        mtbf_ms=draw(st.sampled_from((15_000, 60_000, 300_000))),
-        repair_ms=draw(st.sampled_from((1, 5_000, 40_000))),
+        mtbf_ms=max(draw(st.sampled_from((15_000, 60_000, 300_000))), 2 * (grace_ms + recreate_ms + repair_ms)),
+        repair_ms=repair_ms,
         chip=draw(st.sampled_from((0, 1, 3))),
         node=1,
         leaf=draw(st.sampled_from((0, 1))),
         weibull=draw(st.sampled_from((0.5, 1.0, 2.0))),
         seed=draw(st.integers(0, 1 << 40)),
         checkpoint_ms=draw(st.sampled_from((1, 1_000, 7_000))),
-        grace_ms=draw(st.sampled_from((0, 500, 8_000))),
-        recreate_ms=draw(st.sampled_from((0, 300, 20_000))),
-        restart_ms=draw(st.sampled_from((0, 2_000))),
+        grace_ms=grace_ms,
+        recreate_ms=recreate_ms,
+        restart_ms=restart_ms,
         rejoin_ms=draw(st.sampled_from((0, 1_000))),
+        has_replica=draw(st.booleans()),
     )
 
 

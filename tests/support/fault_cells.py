@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from berth.core.scheduling.scheduler import Scheduler
+from berth.core.scheduling.turn import MissingShards
 from berth.core.state.cell import State
 from berth.core.state.invariants import check
 from berth.schemas.columns import pack, pack_names
@@ -50,12 +51,12 @@ class FaultCell(CoreCell):
         record = Epoch(fold.epoch + 1, fold.head, self.state.facts_seq, self.now_ms, "d", Settings(**settings))  # type: ignore[arg-type]  # fields of the settings
         self.scheduler.begin(self.folded(record).changes)
 
-    def turn(self) -> Round | None:
+    def turn(self, missing_shards: MissingShards | None = None) -> Round | None:
         """One turn; a record if something was decided."""
         opening = self.scheduler.open(self.now_ms).opening
         if opening is None:
             return None
-        choice = self.scheduler.choose_alone(opening)
+        choice = self.scheduler.choose_alone(opening, missing_shards)
         assert not choice.set_aside, choice.set_aside
         if choice.is_empty:
             self.scheduler.leave(choice)

@@ -1,6 +1,9 @@
-"""Settings of decisions from the command line: ``--set key=value`` changes defaults, or settings of a recording."""
+"""Settings of decisions from the command line: ``--set key=value`` changes defaults, or settings of a recording.
 
-from collections.abc import Sequence
+What is done about faults has keys such as ``faults.hold_places_ms``.
+"""
+
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -9,9 +12,14 @@ from berth.cli.output import WRONG_USE, CommandError
 from berth.formats.yaml_tree import nearest
 from berth.runtime.config import PREFIX, ConfigError, load
 from berth.schemas.ledger import Settings
-from berth.services.dispatcher.config import DecisionConfig
+from berth.services.dispatcher.config import DecisionConfig, FaultsConfig
 
-KEYS: Final = DecisionConfig.__struct_fields__
+FAULTS: Final = "faults."
+"""Beginning of the keys about faults."""
+_DECISION_KEYS: Final = DecisionConfig.__struct_fields__
+_FAULT_KEYS: Final = tuple(key for key in FaultsConfig.__struct_fields__ if key != "enabled")
+_USUAL: Final = FaultsConfig()
+KEYS: Final = (*_DECISION_KEYS, *(f"{FAULTS}{key}" for key in _FAULT_KEYS))
 
 
 def settings_with(base: Settings, pairs: Sequence[str]) -> Settings:
@@ -33,21 +41,39 @@ def settings_with(base: Settings, pairs: Sequence[str]) -> Settings:
         if key not in KEYS:
             raise CommandError(f"--set: {key!r} is not a setting, expected {nearest(key, KEYS)}", code=WRONG_USE)
         words[key] = value
-    known = {key: _word(getattr(base, key)) for key in KEYS}
+    of_faults = {key.removeprefix(FAULTS): words.pop(key) for key in list(words) if key.startswith(FAULTS)}
+    changed = _changed(base, DecisionConfig, _DECISION_KEYS, words) if words or not of_faults else {}
+    changed |= _changed(base, FaultsConfig, _FAULT_KEYS, of_faults) if of_faults else {}
+    return msgspec.structs.replace(base, **changed)
+
+
+def _changed(
+    base: Settings, config: type[DecisionConfig | FaultsConfig], keys: Sequence[str], words: Mapping[str, str]
+) -> dict[str, object]:
+    """Values of settings that words change.
+
+    Raises:
+        CommandError: A value is invalid, or settings contradict each other.
+    """
+    known = {key: _word(getattr(base, key)) for key in keys}
     try:
-        loaded = load(DecisionConfig, None, {f"{PREFIX}{key.upper()}": value for key, value in (known | words).items()})
+        loaded = load(config, None, {f"{PREFIX}{key.upper()}": value for key, value in {**known, **words}.items()})
     except ConfigError as error:
-        why = str(error) if error.field in KEYS else error.expected  # they contradict each other
+        why = str(error) if error.field in keys else error.expected  # they contradict each other
         raise CommandError(f"--set: {why}", code=WRONG_USE) from error
-    return msgspec.structs.replace(base, **{key: getattr(loaded, key) for key in words})
+    return {key: getattr(loaded, key) for key in words}
 
 
 def settings_text(settings: Settings) -> dict[str, str]:
-    """Settings as text: those of the queue, and others that are not the default."""
+    """Settings as text: those of the queue, and others that are not the default; about faults if these are handled."""
     queue = ("queue_policy", "reserve_chips", "reserve_depth", "unknown_run_ms")
     default = DecisionConfig().to_settings()
-    others = [key for key in KEYS if key not in queue and getattr(settings, key) != getattr(default, key)]
-    return {key: _word(getattr(settings, key)) for key in (*queue, *others)}
+    others = [key for key in _DECISION_KEYS if key not in queue and getattr(settings, key) != getattr(default, key)]
+    found = {key: _word(getattr(settings, key)) for key in (*queue, *others)}
+    if settings.recovers:
+        shown = {key: getattr(settings, key) for key in _FAULT_KEYS}
+        found |= {f"{FAULTS}{key}": _word(value) for key, value in shown.items() if value != getattr(_USUAL, key)}
+    return found
 
 
 def _word(value: object) -> str:

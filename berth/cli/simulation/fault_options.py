@@ -21,6 +21,8 @@ _EXPECTED: Final = "a duration such as 154d, 4h, 30s or 1d12h"
 _SEED_MAX: Final = (1 << 63) - 1
 _PLAIN: Final = "exponential"
 _SHAPED: Final = "weibull:"
+_ON: Final = "on"
+_OFF: Final = "off"
 _UNITS: Final = ((_DAY_MS, "d"), (3_600_000, "h"), (60_000, "m"), (1000, "s"), (1, "ms"))
 
 
@@ -35,6 +37,7 @@ def faults_of(text: str, cluster: ClusterPlan) -> FaultPlan:
         CommandError: A pair has another form, its key is unknown or there twice, or its value is invalid.
     """
     words = _pairs(text)
+    replica = {"has_replica": _is_on("replica", words.pop("replica"))} if "replica" in words else {}
     shaped = {"weibull": _shape(words.pop("shape"))} if "shape" in words else {}
     values = {_FIELDS.get(key, key): _READERS[key](key, value) for key, value in words.items()}
     if values.get("mtbf_ms", _MTBF_MIN_MS) < _MTBF_MIN_MS:
@@ -44,7 +47,7 @@ def faults_of(text: str, cluster: ClusterPlan) -> FaultPlan:
     of_model = {field: values.pop(field) for field in list(values) if field in FailureModel.__struct_fields__}
     nodes = [BreakableNode(node.name, node.chips, node.leaf) for node in cluster.nodes]
     try:
-        return FaultPlan(model=FailureModel(**of_model, **shaped), nodes=nodes, **values)  # type: ignore[arg-type]  # by name
+        return FaultPlan(model=FailureModel(**of_model, **shaped), nodes=nodes, **replica, **values)  # type: ignore[arg-type]  # by name
     except ValueError as error:
         raise CommandError(f"--faults: {error}", code=WRONG_USE) from error
 
@@ -59,7 +62,8 @@ def faults_text(plan: FaultPlan) -> dict[str, str]:
         "cost of a failure": ", ".join(
             f"{name}={duration_text(getattr(plan, f'{name}_ms'))}"
             for name in ("checkpoint", "grace", "recreate", "restart", "rejoin")
-        ),
+        )
+        + f", replica={_ON if plan.has_replica else _OFF}",
     }
 
 
@@ -138,6 +142,12 @@ def _seed(key: str, value: str) -> int:
     return int(value)
 
 
+def _is_on(key: str, value: str) -> bool:
+    if value not in {_ON, _OFF}:
+        raise _wrong(key, value, f"{_ON} or {_OFF}")
+    return value == _ON
+
+
 def _shape(value: str) -> float:
     expected = "exponential, or weibull:K such as weibull:0.7"
     if value == _PLAIN:
@@ -169,4 +179,5 @@ KEYS: Final = (
     "recreate",
     "restart",
     "rejoin",
+    "replica",
 )

@@ -22,6 +22,7 @@ def recovery_of(state: State, gang: GangRecord, holding: Holding | None) -> Reco
     found = gang.recovery
     if found is None:
         return None
+    held = state.fold.held.get(gang.uid)
     return RecoveryStatus(
         step=found.step,
         scope=found.scope,
@@ -38,6 +39,8 @@ def recovery_of(state: State, gang: GangRecord, holding: Holding | None) -> Reco
         placed=holding is not None and not holding.ending and _has_places(holding),
         open=_open_ranks(state, holding) if holding is not None and holding.attempt == found.attempt else [],
         placed_ms=gang.placed_ms,
+        held=list(held.ranks) if held is not None else [],
+        held_until_ms=held.until_ms if held is not None else 0,
     )
 
 

@@ -163,6 +163,7 @@ def _recovery(faulty: Faulty, wanted: Wanted, placement: Placement | None) -> Re
         retries_left=wanted.retries_left,
         nodes=list(faulty.nodes),
         backups=[wanted.backup] if wanted.backup else [],
+        saves=wanted.saves,
     )
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from berth.core.simulation.failures import BreakableNode, Failure
-from berth.schemas.facts import NodeHealth
+from berth.schemas.facts import HealthSource, NodeHealth
 from berth.schemas.nodes import NodeCondition
 
 
@@ -50,9 +50,16 @@ class BrokenParts:
         return self._is_down(node) or bool(chips & self._chips.get(node, 0))
 
     def condition(self, node: str) -> NodeCondition:
-        """Health of a node as its reports show it."""
-        level = NodeHealth.EVICT if self._is_down(node) else NodeHealth.OK
-        return NodeCondition(node, unhealthy=self._chips.get(node, 0), level=level)
+        """Health of a node as its reports show it; two sources say what is broken, so that nothing waits for one."""
+        chips = self._chips.get(node, 0)
+        is_down = self._is_down(node)
+        sources = (HealthSource.NODED if is_down else 0) | (HealthSource.DEVICE_PLUGIN if chips else 0)
+        return NodeCondition(
+            node,
+            unhealthy=chips,
+            level=NodeHealth.EVICT if is_down else NodeHealth.OK,
+            sources=sources | HealthSource.CLUSTERD if sources else 0,
+        )
 
     def _is_down(self, node: str) -> bool:
         return ("node", node) in self._down or ("leaf", self._leaf_of.get(node, "")) in self._down

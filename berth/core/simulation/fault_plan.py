@@ -5,14 +5,17 @@ from typing import Final, Literal
 import msgspec
 
 from berth.core.simulation.failures import BreakableNode, FailureModel
-from berth.schemas.fault_facts import FAULT_SCHEDULING, POD_RESCHEDULING
+from berth.schemas.fault_facts import FAULT_SCHEDULING, POD_RESCHEDULING, RECOVER_POLICY
 
-Strategy = Literal["pods", "job"]
+Strategy = Literal["pods", "pods-only", "job"]
 STRATEGIES: Final[dict[Strategy, dict[str, str]]] = {
     "pods": {FAULT_SCHEDULING: "grace", POD_RESCHEDULING: "on"},
+    "pods-only": {FAULT_SCHEDULING: "grace", POD_RESCHEDULING: "on"},
     "job": {FAULT_SCHEDULING: "grace"},
 }
-"""Labels of all jobs: only what a fault concerns leaves first, or the whole job does."""
+"""Labels of all jobs: only the pods that a fault concerns leave first, or the whole job does."""
+LIMITS: Final[dict[Strategy, dict[str, str]]] = {"pods-only": {RECOVER_POLICY: "pod"}}
+"""Annotations of the PodGroups of all jobs: healthy pods stay, however long a new pod waits for a place."""
 
 
 class FaultPlan(msgspec.Struct, frozen=True, kw_only=True):
@@ -31,6 +34,8 @@ class FaultPlan(msgspec.Struct, frozen=True, kw_only=True):
     """Time from the last pod's start to training, of a job that was placed anew."""
     rejoin_ms: int = 300_000
     """The same of a job of which some pods stayed."""
+    has_replica: bool = False
+    """Pods that stay hold a replica of what the others did: a job of which some pods stayed loses no work."""
 
     def __post_init__(self) -> None:
         """See that the times mean something.

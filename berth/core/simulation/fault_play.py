@@ -10,6 +10,8 @@ where to, the ledger says.
 - Once all pods of a job run on sound chips it trains again after ``rejoin_ms``, or ``restart_ms`` if all of it was
   placed anew.
 - A job about which nothing is decided waits for the repair, and trains again ``restart_ms`` after it.
+- With ``has_replica`` the work since the last checkpoint is lost only if all of a job was placed anew, or waited for
+  the repair.
 """
 
 import functools
@@ -21,7 +23,7 @@ import msgspec
 from berth.core.cluster.node_packing import pack_health
 from berth.core.simulation.broken_parts import BrokenParts
 from berth.core.simulation.failures import Failure, failures
-from berth.core.simulation.fault_plan import STRATEGIES, FaultPlan
+from berth.core.simulation.fault_plan import LIMITS, STRATEGIES, FaultPlan
 from berth.core.simulation.planned_cluster import SOURCE
 from berth.core.simulation.timeline import FaultHistory, Interruption, JobTraining
 from berth.core.simulation.training import Training
@@ -29,7 +31,7 @@ from berth.core.state.cell import State
 from berth.core.state.ledger import Folded, Holding
 from berth.schemas.columns import pack, pack_names
 from berth.schemas.facts import OutcomeSeen, OutcomeState, PodPhase, PodsSeen
-from berth.schemas.fault_facts import ReplacementsSeen
+from berth.schemas.fault_facts import GroupSeen, ReplacementsSeen
 from berth.schemas.message import Message
 from berth.schemas.subjects import Subjects
 from berth.schemas.workload import PlannedJob
@@ -66,12 +68,16 @@ class _Life(msgspec.Struct, gc=False):
     holding: Holding
     pods: dict[int, _Pod] = {}
     """Pods that are bound, by rank."""
+    stayed: set[int] = set()
+    """Ranks whose pods are there since it trained."""
     made_ms: dict[int, int] = {}
     """When the new pod of a rank is there."""
     deleted: int = 0
     """Newest step whose pods are being deleted."""
     taken_up: int = 0
     """Newest step whose pods are gone."""
+    is_known: bool = False
+    """Facts say what runs of it: from its first failure on. Before, they would only make a simulation long."""
     waits_ms: dict[int, int] = {}
     """Since when new pods wait for places, by rank, as facts say."""
     starts: bool = False
@@ -142,6 +148,8 @@ class FaultPlay:
         """A job has ended, or has been cancelled."""
         life = self._lives.pop(uid, None)
         if life is not None:
+            if life.is_known:
+                self._say_limit(life.holding, gone=True)
             job, stops = life.training.finished(at_ms, is_cancelled=True)
             self._jobs.append(job)
             self._interruptions += stops
@@ -161,7 +169,11 @@ class FaultPlay:
         self._broken.add(failure)
         for uid in sound:
             life = self._lives[uid]
-            if self._is_broken(life) and not life.training.is_done(self._now_ms):
+            if not self._is_broken(life):
+                continue
+            if not life.is_known:
+                self._say(life)
+            if not life.training.is_done(self._now_ms):
                 life.training.stop(self._now_ms)
                 life.starts = False
                 life.turn += 1
@@ -173,7 +185,7 @@ class FaultPlay:
         self._broken.remove(failure)
         self._report(failure)
         for uid in sorted(self._lives):
-            self._get_ready(self._lives[uid], self._plan.restart_ms)
+            self._get_ready(self._lives[uid], self._plan.restart_ms, is_anew=True)
 
     def _report(self, failure: Failure) -> None:
         """Facts about the health of the domains in which something changed."""
@@ -209,15 +221,16 @@ class FaultPlay:
         life.deleted = life.taken_up = 0
         life.made_ms = {}
         life.pods = {rank: _Pod(share.node, share.mask, 0) for rank, share in enumerate(self._state.owned(holding.key))}
-        self._say(life)
         if life.training.was_stopped:
-            self._get_ready(life, self._plan.recreate_ms + self._plan.restart_ms)
+            self._say(life)
+            self._get_ready(life, self._plan.recreate_ms + self._plan.restart_ms, is_anew=True)
         else:
             self._train(life)
 
-    def _train(self, life: _Life) -> None:
+    def _train(self, life: _Life, *, keeps_work: bool = False) -> None:
         life.starts = False
-        life.training.start(self._now_ms)
+        life.stayed = set(life.pods)
+        life.training.start(self._now_ms, keeps_work=keeps_work)
         turn = life.turn
         self._stage.push(
             self._now_ms + life.training.left_ms,
@@ -269,6 +282,7 @@ class FaultPlay:
             if leaves > step:
                 continue
             pod = life.pods.pop(rank, None)
+            life.stayed.discard(rank)
             if pod is not None:
                 gone[rank] = pod
                 life.made_ms[rank] = at_ms + self._plan.recreate_ms
@@ -320,10 +334,16 @@ class FaultPlay:
             self._say(life)
             self._outcome(life, "bound")
             self._settle_waiting(life, (rank for rank in holding.unplaced if self._is_made(life, rank)))
-        self._get_ready(life, self._plan.rejoin_ms)
+        self._get_ready(life, self._plan.rejoin_ms, is_anew=False)
 
-    def _get_ready(self, life: _Life, wait_ms: int) -> None:
-        """If all pods run on sound chips again, the job trains after a while."""
+    def _get_ready(self, life: _Life, wait_ms: int, *, is_anew: bool) -> None:
+        """If all pods run on sound chips again, the job trains after a while.
+
+        Args:
+            life: The job.
+            wait_ms: The while.
+            is_anew: All of its pods start, and none holds what another did.
+        """
         holding = life.holding
         if (
             life.training.trains
@@ -339,15 +359,19 @@ class FaultPlay:
         life.starts = True
         life.turn += 1
         turn, at_ms = life.turn, self._now_ms + wait_ms
+        keeps_work = self._plan.has_replica and bool(life.stayed) and not is_anew
 
         def train() -> None:
             self._now_ms = at_ms
-            self._train(life)
+            self._train(life, keeps_work=keeps_work)
 
         self._stage.push(at_ms, train, lambda: life.turn == turn and life.starts and self._is_held(life))
 
     def _say(self, life: _Life, gone: dict[int, _Pod] | None = None) -> None:
         """What is known of the pods of a job: those that run, and those that are gone."""
+        if not life.is_known:
+            life.is_known = True
+            self._say_limit(life.holding)
         gone = gone or {}
         holding = life.holding
         pods = sorted({**life.pods, **gone}.items())
@@ -369,6 +393,15 @@ class FaultPlay:
             steps=pack([pod.step for _, pod in pods], 4) if any(pod.step for _, pod in pods) else b"",
         )
         self._stage.fact(self._stage.subjects.fact_pod(holding.namespace, holding.name), fact)
+
+    def _say_limit(self, holding: Holding, *, gone: bool = False) -> None:
+        """What the PodGroup of a job says about faults, if anything."""
+        limits = LIMITS.get(self._plan.strategy)
+        if limits is None:
+            return
+        namespace, name = holding.namespace, holding.name
+        fact = GroupSeen(namespace, name, gone=gone, annotations=limits, jobs=[name], at_ms=self._now_ms)
+        self._stage.fact(self._stage.subjects.fact_group(namespace, name), fact)
 
     def _outcome(self, life: _Life, state: OutcomeState) -> None:
         """What the binder has done."""

@@ -1,7 +1,8 @@
 """Training of simulated jobs under failures: work that is saved, work that is lost, and times without training.
 
 A job trains while all of its pods run on sound chips. It saves its work after every ``checkpoint_ms`` of training, at
-no cost. When a pod breaks, the whole job stops, and the work since its last checkpoint is lost.
+no cost. When a pod breaks, the whole job stops, and the work since its last checkpoint is lost, unless pods that stay
+hold a replica of it.
 """
 
 from typing import Final
@@ -63,9 +64,18 @@ class Training:
         """Whether all of its work is done."""
         return self.trains and self._done(at_ms) >= self._work_ms
 
-    def start(self, at_ms: int) -> None:
-        """It trains from now on."""
+    def start(self, at_ms: int, *, keeps_work: bool = False) -> None:
+        """It trains from now on.
+
+        Args:
+            at_ms: Now.
+            keeps_work: The work since its last checkpoint is not lost.
+        """
         if self.was_stopped:
+            if keeps_work and self._lost_ms:
+                self._saved_ms += self._lost_ms
+                self._redone_ms -= self._lost_ms
+                self._lost_ms = self._fruitless = 0
             self._interruptions.append(self._interruption(at_ms))
             self._stopped_ms, self._lost_ms, self._scope = -1, 0, None
         self._since_ms = at_ms

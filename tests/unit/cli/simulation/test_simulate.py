@@ -11,6 +11,7 @@ from berth.cli.output import FAILED, OK, WRONG_USE
 from berth.cli.simulation.fault_options import duration_text
 from berth.core.replay.replay import replayed
 from berth.runtime.recording import read_file
+from berth.services.dispatcher.config import DispatcherConfig, FaultsConfig
 
 TRACE = """\
 at_s,run_s,chips,name,declared_s
@@ -129,6 +130,17 @@ def test_the_history_is_a_recording_that_replays_and_can_be_simulated_again(
         (["--set", "reserve_chips=0"], "--set: setting reserve_chips is '0': Expected `int` >= 1"),
         (["--set", "reserve_chips"], "--set 'reserve_chips': expected key=value"),
         (["--set", "super_pod_size=2", "--set", "reserve_nodes=2"], "--set: reserve_nodes is 2: expected fewer than"),
+        (["--set", "faults.hold_places_ms=1"], "--set is faults.hold_places_ms=1, expected --faults beside it"),
+        (["--faults", "seed=1", "--set", "faults.hold_place_ms=1"], "expected 'faults.hold_places_ms'?"),
+        (["--faults", "seed=1", "--set", "faults.enabled=false"], "--set: 'faults.enabled' is not a setting"),
+        (
+            ["--faults", "seed=1", "--set", "faults.hold_places_ms=-1"],
+            "--set: setting hold_places_ms is '-1': Expected",
+        ),
+        (
+            ["--faults", "seed=1", "--set", "faults.escalate_block_ms=13000"],
+            "--set: escalate_block_ms, escalate_superpod",
+        ),
         (["--declare", "maybe"], "--declare is 'maybe', expected exact, none, or a factor above 0"),
         (["--compress", "0"], "--compress is 0, expected a number above 0"),
         (["--seed", "-1"], "--seed is -1, expected a whole number from 0"),
@@ -224,14 +236,30 @@ def test_strategies_of_recovery_stand_side_by_side(
     assert simulate("--trace", trace, "--cluster", "nodes=9,leaf=9", *words, *recovery, "--out", folder) == OK
     out = capsys.readouterr().out
     assert "failures: mtbf=10m of a node, chip=0.7, node=0.29, leaf=0, shape=exponential, repair=5s, seed=0" in out
-    assert "cost of a failure: checkpoint=1s, grace=30s, recreate=10s, restart=2s, rejoin=1s" in out
+    assert "cost of a failure: checkpoint=1s, grace=30s, recreate=10s, restart=2s, rejoin=1s, replica=off" in out
     assert "skip, recovery by pods" in out
     assert "effective training time ratio" in out
     assert (folder / "failures.png").is_file()
     found = msgspec.json.decode((folder / "results.json").read_bytes())
+    assert not any(key.startswith("faults.") for key in found["settings"]["skip, recovery by job"])
     for figures in found["figures"]:
         assert figures["faults"]["interruptions"] > 0
         assert 0 < figures["faults"]["ettr"] < 1
+
+
+def test_settings_of_faults_are_those_of_a_dispatcher_and_can_be_changed(
+    trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "run.rec"
+    words = ("--faults", "seed=1", "--set", "faults.hold_places_ms=5", "--set", "reserve_chips=32", "--record", file)
+    assert simulate("--trace", trace, "--cluster", "nodes=9,leaf=9", *words) == OK
+    assert "faults.hold_places_ms: 5" in capsys.readouterr().out
+    with read_file(file) as reading:
+        found = reading.head.settings
+    assert (found.recoveries, found.hold_places_ms, found.reserve_chips) == (1, 5, 32)
+    assert simulate("--trace", trace, "--cluster", "nodes=9,leaf=9", "--faults", "seed=1", "--record", f"{file}2") == OK
+    with read_file(Path(f"{file}2")) as reading:
+        assert reading.head.settings == DispatcherConfig(faults=FaultsConfig(enabled=True)).to_settings()
 
 
 def test_nodes_in_reserve_give_a_column_each(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -257,6 +285,7 @@ def test_nodes_in_reserve_give_a_column_each(trace: Path, capsys: pytest.Capture
         (("--faults", "shape=weibull:99"), "--faults: shape: 99, expected a number from 0.2 to 20"),
         (("--faults", "seed=-1"), "--faults: seed is '-1', expected a whole number from 0 to"),
         (("--faults", "seed=1,seed=2"), "--faults: seed is there twice, 1 and 2, expected one"),
+        (("--faults", "replica=yes"), "--faults: replica is 'yes', expected on or off"),
         (("--faults", "checkpoint=0"), "--faults: checkpoint: 0 ms, expected a time above 0"),
         (("--faults", "seed=1", "--baselines"), "--baselines is given, expected it without --faults"),
         (("--recovery", "job"), "--recovery is job, expected --faults beside it"),

@@ -6,6 +6,7 @@ Longer than 400 lines because each case is a whole recovery, from the fault to t
 import msgspec
 import pytest
 
+from berth.core.scheduling.turn import MissingShards
 from berth.schemas.facts import NodeHealth, PodPhase
 from tests.support.cells import a_job, a_node
 from tests.support.fault_cells import GRACE, PODS_FIRST, FaultCell
@@ -533,3 +534,29 @@ def test_a_terminating_pod_of_a_released_rank_is_not_faulty_again() -> None:
     for _ in range(3):
         cell.say("j")
         assert cell.turns() == []
+
+
+def test_a_rank_without_a_place_gets_one_once_the_shards_answer_again() -> None:
+    cell = a_cell("abc", shard_retry_ms=700)
+    cell.run(a_job("j", chips=8, replicas=2))
+    cell.break_chip("b")
+    silent = MissingShards(1, [0])
+    first = cell.turn(silent)
+    assert first is not None
+    assert [(step.how, step.placement) for step in first.recoveries] == [("grace", None)]
+    assert cell.turn(silent) is None
+    assert cell.scheduler.next_due_ms == cell.now_ms + 700
+    (step,) = cell.wait(700)
+    assert (step.how, step.placement is not None) == ("place", True)
+
+
+def test_a_gang_that_the_settings_of_a_new_epoch_forbid_gets_no_places() -> None:
+    cell = a_cell("abc", plain_pods=True)
+    cell.run(a_job("j", chips=0, replicas=2, resource="", node_selector={}, annotations={"berth/gang-pods": "0"}))
+    cell.begin(corrections=1, recoveries=1, plain_pods=False)
+    cell.wait(1_000)
+    name = cell.node_of("j", 1)
+    del cell.nodes[name]
+    cell.publish()
+    (step,) = cell.turns()
+    assert (step.ranks, step.placement) == ([1], None)

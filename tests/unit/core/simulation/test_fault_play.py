@@ -1,5 +1,7 @@
 """One failure at a time, played on small clusters: when a job trains again, and what it has lost."""
 
+from itertools import islice
+
 import msgspec
 import pytest
 
@@ -103,6 +105,60 @@ def test_without_a_spare_node_a_job_waits_for_the_repair() -> None:
     assert timeline.jobs[0].ended_ms > 0
 
 
+def test_pods_alone_wait_for_the_repair_where_there_is_no_spare_node() -> None:
+    """The healthy pods stay for as long as it takes, also those of a job whose rank 0 is lost."""
+    for rank in (0, 2):
+        faults = only("nodes=4", node_of_rank("nodes=4", JOB, rank), "pods-only", repair_ms=7_200_000)
+        timeline, figures = figures_of(JOB, "nodes=4", faults)
+        assert figures.by_scope == {"pod": figures.failures["node"]}
+        assert figures.pods == figures.failures["node"]
+        assert figures.restart.p50_ms == figures.restart.max_ms == 7_200_000 + 60 * SECOND_MS
+        assert timeline.jobs[0].ended_ms > 0
+
+
+@pytest.mark.parametrize(("strategy", "is_kept"), [("pods", True), ("pods-only", True), ("job", False)])
+def test_with_a_replica_the_work_since_the_checkpoint_is_lost_only_where_all_pods_leave(
+    strategy: Strategy, *, is_kept: bool
+) -> None:
+    faults = only("nodes=6", node_of_rank("nodes=6", JOB, 2), strategy, has_replica=True)
+    timeline, figures = figures_of(JOB, "nodes=6", faults)
+    redone_ms = next(failures(faults.model, faults.nodes)).at_ms % 3_600_000
+    assert redone_ms
+    wait_ms = (30 + 10 + (60 if is_kept else 300)) * SECOND_MS
+    assert figures.redone_chip_h == pytest.approx(0 if is_kept else 32 * redone_ms / 3_600_000)
+    assert timeline.jobs[0].ended_ms == 2 * DAY_S * SECOND_MS + wait_ms + (0 if is_kept else redone_ms)
+
+
+def test_a_replica_is_gone_once_every_pod_was_replaced_before_the_job_trains_again() -> None:
+    """Of two pods first one breaks, and while the new one comes the other does.
+
+    Raises:
+        AssertionError: No seed has such failures.
+    """
+    job = planned("j", 0, 2 * DAY_S, 8, pods=2)
+    names = [node_of_rank("nodes=6", job, rank) for rank in (0, 1)]
+    costs = {**COSTS, "rejoin_ms": 7_200_000}
+    for seed in range(10_000):
+        plan = fault_plan(
+            "nodes=6", strategy="pods-only", mtbf_ms=DAY_S * SECOND_MS, chip=0, node=1, leaf=0, seed=seed,
+            repair_ms=10 * DAY_S * SECOND_MS, has_replica=True, **costs,
+        )  # fmt: skip
+        plan = msgspec.structs.replace(plan, nodes=[one for one in plan.nodes if one.name in names])
+        first, second = islice(failures(plan.model, plan.nodes), 2)
+        if (
+            first.at_ms % 3_600_000 > 60_000
+            and 60_000 < second.at_ms - first.at_ms < 7_200_000
+            and first.at_ms < DAY_S * SECOND_MS
+        ):
+            break
+    else:
+        raise AssertionError("no seed breaks both in time")
+    _, figures = figures_of(job, "nodes=6", plan)
+    assert figures.interruptions == 1
+    assert figures.pods == 2
+    assert figures.redone_chip_h == pytest.approx(16 * (first.at_ms % 3_600_000) / 3_600_000)
+
+
 def test_a_chip_that_a_job_does_not_use_does_not_stop_it() -> None:
     job = planned("j", 0, DAY_S, 4)
     plan = fault_plan("nodes=1", strategy="pods", mtbf_ms=3_600_000, chip=1, node=0, leaf=0, repair_ms=60_000, **COSTS)
@@ -146,6 +202,20 @@ def test_training_is_saved_at_checkpoints_and_a_failure_on_the_way_back_belongs_
     assert (job.productive_ms, job.redone_ms, job.end_ms - job.begin_ms) == (1_000, 50, 1_150)
     (stop,) = stops
     assert (stop.at_ms, stop.trains_ms, stop.scope, stop.redone_ms) == (300, 400, "job", 50)
+
+
+def test_work_that_is_kept_is_neither_lost_nor_done_twice() -> None:
+    training = Training("team", "j", chips=8, work_ms=1_000, checkpoint_ms=100, at_ms=0)
+    training.start(0)
+    training.stop(250)
+    training.start(300, keeps_work=True)
+    assert training.left_ms == 750
+    training.stop(390)  # 340 done, the last checkpoint at 300
+    training.start(400)
+    assert training.left_ms == 700
+    job, stops = training.finished(1_100)
+    assert (job.productive_ms, job.redone_ms, job.end_ms) == (1_000, 40, 1_100)
+    assert [stop.redone_ms for stop in stops] == [0, 40]
 
 
 def test_a_job_that_never_reaches_a_checkpoint_ends_the_simulation_with_its_name() -> None:

@@ -34,6 +34,10 @@ class RecoveringCluster(Cluster):
         self.marked: list[tuple[list[int], str]] = []
         self.reasons: list[str] = []
         self.cleared: list[AttemptKey] = []
+        self.saves: list[tuple[int, int]] = []
+        """Pods deleted before agents were told to save, and since when the job recovers."""
+        self.unsaved: list[Exception] = []
+        """What comes of the next calls that tell agents."""
         self.said: Callable[[], Awaitable[Sequence[OutcomeSeen]]] | None = None
         self.announced: list[list[int]] = []
         """Ranks that the last outcome called open when pods were deleted."""
@@ -66,6 +70,12 @@ class RecoveringCluster(Cluster):
     async def mark(self, gang: Gang, ranks: Sequence[int], kind: str) -> None:
         assert gang.uid == "a"
         self.marked.append((list(ranks), kind))
+
+    async def tell_to_save(self, gang: Gang, since_ms: int) -> None:
+        assert gang.uid == "a"
+        if self.unsaved:
+            raise self.unsaved.pop(0)
+        self.saves.append((len(self.removed) + len(self.reasons), since_ms))
 
     async def evict(self, gang: Gang, *, reason: str, manner: Manner = "plain") -> None:
         await self._note()
@@ -102,7 +112,13 @@ class Desk(Binder):
         self.loop.wake(self.work.apply_record(self.head, encode(record)))
 
     def recover(
-        self, *ranks: int, how: How = "force", nodes: Sequence[str] = (), until_ms: int = 0, scope: Scope = "pod"
+        self,
+        *ranks: int,
+        how: How = "force",
+        nodes: Sequence[str] = (),
+        until_ms: int = 0,
+        scope: Scope = "pod",
+        saves: bool = False,
     ) -> None:
         step = self.work.attempts[KEY].holding.step + 1
         placement = places(*nodes) if nodes else None
@@ -110,7 +126,7 @@ class Desk(Binder):
             recoveries=[
                 Recovery(
                     "ns", "job-a", "a", 1, step, "CardUnhealthy", CAUSE, scope, how, list(ranks), [ranks[0]], 5,
-                    until_ms, placement,
+                    until_ms, placement, saves=saves,
                 )
             ]
         )  # fmt: skip
@@ -316,3 +332,39 @@ async def test_a_job_that_is_cancelled_while_it_recovers_ends_in_its_own_time() 
     assert desk.cluster.asked[1:] == ["evict a"]
     desk.write(releases=[Release("a", 1, "cancelled")])
     assert KEY not in desk.work.attempts
+
+
+@pytest.mark.parametrize("scope", ["pod", "job"])
+async def test_agents_are_told_to_save_before_the_first_pod_is_deleted(scope: Scope) -> None:
+    desk = await Desk().bound()
+    ranks = (1,) if scope == "pod" else (0, 1, 2)
+    desk.recover(*ranks, how="grace", until_ms=desk.server.clock.now_ms() + 900_000, scope=scope, saves=True)
+    desk.cluster.unsaved = [TransientError("the server does not answer")]
+    await desk.go()
+    assert (desk.cluster.removed, desk.cluster.reasons) == ([], []), "they do not know it yet"
+    await desk.go()
+    assert desk.cluster.saves == [(0, 5)]
+    assert len(desk.cluster.removed) + len(desk.cluster.reasons) == 1
+
+
+async def test_agents_are_told_for_a_step_that_another_has_followed_before_pods_were_deleted() -> None:
+    desk = await Desk().bound()
+    desk.recover(1, how="grace", until_ms=desk.server.clock.now_ms() + 900_000, saves=True)
+    desk.recover(2)
+    await desk.go()
+    assert desk.cluster.saves == [(0, 5)]
+
+
+async def test_agents_are_told_nothing_when_pods_need_not_save() -> None:
+    desk = await Desk().bound()
+    desk.recover(1)
+    await desk.go()
+    assert (len(desk.cluster.removed), desk.cluster.saves) == (1, [])
+
+
+async def test_the_agents_of_a_cancelled_job_are_told_nothing() -> None:
+    desk = await Desk().open()
+    desk.recover(1, how="grace", until_ms=desk.server.clock.now_ms() + 900_000, saves=True)
+    desk.write(evictions=[Eviction("a", 1, "cancelled")])
+    await desk.go()
+    assert (desk.cluster.reasons, desk.cluster.saves) == (["its job was cancelled"], [])
