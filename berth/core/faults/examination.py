@@ -6,6 +6,7 @@ It is a function of the state and the moment, so that each reader of the same hi
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
+import msgspec
 import numpy as np
 
 from berth.core.changes import JobKey
@@ -110,7 +111,9 @@ def _examine(state: State, uid: str, at_ms: int) -> tuple[Faulty | None, int] | 
         return None, _first(escalation.again_ms, view.again_ms)
     profiles = state.constraints.profiles(holding.namespace, job.request)
     gang = gang_of(job, job.request, attempt=holding.attempt, settings=state.fold.settings, profiles=profiles)
-    return Faulty(gang, holding, escalation.options, view.nodes), _first(escalation.again_ms, view.again_ms)
+    return Faulty(view.judged(gang), holding, escalation.options, view.nodes), _first(
+        escalation.again_ms, view.again_ms
+    )
 
 
 class _View:
@@ -127,6 +130,7 @@ class _View:
         self._leaving = holding.leaving()
         self._places = places_of(holding)
         self._backups = holding.backups()
+        self._rules = rules_for(state, self._key, self._seen, self._group)
         self.again_ms = 0
         """When a node that is not ready counts."""
         self.nodes: tuple[str, ...] = ()
@@ -134,7 +138,7 @@ class _View:
     def escalation(self) -> Escalation:
         """What may be done now."""
         state = self._state
-        rules = rules_for(state, self._key, self._seen, self._group)
+        rules = self._rules
         drained = self._drained_now()
         backup = self._backup_wanted()
         if not acts(rules) and not drained and not self._is_draining:
@@ -170,6 +174,19 @@ class _View:
             return ()
         rank, uid = waiting[0]
         return (backup_for(rank, uid, at_ms=self._at_ms),)
+
+    def judged(self, gang: Gang) -> Gang:
+        """The gang with the strategy by which its pods are faulty: a node that makes them so must not be a new place.
+
+        The request knows the labels that the PodGroup had when it was made.
+        """
+        strategy = self._rules.strategy
+        if strategy == "ignore" or all(shape.sub_health != "ignore" for shape, _ in gang.request_class):
+            return gang
+        request_class = tuple(
+            (msgspec.structs.replace(shape, sub_health=strategy), pods) for shape, pods in gang.request_class
+        )
+        return msgspec.structs.replace(gang, request_class=request_class)
 
     def _drained_now(self) -> dict[str, int]:
         """Nodes of its places that are drained now, and since when; it is looked at again when others are."""
