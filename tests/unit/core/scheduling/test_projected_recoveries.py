@@ -79,7 +79,7 @@ def test_a_job_that_returns_no_longer_holds_places_beside_its_own() -> None:
     cell.turns()
     cell.remove("j")
     cell.turn()
-    cell.ask(a_job("large", chips=8, replicas=2, priority=9, run_ms=1_000))
+    cell.ask(a_job("large", chips=8, priority=9, run_ms=1_000))
     cell.turns()
     assert (cell.phase("j"), cell.node_of("j", 1)) == ("placed", kept)
     assert refusal_of(cell, "large").start_ms == cell.now_ms + _LONG_MS
