@@ -23,6 +23,7 @@ _TIMES: Final[dict[str, tuple[int, ...]]] = {
     "not_ready_ms": (1, 20),
     "restarts_at_once": (1, 2),
     "restart_share_percent": (1, 50, 100),
+    "hold_places_ms": (3, 40, 5_000),
 }
 _LABELS: Final[dict[str, tuple[str, ...]]] = {
     "fault-scheduling": ("grace", "grace", "force", "external-force", "off", "grace|force"),
