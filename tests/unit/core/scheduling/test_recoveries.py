@@ -383,7 +383,7 @@ def without_a_pod() -> FaultCell:
 
 
 def test_a_job_whose_new_pods_are_still_to_come_has_not_vanished() -> None:
-    """Also where its controller never makes them: then its request is withdrawn."""
+    """Also where its controller never makes them: it ends with its owner."""
     cell = without_a_pod()
     assert (cell.wait(3_600_000), cell.phase("j"), cell.scheduler.next_due_ms) == ([], "placed", 0)
     other = cell.reloaded()
