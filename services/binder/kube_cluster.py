@@ -79,7 +79,7 @@ class KubeCluster(EvictionPort):
         self.nodes = NodeCards()
         self.times = PredicateTimes()
         self._binding = PodBinding(api, at_once=at_once, faults=faults)
-        deletion = PodDeletion(api, self.nodes, clock, at_once=at_once, faults=faults, report_event=report_event)
+        deletion = PodDeletion(api, self.nodes, clock, instruments, at_once=at_once, report_event=report_event)
         claims = ClaimBinding(api, at_once=at_once, faults=faults)
         super().__init__(
             GangClaims(claims, clock, timeout_s=config.volumes_timeout_s),

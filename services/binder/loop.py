@@ -17,8 +17,7 @@ from berth.runtime.instruments import Instruments
 from berth.schemas.envelope import DecodeError, decode, encode
 from berth.schemas.facts import JobSeen, OutcomeSeen, RankFailure
 from berth.schemas.subjects import StreamName
-from berth.services.binder.attempt_gangs import gang_of
-from berth.services.binder.cluster import HELD_RETRY_S, BindResult, Cluster, Gang, HeldBackError, NotYetError
+from berth.services.binder.cluster import HELD_RETRY_S, BindResult, Cluster, Gang, HeldBackError, NotYetError, gang_of
 from berth.services.binder.config import BinderConfig
 from berth.services.binder.metrics import BinderMetrics
 from berth.services.binder.recoveries.recovery_work import leaves_of, manner_of_end, marks_of
@@ -180,10 +179,13 @@ class Loop:
         if outcome is None:
             return
         is_new = attempt.outcome != outcome.state
+        recovered_s = self._recovered_s(attempt, outcome)
         key = (attempt.uid, attempt.attempt)
         if key in self.work.attempts:  # otherwise it was released meanwhile, and another attempt may own the subject
             await self._publish(attempt, outcome)
         took_s = self._clock.monotonic_s() - began_s
+        if recovered_s is not None:
+            self._metrics.recovered.observe(recovered_s)
         if is_new:
             self._metrics.outcomes.labels(outcome.state).inc()
         self._metrics.took.observe(took_s)
@@ -199,6 +201,13 @@ class Loop:
             failed=len(outcome.failures),
             took_ms=round(took_s * 1000, 1),
         )
+
+    def _recovered_s(self, attempt: Attempt, outcome: OutcomeSeen) -> float | None:
+        """How long a recovery took that is over with this outcome, in seconds; None if none is."""
+        found = attempt.recovery
+        if found is None or found.how == "mark" or outcome.done <= attempt.done or outcome.open:
+            return None
+        return max(self._clock.now_ms() - found.since_ms, 0) / _MS
 
     async def _publish(self, attempt: Attempt, outcome: OutcomeSeen) -> None:
         """Publish an outcome.

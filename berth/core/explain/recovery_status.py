@@ -89,6 +89,8 @@ def recovery_words(recovery: RecoveryStatus, pods: int) -> str:
     kept = pods - len(recovery.ranks)
     if recovery.how == "mark":
         return f"{recovery.cause}; {pluralize(len(recovery.ranks), 'pod')} marked, nothing deleted"
+    if recovery.how == "backup":
+        return f"{recovery.cause}; the pod of rank {ranges(recovery.ranks)} runs on until it is marked"
     if recovery.scope == "job":
         done = f"attempt {recovery.attempt} ended, all pods are replaced"
     else:

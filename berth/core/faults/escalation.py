@@ -9,7 +9,7 @@ Source: docs/reference/faults.md, "Which pods are deleted".
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from berth.core.faults.model import JobDiagnosis, PodFault, PodFaultKind
 from berth.core.faults.scopes import GangShape, Rung, block_of, ladder
@@ -73,6 +73,7 @@ class Wanted(NamedTuple):
         needs_place: It is only taken if all of these have places.
         backup: Backup pod (uid) of its only rank, for which a place is sought; empty for none.
         saves: Agents in the containers save a checkpoint before the first pod is deleted.
+        moves: What of the gang may move for the places; as ``scope`` if it is empty.
     """
 
     scope: Scope
@@ -88,6 +89,7 @@ class Wanted(NamedTuple):
     needs_place: bool = False
     backup: str = ""
     saves: bool = False
+    moves: Scope | Literal[""] = ""
 
 
 class Escalation(NamedTuple):

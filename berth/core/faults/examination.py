@@ -6,6 +6,7 @@ It is a function of the state and the moment, so that each reader of the same hi
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
+import msgspec
 import numpy as np
 
 from berth.core.changes import JobKey
@@ -23,6 +24,7 @@ from berth.core.state.held_for_restarts import held_together_ms
 from berth.core.state.holdings.holding import Holding, PodShare
 from berth.core.state.holdings.holding import pods_of as pods_of_placement
 from berth.core.state.holdings.leaving import vanished_ms
+from berth.core.state.holdings.pod_phases import ENDED, rows_of
 from berth.core.state.internal_errors import SetAside
 from berth.core.state.ledger import GangRecord
 from berth.core.state.lost_nodes import MOVE_MS
@@ -112,7 +114,9 @@ def _examine(state: State, uid: str, at_ms: int) -> tuple[Faulty | None, int] | 
         return None, _first(escalation.again_ms, view.again_ms)
     profiles = state.constraints.profiles(holding.namespace, job.request)
     gang = gang_of(job, job.request, attempt=holding.attempt, settings=state.fold.settings, profiles=profiles)
-    return Faulty(gang, holding, escalation.options, view.nodes), _first(escalation.again_ms, view.again_ms)
+    return Faulty(view.judged(gang), holding, escalation.options, view.nodes), _first(
+        escalation.again_ms, view.again_ms
+    )
 
 
 class _View:
@@ -129,6 +133,7 @@ class _View:
         self._leaving = holding.leaving()
         self._places = places_of(holding)
         self._backups = holding.backups()
+        self._rules = rules_for(state, self._key, self._seen, self._group)
         self._has_well_nodes: dict[str, bool] = {}
         """Whether nodes of a domain are left, as far as it was asked for."""
         self.again_ms = 0
@@ -141,7 +146,7 @@ class _View:
         due_ms = vanished_ms(self._holding, self._seen, state.outcome_of(self._holding))
         if due_ms is not None and due_ms > self._at_ms:
             self.again_ms = _first(self.again_ms, due_ms)
-        rules = rules_for(state, self._key, self._seen, self._group)
+        rules = self._rules
         drained = self._drained_now()
         backup = self._backup_wanted()
         if not acts(rules) and not drained and not self._is_draining:
@@ -165,18 +170,35 @@ class _View:
         return escalation._replace(options=(*escalation.options, *backup))
 
     def _backup_wanted(self) -> tuple[Wanted, ...]:
-        """A place for the first backup pod that has none, though the gang is complete; it needs no place before."""
+        """A place for the first backup pod that has none, beside a pod of this attempt that is there."""
         holding = self._holding
-        taken = {*holding.gone, *self._leaving, *self._backups}
+        backups = self._state.faults.backups(self._key, holding.uid)
+        if not backups or self._seen is None:
+            return ()
+        there = {rank for rank, phase in rows_of(holding, self._seen) if phase not in ENDED}
+        there -= {*holding.gone, *self._leaving, *self._backups}
         waiting = [
             (rank, uid)
-            for rank, uid in sorted(self._state.faults.backups(self._key, holding.uid).items())
-            if rank < holding.placement.pods() and rank not in taken and holding.switched.get(rank) != uid
+            for rank, uid in sorted(backups.items())
+            if rank in there and rank < holding.placement.pods() and holding.switched.get(rank) != uid
         ]
         if not waiting:
             return ()
         rank, uid = waiting[0]
         return (backup_for(rank, uid, at_ms=self._at_ms),)
+
+    def judged(self, gang: Gang) -> Gang:
+        """The gang with the strategy by which its pods are faulty: a node that makes them so must not be a new place.
+
+        The request knows the labels that the PodGroup had when it was made.
+        """
+        strategy = self._rules.strategy
+        if strategy == "ignore" or all(shape.sub_health != "ignore" for shape, _ in gang.request_class):
+            return gang
+        request_class = tuple(
+            (msgspec.structs.replace(shape, sub_health=strategy), pods) for shape, pods in gang.request_class
+        )
+        return msgspec.structs.replace(gang, request_class=request_class)
 
     def _drained_now(self) -> dict[str, int]:
         """Nodes of its places that are drained now, and since when; it is looked at again when others are."""

@@ -45,7 +45,7 @@ def wish_of(status: JobStatus, owner: JobOwner, rules: FaultRules) -> ResetWish 
         rules: What it says about faults.
     """
     recovery = status.recovery
-    if recovery is None or recovery.how == "mark" or rules.process_recovery == "on":
+    if recovery is None or recovery.how in {"mark", "backup"} or rules.process_recovery == "on":
         return None
     if not _is_over(status, recovery):
         return None

@@ -8,6 +8,7 @@ import pytest
 
 from berth.core.scheduling.turn import MissingShards
 from berth.schemas.facts import NodeHealth, OutcomeSeen, PodPhase
+from berth.schemas.nodes import NodeCondition
 from tests.support.cells import a_job, a_node
 from tests.support.core_cells import SUBJECTS
 from tests.support.fault_cells import GRACE, PODS_FIRST, FaultCell
@@ -605,3 +606,13 @@ def test_a_gang_that_the_settings_of_a_new_epoch_forbid_gets_no_places() -> None
     cell.publish()
     (step,) = cell.turns()
     assert (step.ranks, step.placement) == ([1], None)
+
+
+def test_a_sub_healthy_rank_does_not_go_where_it_is_sub_healthy_again() -> None:
+    """Its PodGroup has the strategy, its request does not; once it moved from one such node to the next for ever."""
+    cell = a_cell("abc")
+    cell.run(a_job("j", chips=8, replicas=2), labels={**PODS_FIRST, "subHealthyStrategy": "forceExit"})
+    cell.conditions["c"] = NodeCondition("c", level=NodeHealth.SUB_HEALTHY)
+    cell.break_chip("b", 0, NodeHealth.SUB_HEALTHY)
+    (step,) = cell.turns()
+    assert (step.kind, step.ranks, step.placement) == ("SubHealthFault", [1], None)

@@ -61,6 +61,8 @@ async def test_a_budget_holds_one_pod_back_and_the_others_go(world: World) -> No
         await world.cluster.remove(gang, leave(0, 1, 2))
     assert (caught.value.held, caught.value.retry_after_s) == (HELD, HELD_RETRY_S)
     assert {name for name in ("p0", "p1", "p2") if "deletionTimestamp" in world.pod(name)["metadata"]} == {"p0", "p2"}
+    assert world.counted("leaving_pods_total", manner="evict") == 2
+    assert world.counted("held_evictions_total") == 1
     assert ("p1", "EvictionHeldBack", f"{WHY}; {BUDGET.reason}") in world.told
     await world.cluster.remove(gang, leave(0, 1, 2))
     assert "deletionTimestamp" in world.pod("p1")["metadata"]

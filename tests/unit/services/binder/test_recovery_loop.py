@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
+import msgspec
 import pytest
 
 from berth.runtime.errors import PoisonError, TransientError
@@ -136,6 +137,20 @@ class Desk(Binder):
         await self.loop._advance(KEY)
         return (await self.outcomes())[-1]
 
+    def since(self, seconds: float) -> Recovery:
+        """The recovery of the gang, as if it had begun so many seconds ago."""
+        found = self.work.attempts[KEY].recovery
+        assert found is not None
+        return msgspec.structs.replace(found, since_ms=self.server.clock.now_ms() - round(seconds * 1000))
+
+    @property
+    def recovered_s(self) -> list[float]:
+        """Sum of the durations of recoveries that are over, if any is."""
+        metrics = self.instruments.registry.collectors
+        name = "berth_binder_recovery_seconds"
+        count = metrics.get_sample_value(f"{name}_count")
+        return [metrics.get_sample_value(f"{name}_sum") or 0] if count else []
+
     @property
     def waits(self) -> list[float]:
         assert isinstance(self.loop, NotedLoop)
@@ -155,9 +170,12 @@ async def test_a_step_is_taken_up_then_carried_out() -> None:
     desk.write(releases=[Release("a", 1, "fault", ranks=[1])])
     desk.cluster.answer = BindResult(1)
     assert said(await desk.go()) == ("bound", 2, [], 1, 0), "a rank still leaves"
+    assert desk.recovered_s == []
     desk.write(releases=[Release("a", 1, "fault", ranks=[2])])
+    desk.work.attempts[KEY].recovery = desk.since(7)
     assert said(await desk.go()) == ("bound", 3, [], 1, 1)
     assert desk.cluster.bound[1:] == [(1, (1,), True), (1, (2,), True)]
+    assert desk.recovered_s == [7]
     assert len(desk.cluster.removed) == 1
     assert desk.work.next_step(KEY, desk.server.clock.now_ms()) is None
 
