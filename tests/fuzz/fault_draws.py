@@ -21,6 +21,7 @@ _TIMES: Final[dict[str, tuple[int, ...]]] = {
     "escalate_superpod_ms": (3, 4, 8),
     "escalate_job_ms": (8, 9, 30),
     "not_ready_ms": (1, 20),
+    "fault_settle_ms": (1, 5),
     "restarts_at_once": (1, 2),
     "restart_share_percent": (1, 50, 100),
 }

@@ -43,7 +43,8 @@ def kube_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KubeServer
     controllers = (*CONTROLLERS, *BINDERS)
     users = dict.fromkeys(USERS, ())
     folder = tmp_path_factory.mktemp("volumes")
-    server = KubeServer(folder, users=users, controllers=controllers, start_deadline_s=50)
+    often = ("--pvclaimbinder-sync-period=2s",)  # when it looks at what was not bound before; 15 s without it
+    server = KubeServer(folder, users=users, controllers=controllers, controller_args=often, start_deadline_s=50)
     asyncio.run(server.start())
     try:
         yield server

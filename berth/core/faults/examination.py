@@ -26,6 +26,7 @@ from berth.core.state.holdings.holding import pods_of as pods_of_placement
 from berth.core.state.holdings.pod_phases import ENDED, rows_of
 from berth.core.state.internal_errors import SetAside
 from berth.core.state.ledger import GangRecord
+from berth.core.state.lost_nodes import MOVE_MS
 from berth.schemas.columns import unpack
 from berth.schemas.facts import PodPhase
 from berth.schemas.placement import BlockPart
@@ -132,6 +133,8 @@ class _View:
         self._places = places_of(holding)
         self._backups = holding.backups()
         self._rules = rules_for(state, self._key, self._seen, self._group)
+        self._has_well_nodes: dict[str, bool] = {}
+        """Whether nodes of a domain are left, as far as it was asked for."""
         self.again_ms = 0
         """When a node that is not ready counts."""
         self.nodes: tuple[str, ...] = ()
@@ -249,13 +252,32 @@ class _View:
         row = table.row_of.get(name)
         settled_ms = state.fold.epoch_ms + SETTLE_MS
         if row is None or not table.present[row]:
-            return GONE if self._is_past(settled_ms) else NodeView()
+            return GONE if self._is_past(settled_ms) and self._has_settled(name) else NodeView()
         view = node_view(state, row, faults.condition(name))
+        if view.is_unhealthy and not self._has_settled(name):
+            view = view._replace(is_unhealthy=False)
         if view.is_ready:
             return view
-        since_ms = faults.nodes_ms.get(faults.domain(name), 0)
-        counts = self._is_past(max(settled_ms, since_ms + settings.not_ready_ms if settings.not_ready_ms else 0))
-        return view if counts else view._replace(is_ready=True)
+        lost = faults.lost.get(name)
+        since_ms = (lost.unready_ms if lost is not None else 0) or faults.nodes_ms.get(faults.domain(name), 0)
+        due_ms = max(settled_ms, since_ms + settings.not_ready_ms if settings.not_ready_ms else 0)
+        return view if self._is_past(due_ms) and self._has_settled(name) else view._replace(is_ready=True)
+
+    def _has_settled(self, name: str) -> bool:
+        """Whether no further nodes are expected to be lost for the same cause; if not, it is looked at again."""
+        settings, faults = self._state.fold.settings, self._state.faults
+        lost = faults.lost.get(name)
+        if lost is not None and lost.moves:
+            return self._is_past(lost.unready_ms + MOVE_MS)
+        if settings.reference_parity or not settings.fault_settle_ms or lost is None:
+            return True
+        due_ms = faults.lost.settled_ms(name, settings.fault_settle_ms)
+        if due_ms > self._at_ms:
+            if lost.domain not in self._has_well_nodes:
+                self._has_well_nodes[lost.domain] = faults.has_well_nodes(lost.domain)
+            if not self._has_well_nodes[lost.domain]:
+                return True
+        return self._is_past(due_ms)
 
     def _is_past(self, time_ms: int) -> bool:
         """Whether a time has come; if not, the gang is looked at again then."""

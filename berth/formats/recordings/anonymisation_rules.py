@@ -73,6 +73,7 @@ RULES: Final[Mapping[str, Mapping[str, Rule]]] = {
         "leaves": Kind.LEAF,
         "addresses": Kind.ADDRESS,
         "racks": Kind.RACK,
+        "moving": Kind.NODE,
     },
     "HealthSeen": {
         "domain": Kind.DOMAIN,
@@ -237,6 +238,7 @@ RULES: Final[Mapping[str, Mapping[str, Rule]]] = {
     },
     "ConstraintsDump": {"freed": Kind.NODE, "moved": Special.PODS},
     "RunTime": {"namespace": Kind.NAMESPACE},
+    "LostNode": {"name": Kind.NODE, "domain": Kind.DOMAIN},
     "LedgerDump": {"holder": Kind.HOLDER, "leaving": Special.UIDS},
 }
 """Fields with texts by struct. A missing struct or field with a text is an error of this module and ends the pass."""

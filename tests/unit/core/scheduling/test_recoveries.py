@@ -299,7 +299,6 @@ def test_a_node_that_is_not_ready_counts_after_a_while() -> None:
     cell.run(a_job("j", chips=8, replicas=2))
     cell.wait(100_000)
     cell.change("b", ready=False)
-    cell.state.faults.nodes_ms["all"] = cell.now_ms
     assert cell.turns() == []
     assert cell.scheduler.next_due_ms == cell.now_ms + 40_000
     assert cell.wait(39_999) == []
