@@ -22,7 +22,7 @@ from bench.kube_world import GROUPS, PODS, SERVICES, World, a_group, a_pod, bind
 from bench.report import Report, Row, machine, row
 from berth.runtime.local.kube_server import KubeServer
 
-ROWS: Final = ("lone", "many", "plain", "gang", "switch", "part")
+ROWS: Final = ("lone", "many", "plain", "replaced", "gang", "switch", "part")
 SIZES: Final = (1_000, 5_000)
 _LONE: Final = 40
 _WARM: Final = 3
@@ -30,6 +30,10 @@ _MANY: Final = 200
 _ROUNDS: Final = 3
 _TARGET_LONE_MS: Final = {1_000: 60.0, 5_000: 100.0}
 _TARGET_TAIL: Final = 2.5
+_TARGET_REPLACED_MS: Final = 300.0
+_RECOVERING: Final = 8
+"""Pods of a gang that recovers."""
+_FAULTS: Final = "[faults]\nenabled = true\nplan_before_delete = true\n"
 _TARGET_MANY: Final = 2.5
 _TARGET_PLAIN: Final = 0.5
 _TARGET_RATE: Final = {1_000: 0.6, 5_000: 0.5}
@@ -70,6 +74,8 @@ async def _measure(nodes: int, kinds: Sequence[str]) -> list[Row]:
             rows += _many_rows(case, *await _many(cell, "many", nodes, len(CHIPS)))
         if "plain" in kinds:
             rows += _plain_rows(case, *await _many(cell, "plain", nodes, 0))
+        if "replaced" in kinds:
+            rows += await _replaced(cell, case)
         for kind, label in (("gang", ""), ("switch", _LABEL)):
             if kind in kinds:
                 for pods in SIZES:
@@ -102,6 +108,33 @@ async def _lone(cell: World, case: str, nodes: int) -> list[Row]:
             most = None if target is None else _TARGET_TAIL * target
             rows.append(row(case, f"{what}: created to bound, p95", "ms", [tail], target=most))
     return rows
+
+
+async def _replaced(cell: World, case: str) -> list[Row]:
+    """Pods of a gang leave one after another for a fault, and a controller makes others."""
+    job, names = "replaced", [f"replaced-{rank}" for rank in range(_RECOVERING)]
+    took: list[float] = []
+    async with cell.services(dispatcher=_FAULTS):
+        cell.seen.forget_times()
+        await cell.post(GROUPS, a_group(job, len(names)))
+        await cell.post_all([[(PODS, a_pod(one, group=job, recovers_as=rank))] for rank, one in enumerate(names)])
+        await cell.seen.until_bound(len(names))
+        for number in range(_WARM + _LONE):
+            rank = 1 + number % (len(names) - 1)  # a fault of rank 0 is one of the whole job
+            await cell.mark_faulty(names[rank])
+            await cell.seen.until_count(len(names) - 1)
+            cell.seen.forget_times()
+            await cell.post(PODS, a_pod(names[rank], group=job, recovers_as=rank))
+            await cell.seen.until_bound(1)
+            took.append(1000 * (cell.seen.bound_s[0] - cell.seen.made_s[0]))
+            await cell.until_recovered(f"podgroup.{job}")
+        await cell.remove_all([f"podgroup.{job}"])
+    found_ms = sorted(took[_WARM:])
+    what = "pod that replaces one with a fault: created to bound"
+    return [
+        row(case, f"{what}, p50", "ms", found_ms, target=_TARGET_REPLACED_MS),
+        row(case, f"{what}, p95", "ms", [found_ms[int(0.95 * len(found_ms))]]),
+    ]
 
 
 async def _many(cell: World, kind: str, nodes: int, chips: int) -> tuple[list[float], list[float]]:

@@ -21,6 +21,7 @@ from bench.limits.kube import make_and_bind
 from bench.processes import until_ready
 from berth.cli.local.fleet import EXAMPLES
 from berth.formats.ascend.bind_annotations import BoundPod, NodeCard, annotations
+from berth.formats.ascend.pod_annotations import RANK_INDEX
 from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.clock import SystemClock
 from berth.runtime.kube.client import KubeApi
@@ -30,6 +31,7 @@ from berth.runtime.local.kube_server import KubeServer
 from berth.runtime.local.nats_server import EmbeddedServer
 from berth.runtime.local.ports import free_ports
 from berth.schemas.envelope import decode
+from berth.schemas.fault_facts import FAULT_SCHEDULING, POD_RESCHEDULING
 from berth.schemas.status import JobStatus
 from berth.schemas.subjects import StreamName
 from berth.services.binder.pod_binding import PodBindRequest, binding_of
@@ -102,16 +104,36 @@ class World:
         for job in jobs:
             await _until(partial(self._is_over, job))
 
+    async def mark_faulty(self, pod: str) -> None:
+        """Label a pod as ClusterD does when the network of its chips fails: it has to leave."""
+        body = json.dumps({"metadata": {"labels": {"fault-type": "Separate"}}}).encode()
+        headers = {"Content-Type": "application/merge-patch+json"}
+        async with self.session.patch(f"{self.server.url}{PODS}/{pod}", data=body, headers=headers) as answer:
+            answer.raise_for_status()
+
+    async def until_recovered(self, job: str) -> None:
+        """Wait until the newest recovery of a job is over."""
+        await _until(partial(self._is_recovered, job))
+
+    async def _is_recovered(self, job: str) -> bool:
+        stored = await self.bus.last(StreamName.STATUS, self.bus.subjects.status(NAMESPACE, job))
+        recovery = decode(stored.data, JobStatus).recovery if stored is not None else None
+        return recovery is not None and not recovery.open
+
     async def _is_over(self, job: str) -> bool:
         stored = await self.bus.last(StreamName.STATUS, self.bus.subjects.status(NAMESPACE, job))
         return stored is None or decode(stored.data, JobStatus).phase in _OVER
 
     @asynccontextmanager
-    async def services(self) -> AsyncIterator[dict[str, int]]:
-        """The services of Berth, each in its own process; yields their pids when they are ready."""
+    async def services(self, *, dispatcher: str = "") -> AsyncIterator[dict[str, int]]:
+        """The services of Berth, each in its own process; yields their pids when they are ready.
+
+        Args:
+            dispatcher: More settings of the dispatcher, as TOML.
+        """
         async with AsyncExitStack() as stack:
             started = {
-                name: stack.enter_context(self._service(name, port, ""))
+                name: stack.enter_context(self._service(name, port, dispatcher if name == "dispatcher" else ""))
                 for name, port in zip(SERVICES, free_ports(len(SERVICES)), strict=True)
             }
             for _, port in started.values():
@@ -224,10 +246,15 @@ async def world(folder: Path, server: KubeServer) -> AsyncIterator[World]:
         watching.cancel()
 
 
-def a_pod(name: str, *, group: str = "", label: str = "", chips: int = len(CHIPS)) -> bytes:
-    """A pod of about 5 KB."""
+def a_pod(
+    name: str, *, group: str = "", label: str = "", chips: int = len(CHIPS), recovers_as: int | None = None
+) -> bytes:
+    """A pod of about 5 KB; one of a job that recovers has a rank and the labels for it."""
     pod = a_template({"app": "bench"} | ({"tor-affinity": label} if label else {}))
     pod["metadata"]["name"] = name
+    if recovers_as is not None:
+        pod["metadata"]["labels"] |= {FAULT_SCHEDULING: "force", POD_RESCHEDULING: "on"}
+        pod["metadata"]["annotations"][RANK_INDEX] = str(recovers_as)
     if group:
         pod["metadata"]["annotations"]["scheduling.k8s.io/group-name"] = group
     pod["spec"]["terminationGracePeriodSeconds"] = 0

@@ -38,9 +38,9 @@ from berth.schemas.volume_facts import ClaimSeen, StorageSeen, UnboundSeen, Volu
 
 MESSAGES: Final[tuple[type[Message], ...]] = (
     DeadLetter,
+    ApprovalSeen,
     ClaimSeen,
     DrainSeen,
-    ApprovalSeen,
     GroupSeen,
     HealthSeen,
     JobSeen,

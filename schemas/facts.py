@@ -61,6 +61,8 @@ class NodesSeen(Message, frozen=True):
     """``<u4`` thousandths of a CPU that pods of others use besides ``cpu_milli``; empty if they use none."""
     memory_others: bytes = b""
     """``<u4`` MiB likewise, besides ``memory_mib``."""
+    moving: list[str] = []
+    """Nodes that have left this domain for another one, whose fact follows, sorted."""
 
 
 class NodeHealth(IntEnum):

@@ -112,6 +112,10 @@ class Settings(Part, frozen=True):
     hold_places_ms: int = 0
     """How long the healthy places of a job that starts anew as a whole stay held for it; 0: they are free at once. 0
     under ``reference_parity``."""
+    fault_settle_ms: int = 0
+    """How long no further node below one leaf switch or in one SuperPoD must have been lost before the pods of those
+    that were are faulty; at most five times as long, and no longer once none is left. 0: not at all, as under
+    ``reference_parity``."""
 
     @property
     def recovers(self) -> bool:

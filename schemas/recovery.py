@@ -55,6 +55,8 @@ class Recovery(Part, frozen=True):
     """Nodes of the faulty ranks, sorted; after ``job`` the new attempt avoids them if it can."""
     backups: list[str] = []
     """``backup``: uids of the backup pods, in the order of ``ranks``; none otherwise."""
+    saves: bool = False
+    """Agents in the containers are told to save a checkpoint before the first pod is deleted."""
 
     def __post_init__(self) -> None:
         """Check that the ranks agree.
@@ -117,3 +119,7 @@ class RecoveryStatus(Part, frozen=True):
     empty once the recovery is over."""
     placed_ms: UnixMs = 0
     """Time of the record since which every rank is at its place; 0: not yet."""
+    held: list[int] = []
+    """Ranks whose places stay held while the job starts anew as a whole, ascending."""
+    held_until_ms: UnixMs = 0
+    """Until when at the latest; 0 without."""

@@ -63,18 +63,21 @@ class MetricsRegistry:
         """
         return Gauge(PREFIX + name, what, labels, registry=self.collectors)
 
-    def seconds(self, name: str, what: str, labels: Sequence[str] = ()) -> Histogram:
+    def seconds(
+        self, name: str, what: str, labels: Sequence[str] = (), *, bounds: Sequence[float] = SECONDS
+    ) -> Histogram:
         """Create a histogram of durations.
 
         Args:
             name: Name without the prefix; ends in ``_seconds``.
             what: Help text, one sentence.
             labels: Names of the labels.
+            bounds: Upper bounds of the buckets.
 
         Raises:
             ValueError: The registry already has a metric with this name.
         """
-        return Histogram(PREFIX + name, what, labels, registry=self.collectors, buckets=SECONDS)
+        return Histogram(PREFIX + name, what, labels, registry=self.collectors, buckets=bounds)
 
     def exposition(self) -> bytes:
         """All metrics in the text format of Prometheus."""

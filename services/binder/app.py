@@ -19,8 +19,7 @@ from berth.schemas.facts import MembersSeen, OutcomeSeen, PodsSeen
 from berth.schemas.status import JobStatus
 from berth.schemas.subjects import StreamName
 from berth.schemas.volume_facts import ClaimSeen, UnboundSeen
-from berth.services.binder.attempt_gangs import gang_of
-from berth.services.binder.cluster import Cluster, SimCluster
+from berth.services.binder.cluster import Cluster, SimCluster, gang_of
 from berth.services.binder.config import BinderConfig
 from berth.services.binder.kube_cluster import KubeCluster
 from berth.services.binder.loop import Loop

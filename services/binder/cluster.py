@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal, Protocol, TypeAlias, TypeVar
 
+from berth.core.state.holdings.moves import merged_placement
 from berth.runtime.bus.port import Bus
 from berth.runtime.errors import PoisonError, TransientError
 from berth.schemas.envelope import DecodeError, decode, encode
@@ -16,7 +17,7 @@ from berth.schemas.placement import Placement
 from berth.schemas.simulation import BindGang, EvictGang, GangBound, GangEvicted
 from berth.schemas.units import UnixMs
 from berth.schemas.volume_facts import ClaimSeen, UnboundSeen
-from berth.services.binder.work import AttemptKey, Clearing
+from berth.services.binder.work import Attempt, AttemptKey, Clearing
 
 _MS: Final = 1000
 HELD_RETRY_S: Final = 5.0
@@ -130,6 +131,41 @@ class HeldBackError(NotYetError):
         self.held = list(held)
 
 
+def gang_of(attempt: Attempt, run_ms: int = 0, *, to_bind: Sequence[int] | None = None) -> Gang:
+    """An attempt in the form of the cluster port.
+
+    A backup pod that is to be bound has the place that is reserved for it, beside the pod that its rank has.
+
+    Args:
+        attempt: The attempt.
+        run_ms: Declared run time; 0 when unknown.
+        to_bind: Ranks that are to be bound; None for all that were not released, and their backup pods.
+    """
+    placement, steps = attempt.placement, dict(attempt.holding.steps)
+    moves = attempt.holding.backups()
+    if to_bind is not None:
+        moves = {rank: move for rank, move in attempt.unbound_backups().items() if rank in to_bind}
+        places = {
+            rank: (move.placement, move.ranks.index(rank)) for rank, move in moves.items() if move.placement is not None
+        }
+        placement = merged_placement(placement, places) if places else placement
+        steps |= {rank: move.step for rank, move in moves.items()}
+    return Gang(
+        attempt.namespace,
+        attempt.name,
+        attempt.uid,
+        attempt.attempt,
+        placement,
+        run_ms,
+        tuple(attempt.gone),
+        step=attempt.holding.step,
+        steps=steps,
+        todo=None if to_bind is None else tuple(to_bind),
+        recovers=attempt.recovers,
+        backups={rank: move.backup_of(rank) for rank, move in moves.items()},
+    )
+
+
 class Cluster(Protocol):
     """The cluster whose pods are bound. Binding and evicting are idempotent.
 
@@ -240,6 +276,17 @@ class Cluster(Protocol):
             PoisonError: The cluster rejects it permanently.
         """
 
+    async def tell_to_save(self, gang: Gang, since_ms: UnixMs) -> None:
+        """Tell the agents of a job to save a checkpoint; called before any of its pods is deleted.
+
+        Args:
+            gang: The attempt.
+            since_ms: Time of the first step of the recovery.
+
+        Raises:
+            TransientError: The cluster did not answer: no pod may be deleted yet.
+        """
+
 
 class FactlessCluster:
     """Base of clusters that use no facts and need no recovery."""
@@ -284,6 +331,9 @@ class FactlessCluster:
 
     async def mark(self, gang: Gang, ranks: Sequence[int], kind: str) -> None:
         """Nobody reads marks."""
+
+    async def tell_to_save(self, gang: Gang, since_ms: UnixMs) -> None:
+        """There are no agents."""
 
     def forget(self, key: AttemptKey) -> None:
         """No state to drop."""

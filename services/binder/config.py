@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from msgspec import Meta
 
 from berth.runtime.config import ServiceConfig
-from berth.runtime.kube.config import KubeConfig
+from berth.runtime.kube.config import FaultObjectsConfig, KubeConfig
 
 
 class BinderConfig(ServiceConfig, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -42,5 +42,7 @@ class BinderConfig(ServiceConfig, frozen=True, kw_only=True, forbid_unknown_fiel
     """Pod conditions and Events written in a second; 0 writes none."""
     notice_again_s: Annotated[float, Meta(ge=0, le=86_400)] = 300.0
     """Pause before a new sentence of the same kind is written for the same gang."""
+    fault_objects: FaultObjectsConfig = FaultObjectsConfig()
+    """Of these the binder writes ``reset-config-<job>``, before pods are deleted."""
     fault_point: str = ""
     """For tests of crashes: dies at the n-th passing of a named point, ``point:n``."""

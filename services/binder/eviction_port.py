@@ -4,18 +4,21 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from berth.formats.ascend.pod_annotations import RANK
+from berth.formats.ascend.reset_config import recovery_mark
 from berth.formats.kubernetes.events import Involved
 from berth.formats.whole_numbers import whole_number
 from berth.runtime.clock import Clock
 from berth.runtime.errors import PoisonError
+from berth.schemas.units import UnixMs
 from berth.services.binder.attempt_progress import Progress
 from berth.services.binder.chip_slots import Slot
 from berth.services.binder.cluster import Gang, Leave, Manner, NotYetError
 from berth.services.binder.kube_eviction import HeldPods, KubeEviction
-from berth.services.binder.left_pods import LeftPods
 from berth.services.binder.members import Member, Members
 from berth.services.binder.node_turns import NodeTurns
 from berth.services.binder.pod_binding import PodLean, involved_pod
+from berth.services.binder.recoveries.graceful_exit import GracefulExit
+from berth.services.binder.recoveries.left_pods import LeftPods
 from berth.services.binder.volumes.claim_port import ClaimPort
 from berth.services.binder.volumes.gang_claims import GangClaims
 from berth.services.binder.work import AttemptKey, Clearing
@@ -35,6 +38,7 @@ class EvictionPort(ClaimPort):
         claims: Claims of the gangs that are being bound.
         clock: Source of time.
         eviction: Finds and deletes pods.
+        graceful_exit: Tells agents to save.
         turns: Slots of pods that wait for chips.
         report_event: Called to write an Event: object, reason, message.
     """
@@ -45,11 +49,13 @@ class EvictionPort(ClaimPort):
         clock: Clock,
         *,
         eviction: KubeEviction,
+        graceful_exit: GracefulExit,
         turns: NodeTurns,
         report_event: Callable[[Involved, str, str], None],
     ) -> None:
         super().__init__(claims, clock)
         self._eviction = eviction
+        self._graceful_exit = graceful_exit
         self._turns = turns
         self._chip_slots = turns.slots
         self._report_event = report_event
@@ -126,6 +132,17 @@ class EvictionPort(ClaimPort):
             await self._eviction.mark(gang, self._rows(gang), ranks, kind)
         except ValueError as error:
             raise PoisonError(str(error)) from error
+
+    async def tell_to_save(self, gang: Gang, since_ms: UnixMs) -> None:
+        """See :meth:`Cluster.tell_to_save`.
+
+        Raises:
+            TransientError: The API server did not answer.
+        """
+        job_members = self._members.of(gang.namespace, gang.name, gang.uid)
+        if job_members is not None and job_members.fact.owner.name:
+            mark = recovery_mark(gang.uid, since_ms)
+            await self._graceful_exit.tell(gang.namespace, job_members.fact.owner.name, mark)
 
     def _rows(self, gang: Gang) -> Mapping[int, Member]:
         """Current pods of a gang, by rank."""

@@ -33,6 +33,7 @@ from berth.services.binder.node_turns import NodeTurns, RankPod
 from berth.services.binder.pod_binding import PodBinding, PodBindRequest, Verdict, involved_pod
 from berth.services.binder.pod_deletion import PodDeletion
 from berth.services.binder.predicate_times import PredicateTimes
+from berth.services.binder.recoveries.graceful_exit import GracefulExit
 from berth.services.binder.volumes.claim_binding import ClaimBinding
 from berth.services.binder.volumes.gang_claims import GangClaims
 from berth.services.binder.work import AttemptKey
@@ -78,12 +79,13 @@ class KubeCluster(EvictionPort):
         self.nodes = NodeCards()
         self.times = PredicateTimes()
         self._binding = PodBinding(api, at_once=at_once, faults=faults)
-        deletion = PodDeletion(api, self.nodes, clock, at_once=at_once, faults=faults, report_event=report_event)
+        deletion = PodDeletion(api, self.nodes, clock, instruments, at_once=at_once, report_event=report_event)
         claims = ClaimBinding(api, at_once=at_once, faults=faults)
         super().__init__(
             GangClaims(claims, clock, timeout_s=config.volumes_timeout_s),
             clock,
             eviction=KubeEviction(api, self._binding, deletion),
+            graceful_exit=GracefulExit(api, clock, config.fault_objects, faults, instruments.log),
             turns=NodeTurns(config),
             report_event=report_event,
         )
@@ -389,10 +391,7 @@ class KubeCluster(EvictionPort):
         await self.recover(gangs)
 
     async def recover(self, gangs: Iterable[Gang]) -> None:
-        """After a start: read pods that an earlier run may have bound, unless facts show that they have their chips.
-
-        Args:
-            gangs: All live attempts of Berth.
+        """Read pods that an earlier run may have bound, unless facts show that they have their chips.
 
         Raises:
             TransientError: The API server did not answer.

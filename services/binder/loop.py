@@ -17,11 +17,10 @@ from berth.runtime.instruments import Instruments
 from berth.schemas.envelope import DecodeError, decode, encode
 from berth.schemas.facts import JobSeen, OutcomeSeen, RankFailure
 from berth.schemas.subjects import StreamName
-from berth.services.binder.attempt_gangs import gang_of
-from berth.services.binder.cluster import HELD_RETRY_S, BindResult, Cluster, Gang, HeldBackError, NotYetError
+from berth.services.binder.cluster import HELD_RETRY_S, BindResult, Cluster, Gang, HeldBackError, NotYetError, gang_of
 from berth.services.binder.config import BinderConfig
 from berth.services.binder.metrics import BinderMetrics
-from berth.services.binder.recovery_work import leaves_of, manner_of_end, marks_of
+from berth.services.binder.recoveries.recovery_work import leaves_of, manner_of_end, marks_of
 from berth.services.binder.work import Attempt, AttemptKey, Clearing, Step, Work
 
 FAILURES_REPORTED_MAX: Final = 256
@@ -180,10 +179,13 @@ class Loop:
         if outcome is None:
             return
         is_new = attempt.outcome != outcome.state
+        recovered_s = self._recovered_s(attempt, outcome)
         key = (attempt.uid, attempt.attempt)
         if key in self.work.attempts:  # otherwise it was released meanwhile, and another attempt may own the subject
             await self._publish(attempt, outcome)
         took_s = self._clock.monotonic_s() - began_s
+        if recovered_s is not None:
+            self._metrics.recovered.observe(recovered_s)
         if is_new:
             self._metrics.outcomes.labels(outcome.state).inc()
         self._metrics.took.observe(took_s)
@@ -199,6 +201,13 @@ class Loop:
             failed=len(outcome.failures),
             took_ms=round(took_s * 1000, 1),
         )
+
+    def _recovered_s(self, attempt: Attempt, outcome: OutcomeSeen) -> float | None:
+        """How long a recovery took that is over with this outcome, in seconds; None if none is."""
+        found = attempt.recovery
+        if found is None or found.how == "mark" or outcome.done <= attempt.done or outcome.open:
+            return None
+        return max(self._clock.now_ms() - found.since_ms, 0) / _MS
 
     async def _publish(self, attempt: Attempt, outcome: OutcomeSeen) -> None:
         """Publish an outcome.
@@ -328,6 +337,7 @@ class Loop:
         held: list[RankFailure] = []
         try:
             if leaves:
+                await self._tell_to_save(attempt, gang)
                 await self._cluster.remove(gang, leaves)
             if marks is not None:
                 await self._cluster.mark(gang, marks.ranks, marks.kind)
@@ -353,6 +363,15 @@ class Loop:
             open=self.work.open_ranks(attempt),
         )
 
+    async def _tell_to_save(self, attempt: Attempt, gang: Gang) -> None:
+        """Before the first pod is deleted, tell agents to save, if the recovery asks for it.
+
+        Raises:
+            TransientError: The cluster did not answer.
+        """
+        if attempt.saves and attempt.recovery is not None:
+            await self._cluster.tell_to_save(gang, attempt.recovery.since_ms)
+
     def _leaves(self, bound: BindResult, failures: list[RankFailure]) -> bool:
         """Whether a partly bound gang is left as it is; then the outcome must list all other ranks."""
         return self._config.partial == "leave" and bound.bound > 0 and len(failures) <= FAILURES_REPORTED_MAX
@@ -360,6 +379,7 @@ class Loop:
     async def _evict(self, attempt: Attempt) -> OutcomeSeen:
         gang = gang_of(attempt)
         manner = manner_of_end(attempt, self._clock.now_ms())
+        await self._tell_to_save(attempt, gang)
         try:
             await self._cluster.evict(gang, reason=self._why_evict(attempt), manner=manner)
         except HeldBackError as error:

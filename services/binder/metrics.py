@@ -1,6 +1,11 @@
 """Metrics of the binder."""
 
+from typing import Final
+
 from berth.runtime.metrics import MetricsRegistry
+
+_MINUTES: Final = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 900.0, 3_600.0)
+"""Bounds for what depends on grace periods and controllers, in seconds."""
 
 
 class BinderMetrics:
@@ -24,6 +29,19 @@ class BinderMetrics:
         self.ledger = registry.gauge("binder_ledger_sequence", "Sequence of the last ledger record that was folded.")
         self.pods = registry.counter(
             "binder_pods_total", "Pods that were to be bound, by result: bound or failed.", ["result"]
+        )
+        self.leaves = registry.counter(
+            "binder_leaving_pods_total",
+            "Pods that were asked to end for a fault or a drain, by manner: grace, force or evict.",
+            ["manner"],
+        )
+        self.held_evictions = registry.counter(
+            "binder_held_evictions_total", "Evictions that a disruption budget refused; each is tried again."
+        )
+        self.recovered = registry.seconds(
+            "binder_recovery_seconds",
+            "From the first record of a recovery until its last replaced pod was bound, the whole job aside.",
+            bounds=_MINUTES,
         )
         self.notices = registry.counter(
             "binder_notices_total", "Pod conditions and Events, by result: written, failed or dropped.", ["result"]

@@ -14,9 +14,10 @@ from berth.formats.ascend.pod_annotations import POD_STATUS
 from berth.formats.kubernetes.events import Involved, rfc3339
 from berth.runtime.clock import Clock
 from berth.runtime.errors import TransientError
-from berth.runtime.fault_points import FaultPoints
+from berth.runtime.instruments import Instruments
 from berth.runtime.kube.port import Api, RefusedError
 from berth.services.binder.cluster import Manner
+from berth.services.binder.metrics import BinderMetrics
 from berth.services.binder.node_cards import NodeCards
 from berth.services.binder.pod_binding import PodLean, involved_pod, pod_path
 
@@ -42,8 +43,8 @@ class PodDeletion:
         api: The API server.
         nodes: The nodes: a pod whose node is gone or not ready ends by no grace period.
         clock: Source of time.
+        instruments: Of the process; its fault points are ``leave`` and ``mark``, each ``.before`` and ``.after``.
         at_once: Maximum number of concurrent plain deletions.
-        faults: Fault points ``leave`` and ``mark``, each ``.before`` and ``.after``.
         report_event: Called to write an Event: object, reason, message.
     """
 
@@ -52,9 +53,9 @@ class PodDeletion:
         api: Api,
         nodes: NodeCards,
         clock: Clock,
+        instruments: Instruments[BinderMetrics],
         *,
         at_once: int,
-        faults: FaultPoints,
         report_event: Callable[[Involved, str, str], None],
     ) -> None:
         self._api = api
@@ -62,7 +63,8 @@ class PodDeletion:
         self._clock = clock
         self._plain = asyncio.Semaphore(at_once)
         self._gate = asyncio.Semaphore(_AT_ONCE)
-        self._faults = faults
+        self._faults = instruments.faults
+        self._metrics = instruments.metrics
         self._report_event = report_event
 
     async def delete(self, pod: PodLean, manner: Manner, reason: str) -> None:
@@ -95,6 +97,7 @@ class PodDeletion:
                 await self._announce(pod, reason)
             await self._delete(pod, grace_s=0 if force else None)
             self._faults.hit("leave.after")
+        self._metrics.leaves.labels("force" if force else "grace").inc()
 
     async def _evict(self, pod: PodLean, reason: str, *, late: bool) -> None:
         """Evict a pod; one that ends already is deleted at once if it is late.
@@ -128,9 +131,11 @@ class PodDeletion:
             except TransientError as error:
                 if _OF_BUDGET not in error.reason:
                     raise
+                self._metrics.held_evictions.inc()
                 self._report_event(involved, _HELD_BACK, f"{reason}; {error.reason}")
                 raise BudgetError(error.reason) from error
             self._faults.hit("leave.after")
+        self._metrics.leaves.labels("evict").inc()
         self._report_event(involved, _EVICT, reason)
 
     async def _delete(self, pod: PodLean, *, grace_s: int | None) -> None:

@@ -135,13 +135,15 @@ class Attempt:
         return [rank for rank in range(self.placement.pods()) if rank not in settled]
 
     @property
-    def is_drained(self) -> bool:
-        """Whether the newest step of its recovery is one of a drain."""
-        return self.recovery is not None and self.recovery.kind == DRAIN
+    def saves(self) -> bool:
+        """Whether agents are told to save a checkpoint before its pods are deleted."""
+        if self.evict_reason:
+            return self.evict_reason == "fault" and self.recovery is not None and self.recovery.saves
+        return any(move.saves for move in self.holding.moves)
 
     def unevicted(self) -> dict[int, int]:
         """Ranks on drained nodes whose pods were not evicted by this process yet, and the step of each."""
-        moves = [move for move in self.holding.moves if self.is_drained and move.how == "grace"]
+        moves = [move for move in self.holding.moves if is_eviction(move)]
         return {rank: move.step for move in moves for rank in move.leaving if self.evicted.get(rank, 0) < move.step}
 
     def overdue(self, now_ms: UnixMs) -> dict[int, int]:
@@ -164,6 +166,11 @@ class Attempt:
         if self.unevicted():
             until.append(max(self.held_until_ms, 1))
         return min(until, default=0)
+
+
+def is_eviction(move: Move) -> bool:
+    """Whether the pods of a step are evicted: their nodes are drained, and they are well."""
+    return move.kind == DRAIN and move.how == "grace"
 
 
 @dataclass(frozen=True, slots=True)

@@ -115,6 +115,9 @@ class FaultsConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     hold_places_ms: Annotated[int, Meta(ge=0, le=86_400_000)] = 60_000
     """How long the healthy places of a job that starts anew as a whole stay held for it; 0 frees them at once. Off
     under ``reference_parity``."""
+    fault_settle_ms: Annotated[int, Meta(ge=0, le=10_000)] = 200
+    """Nodes below one leaf switch or in one SuperPoD that are gone or not ready, and several that a source reports as
+    unhealthy, make pods faulty once no further one has followed for so long, or none is left; 0: at once."""
     restarts_at_once: Annotated[int, Meta(ge=1, le=100_000)] = 16
     """Most jobs that restart as a whole at a time for one cause: faults of one kind in one domain."""
     restart_share_percent: Annotated[int, Meta(ge=1, le=100)] = 20
@@ -189,5 +192,5 @@ class DispatcherConfig(ServiceConfig, frozen=True, kw_only=True, forbid_unknown_
         faults = msgspec.structs.asdict(self.faults)
         recoveries = int(faults.pop("enabled"))
         if not recoveries:
-            del faults["hold_places_ms"]  # its default is another one
+            del faults["hold_places_ms"], faults["fault_settle_ms"]  # their defaults are others
         return msgspec.structs.replace(self.decisions.to_settings(), recoveries=recoveries, **faults)

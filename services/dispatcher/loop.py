@@ -404,6 +404,8 @@ class Dispatcher:
         """
         for gang in folded.gangs:
             self.views.touch((gang.namespace, gang.name))
+        for held in folded.unheld:
+            self.views.touch((held.namespace, held.name))
         if turn is None:
             self.scheduler.follow(folded)
         else:

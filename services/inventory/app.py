@@ -26,11 +26,13 @@ from berth.schemas.fault_facts import GroupSeen, ReplacementsSeen
 from berth.schemas.message import Message
 from berth.schemas.status import JobStatus
 from berth.schemas.subjects import StreamName
+from berth.schemas.units import UnixMs
 from berth.schemas.usage_facts import NamespaceSeen, UsageSeen
 from berth.schemas.volume_facts import ClaimSeen, StorageSeen, VolumeSeen
 from berth.services.inventory.config import InventoryConfig
 from berth.services.inventory.constraint_facts import CAPACITIES
 from berth.services.inventory.effect_outlet import PODGROUPS
+from berth.services.inventory.gangs.model import OVER
 from berth.services.inventory.loop import Loop
 from berth.services.inventory.metrics import InventoryMetrics
 from berth.services.inventory.nodes.leaf_switches import PATH, SELECTOR
@@ -71,7 +73,7 @@ async def serve_on(
 
     Raises:
         TransientError: The bus did not answer at the start.
-        ExceptionGroup: Holds a :class:`FatalError` when a followed history broke; the next start begins again.
+        ExceptionGroup: Holds a :class:`FatalError` when the history of facts broke; the next start begins again.
     """
     instruments.readiness.wait("nodes, pods and groups are listed")
     await bus.ensure_streams(replicas=config.bus.replicas)
@@ -80,7 +82,8 @@ async def serve_on(
     facts = await bus.state(StreamName.FACTS)
     statuses = await bus.state(StreamName.STATUS)
     await _restore(bus, config, loop, intake, facts, instruments.log)
-    followers = _follow(bus, intake, facts, statuses)
+    followers = [_follow_facts(bus, intake, facts)]
+    _follow_statuses(bus, intake, followers, after=statuses)
     try:
         async with asyncio.TaskGroup() as group:
             group.create_task(intake.fail_on_gap(), name="watch for gaps")
@@ -158,25 +161,38 @@ def _switches(found: list[TopologySeen], log: Logger) -> TopologySeen | None:
     return None
 
 
-def _follow(bus: Bus, intake: "_Intake", facts: StreamState, statuses: StreamState) -> list[Follower]:
-    subjects = bus.subjects
-    return [
-        bus.follow(
-            StreamName.FACTS,
-            on_message=intake.take_fact,
-            on_gap=intake.take_gap,
-            start_seq=facts.last_seq + 1,
-            filters=tuple(subjects.facts(kind) for kind in ("job", "outcome", "health")),
-            created=facts.created,
-        ),
+def _follow_facts(bus: Bus, intake: "_Intake", facts: StreamState) -> Follower:
+    return bus.follow(
+        StreamName.FACTS,
+        on_message=intake.take_fact,
+        on_gap=intake.take_gap,
+        start_seq=facts.last_seq + 1,
+        filters=tuple(bus.subjects.facts(kind) for kind in ("job", "outcome", "health")),
+        created=facts.created,
+    )
+
+
+def _follow_statuses(
+    bus: Bus, intake: "_Intake", followers: list[Follower], *, after: StreamState | None = None
+) -> None:
+    """Follow the statuses; all of them again after a gap.
+
+    They are a view: a server that is killed may lose the newest, and the dispatcher writes all of them again then.
+    """
+
+    def take_gap(gap: Gap) -> None:
+        intake.begin_statuses_again(gap)
+        _follow_statuses(bus, intake, followers)
+
+    followers.append(
         bus.follow(
             StreamName.STATUS,
             on_message=intake.take_status,
-            on_gap=intake.take_gap,
-            start_seq=statuses.last_seq + 1,
-            created=statuses.created,
-        ),
-    ]
+            on_gap=take_gap,
+            start_seq=after.last_seq + 1 if after is not None else 0,
+            created=after.created if after is not None else "",
+        )
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -308,6 +324,10 @@ class _Intake:
         self._loop = loop
         self._log = log
         self._ended: asyncio.Future[Gap | None] = asyncio.get_running_loop().create_future()
+        self._taken_ms: dict[tuple[str, str], UnixMs] = {}
+        """Time of the newest status of each job that is not over."""
+        self._outdated_seq = 0
+        """Statuses up to this sequence may be older than others that were taken and lost since."""
 
     def take_fact(self, stored: Stored) -> None:
         """Take a verdict on a job, an outcome, or how nodes are."""
@@ -323,11 +343,25 @@ class _Intake:
             self._log.error("fact unreadable", subject=stored.subject, reason=str(error))
 
     def take_status(self, stored: Stored) -> None:
-        """Take the status of a job."""
+        """Take the status of a job, unless a newer one was taken before the history broke."""
         try:
-            self._loop.note_status(decode(stored.data, JobStatus))
+            status = decode(stored.data, JobStatus)
         except DecodeError as error:
             self._log.error("status unreadable", subject=stored.subject, reason=error.reason)
+            return
+        name = (status.namespace, status.name)
+        if stored.sequence <= self._outdated_seq and status.at_ms < self._taken_ms.get(name, 0):
+            return
+        if status.phase in OVER:
+            self._taken_ms.pop(name, None)
+        else:
+            self._taken_ms[name] = status.at_ms
+        self._loop.note_status(status)
+
+    def begin_statuses_again(self, gap: Gap) -> None:
+        """Take all statuses again: the history broke."""
+        self._log.warning("statuses read again", reason=gap.reason.value)
+        self._outdated_seq = gap.last_seq
 
     def take_gap(self, gap: Gap) -> None:
         """Note that a history broke."""

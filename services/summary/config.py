@@ -1,29 +1,11 @@
 """Settings of the summary writer."""
 
-from typing import Annotated, Final, Literal, TypeAlias
+from typing import Annotated
 
-import msgspec
 from msgspec import Meta
 
 from berth.runtime.config import ServiceConfig
-from berth.runtime.kube.config import KubeConfig
-
-_NAMESPACE: Final = "^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$"
-Namespace: TypeAlias = Annotated[str, Meta(pattern=_NAMESPACE)]
-
-
-class FaultObjectsConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """ConfigMaps that tell other components about faults and restarts."""
-
-    written_by: Literal["berth", "other"] = "other"
-    """``berth``: summary writes them; ``other``: another scheduler does, or nobody. Two writers overwrite each
-    other."""
-    counters_namespace: Namespace = "volcano-system"
-    """Namespace of ``vcjob-fault-npu-cm``."""
-    reasons_namespace: Namespace = "mindx-dl"
-    """Namespace of ``job-reschedule-reason``."""
-    other_writer_s: Annotated[int, Meta(ge=0, le=86_400)] = 300
-    """The start is refused while another client has written one of these two within this time; 0: never."""
+from berth.runtime.kube.config import FaultObjectsConfig, KubeConfig
 
 
 class SummaryConfig(ServiceConfig, frozen=True, kw_only=True, forbid_unknown_fields=True):

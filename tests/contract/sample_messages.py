@@ -117,7 +117,7 @@ _LATER: Final[dict[str, dict[type, set[str]]]] = {
         JobStatus: {"recovery", "restart_held"},
         Round: {"recoveries", "held"},
         BreakNode: {"leaf", "pod", "exit_code"},
-        NodesSeen: {"cpu_others", "memory_others"},
+        NodesSeen: {"cpu_others", "memory_others", "moving"},
         Settings: {
             "corrections",
             "plain_pods",
@@ -134,6 +134,7 @@ _LATER: Final[dict[str, dict[type, set[str]]]] = {
             "restart_share_percent",
             "drains",
             "hold_places_ms",
+            "fault_settle_ms",
         },
         ShapeOffer: {"error"},
         MembersSeen: {"podgroup_uid", "backups"},
@@ -396,6 +397,7 @@ def _facts() -> tuple[Message, ...]:
             rack_index=pack([1, 1, 0], 4),
             cpu_others=pack([0, 4_000, 12_500], 4),
             memory_others=pack([0, 8_192, 65_536], 4),
+            moving=["node-9"],
         ),
         HealthSeen(
             domain="superpod-0",
@@ -689,6 +691,7 @@ def _settings() -> Settings:
         restart_share_percent=10,
         drains=1,
         hold_places_ms=45_000,
+        fault_settle_ms=150,
     )
 
 
@@ -738,6 +741,7 @@ def _ledger() -> tuple[Message, ...]:
                     placement=_placement(),
                     retries_left=2,
                     nodes=["node-1.zone-a"],
+                    saves=True,
                 ),
                 Recovery(
                     namespace="team-a",
@@ -906,6 +910,8 @@ def _status() -> tuple[Message, ...]:
                 placed=True,
                 open=[1],
                 placed_ms=_AT_MS + 9_000,
+                held=[1],
+                held_until_ms=_AT_MS + 45_000,
             ),
             restart_held="a fault would restart it: CardUnhealthy in domain superpod-0",
         ),

@@ -192,6 +192,7 @@ QUESTIONS: Final = (
     "message versions",
     "drains",
     "recoveries of faulty jobs",
+    "restarts that are held back",
     "metrics",
     "product forms",
 )

@@ -9,6 +9,7 @@ from berth.schemas.envelope import LEDGER, DecodeError, NewerVersionError, body_
 from berth.schemas.facts import TimerSeen
 from berth.schemas.ledger import Epoch, Round, Settings, facts_known, record_head
 from berth.schemas.message import Message
+from berth.schemas.recovery import Recovery
 from berth.schemas.status import SnapshotBody
 from berth.schemas.versions import VERSIONS, Version, Versions, encode_record, withdrawn
 from tests.contract.sample_messages import FOLDER, RELEASE, samples, stored
@@ -119,6 +120,31 @@ def test_a_fold_stops_at_a_record_that_it_does_not_know(kind: str, version: int)
     with pytest.raises(NewerVersionError, match=r"needs Berth 9\.7"):
         fold.apply(2, open_envelope(data))
     assert msgspec.to_builtins(fold.dump()) == before
+
+
+class Round04(Round, frozen=True):
+    """Rounds as releases before 0.5 read them."""
+
+    VERSION = 1
+
+
+def test_a_release_before_recoveries_stops_at_the_first_record_with_one_and_says_which_it_needs() -> None:
+    """Before the setting is on, it reads all that this release writes; from the next epoch on, nothing."""
+    off, on = Settings(), Settings(recoveries=1)
+    recovery = Recovery(
+        "default", "j", "uid-j", 1, 1, "CardUnhealthy", "a chip is unhealthy", "pod", "grace", [0], [0], 9
+    )
+    records = [
+        encode_record(Round(1, 1, 4, 9, 1), off),
+        encode_record(Round(2, 3, 4, 9, 1), on),
+        encode_record(Round(2, 4, 4, 9, 2, recoveries=[recovery]), on),
+    ]
+    assert decode(records[0], Round04) == Round04(1, 1, 4, 9, 1)
+    for data in records[1:]:
+        assert decode(data, Round).epoch == 2
+        with pytest.raises(NewerVersionError) as caught:
+            decode(data, Round04)
+        assert str(caught.value) == "ledger.round of version 2 needs Berth 0.5 or later"
 
 
 @pytest.mark.parametrize("data", [encode(TimerSeen(7)), msgspec.msgpack.encode(("fact.weather", 4, []))])

@@ -12,9 +12,10 @@ from berth.schemas.columns import unpack
 from berth.schemas.constraints import Taint
 from berth.schemas.facts import JobSeen, PodPhase, PodsSeen
 from berth.schemas.intake import JobRequest, Task
-from berth.schemas.ledger import Settings, Verdict
+from berth.schemas.ledger import Round, Settings, Verdict
 from berth.schemas.nodes import NodeDescription
 from berth.schemas.placement import Placement
+from berth.schemas.recovery import Recovery
 from berth.schemas.refusal import NodeReason, Refusal
 from berth.schemas.usage_facts import ClaimName, RankName
 from tests.fuzz.accounts import Accounts
@@ -25,13 +26,16 @@ from tests.fuzz.storage import Storage
 from tests.support.constraint_worlds import NONE, OneNode
 
 CHECKED: Final = "check: constraints"
+RECOVERED: Final = "check: constraints of new places"
 REFUSED: Final = "check: nodes that constraints forbid"
+Held = tuple[str, int, int, bool]
+"""Uid, attempt and rank of a pod, and whether its place is one that is reserved for the rank."""
 _CORDON: Final = Taint("node.kubernetes.io/unschedulable")
 _FORBIDS: Final = frozenset(reason for reason in NodeReason if NodeReason.PODS <= reason <= NodeReason.SPREAD)
 
 
 def see_constraints_hold(  # everything that is known
-    verdicts: Iterable[Verdict],
+    record: Round,
     accounts: Accounts,
     nodes: Mapping[str, NodeDescription],
     neighbours: Neighbours,
@@ -42,7 +46,7 @@ def see_constraints_hold(  # everything that is known
     node that the oracle allows; returns how many were looked at.
 
     Args:
-        verdicts: Of the record.
+        record: The record.
         accounts: What was held before it.
         nodes: What the facts say of nodes.
         neighbours: What they say of usage and namespaces.
@@ -58,7 +62,8 @@ def see_constraints_hold(  # everything that is known
         return count
     relabelled = {rank: None for usage in neighbours.told.values() for rank in usage.relabelled}
     pods = [pod for usage in neighbours.told.values() for pod in usage.pods]
-    pods += _held(accounts, state.jobs, state.pods, relabelled)
+    held = dict(_held(accounts, state.jobs, state.pods, relabelled))
+    pods += held.values()
     labels = [pod for usage in neighbours.told.values() for pod in usage.relabelled.values()]
     limits = _limits(neighbours)
     names = dict.fromkeys([*nodes, *limits, *(pod.node for pod in (*pods, *labels))])
@@ -66,10 +71,18 @@ def see_constraints_hold(  # everything that is known
         [_seen(name, nodes.get(name), limits.get(name)) for name in names], pods, neighbours, storage, labels
     )
     if settings.decides_volumes:
-        attempts = (accounts.attempts[key] for key in accounts.owned if key in accounts.attempts)
-        oracle.decided = [one for attempt in attempts for one in _decided(attempt.namespace, attempt.placement)]
+        attempts = {key: accounts.attempts[key] for key in accounts.owned if key in accounts.attempts}
+        oracle.decided = [
+            Decided(ClaimName(attempt.namespace, claim.claim), claim.uid, claim.volume, node)
+            for key, attempt in attempts.items()
+            for claim, node in state.fold.holdings[key].claims()
+        ]
+    for recovery in record.recoveries:
+        if recovery.placement is not None:
+            _see_recovery(oracle, recovery, held, state)
+            count[RECOVERED] += 1
     moments = [len(oracle.pods)]
-    for verdict in verdicts:
+    for verdict in record.verdicts:
         job = state.jobs[verdict.namespace, verdict.name]
         if verdict.placement is not None:
             _see_gang(oracle, verdict, job, settings)
@@ -134,6 +147,45 @@ def _see_gang(oracle: FactOracle, verdict: Verdict, job: JobSeen, settings: Sett
     _see_claims(oracle, verdict, pods)
 
 
+def _see_recovery(oracle: FactOracle, recovery: Recovery, held: Mapping[Held, HeldPod], state: State) -> None:
+    """See that new places break nothing beside all pods that are there, and count them for what comes next.
+
+    A rank that goes back to the place that is its own takes it from itself.
+
+    Raises:
+        Failure: They break something.
+    """
+    assert recovery.placement is not None
+    request = state.jobs[recovery.namespace, recovery.name].request
+    assert request is not None
+    settings, placement = state.fold.settings, recovery.placement
+    tasks = [task for task in request.tasks for _ in range(task.replicas)]
+    places = {
+        rank: (_asking(request, tasks[rank], recovery.namespace, node), chips)
+        for rank, node, chips in zip(recovery.ranks, placement.names(), placement.chips_by_rank(), strict=True)
+    }
+    is_planned = placement.switch is not None or placement.block is not None
+    last = settings.plain_pods or is_planned
+    for rank in sorted(places, key=lambda rank: last and not tasks[rank].chips):
+        pod, chips = places[rank]
+        key = (recovery.uid, recovery.attempt)
+        own = held.get((*key, rank, True)) or held.get((*key, rank, False))
+        returns = own is not None and (own.node, own.chips) == (pod.node, chips)
+        if returns and own is not None:
+            oracle.pods.remove(own)
+        broken = oracle.broken(pod)
+        if broken:
+            raise Failure(f"constraints: {broken[0]} is broken by a new place", f"{recovery.name} rank {rank} {pod}")
+        oracle.pods.append(own if returns and own is not None else pod)
+        if oracle.decided is not None:
+            at = recovery.ranks.index(rank)
+            oracle.decided += [
+                Decided(ClaimName(recovery.namespace, one.claim), one.uid, one.volume, pod.node)
+                for one in placement.claims
+                if one.rank == at
+            ]
+
+
 def _see_claims(oracle: FactOracle, verdict: Verdict, pods: Sequence[AskingPod]) -> None:
     """See that a placement says of each claim that is not bound what it gets, and of no other one.
 
@@ -185,8 +237,8 @@ def _held(
     jobs: Mapping[tuple[str, str], JobSeen],
     pods: Mapping[tuple[str, str], PodsSeen],
     relabelled: Mapping[RankName, None],
-) -> Iterator[HeldPod]:
-    """Pods that Berth has placed. What was adopted is in the facts of usage."""
+) -> Iterator[tuple[Held, HeldPod]]:
+    """Pods that Berth has placed, and those for which it keeps places. What was adopted is in the facts of usage."""
     for key, ranks in accounts.owned.items():
         attempt = accounts.attempts.get(key)
         if attempt is None:
@@ -195,14 +247,27 @@ def _held(
         request = job.request if job is not None and job.uid == attempt.uid else None
         tasks = [task for task in request.tasks for _ in range(task.replicas)] if request is not None else []
         ending = _ending(pods.get((attempt.namespace, attempt.name)), key)
-        places = [*ranks.items(), *accounts.expected(key)]
-        for rank, pod in places:
+        places = [(rank, pod, False) for rank, pod in ranks.items()]
+        places += [(rank, pod, True) for rank, pod in accounts.expected(key)]
+        for rank, pod, is_reserved in places:
+            held = (*key, rank, is_reserved)
             if len(tasks) != attempt.placement.pods():
-                yield HeldPod(pod.node, has_labels=False)
+                yield held, HeldPod(pod.node, has_labels=False, chips=pod.chips)
                 continue
             task, has_labels = tasks[rank], RankName(*key, rank) not in relabelled
             wanted = task.constraints or NONE
-            yield HeldPod(pod.node, attempt.namespace, task.labels, wanted, rank in ending, has_labels=has_labels)
+            yield (
+                held,
+                HeldPod(
+                    pod.node,
+                    attempt.namespace,
+                    task.labels,
+                    wanted,
+                    rank in ending,
+                    has_labels=has_labels,
+                    chips=pod.chips,
+                ),
+            )
 
 
 def _ending(seen: PodsSeen | None, key: tuple[str, int]) -> set[int]:

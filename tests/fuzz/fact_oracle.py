@@ -42,6 +42,7 @@ class HeldPod(OnePod):
     """A pod that Berth placed. Its labels may be unknown, or told elsewhere: then no selector selects it."""
 
     has_labels: bool = True
+    chips: tuple[int, ...] = ()
 
 
 class Decided(NamedTuple):

@@ -21,6 +21,7 @@ _TIMES: Final[dict[str, tuple[int, ...]]] = {
     "escalate_superpod_ms": (3, 4, 8),
     "escalate_job_ms": (8, 9, 30),
     "not_ready_ms": (1, 20),
+    "fault_settle_ms": (1, 5),
     "restarts_at_once": (1, 2),
     "restart_share_percent": (1, 50, 100),
 }
@@ -97,7 +98,7 @@ def replacements_of(holding: Holding, now_ms: int, chance: random.Random) -> Rep
     ranks = list(holding.unplaced)
     if chance.random() < 0.3:
         ranks = sorted(chance.sample(range(holding.placement.pods()), chance.randint(0, holding.placement.pods())))
-    since_ms = pack([now_ms - chance.randint(0, 20_000) for _ in ranks], 8) if chance.random() < 0.5 else b""
+    since_ms = pack([max(0, now_ms - chance.randint(0, 20_000)) for _ in ranks], 8) if chance.random() < 0.5 else b""
     return ReplacementsSeen("default", holding.name, holding.uid, pack(ranks, 4), now_ms, since_ms)
 
 

@@ -126,6 +126,9 @@ class Ground:
         level = NodeHealth.OK
         if "levels-of-health" in traits:
             level = chance.choice(list(NodeHealth))
+        sub_healthy = _mask(chance) if "faults" in traits and chance.random() < 0.3 else 0
+        if sub_healthy:  # so the health service says it
+            level = max(level, NodeHealth.SUB_HEALTHY)
         return NodeCondition(
             name,
             unhealthy=_mask(chance) if "unhealthy" in traits else 0,
@@ -134,7 +137,7 @@ class Ground:
             level=level,
             network_known="network-lost" not in traits or chance.random() < 0.7,
             withheld=_mask(chance) if "withheld" in traits else 0,
-            sub_healthy=_mask(chance) if "faults" in traits and chance.random() < 0.3 else 0,
+            sub_healthy=sub_healthy,
         )
 
     def drain(self, number: int, two: int, now_ms: int, chance: random.Random) -> Told:

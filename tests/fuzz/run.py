@@ -100,17 +100,16 @@ class Checks:
             return
         opening, record = turn.opening, turn.round
         world = self.world
-        verdicts = record.verdicts if not record.recoveries else ()  # of places that come before them it knows nothing
         self.count.update(
             see_constraints_hold(
-                verdicts, self._accounts, world.ground.nodes, world.neighbours, world.storage, world.seat.state
+                record, self._accounts, world.ground.nodes, world.neighbours, world.storage, world.seat.state
             )
         )
         if not opening.asks:
             return
         if missing_shards.missing:
             self._compare(opening, record, missing_shards, self._of(missing_shards.shards))
-        elif self._turns <= 2 or self._chance.randrange(self._depth.shards) == 0:
+        elif self._turns <= 2 or record.recoveries or self._chance.randrange(self._depth.shards) == 0:
             for shards in self._shards.values():
                 self._compare(opening, record, missing_shards, shards)
 

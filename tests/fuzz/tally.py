@@ -15,12 +15,13 @@ from berth.schemas.message import Message
 from berth.schemas.refusal import Code, NodeReason, Refusal
 from berth.services.dispatcher.config import DecisionConfig
 from tests.fuzz import constraint_tally
-from tests.fuzz.constraint_check import CHECKED, REFUSED
+from tests.fuzz.constraint_check import CHECKED, RECOVERED, REFUSED
 
 CHECKS: Final = (
     "check: invariants",
     "check: accounts",
     CHECKED,
+    RECOVERED,
     REFUSED,
     "check: shards",
     "check: snapshot",
@@ -72,6 +73,7 @@ def required() -> list[str]:
             for what in ("gone", "cordoned", "not ready", "shared", "below leaves", "in SuperPoDs", "in racks")
         ),
         *(f"recovery: {what}" for what in ("grace", "force", "mark", "pod", "job", "CardUnhealthy", "without places")),
+        *(f"recovery: {what}" for what in ("with places", "a later step", "Drain", "NodeUnhealthy", "pod-failed")),
         "released: ranks",
         "released: to be placed again",
         "adopted",

@@ -61,7 +61,7 @@ def _struck(
         case "node":
             yield from ground.say(NodeCondition(name, level=NodeHealth.EVICT))
         case "sub-health":
-            yield from ground.say(msgspec.structs.replace(before, sub_healthy=before.sub_healthy | chip))
+            yield from ground.say(_sub_healthy(before, chip))
         case "gone":
             yield from ground.become(name, gone=True)
         case "not ready":
@@ -71,6 +71,12 @@ def _struck(
             yield f"drain.node.{name}", DrainSeen("node", name, now_ms, chance.choice((0, 10)), at_ms=now_ms)
         case _:
             yield from ground.say(msgspec.structs.replace(before, unhealthy=before.unhealthy | chip))
+
+
+def _sub_healthy(before: NodeCondition, chip: int) -> NodeCondition:
+    """A node that has one more sub-healthy chip, as the health service says it."""
+    level = max(before.level, NodeHealth.SUB_HEALTHY)
+    return msgspec.structs.replace(before, sub_healthy=before.sub_healthy | chip, level=level)
 
 
 def mended(ground: Ground, now_ms: int, number: int, chance: random.Random) -> Iterator[tuple[str, Message]]:

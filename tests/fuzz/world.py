@@ -21,7 +21,6 @@ from berth.schemas.recording import Entry
 from berth.schemas.subjects import token
 from berth.services.inventory.pods.foreign import PREFIX
 from tests.fuzz import constraint_tally, tally, trouble
-from tests.fuzz.components import told_of
 from tests.fuzz.constraint_draws import constrained
 from tests.fuzz.fault_draws import TRAIT, faulty_pods, group_of, later_outcome, replacements_of
 from tests.fuzz.ground import Ground, Told
@@ -33,6 +32,7 @@ from tests.fuzz.seat import Seat
 from tests.fuzz.settings import settings_of
 from tests.fuzz.steps import Step, Way
 from tests.fuzz.storage import Storage
+from tests.support.honest_components import told_of
 
 NAMES: Final = 12
 """Jobs that have a name of their own; so names are used again."""

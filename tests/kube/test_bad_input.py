@@ -208,7 +208,7 @@ async def node_without_chips(target: InvalidInputCell) -> None:
     assert await target.metric("inventory", "inventory_problems_total", kind="Node") == before + 1
 
     async def chips() -> int:
-        return next(node.chips for node in await target.nodes() if node.name == bare)
+        return {node.name: node.chips for node in await target.nodes()}[bare]
 
     await target.until_is("the node has no chips", chips, 0)
     await target.api.post(

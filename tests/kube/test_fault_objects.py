@@ -14,12 +14,12 @@ from berth.runtime.clock import SystemClock
 from berth.runtime.errors import FatalError
 from berth.runtime.instruments import Instruments
 from berth.runtime.kube.client import KubeApi as Client
-from berth.runtime.kube.config import KubeConfig
+from berth.runtime.kube.config import FaultObjectsConfig, KubeConfig
 from berth.schemas.envelope import encode
 from berth.schemas.recovery import RecoveryStatus
 from berth.schemas.status import JobStatus
 from berth.services.summary.app import write_on
-from berth.services.summary.config import FaultObjectsConfig, SummaryConfig
+from berth.services.summary.config import SummaryConfig
 from berth.services.summary.metrics import SummaryMetrics
 from tests.support.kube_api import MERGE_PATCH, KubeApi
 from tests.support.kube_rights import FAULT_OBJECTS, RBAC, Right, grant, may

@@ -17,6 +17,7 @@ from tests.support.faulty_cell import (
     Seat,
     break_node,
     pods_of,
+    seats_of,
     settings,
     start,
     statuses_of,
@@ -204,6 +205,41 @@ async def test_a_job_that_is_deleted_while_it_recovers_leaves_nothing_behind(
         await kube_api.post(JOBS.format(namespace), a_volcano_job("next", 3, 8, run_for="3600s"))
         await until_seats(world, namespace, "next", 3)
         await world.check_chips(namespace)
+        await world.stop()
+
+
+async def test_a_job_that_is_deleted_while_a_rank_has_no_place_leaves_nothing_behind(
+    kube_api: KubeApi, namespace: str, real_bus: NatsBus, nats_server: str, cell: str, tmp_path: Path
+) -> None:
+    topology = TOPOLOGY.replace("count: 12", "count: 3")
+    own = settings()
+    own["dispatcher"] = {"faults": {**FAULTS, "escalate_job_ms": 600_000}}
+    with services(tmp_path, nats_server) as made:
+        world = KubeCell(made, folder=tmp_path, cell=cell, bus=real_bus, api=kube_api, topology=topology, settings=own)
+        await start(world)
+        job = a_volcano_job("llm", 3, 8, run_for="3600s")
+        job["metadata"]["labels"] |= {"fault-scheduling": "force", "pod-rescheduling": "on"}
+        job["metadata"]["labels"] |= {"process-recover-enable": "on"}
+        await kube_api.post(JOBS.format(namespace), job)
+        old = await until_seats(world, namespace, "llm", 3)
+        await break_node(world, BreakNode(old[1].node, "chip", [3]))
+
+        async def waits() -> bool:
+            recoveries = [one.recovery for one in await statuses_of(world) if one.name == "vcjob.llm"]
+            pods = await pods_of(kube_api, namespace, "llm")
+            is_open = [one.open for one in recoveries if one is not None] == [[1]]
+            return is_open and sorted("nodeName" in pod["spec"] for pod in pods) == [False, True, True]
+
+        await until_true(waits, deadline_s=25, what="the new pod of rank 1 waits for a place")
+        stay = seats_of(await pods_of(kube_api, namespace, "llm"))
+        assert stay == {rank: seat for rank, seat in old.items() if rank != 1}
+        await kube_api.delete(f"{JOBS.format(namespace)}/llm")
+        await world.until_pods(namespace, {})
+        status = await world.until_status(namespace, "vcjob.llm", "cancelled")
+        assert status.placement is None
+        await kube_api.post(JOBS.format(namespace), a_volcano_job("next", 2, 8, run_for="3600s"))
+        await until_seats(world, namespace, "next", 2)
+        assert await world.check_chips(namespace) == 16
         await world.stop()
 
 

@@ -166,7 +166,7 @@ async def test_killed_while_it_takes_claims_back_it_takes_back_the_rest(
         told = await reported(made, gang)
         reason = f"claim data: the provisioner cannot make a volume for node {world.node(0)}"
         assert (told.state, told.bound, told.failures[0].reason) == ("failed", 0, reason)
-        stored = await real_bus.last(StreamName.LATEST, real_bus.subjects.fact_unbound(world.namespace, "data"))
+        stored = await real_bus.last(StreamName.FACTS, real_bus.subjects.fact_unbound(world.namespace, "data"))
         assert stored is not None
         fact = decode(stored.data, UnboundSeen)
         assert (fact.uid, fact.nodes) == (gang.placement.claims[0].uid, [world.node(0)])

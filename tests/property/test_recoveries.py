@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from berth.schemas.facts import PodPhase
 from berth.schemas.recovery import How, Scope
 from tests.property.test_state import COLUMNS, HOLDING, columns_of
+from tests.support import hot_switches
 from tests.support.recovering_gangs import SHARE, Job, RecoveringGangs
 
 P = PodPhase
@@ -58,6 +59,29 @@ def end(_: RecoveringGangs, job: Job, ranks: list[int], __: int, two: int) -> No
             job.real[rank].phase = (P.GONE, P.FAILED, P.SUCCEEDED, P.TERMINATING)[two % 4]
 
 
+def back_up(world: RecoveringGangs, job: Job, ranks: list[int], *_: int) -> None:
+    for rank in ranks:
+        hot_switches.back_up(world, job, rank)
+
+
+def bind_backups(job: Job) -> None:
+    for rank in range(job.pods):
+        hot_switches.bind_backup(job, rank)
+
+
+def switch(world: RecoveringGangs, job: Job, ranks: list[int], one: int, two: int) -> None:
+    """A hot switch up to where its backup pod runs."""
+    back_up(world, job, ranks[:1] or [one % job.pods])
+    hot_switches.place_backup(world, job, two)
+    world.follow(job)
+    bind_backups(job)
+
+
+def lose_backup(world: RecoveringGangs, job: Job, ranks: list[int], *_: int) -> None:
+    for rank in ranks[:1]:
+        world.lose_backup(job, rank)
+
+
 def cancel(world: RecoveringGangs, job: Job, *_: object) -> None:
     job.cancelled = True
     world.job_fact(job)
@@ -77,6 +101,11 @@ VERBS: Final[dict[str, tuple[int, Callable[..., object]]]] = {
     "recover": (4, recover),
     "bind": (6, bind),
     "fail": (1, fail),
+    "back up": (1, back_up),
+    "switch": (4, switch),
+    "place backup": (1, lambda world, job, _, __, two: hot_switches.place_backup(world, job, two)),
+    "bind backups": (1, lambda _, job, *__: bind_backups(job)),
+    "lose backup": (1, lose_backup),
     "follow": (5, lambda world, job, *_: world.follow(job)),
     "take up": (2, lambda world, job, *_: world.take_up(job)),
     "end": (4, end),

@@ -33,14 +33,17 @@ class World:
             self.kube.put("/api/v1/nodes", a_node(f"n{number}"))
 
     def restart(self) -> KubeCluster:
-        self.cluster = KubeCluster(
-            self.kube, self.clock, self.config, Instruments.make(BinderMetrics), report_event=self._tell
-        )
+        self.instruments = Instruments.make(BinderMetrics)
+        self.cluster = KubeCluster(self.kube, self.clock, self.config, self.instruments, report_event=self._tell)
         self.cluster.wake = self.woken.extend
         return self.cluster
 
     def _tell(self, involved: Involved, reason: str, message: str) -> None:
         self.told.append((involved.name, reason, message))
+
+    def counted(self, name: str, **labels: str) -> float | None:
+        """Value of a metric of the binder."""
+        return self.instruments.registry.collectors.get_sample_value(f"berth_binder_{name}", labels)
 
     async def sync(self) -> None:
         """Let the binder see the nodes as they are."""

@@ -1,10 +1,14 @@
 """A cell of the core whose pods, labels and faults are played: binder and controllers do what the ledger says."""
 
 from collections.abc import Iterable, Mapping
+from typing import ClassVar
 
 import msgspec
 
+from berth.core.cluster.domains import domains
+from berth.core.cluster.node_packing import pack_health, pack_nodes
 from berth.core.scheduling.scheduler import Scheduler
+from berth.core.scheduling.turn import MissingShards
 from berth.core.state.cell import State
 from berth.core.state.invariants import check
 from berth.schemas.columns import pack, pack_names
@@ -37,7 +41,11 @@ class Pod(msgspec.Struct):
 class FaultCell(CoreCell):
     """Jobs run, fail, and are made again."""
 
+    IS_APART: ClassVar[bool] = False
+    """Each leaf switch and SuperPoD is a domain of its own; otherwise all nodes are in one."""
+
     def __init__(self, nodes: Iterable[NodeDescription], **settings: object) -> None:
+        self.published: dict[str, tuple[list[NodeDescription], list[NodeCondition]]] = {}
         super().__init__(list(nodes), keeps=True, corrections=1, **{"recoveries": 1, **settings})
         self.pods: dict[str, dict[int, Pod]] = {}
         self.waits_ms: dict[str, dict[int, int]] = {}
@@ -50,12 +58,12 @@ class FaultCell(CoreCell):
         record = Epoch(fold.epoch + 1, fold.head, self.state.facts_seq, self.now_ms, "d", Settings(**settings))  # type: ignore[arg-type]  # fields of the settings
         self.scheduler.begin(self.folded(record).changes)
 
-    def turn(self) -> Round | None:
+    def turn(self, missing_shards: MissingShards | None = None) -> Round | None:
         """One turn; a record if something was decided."""
         opening = self.scheduler.open(self.now_ms).opening
         if opening is None:
             return None
-        choice = self.scheduler.choose_alone(opening)
+        choice = self.scheduler.choose_alone(opening, missing_shards)
         assert not choice.set_aside, choice.set_aside
         if choice.is_empty:
             self.scheduler.leave(choice)
@@ -193,8 +201,27 @@ class FaultCell(CoreCell):
         self.publish()
 
     def publish(self) -> None:
-        """As in the cell, with the time."""
-        super().publish()
+        """Say all nodes and how they are, with the time: as one domain, or each domain that changed."""
+        names = domains(self.nodes.values()) if self.IS_APART else {"all": sorted(self.nodes)}
+        for domain in sorted({*names, *self.published}):
+            nodes = [self.nodes[name] for name in names.get(domain, ())]
+            conditions = [one for name, one in sorted(self.conditions.items()) if name in names.get(domain, ())]
+            if self.published.get(domain) == (nodes, conditions):
+                continue
+            self.published[domain] = (nodes, conditions)
+            self.fact(SUBJECTS.fact_node(domain), pack_nodes(domain, nodes, at_ms=self.now_ms))
+            self.fact(SUBJECTS.fact_health(domain), pack_health(domain, conditions, at_ms=self.now_ms))
+
+    def lose(self, *nodes: str, way: str = "gone") -> None:
+        """Nodes are gone, not ready, or to be left, according to one fact."""
+        for name in nodes:
+            if way == "gone":
+                del self.nodes[name]
+            elif way == "evict":
+                self.conditions[name] = NodeCondition(name, level=NodeHealth.EVICT, updated_ms=self.now_ms)
+            else:
+                self.nodes[name] = msgspec.structs.replace(self.nodes[name], ready=False)
+        self.publish()
 
     def node_of(self, name: str, rank: int) -> str:
         """Node of a rank, as the ledger has it."""
@@ -206,7 +233,7 @@ class FaultCell(CoreCell):
 
     def reloaded(self) -> "FaultCell":
         """The same cell, loaded from a snapshot."""
-        other = FaultCell.__new__(FaultCell)
+        other = type(self).__new__(type(self))
         other.state = State(keeps=True)
         other.scheduler = Scheduler(other.state)
         body = decode(self.state.dump(self.scheduler.dump()), SnapshotBody)
@@ -215,7 +242,14 @@ class FaultCell(CoreCell):
         other.scheduler.load(waiting, changes)
         other.nodes, other.conditions, other.requests = dict(self.nodes), dict(self.conditions), self.requests
         other.now_ms = self.now_ms
+        other.published = dict(self.published)
         other.pods = {name: dict(pods) for name, pods in self.pods.items()}
         other.waits_ms = {name: dict(waits_ms) for name, waits_ms in self.waits_ms.items()}
         other.records, other.recoveries = [], []
         return other
+
+
+class CellOfDomains(FaultCell):
+    """Nodes below leaf switches and in SuperPoDs, each a domain."""
+
+    IS_APART = True

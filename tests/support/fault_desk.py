@@ -9,11 +9,12 @@ from typing import Any
 import msgspec
 
 from berth.runtime.instruments import Instruments
+from berth.runtime.kube.config import FaultObjectsConfig
 from berth.schemas.envelope import encode
 from berth.schemas.recovery import RecoveryStatus
 from berth.schemas.status import JobStatus, Phase
 from berth.services.summary.app import write_on
-from berth.services.summary.config import FaultObjectsConfig, SummaryConfig
+from berth.services.summary.config import SummaryConfig
 from berth.services.summary.metrics import SummaryMetrics
 from tests.support.clock import ManualClock
 from tests.support.fake_bus import FakeBus, FakeServer
@@ -141,8 +142,9 @@ class Desk:
         found: Tree = json.loads(self.data(MAPS, "reset-config-llm")["reset.json"])
         return found
 
-    def put_reset(self, text: str, **data: str) -> None:
-        self.kube.put(MAPS, {"metadata": {"name": "reset-config-llm"}, "data": {"reset.json": text, **data}})
+    def put_reset(self, text: str, *, saves: str = "", **data: str) -> None:
+        metadata = {"name": "reset-config-llm", "annotations": {"berth/saves": saves} if saves else {}}
+        self.kube.put(MAPS, {"metadata": metadata, "data": {"reset.json": text, **data}})
 
     def writes(self, part: str) -> list[str]:
         return [call.method for call in self.kube.calls if part in call.path + str(call.body) and call.method != "GET"]

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, TypeVar
 
 import aiohttp
 
@@ -25,6 +25,7 @@ from tests.support.processes import Services
 from tests.support.waiting import until_true
 
 Tree = dict[str, Any]
+M = TypeVar("M", NodesSeen, HealthSeen)
 COUNTED: Final = ("inventory", "health", "binder")
 """Services whose metrics can be read."""
 VOLCANO: Final = "/apis/scheduling.volcano.sh/v1beta1/namespaces"
@@ -134,16 +135,17 @@ class InvalidInputCell:
 
     async def nodes(self) -> list[NodeDescription]:
         """Nodes as the latest facts have them."""
-        found = await self.bus.read(StreamName.LATEST, filters=(self.bus.subjects.facts("node"),))
-        return [node for stored in found for node in unpack_nodes(decode(stored.data, NodesSeen))]
+        return [node for fact in await self._newest("node", NodesSeen) for node in unpack_nodes(fact)]
 
     async def health(self, node: str) -> NodeCondition | None:
         """Health of a node as the latest fact has it."""
-        for stored in await self.bus.read(StreamName.LATEST, filters=(self.bus.subjects.facts("health"),)):
-            for condition in unpack_health(decode(stored.data, HealthSeen)):
-                if condition.name == node:
-                    return condition
-        return None
+        conditions = [one for fact in await self._newest("health", HealthSeen) for one in unpack_health(fact)]
+        return next((one for one in conditions if one.name == node), None)
+
+    async def _newest(self, kind: str, form: type[M]) -> list[M]:
+        """Newest fact of each domain. The stream of the latest facts may lack one that is being replaced."""
+        found = await self.bus.read(StreamName.FACTS, filters=(self.bus.subjects.facts(kind),))
+        return list({stored.subject: decode(stored.data, form) for stored in found}.values())
 
     async def members(self, job: str) -> MembersSeen | None:
         """Pods of a request, or why there is none."""

@@ -3,6 +3,8 @@
 The pods are what is really there; facts show them only when a step publishes them, and the binder acts on the holding
 that it has read last. Places are drawn from the chips that the columns call free, so a chip that the state gives
 away too early gets two pods. What each rank owns is counted here again, from the records alone.
+
+Longer than 400 lines because all that acts on a gang shares its pods and its count of what they own.
 """
 
 from collections.abc import Sequence
@@ -20,6 +22,7 @@ from berth.core.state.lifecycle import Due, examine
 from berth.schemas.columns import pack, pack_names
 from berth.schemas.envelope import decode, encode
 from berth.schemas.facts import JobSeen, Leaf, OutcomeSeen, OutcomeState, PodPhase, PodsSeen, RankFailure, TopologySeen
+from berth.schemas.fault_facts import BackupPod, ReplacementsSeen
 from berth.schemas.ledger import Epoch, Recovery, Release, Round, Settings, Verdict, facts_known
 from berth.schemas.message import Message
 from berth.schemas.placement import BlockPart, Placement, Run, Share, SwitchPart, placement_of
@@ -43,6 +46,11 @@ class Pod(msgspec.Struct):
     place: Place
     step: int
     phase: PodPhase = P.RUNNING
+    uid: str = ""
+    """Of a backup pod, or one that was."""
+
+
+_NONE: Final = Pod(("", ()), 0)
 
 
 class Job(msgspec.Struct):
@@ -63,6 +71,12 @@ class Job(msgspec.Struct):
     failed: dict[int, int] = {}
     """Ranks that the binder could not bind, with the step of their place."""
     cancelled: bool = False
+    backups: dict[int, str] = {}
+    """Backup pods (uid) that exist, by rank."""
+    hot: dict[int, Pod] = {}
+    """Those of them that are bound beside the pods of their ranks."""
+    made: int = 0
+    """Backup pods that were made."""
 
     @property
     def uid(self) -> str:
@@ -122,7 +136,9 @@ class RecoveringGangs:
         self.fact(seen, f"job.default.{job.name}")
 
     def publish(self, job: Job) -> None:
-        """Show the pods of a job in a fact."""
+        """Show the pods of a job in a fact; of a rank whose pod has ended its backup pod is all that is left."""
+        for rank in [rank for rank in job.hot if rank not in job.real or job.real[rank].phase in ENDED]:
+            job.real[rank] = job.hot.pop(rank)
         job.shown = {rank: msgspec.structs.replace(pod) for rank, pod in job.real.items()}
         ranks = sorted(job.shown)
         table = sorted({job.shown[rank].place[0] for rank in ranks})
@@ -205,6 +221,8 @@ class RecoveringGangs:
             return False
         job.attempt = gang.attempt if gang is not None else 1
         job.real, job.shown, job.view, job.failed = {}, {}, None, {}
+        job.backups, job.hot = {}, {}
+        self.tell_backups(job)
         self.round(verdicts=[Verdict("default", job.name, job.uid, job.attempt, placement)])
         self.owners[job.key] = {rank: [place] for rank, place in enumerate(places_of(placement))}
         self.check()
@@ -231,6 +249,9 @@ class RecoveringGangs:
         if how == "place":
             known = {*holding.leaving(), *holding.gone}
             ranks = [rank for rank in ranks if rank in known]
+        backups = holding.backups()
+        if placed or how == "place":  # ranks with backup pods get no other places
+            ranks = [rank for rank in ranks if rank not in backups]
         if scope == "job":
             ranks, placed = range(job.pods), False
         chosen = sorted({rank for rank in ranks if rank < job.pods})
@@ -254,16 +275,35 @@ class RecoveringGangs:
         owned = self.owners[job.key]
         if recovery.how == "mark":
             return
+        backups = self._backups(job)
         if recovery.scope == "job":
-            for places in owned.values():
-                del places[1:]
+            for rank, places in owned.items():
+                if rank not in backups:
+                    del places[1:]
             return
         for at, rank in enumerate(recovery.ranks):
             places = owned[rank]
-            if rank not in gone and (recovery.how != "place" or recovery.placement is not None):
+            if rank not in gone | backups and (recovery.how != "place" or recovery.placement is not None):
                 del places[1:]
             if recovery.placement is not None:
                 places.append(places_of(recovery.placement)[at])
+
+    def _backups(self, job: Job) -> set[int]:
+        """Ranks of a job for whose backup pods places are reserved."""
+        holding = self.holding(job)
+        return set(holding.backups()) if holding is not None else set()
+
+    def tell_backups(self, job: Job) -> None:
+        """Show the backup pods of a job in a fact."""
+        listed = [BackupPod(rank, f"{job.name}-{rank}-hot", job.backups[rank]) for rank in sorted(job.backups)]
+        self.fact(ReplacementsSeen("default", job.name, job.uid, backups=listed), f"replacement.default.{job.name}")
+
+    def lose_backup(self, job: Job, rank: int) -> None:
+        """The backup pod of a rank is gone, unless it has taken the rank over."""
+        if rank in job.backups and (rank in job.hot or job.real.get(rank, _NONE).uid != job.backups[rank]):
+            del job.backups[rank]
+            job.hot.pop(rank, None)
+            self.tell_backups(job)
 
     def carry_out(self) -> Due:
         """Write what is due."""
@@ -277,12 +317,14 @@ class RecoveringGangs:
         if due:
             self.round(evictions=due.evictions, releases=due.releases)
             for eviction in due.evictions:
-                for places in self.owners[eviction.uid, eviction.attempt].values():
-                    del places[1:]
+                kept = self.state.fold.holdings[eviction.uid, eviction.attempt].backups()
+                for rank, places in self.owners[eviction.uid, eviction.attempt].items():
+                    if rank not in kept:
+                        del places[1:]
             for release in due.releases:
                 if release.ranks:
                     for rank in release.ranks:
-                        del self.owners[release.uid, release.attempt][rank][0]
+                        del self.owners[release.uid, release.attempt][rank][1 if release.reason == "backup" else 0]
                 else:
                     del self.owners[release.uid, release.attempt]
         self.check()
@@ -337,6 +379,8 @@ class RecoveringGangs:
         """The binder has deleted all pods of an attempt that ends."""
         if job.view is None or not job.view.ending:
             return
+        for rank in list(job.hot):
+            self.lose_backup(job, rank)
         for pod in job.real.values():
             pod.phase = pod.phase if pod.phase in ENDED else P.GONE
         self.publish(job)
@@ -351,7 +395,7 @@ class RecoveringGangs:
             held = sorted((pod.node, pod.chips) for pod in self.state.held_by(key) if pod.pods)
             assert mine == held
         for job in self.jobs.values():
-            for rank, pod in job.real.items():
+            for rank, pod in (*job.real.items(), *job.hot.items()):
                 if pod.phase not in ENDED:
                     assert pod.place in self.owners.get(job.key, {}).get(rank, [])
 

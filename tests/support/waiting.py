@@ -6,6 +6,8 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 _PAUSE_S = 0.005
+_PAUSE_MAX_S = 0.04
+"""Whoever asks a server all the time keeps those from working for whom it waits."""
 SLACK: Final = 3.0
 """Deadlines are for a machine that is free for the test; on a busy one all things take longer, and none is wrong."""
 
@@ -37,10 +39,12 @@ async def until_true(condition: Callable[[], Awaitable[object]], *, deadline_s: 
     """
     loop = asyncio.get_running_loop()
     end = loop.time() + SLACK * deadline_s
+    wait_s = _PAUSE_S
     while not await condition():
         if loop.time() > end:
             raise AssertionError(f"not within {SLACK * deadline_s} s: {what}")
-        await asyncio.sleep(_PAUSE_S)
+        await asyncio.sleep(wait_s)
+        wait_s = min(wait_s * 1.2, _PAUSE_MAX_S)
 
 
 async def pause(seconds: float) -> None:

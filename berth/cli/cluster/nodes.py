@@ -10,10 +10,12 @@ from rich.table import Table
 
 from berth.cli.cell import Common, connected, run
 from berth.cli.cluster.drain_list import drains_of, show_drains, since_words
-from berth.cli.output import emit, listed, new_table, results
+from berth.cli.output import emit, listed, moment, new_table, results
 from berth.core.chips.form_selection import choose_form
 from berth.core.chips.picking import ids_of
 from berth.core.cluster.node_packing import unpack_health
+from berth.core.explain.reserved_places import Reserved, reserved_places
+from berth.core.explain.text import ranges
 from berth.core.state.cell import State
 from berth.products.catalogue import NODE_PRODUCTS
 from berth.products.model import ANNOTATION_POLICY
@@ -28,12 +30,15 @@ from berth.schemas.subjects import StreamName
 
 _PLAIN: Final = {
     "free": ".", "used": "#", "shared": "%", "releasing": "-", "unhealthy": "x", "used-unhealthy": "X", "network": "~",
-    "withheld": "o",
+    "withheld": "o", "reserved": ":",
 }  # fmt: skip
-_DRAWN: Final = _PLAIN | {"free": "□", "used": "■", "shared": "◧", "releasing": "▒", "withheld": "○"}
+_DRAWN: Final = _PLAIN | {
+    "free": "□", "used": "■", "shared": "◧", "releasing": "▒", "withheld": "○", "reserved": "◇",
+}  # fmt: skip
 _STYLES: Final = {
     "free": "green", "used": "blue", "shared": "cyan", "releasing": "magenta", "unhealthy": "red",
     "used-unhealthy": "red", "network": "yellow", "withheld": "magenta",
+    "reserved": "yellow",
 }  # fmt: skip
 _WORDS: Final = {
     "free": "free",
@@ -44,6 +49,7 @@ _WORDS: Final = {
     "used-unhealthy": "unhealthy and used",
     "network": "network-unhealthy",
     "withheld": "withheld by the node",
+    "reserved": "reserved for a job that recovers",
 }
 
 
@@ -78,6 +84,8 @@ class NodeRow(msgspec.Struct, frozen=True):
     """Time of the last report of that source in milliseconds since 1970; 0 if it is unknown."""
     drained_ms: int = 0
     """From when on it is drained, in milliseconds since 1970; 0 if it is not."""
+    reserved: list[Reserved] = []
+    """Chips of ``used``, or shared ones, that no pod uses: a job that recovers gets them."""
 
 
 class Judged(msgspec.Struct, frozen=True):
@@ -108,11 +116,17 @@ def rows_of(state: State, judged: Mapping[tuple[str, str], Judged] | None = None
         judged: Result of :func:`judged_nodes`; None omits reasons.
     """
     table = state.table
-    found = [_row(state, row, judged or {}) for row in range(len(table)) if table.present[row]]
+    reserved = reserved_places(state)
+    found = [_row(state, row, judged or {}, reserved) for row in range(len(table)) if table.present[row]]
     return sorted(found, key=lambda node: (node.product, node.name))
 
 
-def _row(state: State, row: int, judged: Mapping[tuple[str, str], Judged]) -> NodeRow:
+def _row(
+    state: State,
+    row: int,
+    judged: Mapping[tuple[str, str], Judged],
+    reserved: Mapping[str, list[Reserved]],
+) -> NodeRow:
     table = state.table
     domain = table.domains[int(table.domain[row])]
     health = judged.get((domain, table.names[row]))
@@ -143,6 +157,7 @@ def _row(state: State, row: int, judged: Mapping[tuple[str, str], Judged]) -> No
         health_source=health.source if health is not None else "",
         updated_ms=health.condition.updated_ms if health is not None else 0,
         drained_ms=table.drained_ms.get(row, 0),
+        reserved=reserved.get(table.names[row], []),
     )
 
 
@@ -164,15 +179,15 @@ def state_of_chip(node: NodeRow, chip: int) -> str:
     """State of a chip: a key of the legend."""
     if chip in node.unhealthy:
         return "used-unhealthy" if chip in node.used else "unhealthy"
-    if chip in node.releasing:
-        return "releasing"
-    if chip in node.shared:
-        return "shared"
-    if chip in node.used:
-        return "used"
-    if chip in node.withheld:
-        return "withheld"
-    return "network" if chip in node.network_unhealthy else "free"
+    kinds = {
+        "releasing": node.releasing,
+        "shared": node.shared,
+        "reserved": [reserved for one in node.reserved for reserved in one.chips],
+        "used": node.used,
+        "withheld": node.withheld,
+        "network": node.network_unhealthy,
+    }
+    return next((kind for kind, chips in kinds.items() if chip in chips), "free")
 
 
 def drawing(node: NodeRow, *, glyphs: dict[str, str], styled: bool) -> str:
@@ -234,12 +249,24 @@ def reasons_of(nodes: list[NodeRow]) -> list[str]:
     return [f"{listed(names)}: {reason}" for reason, names in result.items()]
 
 
+def reserved_lines(nodes: list[NodeRow]) -> list[str]:
+    """Reserved chips, one line per node and job, in the order of the nodes."""
+    found: list[str] = []
+    for node in nodes:
+        for one in node.reserved:
+            ranks = f"{'rank' if len(one.ranks) == 1 else 'ranks'} {ranges(one.ranks)}"
+            chips = f"{'chip' if len(one.chips) == 1 else 'chips'} {ranges(one.chips)}" if one.chips else "room"
+            until = f", until {moment(one.until_ms)} at the latest" if one.until_ms else ""
+            found.append(f"{node.name}: {chips} reserved for {ranks} of {one.job}{until}")
+    return found
+
+
 def show_map(nodes: list[NodeRow], now_ms: int) -> None:
-    """Print the nodes, the legend, and the reasons for unhealthy nodes."""
+    """Print the nodes, the legend, reserved chips, and the reasons for unhealthy nodes."""
     console = results()
     console.print(map_of(nodes, console, now_ms))
     console.print(legend(console))
-    for line in reasons_of(nodes):
+    for line in (*reserved_lines(nodes), *reasons_of(nodes)):
         console.print(escape(line))
 
 

@@ -205,8 +205,9 @@ def _recovery(one: Recovery) -> str:
     what = f"{one.namespace}/{one.name} step {one.step}"
     ranks = f"{'rank' if len(one.ranks) == 1 else 'ranks'} {ranges(one.ranks)}"
     where = f", new places {_place(one.placement)}" if one.placement is not None else ""
-    if one.how == "place":
-        return f"recovery of {what}: {ranks}{where}"
+    if one.how in {"place", "backup"}:
+        backup = "backup pod of " if one.how == "backup" else ""
+        return f"recovery of {what}: {backup}{ranks}{where}"
     done = {"grace": "evicted", "force": "deleted"}.get(one.how, "marked")
     return f"recovery of {what}: {one.cause}; {ranks} {done} ({one.scope}){where}"
 

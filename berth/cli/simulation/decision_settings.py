@@ -57,7 +57,7 @@ def _changed(
     """
     known = {key: _word(getattr(base, key)) for key in keys}
     try:
-        loaded = load(config, None, {f"{PREFIX}{key.upper()}": value for key, value in (known | words).items()})
+        loaded = load(config, None, {f"{PREFIX}{key.upper()}": value for key, value in {**known, **words}.items()})
     except ConfigError as error:
         why = str(error) if error.field in keys else error.expected  # they contradict each other
         raise CommandError(f"--set: {why}", code=WRONG_USE) from error

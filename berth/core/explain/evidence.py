@@ -94,10 +94,14 @@ class Holder(msgspec.Struct, frozen=True):
     """Expected end by its declared run time; 0 without one."""
     is_ending: bool = False
     """Its pods are being deleted."""
+    reserved: int = 0
+    """Those of its chips there that wait for a pod of it: it recovers from a fault."""
 
     def words(self, clock: Clock) -> str:
         """Name, chips, start and expected end."""
         words = f"{self.job} ({pluralize(self.chips, 'chip')}"
+        if self.reserved:
+            words += " reserved" if self.reserved == self.chips else f", {self.reserved} of them reserved"
         words += f" on {pluralize(self.nodes, 'node')}" if self.nodes > 1 else ""
         words += f", since {clock(self.since_ms)}" if self.since_ms else ""
         if self.is_ending:

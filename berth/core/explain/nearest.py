@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, Literal
 
+import msgspec
 import numpy as np
 
 from berth.core.explain.evidence import Holder, NearDomain, NearNode
@@ -11,6 +12,7 @@ from berth.core.explain.refusal_text import reason_words
 from berth.core.explain.unblocking import end_of, wrong_with
 from berth.core.placement.scoring import RowState
 from berth.core.requests.gangs import Gang
+from berth.core.state.cell import State
 from berth.core.state.ledger import Holding
 from berth.schemas.offers import Shape
 from berth.schemas.refusal import NodeReason
@@ -56,42 +58,49 @@ class Holders:
     """
 
     def __init__(self, snapshot: NodeSnapshot, laid: Iterable[Holding]) -> None:
-        self._state = snapshot.state
-        self._of_node: dict[str, list[tuple[Holding, int]]] = {}
         state = snapshot.state
+        self._of_node: dict[str, list[tuple[Holder, int, int]]] = {}
+        """By node: a job, its chips there, and those of them that are reserved."""
         for key, holding in state.fold.holdings.items():
-            self._note(holding, ((pod.node, len(pod.chips)) for pod in state.held_by(key)))
+            self._note(state, holding, ((pod.node, len(pod.chips)) for pod in state.owned(key)))
+            places = holding.reserved().values()
+            self._note(state, holding, ((pod.node, len(pod.chips)) for pod in places), are_reserved=True)
+        for held in state.fold.held.values():
+            holder = Holder(f"{held.namespace}/{held.name}", 0, end_ms=held.until_ms)
+            for pod in held.places().values():
+                self._of_node.setdefault(pod.node, []).append((holder, len(pod.chips), len(pod.chips)))
         for holding in laid:
             chips = holding.placement.chips_by_rank()
-            self._note(holding, zip(holding.placement.names(), map(len, chips), strict=True))
+            self._note(state, holding, zip(holding.placement.names(), map(len, chips), strict=True))
 
     def of(self, nodes: Iterable[str]) -> list[Holder]:
         """Jobs with chips on some nodes, most chips first, then by name."""
-        chips: dict[tuple[str, int], int] = {}
-        places: dict[tuple[str, int], dict[str, None]] = {}
-        known: dict[tuple[str, int], Holding] = {}
+        known: dict[Holder, tuple[int, int]] = {}
+        places: dict[Holder, dict[str, None]] = {}
         for node in nodes:
-            for holding, count in self._of_node.get(node, ()):
-                known[holding.key] = holding
-                chips[holding.key] = chips.get(holding.key, 0) + count
-                places.setdefault(holding.key, {})[node] = None
+            for holder, chips, reserved in self._of_node.get(node, ()):
+                before = known.get(holder, (0, 0))
+                known[holder] = (before[0] + chips, before[1] + reserved)
+                places.setdefault(holder, {})[node] = None
         found = [
-            Holder(
-                job=f"{holding.namespace}/{holding.name}",
-                chips=chips[key],
-                nodes=len(places[key]),
-                since_ms=holding.at_ms,
-                end_ms=end_of(self._state, holding),
-                is_ending=bool(holding.ending),
-            )
-            for key, holding in known.items()
+            msgspec.structs.replace(holder, chips=chips, nodes=len(places[holder]), reserved=reserved)
+            for holder, (chips, reserved) in known.items()
         ]
         return sorted(found, key=lambda holder: (-holder.chips, holder.job, holder.since_ms))
 
-    def _note(self, holding: Holding, pods: Iterable[tuple[str, int]]) -> None:
+    def _note(
+        self, state: State, holding: Holding, pods: Iterable[tuple[str, int]], *, are_reserved: bool = False
+    ) -> None:
+        holder = Holder(
+            f"{holding.namespace}/{holding.name}",
+            0,
+            since_ms=holding.at_ms,
+            end_ms=end_of(state, holding),
+            is_ending=bool(holding.ending),
+        )
         for node, chips in pods:
             if chips:
-                self._of_node.setdefault(node, []).append((holding, chips))
+                self._of_node.setdefault(node, []).append((holder, chips, chips if are_reserved else 0))
 
 
 def nearest_nodes(snapshot: NodeSnapshot, shape: Shape, holders: Holders) -> list[NearNode]:

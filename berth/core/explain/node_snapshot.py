@@ -133,6 +133,11 @@ class NodeSnapshot:
             for key, holding in self.state.fold.holdings.items()
             if any(pod.node == node and pod.chips for pod in self.state.held_by(key))
         }
+        held.update(
+            f"{one.namespace}/{one.name}"
+            for one in self.state.fold.held.values()
+            if any(pod.node == node for pod in one.places().values())
+        )
         return sorted(held.union(self.takers.get(node, ())))
 
     def usable(self, shape: Shape, row: int) -> int:

@@ -22,6 +22,7 @@ def recovery_of(state: State, gang: GangRecord, holding: Holding | None) -> Reco
     found = gang.recovery
     if found is None:
         return None
+    held = state.fold.held.get(gang.uid)
     return RecoveryStatus(
         step=found.step,
         scope=found.scope,
@@ -38,6 +39,8 @@ def recovery_of(state: State, gang: GangRecord, holding: Holding | None) -> Reco
         placed=holding is not None and not holding.ending and _has_places(holding),
         open=_open_ranks(state, holding) if holding is not None and holding.attempt == found.attempt else [],
         placed_ms=gang.placed_ms,
+        held=list(held.ranks) if held is not None else [],
+        held_until_ms=held.until_ms if held is not None else 0,
     )
 
 
@@ -86,6 +89,8 @@ def recovery_words(recovery: RecoveryStatus, pods: int) -> str:
     kept = pods - len(recovery.ranks)
     if recovery.how == "mark":
         return f"{recovery.cause}; {pluralize(len(recovery.ranks), 'pod')} marked, nothing deleted"
+    if recovery.how == "backup":
+        return f"{recovery.cause}; the pod of rank {ranges(recovery.ranks)} runs on until it is marked"
     if recovery.scope == "job":
         done = f"attempt {recovery.attempt} ended, all pods are replaced"
     else:

@@ -9,7 +9,7 @@ Source: docs/reference/faults.md, "Which pods are deleted".
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from berth.core.faults.model import JobDiagnosis, PodFault, PodFaultKind
 from berth.core.faults.scopes import GangShape, Rung, block_of, ladder
@@ -72,6 +72,8 @@ class Wanted(NamedTuple):
         sought: Ranks for which places are sought, ascending.
         needs_place: It is only taken if all of these have places.
         backup: Backup pod (uid) of its only rank, for which a place is sought; empty for none.
+        saves: Agents in the containers save a checkpoint before the first pod is deleted.
+        moves: What of the gang may move for the places; as ``scope`` if it is empty.
     """
 
     scope: Scope
@@ -86,6 +88,8 @@ class Wanted(NamedTuple):
     sought: tuple[int, ...] = ()
     needs_place: bool = False
     backup: str = ""
+    saves: bool = False
+    moves: Scope | Literal[""] = ""
 
 
 class Escalation(NamedTuple):
@@ -315,6 +319,7 @@ class _Step(NamedTuple):
             self._until_ms(how),
             self.left - 1 if counts else -1,
             ranks if sought and scope != "job" else (),
+            saves=self._saves(faults),
         )
 
     def _grown(self, rung: Rung, waited_ms: int) -> Wanted:
@@ -333,6 +338,7 @@ class _Step(NamedTuple):
             self._since_ms(),
             self._until_ms(how),
             sought=ranks if scope != "job" else (),
+            saves=last is not None and last.saves,
         )
 
     def _closed(self, scope: Scope, lost: Iterable[int]) -> tuple[Scope, tuple[int, ...]]:
@@ -347,6 +353,11 @@ class _Step(NamedTuple):
         if faults and all(one.kind is PodFaultKind.SUB_HEALTH for one in faults):
             return "grace" if self.rules.strategy == "graceExit" else "force"
         return "grace" if self.rules.scheduling == "grace" else "force"
+
+    def _saves(self, faults: Sequence[PodFault]) -> bool:
+        """Whether agents save a checkpoint first: all faults are sub-health, and no process recovery does it."""
+        is_mild = bool(faults) and all(one.kind is PodFaultKind.SUB_HEALTH for one in faults)
+        return is_mild and self.rules.strategy == "graceExit" and self.rules.process_recovery != "on"
 
     def _until_ms(self, how: How) -> int:
         return self.at_ms + self.settings.grace_over_ms if how == "grace" else 0

@@ -6,6 +6,7 @@ It is a function of the state and the moment, so that each reader of the same hi
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
+import msgspec
 import numpy as np
 
 from berth.core.changes import JobKey
@@ -22,8 +23,10 @@ from berth.core.state.fault_inputs import nodes_of
 from berth.core.state.held_for_restarts import held_together_ms
 from berth.core.state.holdings.holding import Holding, PodShare
 from berth.core.state.holdings.holding import pods_of as pods_of_placement
+from berth.core.state.holdings.pod_phases import ENDED, rows_of
 from berth.core.state.internal_errors import SetAside
 from berth.core.state.ledger import GangRecord
+from berth.core.state.lost_nodes import MOVE_MS
 from berth.schemas.columns import unpack
 from berth.schemas.facts import PodPhase
 from berth.schemas.placement import BlockPart
@@ -110,7 +113,9 @@ def _examine(state: State, uid: str, at_ms: int) -> tuple[Faulty | None, int] | 
         return None, _first(escalation.again_ms, view.again_ms)
     profiles = state.constraints.profiles(holding.namespace, job.request)
     gang = gang_of(job, job.request, attempt=holding.attempt, settings=state.fold.settings, profiles=profiles)
-    return Faulty(gang, holding, escalation.options, view.nodes), _first(escalation.again_ms, view.again_ms)
+    return Faulty(view.judged(gang), holding, escalation.options, view.nodes), _first(
+        escalation.again_ms, view.again_ms
+    )
 
 
 class _View:
@@ -127,6 +132,9 @@ class _View:
         self._leaving = holding.leaving()
         self._places = places_of(holding)
         self._backups = holding.backups()
+        self._rules = rules_for(state, self._key, self._seen, self._group)
+        self._has_well_nodes: dict[str, bool] = {}
+        """Whether nodes of a domain are left, as far as it was asked for."""
         self.again_ms = 0
         """When a node that is not ready counts."""
         self.nodes: tuple[str, ...] = ()
@@ -134,7 +142,7 @@ class _View:
     def escalation(self) -> Escalation:
         """What may be done now."""
         state = self._state
-        rules = rules_for(state, self._key, self._seen, self._group)
+        rules = self._rules
         drained = self._drained_now()
         backup = self._backup_wanted()
         if not acts(rules) and not drained and not self._is_draining:
@@ -158,18 +166,35 @@ class _View:
         return escalation._replace(options=(*escalation.options, *backup))
 
     def _backup_wanted(self) -> tuple[Wanted, ...]:
-        """A place for the first backup pod that has none, though the gang is complete; it needs no place before."""
+        """A place for the first backup pod that has none, beside a pod of this attempt that is there."""
         holding = self._holding
-        taken = {*holding.gone, *self._leaving, *self._backups}
+        backups = self._state.faults.backups(self._key, holding.uid)
+        if not backups or self._seen is None:
+            return ()
+        there = {rank for rank, phase in rows_of(holding, self._seen) if phase not in ENDED}
+        there -= {*holding.gone, *self._leaving, *self._backups}
         waiting = [
             (rank, uid)
-            for rank, uid in sorted(self._state.faults.backups(self._key, holding.uid).items())
-            if rank < holding.placement.pods() and rank not in taken and holding.switched.get(rank) != uid
+            for rank, uid in sorted(backups.items())
+            if rank in there and rank < holding.placement.pods() and holding.switched.get(rank) != uid
         ]
         if not waiting:
             return ()
         rank, uid = waiting[0]
         return (backup_for(rank, uid, at_ms=self._at_ms),)
+
+    def judged(self, gang: Gang) -> Gang:
+        """The gang with the strategy by which its pods are faulty: a node that makes them so must not be a new place.
+
+        The request knows the labels that the PodGroup had when it was made.
+        """
+        strategy = self._rules.strategy
+        if strategy == "ignore" or all(shape.sub_health != "ignore" for shape, _ in gang.request_class):
+            return gang
+        request_class = tuple(
+            (msgspec.structs.replace(shape, sub_health=strategy), pods) for shape, pods in gang.request_class
+        )
+        return msgspec.structs.replace(gang, request_class=request_class)
 
     def _drained_now(self) -> dict[str, int]:
         """Nodes of its places that are drained now, and since when; it is looked at again when others are."""
@@ -227,13 +252,32 @@ class _View:
         row = table.row_of.get(name)
         settled_ms = state.fold.epoch_ms + SETTLE_MS
         if row is None or not table.present[row]:
-            return GONE if self._is_past(settled_ms) else NodeView()
+            return GONE if self._is_past(settled_ms) and self._has_settled(name) else NodeView()
         view = node_view(state, row, faults.condition(name))
+        if view.is_unhealthy and not self._has_settled(name):
+            view = view._replace(is_unhealthy=False)
         if view.is_ready:
             return view
-        since_ms = faults.nodes_ms.get(faults.domain(name), 0)
-        counts = self._is_past(max(settled_ms, since_ms + settings.not_ready_ms if settings.not_ready_ms else 0))
-        return view if counts else view._replace(is_ready=True)
+        lost = faults.lost.get(name)
+        since_ms = (lost.unready_ms if lost is not None else 0) or faults.nodes_ms.get(faults.domain(name), 0)
+        due_ms = max(settled_ms, since_ms + settings.not_ready_ms if settings.not_ready_ms else 0)
+        return view if self._is_past(due_ms) and self._has_settled(name) else view._replace(is_ready=True)
+
+    def _has_settled(self, name: str) -> bool:
+        """Whether no further nodes are expected to be lost for the same cause; if not, it is looked at again."""
+        settings, faults = self._state.fold.settings, self._state.faults
+        lost = faults.lost.get(name)
+        if lost is not None and lost.moves:
+            return self._is_past(lost.unready_ms + MOVE_MS)
+        if settings.reference_parity or not settings.fault_settle_ms or lost is None:
+            return True
+        due_ms = faults.lost.settled_ms(name, settings.fault_settle_ms)
+        if due_ms > self._at_ms:
+            if lost.domain not in self._has_well_nodes:
+                self._has_well_nodes[lost.domain] = faults.has_well_nodes(lost.domain)
+            if not self._has_well_nodes[lost.domain]:
+                return True
+        return self._is_past(due_ms)
 
     def _is_past(self, time_ms: int) -> bool:
         """Whether a time has come; if not, the gang is looked at again then."""

@@ -41,6 +41,8 @@ class PastRecovery(msgspec.Struct):
         """The recovery in one line."""
         if self.how == "mark":
             return f"{self.cause}; {pluralize(len(self.ranks), 'pod')} marked, nothing deleted"
+        if self.how == "backup":
+            return f"{self.cause}; the pod of rank {ranges(self.ranks)} runs on until it is marked"
         steps = f"; {self.steps} steps" if self.steps > 1 else ""
         return f"{self.cause}; {self._kept}{self._moves}{steps}; {duration_words(self.since_ms, self.placed_ms)}"
 

@@ -30,13 +30,19 @@ class FaultWatch:
         """When to examine gangs (uid) although nothing changes."""
         self._wanting: dict[str, Gang] = {}
         """Gangs by uid that had no place, or had to wait for others: examined after changes that may help them."""
+        self._unheard: dict[str, int] = {}
+        """Gangs (uid) that had no place while shards did not answer: examined in every turn, and when to open one."""
         self.held_back: list[HeldBack] = []
         """Gangs that the last examination kept from restarting, and why."""
 
     @property
     def next_due_ms(self) -> int:
         """First time at which a gang is to be examined; 0 without."""
-        return min(self._due_ms.values(), default=0)
+        return min([*self._due_ms.values(), *self._unheard.values()], default=0)
+
+    def note_unheard(self, gangs: Iterable[str], retry_ms: int) -> None:
+        """Note gangs (uid) that were tried while shards did not answer, and when to try them again at the latest."""
+        self._unheard.update(dict.fromkeys(gangs, retry_ms))
 
     def due(self, at_ms: int) -> list[str]:
         """Gangs (uid) to be examined at a moment although nothing changes."""
@@ -53,9 +59,10 @@ class FaultWatch:
         if not self._state.fold.settings.recoveries:
             self._due_ms.clear()
             self._wanting.clear()
+            self._unheard.clear()
             return [], []
         uids = dict.fromkeys(gangs)
-        uids.update(dict.fromkeys(self.due(at_ms)))
+        uids.update(dict.fromkeys([*self.due(at_ms), *self._unheard]))
         everybody = bool(self.held_back) or self._helps_all(changes)
         uids.update((uid, None) for uid, gang in self._wanting.items() if everybody or _helps(changes, gang))
         faulty, set_aside = self._examined(uids, at_ms)
@@ -74,6 +81,7 @@ class FaultWatch:
         for uid in uids:
             self._due_ms.pop(uid, None)
             self._wanting.pop(uid, None)
+            self._unheard.pop(uid, None)
         self._due_ms.update(found.again_ms)
         return found.faulty, found.set_aside
 

@@ -1,5 +1,6 @@
 """Recoveries of a turn: places for the ranks of faulty gangs, before the gangs that wait, and the steps they make."""
 
+import heapq
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -10,6 +11,7 @@ from berth.core.faults.scopes import LEVEL_STEPS
 from berth.core.placement.planned_pods import RoundParts
 from berth.core.placement.replacements import LeavingPods, NoPlaces, plan_backup, plan_replacements, replacement_counts
 from berth.core.placement.round_demand import NeedMoreError
+from berth.core.scheduling.recovery_costs import Cost, idle_of, restarts_of, smaller_step
 from berth.core.state.holdings.holding import Holding
 from berth.core.state.holdings.moves import merged_placement
 from berth.core.state.internal_errors import SetAside
@@ -116,23 +118,66 @@ def released(held: Iterable[Release], recoveries: Iterable[Recovery]) -> list[Re
     return [one for one in held if one.ranks and one.uid in taken]
 
 
+class _Tried(NamedTuple):
+    """A step, and what was found for it."""
+
+    option: Wanted
+    is_open: bool
+    """It may be taken."""
+    placement: Placement | None = None
+    none: NoPlaces | None = None
+    """Why there are no places."""
+
+
 def _taken(parts: RoundParts, faulty: Faulty, missing: Sequence[int]) -> Recovery | None:
-    for option in faulty.options:
-        placement: Placement | None = None
-        has_backups = option.scope != "job" and not faulty.holding.backups().keys().isdisjoint(option.ranks)
-        if has_backups and option.needs_place:
+    """The first step that has what it needs; with ``plan_before_delete`` the one that costs least."""
+    settings = parts.nodes.scorer.settings
+    if settings.plan_before_delete and not settings.reference_parity:
+        tried = _cheapest(parts, faulty, missing)
+    else:
+        found = (_tried(parts, faulty, option, missing) for option in faulty.options)
+        tried = next((one for one in found if one.is_open), None)
+    return None if tried is None else _recovery(faulty, tried.option, tried.placement)
+
+
+def _cheapest(parts: RoundParts, faulty: Faulty, missing: Sequence[int]) -> _Tried | None:
+    """The step that costs least of those that have what they need; what its places have is taken from the round."""
+    holding = faulty.holding
+    left = [(restarts_of(holding, option), number, option) for number, option in enumerate(faulty.options)]
+    heapq.heapify(left)
+    best: tuple[Cost, Wanted] | None = None
+    while left and (best is None or left[0][0] == best[0].restarts):
+        restarts, number, option = heapq.heappop(left)
+        tried = _tried(parts, faulty, option, missing)
+        if tried.none is not None:
+            smaller = smaller_step(faulty.options, option, tried.none.ranks)
+            if smaller is not None and all(smaller.ranks != one.ranks for _, _, one in left):
+                at = len(faulty.options) + len(smaller.ranks)
+                heapq.heappush(left, (restarts_of(holding, smaller), at, smaller))
+        if not tried.is_open:
             continue
-        if option.sought and not has_backups:  # a rank with a backup pod gets its place
-            found = _planned(parts, faulty, option, missing)
-            if isinstance(found, NoPlaces):
-                if option.needs_place:
-                    continue
-            elif option.scope == "job":
-                parts.roll_back()  # its pods are placed anew as a whole
-            else:
-                placement = found
-        return _recovery(faulty, option, placement)
-    return None
+        is_placed = tried.none is None and bool(option.sought)
+        idle = 0 if is_placed and option.scope == "job" else idle_of(holding, option, tried.placement)
+        if best is None and not (idle and left and left[0][0] == restarts):
+            return tried  # none of the others costs less
+        parts.roll_back()
+        cost = Cost(restarts, idle, number)
+        if best is None or cost < best[0]:
+            best = (cost, option)
+    return None if best is None else _tried(parts, faulty, best[1], missing)
+
+
+def _tried(parts: RoundParts, faulty: Faulty, option: Wanted, missing: Sequence[int]) -> _Tried:
+    has_backups = option.scope != "job" and not faulty.holding.backups().keys().isdisjoint(option.ranks)
+    if has_backups or not option.sought:  # a rank with a backup pod gets its place
+        return _Tried(option, not (has_backups and option.needs_place))
+    found = _planned(parts, faulty, option, missing)
+    if isinstance(found, NoPlaces):
+        return _Tried(option, not option.needs_place, none=found)
+    if option.scope == "job":
+        parts.roll_back()  # its pods are placed anew as a whole
+        return _Tried(option, is_open=True)
+    return _Tried(option, is_open=True, placement=found)
 
 
 def _planned(parts: RoundParts, faulty: Faulty, option: Wanted, missing: Sequence[int]) -> Placement | NoPlaces:
@@ -163,6 +208,7 @@ def _recovery(faulty: Faulty, wanted: Wanted, placement: Placement | None) -> Re
         retries_left=wanted.retries_left,
         nodes=list(faulty.nodes),
         backups=[wanted.backup] if wanted.backup else [],
+        saves=wanted.saves,
     )
 
 
@@ -180,8 +226,8 @@ def _leaving(faulty: Faulty, wanted: Wanted) -> LeavingPods:
         wanted.sought,
         wanted.faulty,
         holding.gone,
-        wanted.scope,
-        LEVEL_STEPS if wanted.scope == "level" else 0,
+        wanted.moves or wanted.scope,
+        LEVEL_STEPS if (wanted.moves or wanted.scope) == "level" else 0,
         faulty.nodes,
     )
 

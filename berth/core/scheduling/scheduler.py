@@ -345,7 +345,7 @@ class Scheduler:
         """
         self._expect(recorded)
         self._turn = None
-        self._settle(recorded.opening)
+        self._settle(recorded.opening, lacks_shards=bool(recorded.round.missing))
         self._follow(folded, recorded.opening)
 
     def leave(self, choice: Choice) -> None:
@@ -359,11 +359,14 @@ class Scheduler:
         """
         self._expect(choice)
         self._turn = None
-        self._settle(choice.opening)
+        self._settle(choice.opening, lacks_shards=bool(choice.missing_shards.missing))
         self._restore_classes()
 
-    def _settle(self, opening: Opening) -> None:
+    def _settle(self, opening: Opening, *, lacks_shards: bool) -> None:
         """The faulty gangs of a turn have been tried: the watch knows when to try those without a step again."""
+        if lacks_shards:
+            retry_ms = opening.at_ms + self.state.fold.settings.shard_retry_ms
+            self.watch.note_unheard([one.holding.uid for one in opening.faulty], retry_ms)
         held = {one.uid for one in opening.held}
         for one in opening.faulty:
             if one.holding.uid not in held:

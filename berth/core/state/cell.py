@@ -273,6 +273,7 @@ class State:
         dump = self.fold.dump()
         dump.intake_seq, dump.nodes_seq = self.intake_seq, self.nodes_seq
         dump.waiting = waiting
+        dump.lost = self.faults.lost.dump()
         body = SnapshotBody(
             ledger_seq=self.fold.head,
             facts_seq=self.facts_seq,
@@ -305,6 +306,7 @@ class State:
         self.time_ms = dump.waiting.time_ms if dump.waiting is not None else 0
         if self._owns is None:
             self.faults.begin()
+            self.faults.lost.load(dump.lost)
             found.add(self.constraints.begin())
             found.gangs_to_examine.update(dict.fromkeys(self.fold.gangs))
             found.gangs_to_examine.update(dict.fromkeys(self.foreign))

@@ -1,6 +1,6 @@
 """Fault inputs: the facts beside those about pods on which decisions about faults depend, and attempts by node."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
 from berth.core.changes import ChangesBuilder, JobKey
@@ -9,6 +9,7 @@ from berth.core.cluster.node_table import NodeTable
 from berth.core.state.fact_checks import check_approval, check_replacements, check_subject
 from berth.core.state.kept_facts import Effect
 from berth.core.state.ledger import Folded, Holding, LedgerFold
+from berth.core.state.lost_nodes import LostNodes
 from berth.schemas.columns import unpack
 from berth.schemas.envelope import Envelope, body_of
 from berth.schemas.facts import HealthSeen, JobSeen, NodeHealth, NodesSeen
@@ -47,6 +48,8 @@ class FaultInputs:
         """Nodes of a domain that are not healthy, as far as they were asked for."""
         self.approvals: dict[tuple[str, str], ApprovalSeen] = {}
         """What people approved and did not withdraw, by kind and domain; also what is over."""
+        self.lost = LostNodes()
+        """Nodes with attempts that are gone, not ready, or to be left."""
         self._attempts_on: dict[str, dict[AttemptKey, None]] = {}
         self._nodes_of: dict[AttemptKey, tuple[str, ...]] = {}
 
@@ -119,7 +122,9 @@ class FaultInputs:
         if self.decides:
             now = self.readiness(fact.domain)
             rows = sorted(row for row in before.keys() | now.keys() if before.get(row) != now.get(row))
-            self._look_at((self._table.names[row] for row in rows), found)
+            names = [self._table.names[row] for row in rows]
+            self._note_lost(names, fact.domain, fact.at_ms, moving=fact.moving)
+            self._look_at(names, found)
 
     def follow(self, folded: Folded, found: ChangesBuilder) -> None:
         """Note on which nodes the attempts of a record are, and examine those that recover.
@@ -143,6 +148,7 @@ class FaultInputs:
         if self.decides:
             for holding in self._fold.holdings.values():
                 self._put(holding)
+        self.lost.keep(self._attempts_on)
 
     def group_of(self, job: JobKey) -> GroupSeen | None:
         """What the PodGroup of a job says about faults."""
@@ -206,7 +212,8 @@ class FaultInputs:
         if self.decides:
             now = self.ill(fact.domain)
             names = before.keys() | now.keys()
-            changed = sorted(name for name in names if _said(before.get(name)) != _said(now.get(name)))
+            changed = sorted(name for name in names if _faults(before.get(name)) != _faults(now.get(name)))
+            self._note_lost(changed, fact.domain, fact.at_ms)
             self._look_at(changed, found)
 
     def health_ms(self, domain: str) -> int:
@@ -259,29 +266,56 @@ class FaultInputs:
             found.gangs_to_examine.update((uid, None) for uid, _ in self._attempts_on.get(name, ()))
 
     def _put(self, holding: Holding) -> None:
-        self._drop(holding.key)
         if holding.foreign or holding.key not in self._fold.holdings:
+            self._drop(holding.key)
             return
-        names = self._nodes_of[holding.key] = tuple(dict.fromkeys(nodes_of(holding)))
+        names = dict.fromkeys(nodes_of(holding))
+        new = [name for name in names if name not in self._attempts_on]
         for name in names:
             self._attempts_on.setdefault(name, {})[holding.key] = None
+        self._drop(holding.key, names)
+        self._nodes_of[holding.key] = tuple(names)
+        for name in new:
+            if name not in self.lost:
+                self._note_lost([name], self.domain(name), self._fold.at_ms)
 
-    def _drop(self, key: AttemptKey) -> None:
+    def _drop(self, key: AttemptKey, kept: Collection[str] = ()) -> None:
         for name in self._nodes_of.pop(key, ()):
+            if name in kept:
+                continue
             attempts = self._attempts_on[name]
             del attempts[key]
             if not attempts:
                 del self._attempts_on[name]
+                self.lost.drop(name)
+
+    def _note_lost(self, names: Iterable[str], domain: str, at_ms: int, *, moving: Collection[str] = ()) -> None:
+        """Note which of these nodes are gone, not ready, or to be left, as far as they have attempts."""
+        for name in names:
+            if name in self._attempts_on:
+                is_unready, is_evicted = not self._is_ready(name), self._is_evicted(name)
+                self.lost.note(name, domain, is_unready=is_unready, is_evicted=is_evicted, at_ms=at_ms)
+                if name in moving and not self.domain(name):
+                    self.lost.note_move(name)
+
+    def _is_ready(self, name: str) -> bool:
+        table = self._table
+        row = table.row_of.get(name)
+        return row is not None and bool(table.present[row]) and table.classes[int(table.node_class[row])].ready
+
+    def _is_evicted(self, name: str) -> bool:
+        condition = self.condition(name)
+        return condition is not None and condition.level is NodeHealth.EVICT
+
+    def has_well_nodes(self, domain: str) -> bool:
+        """Whether a domain has a node that is ready, and that pods are not to leave."""
+        names = (self._table.names[row] for row in self._table.rows_of_domain(domain))
+        return any(self._is_ready(name) and not self._is_evicted(name) for name in names)
 
 
 def nodes_of(holding: Holding) -> list[str]:
     """Nodes of an attempt by rank, and then those that are reserved for its ranks."""
     return [*holding.placement.names(), *(share.node for share in holding.reserved().values())]
-
-
-def _said(condition: NodeCondition | None) -> tuple[tuple[int, int, bool], int]:
-    """What may make pods faulty, and who says so."""
-    return _faults(condition), condition.sources if condition is not None else 0
 
 
 def _faults(condition: NodeCondition | None) -> tuple[int, int, bool]:

@@ -14,6 +14,7 @@ from berth.core.errors import HistoryError, InvariantError
 from berth.core.state.holdings.held_places import Held, held_of
 from berth.core.state.holdings.holding import Holding, PodShare, chips_in, owned_by, pods_of
 from berth.core.state.holdings.steps import end_attempt, release_backups, release_ranks, take_step
+from berth.core.state.lost_nodes import LostNode
 from berth.core.state.run_times import RunTime, RunTimes
 from berth.core.state.waiting_dump import WaitingDump
 from berth.schemas.envelope import DecodeError, Envelope, body_of
@@ -110,6 +111,8 @@ class LedgerDump(msgspec.Struct, array_like=True, gc=False):
     run_times: list[RunTime] = []
     held: list[Held] = []
     epoch_ms: int = 0
+    lost: list[LostNode] = []
+    """Nodes that are gone, not ready, or to be left, of the facts."""
 
 
 def dump_of(data: bytes) -> LedgerDump:

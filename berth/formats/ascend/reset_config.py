@@ -12,6 +12,7 @@ import msgspec
 
 from berth.formats.ascend.check_code import check_code, go_json
 from berth.formats.ascend.report_error import decoded
+from berth.formats.whole_numbers import whole_number
 
 NAME_PREFIX: Final = "reset-config-"
 KEY: Final = "reset.json"
@@ -19,6 +20,8 @@ CHECK_CODE_KEY: Final = "checkCode"
 RESTART_TYPE_KEY: Final = "restartType"
 RESTART_TYPE: Final = "podReschedule"
 LABEL: Final = ("reset", "true")
+SAVES: Final = "berth/saves"
+"""Annotation: the recovery for which :attr:`Reset.graceful_exit` was set to 1, by :func:`recovery_mark`."""
 
 
 class ResetRank(msgspec.Struct, frozen=True, rename="pascal"):
@@ -55,6 +58,23 @@ _KNOWN: Final = tuple(field.encode_name for field in msgspec.structs.fields(Rese
 def name_of(job: str) -> str:
     """Name of the ConfigMap of a job."""
     return f"{NAME_PREFIX}{job}"
+
+
+def recovery_mark(uid: str, since_ms: int) -> str:
+    """Name of a recovery.
+
+    Args:
+        uid: Of the job request.
+        since_ms: Time of its first step.
+    """
+    return f"{uid}/{since_ms}"
+
+
+def is_of_later(saves: str, mark: str) -> bool:
+    """Whether the value of :data:`SAVES` names a later recovery of the same request than ``mark`` does."""
+    uid, _, since_ms = saves.rpartition("/")
+    mine, _, mark_ms = mark.rpartition("/")
+    return uid == mine and (whole_number(since_ms) or 0) > (whole_number(mark_ms) or 0)
 
 
 def after_restart(text: str, *, now_s: int, is_whole: bool) -> dict[str, str]:

@@ -73,6 +73,7 @@ RULES: Final[Mapping[str, Mapping[str, Rule]]] = {
         "leaves": Kind.LEAF,
         "addresses": Kind.ADDRESS,
         "racks": Kind.RACK,
+        "moving": Kind.NODE,
     },
     "HealthSeen": {
         "domain": Kind.DOMAIN,
@@ -100,6 +101,8 @@ RULES: Final[Mapping[str, Mapping[str, Rule]]] = {
         "jobs": Kind.JOB,
     },
     "ReplacementsSeen": {"namespace": Kind.NAMESPACE, "job": Kind.JOB, "uid": Kind.UID},
+    "BackupPod": {"pod": Kind.POD, "uid": Kind.UID},
+    "FlappingChip": {},
     "DrainSeen": {"kind": Kind.KEEP, "name": Special.DRAINED, "by": Kind.HOLDER, "reason": Kind.REASON},
     "ApprovalSeen": {"kind": Kind.KEEP, "domain": Kind.DOMAIN, "by": Kind.HOLDER, "reason": Kind.REASON},
     "Owner": {"kind": Kind.KEEP, "name": Kind.POD, "uid": Kind.UID},
@@ -201,8 +204,16 @@ RULES: Final[Mapping[str, Mapping[str, Rule]]] = {
     "Release": {"uid": Kind.UID, "reason": Kind.KEEP},
     "Eviction": {"uid": Kind.UID, "reason": Special.WORD},
     "Adoption": _OF_GANG,
+    "HeldPlaces": _OF_JOB,
     "Recovery": _OF_JOB
-    | {"kind": Kind.KEEP, "cause": Kind.REASON, "scope": Kind.KEEP, "how": Kind.KEEP, "nodes": Kind.NODE},
+    | {
+        "kind": Kind.KEEP,
+        "cause": Kind.REASON,
+        "scope": Kind.KEEP,
+        "how": Kind.KEEP,
+        "nodes": Kind.NODE,
+        "backups": Kind.UID,
+    },
     "Placement": {"nodes": Special.TABLE, "resource": Kind.KEEP},
     "Run": {},
     "Share": {"policy": Kind.KEEP},
@@ -214,8 +225,9 @@ RULES: Final[Mapping[str, Mapping[str, Rule]]] = {
         "warning": Kind.KEEP,
     },
     "BlockPart": {"variant": Kind.KEEP, "phases": Kind.KEEP, "superpods": Kind.GROUP, "service": Kind.SERVICE},
-    "Holding": _OF_JOB | {"ending": Special.WORD},
-    "Move": {"scope": Kind.KEEP, "how": Kind.KEEP},
+    "Holding": _OF_JOB | {"ending": Special.WORD, "switched": Kind.UID},
+    "Move": {"scope": Kind.KEEP, "how": Kind.KEEP, "backups": Kind.UID},
+    "Held": _OF_JOB,
     "GangRecord": _OF_JOB | {"phase": Kind.KEEP},
     "SleeperDump": {"uid": Kind.UID},
     "WaitingDump": {
@@ -226,6 +238,7 @@ RULES: Final[Mapping[str, Mapping[str, Rule]]] = {
     },
     "ConstraintsDump": {"freed": Kind.NODE, "moved": Special.PODS},
     "RunTime": {"namespace": Kind.NAMESPACE},
+    "LostNode": {"name": Kind.NODE, "domain": Kind.DOMAIN},
     "LedgerDump": {"holder": Kind.HOLDER, "leaving": Special.UIDS},
 }
 """Fields with texts by struct. A missing struct or field with a text is an error of this module and ends the pass."""

@@ -1,10 +1,13 @@
-"""Settings of a connection to Kubernetes, shared by all services that connect to it."""
+"""Settings about Kubernetes that several services share."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final, Literal, TypeAlias
 
 import msgspec
 from msgspec import Meta
+
+_NAMESPACE: Final = "^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$"
+Namespace: TypeAlias = Annotated[str, Meta(pattern=_NAMESPACE)]
 
 
 class KubeConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -28,3 +31,20 @@ class KubeConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """Longest pause between attempts of a reflector; the server may ask for a longer one."""
     connections: Annotated[int, Meta(ge=1, le=10_000)] = 256
     """Most concurrent connections, watches included."""
+
+
+class FaultObjectsConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """ConfigMaps that tell other components about faults and restarts.
+
+    The same for all services that write them: one environment sets it for all.
+    """
+
+    written_by: Literal["berth", "other"] = "other"
+    """``berth``: summary and the binder write them; ``other``: another scheduler does, or nobody. Two writers overwrite
+    each other."""
+    counters_namespace: Namespace = "volcano-system"
+    """Namespace of ``vcjob-fault-npu-cm``."""
+    reasons_namespace: Namespace = "mindx-dl"
+    """Namespace of ``job-reschedule-reason``."""
+    other_writer_s: Annotated[int, Meta(ge=0, le=86_400)] = 300
+    """The start is refused while another client has written one of these two within this time; 0: never."""

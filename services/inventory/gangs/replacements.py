@@ -11,6 +11,7 @@ from typing import Final
 
 from berth.formats.ascend.pod_annotations import RANK_INDEX
 from berth.schemas.columns import pack, unpack
+from berth.schemas.facts import is_repeat
 from berth.schemas.fault_facts import ReplacementsSeen
 from berth.services.inventory.gangs.backups import backups_of, is_backup, restore_backups
 from berth.services.inventory.gangs.model import NO_INDEX, Gang, Member, Part, Slot
@@ -69,7 +70,7 @@ def replace_ranks(gang: Gang, free: Sequence[Member]) -> tuple[list[Member], lis
     return [*left, *again], list(held.values()), outdated
 
 
-def replacements_of(gang: Gang, part: Part, before: ReplacementsSeen | None, *, at_ms: int) -> ReplacementsSeen:
+def _replacements_of(gang: Gang, part: Part, before: ReplacementsSeen | None, *, at_ms: int) -> ReplacementsSeen:
     """Ranks of a request whose new pods wait for a place, and its backup pods; without any if there are none.
 
     Args:
@@ -92,6 +93,28 @@ def replacements_of(gang: Gang, part: Part, before: ReplacementsSeen | None, *, 
 def _since(fact: ReplacementsSeen) -> dict[int, int]:
     ranks = unpack(fact.ranks, 4)
     return dict(zip(ranks, unpack(fact.since_ms, 8) or [fact.at_ms] * len(ranks), strict=True))
+
+
+def changed_replacements(gang: Gang, now_ms: int) -> list[ReplacementsSeen]:
+    """Facts about new pods that wait for a place, and backup pods, as far as they differ from the published ones."""
+    facts: list[ReplacementsSeen] = []
+    wanted = {
+        name: _replacements_of(gang, part, gang.replacements.get(name), at_ms=now_ms)
+        for name, part in gang.parts.items()
+    }
+    for name in sorted({*wanted, *gang.replacements}):
+        before = gang.replacements.get(name)
+        uid = before.uid if before is not None else ""
+        now = wanted.get(name) or ReplacementsSeen(gang.key.namespace, name, uid, at_ms=now_ms)
+        has_pods = bool(now.ranks or now.backups)
+        if is_repeat(before, now) or (before is None and not has_pods):
+            continue
+        facts.append(now)
+        if has_pods:
+            gang.replacements[name] = now
+        else:
+            del gang.replacements[name]
+    return facts
 
 
 def attach(

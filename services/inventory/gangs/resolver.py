@@ -11,7 +11,6 @@ from berth.formats.kubernetes.objects import PodGroup
 from berth.formats.kubernetes.owners import OwnerKey
 from berth.formats.kubernetes.workloads import GangKey, base_name, digest, group_owner
 from berth.schemas.facts import JobSeen, MembersSeen, Owner, is_repeat
-from berth.schemas.fault_facts import ReplacementsSeen
 from berth.schemas.intake import JobCancel, JobRequest
 from berth.schemas.status import JobStatus
 from berth.services.inventory.effects import (
@@ -32,7 +31,7 @@ from berth.services.inventory.gangs.model import GROUPED, OVER, Gang, Member, Pa
 from berth.services.inventory.gangs.plan import GangContext, Plan, is_fresh, minimum_now, plan
 from berth.services.inventory.gangs.priorities import Priorities
 from berth.services.inventory.gangs.ranks import slots_of
-from berth.services.inventory.gangs.replacements import TAKEN_BACK, replace_ranks, replacements_of
+from berth.services.inventory.gangs.replacements import TAKEN_BACK, changed_replacements, replace_ranks
 from berth.services.inventory.gangs.request_lifecycle import (
     REPLACED,
     dissolve,
@@ -145,7 +144,7 @@ class Resolver:
         # 4. The pods of each rank are published before the request.
         wanted = self._members_to_publish(gang, found, base, context, now_ms)
         effects += self._publish_members(gang, wanted, now_ms)
-        effects += _publish_replacements(gang, now_ms)
+        effects += [PublishReplacements(fact) for fact in changed_replacements(gang, now_ms)]
         effects += [
             PublishRequest(part.request, self._priority_warning(gang, part, group))
             for part in (*again, *new)
@@ -356,28 +355,6 @@ class Resolver:
             del gang.previous_uids[uid]
         if not gang.members and not gang.parts and group is None:
             self.lookups.use(gang.key, None)
-
-
-def _publish_replacements(gang: Gang, now_ms: int) -> list[Effect]:
-    """Facts about new pods that wait for a place, as far as they differ from the published ones."""
-    effects: list[Effect] = []
-    wanted = {
-        name: replacements_of(gang, part, gang.replacements.get(name), at_ms=now_ms)
-        for name, part in gang.parts.items()
-    }
-    for name in sorted({*wanted, *gang.replacements}):
-        before = gang.replacements.get(name)
-        uid = before.uid if before is not None else ""
-        now = wanted.get(name) or ReplacementsSeen(gang.key.namespace, name, uid, at_ms=now_ms)
-        has_pods = bool(now.ranks or now.backups)
-        if is_repeat(before, now) or (before is None and not has_pods):
-            continue
-        effects.append(PublishReplacements(now))
-        if has_pods:
-            gang.replacements[name] = now
-        else:
-            del gang.replacements[name]
-    return effects
 
 
 def _look(gang: Gang, group: PodGroup | None) -> OwnerKey | None:

@@ -313,11 +313,15 @@ class Nodes:
         for domain, names in parts.items():
             stay = set(names)
             rows = [node for node in unpack_nodes(self._published[domain]) if node.name in stay]
-            first[domain] = pack_nodes(domain, rows, at_ms=at_ms)
+            moving = [name for name in self._published_names[domain] if name not in stay and name in self._domain_of]
+            first[domain] = msgspec.structs.replace(pack_nodes(domain, rows, at_ms=at_ms), moving=moving)
         rest: list[NodesSeen] = []
         for domain in sorted(self._stale | (parts.keys() & self._domains.keys())):
             fact = pack_nodes(domain, [self._placed[name] for name in self._domains.get(domain, ())], at_ms=at_ms)
-            if fact.names and not is_repeat(first.get(domain) or self._published.get(domain), fact):
+            known = first.get(domain) or self._published.get(domain)
+            if known is not None:
+                known = msgspec.structs.replace(known, moving=[])
+            if fact.names and not is_repeat(known, fact):
                 rest.append(fact)
             elif domain not in first:
                 self._stale.discard(domain)

@@ -15,10 +15,11 @@ from berth.runtime.backoff import Backoff
 from berth.runtime.clock import Clock
 from berth.runtime.errors import FatalError, ShellError, TransientError
 from berth.runtime.instruments import Instruments
+from berth.runtime.kube.config import FaultObjectsConfig
 from berth.runtime.kube.port import Api, Change, Reflection, RefusedError
 from berth.runtime.logs import Logger
 from berth.runtime.waits import pause
-from berth.services.summary.config import FaultObjectsConfig, SummaryConfig
+from berth.services.summary.config import SummaryConfig
 from berth.services.summary.faults.book import FaultBook
 from berth.services.summary.faults.other_writer import MANAGER, other_writer, read_map
 from berth.services.summary.faults.reset_writer import ResetWriter

@@ -3,7 +3,7 @@
 from typing import Final
 
 from berth.formats.ascend.report_error import ReportError
-from berth.formats.ascend.reset_config import KEY, LABEL
+from berth.formats.ascend.reset_config import KEY, LABEL, SAVES
 from berth.formats.kubernetes.objects import ConfigMap
 from berth.runtime.clock import Clock
 from berth.runtime.errors import ShellError
@@ -70,7 +70,7 @@ class ResetWriter:
         else:
             if is_written:
                 self._metrics.fault_writes.inc()
-                self._log.info("reset-config written", **said, leaves=wish.leaves)
+                self._log.info("reset-config written", **said)
         return True
 
     async def _write(self, wish: ResetWish) -> bool:
@@ -92,13 +92,14 @@ class ResetWriter:
     async def _try(self, wish: ResetWish) -> bool:
         path = f"/api/v1/namespaces/{wish.namespace}/configmaps/{wish.name}"
         found = await self._api.get(path, ConfigMap)
-        if not wish.leaves and found.metadata.annotation(MARK) == wish.mark:
+        if found.metadata.annotation(MARK) == wish.mark:
             return False
-        data = wish.applied((found.data or {}).get(KEY, ""), self._clock.now_ms() // 1000)
-        if not data:
-            return False
-        metadata: dict[str, object] = {"resourceVersion": found.metadata.resource_version, "labels": dict([LABEL])}
-        if not wish.leaves:
-            metadata["annotations"] = {MARK: wish.mark}
+        saves = found.metadata.annotation(SAVES)
+        data = wish.applied((found.data or {}).get(KEY, ""), self._clock.now_ms() // 1000, saves=saves)
+        metadata = {
+            "resourceVersion": found.metadata.resource_version,
+            "labels": dict([LABEL]),
+            "annotations": {MARK: wish.mark},
+        }
         await self._api.patch(path, {"metadata": metadata, "data": data}, field_manager=MANAGER)
         return True

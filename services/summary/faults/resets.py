@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from berth.core.requests.fault_rules import FaultRules
-from berth.formats.ascend.reset_config import after_restart, name_of, with_graceful_exit
+from berth.formats.ascend.reset_config import after_restart, is_of_later, name_of, recovery_mark, with_graceful_exit
 from berth.schemas.recovery import RecoveryStatus
 from berth.schemas.status import JobStatus
 from berth.services.summary.faults.views import JobOwner
@@ -15,25 +15,24 @@ class ResetWish(NamedTuple):
     namespace: str
     name: str
     mark: str
-    """Restart that it tells of."""
-    leaves: bool
-    """Before pods leave for sub-health; otherwise after a restart."""
+    """Restart that it tells of, by :func:`~berth.formats.ascend.reset_config.recovery_mark`."""
     is_whole: bool = False
     """The whole job was restarted."""
 
-    def applied(self, text: str, now_s: int) -> dict[str, str]:
-        """Keys to write; none if nothing changes.
+    def applied(self, text: str, now_s: int, *, saves: str) -> dict[str, str]:
+        """Keys to write. Agents need not save any more, unless the binder has told them to for a later recovery.
 
         Args:
             text: Present value of ``reset.json``.
             now_s: The time, in seconds since 1970.
+            saves: Recovery for which agents were told to save; empty for none.
 
         Raises:
             ReportError: The value cannot be read.
         """
-        if self.leaves:
-            return with_graceful_exit(text, now_s=now_s, leaves=True)
         keys = after_restart(text, now_s=now_s, is_whole=self.is_whole)
+        if is_of_later(saves, self.mark):
+            return keys
         return keys | with_graceful_exit(keys["reset.json"], now_s=now_s, leaves=False)
 
 
@@ -46,14 +45,12 @@ def wish_of(status: JobStatus, owner: JobOwner, rules: FaultRules) -> ResetWish 
         rules: What it says about faults.
     """
     recovery = status.recovery
-    if recovery is None or recovery.how == "mark" or rules.process_recovery == "on":
+    if recovery is None or recovery.how in {"mark", "backup"} or rules.process_recovery == "on":
         return None
-    mark = f"{status.uid}/{recovery.since_ms}"
-    if _is_over(status, recovery):
-        return ResetWish(owner.namespace, name_of(owner.name), mark, leaves=False, is_whole=recovery.scope == "job")
-    if recovery.kind == "SubHealthFault" and rules.strategy == "graceExit":
-        return ResetWish(owner.namespace, name_of(owner.name), mark, leaves=True)
-    return None
+    if not _is_over(status, recovery):
+        return None
+    mark = recovery_mark(status.uid, recovery.since_ms)
+    return ResetWish(owner.namespace, name_of(owner.name), mark, is_whole=recovery.scope == "job")
 
 
 def _is_over(status: JobStatus, recovery: RecoveryStatus) -> bool:

@@ -68,7 +68,7 @@ class RestartRecords:
             uid: Of its request.
             recovery: The step.
         """
-        if recovery.how == "mark" or not recovery.faulty:
+        if recovery.how in {"mark", "backup"} or not recovery.faulty:
             return
         at_s = recovery.since_ms // 1000
         before = self._restarts.get(key)

@@ -31,6 +31,12 @@ class Move(msgspec.Struct, gc=False, omit_defaults=True):
     """Those of ``ranks`` whose place is reserved: they still leave, here or in an older move, or have a backup pod."""
     backups: list[str] = []
     """Uids of the backup pods, in the order of ``ranks``; none unless ``how`` is ``backup``."""
+    kind: str = ""
+    """Kind of the fault."""
+    cause: str = ""
+    """What is broken, as one sentence."""
+    saves: bool = False
+    """Agents are told to save a checkpoint before the first pod is deleted."""
 
     @property
     def is_over(self) -> bool:

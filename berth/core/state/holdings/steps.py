@@ -41,6 +41,9 @@ def take_step(holding: Holding, recovery: Recovery) -> None:
         leaving=[] if gives_only else left,
         placed=left if has_places else [],
         backups=recovery.backups,
+        kind=recovery.kind,
+        cause=recovery.cause,
+        saves=recovery.saves,
     )
     moves = [one if one.how == "backup" else one.without(ranks, placed_only=gives_only) for one in holding.moves]
     holding.moves = [one for one in [*moves, move] if not one.is_over]

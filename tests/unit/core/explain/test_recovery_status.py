@@ -94,6 +94,7 @@ def test_a_status_is_written_again_when_a_recovery_goes_on() -> None:
         ({"placed_ms": 0}, "a chip is unhealthy; step 2 replaces ranks 1,2 and keeps 6 pods; not every rank is at its place yet"),
         ({"scope": "job"}, "a chip is unhealthy; attempt 1 ended, all pods are replaced; every rank was at its place after 4.2 s"),
         ({"how": "mark"}, "a chip is unhealthy; 2 pods marked, nothing deleted"),
+        ({"how": "backup", "ranks": [1]}, "a chip is unhealthy; the pod of rank 1 runs on until it is marked"),
     ],
 )  # fmt: skip
 def test_a_recovery_in_one_line(changes: dict[str, object], words: str) -> None:

@@ -69,6 +69,7 @@ def as_recorded(wanted: Wanted, step: int = 1) -> Recovery:
     return Recovery(
         "ns", "job", "uid", 1, step, wanted.kind, wanted.cause, wanted.scope, wanted.how, list(wanted.ranks),
         list(wanted.faulty), wanted.since_ms, wanted.until_ms, retries_left=wanted.retries_left,
+        saves=wanted.saves,
     )  # fmt: skip
 
 
@@ -336,6 +337,31 @@ def test_second_chip_of_the_same_job_during_recovery() -> None:
     over = Progress(as_recorded(first), step_ms=START, freed_ms=START)
     wanted = only(found(rules, broken(6), progress=over, at_ms=START + 50_000))
     assert (wanted.ranks, wanted.since_ms) == ((6,), START + 50_000), "the first recovery is over"
+
+
+@pytest.mark.parametrize(
+    ("labels", "others", "saves"),
+    [
+        ({**PODS_FIRST, "subHealthyStrategy": "graceExit"}, (), True),
+        ({"fault-scheduling": "force", "pod-rescheduling": "on", "subHealthyStrategy": "graceExit"}, (), True),
+        ({**PODS_FIRST, "subHealthyStrategy": "forceExit"}, (), False),
+        ({**PODS_FIRST, "subHealthyStrategy": "graceExit"}, (PodFaultKind.CARD_UNHEALTHY,), False),
+        ({**PODS_FIRST, "subHealthyStrategy": "graceExit", "process-recover-enable": "on"}, (), False),
+        ({**PODS_FIRST, "subHealthyStrategy": "graceExit", "process-recover-enable": "pause"}, (), True),
+    ],
+)
+def test_agents_save_before_a_graceful_exit_for_sub_health_alone(
+    labels: dict[str, str],
+    others: tuple[PodFaultKind, ...],
+    saves: bool,  # noqa: FBT001
+) -> None:
+    rules = labelled(labels)
+    faults = [*broken(2, kind=PodFaultKind.SUB_HEALTH), *(one for kind in others for one in broken(3, kind=kind))]
+    first = only(found(rules, faults))
+    assert first.saves is saves
+    after = found(rules, [], progress=deleted(first), at_ms=START + 60_000)
+    grown = [one.saves for one in after.options if one.how != "place"]
+    assert grown == ([] if rules.process_recovery == "on" else [saves]), "what leaves with them later saves likewise"
 
 
 def test_second_fault_of_an_escalated_job_keeps_the_scope() -> None:

@@ -6,7 +6,9 @@ Longer than 400 lines because each case is a whole recovery, from the fault to t
 import msgspec
 import pytest
 
+from berth.core.scheduling.turn import MissingShards
 from berth.schemas.facts import NodeHealth, PodPhase
+from berth.schemas.nodes import NodeCondition
 from tests.support.cells import a_job, a_node
 from tests.support.fault_cells import GRACE, PODS_FIRST, FaultCell
 from tests.support.replacements import holding_of
@@ -297,7 +299,6 @@ def test_a_node_that_is_not_ready_counts_after_a_while() -> None:
     cell.run(a_job("j", chips=8, replicas=2))
     cell.wait(100_000)
     cell.change("b", ready=False)
-    cell.state.faults.nodes_ms["all"] = cell.now_ms
     assert cell.turns() == []
     assert cell.scheduler.next_due_ms == cell.now_ms + 40_000
     assert cell.wait(39_999) == []
@@ -533,3 +534,39 @@ def test_a_terminating_pod_of_a_released_rank_is_not_faulty_again() -> None:
     for _ in range(3):
         cell.say("j")
         assert cell.turns() == []
+
+
+def test_a_rank_without_a_place_gets_one_once_the_shards_answer_again() -> None:
+    cell = a_cell("abc", shard_retry_ms=700)
+    cell.run(a_job("j", chips=8, replicas=2))
+    cell.break_chip("b")
+    silent = MissingShards(1, [0])
+    first = cell.turn(silent)
+    assert first is not None
+    assert [(step.how, step.placement) for step in first.recoveries] == [("grace", None)]
+    assert cell.turn(silent) is None
+    assert cell.scheduler.next_due_ms == cell.now_ms + 700
+    (step,) = cell.wait(700)
+    assert (step.how, step.placement is not None) == ("place", True)
+
+
+def test_a_gang_that_the_settings_of_a_new_epoch_forbid_gets_no_places() -> None:
+    cell = a_cell("abc", plain_pods=True)
+    cell.run(a_job("j", chips=0, replicas=2, resource="", node_selector={}, annotations={"berth/gang-pods": "0"}))
+    cell.begin(corrections=1, recoveries=1, plain_pods=False)
+    cell.wait(1_000)
+    name = cell.node_of("j", 1)
+    del cell.nodes[name]
+    cell.publish()
+    (step,) = cell.turns()
+    assert (step.ranks, step.placement) == ([1], None)
+
+
+def test_a_sub_healthy_rank_does_not_go_where_it_is_sub_healthy_again() -> None:
+    """Its PodGroup has the strategy, its request does not; once it moved from one such node to the next for ever."""
+    cell = a_cell("abc")
+    cell.run(a_job("j", chips=8, replicas=2), labels={**PODS_FIRST, "subHealthyStrategy": "forceExit"})
+    cell.conditions["c"] = NodeCondition("c", level=NodeHealth.SUB_HEALTHY)
+    cell.break_chip("b", 0, NodeHealth.SUB_HEALTHY)
+    (step,) = cell.turns()
+    assert (step.kind, step.ranks, step.placement) == ("SubHealthFault", [1], None)

@@ -7,11 +7,11 @@ from berth.runtime.kube.port import RefusedError
 from berth.schemas.facts import RankFailure
 from berth.schemas.recovery import DRAIN, Recovery, Scope
 from berth.services.binder.cluster import HELD_RETRY_S, HeldBackError, Leave
-from berth.services.binder.recovery_work import leaves_of, manner_of_end
+from berth.services.binder.recoveries.recovery_work import leaves_of, manner_of_end
 from tests.support.binder_world import World, made, uid_of
 from tests.unit.services.binder.test_loop import KEY
 from tests.unit.services.binder.test_recoveries_on_kube import asked, running
-from tests.unit.services.binder.test_recovery_loop import Desk, places, said
+from tests.unit.services.binder.test_recovery_loop import CAUSE, Desk, places, said
 
 WHY = "pod of rank 1 on n1: its node is drained"
 BUDGET = TransientError(
@@ -61,6 +61,8 @@ async def test_a_budget_holds_one_pod_back_and_the_others_go(world: World) -> No
         await world.cluster.remove(gang, leave(0, 1, 2))
     assert (caught.value.held, caught.value.retry_after_s) == (HELD, HELD_RETRY_S)
     assert {name for name in ("p0", "p1", "p2") if "deletionTimestamp" in world.pod(name)["metadata"]} == {"p0", "p2"}
+    assert world.counted("leaving_pods_total", manner="evict") == 2
+    assert world.counted("held_evictions_total") == 1
     assert ("p1", "EvictionHeldBack", f"{WHY}; {BUDGET.reason}") in world.told
     await world.cluster.remove(gang, leave(0, 1, 2))
     assert "deletionTimestamp" in world.pod("p1")["metadata"]
@@ -188,6 +190,24 @@ async def test_a_whole_job_that_is_held_back_ends_later() -> None:
     outcome = await desk.go()
     assert (outcome.state, outcome.held) == ("evicted", [])
     assert desk.cluster.asked[1:] == ["evict a with evict", "evict a with evict-late", "evict a with evict-late"]
+
+
+async def test_a_fault_after_a_drain_deletes_its_own_ranks_and_the_others_are_still_evicted() -> None:
+    desk = await Desk().bound()
+    until_ms = desk.server.clock.now_ms() + 900_000
+    drained(desk, 1, 2, until_ms=until_ms)
+    desk.cluster.errors = [HeldBackError([*HELD, RankFailure(2, BUDGET.reason)])]
+    await desk.go()
+    desk.recover(0, 2)
+    leaves = leaves_of(desk.work.attempts[KEY], desk.server.clock.now_ms())
+    found = {rank: (leave.step, leave.manner, leave.reason) for rank, leave in leaves.items()}
+    assert found == {0: (2, "force", CAUSE), 1: (1, "evict", WHY), 2: (2, "force", CAUSE)}
+    desk.cluster.errors = [HeldBackError(HELD)]
+    outcome = await desk.go()
+    assert (outcome.step, outcome.held) == (2, HELD)
+    desk.server.clock.advance(HELD_RETRY_S)
+    await desk.go()
+    assert {rank: leave.manner for rank, leave in desk.cluster.removed[-1].items()} == {1: "evict"}
 
 
 def test_pods_of_faults_leave_as_before() -> None:

@@ -10,10 +10,12 @@ from berth.formats.kubernetes.lean import Meta
 from berth.formats.kubernetes.objects import Listed, ListMeta
 from berth.runtime.errors import AmbiguousError, TransientError
 from berth.runtime.fault_points import FaultPoints
+from berth.runtime.instruments import Instruments
 from berth.schemas.facts import PodPhase
 from berth.services.binder.cluster import Gang, NotYetError
 from berth.services.binder.eviction_port import ignore_event
 from berth.services.binder.kube_eviction import KubeEviction
+from berth.services.binder.metrics import BinderMetrics
 from berth.services.binder.node_cards import NodeCards, NodeLean
 from berth.services.binder.pod_binding import PodBinding
 from berth.services.binder.pod_deletion import PodDeletion
@@ -223,7 +225,8 @@ async def test_pods_on_every_page_of_a_list_are_deleted() -> None:
     for rank, name in enumerate(("p0", "p1", "p2")):
         kube.put(PODS, a_pod(name, node="n0", berth__uid="uid-job", berth__attempt="1", berth__rank=str(rank)))
     pods = PodBinding(kube, at_once=4, faults=FaultPoints())
-    deletion = PodDeletion(kube, NodeCards(), ManualClock(), at_once=4, faults=FaultPoints(), report_event=ignore_event)
+    instruments = Instruments.make(BinderMetrics)
+    deletion = PodDeletion(kube, NodeCards(), ManualClock(), instruments, at_once=4, report_event=ignore_event)
     gang = a_gang("job", ["n0"] * 3, [(0,), (1,), (2,)])
     going = await KubeEviction(kube, pods, deletion).evict(gang, {}, "plain", "")
     assert [pod.metadata.name for pod in going] == ["p0", "p1", "p2"]

@@ -72,7 +72,8 @@ class Binder:
         self.bus = FakeBus(self.server, "cell")
         self.cluster = Cluster()
         config = BinderConfig(**settings)  # type: ignore[arg-type]  # fields of the settings
-        self.loop = kind(self.bus, self.cluster, self.server.clock, config, Work(), Instruments.make(BinderMetrics))
+        self.instruments = Instruments.make(BinderMetrics)
+        self.loop = kind(self.bus, self.cluster, self.server.clock, config, Work(), self.instruments)
         self.work = self.loop.work
         self.head = 1
         self.work.apply_record(1, encode(Epoch(1, 0, 0, 0, "me", Settings())))

@@ -95,6 +95,8 @@ async def test_with_grace_a_pod_is_told_and_ends_in_its_own_time(world: World) -
     assert told["DisruptionTarget"] == ("True", "PreemptionByScheduler", WHY)
     assert world.told == [("p1", "Evict", WHY)]
     assert [path for path, _ in asked(world, "PATCH")] == ["p1/status"]
+    assert world.counted("leaving_pods_total", manner="grace") == 1
+    assert world.counted("leaving_pods_total", manner="force") is None
     ((path, body),) = asked(world, "DELETE")
     assert (path, body["preconditions"], "gracePeriodSeconds" in body) == ("p1", {"uid": uid}, False)
     assert "deletionTimestamp" in pod["metadata"]
@@ -107,6 +109,7 @@ async def test_with_grace_a_pod_is_told_and_ends_in_its_own_time(world: World) -
     await world.cluster.remove(gang, leave(1, node="n1"))
     ((_, body),) = asked(world, "DELETE")
     assert (body["preconditions"], body["gracePeriodSeconds"]) == ({"uid": uid}, 0)
+    assert world.counted("leaving_pods_total", manner="force") == 1
     assert [pod["metadata"]["name"] for pod in world.kube.objects(PODS)] == ["p0"]
 
 

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
+import msgspec
 import pytest
 
 from berth.runtime.errors import PoisonError, TransientError
@@ -34,6 +35,10 @@ class RecoveringCluster(Cluster):
         self.marked: list[tuple[list[int], str]] = []
         self.reasons: list[str] = []
         self.cleared: list[AttemptKey] = []
+        self.saves: list[tuple[int, int]] = []
+        """Pods deleted before agents were told to save, and since when the job recovers."""
+        self.unsaved: list[Exception] = []
+        """What comes of the next calls that tell agents."""
         self.said: Callable[[], Awaitable[Sequence[OutcomeSeen]]] | None = None
         self.announced: list[list[int]] = []
         """Ranks that the last outcome called open when pods were deleted."""
@@ -66,6 +71,12 @@ class RecoveringCluster(Cluster):
     async def mark(self, gang: Gang, ranks: Sequence[int], kind: str) -> None:
         assert gang.uid == "a"
         self.marked.append((list(ranks), kind))
+
+    async def tell_to_save(self, gang: Gang, since_ms: int) -> None:
+        assert gang.uid == "a"
+        if self.unsaved:
+            raise self.unsaved.pop(0)
+        self.saves.append((len(self.removed) + len(self.reasons), since_ms))
 
     async def evict(self, gang: Gang, *, reason: str, manner: Manner = "plain") -> None:
         await self._note()
@@ -102,7 +113,13 @@ class Desk(Binder):
         self.loop.wake(self.work.apply_record(self.head, encode(record)))
 
     def recover(
-        self, *ranks: int, how: How = "force", nodes: Sequence[str] = (), until_ms: int = 0, scope: Scope = "pod"
+        self,
+        *ranks: int,
+        how: How = "force",
+        nodes: Sequence[str] = (),
+        until_ms: int = 0,
+        scope: Scope = "pod",
+        saves: bool = False,
     ) -> None:
         step = self.work.attempts[KEY].holding.step + 1
         placement = places(*nodes) if nodes else None
@@ -110,7 +127,7 @@ class Desk(Binder):
             recoveries=[
                 Recovery(
                     "ns", "job-a", "a", 1, step, "CardUnhealthy", CAUSE, scope, how, list(ranks), [ranks[0]], 5,
-                    until_ms, placement,
+                    until_ms, placement, saves=saves,
                 )
             ]
         )  # fmt: skip
@@ -119,6 +136,20 @@ class Desk(Binder):
         """Do what is due; returns the last outcome."""
         await self.loop._advance(KEY)
         return (await self.outcomes())[-1]
+
+    def since(self, seconds: float) -> Recovery:
+        """The recovery of the gang, as if it had begun so many seconds ago."""
+        found = self.work.attempts[KEY].recovery
+        assert found is not None
+        return msgspec.structs.replace(found, since_ms=self.server.clock.now_ms() - round(seconds * 1000))
+
+    @property
+    def recovered_s(self) -> list[float]:
+        """Sum of the durations of recoveries that are over, if any is."""
+        metrics = self.instruments.registry.collectors
+        name = "berth_binder_recovery_seconds"
+        count = metrics.get_sample_value(f"{name}_count")
+        return [metrics.get_sample_value(f"{name}_sum") or 0] if count else []
 
     @property
     def waits(self) -> list[float]:
@@ -139,9 +170,12 @@ async def test_a_step_is_taken_up_then_carried_out() -> None:
     desk.write(releases=[Release("a", 1, "fault", ranks=[1])])
     desk.cluster.answer = BindResult(1)
     assert said(await desk.go()) == ("bound", 2, [], 1, 0), "a rank still leaves"
+    assert desk.recovered_s == []
     desk.write(releases=[Release("a", 1, "fault", ranks=[2])])
+    desk.work.attempts[KEY].recovery = desk.since(7)
     assert said(await desk.go()) == ("bound", 3, [], 1, 1)
     assert desk.cluster.bound[1:] == [(1, (1,), True), (1, (2,), True)]
+    assert desk.recovered_s == [7]
     assert len(desk.cluster.removed) == 1
     assert desk.work.next_step(KEY, desk.server.clock.now_ms()) is None
 
@@ -316,3 +350,39 @@ async def test_a_job_that_is_cancelled_while_it_recovers_ends_in_its_own_time() 
     assert desk.cluster.asked[1:] == ["evict a"]
     desk.write(releases=[Release("a", 1, "cancelled")])
     assert KEY not in desk.work.attempts
+
+
+@pytest.mark.parametrize("scope", ["pod", "job"])
+async def test_agents_are_told_to_save_before_the_first_pod_is_deleted(scope: Scope) -> None:
+    desk = await Desk().bound()
+    ranks = (1,) if scope == "pod" else (0, 1, 2)
+    desk.recover(*ranks, how="grace", until_ms=desk.server.clock.now_ms() + 900_000, scope=scope, saves=True)
+    desk.cluster.unsaved = [TransientError("the server does not answer")]
+    await desk.go()
+    assert (desk.cluster.removed, desk.cluster.reasons) == ([], []), "they do not know it yet"
+    await desk.go()
+    assert desk.cluster.saves == [(0, 5)]
+    assert len(desk.cluster.removed) + len(desk.cluster.reasons) == 1
+
+
+async def test_agents_are_told_for_a_step_that_another_has_followed_before_pods_were_deleted() -> None:
+    desk = await Desk().bound()
+    desk.recover(1, how="grace", until_ms=desk.server.clock.now_ms() + 900_000, saves=True)
+    desk.recover(2)
+    await desk.go()
+    assert desk.cluster.saves == [(0, 5)]
+
+
+async def test_agents_are_told_nothing_when_pods_need_not_save() -> None:
+    desk = await Desk().bound()
+    desk.recover(1)
+    await desk.go()
+    assert (len(desk.cluster.removed), desk.cluster.saves) == (1, [])
+
+
+async def test_the_agents_of_a_cancelled_job_are_told_nothing() -> None:
+    desk = await Desk().open()
+    desk.recover(1, how="grace", until_ms=desk.server.clock.now_ms() + 900_000, saves=True)
+    desk.write(evictions=[Eviction("a", 1, "cancelled")])
+    await desk.go()
+    assert (desk.cluster.reasons, desk.cluster.saves) == (["its job was cancelled"], [])

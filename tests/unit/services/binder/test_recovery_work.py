@@ -10,7 +10,7 @@ from berth.schemas.ledger import Epoch, Eviction, Release, Round, Settings, Verd
 from berth.schemas.placement import Placement, Run, placement_of
 from berth.schemas.recovery import How, Recovery, Scope
 from berth.services.binder.cluster import Leave
-from berth.services.binder.recovery_work import leaves_of, manner_of_end, marks_of
+from berth.services.binder.recoveries.recovery_work import leaves_of, manner_of_end, marks_of
 from berth.services.binder.work import Attempt, Clearing, Work
 
 KEY = ("u", 1)

@@ -1,4 +1,7 @@
-"""The inventory on a bus and an API server in memory."""
+"""The inventory on a bus and an API server in memory.
+
+Longer than 400 lines because all cases share one world.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -15,7 +18,7 @@ from berth.schemas.envelope import decode, encode
 from berth.schemas.facts import JobSeen, MembersSeen, NodesSeen, PodPhase, PodsSeen, TopologySeen
 from berth.schemas.intake import JobCancel, JobRequest
 from berth.schemas.message import Message
-from berth.schemas.status import JobStatus
+from berth.schemas.status import JobStatus, Phase
 from berth.schemas.subjects import StreamName
 from berth.services.inventory.app import serve_on
 from berth.services.inventory.config import InventoryConfig
@@ -309,6 +312,48 @@ async def test_pods_that_are_gone_take_their_request_back(world: World) -> None:
         await world.has(lambda: world.history(StreamName.INTAKE, ".cancel.", JobCancel), "the cancelling")
     (cancel,) = world.history(StreamName.INTAKE, ".cancel.", JobCancel)
     assert (cancel.name, cancel.uid) == (request.name, request.uid)
+
+
+async def test_statuses_that_a_killed_server_lost_are_read_again_and_older_ones_change_nothing(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken: list[tuple[str, str, int]] = []
+    monkeypatch.setattr(Loop, "note_status", lambda _, one: taken.append((one.name, one.phase, one.at_ms)))
+
+    async def write(name: str, phase: Phase, at_ms: int) -> None:
+        status = JobStatus("team", name, "u", phase, 0, at_ms)
+        await world.bus.publish(world.bus.subjects.status("team", name), encode(status))
+
+    stream = world.bus.subjects.stream(StreamName.STATUS)
+    await write("a", "waiting", 1)
+    async with world.inventory() as running:
+        await world.has(lambda: taken == [("a", "waiting", 1)], "what there is")
+        await write("b", "waiting", 2)
+        await world.has(lambda: len(taken) == 2, "what comes")
+        kept = dict(world.server.stream(stream).messages)
+        await write("a", "placed", 3)
+        await world.has(lambda: taken[2:] == [("a", "placed", 3)], "what will be lost")
+        world.server.rewind(stream, max(kept))
+        world.server.stream(stream).messages = kept
+        await world.has(lambda: taken[3:] == [("b", "waiting", 2)], "what is left, without what is older")
+        await write("a", "waiting", 2)
+        await world.has(lambda: taken[4:] == [("a", "waiting", 2)], "what is written then, by whatever clock")
+        assert not running.done()
+
+
+async def test_a_history_of_facts_that_went_backwards_ends_it(world: World) -> None:
+    world.kube.put("/api/v1/nodes", a_node("a"))
+
+    async def broken() -> None:
+        async with world.inventory() as running:
+            await world.has(world.nodes, "a fact")
+            await world.quiet()
+            world.server.rewind(world.bus.subjects.stream(StreamName.FACTS), 0)
+            await asyncio.wait([running], timeout=5)
+
+    with pytest.raises(ExceptionGroup, match="unhandled errors") as ended:
+        await broken()
+    assert "history went backwards" in repr(ended.value)
 
 
 async def test_it_works_on_a_server_without_podgroups() -> None:

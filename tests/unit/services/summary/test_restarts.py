@@ -3,6 +3,7 @@
 import msgspec
 import pytest
 
+from berth.formats.ascend.reset_config import recovery_mark
 from berth.runtime.errors import TransientError
 from berth.runtime.kube.port import RefusedError
 from berth.schemas.envelope import encode
@@ -154,20 +155,25 @@ async def test_agents_of_process_recovery_are_not_told_unless_it_pauses(label: s
     assert bool(desk.writes("reset-config-llm")) is is_told
 
 
-async def test_before_a_graceful_exit_agents_are_told_to_save_and_after_it_no_longer() -> None:
+@pytest.mark.parametrize(
+    ("later_ms", "uid", "left"), [(-1, "u1", 0), (0, "u1", 0), (1, "u1", 1), (1, "of another request", 0)]
+)
+async def test_after_a_graceful_exit_agents_need_not_save_unless_a_later_recovery_wants_it(
+    later_ms: int, uid: str, left: int
+) -> None:
     desk = Desk()
     desk.group(subHealthyStrategy="graceExit")
     desk.pod("llm-3", 3, "n3")
-    desk.put_reset('{"RankList":[{"RankId":1}]}')
     sick = recovery(kind="SubHealthFault", how="grace")
     async with desk.running():
         await desk.status(sick)
-        await until(lambda: desk.reset().get("GracefulExit") == 1, deadline_s=5, what="agents are told to save")
-        assert desk.reset()["RankList"] != []
+        await desk.until_restarts(1)
+        mark = recovery_mark(uid, sick.since_ms + later_ms)
+        desk.put_reset('{"GracefulExit":1}', saves=mark)
         await desk.status(msgspec.structs.replace(sick, open=[], placed=True))
-        await until(lambda: desk.reset()["GracefulExit"] == 0, deadline_s=5, what="agents need not save any more")
-        assert desk.reset()["RetryTime"] == 1
-    assert len(desk.writes("reset-config-llm")) == 2
+        await until(lambda: desk.reset().get("RetryTime") == 1, deadline_s=5, what="the restart is told")
+    assert desk.reset()["GracefulExit"] == left
+    assert len(desk.writes("reset-config-llm")) == 1
 
 
 async def test_what_others_write_in_between_is_read_again() -> None:

@@ -76,6 +76,21 @@ def test_a_node_leaves_its_old_domain_before_it_joins_another() -> None:
     assert said(nodes) == {}
 
 
+def test_a_fact_names_the_nodes_that_leave_for_another_domain_and_not_those_that_are_gone() -> None:
+    nodes = Nodes()
+    nodes.replace([node("a"), node("b"), node("c"), node("d")])
+    said(nodes)
+    nodes.place(PLACES)
+    nodes.remove("b")
+    (fact,) = nodes.due(5).leaving
+    assert (fact.domain, fact.moving) == ("bucket-all", ["a", "c"])
+    assert said(nodes) == {"-bucket-all": ["d"], "leaf-sw1": ["a"], "leaf-sw2": ["c"]}
+    assert said(nodes) == {}, "nothing more about those that have moved"
+    nodes.put(node("d", cpu="3"))
+    (fact,) = nodes.due(7).rest
+    assert (fact.domain, fact.moving) == ("bucket-all", [])
+
+
 def test_nodes_with_a_place_are_known_by_their_addresses() -> None:
     nodes = Nodes()
     nodes.replace([node("c"), node("a"), node("d")])

@@ -42,7 +42,7 @@ def told_of(holding: Holding, state: State, now_ms: int, chance: random.Random) 
     outcome = _outcome(holding, state, chance)
     yield f"outcome.{holding.namespace}.{name}", outcome
     waiting = [rank for rank in sorted({*holding.unplaced, *_leaving_unseen(holding, pods)}) if chance.random() > _LATE]
-    if waiting or state.faults.waiting((holding.namespace, holding.name), holding.uid)[0]:
+    if waiting or state.faults.waiting((holding.namespace, holding.name), holding.uid):
         fact = ReplacementsSeen(holding.namespace, holding.name, holding.uid, pack(waiting, 4), now_ms)
         yield f"replacement.{holding.namespace}.{name}", fact
 

@@ -9,9 +9,10 @@ See decision recovery-execution.
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from berth.schemas.recovery import DRAIN
 from berth.schemas.units import UnixMs
 from berth.services.binder.cluster import Leave, Manner
-from berth.services.binder.work import Attempt
+from berth.services.binder.work import Attempt, is_eviction
 
 _NO_CAUSE = "its job recovers from a fault"
 
@@ -47,9 +48,9 @@ def leaves_of(attempt: Attempt, now_ms: UnixMs) -> dict[int, Leave]:
         for rank in move.leaving:
             if move.step > attempt.taken_up or rank in late or rank in unevicted:
                 at_once = move.how != "grace" or move.until_ms <= now_ms
-                evicts = attempt.is_drained and move.how == "grace"
                 step = backups[rank].step if rank in backups else move.step  # the backup pod stays
-                found[rank] = Leave(step, nodes[rank], at_once=at_once, reason=reason, evicts=evicts)
+                why = move.cause or reason
+                found[rank] = Leave(step, nodes[rank], at_once=at_once, reason=why, evicts=is_eviction(move))
     return found
 
 
@@ -67,6 +68,6 @@ def manner_of_end(attempt: Attempt, now_ms: UnixMs) -> Manner:
     if attempt.evict_reason != "fault" or found is None:
         return "plain"
     is_late = 0 < found.until_ms <= now_ms
-    if attempt.is_drained:
+    if found.kind == DRAIN:
         return "evict-late" if is_late else "evict"
     return "grace" if found.how == "grace" and not is_late else "force"
