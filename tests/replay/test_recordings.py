@@ -15,7 +15,8 @@ from berth.schemas.envelope import decode, encode, open_envelope
 from berth.schemas.ledger import Round
 from berth.schemas.placement import Placement
 from berth.schemas.recording import Entry, RecordingHead
-from tests.replay.histories import HISTORIES, RELEASE
+from berth.schemas.recovery import Recovery
+from tests.replay.histories import HISTORIES, HISTORIES_NEXT, NEXT, RELEASE
 from tests.support.recordings import reading_of
 
 FOLDER = Path(__file__).parent
@@ -48,6 +49,10 @@ EXPECTED = {
     "v0.4/switches-1.0": (59, 31, 127, "01d54945a0d5f34c"),
     "v0.4/switches-2.0": (61, 40, 132, "f9812c1e4f833edc"),
     "v0.4/switches-single-layer": (63, 26, 145, "f304f3e83b4b85ab"),
+    "v0.5/recoveries-below-leaves": (58, 15, 25, "63de34c4ba303710"),
+    "v0.5/recoveries-in-racks": (47, 10, 12, "c2ff5550e9851189"),
+    "v0.5/recoveries-in-racks-from-a-snapshot": (35, 4, 12, "cc79ba5f3cdaf640"),
+    "v0.5/recoveries-with-silent-shards": (39, 13, 7, "b2324de6ae0d65a1"),
 }
 """Rounds, placements and refusals in each, and the beginning of the digest of its ledger."""
 
@@ -81,8 +86,24 @@ def test_a_stored_recording_comes_out_as_it_was_recorded(path: Path) -> None:
 
 def test_there_is_a_recording_of_each_history() -> None:
     assert {path.stem for path in FILES if path.parent.name == RELEASE} == set(HISTORIES)
-    assert {path.parent.name for path in FILES} == {"v0.3", RELEASE}
+    assert {path.stem for path in FILES if path.parent.name == NEXT} == set(HISTORIES_NEXT)
+    assert {path.parent.name for path in FILES} == {"v0.3", RELEASE, NEXT}
     assert {name_of(path) for path in FILES} == set(EXPECTED)
+
+
+def recoveries_in(entries: list[Entry]) -> list[Recovery]:
+    records = (entry for entry in entries if not entry.subject and open_envelope(entry.data).kind == Round.KIND)
+    return [one for entry in records for one in decode(entry.data, Round).recoveries]
+
+
+def test_the_recordings_have_all_kinds_of_steps_and_begin_in_the_middle_of_a_recovery() -> None:
+    found = [one for path in FILES if path.parent.name == NEXT for one in recoveries_in(loaded(path)[1])]
+    assert {one.how for one in found} >= {"grace", "force", "place"}
+    assert {one.scope for one in found} >= {"pod", "job"}
+    assert any(one.placement is not None for one in found)
+    head, _ = loaded(FOLDER / NEXT / "recoveries-in-racks-from-a-snapshot.berthlog")
+    dump = msgspec.msgpack.decode(head.start.ledger, type=LedgerDump)
+    assert any(holding.recovers for holding in dump.holdings)
 
 
 @pytest.mark.parametrize("path", [path for path in FILES if name_of(path) not in SHARDS], ids=name_of)
