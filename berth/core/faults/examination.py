@@ -132,6 +132,8 @@ class _View:
         self._places = places_of(holding)
         self._backups = holding.backups()
         self._rules = rules_for(state, self._key, self._seen, self._group)
+        self._has_well_nodes: dict[str, bool] = {}
+        """Whether nodes of a domain are left, as far as it was asked for."""
         self.again_ms = 0
         """When a node that is not ready counts."""
         self.nodes: tuple[str, ...] = ()
