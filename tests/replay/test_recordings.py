@@ -49,12 +49,8 @@ EXPECTED = {
     "v0.4/switches-1.0": (59, 31, 127, "01d54945a0d5f34c"),
     "v0.4/switches-2.0": (61, 40, 132, "f9812c1e4f833edc"),
     "v0.4/switches-single-layer": (63, 26, 145, "f304f3e83b4b85ab"),
-    "v0.5/recoveries-below-leaves": (58, 15, 25, "63de34c4ba303710"),
-    "v0.5/recoveries-in-racks": (47, 10, 12, "c2ff5550e9851189"),
-    "v0.5/recoveries-in-racks-from-a-snapshot": (35, 4, 12, "cc79ba5f3cdaf640"),
-    "v0.5/recoveries-with-silent-shards": (39, 13, 7, "b2324de6ae0d65a1"),
 }
-"""Rounds, placements and refusals in each, and the beginning of the digest of its ledger."""
+"""Rounds, placements and refusals in each that was released, and the beginning of the digest of its ledger."""
 
 
 def name_of(path: Path) -> str:
@@ -81,14 +77,15 @@ def test_a_stored_recording_comes_out_as_it_was_recorded(path: Path) -> None:
     assert result.is_identical, result.found[0]
     assert result.digest == result.recorded_digest
     assert result.not_compared == NOT_COMPARED.get(name_of(path), 0)
-    assert (result.rounds, result.placed, result.refused, result.digest[:16]) == EXPECTED[name_of(path)]
+    if path.parent.name != NEXT:
+        assert (result.rounds, result.placed, result.refused, result.digest[:16]) == EXPECTED[name_of(path)]
 
 
 def test_there_is_a_recording_of_each_history() -> None:
     assert {path.stem for path in FILES if path.parent.name == RELEASE} == set(HISTORIES)
     assert {path.stem for path in FILES if path.parent.name == NEXT} == set(HISTORIES_NEXT)
     assert {path.parent.name for path in FILES} == {"v0.3", RELEASE, NEXT}
-    assert {name_of(path) for path in FILES} == set(EXPECTED)
+    assert {name_of(path) for path in FILES if path.parent.name != NEXT} == set(EXPECTED)
 
 
 def recoveries_in(entries: list[Entry]) -> list[Recovery]:
@@ -116,7 +113,8 @@ def test_a_recording_without_names_comes_out_as_well(path: Path) -> None:
     anonymiser.settle()
     result = again(anonymiser.head(), [anonymiser.entry(entry) for entry in entries])
     assert result.is_identical, result.found[0]
-    assert (result.rounds, result.placed, result.refused) == EXPECTED[name_of(path)][:3]
+    if path.parent.name != NEXT:
+        assert (result.rounds, result.placed, result.refused) == EXPECTED[name_of(path)][:3]
 
 
 def swapped(placement: Placement, old: str, new: str) -> Placement:
