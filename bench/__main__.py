@@ -9,6 +9,7 @@ from bench import (
     bind,
     fault,
     gang,
+    health,
     kube,
     kube_gang,
     replay,
@@ -39,6 +40,7 @@ _BENCHES = {
     "replay": replay.run,
     "restart": restart.run,
     "fault": fault.run,
+    "health": health.run,
 }
 _ROWS = {"kube": tuple(kube.ROWS), "restart": tuple(restart.NAMES)}
 """Rows of the benches whose rows can be run alone."""

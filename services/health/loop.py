@@ -24,14 +24,16 @@ from berth.schemas.envelope import DecodeError, decode, encode, open_envelope
 from berth.schemas.facts import HealthSeen, NodeHealth, NodesSeen, PodsSeen
 from berth.schemas.nodes import NodeCondition
 from berth.services.health.cluster_state import ClusterState
+from berth.services.health.condition_cache import ConditionCache
 from berth.services.health.config import HealthConfig
 from berth.services.health.flapping import FlapBook, FlapRules
 from berth.services.health.metrics import HealthMetrics
 from berth.services.health.report_store import ReportStore
-from berth.services.health.reports import answer, check_against, parse_report
+from berth.services.health.reports import answer, check_against, check_newer, parse_report
 from berth.services.health.verdicts import HealthRules, is_own_list, judge, next_change_ms
 
 AGENT: Final = "agent"
+_TAKEN: Final = answer()
 _MS: Final = 1000
 
 
@@ -66,7 +68,9 @@ class Loop:
         """The last fact of each domain."""
         self._is_open = False
         self._started_ms = clock.now_ms()
-        self._dirty: set[str] = set()
+        self._dirty = ConditionCache()
+        self._times: dict[str, set[str]] = {}
+        """Nodes with newer reports of the same content, by domain: they are judged when the times are published."""
         self._next_changes: dict[str, int] = {}
         """When time alone changes the verdict on a node."""
         self._due_ms: int | None = None
@@ -76,6 +80,7 @@ class Loop:
         self._woken = asyncio.Event()
         self._log = instruments.log
         self._metrics = instruments.metrics
+        self._reports_taken = instruments.metrics.taken.labels(AGENT)
 
     def restore(self, fact: HealthSeen, conditions: Iterable[NodeCondition]) -> None:
         """Take a fact of an earlier run."""
@@ -88,7 +93,7 @@ class Loop:
         """Take a node or pod fact; one that cannot be read changes nothing."""
         try:
             if open_envelope(stored.data).kind == NodesSeen.KIND:
-                self._dirty.update(self.cluster.apply_nodes(decode(stored.data, NodesSeen)))
+                self._dirty.mark_all(self.cluster.apply_nodes(decode(stored.data, NodesSeen)))
             else:
                 self._pods_changed(self.cluster.apply_pods(stored.subject, decode(stored.data, PodsSeen)))
         except (DecodeError, ValueError, IndexError) as error:
@@ -103,11 +108,11 @@ class Loop:
                 self.touch([name])
 
     def touch(self, nodes: Iterable[str]) -> None:
-        """Judge the domains of some nodes again, soon."""
+        """Judge some nodes again, soon."""
         for node in nodes:
             domain = self.cluster.domain_of.get(node)
             if domain is not None:
-                self._dirty.add(domain)
+                self._dirty.mark(domain, (node,))
         if self._dirty:
             self._woken.set()
 
@@ -115,7 +120,7 @@ class Loop:
         """All sources have been read once: begin to publish."""
         if not self._is_open:
             self._is_open = True
-            self._dirty.update(self.cluster.domains, self.published)
+            self._dirty.mark_all([*self.cluster.domains, *self.published])
             self._woken.set()
 
     async def take_report(self, data: bytes) -> bytes:
@@ -128,8 +133,8 @@ class Loop:
                 self._refusal = str(error)
                 self._log.warning("agent report rejected", reason=self._refusal)
             return answer(error)
-        self._metrics.taken.labels(AGENT).inc()
-        return answer()
+        self._reports_taken.inc()
+        return _TAKEN
 
     def _take_report(self, data: bytes) -> None:
         """Take a report of an agent.
@@ -145,9 +150,23 @@ class Loop:
                 self.report_store.mark_suspect(report.node, AGENT, str(error))
                 self.touch([report.node])
             raise
-        self.report_store.mark_valid(report.node, AGENT)
-        self.report_store.put_agent(report, now_ms=self._clock.now_ms())
-        self.touch([report.node])
+        before = self.report_store.of(report.node).agent
+        check_newer(report, before.report if before is not None else None, stale_ms=self.rules.stale_ms)
+        was_suspect = self.report_store.mark_valid(report.node, AGENT)
+        is_new = self.report_store.put_agent(report, now_ms=self._clock.now_ms(), stale_ms=self.rules.stale_ms)
+        if is_new or was_suspect:
+            self.touch([report.node])
+        else:
+            self._note_time(report.node)
+
+    def _note_time(self, node: str) -> None:
+        """Note a newer report of the same content: the verdict stays, and its time is published at a lower rate."""
+        domain = self.cluster.domain_of[node]
+        self._times.setdefault(domain, set()).add(node)
+        before = self.published.get(domain)
+        if before is None or self._clock.now_ms() - before.at_ms >= round(self._config.refresh_s * _MS):
+            self._dirty.mark(domain, self._times.pop(domain))
+            self._woken.set()
 
     async def run(self, stop: asyncio.Event) -> None:
         """Judge and publish until ``stop`` is set."""
@@ -203,15 +222,14 @@ class Loop:
         Raises:
             TransientError: One could not be stored; it and those after it stay due.
         """
-        for domain in sorted(self._dirty):
-            self._dirty.discard(domain)
+        for domain in self._dirty.due():
             fact = self._fact(domain)
             if not self._needs_publishing(fact):
                 continue
             try:
                 await self._bus.publish(self._bus.subjects.fact_health(domain), encode(fact))
             except TransientError:
-                self._dirty.add(domain)
+                self._dirty.mark(domain)
                 raise
             self.published[domain] = fact
             self._metrics.facts.inc()
@@ -222,23 +240,29 @@ class Loop:
     def _fact(self, domain: str) -> HealthSeen:
         """Fact of a domain as it is now; without rows when the domain is gone."""
         now_ms = self._clock.now_ms()
-        rows = []
-        counts = self._levels[domain] = [0] * len(NodeHealth)
-        for name in sorted(self.cluster.domains.get(domain, ())):
+        names = sorted(self.cluster.domains.get(domain, ()))
+        due, judged = self._dirty.take(domain, names)
+        for name in due:
             node = self.cluster.nodes[name]
             reports = self.report_store.of(name)
             row = judge(node, reports, self.rules, held=self.cluster.held(name), now_ms=now_ms)
-            row = self._flaps.judge(row, node.chips, now_ms)
-            counts[row.level] += 1
-            if node.chips or row.level is not NodeHealth.OK or row.reason:
-                rows.append(row)
+            judged[name] = self._flaps.judge(row, node.chips, now_ms)
             changes_ms = (next_change_ms(reports, self.rules, now_ms=now_ms), self._flaps.next_change_ms(name, now_ms))
             change_ms = min((one for one in changes_ms if one is not None), default=None)
             if change_ms is not None:
                 self._next_changes[name] = change_ms
                 self._due_ms = change_ms if self._due_ms is None else min(self._due_ms, change_ms)
+        self._dirty.keep(domain, judged)
+        counts = self._levels[domain] = [0] * len(NodeHealth)
+        rows = []
+        for name in names:
+            row = judged[name]
+            counts[row.level] += 1
+            if row.level is not NodeHealth.OK or row.reason or self.cluster.nodes[name].chips:
+                rows.append(row)
         if not any(counts):
             del self._levels[domain]
+            self._times.pop(domain, None)
         fact = pack_health(domain, rows, source=self.rules.source, at_ms=now_ms)
         flapping = self._flaps.rows(row.name for row in rows)
         return msgspec.structs.replace(fact, flapping=flapping) if flapping else fact

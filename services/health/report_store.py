@@ -117,9 +117,21 @@ class ReportStore:
         """Take the report on a node's switch; None: there is none."""
         self._reports_of(node).switch = info
 
-    def put_agent(self, report: HealthReport, *, now_ms: UnixMs) -> None:
-        """Take a report that arrived over the bus."""
-        self._reports_of(report.node).agent = StoredAgentReport(report, now_ms)
+    def put_agent(self, report: HealthReport, *, now_ms: UnixMs, stale_ms: int) -> bool:
+        """Take a report that arrived over the bus; returns whether it changes more than the time of the last report.
+
+        Args:
+            report: The report.
+            now_ms: The time.
+            stale_ms: Age above which the report before does not count.
+        """
+        reports = self._reports_of(report.node)
+        before, reports.agent = reports.agent, StoredAgentReport(report, now_ms)
+        return (
+            before is None
+            or now_ms - before.reported_ms > stale_ms
+            or msgspec.structs.replace(before.report, updated_ms=report.updated_ms) != report
+        )
 
     def mark_suspect(self, node: str, source: str, reason: str) -> bool:
         """Mark a source's newest report as invalid; returns whether it was valid before."""

@@ -84,6 +84,29 @@ def check_against(report: HealthReport, nodes: Mapping[str, NodeDescription]) ->
                 )
 
 
+def check_newer(report: HealthReport, before: HealthReport | None, *, stale_ms: int) -> None:
+    """Check that a report is not older than the one before of the same agent.
+
+    A time that is much older is one of a clock that was set back.
+
+    Args:
+        report: The report.
+        before: The newest report of the node; None without.
+        stale_ms: From how much older on it counts as such a time.
+
+    Raises:
+        ReportError: It is older.
+    """
+    if before is None or before.source != report.source or not report.updated_ms:
+        return
+    if 0 < before.updated_ms - report.updated_ms <= stale_ms:
+        raise ReportError(
+            field="updated_ms",
+            value=report.updated_ms,
+            expected=f"{before.updated_ms}, the time of the last report that was taken, or later",
+        )
+
+
 def answer(error: ReportError | None = None) -> bytes:
     """Answer to an agent."""
     return msgspec.json.encode(Answer(ok=True) if error is None else Answer(ok=False, error=str(error)))

@@ -67,7 +67,7 @@ class PartialVerdict(msgspec.Struct, frozen=True):
         network_unhealthy: Bitmap of chips.
         withheld: Bitmap of chips that accept no new work.
         sub_healthy: Bitmap of chips.
-        source: Who reports it.
+        source: Who reports it, as :class:`HealthSource`.
     """
 
     level: NodeHealth = NodeHealth.OK
@@ -77,7 +77,7 @@ class PartialVerdict(msgspec.Struct, frozen=True):
     network_unhealthy: int = 0
     withheld: int = 0
     sub_healthy: int = 0
-    source: HealthSource = HealthSource(0)
+    source: int = 0
 
     @property
     def is_fault(self) -> bool:

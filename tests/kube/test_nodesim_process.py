@@ -46,11 +46,16 @@ async def test_a_killed_nodesim_goes_on_with_the_pods_as_the_api_shows_them(
     kubeconfig = kube_server.write_kubeconfig(tmp_path / "kubeconfig")
     settings: dict[str, Any] = {
         "topology_file": str(topology),
-        "run_default_s": 8.0,
         "kube": {"kubeconfig": str(kubeconfig)},
         "agents": {"start_s": 0.5, "report_s": 0.2},
     }
-    service = Service(tmp_path, "nodesim", url=url, cell="sim", settings=settings)
+
+    def nodesim(run_s: float) -> Service:
+        """A nodesim whose pods run for so long; nobody ends before it is wanted."""
+        own = settings | {"run_default_s": run_s}
+        return Service(tmp_path, "nodesim", url=url, cell="sim", settings=own, label=f"-{run_s:g}")
+
+    service, ending = nodesim(600), nodesim(1)
 
     async def counts() -> SimCounts | None:
         try:
@@ -91,7 +96,10 @@ async def test_a_killed_nodesim_goes_on_with_the_pods_as_the_api_shows_them(
         async def all_end() -> bool:
             return await phases() == ["Succeeded"] * 4
 
+        await service.kill()
+        ending.start()
         await until_true(all_end, deadline_s=20, what="all pods to end")
-        await service.stop()
+        await ending.stop()
     finally:
         service.destroy()
+        ending.destroy()

@@ -23,6 +23,7 @@ from berth.core.state.fault_inputs import nodes_of
 from berth.core.state.held_for_restarts import held_together_ms
 from berth.core.state.holdings.holding import Holding, PodShare
 from berth.core.state.holdings.holding import pods_of as pods_of_placement
+from berth.core.state.holdings.pod_phases import ENDED, rows_of
 from berth.core.state.internal_errors import SetAside
 from berth.core.state.ledger import GangRecord
 from berth.core.state.lost_nodes import MOVE_MS
@@ -165,13 +166,17 @@ class _View:
         return escalation._replace(options=(*escalation.options, *backup))
 
     def _backup_wanted(self) -> tuple[Wanted, ...]:
-        """A place for the first backup pod that has none, though the gang is complete; it needs no place before."""
+        """A place for the first backup pod that has none, beside a pod of this attempt that is there."""
         holding = self._holding
-        taken = {*holding.gone, *self._leaving, *self._backups}
+        backups = self._state.faults.backups(self._key, holding.uid)
+        if not backups or self._seen is None:
+            return ()
+        there = {rank for rank, phase in rows_of(holding, self._seen) if phase not in ENDED}
+        there -= {*holding.gone, *self._leaving, *self._backups}
         waiting = [
             (rank, uid)
-            for rank, uid in sorted(self._state.faults.backups(self._key, holding.uid).items())
-            if rank < holding.placement.pods() and rank not in taken and holding.switched.get(rank) != uid
+            for rank, uid in sorted(backups.items())
+            if rank in there and rank < holding.placement.pods() and holding.switched.get(rank) != uid
         ]
         if not waiting:
             return ()

@@ -1,28 +1,32 @@
 """Reservations: the earliest moment at which a gang finds room if jobs end when expected, and its placement then.
 
 A running job is expected to end when its run time is over: the declared one, else the mean of the last two jobs of its
-kind, else the setting ``unknown_run_ms``. A job that is late, or is being deleted, is expected to end at once. Chips
-are counted one by one. Cpu and memory of successive reservations on a node are added up, which can hold a gang longer
-than necessary but never delays a reservation. It is assumed that more room never hurts.
+kind, else the setting ``unknown_run_ms``. A job that is late, or is being deleted, is expected to end at once, and so
+are the pods of ranks that leave for other places. Places that are held for a job that starts anew are used until their
+deadline. Chips are counted one by one. Cpu and memory of successive reservations on a node are added up, which can hold
+a gang longer than necessary but never delays a reservation. It is assumed that more room never hurts.
 """
 
 import bisect
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from berth.core.placement.projected_state import MissingRows, ProjectedState, ResourceFootprint, footprint_of
 from berth.core.placement.scoring import Scorer
 from berth.core.requests.gangs import Gang
 from berth.core.state.cell import State
+from berth.core.state.holdings.held_places import Held
 from berth.core.state.ledger import Holding, chips_in, pods_of
 from berth.schemas.placement import Placement, Run
 
 AttemptKey = tuple[str, int]
-FootprintKey = tuple[AttemptKey, int, int, int, int]
+FootprintKey = tuple[AttemptKey, int, int, int, int, int]
 """Attempt, the record that gave it what it holds, how many of its ranks have given that back, newest step, and number
-of places that are reserved for it."""
+of places that are reserved for it, and of places that its ranks leave."""
 
 
+_LEAVING: Final = "/leaving"
+"""Behind the uid of an attempt, of which no part contains it: the places that its ranks leave."""
 FOREVER_MS: Final = 1 << 53
 """Run time of a job without chips that declares none: services run until they are deleted."""
 
@@ -72,7 +76,8 @@ def end_ms_of(state: State, holding: Holding, at_ms: int) -> int:
 
 def next_end_ms(state: State, at_ms: int) -> int:
     """The first moment after ``at_ms`` at which an attempt is expected to end; 0 if there is none."""
-    ends = (end_ms_of(state, holding, at_ms) for holding in state.fold.holdings.values())
+    ends = [end_ms_of(state, holding, at_ms) for holding in state.fold.holdings.values()]
+    ends += [held.until_ms for held in state.fold.held.values()]
     return min((end_ms for end_ms in ends if at_ms < end_ms < FOREVER_MS), default=0)
 
 
@@ -98,9 +103,10 @@ class AvailabilityProfile:
         self._state = state
         self._at_ms = at_ms
         self._now = ProjectedState(state, scorer, silent)
-        self._occupants = sorted(
-            (self._occupant(holding, footprints) for holding in state.fold.holdings.values()), key=lambda one: one[:2]
-        )
+        self._held = {uid: self._held_places(held, footprints) for uid, held in sorted(state.fold.held.items())}
+        """Places that are held for gangs (uid) that start anew."""
+        running = (one for holding in state.fold.holdings.values() for one in self._running(holding, footprints))
+        self._occupants = sorted([*running, *self._held.values()], key=lambda one: one[:2])
         self._at: dict[int, ProjectedState] = {}
 
     @property
@@ -108,13 +114,33 @@ class AvailabilityProfile:
         """Expected ends, the next first."""
         return tuple((one.end_ms, one.key) for one in self._occupants)
 
-    def _occupant(self, holding: Holding, footprints: dict[FootprintKey, ResourceFootprint]) -> Occupant:
-        known = (holding.key, holding.ledger_seq, len(holding.gone), holding.step, len(holding.reserved()))
-        footprint = footprints.get(known)
-        if footprint is None:
+    def _running(self, holding: Holding, footprints: dict[FootprintKey, ResourceFootprint]) -> Iterator[Occupant]:
+        """A running attempt; apart from it the places that its ranks leave, and do not return to."""
+        reserved = holding.reserved()
+        placed = {rank for move in holding.moves for rank in move.placed}
+        leaving = sorted(holding.leaving().keys() - (placed - reserved.keys()))
+        known = (holding.key, holding.ledger_seq, len(holding.gone), holding.step, len(reserved), len(leaving))
+        if known not in footprints:
             pods = self._state.held_by(holding.key)
-            footprint = footprints[known] = footprint_of(self._state.table, pods, holding.placement)
-        return Occupant(end_ms_of(self._state, holding, self._at_ms), holding.key, footprint)
+            if leaving:
+                left = set(leaving)
+                pods = [pod for rank, pod in enumerate(pods) if rank not in left]
+            footprints[known] = footprint_of(self._state.table, pods, holding.placement)
+        yield Occupant(end_ms_of(self._state, holding, self._at_ms), holding.key, footprints[known])
+        if not leaving:
+            return
+        key = (f"{holding.uid}{_LEAVING}", holding.attempt)
+        known = (key, *known[1:])
+        if known not in footprints:
+            pods = self._state.owned(holding.key)
+            footprints[known] = footprint_of(self._state.table, [pods[rank] for rank in leaving], holding.placement)
+        yield Occupant(self._at_ms, key, footprints[known])
+
+    def _held_places(self, held: Held, footprints: dict[FootprintKey, ResourceFootprint]) -> Occupant:
+        known = (held.key, 0, 0, 0, len(held.ranks), 0)
+        if known not in footprints:
+            footprints[known] = footprint_of(self._state.table, held.places().values(), held.placement)
+        return Occupant(max(held.until_ms, self._at_ms), held.key, footprints[known])
 
     def footprint(self, placement: Placement) -> ResourceFootprint:
         """What a placement would hold."""
@@ -127,11 +153,22 @@ class AvailabilityProfile:
     def place(self, gang: Gang, placement: Placement, footprint: ResourceFootprint) -> None:
         """A gang starts in this round."""
         end_ms = self._at_ms + self.run_ms(gang)
+        self._end_held(gang.uid)
         self._now.start(gang, placement, footprint)
         bisect.insort(self._occupants, Occupant(end_ms, (gang.uid, gang.attempt), footprint), key=lambda one: one[:2])
         for moment, projection in self._at.items():
             if end_ms > moment:
                 projection.start(gang, placement, footprint)
+
+    def _end_held(self, uid: str) -> None:
+        """Places are held no longer for a gang that starts."""
+        held = self._held.pop(uid, None)
+        if held is None:
+            return
+        self._occupants = [one for one in self._occupants if one.key != held.key]
+        ended = {held.key: held.footprint}
+        for projection in (self._now, *(one for moment, one in self._at.items() if held.end_ms > moment)):
+            projection.end(ended)
 
     def at(self, moment_ms: int) -> ProjectedState:
         """The cell at a moment, without attempts that are expected to end by then. The caller must not change it."""

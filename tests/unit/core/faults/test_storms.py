@@ -237,3 +237,22 @@ def test_facts_of_releases_before_0_5_name_no_source() -> None:
     cell.fact(SUBJECTS.fact_health("all"), fact)
     assert cell.turns() == []
     assert cell.scheduler.watch.held_back[0].reason.endswith("and who reports it is not known")
+
+
+@pytest.mark.parametrize("condition", [NodeCondition("nobody", unhealthy=1), NodeCondition("a", unhealthy=1 << 40)])
+def test_faults_of_unknown_nodes_and_chips_make_no_pod_faulty(condition: NodeCondition) -> None:
+    cell = a_cell()
+    cell.conditions[condition.name] = condition
+    cell.publish()
+    assert (cell.turns(), held(cell)) == ([], [])
+    assert cell.scheduler.next_due_ms == 0
+
+
+def test_a_fault_that_goes_before_it_was_approved_leaves_nothing() -> None:
+    cell = a_cell()
+    say(cell, "a", 0b111, DEVICE)
+    cell.turns()
+    say(cell, "a", 0, 0)
+    approve(cell)
+    assert (cell.turns(), held(cell), cell.scheduler.next_due_ms) == ([], [], 0)
+    assert held_now(cell.state, at_ms=cell.now_ms) == []

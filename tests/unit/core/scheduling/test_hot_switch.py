@@ -209,6 +209,19 @@ def test_a_backup_pod_is_placed_whatever_the_labels_say_of_faults(labels: dict[s
     assert backed_up(a_cell(labels=labels)).how == "backup"
 
 
+def test_a_backup_pod_of_an_attempt_before_gets_no_place_until_the_pod_of_its_rank_is_there() -> None:
+    cell = a_cell("abcd")
+    backed_up(cell)
+    cell.pods["j"][0].marks = {"fault-type": "SubHealth", "needVolcanoOpe": "delete"}
+    cell.say("j")
+    cell.turns()
+    cell.remove("j")
+    assert cell.turns() == [], "the fact still names it"
+    assert (holding_of(cell.state, "j").attempt, len(owned(cell))) == (2, 2)
+    cell.bind("j", [0])
+    assert cell.turns() == [], "nor is the new pod of its rank there"
+
+
 def test_without_the_setting_no_backup_pod_is_placed() -> None:
     cell = a_cell(recoveries=0)
     cell.back_up("j", {1: "backup-1"})

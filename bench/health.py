@@ -1,0 +1,173 @@
+"""``health``: reports of 10,000 agents at the health service, while nothing changes and while one in ten does.
+
+Agents send as fast as they are read: of each batch the last report is a request, whose answer says that all before it
+were taken. The service follows the reports in a process of its own.
+"""
+
+import asyncio
+import contextlib
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import msgspec
+import uvloop
+
+from bench.cell import described
+from bench.processes import Process
+from bench.report import Report, Row, machine, row
+from berth.core.cluster.domains import domains
+from berth.core.cluster.node_packing import pack_nodes, unpack_health
+from berth.runtime.bus.nats_bus import NatsBus
+from berth.runtime.bus.port import Stored
+from berth.runtime.errors import TransientError
+from berth.runtime.local.nats_server import EmbeddedServer
+from berth.schemas.envelope import decode, encode
+from berth.schemas.facts import HealthSeen
+from berth.schemas.nodes import NodeDescription
+from berth.schemas.subjects import StreamName
+
+_NODES: Final = 10_000
+_BELOW: Final = 48
+_BATCH: Final = 1_000
+_ROUNDS: Final = 10
+"""Reports of each node in a case."""
+_CHANGED: Final = 10
+"""One report in so many changes a chip."""
+_TARGET: Final = 10_000.0
+"""Reports a second."""
+_MEMORY_TARGET_MIB: Final = 64.0
+_ASK_S: Final = 60.0
+
+
+class _Facts:
+    """Health facts as they arrive."""
+
+    def __init__(self, bus: NatsBus) -> None:
+        self.unhealthy: dict[str, int] = {}
+        self.arrived_s: dict[str, float] = {}
+        """When the chips of each node were last seen to change."""
+        self._changed = asyncio.Event()
+        bus.follow(StreamName.FACTS, on_message=self._take, on_gap=_fail, filters=(bus.subjects.facts("health"),))
+
+    def _take(self, stored: Stored) -> None:
+        now_s = time.perf_counter()
+        for one in unpack_health(decode(stored.data, HealthSeen)):
+            if self.unhealthy.get(one.name, 0) != one.unhealthy:
+                self.unhealthy[one.name] = one.unhealthy
+                self.arrived_s[one.name] = now_s
+        self._changed.set()
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        """Wait for a condition on what arrived."""
+        async with asyncio.timeout(_ASK_S):
+            while not condition():
+                self._changed.clear()
+                await self._changed.wait()
+
+
+def run() -> Report:
+    """Measure."""
+    return Report(bench="health", machine=machine(), rows=uvloop.run(_measure()))
+
+
+async def _measure() -> list[Row]:
+    names = [f"node-{number:06d}" for number in range(_NODES)]
+    with tempfile.TemporaryDirectory(prefix="berth-health-") as root:
+        async with EmbeddedServer(Path(root) / "nats") as server:
+            bus = await NatsBus.connect(server.url, "bench", name="bench")
+            await bus.ensure_streams()
+            await _give(bus, [described(name, leaf=f"leaf-{at // _BELOW:04d}") for at, name in enumerate(names)])
+            settings = {"source": "none", "flap_hold_s": 0, "bus": {"url": server.url, "cell": "bench"}}
+            service = Process(Path(root), "health", settings)
+            service.start()
+            try:
+                facts = _Facts(bus)
+                await _until_taken(bus, names[0])
+                await _send(bus, names, {})
+                before_mib = service.pss_mib()
+                rows = await _case(bus, service, facts, names, "the same again", 0)
+                rows += await _case(bus, service, facts, names, f"a chip changes in 1 of {_CHANGED}", _CHANGED)
+                grown_mib = service.pss_mib() - before_mib
+            finally:
+                service.kill()
+                await bus.close()
+    count = 2 * _ROUNDS * _NODES
+    case = f"{_NODES} nodes, {count} reports"
+    return [*rows, row(case, "memory grown", "MiB", [grown_mib], target=_MEMORY_TARGET_MIB)]
+
+
+async def _case(bus: NatsBus, service: Process, facts: _Facts, names: list[str], what: str, changed: int) -> list[Row]:
+    rates: list[float] = []
+    took_ms: list[float] = []
+    cpu_s, sent = service.cpu_s(), 0
+    for number in range(_ROUNDS):
+        masks = {}
+        if changed:
+            mask = number % 2 == 0
+            masks = {name: [3] if mask else [] for name in names[::changed]}
+        began_s = time.perf_counter()
+        sent_s = await _send(bus, names, masks)
+        rates.append(len(names) / (time.perf_counter() - began_s))
+        sent += len(names)
+        wanted = 8 if changed and number % 2 == 0 else 0
+        await _until_facts(facts, list(masks), wanted)
+        took_ms += [1000 * (facts.arrived_s[name] - sent_s[name]) for name in masks]
+    used_us = 1e6 * (service.cpu_s() - cpu_s) / sent
+    case = f"{len(names)} nodes, {what}"
+    rows = [
+        row(case, "reports taken", "1/s", rates, target=_TARGET, better="more"),
+        row(case, "processor of the service", "us/report", [used_us]),
+    ]
+    if took_ms:
+        rows += [
+            row(case, "report to fact, p50", "ms", took_ms),
+            row(case, "report to fact, most", "ms", [max(took_ms)]),
+        ]
+    return rows
+
+
+async def _send(bus: NatsBus, names: list[str], unhealthy: dict[str, list[int]]) -> dict[str, float]:
+    """Send a report of each node; returns when each that names chips was sent, once all are taken."""
+    sent_s: dict[str, float] = {}
+    for at, name in enumerate(names, start=1):
+        data = msgspec.json.encode({"node": name, "unhealthy": unhealthy.get(name, []), "source": "bench"})
+        subject = bus.subjects.report_health(name)
+        if name in unhealthy:
+            sent_s[name] = time.perf_counter()
+        if at % _BATCH and at < len(names):
+            await bus.send(subject, data)
+        else:
+            await bus.request(subject, data, timeout_s=_ASK_S)
+    return sent_s
+
+
+async def _until_taken(bus: NatsBus, name: str) -> None:
+    """Wait until the service takes reports of the nodes."""
+    async with asyncio.timeout(_ASK_S):
+        while True:
+            with contextlib.suppress(TransientError):
+                data = msgspec.json.encode({"node": name, "source": "bench"})
+                answer = await bus.request(bus.subjects.report_health(name), data, timeout_s=1.0)
+                if msgspec.json.decode(answer).get("ok"):
+                    return
+            await asyncio.sleep(0.1)
+
+
+async def _until_facts(facts: _Facts, names: list[str], wanted: int) -> None:
+    """Wait until facts show the chips of some nodes."""
+    await facts.until(lambda: all(facts.unhealthy.get(name, 0) == wanted for name in names))
+
+
+async def _give(bus: NatsBus, nodes: list[NodeDescription]) -> None:
+    """Publish the facts of nodes."""
+    by_name = {node.name: node for node in nodes}
+    for domain, names in domains(nodes).items():
+        fact = pack_nodes(domain, [by_name[name] for name in names])
+        await bus.publish(bus.subjects.fact_node(domain), encode(fact))
+
+
+def _fail(gap: object) -> None:
+    raise RuntimeError(f"history broke: {gap}")

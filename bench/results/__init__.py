@@ -1,0 +1,1 @@
+"""Results on real traces: ``python -m bench.results`` writes ``docs/results``."""
