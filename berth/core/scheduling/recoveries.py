@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from berth.core.errors import guarded
 from berth.core.faults.escalation import Wanted
-from berth.core.faults.examination import Faulty
+from berth.core.faults.examination import Faulty, Unplaced
 from berth.core.faults.scopes import LEVEL_STEPS
 from berth.core.placement.planned_pods import RoundParts
 from berth.core.placement.replacements import LeavingPods, NoPlaces, plan_backup, plan_replacements, replacement_counts
@@ -20,15 +20,6 @@ from berth.schemas.ledger import Release
 from berth.schemas.offers import Shape
 from berth.schemas.placement import Placement
 from berth.schemas.recovery import Recovery
-from berth.schemas.refusal import Refusal
-
-
-class Unplaced(NamedTuple):
-    """A gang whose ranks wait for places, and why there are none."""
-
-    namespace: str
-    name: str
-    refusal: Refusal
 
 
 class Steps(NamedTuple):

@@ -8,6 +8,7 @@ import numpy as np
 from berth.core.cluster.bitmaps import Fits
 from berth.core.cluster.domains import shard_of
 from berth.core.errors import ReportedError
+from berth.core.faults.examination import Unplaced
 from berth.core.placement.gang_placement import PlacementRound
 from berth.core.placement.offers import merge
 from berth.core.placement.projected_state import MissingRows
@@ -16,7 +17,7 @@ from berth.core.scheduling.backfill import Backfill, Memory
 from berth.core.scheduling.drained_gangs import DrainedGangs
 from berth.core.scheduling.queue import Queue
 from berth.core.scheduling.queue_policies import StrictOrder
-from berth.core.scheduling.recoveries import Unplaced, released, take_steps
+from berth.core.scheduling.recoveries import released, take_steps
 from berth.core.scheduling.returning import place_returning
 from berth.core.scheduling.turn import Asking, Choice, MissingShards, Opening
 from berth.core.state.cell import State
