@@ -256,10 +256,12 @@ async def test_killed_at_any_step_of_a_recovery_the_binder_goes_on(
         await binder.kill()
         binder.start()
         await until(
-            lambda: "ledger folded" in binder.log().partition("--- start 3")[2], deadline_s=20, what="a third start"
+            lambda: "ledger folded" in binder.whole_log().partition("--- start 3")[2],
+            deadline_s=20,
+            what="a third start",
         )
         await binder.stop()
-        assert "pending=0" in binder.log().partition("--- start 3")[2]
+        assert "pending=0" in binder.whole_log().partition("--- start 3")[2]
         await story.check_end()
 
 
