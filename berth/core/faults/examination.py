@@ -31,6 +31,7 @@ from berth.core.state.lost_nodes import MOVE_MS
 from berth.schemas.columns import unpack
 from berth.schemas.facts import PodPhase
 from berth.schemas.placement import BlockPart
+from berth.schemas.refusal import Refusal
 
 SETTLE_MS: Final = 1_000
 """Time after the begin of an epoch in which nodes that are gone or not ready make no pod faulty."""
@@ -39,6 +40,14 @@ _INDEX_BYTES: Final = 2
 _RANK_BYTES: Final = 4
 _PENDING: Final = PodPhase.PENDING
 _OF_NODES: Final = frozenset({PodFaultKind.NODE_UNHEALTHY, PodFaultKind.CARD_UNHEALTHY, PodFaultKind.SUB_HEALTH})
+
+
+class Unplaced(NamedTuple):
+    """A gang whose ranks wait for places, and why there are none."""
+
+    namespace: str
+    name: str
+    refusal: Refusal
 
 
 class Faulty(NamedTuple):

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from berth.core.errors import guarded
 from berth.core.faults.escalation import Wanted
-from berth.core.faults.examination import Faulty
+from berth.core.faults.examination import Faulty, Unplaced
 from berth.core.faults.scopes import LEVEL_STEPS
 from berth.core.placement.planned_pods import RoundParts
 from berth.core.placement.replacements import LeavingPods, NoPlaces, plan_backup, plan_replacements, replacement_counts

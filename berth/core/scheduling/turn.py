@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple, TypeVar
 
 from berth.core.errors import CoreError
-from berth.core.faults.examination import Faulty
+from berth.core.faults.examination import Faulty, Unplaced
 from berth.core.placement.leaving_pods import LeavingPods
 from berth.core.placement.round_demand import NeedMoreError
 from berth.core.requests.gangs import Gang

@@ -8,6 +8,7 @@ import numpy as np
 from berth.core.cluster.bitmaps import Fits
 from berth.core.cluster.domains import shard_of
 from berth.core.errors import ReportedError
+from berth.core.faults.examination import Unplaced
 from berth.core.placement.gang_placement import PlacementRound
 from berth.core.placement.offers import merge
 from berth.core.placement.projected_state import MissingRows

@@ -1,3 +1,8 @@
+"""Notices: what is written when, and the writer on an API server in memory.
+
+Longer than 400 lines because rules and writer share their jobs.
+"""
+
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
