@@ -107,7 +107,8 @@ def _concerns(release: Release, failed: set[int] | None) -> bool:
     """Whether a release would end for good what a step may bring back."""
     if not failed:
         return False
-    return not release.ranks or (release.reason != "fault" and not failed.isdisjoint(release.ranks))
+    is_kept = release.reason in {"fault", "backup"}  # of pods that are gone in any case
+    return not release.ranks or (not is_kept and not failed.isdisjoint(release.ranks))
 
 
 def released(held: Iterable[Release], recoveries: Iterable[Recovery]) -> list[Release]:

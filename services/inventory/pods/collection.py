@@ -394,8 +394,5 @@ def _heaviest(pods: Mapping[str, PodRow]) -> PodRow:
 
 
 def _weight(row: PodRow) -> tuple[bool, int, str, str]:
-    """Sort key among pods of one rank: a live pod before a finished one, then by step of a recovery, then the youngest.
-
-    Of live pods the one of the lowest step counts: the other is its backup pod, and has the rank once that is gone.
-    """
+    """Sort key among pods of one rank: a living one (before its backup pod), then the newest step, the youngest."""
     return (row.is_live, -row.step if row.is_live else row.step, row.created, row.uid)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from berth.schemas.facts import PodPhase
+from berth.schemas.facts import NodeHealth, PodPhase
 from berth.schemas.recovery import Recovery
 from tests.support.cells import a_job, a_node
 from tests.support.fault_cells import GRACE, PODS_FIRST, FaultCell, Pod
@@ -220,6 +220,18 @@ def test_a_backup_pod_of_an_attempt_before_gets_no_place_until_the_pod_of_its_ra
     assert (holding_of(cell.state, "j").attempt, len(owned(cell))) == (2, 2)
     cell.bind("j", [0])
     assert cell.turns() == [], "nor is the new pod of its rank there"
+
+
+def test_the_place_of_a_lost_backup_pod_is_free_though_its_rank_is_faulty_and_waits() -> None:
+    cell = a_cell(labels={**PODS_FIRST, "subHealthyStrategy": "graceExit"}, plan_before_delete=True)
+    backed_up(cell)
+    cell.break_chip("b", 0, NodeHealth.SUB_HEALTHY, sub_healthy=0b10)
+    assert cell.turns() == [], "it runs on, and gets no third place"
+    cell.back_up("j", {})
+    (step,) = cell.turns()
+    assert (step.how, step.ranks) == ("grace", [1])
+    assert step.placement is not None
+    assert step.placement.names() == ["c"]
 
 
 def test_without_the_setting_no_backup_pod_is_placed() -> None:
