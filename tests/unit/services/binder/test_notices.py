@@ -1,3 +1,8 @@
+"""Notices to users: what is written of a gang and its pods, when, and how failures of the writes are treated.
+
+Longer than 400 lines because each state of a gang has its notice here, and each failure of a write.
+"""
+
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
