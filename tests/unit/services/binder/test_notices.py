@@ -1,6 +1,6 @@
-"""Notices to users: what is written of a gang and its pods, when, and how failures of the writes are treated.
+"""Notices: what is written when, and the writer on an API server in memory.
 
-Longer than 400 lines because each state of a gang has its notice here, and each failure of a write.
+Longer than 400 lines because rules and writer share their jobs.
 """
 
 import asyncio
