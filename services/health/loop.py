@@ -33,7 +33,6 @@ from berth.services.health.reports import answer, check_against, check_newer, pa
 from berth.services.health.verdicts import HealthRules, is_own_list, judge, next_change_ms
 
 AGENT: Final = "agent"
-_TAKEN: Final = answer()
 _MS: Final = 1000
 
 
@@ -134,7 +133,7 @@ class Loop:
                 self._log.warning("agent report rejected", reason=self._refusal)
             return answer(error)
         self._reports_taken.inc()
-        return _TAKEN
+        return answer()
 
     def _take_report(self, data: bytes) -> None:
         """Take a report of an agent.
