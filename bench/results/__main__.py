@@ -23,8 +23,8 @@ _COLUMNS: Final = 120
 _INTRODUCTION: Final = """\
 # Results on real traces
 
-Made by `make results`, which runs `python -m bench.results`; nothing here is written by hand. What each figure means is in
-[simulate.md](../simulate.md#metrics). The traces are no part of the tree:
+Made by `make results`, which runs `python -m bench.results`; nothing here is written by hand. What each figure means is
+in [simulate.md](../simulate.md#metrics). The traces are no part of the tree:
 
 - Kalos: Shanghai AI Laboratory's cluster (InternLM/AcmeTrace, CC BY 4.0), 319 jobs of 90 days of 2023.
 - Philly: Microsoft's clusters (msr-fiddle/philly-traces, CC BY 4.0), 82,247 jobs of autumn 2017.

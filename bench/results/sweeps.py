@@ -95,9 +95,12 @@ def sweeps() -> list[Sweep]:
                 "- `rejoin 1 min` says that training goes on 1 min after the last new pod started if some pods stayed,"
                 " instead of 5 min, and `replica` that the work since the last checkpoint is not lost then. Both depend on"
                 " the training framework. They are assumptions, not measurements.",
-                "- Without these assumptions the rows differ by little more than chance: most of what is lost is work since"
-                " the last checkpoint, and a place is often free at once. What costs more is a large job that gives up its"
-                " places and then waits until as many are free again: the lowest values of `places held` for 60 s.",
+                "- Without these assumptions the strategies differ by little more than chance: most of what is lost is work"
+                " since the last checkpoint, and a place is often free at once. One thing costs more: a large job that gives"
+                " up its places because a new pod finds none, and then waits until as many are free again. That is the"
+                " lowest point of the rows whose places are held for 60 s. It is avoided where places are held as long as a"
+                " repair takes, or where healthy pods never leave.",
+                "- What counts most is the replica, which only a job can have whose healthy pods stay.",
                 "- The rows of pods delete far fewer pods.",
             ],
             "nodes=302,leaf=16",
@@ -239,7 +242,7 @@ def _picture(sweep: Sweep, found: Sequence[tuple[tuple[int, str], Sequence[Seque
                 shares = [_percent(_faults(one)) for one in run]
                 axes.plot(shares, [place] * len(shares), "o", color=_POINT, alpha=0.5, markersize=5)
                 axes.plot([fmean(shares)], [place], "|", color="#000000", markersize=14)
-            axes.set_title(_title(*load), fontsize="small")
+            axes.set_title(f"x{load[0]}, mtbf={load[1]}", fontsize="small")
             axes.set_xlabel("ETTR, %")
         panels[0].set_yticks(range(len(sweep.rows)), [row.words for row in sweep.rows])
         panels[0].invert_yaxis()

@@ -12,7 +12,7 @@ from berth.cli.output import WRONG_USE, CommandError
 from berth.formats.yaml_tree import nearest
 from berth.runtime.config import PREFIX, ConfigError, load
 from berth.schemas.ledger import Settings
-from berth.services.dispatcher.config import DecisionConfig, FaultsConfig
+from berth.services.dispatcher.config import DecisionConfig, DispatcherConfig, FaultsConfig
 
 FAULTS: Final = "faults."
 """Beginning of the keys about faults."""
@@ -20,6 +20,24 @@ _DECISION_KEYS: Final = DecisionConfig.__struct_fields__
 _FAULT_KEYS: Final = tuple(key for key in FaultsConfig.__struct_fields__ if key != "enabled")
 _USUAL: Final = FaultsConfig()
 KEYS: Final = (*_DECISION_KEYS, *(f"{FAULTS}{key}" for key in _FAULT_KEYS))
+
+
+def default_settings(pairs: Sequence[str], *, has_faults: bool) -> Settings:
+    """Settings of a cell; with failures, of one that handles faults.
+
+    Args:
+        pairs: What is to be changed of them.
+        has_faults: Whether failures are simulated.
+
+    Raises:
+        CommandError: Settings about faults are to be changed without failures.
+    """
+    if has_faults:
+        return DispatcherConfig(faults=FaultsConfig(enabled=True)).to_settings()
+    for pair in pairs:
+        if pair.strip().startswith(FAULTS):
+            raise CommandError(f"--set is {pair}, expected --faults beside it", code=WRONG_USE)
+    return DecisionConfig().to_settings()
 
 
 def settings_with(base: Settings, pairs: Sequence[str]) -> Settings:

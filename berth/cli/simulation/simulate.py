@@ -15,7 +15,7 @@ from rich.progress import Progress
 from berth.cli.cell import run
 from berth.cli.output import WRONG_USE, CommandError, progress_console
 from berth.cli.recordings.record import may_write
-from berth.cli.simulation.decision_settings import FAULTS, settings_text, settings_with
+from berth.cli.simulation.decision_settings import default_settings, settings_text, settings_with
 from berth.cli.simulation.fault_options import check_reserves, faults_of, faults_text
 from berth.cli.simulation.log_workload import is_recording, workload_of
 from berth.cli.simulation.pictures import may_draw
@@ -46,7 +46,6 @@ from berth.schemas.ledger import Settings
 from berth.schemas.recording import BEGINNING, Entry, RecordingHead
 from berth.schemas.subjects import Subjects
 from berth.schemas.workload import ClusterPlan, Workload
-from berth.services.dispatcher.config import DecisionConfig, DispatcherConfig, FaultsConfig
 
 Policy = Literal["fifo", "skip", "easy", "conservative"]
 CELL: Final = "simulation"
@@ -147,7 +146,7 @@ def prepare(trace: Path, cluster: str, wanted: Wanted) -> Setup:
     Raises:
         CommandError: One of them, or a setting, is invalid.
     """
-    settings = settings_with(_defaults(wanted), wanted.set)
+    settings = settings_with(default_settings(wanted.set, has_faults=bool(wanted.faults)), wanted.set)
     check_reserves(wanted.reserve_nodes, settings)
     if not 0 <= wanted.seed <= _SEED_MAX:
         raise CommandError(f"--seed is {wanted.seed}, expected a whole number from 0 to {_SEED_MAX}", code=WRONG_USE)
@@ -374,20 +373,6 @@ def _faults(wanted: Wanted, plan: ClusterPlan) -> FaultPlan | None:
     if wanted.baselines or wanted.rivals:
         raise CommandError("--baselines is given, expected it without --faults", code=WRONG_USE)
     return faults_of(wanted.faults, plan)
-
-
-def _defaults(wanted: Wanted) -> Settings:
-    """Settings of a cell; with failures, of one that handles faults.
-
-    Raises:
-        CommandError: Settings about faults are given without failures.
-    """
-    if wanted.faults:
-        return DispatcherConfig(faults=FaultsConfig(enabled=True)).to_settings()
-    for pair in wanted.set:
-        if pair.strip().startswith(FAULTS):
-            raise CommandError(f"--set is {pair}, expected --faults beside it", code=WRONG_USE)
-    return DecisionConfig().to_settings()
 
 
 def _facts(plan: ClusterPlan) -> list[TimedFact]:

@@ -24,13 +24,14 @@ from berth.core.cluster.node_packing import pack_health
 from berth.core.simulation.broken_parts import BrokenParts
 from berth.core.simulation.failures import Failure, failures
 from berth.core.simulation.fault_plan import LIMITS, STRATEGIES, FaultPlan
+from berth.core.simulation.job_facts import BoundPod, outcome_fact, pods_fact
 from berth.core.simulation.planned_cluster import SOURCE
 from berth.core.simulation.timeline import FaultHistory, Interruption, JobTraining
 from berth.core.simulation.training import Training
 from berth.core.state.cell import State
 from berth.core.state.ledger import Folded, Holding
-from berth.schemas.columns import pack, pack_names
-from berth.schemas.facts import OutcomeSeen, OutcomeState, PodPhase, PodsSeen
+from berth.schemas.columns import pack
+from berth.schemas.facts import OutcomeState
 from berth.schemas.fault_facts import GroupSeen, ReplacementsSeen
 from berth.schemas.message import Message
 from berth.schemas.subjects import Subjects
@@ -55,18 +56,12 @@ class Stage(NamedTuple):
     end: Callable[[Holding], None]
 
 
-class _Pod(NamedTuple):
-    node: str
-    mask: int
-    step: int
-
-
 class _Life(msgspec.Struct, gc=False):
     """A job that was placed and has not ended."""
 
     training: Training
     holding: Holding
-    pods: dict[int, _Pod] = {}
+    pods: dict[int, BoundPod] = {}
     """Pods that are bound, by rank."""
     stayed: set[int] = set()
     """Ranks whose pods are there since it trained."""
@@ -220,7 +215,9 @@ class FaultPlay:
         life.holding = holding
         life.deleted = life.taken_up = 0
         life.made_ms = {}
-        life.pods = {rank: _Pod(share.node, share.mask, 0) for rank, share in enumerate(self._state.owned(holding.key))}
+        life.pods = {
+            rank: BoundPod(share.node, share.mask, 0) for rank, share in enumerate(self._state.owned(holding.key))
+        }
         if life.training.was_stopped:
             self._say(life)
             self._get_ready(life, self._plan.recreate_ms + self._plan.restart_ms, is_anew=True)
@@ -277,7 +274,7 @@ class FaultPlay:
         if life.holding is not holding or holding.ending:
             return
         self._now_ms = at_ms
-        gone: dict[int, _Pod] = {}
+        gone: dict[int, BoundPod] = {}
         for rank, leaves in sorted(holding.leaving().items()):
             if leaves > step:
                 continue
@@ -328,7 +325,7 @@ class FaultPlay:
             if rank in absent or (known is not None and known.step >= holding.step_of(rank)):
                 continue
             if self._is_made(life, rank):
-                life.pods[rank] = _Pod(share.node, share.mask, holding.step_of(rank))
+                life.pods[rank] = BoundPod(share.node, share.mask, holding.step_of(rank))
                 bound = True
         if bound:
             self._say(life)
@@ -367,31 +364,13 @@ class FaultPlay:
 
         self._stage.push(at_ms, train, lambda: life.turn == turn and life.starts and self._is_held(life))
 
-    def _say(self, life: _Life, gone: dict[int, _Pod] | None = None) -> None:
+    def _say(self, life: _Life, gone: dict[int, BoundPod] | None = None) -> None:
         """What is known of the pods of a job: those that run, and those that are gone."""
         if not life.is_known:
             life.is_known = True
             self._say_limit(life.holding)
-        gone = gone or {}
-        holding = life.holding
-        pods = sorted({**life.pods, **gone}.items())
-        nodes = sorted({pod.node for _, pod in pods})
-        place = {name: index for index, name in enumerate(nodes)}
-        fact = PodsSeen(
-            namespace=holding.namespace,
-            gang=holding.name,
-            uid=holding.uid,
-            attempt=holding.attempt,
-            rank=pack([rank for rank, _ in pods], 4),
-            nodes=pack_names(nodes),
-            node_index=pack([place[pod.node] for _, pod in pods], 4),
-            phase=bytes(PodPhase.GONE if rank in gone else PodPhase.RUNNING for rank, _ in pods),
-            chips=pack([pod.mask for _, pod in pods], 8),
-            resource=holding.placement.resource,
-            at_ms=self._now_ms,
-            steering=STRATEGIES[self._plan.strategy],
-            steps=pack([pod.step for _, pod in pods], 4) if any(pod.step for _, pod in pods) else b"",
-        )
+        holding, steering = life.holding, STRATEGIES[self._plan.strategy]
+        fact = pods_fact(holding, life.pods, gone or {}, steering=steering, at_ms=self._now_ms)
         self._stage.fact(self._stage.subjects.fact_pod(holding.namespace, holding.name), fact)
 
     def _say_limit(self, holding: Holding, *, gone: bool = False) -> None:
@@ -406,15 +385,6 @@ class FaultPlay:
     def _outcome(self, life: _Life, state: OutcomeState) -> None:
         """What the binder has done."""
         holding = life.holding
-        fact = OutcomeSeen(
-            holding.namespace,
-            holding.name,
-            holding.uid,
-            holding.attempt,
-            state,
-            bound=len(life.pods),
-            at_ms=self._now_ms,
-            step=life.taken_up,
-            done=life.taken_up,
-        )
+        bound, step = len(life.pods), life.taken_up
+        fact = outcome_fact(holding, state, bound=bound, step=step, at_ms=self._now_ms)
         self._stage.fact(self._stage.subjects.fact_outcome(holding.namespace, holding.name), fact)
