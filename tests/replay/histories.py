@@ -8,7 +8,7 @@ of ``chips`` here.
 import asyncio
 import random
 import sys
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -28,12 +28,15 @@ from berth.schemas.status import SnapshotBody
 from berth.schemas.subjects import StreamName
 from tests.support import superpod_worlds, switch_worlds
 from tests.support.cells import a_job, a_node
+from tests.support.recovering_worlds import VERBS, RecoveringWorld
 from tests.support.replays import entries_after, entries_of
 from tests.support.unreliable_cells import FAULTS, UnreliableCell
 from tests.support.worlds import Step, World, nodes_of_a_small_cell
 
 FOLDER: Final = Path(__file__).parent
 RELEASE: Final = "v0.4"
+NEXT: Final = "v0.5"
+"""The release to come: its recordings are made anew as long as its decisions change."""
 _VERBS: Final = (
     ("submit",) * 8
     + ("ended",) * 4
@@ -204,6 +207,24 @@ async def doubts() -> UnreliableCell:
     return cell
 
 
+def _recoveries(product: str, *, shards: int = 0, **faults: Any) -> History:  # noqa: ANN401  # fields of the settings
+    async def work() -> UnreliableCell:
+        config = msgspec.structs.replace(RecoveringWorld.FAULTS, **faults)
+        cell = await UnreliableCell(shards=shards, faults=config).open()
+        world = RecoveringWorld(cell, product)
+        await world.begin()
+        chance = random.Random(len(product))  # noqa: S311  # the same steps each time
+        for number in range(160):
+            await world.act(chance.choice(VERBS), chance.randint(0, 40), chance.randint(0, 40))
+            if shards:
+                cell.missing_shards(number % shards, is_silent=chance.random() < 0.3)
+            await _turns(cell, 2)
+        await cell.rest()
+        return cell
+
+    return work
+
+
 HISTORIES: Final[dict[str, tuple[History, bool]]] = {
     "chips": (chips, False),
     "refusals": (refusals, False),
@@ -224,6 +245,13 @@ HISTORIES: Final[dict[str, tuple[History, bool]]] = {
     "doubts": (doubts, False),
 }
 """How each recording is made, and whether it begins at a snapshot inside an epoch with most classes asleep."""
+HISTORIES_NEXT: Final[dict[str, tuple[History, bool]]] = {
+    "recoveries-below-leaves": (_recoveries("module910bx8"), False),
+    "recoveries-in-racks": (_recoveries("superpod950x8", plan_before_delete=False), False),
+    "recoveries-in-racks-from-a-snapshot": (_recoveries("superpod950x8"), True),
+    "recoveries-with-silent-shards": (_recoveries("module910bx8", shards=3), False),
+}
+"""Those of the release to come; a snapshot is one with most gangs that recover."""
 
 
 def sleepiest(snapshots: Sequence[SnapshotBody]) -> SnapshotBody:
@@ -236,14 +264,24 @@ def _asleep(body: SnapshotBody) -> int:
     return len(dump.waiting.sleeping) if dump.waiting is not None else 0
 
 
-async def recorded(history: History, *, from_snapshot: bool) -> bytes:
+def most_recovering(snapshots: Sequence[SnapshotBody]) -> SnapshotBody:
+    """Of the snapshots the first with the most ranks that leave or wait for a place."""
+    return max(snapshots, key=_recovering)
+
+
+def _recovering(body: SnapshotBody) -> int:
+    dump = msgspec.msgpack.decode(body.ledger, type=LedgerDump)
+    return sum(len(one.leaving()) + len(one.unplaced) for one in dump.holdings)
+
+
+async def recorded(history: History, *, from_snapshot: bool, recovers: bool = False) -> bytes:
     """Bytes of the recording of a history."""
     cell = await history()
     facts = await cell.user.read(StreamName.FACTS)
     records = await cell.user.read(StreamName.LEDGER)
     await cell.close()
     entries = entries_of(facts, records)
-    start = sleepiest(cell.snapshots) if from_snapshot else BEGINNING
+    start = (most_recovering if recovers else sleepiest)(cell.snapshots) if from_snapshot else BEGINNING
     head = RecordingHead(
         release=release(),
         cell="cell",
@@ -258,11 +296,18 @@ def main() -> None:
     """Write the recordings that are not there."""
     configure("histories", LogConfig(level="error"))
     for name, (history, from_snapshot) in HISTORIES.items():
-        path = FOLDER / RELEASE / f"{name}.berthlog"
-        if not path.exists():
-            path.parent.mkdir(exist_ok=True)
-            path.write_bytes(asyncio.run(recorded(history, from_snapshot=from_snapshot)))
-            sys.stdout.write(f"{path.relative_to(FOLDER)}: {path.stat().st_size} bytes\n")
+        _write(FOLDER / RELEASE / f"{name}.berthlog", recorded(history, from_snapshot=from_snapshot))
+    for name, (history, from_snapshot) in HISTORIES_NEXT.items():
+        _write(FOLDER / NEXT / f"{name}.berthlog", recorded(history, from_snapshot=from_snapshot, recovers=True))
+
+
+def _write(path: Path, making: Coroutine[Any, Any, bytes]) -> None:
+    if path.exists():
+        making.close()
+        return
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(asyncio.run(making))
+    sys.stdout.write(f"{path.relative_to(FOLDER)}: {path.stat().st_size} bytes\n")
 
 
 if __name__ == "__main__":

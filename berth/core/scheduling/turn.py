@@ -18,6 +18,7 @@ from berth.core.state.lifecycle import Due
 from berth.schemas.ledger import Release, Round, Verdict
 from berth.schemas.offers import Shape
 from berth.schemas.recovery import Recovery
+from berth.schemas.refusal import Refusal
 
 ASKS_MAX: Final = 20
 """Times that offers are asked for in one turn."""
@@ -41,6 +42,14 @@ class Returning(NamedTuple):
     gang: Gang
     pods: LeavingPods
     """All of its pods; those whose places are held can return."""
+
+
+class Unplaced(NamedTuple):
+    """A gang whose ranks wait for places, and why there are none."""
+
+    namespace: str
+    name: str
+    refusal: Refusal
 
 
 class Opening(NamedTuple):
@@ -81,6 +90,8 @@ class Choice(NamedTuple):
     set_aside: Sequence[SetAside]
     """Errors of the choice, each with the gang that was set aside for it."""
     recoveries: Sequence[Recovery] = ()
+    unplaced: Sequence[Unplaced] = ()
+    """Gangs for whose ranks without a pod no places were found."""
 
     @property
     def is_empty(self) -> bool:
