@@ -29,10 +29,13 @@ QUICK: Final[dict[str, object]] = {
     "groups_without_scheduler": True,
 }
 
+SETTLE_S: Final = 1.0
+"""Longer than the pause between two pods that a test makes of one gang: nobody is told of a part of it."""
+
 
 @pytest.fixture
 def target(target_of: TargetOf) -> InvalidInputCell:
-    return target_of(TOPOLOGY, {"inventory": {"gangs": QUICK}})
+    return target_of(TOPOLOGY, {"inventory": {"gangs": QUICK, "settle_s": SETTLE_S}})
 
 
 async def submit(target: InvalidInputCell, job: Tree) -> Tree:

@@ -23,7 +23,7 @@ nodes:
 
 @pytest.fixture
 def target(target_of: TargetOf) -> InvalidInputCell:
-    return target_of(TOPOLOGY)
+    return target_of(TOPOLOGY, {"binder": {"notice_again_s": 1}})  # also where only a number of the sentence changes
 
 
 def term(app: str, key: str) -> Tree:

@@ -25,10 +25,13 @@ nodes:
 """
 GANGS: Final[dict[str, object]] = {"groups_without_scheduler": True, "vanished_s": 30}
 
+SETTLE_S: Final = 1.0
+"""Longer than the pause between two pods that a test makes of one gang: nobody is told of a part of it."""
+
 
 @pytest.fixture
 def target(target_of: TargetOf) -> InvalidInputCell:
-    return target_of(TOPOLOGY, {"inventory": {"gangs": GANGS}})
+    return target_of(TOPOLOGY, {"inventory": {"gangs": GANGS, "settle_s": SETTLE_S}})
 
 
 async def make_gang(target: InvalidInputCell, name: str, pods: int, *, minimum: int, chips: int) -> None:

@@ -153,7 +153,7 @@ def _notes(meta: Tree) -> dict[str, Any]:
 
 @asynccontextmanager
 async def a_cell(target_of: TargetOf, **binder: object) -> AsyncIterator[VolumeCell]:
-    target = target_of(TOPOLOGY, {"binder": binder})
+    target = target_of(TOPOLOGY, {"binder": {"notice_again_s": 1} | binder})  # also where only a number changes
     async with StandInProvisioner(target.api).running() as provisioner:
         yield await VolumeCell(target, provisioner).start()
 
