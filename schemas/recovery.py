@@ -123,3 +123,7 @@ class RecoveryStatus(Part, frozen=True):
     """Ranks whose places stay held while the job starts anew as a whole, ascending."""
     held_until_ms: UnixMs = 0
     """Until when at the latest; 0 without."""
+    unplaced: list[int] = []
+    """Those of ``open`` whose pods are gone and that have no place, ascending."""
+    refusal: str = ""
+    """Why no places were found for them; empty while none were sought."""

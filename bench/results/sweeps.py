@@ -113,7 +113,8 @@ def sweeps() -> list[Sweep]:
                 "- `--recovery pods`, rejoin 1 min: a pod that finds no place in its SuperPoD within 6 s takes the pods of"
                 " its logical SuperPoD along, and after 12 s all.",
                 "- With nodes in reserve a new pod finds a place beside the others more often, so that fewer logical"
-                " SuperPoDs move. In return jobs span more SuperPoDs.",
+                " SuperPoDs move, and fewer pods leave. In return jobs span more SuperPoDs. The ETTR differs by no more than"
+                " it does from seed to seed.",
             ],
             "nodes=302,superpod=48,product=superpod850x8",
             [(8, SEVERAL_RATE), (12, SEVERAL_RATE)],

@@ -16,6 +16,7 @@ from berth.runtime.stored_snapshots import newest_snapshot
 from berth.runtime.waits import all_set
 from berth.schemas.envelope import DecodeError, body_of, decode, open_envelope
 from berth.schemas.facts import MembersSeen, OutcomeSeen, PodsSeen
+from berth.schemas.fault_facts import ReplacementsSeen
 from berth.schemas.status import JobStatus
 from berth.schemas.subjects import StreamName
 from berth.schemas.volume_facts import ClaimSeen, UnboundSeen
@@ -149,7 +150,8 @@ class _Following:
         bus, intake = self._bus, self._intake
         facts = await bus.state(StreamName.FACTS)
         await bus.wait_mirror(StreamName.LATEST, at_least=facts.last_seq, timeout_s=mirror_wait_s)
-        filters = tuple(bus.subjects.facts(kind) for kind in ("outcome", *intake.cluster.fact_kinds))
+        own_kinds = ("outcome",) if intake.notices is None else ("outcome", "replacement")
+        filters = tuple(bus.subjects.facts(kind) for kind in (*own_kinds, *intake.cluster.fact_kinds))
         for stored in await bus.read(StreamName.LATEST, filters=filters):
             intake.take_fact(stored)
         self._followers.append(
@@ -286,6 +288,8 @@ class _Intake:
                     self.cluster.take_claim(body_of(envelope, ClaimSeen))
                 case UnboundSeen.KIND:
                     self.cluster.take_unbound(body_of(envelope, UnboundSeen))
+                case ReplacementsSeen.KIND if self.notices is not None:
+                    self.notices.take_replacements(body_of(envelope, ReplacementsSeen))
                 case _:
                     self._log.error("fact of another kind", subject=stored.subject, kind=envelope.kind)
         except (DecodeError, ValueError, IndexError) as error:

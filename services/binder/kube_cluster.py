@@ -85,7 +85,7 @@ class KubeCluster(EvictionPort):
             GangClaims(claims, clock, timeout_s=config.volumes_timeout_s),
             clock,
             eviction=KubeEviction(api, self._binding, deletion),
-            graceful_exit=GracefulExit(api, clock, config.fault_objects, faults, instruments.log),
+            graceful_exit=GracefulExit(api, clock, config.fault_objects, instruments.log),
             turns=NodeTurns(config),
             report_event=report_event,
         )

@@ -18,6 +18,7 @@ from berth.runtime.errors import PoisonError, TransientError
 from berth.runtime.instruments import Instruments
 from berth.runtime.kube.port import Api, RefusedError
 from berth.schemas.facts import MembersSeen
+from berth.schemas.fault_facts import ReplacementsSeen
 from berth.schemas.status import JobStatus
 from berth.services.binder.config import BinderConfig
 from berth.services.binder.metrics import BinderMetrics
@@ -34,6 +35,7 @@ _REASONS: Final[dict[Kind, tuple[str, EventType]]] = {
     "held": ("FailedScheduling", "Warning"),
     "rejected": ("JobRejected", "Warning"),
     "failed": ("FailedScheduling", "Warning"),
+    "unplaced": ("FailedScheduling", "Warning"),
     "placed": (_SCHEDULED, "Normal"),
     "restart-held": ("RestartHeldBack", "Warning"),
 }
@@ -77,6 +79,15 @@ class NoticeLoop:
     def take_members(self, fact: MembersSeen) -> None:
         """Take a fact of members."""
         self._notices.take_members(fact, self._clock.monotonic_s())
+        self._woken.set()
+
+    def take_replacements(self, fact: ReplacementsSeen) -> None:
+        """Take which ranks of a job have new pods that wait.
+
+        Raises:
+            ValueError: It is damaged.
+        """
+        self._notices.take_replacements(fact, self._clock.monotonic_s())
         self._woken.set()
 
     def take_status(self, status: JobStatus) -> None:

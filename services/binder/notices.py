@@ -1,8 +1,8 @@
 """Notices to users about jobs made from pods, and when to write them. Pure: messages and times in, writes out.
 
 Each gang has one current notice: it waits, is held or was rejected, with the reason, or it is placed, or it has a place
-and a fault does not restart it yet. A notice is written once, as an Event of the gang and, unless it has a place, as a
-condition of each of its pods. A new sentence of
+and a fault does not restart it yet, or new pods of it wait for places after a fault. A notice is written once, as an
+Event of the gang and, unless it has a place, as a condition of each of its pods that wait. A new sentence of
 the same kind is delayed, because its numbers change all the time; a few sentences that differ in more than numbers are
 not.
 
@@ -13,15 +13,17 @@ import re
 from dataclasses import dataclass, field
 from typing import Final, Literal, NamedTuple, TypeAlias
 
+from berth.core.explain.recovery_status import unplaced_words
 from berth.core.explain.refusal_text import sentence
 from berth.core.explain.text import pluralize
-from berth.schemas.columns import unpack_names
+from berth.schemas.columns import unpack, unpack_names
 from berth.schemas.facts import MembersSeen
+from berth.schemas.fault_facts import ReplacementsSeen
 from berth.schemas.status import JobStatus, Phase
 
 JobName: TypeAlias = tuple[str, str]
 """(namespace, name of the job request)"""
-Kind = Literal["waiting", "held", "rejected", "failed", "placed", "restart-held"]
+Kind = Literal["waiting", "held", "rejected", "failed", "placed", "restart-held", "unplaced"]
 
 _NUMBER: Final = re.compile(r"\d+")
 _AT_ONCE_MAX: Final = 3
@@ -30,6 +32,7 @@ _STATUSES_MAX: Final = 10_000
 """Statuses that are kept for jobs whose pods are not known yet, the newest."""
 _KIND_OF_PHASE: Final[dict[Phase, Kind]] = {"waiting": "waiting", "rejected": "rejected", "failed": "failed"}
 """Phases whose sentence is written."""
+_RANK_BYTES: Final = 4
 _PLACED: Final = frozenset({"placed", "bound", "running"})
 _OF_PLACED: Final = frozenset({"placed", "restart-held"})
 """Notices about gangs with places: their pods get no condition."""
@@ -56,6 +59,8 @@ class _StatusNotices(NamedTuple):
     """Notices of a status, by uid of the request."""
 
     notices: dict[str, Notice]
+    unplaced: frozenset[int] = frozenset()
+    """Ranks that recover and have no place."""
 
 
 @dataclass(slots=True)
@@ -83,6 +88,8 @@ class Notices:
         self._begun_ms = begun_ms
         self._jobs: dict[JobName, _Job] = {}
         self._statuses: dict[JobName, _StatusNotices] = {}
+        self._replaced: dict[JobName, ReplacementsSeen] = {}
+        """Ranks with a new pod that waits."""
         self._due: dict[JobName, None] = {}
         self._later_s: dict[JobName, float] = {}
 
@@ -93,7 +100,7 @@ class Notices:
         """Take a fact of members."""
         name = (fact.namespace, fact.job)
         if not fact.pods and not fact.hold:
-            for kept in (self._jobs, self._statuses, self._due, self._later_s):
+            for kept in (self._jobs, self._statuses, self._replaced, self._due, self._later_s):
                 kept.pop(name, None)
             return
         job = self._jobs.get(name)
@@ -104,11 +111,26 @@ class Notices:
             job.written.intersection_update(fact.pod_uids)
         self._judge(name, now_s)
 
+    def take_replacements(self, fact: ReplacementsSeen, now_s: float) -> None:
+        """Take which ranks of a job have new pods that wait.
+
+        Raises:
+            ValueError: The column is damaged.
+        """
+        name = (fact.namespace, fact.job)
+        unpack(fact.ranks, _RANK_BYTES)
+        if fact.ranks:
+            self._replaced[name] = fact
+        else:
+            self._replaced.pop(name, None)
+        self._judge(name, now_s)
+
     def take_status(self, status: JobStatus, now_s: float) -> None:
         """Take a status."""
         name = (status.namespace, status.name)
         self._statuses.pop(name, None)
-        self._statuses[name] = _StatusNotices(_notices_of(status))
+        unplaced = status.recovery.unplaced if status.recovery is not None else ()
+        self._statuses[name] = _StatusNotices(_notices_of(status), frozenset(unplaced))
         if len(self._statuses) > _STATUSES_MAX:
             oldest = next(iter(self._statuses))
             del self._statuses[oldest]
@@ -128,7 +150,17 @@ class Notices:
         if job.members.hold:
             return Notice("held", job.members.hold)
         of_status = self._statuses.get(name)
-        return of_status.notices.get(job.members.uid) if of_status is not None else None
+        found = of_status.notices.get(job.members.uid) if of_status is not None else None
+        if found is not None and found.kind == "unplaced" and not self._waiting_ranks(name, job):
+            return job.notice  # its controller makes the pods first
+        return found
+
+    def _waiting_ranks(self, name: JobName, job: _Job) -> set[int]:
+        """Ranks of a gang that recovers whose new pods wait for places."""
+        of_status, replaced = self._statuses.get(name), self._replaced.get(name)
+        if of_status is None or replaced is None or replaced.uid != job.members.uid:
+            return set()
+        return set(of_status.unplaced.intersection(unpack(replaced.ranks, _RANK_BYTES)))
 
     def _judge(self, name: JobName, now_s: float) -> None:
         """Compare the current notice of a job with the written one."""
@@ -163,8 +195,12 @@ class Notices:
         """Note the pods that do not have the notice of their job yet."""
         job.pods.clear()
         if job.notice is not None and job.notice.kind not in _OF_PLACED:
-            pods = zip(job.members.pod_uids, job.members.pods, strict=True)
-            job.pods.update((uid, pod) for uid, pod in pods if uid not in job.written)
+            members = job.members
+            rows = list(zip(unpack(members.rank, _RANK_BYTES), members.pod_uids, members.pods, strict=True))
+            if job.notice.kind == "unplaced":
+                waiting = self._waiting_ranks(name, job)
+                rows = [row for row in rows if row[0] in waiting]
+            job.pods.update((uid, pod) for _, uid, pod in rows if uid not in job.written)
         if job.event or job.pods:
             self._due[name] = None
 
@@ -207,6 +243,8 @@ def _notices_of(status: JobStatus) -> dict[str, Notice]:
         found[status.uid] = Notice(kind, status.sentence)
     elif status.phase in _PLACED and status.restart_held:
         found[status.uid] = Notice("restart-held", status.restart_held)
+    elif status.phase in _PLACED and status.recovery is not None and status.recovery.unplaced:
+        found[status.uid] = Notice("unplaced", unplaced_words(status.recovery))
     elif status.phase in _PLACED:
         nodes = len(unpack_names(status.placement.nodes)) if status.placement is not None else 0
         found[status.uid] = Notice("placed", f"placed {pluralize(status.pods, 'pod')} on {pluralize(nodes, 'node')}")

@@ -22,6 +22,7 @@ from berth.runtime.errors import ShellError, TransientError
 from berth.runtime.feeds import Feed
 from berth.runtime.instruments import Instruments
 from berth.schemas.envelope import DecodeError, decode, encode
+from berth.schemas.refusal import Refusal
 from berth.schemas.status import JobStatus
 from berth.schemas.subjects import StreamName
 from berth.services.dispatcher.metrics import DispatcherMetrics
@@ -49,6 +50,8 @@ class Views:
         self._over: list[tuple[int, JobKey, str]] = []
         """Heap of (end time, name, uid) of finished jobs."""
         self._held: dict[JobKey, str] = {}
+        self._unplaced: dict[JobKey, Refusal] = {}
+        """Why ranks of recovering jobs have no place."""
         """Why jobs do not restart although they are faulty."""
         self.published = 0
         self._stored = Feed(asyncio.Event())
@@ -112,6 +115,14 @@ class Views:
         self._touched.update(dict.fromkeys(changed))
         self._held = dict(held)
 
+    def note_unplaced(self, refusals: Mapping[JobKey, Refusal]) -> None:
+        """Note why ranks of jobs found no place; only another kind of reason is news."""
+        for key, refusal in refusals.items():
+            before = self._unplaced.get(key)
+            if before is None or before.code != refusal.code:
+                self._unplaced[key] = refusal
+                self._touched[key] = None
+
     def all_jobs(self) -> None:
         """Write the status of every job again."""
         self._written.clear()
@@ -127,7 +138,11 @@ class Views:
         if self.is_reading and not self._is_learning:
             await self.stop()  # otherwise all statuses that this leader writes would pile up
         for key, is_reviewed in due:
-            status = status_of(self._state, key, at_ms=at_ms, restart_held=self._held.get(key, ""))
+            status = status_of(
+                self._state, key, at_ms=at_ms, restart_held=self._held.get(key, ""), unplaced=self._unplaced.get(key)
+            )
+            if status is None or status.recovery is None or not status.recovery.unplaced:
+                self._unplaced.pop(key, None)
             if status is None:
                 self._written.pop(key, None)
                 continue

@@ -912,6 +912,8 @@ def _status() -> tuple[Message, ...]:
                 placed_ms=_AT_MS + 9_000,
                 held=[1],
                 held_until_ms=_AT_MS + 45_000,
+                unplaced=[1],
+                refusal="no node has 8 free chips",
             ),
             restart_held="a fault would restart it: CardUnhealthy in domain superpod-0",
         ),

@@ -24,6 +24,7 @@ _TIMES: Final[dict[str, tuple[int, ...]]] = {
     "fault_settle_ms": (1, 5),
     "restarts_at_once": (1, 2),
     "restart_share_percent": (1, 50, 100),
+    "hold_places_ms": (3, 40, 5_000),
 }
 _LABELS: Final[dict[str, tuple[str, ...]]] = {
     "fault-scheduling": ("grace", "grace", "force", "external-force", "off", "grace|force"),

@@ -11,6 +11,7 @@ from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.local.kube_server import KubeServer
 from tests.support.invalid_input_cell import InvalidInputCell, TargetOf
 from tests.support.kube_api import KubeApi
+from tests.support.kube_rights import grant
 from tests.support.kube_sweep import Sweep
 from tests.support.prepared_server import USERS, Prepared, prepare
 from tests.support.processes import services
@@ -45,6 +46,13 @@ async def kube_api(kube_server: KubeServer, kube_prepared: Prepared) -> AsyncIte
     async with KubeApi(kube_server) as api:
         yield api
         await Sweep(api, custom=kube_prepared.custom, kept=kube_prepared.kept).run()
+
+
+@pytest.fixture
+async def kubeconfig(kube_server: KubeServer, kube_api: KubeApi, tmp_path: Path) -> Path:
+    """Kubeconfig of an ordinary user with the rights that ``k8s/`` gives to the inventory."""
+    await grant(kube_api, "inventory", "inventory")
+    return kube_server.write_kubeconfig(tmp_path / "kubeconfig", user="inventory")
 
 
 @pytest.fixture

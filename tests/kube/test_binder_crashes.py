@@ -97,7 +97,9 @@ async def test_killed_at_any_point_the_binder_goes_on_where_it_was(
         assert await binder.ended() < 0
         binder.start()
         await until(
-            lambda: "ledger folded" in binder.log().partition("--- start 2")[2], deadline_s=20, what="a second start"
+            lambda: "ledger folded" in binder.whole_log().partition("--- start 2")[2],
+            deadline_s=20,
+            what="a second start",
         )
         await all_bound(made, gang, nodes)
         await binder.stop()

@@ -196,3 +196,26 @@ async def test_the_failure_mark_on_rank_0_restarts_the_whole_job_and_its_backup_
         await job.until_placed_at({key: seat.node for key, seat in now.items()})
         assert await job.steps() == [("backup", [rank]), ("force", [0, 1, 2])]
         assert await job.world.check_chips(namespace) == 24
+
+
+async def test_a_hot_switch_goes_on_after_every_service_was_started_again(
+    kube_api: KubeApi, namespace: str, real_bus: NatsBus, nats_server: str, cell: str, tmp_path: Path
+) -> None:
+    async with switching(kube_api, namespace, real_bus, nats_server, cell, tmp_path) as job:
+        old = await job.worker()
+        rank = int(old["metadata"]["annotations"]["berth/rank"])
+        path = f"{PODS.format(namespace)}/llm-worker-0"
+        begin = {"metadata": {"annotations": {"inHotSwitchFlow": "true", "needOperatorOpe": "create"}}}
+        await kube_api.patch(path, begin)
+        backup = await job.until_backup_runs()
+        for service in ("dispatcher", "binder", "inventory"):
+            await job.world.restart(service)
+        await kube_api.patch(path, BOTH_MARKS)
+        now = await until_seats(job.world, namespace, "llm", 3, without=frozenset({job.old[rank].uid}))
+        assert now[rank].uid == backup["metadata"]["uid"]
+        assert {key: seat for key, seat in now.items() if key != rank} == {
+            key: seat for key, seat in job.old.items() if key != rank
+        }
+        await job.until_placed_at({key: seat.node for key, seat in now.items()})
+        assert await job.steps() == [("backup", [rank]), ("force", [rank])]
+        assert await job.world.check_chips(namespace) == 24

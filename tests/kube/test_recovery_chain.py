@@ -86,15 +86,37 @@ class Desk:
         await self.tell_status("placed")
         return request
 
-    async def tell_status(self, phase: str, *open_ranks: int, recovers: bool = False) -> None:
+    async def tell_status(
+        self, phase: str, *open_ranks: int, recovers: bool = False, unplaced: tuple[int, ...] = ()
+    ) -> None:
         assert self.request is not None
         recovery = RecoveryStatus(
-            1, "pod", "force", "CardUnhealthy", CAUSE, [1], [1], 1, attempt=1, open=list(open_ranks)
+            1, "pod", "force", "CardUnhealthy", CAUSE, [1], [1], 1, attempt=1, open=list(open_ranks),
+            unplaced=list(unplaced), refusal="no node has 2 free chips" if unplaced else "",
         )  # fmt: skip
         status = JobStatus(
             self.namespace, JOB, self.request.uid, phase, 1, 1, attempt=1, recovery=recovery if recovers else None,  # type: ignore[arg-type]  # a phase
         )  # fmt: skip
         await self.bus.publish(self.bus.subjects.status(self.namespace, JOB), encode(status))
+
+    async def until_unschedulable(self, pod: str, words: str) -> None:
+        """The condition of a pod, an Event of it and one of its PodGroup say why it waits."""
+
+        async def is_told() -> bool:
+            conditions = (await self.pod(pod))["status"].get("conditions", [])
+            events = await self.api.items(f"/api/v1/namespaces/{self.namespace}/events")
+            told = {
+                one["involvedObject"]["name"]
+                for one in events
+                if (one["reason"], one["message"]) == ("FailedScheduling", words)
+            }
+            is_set = any(
+                (one["type"], one["status"], one.get("message")) == ("PodScheduled", "False", words)
+                for one in conditions
+            )
+            return is_set and told == {pod, "g"}
+
+        await until_true(is_told, deadline_s=DEADLINE_S, what=f"pod {pod} says that {words}")
 
     async def until(self, what: str, **wanted: object) -> None:
         """Wait for what the newest fact of each kind says: ``phases``, ``steps``, ``replaced``, ``done``, ``hold``.
@@ -207,3 +229,41 @@ async def test_a_pod_leaves_and_the_one_that_its_controller_makes_comes_in_its_p
     assert "reschedule-in-place" not in notes
     for rank, pod in before.items():
         assert await desk.pod(f"p{rank}") == pod, "it keeps uid, node, chips and all else"
+
+
+async def test_a_new_pod_says_why_it_has_no_place_until_it_has_one(
+    nats_server: str, cell: str, real_bus: NatsBus, kube_api: KubeApi, namespace: str, kubeconfigs: dict[str, Path],
+    tmp_path: Path,
+) -> None:  # fmt: skip
+    desk = Desk(real_bus, kube_api, namespace)
+    await run(desk)
+    with services(tmp_path, nats_server) as started:
+        kube: Tree = {"kube": {"kubeconfig": str(kubeconfigs["binder"])}, "retry_wait_s": 0.05}
+        binder = started.service("binder", cell, one_at_a_time=False, **kube)
+        binder.start()
+        async with inventory(nats_server, cell, kubeconfigs["inventory"]):
+            request = await desk.accept()
+            await desk.until("three bound pods", bound=3, phases=["PENDING"] * 3)
+            for rank in range(3):
+                await set_phase(kube_api, namespace, f"p{rank}", "Running")
+            await desk.until("three running pods", phases=["RUNNING"] * 3)
+            step = Recovery(
+                namespace, JOB, request.uid, 1, 1, "CardUnhealthy", CAUSE, "pod", "force", [1], [1], 1
+            )  # fmt: skip
+            await desk.record(recoveries=[step])
+            await desk.tell_status("running", 1, recovers=True)
+            await desk.until("a pod that is gone", step=1, phases=["RUNNING", "GONE", "RUNNING"])
+            await desk.record(releases=[Release(request.uid, 1, "fault", ranks=[1])])
+            await desk.make("p1", 1)
+            await desk.until("the new pod", replaced=[1])
+            await desk.tell_status("running", 1, recovers=True, unplaced=(1,))
+            await desk.until_unschedulable("p1", "the new pod of rank 1 waits for a place: no node has 2 free chips")
+            place = Recovery(
+                namespace, JOB, request.uid, 1, 2, "CardUnhealthy", CAUSE, "pod", "place", [1], [1], 1,
+                placement=a_placement(["n3"], [(4, 5)]),
+            )  # fmt: skip
+            await desk.record(recoveries=[place])
+            await desk.tell_status("running", 1, recovers=True)
+            await desk.until("the new pod is bound", done=2, bound=3, steps=[0, 2, 0], replaced=[])
+        await binder.stop()
+    assert (await desk.pod("p1"))["spec"]["nodeName"] == "n3"

@@ -98,7 +98,9 @@ class Cell:
             await until(lambda: self.watch.fold.epoch > epoch, deadline_s=20, what="a new epoch")
         else:
             what = f"--- start {service.starts}"
-            await until(lambda: "ledger folded" in service.log().partition(what)[2], deadline_s=20, what="a start")
+            await until(
+                lambda: "ledger folded" in service.whole_log().partition(what)[2], deadline_s=20, what="a start"
+            )
 
     async def broken(self, rank: int | None = None) -> tuple[int, Seat]:
         """A chip of the node of a worker, or of this rank, breaks; returns the rank and where it was."""

@@ -3,6 +3,7 @@
 The records are those of a dispatcher, and the facts those of an inventory; the test writes both.
 """
 
+import json
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -12,13 +13,17 @@ import pytest
 from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.clock import SystemClock
 from berth.runtime.fault_points import RECOVERY_POINTS
+from berth.runtime.instruments import Instruments
 from berth.runtime.kube.client import KubeApi as Client
-from berth.runtime.kube.config import KubeConfig
+from berth.runtime.kube.config import FaultObjectsConfig, KubeConfig
 from berth.runtime.local.kube_server import KubeServer
 from berth.schemas.envelope import encode
-from berth.schemas.facts import PodPhase
+from berth.schemas.facts import Owner, PodPhase
 from berth.schemas.ledger import Epoch, Release, Round, Settings, Verdict
 from berth.schemas.recovery import How, Recovery, Scope
+from berth.services.binder.config import BinderConfig
+from berth.services.binder.kube_cluster import KubeCluster
+from berth.services.binder.metrics import BinderMetrics
 from tests.kube.test_binder_crashes import Cell
 from tests.support.binder_cluster import USER, World
 from tests.support.kube_api import KubeApi
@@ -251,10 +256,12 @@ async def test_killed_at_any_step_of_a_recovery_the_binder_goes_on(
         await binder.kill()
         binder.start()
         await until(
-            lambda: "ledger folded" in binder.log().partition("--- start 3")[2], deadline_s=20, what="a third start"
+            lambda: "ledger folded" in binder.whole_log().partition("--- start 3")[2],
+            deadline_s=20,
+            what="a third start",
         )
         await binder.stop()
-        assert "pending=0" in binder.log().partition("--- start 3")[2]
+        assert "pending=0" in binder.whole_log().partition("--- start 3")[2]
         await story.check_end()
 
 
@@ -294,3 +301,37 @@ async def test_a_whole_job_leaves_with_grace_and_then_at_once(
         assert graces == [30] * 4
         await story.until_gone(*range(4))
         await binder.stop()
+
+
+async def test_agents_are_told_to_save_once_the_binder_has_the_right(
+    world: World, kube_api: KubeApi, namespace: str
+) -> None:
+    config = BinderConfig(fault_objects=FaultObjectsConfig(written_by="berth"))
+    cluster = KubeCluster(world.client, SystemClock(), config, Instruments.make(BinderMetrics))
+    gang = world.gang("job", 0)
+    cluster.take_members(members_of(gang, [(0, "p0", "u")], owner=Owner("AscendJob", "llm", "u")))
+    maps, name = f"/api/v1/namespaces/{namespace}/configmaps", "reset-config-llm"
+    data = {"reset.json": '{"RetryTime":2,"status":"x"}', "mine": "y"}
+    made = await kube_api.post(maps, {"metadata": {"name": name}, "data": data})
+    await cluster.tell_to_save(gang, 1)
+    assert (await kube_api.get(f"{maps}/{name}"))["metadata"]["resourceVersion"] == made["metadata"]["resourceVersion"]
+
+    rbac = "rbac.authorization.k8s.io"
+    rules = [{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get", "patch"]}]
+    roles = f"/apis/{rbac}/v1/namespaces/{namespace}"
+    await kube_api.post(f"{roles}/roles", {"metadata": {"name": "resets"}, "rules": rules})
+    binding = {
+        "metadata": {"name": "resets"},
+        "roleRef": {"apiGroup": rbac, "kind": "Role", "name": "resets"},
+        "subjects": [{"apiGroup": rbac, "kind": "User", "name": USER}],
+    }
+    await kube_api.post(f"{roles}/rolebindings", binding)
+
+    async def is_told() -> bool:
+        await cluster.tell_to_save(gang, 1)
+        return bool(json.loads((await kube_api.get(f"{maps}/{name}"))["data"]["reset.json"]).get("GracefulExit"))
+
+    await until_true(is_told, deadline_s=30, what="agents are told to save")
+    found = (await kube_api.get(f"{maps}/{name}"))["data"]
+    told = json.loads(found["reset.json"])
+    assert (told["RetryTime"], told["status"], found["mine"]) == (2, "x", "y")

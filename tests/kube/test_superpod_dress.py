@@ -1,9 +1,7 @@
 """SuperPoD affinity on a real API server: annotations of Bindings, SuperPoDs from reports, and adopted pods."""
 
-import asyncio
 import json
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -13,8 +11,6 @@ import pytest
 
 from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.clock import SystemClock
-from berth.runtime.config import BusConfig
-from berth.runtime.instruments import Instruments
 from berth.runtime.kube.client import KubeApi as Client
 from berth.runtime.kube.config import KubeConfig
 from berth.runtime.local.kube_server import KubeServer
@@ -24,11 +20,8 @@ from berth.schemas.facts import PodsSeen
 from berth.schemas.ledger import Adoption, Round
 from berth.schemas.placement import BlockPart
 from berth.schemas.subjects import StreamName
-from berth.services.dispatcher.app import serve as dispatch
-from berth.services.dispatcher.config import DispatcherConfig
-from berth.services.dispatcher.metrics import DispatcherMetrics
 from tests.support.binder_cluster import USER, World
-from tests.support.inventories import DEADLINE_S, Heard, bind_pod, inventory, make_node, pod_of
+from tests.support.inventories import DEADLINE_S, Heard, bind_pod, dispatcher, inventory, make_node, pod_of
 from tests.support.kube_api import MERGE_PATCH, KubeApi
 from tests.support.kube_binder import RESOURCE, a_pod, members_of
 from tests.support.kube_rights import grant
@@ -99,21 +92,6 @@ async def test_bindings_say_in_which_superpod_and_block_each_pod_is(
         await place(world, real_bus, ledger, "racks", msgspec.structs.replace(part, variant="rack", annotated=False))
         assert await notes(world, "racks") == [(None, None)] * 3
         await binder.stop()
-
-
-@asynccontextmanager
-async def dispatcher(url: str, cell: str) -> AsyncIterator[None]:
-    """A dispatcher that scores by itself."""
-    stop = asyncio.Event()
-    config = DispatcherConfig(shards=0, lease_s=2, bus=BusConfig(url=url, cell=cell))
-    async with await NatsBus.connect(url, cell, name="dispatcher") as bus, asyncio.TaskGroup() as group:
-        group.create_task(
-            dispatch(bus, SystemClock(), config, Instruments.make(DispatcherMetrics), stop), name="dispatcher"
-        )
-        try:
-            yield
-        finally:
-            stop.set()
 
 
 def a_report(node: str, **numbers: Any) -> dict[str, Any]:  # noqa: ANN401 - numbers, good and bad

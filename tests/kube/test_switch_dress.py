@@ -146,12 +146,14 @@ async def test_bindings_say_what_leaves_are_and_the_table_follows_jobs_restarts_
         # A new run finds it as it should be, and writes only what changes then.
         await summary.kill()
         summary.start()
-        await until(lambda: "ready" in summary.log().partition("--- start 2")[2], deadline_s=30, what="a second start")
+        await until(
+            lambda: "ready" in summary.whole_log().partition("--- start 2")[2], deadline_s=30, what="a second start"
+        )
         await it.ledger.release("uid-job")
         await it.until_told(summary, {FIRST: (0, 0, [["job-0"]]), SECOND: (0, 0, [["job-1"], ["job-2"]])})
 
         def said() -> int:
-            return summary.log().partition("--- start 2")[2].count(TOLD)
+            return summary.whole_log().partition("--- start 2")[2].count(TOLD)
 
         await until(lambda: said() > 0, deadline_s=30, what="the log says so")  # just after the server has it
         assert said() == 1
@@ -172,10 +174,10 @@ async def test_a_namespace_that_is_not_there_yet_is_said_once_and_filled_when_it
     with services(tmp_path, nats_server) as made:
         own = kube_server.write_kubeconfig(tmp_path / "s", user="summary")
         summary = started(made, cell, "summary", own, tor_share_namespace=late, retry_wait_max_s=0.2)
-        await until(lambda: "leaf switch facts not written" in summary.log(), deadline_s=30, what="it is said")
+        await until(lambda: "leaf switch facts not written" in summary.whole_log(), deadline_s=30, what="it is said")
         await world.api.post("/api/v1/namespaces", {"metadata": {"name": late}})
         await it.until_told(summary, {FIRST: (0, 0, [[]]), SECOND: (0, 0, [[], []])})
-        assert summary.log().count("leaf switch facts not written") == 1
-        assert f'namespaces "{late}" not found' in summary.log()
+        assert summary.whole_log().count("leaf switch facts not written") == 1
+        assert f'namespaces "{late}" not found' in summary.whole_log()
         await summary.stop()
     await world.api.delete(f"/api/v1/namespaces/{late}")

@@ -4,14 +4,10 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from berth.runtime.bus.nats_bus import NatsBus
-from berth.runtime.local.kube_server import KubeServer
 from berth.schemas.facts import TopologySeen
 from tests.support.inventories import DEADLINE_S, Heard, bind_pod, inventory, make_node, pod_of, set_phase
 from tests.support.kube_api import KubeApi
-from tests.support.kube_rights import grant
 from tests.support.waiting import until_true
 
 MAPS = "/api/v1/namespaces/kube-system/configmaps"
@@ -19,13 +15,6 @@ MAP = f"{MAPS}/basic-tor-node-cm"
 FIRST = {"198.51.100.9": ["192.0.2.1", "192.0.2.2"], "198.51.100.1": ["192.0.2.3"]}
 CHIPS = {"huawei.com__Ascend910": "Ascend910-0,Ascend910-1"}
 LESS = {"198.51.100.1": ["192.0.2.3", "192.0.2.1"]}
-
-
-@pytest.fixture
-async def kubeconfig(kube_server: KubeServer, kube_api: KubeApi, tmp_path: Path) -> Path:
-    """Of an ordinary user with the rights that ``k8s/`` gives to the inventory."""
-    await grant(kube_api, "inventory", "inventory")
-    return kube_server.write_kubeconfig(tmp_path / "kubeconfig", user="inventory")
 
 
 def data(leaves: dict[str, list[str]], *, level: str = "double_layer") -> dict[str, Any]:

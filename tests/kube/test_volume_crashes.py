@@ -104,7 +104,9 @@ async def world(kube_server: KubeServer, kube_api: KubeApi, namespace: str, tmp_
 async def restarted(binder: Service) -> None:
     assert await binder.ended() < 0
     binder.start()
-    await until(lambda: "ledger folded" in binder.log().partition("--- start 2")[2], deadline_s=20, what="a 2nd start")
+    await until(
+        lambda: "ledger folded" in binder.whole_log().partition("--- start 2")[2], deadline_s=20, what="a 2nd start"
+    )
 
 
 async def reported(made: Cell, gang: Gang) -> OutcomeSeen:

@@ -251,7 +251,11 @@ class Process:
 
     def log(self) -> str:
         """The end of its log."""
-        return self._log.read_text(errors="replace")[-_TAIL_CHARS:]
+        return self.whole_log()[-_TAIL_CHARS:]
+
+    def whole_log(self) -> str:
+        """All of its log."""
+        return self._log.read_text(errors="replace")
 
 
 class Composed:

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from berth.core.cluster.node_packing import unpack_nodes
 from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.clock import SystemClock
+from berth.runtime.config import BusConfig
 from berth.runtime.instruments import Instruments
 from berth.runtime.kube.config import KubeConfig
 from berth.schemas.envelope import decode
@@ -18,6 +19,9 @@ from berth.schemas.intake import JobRequest
 from berth.schemas.message import Message
 from berth.schemas.nodes import NodeDescription
 from berth.schemas.subjects import StreamName
+from berth.services.dispatcher.app import serve as dispatch
+from berth.services.dispatcher.config import DispatcherConfig
+from berth.services.dispatcher.metrics import DispatcherMetrics
 from berth.services.inventory.app import serve
 from berth.services.inventory.config import InventoryConfig
 from berth.services.inventory.gangs.settings import GangSettings
@@ -49,6 +53,21 @@ async def inventory(url: str, cell: str, kubeconfig: Path, *, gangs: GangSetting
         finally:
             stop.set()
             await asyncio.wait([task], timeout=DEADLINE_S)
+
+
+@asynccontextmanager
+async def dispatcher(url: str, cell: str) -> AsyncIterator[None]:
+    """A dispatcher that scores by itself."""
+    stop = asyncio.Event()
+    config = DispatcherConfig(shards=0, lease_s=2, bus=BusConfig(url=url, cell=cell))
+    async with await NatsBus.connect(url, cell, name="dispatcher") as bus, asyncio.TaskGroup() as group:
+        group.create_task(
+            dispatch(bus, SystemClock(), config, Instruments.make(DispatcherMetrics), stop), name="dispatcher"
+        )
+        try:
+            yield
+        finally:
+            stop.set()
 
 
 class Heard:

@@ -5,6 +5,7 @@ from berth.core.explain.refusal_text import sentence
 from berth.core.state.cell import JobKey, State
 from berth.core.state.ledger import GangRecord
 from berth.schemas.facts import JobSeen, PodPhase
+from berth.schemas.refusal import Refusal
 from berth.schemas.status import JobStatus, Phase
 
 _OVER: dict[str, Phase] = {
@@ -16,7 +17,9 @@ _OVER: dict[str, Phase] = {
 _RUNS: frozenset[Phase] = frozenset({"placed", "bound", "running"})
 
 
-def status_of(state: State, key: JobKey, *, at_ms: int, restart_held: str = "") -> JobStatus | None:
+def status_of(
+    state: State, key: JobKey, *, at_ms: int, restart_held: str = "", unplaced: Refusal | None = None
+) -> JobStatus | None:
     """Status of the job with a name; None without such a job.
 
     Args:
@@ -24,13 +27,14 @@ def status_of(state: State, key: JobKey, *, at_ms: int, restart_held: str = "") 
         key: The job.
         at_ms: The time.
         restart_held: Why it does not restart although it is faulty; it counts only while the job has a place.
+        unplaced: Why ranks that recover have no place, as far as it is known.
     """
     job = state.jobs.get(key)
     if job is None:
         return None
     gang = state.fold.gangs.get(job.uid) if job.state != "rejected" else None
     holding = state.fold.holdings.get((job.uid, gang.attempt)) if gang is not None else None
-    recovery = recovery_of(state, gang, holding) if gang is not None else None
+    recovery = recovery_of(state, gang, holding, unplaced) if gang is not None else None
     refusal = job.refusal if job.refusal is not None else gang.refusal if gang is not None else None
     phase, words = _phase(state, key, job)
     part = holding.placement.switch if holding is not None else None
@@ -108,5 +112,8 @@ def digest(status: JobStatus) -> tuple[object, ...]:
     """Fields of a status that cause a new write when they differ."""
     rejected = status.rejection.intake_seq if status.rejection is not None else 0
     recovery = status.recovery
-    steps = (recovery.attempt, recovery.step, recovery.placed, tuple(recovery.open)) if recovery is not None else ()
+    steps: tuple[object, ...] = ()
+    if recovery is not None:
+        open_ranks = (*recovery.open, -1, *recovery.unplaced)
+        steps = (recovery.attempt, recovery.step, recovery.placed, open_ranks, recovery.refusal)
     return (status.uid, status.phase, status.attempt, status.ledger_seq, rejected, status.restart_held, *steps)

@@ -2,27 +2,34 @@
 
 from typing import Final
 
+from berth.core.explain.refusal_text import sentence
 from berth.core.explain.text import pluralize, ranges
 from berth.core.state.cell import State
 from berth.core.state.holdings.pod_phases import ENDED, rows_of
 from berth.core.state.ledger import GangRecord, Holding
 from berth.schemas.recovery import RecoveryStatus
+from berth.schemas.refusal import Refusal
 
 _MS: Final = 1000
 
 
-def recovery_of(state: State, gang: GangRecord, holding: Holding | None) -> RecoveryStatus | None:
+def recovery_of(
+    state: State, gang: GangRecord, holding: Holding | None, unplaced: Refusal | None = None
+) -> RecoveryStatus | None:
     """Newest recovery of a gang; None if it never had one.
 
     Args:
         state: The cell.
         gang: The gang.
         holding: Its attempt; None while it has no place.
+        unplaced: Why its ranks have no place, as far as it is known.
     """
     found = gang.recovery
     if found is None:
         return None
     held = state.fold.held.get(gang.uid)
+    is_here = holding is not None and holding.attempt == found.attempt
+    waiting = list(holding.unplaced) if holding is not None and is_here else []
     return RecoveryStatus(
         step=found.step,
         scope=found.scope,
@@ -37,10 +44,12 @@ def recovery_of(state: State, gang: GangRecord, holding: Holding | None) -> Reco
         nodes=found.nodes,
         attempt=found.attempt,
         placed=holding is not None and not holding.ending and _has_places(holding),
-        open=_open_ranks(state, holding) if holding is not None and holding.attempt == found.attempt else [],
+        open=_open_ranks(state, holding) if holding is not None and is_here else [],
         placed_ms=gang.placed_ms,
         held=list(held.ranks) if held is not None else [],
         held_until_ms=held.until_ms if held is not None else 0,
+        unplaced=waiting,
+        refusal=sentence(unplaced) if waiting and unplaced is not None else "",
     )
 
 
@@ -81,7 +90,17 @@ def open_words(recovery: RecoveryStatus | None) -> str:
     if recovery is None or not recovery.open:
         return ""
     what = "rank" if len(recovery.open) == 1 else "ranks"
-    return f"{what} {ranges(recovery.open)} recover from a fault: {recovery.cause}"
+    verb = "recovers" if len(recovery.open) == 1 else "recover"
+    why = f"; {unplaced_words(recovery)}" if recovery.refusal else ""
+    return f"{what} {ranges(recovery.open)} {verb} from a fault: {recovery.cause}{why}"
+
+
+def unplaced_words(recovery: RecoveryStatus) -> str:
+    """That new pods of a job wait for places, and why."""
+    one = len(recovery.unplaced) == 1
+    what = "the new pod of rank" if one else "the new pods of ranks"
+    verb = "waits for a place" if one else "wait for places"
+    return f"{what} {ranges(recovery.unplaced)} {verb}: {recovery.refusal or recovery.cause}"
 
 
 def recovery_words(recovery: RecoveryStatus, pods: int) -> str:

@@ -23,6 +23,7 @@ from berth.core.state.fault_inputs import nodes_of
 from berth.core.state.held_for_restarts import held_together_ms
 from berth.core.state.holdings.holding import Holding, PodShare
 from berth.core.state.holdings.holding import pods_of as pods_of_placement
+from berth.core.state.holdings.leaving import vanished_ms
 from berth.core.state.holdings.pod_phases import ENDED, rows_of
 from berth.core.state.internal_errors import SetAside
 from berth.core.state.ledger import GangRecord
@@ -142,6 +143,9 @@ class _View:
     def escalation(self) -> Escalation:
         """What may be done now."""
         state = self._state
+        due_ms = vanished_ms(self._holding, self._seen, state.outcome_of(self._holding))
+        if due_ms is not None and due_ms > self._at_ms:
+            self.again_ms = _first(self.again_ms, due_ms)
         rules = self._rules
         drained = self._drained_now()
         backup = self._backup_wanted()

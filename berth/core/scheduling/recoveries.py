@@ -20,6 +20,15 @@ from berth.schemas.ledger import Release
 from berth.schemas.offers import Shape
 from berth.schemas.placement import Placement
 from berth.schemas.recovery import Recovery
+from berth.schemas.refusal import Refusal
+
+
+class Unplaced(NamedTuple):
+    """A gang whose ranks wait for places, and why there are none."""
+
+    namespace: str
+    name: str
+    refusal: Refusal
 
 
 class Steps(NamedTuple):
@@ -28,6 +37,8 @@ class Steps(NamedTuple):
     recoveries: list[Recovery]
     set_aside: list[SetAside]
     """Gangs (namespaced names) whose step ended with an error; nothing is done for them in this turn."""
+    unplaced: list[Unplaced]
+    """Gangs for whose ranks without a pod no places were found."""
 
 
 def asks_with(
@@ -56,7 +67,7 @@ def take_steps(parts: RoundParts, faulty: Sequence[Faulty], *, missing: Sequence
     Raises:
         NeedMoreError: The candidates end before all are tried.
     """
-    steps = Steps([], [])
+    steps = Steps([], [], [])
     for one in faulty:
 
         def left_out(error: Exception, one: Faulty = one) -> None:
@@ -65,7 +76,7 @@ def take_steps(parts: RoundParts, faulty: Sequence[Faulty], *, missing: Sequence
 
         parts.begin_gang()
         taken = guarded(
-            lambda one=one: _taken(parts, one, missing),  # type: ignore[misc]  # the default binds it
+            lambda one=one: _taken(parts, one, missing, steps.unplaced),  # type: ignore[misc]  # the default binds it
             left_out,
             passes=(NeedMoreError,),
         )
@@ -129,18 +140,18 @@ class _Tried(NamedTuple):
     """Why there are no places."""
 
 
-def _taken(parts: RoundParts, faulty: Faulty, missing: Sequence[int]) -> Recovery | None:
+def _taken(parts: RoundParts, faulty: Faulty, missing: Sequence[int], unplaced: list[Unplaced]) -> Recovery | None:
     """The first step that has what it needs; with ``plan_before_delete`` the one that costs least."""
     settings = parts.nodes.scorer.settings
     if settings.plan_before_delete and not settings.reference_parity:
-        tried = _cheapest(parts, faulty, missing)
+        tried = _cheapest(parts, faulty, missing, unplaced)
     else:
-        found = (_tried(parts, faulty, option, missing) for option in faulty.options)
+        found = (_tried(parts, faulty, option, missing, unplaced) for option in faulty.options)
         tried = next((one for one in found if one.is_open), None)
     return None if tried is None else _recovery(faulty, tried.option, tried.placement)
 
 
-def _cheapest(parts: RoundParts, faulty: Faulty, missing: Sequence[int]) -> _Tried | None:
+def _cheapest(parts: RoundParts, faulty: Faulty, missing: Sequence[int], unplaced: list[Unplaced]) -> _Tried | None:
     """The step that costs least of those that have what they need; what its places have is taken from the round."""
     holding = faulty.holding
     left = [(restarts_of(holding, option), number, option) for number, option in enumerate(faulty.options)]
@@ -148,7 +159,7 @@ def _cheapest(parts: RoundParts, faulty: Faulty, missing: Sequence[int]) -> _Tri
     best: tuple[Cost, Wanted] | None = None
     while left and (best is None or left[0][0] == best[0].restarts):
         restarts, number, option = heapq.heappop(left)
-        tried = _tried(parts, faulty, option, missing)
+        tried = _tried(parts, faulty, option, missing, unplaced)
         if tried.none is not None:
             smaller = smaller_step(faulty.options, option, tried.none.ranks)
             if smaller is not None and all(smaller.ranks != one.ranks for _, _, one in left):
@@ -164,15 +175,21 @@ def _cheapest(parts: RoundParts, faulty: Faulty, missing: Sequence[int]) -> _Tri
         cost = Cost(restarts, idle, number)
         if best is None or cost < best[0]:
             best = (cost, option)
-    return None if best is None else _tried(parts, faulty, best[1], missing)
+    return None if best is None else _tried(parts, faulty, best[1], missing, unplaced)
 
 
-def _tried(parts: RoundParts, faulty: Faulty, option: Wanted, missing: Sequence[int]) -> _Tried:
+def _tried(
+    parts: RoundParts, faulty: Faulty, option: Wanted, missing: Sequence[int], unplaced: list[Unplaced]
+) -> _Tried:
+    """What is found for a step; why there are no places for ranks without a pod is noted once for each gang."""
     has_backups = option.scope != "job" and not faulty.holding.backups().keys().isdisjoint(option.ranks)
     if has_backups or not option.sought:  # a rank with a backup pod gets its place
         return _Tried(option, not (has_backups and option.needs_place))
     found = _planned(parts, faulty, option, missing)
     if isinstance(found, NoPlaces):
+        name = (faulty.holding.namespace, faulty.holding.name)
+        if option.how == "place" and (not unplaced or unplaced[-1][:2] != name):
+            unplaced.append(Unplaced(*name, found.refusal))
         return _Tried(option, not option.needs_place, none=found)
     if option.scope == "job":
         parts.roll_back()  # its pods are placed anew as a whole

@@ -291,7 +291,7 @@ class Scheduler:
         return self._chosen(opening, self.decisions.on_offers(opening, views, asks, missing_shards), missing_shards)
 
     def _chosen(self, opening: Opening, found: Decided, missing_shards: MissingShards) -> Choice:
-        choice = Choice(opening, found.verdicts, missing_shards, found.set_aside, found.recoveries)
+        choice = Choice(opening, found.verdicts, missing_shards, found.set_aside, found.recoveries, found.unplaced)
         self._turn = choice
         return choice
 

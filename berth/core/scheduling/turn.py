@@ -13,6 +13,7 @@ from berth.core.faults.examination import Faulty
 from berth.core.placement.leaving_pods import LeavingPods
 from berth.core.placement.round_demand import NeedMoreError
 from berth.core.requests.gangs import Gang
+from berth.core.scheduling.recoveries import Unplaced
 from berth.core.state.internal_errors import SetAside
 from berth.core.state.lifecycle import Due
 from berth.schemas.ledger import Release, Round, Verdict
@@ -81,6 +82,8 @@ class Choice(NamedTuple):
     set_aside: Sequence[SetAside]
     """Errors of the choice, each with the gang that was set aside for it."""
     recoveries: Sequence[Recovery] = ()
+    unplaced: Sequence[Unplaced] = ()
+    """Gangs for whose ranks without a pod no places were found."""
 
     @property
     def is_empty(self) -> bool:

@@ -16,7 +16,7 @@ from berth.core.scheduling.backfill import Backfill, Memory
 from berth.core.scheduling.drained_gangs import DrainedGangs
 from berth.core.scheduling.queue import Queue
 from berth.core.scheduling.queue_policies import StrictOrder
-from berth.core.scheduling.recoveries import released, take_steps
+from berth.core.scheduling.recoveries import Unplaced, released, take_steps
 from berth.core.scheduling.returning import place_returning
 from berth.core.scheduling.turn import Asking, Choice, MissingShards, Opening
 from berth.core.state.cell import State
@@ -34,6 +34,7 @@ class Decided(NamedTuple):
     recoveries: list[Recovery]
     set_aside: Sequence[SetAside]
     """Errors, each with the gang that was set aside for it."""
+    unplaced: Sequence[Unplaced] = ()
 
 
 class Decisions:
@@ -99,7 +100,7 @@ class Decisions:
             *found.set_aside,
             *reservation_errors,
         ]
-        return Decided([*returned.verdicts, *found.verdicts], steps.recoveries, set_aside)
+        return Decided([*returned.verdicts, *found.verdicts], steps.recoveries, set_aside, steps.unplaced)
 
     def on_own_candidates(self, opening: Opening, missing_shards: MissingShards) -> Decided:
         """Verdicts on the gangs of a turn, on candidates of the state instead of offers.

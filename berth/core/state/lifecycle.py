@@ -18,7 +18,7 @@ from berth.core.chips.picking import ids_of
 from berth.core.errors import guarded
 from berth.core.state.cell import State
 from berth.core.state.held_for_restarts import held_places, held_together_ms, no_longer_held
-from berth.core.state.holdings.leaving import failed_again, left_backups, left_ranks, left_unbound
+from berth.core.state.holdings.leaving import failed_again, left_backups, left_ranks, left_unbound, vanished_ms
 from berth.core.state.holdings.pod_phases import ENDED, rows_of
 from berth.core.state.internal_errors import SetAside
 from berth.core.state.ledger import Holding, PodShare, pods_of
@@ -121,7 +121,7 @@ def _examine(state: State, uid: str, found: Due, at_ms: int) -> bool:
         return True
     if holding.foreign:
         return seen is not None and _adopt_anew(state, holding, seen, found)
-    return not holding.ending and _must_end(state, holding, seen, outcome, found)
+    return not holding.ending and _must_end(state, holding, seen, outcome, found, at_ms)
 
 
 def _lost_backups(state: State, holding: Holding) -> Release | None:
@@ -143,7 +143,9 @@ def _may_try_again(state: State, holding: Holding) -> bool:
     return holding.attempt < state.fold.settings.attempts_max + failures + restarts
 
 
-def _must_end(state: State, holding: Holding, seen: PodsSeen | None, outcome: OutcomeSeen | None, found: Due) -> bool:
+def _must_end(
+    state: State, holding: Holding, seen: PodsSeen | None, outcome: OutcomeSeen | None, found: Due, at_ms: int
+) -> bool:
     """Whether an attempt that may run has to end: its pods could not be bound, or its job was cancelled."""
     uid = holding.uid
     if outcome is not None and outcome.state == "failed" and not failed_again(holding, outcome):
@@ -157,7 +159,8 @@ def _must_end(state: State, holding: Holding, seen: PodsSeen | None, outcome: Ou
     if _is_cancelled(state, holding):
         found.evictions.append(Eviction(uid, holding.attempt, "cancelled"))
         return True
-    if seen is not None and not seen.phase and not holding.recovers:
+    due_ms = vanished_ms(holding, seen, outcome)
+    if due_ms is not None and at_ms >= due_ms:
         found.evictions.append(Eviction(uid, holding.attempt, "vanished"))
         return True
     return False

@@ -13,7 +13,6 @@ from berth.formats.ascend.reset_config import KEY, LABEL, SAVES, name_of, with_g
 from berth.formats.kubernetes.objects import ConfigMap
 from berth.runtime.clock import Clock
 from berth.runtime.errors import TransientError
-from berth.runtime.fault_points import FaultPoints
 from berth.runtime.kube.config import FaultObjectsConfig
 from berth.runtime.kube.port import Api, RefusedError
 from berth.runtime.logs import Logger
@@ -28,15 +27,13 @@ class GracefulExit:
         api: The API server.
         clock: Source of time.
         config: Says whether Berth tells others about faults.
-        faults: Fault point ``saves``, ``.before`` and ``.after``.
         log: Receives what cannot be written.
     """
 
-    def __init__(self, api: Api, clock: Clock, config: FaultObjectsConfig, faults: FaultPoints, log: Logger) -> None:
+    def __init__(self, api: Api, clock: Clock, config: FaultObjectsConfig, log: Logger) -> None:
         self._is_on = config.written_by == "berth"
         self._api = api
         self._clock = clock
-        self._faults = faults
         self._log = log
 
     async def tell(self, namespace: str, job: str, mark: str) -> None:
@@ -81,6 +78,4 @@ class GracefulExit:
             "labels": dict([LABEL]),
             "annotations": {SAVES: mark},
         }
-        self._faults.hit("saves.before")
         await self._api.patch(path, {"metadata": metadata, **({"data": data} if data else {})})
-        self._faults.hit("saves.after")

@@ -1,12 +1,16 @@
 """Ranks that leave because of a fault, or that could not be bound, and backup pods: which of them are gone."""
 
 from collections.abc import Mapping
+from typing import Final
 
 from berth.core.state.holdings.holding import Holding
 from berth.core.state.holdings.pod_phases import ENDED, rows_of, steps_of
 from berth.schemas.columns import unpack
 from berth.schemas.facts import OutcomeSeen, PodsSeen
 from berth.schemas.ledger import Release
+
+_FACTS_MS: Final = 10_000
+"""Within this time facts show a pod that the binder has bound."""
 
 
 def left_ranks(holding: Holding, seen: PodsSeen | None, outcome: OutcomeSeen | None) -> Release | None:
@@ -68,6 +72,26 @@ def left_unbound(holding: Holding, outcome: OutcomeSeen | None, *, again: bool =
         return set()
     steps = {item.rank: holding.step_of(item.rank) for item in outcome.failures}
     return {rank for rank, step in steps.items() if step <= outcome.step and (step > 0) == again}
+
+
+def vanished_ms(holding: Holding, seen: PodsSeen | None, outcome: OutcomeSeen | None) -> int | None:
+    """When an attempt counts as vanished that may run and has no pod; None if it has some, or new ones come.
+
+    After a step the new pods are still to come until the binder has bound them, and facts follow then.
+
+    Args:
+        holding: The attempt.
+        seen: Its pods.
+        outcome: What the binder achieved.
+    """
+    if seen is None or seen.phase or holding.recovers:
+        return None
+    newest = max((step for rank, step in holding.steps.items() if rank not in holding.gone), default=0)
+    if not newest:
+        return 0
+    if outcome is None or outcome.done < newest:
+        return None
+    return max(outcome.at_ms, seen.at_ms) + _FACTS_MS
 
 
 def failed_again(holding: Holding, outcome: OutcomeSeen) -> bool:

@@ -55,8 +55,10 @@ def test_a_round_says_who_was_placed_and_why_not() -> None:
         assert words in line
     assert (
         "; recovery of team-a/llm-7b.pretrain step 2: pod of rank 0: its chip 2 on node-1.zone-a is unhealthy;"
-        " ranks 0-2 evicted (rank-block), new places on 2 nodes (8 chips); evicted"
+        " ranks 0-2 evicted (rank-block), new places on 2 nodes (8 chips);"
+        " recovery of team-a/llm-7b.pretrain step 3: backup pod of ranks 1-3, new places on 2 nodes (8 chips); evicted"
     ) in line
+    assert "; 1 place held for team-a/llm-7b.restart; released" in line
 
 
 @pytest.mark.parametrize("kind", sorted(MESSAGES))

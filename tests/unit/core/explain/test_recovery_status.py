@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from berth.core.explain.job_status import digest
-from berth.core.explain.recovery_status import recovery_words
+from berth.core.explain.recovery_status import open_words, recovery_words
 from berth.schemas.envelope import encode
 from berth.schemas.recovery import RecoveryStatus
 from berth.schemas.status import JobStatus
@@ -102,3 +102,24 @@ def test_a_recovery_in_one_line(changes: dict[str, object], words: str) -> None:
         2, "pod", "grace", "CardUnhealthy", "a chip is unhealthy", [1, 2], [1], 1_000, attempt=1, placed_ms=5_200
     )
     assert recovery_words(msgspec.structs.replace(recovery, **changes), 8) == words
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"open": []}, ""),
+        ({}, "rank 3 recovers from a fault: a chip is unhealthy"),
+        ({"open": [1, 3]}, "ranks 1,3 recover from a fault: a chip is unhealthy"),
+        (
+            {"unplaced": [3], "refusal": "no room"},
+            "rank 3 recovers from a fault: a chip is unhealthy; the new pod of rank 3 waits for a place: no room",
+        ),
+        (
+            {"open": [1, 3], "unplaced": [1, 3], "refusal": "no room"},
+            "ranks 1,3 recover from a fault: a chip is unhealthy; the new pods of ranks 1,3 wait for places: no room",
+        ),
+    ],
+)
+def test_what_a_job_recovers_from_in_one_sentence(changes: dict[str, object], words: str) -> None:
+    recovery = RecoveryStatus(2, "pod", "grace", "CardUnhealthy", "a chip is unhealthy", [3], [3], 1_000, open=[3])
+    assert open_words(msgspec.structs.replace(recovery, **changes)) == words

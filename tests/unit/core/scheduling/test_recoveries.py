@@ -7,9 +7,10 @@ import msgspec
 import pytest
 
 from berth.core.scheduling.turn import MissingShards
-from berth.schemas.facts import NodeHealth, PodPhase
+from berth.schemas.facts import NodeHealth, OutcomeSeen, PodPhase
 from berth.schemas.nodes import NodeCondition
 from tests.support.cells import a_job, a_node
+from tests.support.core_cells import SUBJECTS
 from tests.support.fault_cells import GRACE, PODS_FIRST, FaultCell
 from tests.support.replacements import holding_of
 
@@ -364,6 +365,51 @@ def test_a_fault_of_a_place_whose_pod_is_not_bound_yet() -> None:
     cell.bind("j", [])
     cell.turns()
     assert cell.node_of("j", 1) not in {"b", node}
+
+
+def without_a_pod() -> FaultCell:
+    """A job whose pods have left one after the other; no new one is bound yet, and facts say that none is there."""
+    cell = a_cell("abcdef")
+    cell.run(a_job("j", chips=8, replicas=2))
+    cell.wait(10_000)
+    cell.pods["j"][0].marks = {"training.kubeflow.org/replica-type": "worker"}
+    cell.say("j")
+    for rank in (1, 0):
+        cell.break_chip(cell.node_of("j", rank))
+        assert [step.ranks for step in cell.turns()] == [[rank]]
+        cell.remove("j")
+        cell.say("j")
+        cell.turns()
+    return cell
+
+
+def test_a_job_whose_new_pods_are_still_to_come_has_not_vanished() -> None:
+    """Also where its controller never makes them: it ends with its owner."""
+    cell = without_a_pod()
+    assert (cell.wait(3_600_000), cell.phase("j"), cell.scheduler.next_due_ms) == ([], "placed", 0)
+    other = cell.reloaded()
+    cell.bind("j")
+    assert (cell.wait(100_000), cell.phase("j"), holding_of(cell.state, "j").attempt) == ([], "placed", 1)
+    other.take_back("j")
+    other.turns()
+    assert holding_of(other.state, "j").ending == "cancelled"
+    other.remove("j")
+    other.turns()
+    assert (other.state.fold.holdings, other.phase("j"), other.scheduler.next_due_ms) == ({}, "cancelled", 0)
+
+
+def test_a_job_whose_new_pods_were_bound_and_are_gone_has_vanished_once_facts_had_time_to_show_them() -> None:
+    cell = without_a_pod()
+    cell.now_ms += 1_000
+    holding = holding_of(cell.state, "j")
+    outcome = OutcomeSeen("default", "j", holding.uid, 1, "bound", bound=2, step=2, done=2, at_ms=cell.now_ms)
+    cell.fact(SUBJECTS.fact_outcome("default", "j"), outcome)
+    assert (cell.turns(), cell.phase("j")) == ([], "placed")
+    assert cell.scheduler.next_due_ms == cell.now_ms + 10_000
+    cell.wait(9_999)
+    assert cell.phase("j") == "placed"
+    cell.wait(1)
+    assert holding_of(cell.state, "j").ending == "vanished"
 
 
 def test_cancel_during_recovery_leaves_nothing() -> None:

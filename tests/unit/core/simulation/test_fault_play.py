@@ -116,6 +116,34 @@ def test_pods_alone_wait_for_the_repair_where_there_is_no_spare_node() -> None:
         assert timeline.jobs[0].ended_ms > 0
 
 
+@pytest.mark.parametrize("strategy", ["pods", "job"])
+def test_jobs_below_a_broken_leaf_switch_restart_elsewhere_and_no_second_source_is_waited_for(
+    strategy: Strategy,
+) -> None:
+    """Two sources report each failure, so that more jobs restart than one report may restart."""
+    cluster = "nodes=60,leaf=30"
+    jobs = [planned(f"j{number:02}", 0, DAY_S, 8) for number in range(24)]
+    day_ms = DAY_S * SECOND_MS
+
+    def of_seed(seed: int) -> FaultPlan:
+        return fault_plan(
+            cluster, strategy=strategy, mtbf_ms=20 * day_ms, chip=0, node=0, leaf=1, seed=seed,
+            repair_ms=day_ms, **COSTS,
+        )  # fmt: skip
+
+    def hits_all(faults: FaultPlan) -> bool:
+        first = next(failures(faults.model, faults.nodes))
+        return first.at_ms < day_ms and first.name == faults.nodes[0].leaf
+
+    faults = next(found for found in map(of_seed, range(1_000)) if hits_all(found))
+    plan = a_plan(*jobs, cluster=cluster, settings=Settings(recoveries=1), faults=faults)
+    found = statistics_of(run_of(plan)[1]).faults
+    assert found is not None
+    assert found.by_scope["job"] >= len(jobs)
+    assert "none" not in found.by_scope
+    assert found.restart.max_ms < day_ms // 2
+
+
 @pytest.mark.parametrize(("strategy", "is_kept"), [("pods", True), ("pods-only", True), ("job", False)])
 def test_with_a_replica_the_work_since_the_checkpoint_is_lost_only_where_all_pods_leave(
     strategy: Strategy, *, is_kept: bool

@@ -3,6 +3,7 @@
 import hashlib
 import json
 
+import msgspec
 import pytest
 
 from berth.formats.ascend.fault_counters import (
@@ -110,6 +111,19 @@ def test_records_above_the_limit_lose_the_oldest_of_each_job_round_by_round_but_
     assert {key: [one.at_s for one in job.restarts or ()] for key, job in last.items()} == {
         key: [100] for key in restarts
     }
+
+
+def test_recent_reschedule_records_over_950_kib_fit_and_every_job_keeps_its_newest() -> None:
+    pods = [PodReason("CardUnhealthy", f"llm-worker-{rank}", f"node-{rank}.zone-a", str(rank)) for rank in range(10)]
+    records = [restart_of(1_000 - number, "I1120 12:00:01", pods) for number in range(10)]
+    restarts = {f"team/job-{number}": JobRestarts(f"team/job-{number}", 12, records) for number in range(150)}
+    assert len(text_of(restarts)) > 1_400_000
+    kept, text = fitted(restarts)
+    assert len(text) <= 950 * 1024
+    assert read_restarts(text) == kept
+    assert all(job.restarts == records[:5] and job.total == 12 for job in kept.values())
+    one_more = {key: msgspec.structs.replace(job, restarts=records[:6]) for key, job in kept.items()}
+    assert len(text_of(one_more)) > 950 * 1024, "no more is cut than has to be"
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"a/j": {"Times": "2"}}', '{"a/j": 2}'])

@@ -9,7 +9,10 @@ from berth.formats.kubernetes.events import Involved
 from berth.runtime.errors import TransientError
 from berth.runtime.instruments import Instruments
 from berth.runtime.kube.port import RefusedError
+from berth.schemas.columns import pack
 from berth.schemas.facts import MembersSeen, Owner, Rejection
+from berth.schemas.fault_facts import ReplacementsSeen
+from berth.schemas.recovery import RecoveryStatus
 from berth.schemas.refusal import Refusal
 from berth.schemas.status import JobStatus, Phase
 from berth.services.binder.config import BinderConfig
@@ -72,6 +75,51 @@ def test_a_restart_that_is_held_back_is_an_event_and_no_condition() -> None:
     book.now_s = 1_000
     book.notices.take_status(held_status("too many again"), book.now_s)
     assert book.written() == [("", "restart-held", "too many again")]
+
+
+def recovering(*unplaced: int, refusal: str = "no room") -> JobStatus:
+    recovery = RecoveryStatus(
+        2, "pod", "force", "CardUnhealthy", "its chip broke", [1], [1], 0, open=[1], unplaced=list(unplaced),
+        refusal=refusal,
+    )  # fmt: skip
+    return msgspec.structs.replace(status("running"), recovery=recovery)
+
+
+def waiting(*ranks: int, uid: str = "uid-job") -> ReplacementsSeen:
+    return ReplacementsSeen("ns", "job", uid, pack(list(ranks), 4), 0)
+
+
+def test_a_new_pod_that_finds_no_place_gets_a_condition_and_the_others_do_not() -> None:
+    book = Book()
+    book.say("running")
+    book.written()
+    book.notices.take_status(recovering(1), 0)
+    assert book.written() == [], "its controller has made none"
+    book.notices.take_replacements(waiting(1, uid="another"), 0)
+    assert book.written() == []
+    book.notices.take_replacements(waiting(1), 0)
+    words = "the new pod of rank 1 waits for a place: no room"
+    assert book.written() == [("", "unplaced", words), ("p1", "unplaced", words)]
+    book.notices.take_status(recovering(1), 1)
+    book.members()
+    assert book.written() == []
+    again = members_of(GANG, [PODS[0], (1, "p1", "u9")])
+    book.notices.take_members(again, 2)
+    assert book.written() == [("p1", "unplaced", words)], "another pod by now"
+    book.notices.take_status(recovering(), 3)
+    assert book.written() == [("", "placed", "placed 2 pods on 2 nodes")]
+
+
+def test_a_rank_whose_new_pod_comes_later_is_told_without_delay() -> None:
+    book = Book()
+    book.notices.take_replacements(waiting(1), 0)
+    book.notices.take_status(recovering(0, 1), 0)
+    assert [pod for pod, _, _ in book.written()] == ["", "p1"]
+    book.notices.take_replacements(waiting(0, 1), 1)
+    words = "the new pods of ranks 0,1 wait for places: no room"
+    assert book.written() == [("p0", "unplaced", words)]
+    book.notices.take_replacements(waiting(), 2)
+    assert book.written() == []
 
 
 def test_a_gang_that_waits_gets_one_event_and_a_condition_a_pod_once() -> None:

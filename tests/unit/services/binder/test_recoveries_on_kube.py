@@ -215,7 +215,7 @@ class SlowKube(FakeKube):
         self.now -= 1
 
 
-async def test_at_most_50_pods_are_being_deleted_at_a_time() -> None:
+async def test_of_201_pods_at_most_50_are_being_deleted_at_a_time() -> None:
     world = World(one_at_a_time=False)
     world.kube = kube = SlowKube(clock=world.clock)
     world.restart()

@@ -196,3 +196,28 @@ def counted(cell: Cell) -> dict[str, float | None]:
     metrics = cell.instruments.registry.collectors
     name = "berth_dispatcher_held_jobs"
     return {word: metrics.get_sample_value(name, {"waits_for": word}) for word in ("approval", "jobs")}
+
+
+async def test_the_status_says_why_a_new_pod_has_no_place_until_it_has_one() -> None:
+    cell = await a_running_job()
+    try:
+        await cell.health("leaf-b", [NodeCondition("b", unhealthy=1)])
+        await cell.turns(2)
+        await cell.pods("j", PodPhase.RUNNING, PodPhase.GONE)
+        await cell.turns(2)
+        await new_pods(cell, "j", 1)
+        await cell.turns(3)
+        status = await cell.status("j")
+        assert status is not None
+        assert status.recovery is not None
+        assert status.recovery.unplaced == [1]
+        assert status.recovery.refusal
+        assert status.sentence.endswith(f"; the new pod of rank 1 waits for a place: {status.recovery.refusal}")
+        await cell.nodes([a_node(name, leaf=name) for name in "abc"])
+        await cell.turns(3)
+        status = await cell.status("j")
+        assert status is not None
+        assert status.recovery is not None
+        assert (status.recovery.unplaced, status.recovery.refusal) == ([], "")
+    finally:
+        await cell.close()

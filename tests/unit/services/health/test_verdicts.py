@@ -306,3 +306,8 @@ def test_an_old_report_is_no_report_of_a_fault() -> None:
     assert verdict(word(device_list(), age_s=5_000)).sources == 0
     found = NodeReports(agent=StoredAgentReport(HealthReport("a"), NOW - 5_000_000))
     assert (verdict(found).level, verdict(found).sources) == (NO_NEW, 0)
+
+
+@pytest.mark.parametrize(("age_s", "in_ms"), [(0, 600_001), (599, 1_001), (600, 1), (601, 599_001), (1_200, 1)])
+def test_a_verdict_changes_one_millisecond_after_each_limit(age_s: int, in_ms: int) -> None:
+    assert next_change_ms(word(device_list(), age_s=age_s), HealthRules(), now_ms=NOW) == NOW + in_ms

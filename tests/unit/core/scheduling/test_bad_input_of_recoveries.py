@@ -1,0 +1,154 @@
+"""What may go wrong while a job recovers: bounded work, and no reservation and no timer remains afterwards."""
+
+from collections.abc import Callable
+
+import pytest
+
+from berth.schemas.facts import NodeHealth
+from tests.support.cells import a_job, a_node
+from tests.support.fault_cells import PODS_FIRST, FaultCell
+from tests.support.replacements import holding_of
+
+HOUR = 60
+"""Minutes in which nobody does anything."""
+Story = Callable[[FaultCell], None]
+
+
+def running(nodes: str, **settings: object) -> FaultCell:
+    """A job of three pods, and the labels with which single pods leave first."""
+    cell = FaultCell([a_node(name) for name in nodes], **settings)
+    cell.run(a_job("j", chips=8, replicas=3))
+    cell.wait(10_000)
+    return cell
+
+
+def lose(cell: FaultCell, *ranks: int) -> None:
+    """Chips of ranks fail, and their pods leave."""
+    for rank in ranks:
+        cell.break_chip(cell.node_of("j", rank))
+    cell.turns()
+
+
+def a_pod_that_never_terminates(cell: FaultCell) -> None:
+    lose(cell, 1)
+
+
+def a_controller_that_never_recreates_the_pod(cell: FaultCell) -> None:
+    lose(cell, 1)
+    cell.remove("j")
+    cell.turns()
+
+
+def a_new_pod_with_a_wrong_rank(cell: FaultCell) -> None:
+    a_controller_that_never_recreates_the_pod(cell)
+    cell.wait_for_places("j", 0, 7)
+
+
+def a_second_fault_of_the_same_gang(cell: FaultCell) -> None:
+    lose(cell, 1)
+    lose(cell, 2)
+    cell.remove("j")
+    cell.turns()
+    cell.wait_for_places("j", 1)
+
+
+def a_fault_of_a_reserved_node(cell: FaultCell) -> None:
+    lose(cell, 1)
+    for share in list(holding_of(cell.state, "j").reserved().values()):
+        cell.lose(share.node)
+    cell.turns()
+
+
+def a_reserved_node_that_is_lost_again_and_again(cell: FaultCell) -> None:
+    lose(cell, 1)
+    for _ in range(4):
+        for share in list(holding_of(cell.state, "j").reserved().values()):
+            cell.break_chip(share.node, 0, NodeHealth.EVICT)
+            cell.turns()
+
+
+def a_fault_that_comes_and_goes(cell: FaultCell) -> None:
+    for _ in range(10):
+        cell.break_chip(cell.node_of("j", 1))
+        cell.turns()
+        cell.conditions.clear()
+        cell.publish()
+        cell.wait(1_000)
+
+
+STORIES: tuple[Story, ...] = (
+    a_pod_that_never_terminates,
+    a_controller_that_never_recreates_the_pod,
+    a_new_pod_with_a_wrong_rank,
+    a_second_fault_of_the_same_gang,
+    a_fault_of_a_reserved_node,
+    a_reserved_node_that_is_lost_again_and_again,
+    a_fault_that_comes_and_goes,
+)
+
+
+def has_nothing_left(cell: FaultCell) -> bool:
+    table, fold = cell.state.table, cell.state.fold
+    owned = sum((int(table.used[row]) | int(table.releasing[row])).bit_count() for row in range(len(table)))
+    reserved = [cell.state.held(name) for name in table.names]
+    return not (owned or any(reserved) or fold.holdings or fold.held or cell.state.faults.lost.dump())
+
+
+@pytest.mark.parametrize("spares", ["", "xyzuv"], ids=["without a free node", "with free nodes"])
+@pytest.mark.parametrize("story", STORIES)
+@pytest.mark.parametrize("planned", [False, True])
+def test_of_bad_input_nothing_remains(story: Story, spares: str, planned: bool) -> None:  # noqa: FBT001  # a parameter
+    cell = running(f"abc{spares}", plan_before_delete=planned, hold_places_ms=60_000)
+    story(cell)
+    before = len(cell.records)
+    for _ in range(HOUR):
+        cell.wait(60_000)
+    assert len(cell.records) - before <= 4, "bounded work"
+    assert cell.scheduler.next_due_ms == 0
+    cell.take_back("j")
+    cell.turns()
+    for _ in range(3):
+        if cell.state.fold.holdings:
+            cell.remove("j")
+            cell.turns()
+    cell.wait(60_000)
+    assert cell.phase("j") == "cancelled"
+    assert has_nothing_left(cell)
+    assert (cell.scheduler.next_due_ms, cell.scheduler.to_examine, cell.scheduler.watch.held_back) == (0, {}, [])
+    assert has_nothing_left(cell.reloaded())
+
+
+def test_a_new_pod_with_a_wrong_rank_starts_no_clock() -> None:
+    cell = running("abc")
+    a_new_pod_with_a_wrong_rank(cell)
+    assert (cell.wait(3_600_000), cell.scheduler.next_due_ms) == ([], 0)
+    cell.wait_for_places("j", 1)
+    cell.turns()
+    assert cell.scheduler.next_due_ms == cell.now_ms + 12_000
+
+
+def test_a_new_pod_that_waits_for_hours_is_not_starved_by_later_jobs_and_moves_nobody() -> None:
+    """Elastic training goes on with fewer pods meanwhile."""
+    cell = FaultCell([a_node(name) for name in "abc"])
+    cell.run(a_job("j", chips=8, replicas=2), labels={**PODS_FIRST, "process-recover-enable": "on"})
+    cell.run(a_job("other", chips=8), labels={})
+    cell.wait(10_000)
+    places = holding_of(cell.state, "j").placement.names()
+    lose(cell, 1)
+    cell.remove("j")
+    cell.turns()
+    cell.wait_for_places("j", 1)
+    for hour in range(5):
+        cell.ask(a_job(f"later-{hour}", chips=8, priority=9))
+        for _ in range(HOUR):
+            assert cell.wait(60_000) == []
+    assert {cell.phase(f"later-{hour}") for hour in range(5)} == {"waiting"}
+    freed = cell.node_of("other", 0)
+    cell.take_back("other")
+    cell.turns()
+    cell.remove("other")
+    (step,) = cell.turns()
+    assert (step.how, step.ranks) == ("place", [1])
+    assert holding_of(cell.state, "j").placement.names() == [places[0], freed]
+    assert step.since_ms == cell.now_ms - 5 * 3_600_000
+    assert holding_of(cell.state, "j").attempt == 1
