@@ -5,9 +5,8 @@ replacement has the same shard. All names must be known before the first is repl
 second replaces them. Keys of labels and annotations, values that Berth reads, numbers, products, resources and times
 stay. A message that cannot be decoded is replaced by another one that cannot be decoded.
 
-Longer than 400 lines because both passes walk over all kinds of messages.
-
-Longer than 400 lines because the forms of the sentences that name something stand beside what replaces the names.
+Longer than 400 lines because both passes walk over all kinds of messages, and the forms of sentences with names stand
+beside what replaces the names.
 """
 
 import re
