@@ -12,6 +12,7 @@ from berth.core.placement.planned_pods import RoundParts
 from berth.core.placement.replacements import LeavingPods, NoPlaces, plan_backup, plan_replacements, replacement_counts
 from berth.core.placement.round_demand import NeedMoreError
 from berth.core.scheduling.recovery_costs import Cost, idle_of, restarts_of, smaller_step
+from berth.core.scheduling.turn import Unplaced
 from berth.core.state.holdings.holding import Holding
 from berth.core.state.holdings.moves import merged_placement
 from berth.core.state.internal_errors import SetAside
@@ -20,15 +21,6 @@ from berth.schemas.ledger import Release
 from berth.schemas.offers import Shape
 from berth.schemas.placement import Placement
 from berth.schemas.recovery import Recovery
-from berth.schemas.refusal import Refusal
-
-
-class Unplaced(NamedTuple):
-    """A gang whose ranks wait for places, and why there are none."""
-
-    namespace: str
-    name: str
-    refusal: Refusal
 
 
 class Steps(NamedTuple):

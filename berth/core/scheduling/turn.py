@@ -13,12 +13,12 @@ from berth.core.faults.examination import Faulty
 from berth.core.placement.leaving_pods import LeavingPods
 from berth.core.placement.round_demand import NeedMoreError
 from berth.core.requests.gangs import Gang
-from berth.core.scheduling.recoveries import Unplaced
 from berth.core.state.internal_errors import SetAside
 from berth.core.state.lifecycle import Due
 from berth.schemas.ledger import Release, Round, Verdict
 from berth.schemas.offers import Shape
 from berth.schemas.recovery import Recovery
+from berth.schemas.refusal import Refusal
 
 ASKS_MAX: Final = 20
 """Times that offers are asked for in one turn."""
@@ -42,6 +42,14 @@ class Returning(NamedTuple):
     gang: Gang
     pods: LeavingPods
     """All of its pods; those whose places are held can return."""
+
+
+class Unplaced(NamedTuple):
+    """A gang whose ranks wait for places, and why there are none."""
+
+    namespace: str
+    name: str
+    refusal: Refusal
 
 
 class Opening(NamedTuple):
