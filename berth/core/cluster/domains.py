@@ -12,12 +12,14 @@ from berth.schemas.nodes import NodeDescription
 
 BUCKET_NODES_MAX: Final = 64
 """Most nodes of a bucket. Source: docs/architecture.md, "Shards"."""
+LINKED: Final = ("leaf-", "superpod-")
+"""Beginnings of the names of domains whose nodes are linked, ascending."""
 _HASH_BYTES: Final = 16
 
 
 def is_linked(domain: str) -> bool:
     """Whether the nodes of a domain are in one SuperPoD or below one leaf switch; a bucket is neither."""
-    return domain.startswith(("superpod-", "leaf-"))
+    return domain.startswith(LINKED)
 
 
 def shard_of(domain: str, shards: int) -> int:

@@ -5,7 +5,8 @@ replacement has the same shard. All names must be known before the first is repl
 second replaces them. Keys of labels and annotations, values that Berth reads, numbers, products, resources and times
 stay. A message that cannot be decoded is replaced by another one that cannot be decoded.
 
-Longer than 400 lines because both passes walk over all kinds of messages.
+Longer than 400 lines because both passes walk over all kinds of messages, and the forms of sentences with names stand
+beside what replaces the names.
 """
 
 import re
@@ -19,6 +20,7 @@ from berth.formats.recordings.anonymisation_rules import (
     JOB_KEY,
     KEPT_KEYS,
     KEPT_TASKS,
+    LINKED,
     NAME_KEYS,
     SERVICE_KEY,
     SUBJECTS,
@@ -71,6 +73,14 @@ _NUMBERED: Final = frozenset({Kind.GROUP, Kind.RACK})
 """Kinds that may be numbers. Numbers stay, because they are ordered as numbers."""
 _HAS_NAME: Final = re.compile(r"(?P<before>.*\(uid )(?P<uid>.*)(?P<after>\))", re.DOTALL)
 _HAS_UID: Final = re.compile(r"(?P<before>.*: the job )(?P<path>.*)(?P<after> has this one)", re.DOTALL)
+_HAS_NODE: Final = re.compile(
+    r"(?P<before>pod of rank [0-9]+ on )(?P<node>[^ ]*)(?P<fault>: .*?)(; (?P<by>.*) approved it)?",
+    re.DOTALL | re.ASCII,
+)
+_NAMES_NOBODY: Final = re.compile(
+    r"the (new|backup) pods? of ranks? [0-9].* places?( for a hot switch| for [0-9.]+ s)?"
+)
+_SOMEBODY: Final = "a person"
 _TRIES_MAX: Final = 1 << 20
 _KEPT_BEGINNINGS: Final = tuple(sorted(KEPT_KEYS))
 """A refusal of an annotation may name a place inside its value."""
@@ -101,6 +111,7 @@ class _Walk:
             Special.BY_KEY: self._by_key,
             Special.UIDS: lambda _, numbers: {see(Kind.UID, uid): number for uid, number in numbers.items()},
             Special.WORD: lambda _, text: text if _WORD.fullmatch(text) else see(Kind.REASON, text),
+            Special.CAUSE: lambda _, text: self._cause(text),
             Special.PODS: lambda _, pods: [
                 (see(Kind.NAMESPACE, namespace), tuple((key, see_label(key, value)) for key, value in labels), ending)
                 for namespace, labels, ending in pods
@@ -178,6 +189,17 @@ class _Walk:
                 return self._see_label(key, text) if is_label else text
             case _:
                 return text
+
+    def _cause(self, text: str) -> str:
+        """Cause of a recovery, which names a node, and perhaps who approved it."""
+        found = _HAS_NODE.fullmatch(text)
+        if found is None:
+            return text if not text or _NAMES_NOBODY.fullmatch(text) else self._see(Kind.REASON, text)
+        by = found["by"]
+        if by is not None and by != _SOMEBODY:
+            by = self._see(Kind.HOLDER, by)
+        approved = f"; {by} approved it" if by is not None else ""
+        return f"{found['before']}{self._see(Kind.NODE, found['node'])}{found['fault']}{approved}"
 
     @staticmethod
     def _inside(pattern: re.Pattern[str], group: str, text: str, put: Callable[[str], str]) -> str:
@@ -325,6 +347,7 @@ class Anonymiser:
         width = len(str(len(ordered)))
         new = {name: f"{kind.value}-{number:0{width}}" for number, name in enumerate(ordered, 1)}
         if kind is Kind.DOMAIN:
+            new = {name: f"{_place_of(name)}{made}" for name, made in new.items()}
             shards = sorted(count for count in self._shards if count > 1)
             return {name: _in_shard(made, name, shards) for name, made in new.items()}
         return new
@@ -336,6 +359,18 @@ def _stays(kind: Kind, name: str) -> bool:
     if kind is Kind.TASK:
         return name in KEPT_TASKS
     return kind in _NUMBERED and _NUMBER.fullmatch(name) is not None
+
+
+def _place_of(domain: str) -> str:
+    """Prefix of the new name of a domain: decisions depend on whether it is a SuperPoD or below a leaf switch.
+
+    With it the new names have the order of the old ones.
+    """
+    linked = next((prefix for prefix in LINKED if domain.startswith(prefix)), "")
+    if linked:
+        return linked
+    first, last = LINKED
+    return "" if domain < first else "other-" if domain < last else "zone-"
 
 
 def _in_shard(made: str, name: str, shards: Iterable[int]) -> str:

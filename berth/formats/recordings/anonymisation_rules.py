@@ -10,6 +10,9 @@ from typing import Final
 import msgspec
 from msgspec import inspect
 
+LINKED: Final = ("leaf-", "superpod-")
+"""Beginnings of the names of domains whose nodes are linked, as ``berth.core.cluster.domains`` has them."""
+
 
 class Kind(StrEnum):
     """Kind of a text. Texts of one kind are replaced together and keep their order; the value is their prefix."""
@@ -57,6 +60,7 @@ class Special(StrEnum):
     DRAINED = "what is drained, by the field kind"
     PODS = "pods by namespace and labels"
     WORD = "a word of Berth's own, or a sentence"
+    CAUSE = "cause of a recovery: a sentence with the name of a node"
     REFUSED = "value of what was refused, by the field field"
 
 
@@ -208,7 +212,7 @@ RULES: Final[Mapping[str, Mapping[str, Rule]]] = {
     "Recovery": _OF_JOB
     | {
         "kind": Kind.KEEP,
-        "cause": Kind.REASON,
+        "cause": Special.CAUSE,
         "scope": Kind.KEEP,
         "how": Kind.KEEP,
         "nodes": Kind.NODE,
@@ -226,7 +230,13 @@ RULES: Final[Mapping[str, Mapping[str, Rule]]] = {
     },
     "BlockPart": {"variant": Kind.KEEP, "phases": Kind.KEEP, "superpods": Kind.GROUP, "service": Kind.SERVICE},
     "Holding": _OF_JOB | {"ending": Special.WORD, "switched": Kind.UID},
-    "Move": {"scope": Kind.KEEP, "how": Kind.KEEP, "backups": Kind.UID},
+    "Move": {
+        "scope": Kind.KEEP,
+        "how": Kind.KEEP,
+        "backups": Kind.UID,
+        "kind": Kind.KEEP,
+        "cause": Special.CAUSE,
+    },
     "Held": _OF_JOB,
     "GangRecord": _OF_JOB | {"phase": Kind.KEEP},
     "SleeperDump": {"uid": Kind.UID},

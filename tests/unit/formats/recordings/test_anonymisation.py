@@ -9,15 +9,17 @@ import pytest
 from msgspec import inspect
 
 from berth.core.chips import form_selection, soft_share_table
-from berth.core.cluster import node_classes
+from berth.core.cluster import domains, node_classes
+from berth.core.cluster.node_packing import pack_nodes
 from berth.core.levels import model
 from berth.core.requests import block_requests, gangs, job_validation
 from berth.core.state.ledger import LedgerDump
 from berth.core.superpods import inference, validation
-from berth.formats.recordings.anonymisation import MESSAGES
+from berth.formats.recordings.anonymisation import MESSAGES, Anonymiser
 from berth.formats.recordings.anonymisation_rules import (
     JOB_KEY,
     KEPT_KEYS,
+    LINKED,
     NAME_KEYS,
     RULES,
     SERVICE_KEY,
@@ -30,9 +32,9 @@ from berth.runtime.recording import read_file, record
 from berth.schemas.constraints import Expression, Term
 from berth.schemas.envelope import decode, encode
 from berth.schemas.facts import JobSeen, Leaf, NodesSeen, PodPhase, TopologySeen
-from berth.schemas.ledger import Round
+from berth.schemas.ledger import Round, Settings
 from berth.schemas.message import Message
-from berth.schemas.recording import Entry
+from berth.schemas.recording import BEGINNING, Entry, RecordingHead
 from berth.schemas.refusal import Refusal
 from berth.schemas.subjects import StreamName
 from tests.contract.sample_messages import samples
@@ -276,3 +278,18 @@ async def test_a_recording_without_names_is_decided_as_before(shards: int, late:
     assert len(old_names(anonymiser)) > 30
     assert left_of(anonymiser, anonymous) == []
     await cell.close()
+
+
+def test_new_names_of_domains_keep_their_order_and_whether_their_nodes_are_linked() -> None:
+    """A plan prefers nodes beside one another, and a fault waits for others of its SuperPoD or leaf switch."""
+    assert domains.LINKED == LINKED
+    names = ["bucket-0", "bucket-all", "leaf-a", "leaf-b", "rack-1", "superpod-0", "superpod-12", "ungrouped-0"]
+    anonymiser = Anonymiser(RecordingHead("0.5", "cell", 1, Settings(), BEGINNING), LedgerDump)
+    for number, name in enumerate(reversed(names), 1):
+        fact = encode(pack_nodes(name, [], at_ms=1))
+        anonymiser.learn(Entry(number, fact, f"berth.cell.fact.node.{name}"))
+    anonymiser.settle()
+    new = [anonymiser.name(Kind.DOMAIN, name) for name in names]
+    assert new == sorted(new)
+    assert [domains.is_linked(name) for name in new] == [domains.is_linked(name) for name in names]
+    assert not set(names) & set(new)
