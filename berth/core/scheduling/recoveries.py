@@ -12,7 +12,6 @@ from berth.core.placement.planned_pods import RoundParts
 from berth.core.placement.replacements import LeavingPods, NoPlaces, plan_backup, plan_replacements, replacement_counts
 from berth.core.placement.round_demand import NeedMoreError
 from berth.core.scheduling.recovery_costs import Cost, idle_of, restarts_of, smaller_step
-from berth.core.scheduling.turn import Unplaced
 from berth.core.state.holdings.holding import Holding
 from berth.core.state.holdings.moves import merged_placement
 from berth.core.state.internal_errors import SetAside

@@ -18,7 +18,6 @@ from berth.core.state.lifecycle import Due
 from berth.schemas.ledger import Release, Round, Verdict
 from berth.schemas.offers import Shape
 from berth.schemas.recovery import Recovery
-from berth.schemas.refusal import Refusal
 
 ASKS_MAX: Final = 20
 """Times that offers are asked for in one turn."""
@@ -42,14 +41,6 @@ class Returning(NamedTuple):
     gang: Gang
     pods: LeavingPods
     """All of its pods; those whose places are held can return."""
-
-
-class Unplaced(NamedTuple):
-    """A gang whose ranks wait for places, and why there are none."""
-
-    namespace: str
-    name: str
-    refusal: Refusal
 
 
 class Opening(NamedTuple):

@@ -19,7 +19,7 @@ from berth.core.scheduling.queue import Queue
 from berth.core.scheduling.queue_policies import StrictOrder
 from berth.core.scheduling.recoveries import released, take_steps
 from berth.core.scheduling.returning import place_returning
-from berth.core.scheduling.turn import Asking, Choice, MissingShards, Opening, Unplaced
+from berth.core.scheduling.turn import Asking, Choice, MissingShards, Opening
 from berth.core.state.cell import State
 from berth.core.state.internal_errors import SetAside
 from berth.schemas.ledger import Round, Verdict
