@@ -107,7 +107,7 @@ def test_escalation_at_each_step_for_superpods_in_turns() -> None:
 def scopes_without_room(cell: FaultCell, rank: int, first: list[Recovery]) -> list[tuple[str, list[int], int]]:
     """Scope and ranks of each step of a job that finds no place, and how long the step before it stood."""
     (step,) = first
-    found = [(step.scope, step.ranks, 0)]
+    found: list[tuple[str, list[int], int]] = [(step.scope, step.ranks, 0)]
     unplaced = {rank}
     while step.scope != "job":
         assert step.placement is None
