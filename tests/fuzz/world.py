@@ -1,4 +1,7 @@
-"""Living through a history: steps become facts, facts and moments become records, and whoever watches sees both."""
+"""Living through a history: steps become facts, facts and moments become records, and whoever watches sees both.
+
+Longer than 400 lines because each verb of a step has its method here.
+"""
 
 import random
 from collections import Counter
