@@ -16,7 +16,7 @@ from berth.schemas.placement import BlockPart, Placement, Run, SwitchPart, place
 from berth.schemas.versions import encode_record
 from tests.golden.harness import Line
 from tests.golden.live_plans import PRODUCTS, Damaged, new_places
-from tests.golden.switches import LEVELS
+from tests.golden.switches import LEVELS, STAGES
 from tests.support.cells import a_job, a_node
 from tests.support.core_cells import SUBJECTS
 from tests.support.fault_cells import GRACE, PODS_FIRST, FaultCell
@@ -41,14 +41,17 @@ class Standing(NamedTuple):
 def is_met(line: Line, settings: Settings) -> bool:
     """Turns can come to what a line of a family describes.
 
-    No place of a healthy pod stays in use while the job restarts, because all are held for it until its pods are gone;
-    under parity nothing is held, and a whole job returns nowhere (decision held-places).
+    Nodes that have failed take no pods while others of the gang run. No place of a healthy pod stays in use while the
+    job restarts, because all are held for it until its pods are gone; under parity nothing is held, and a whole job
+    returns nowhere (decision held-places). Under parity a job that does not run yet leaves no trace on its leaves; one
+    that recovers runs.
     """
     job = line.get("reschedule")
     if job is None:
-        return True
-    is_whole = job["scheduling_tasks"] == line["tasks"]
-    return not (is_whole and (settings.reference_parity or job["unreleased_node"]))
+        return not settings.reference_parity or line["job"]["status"] in STAGES
+    if job["scheduling_tasks"] < line["tasks"]:
+        return not job["fault_nodes_still_candidates"]
+    return not (settings.reference_parity or job["unreleased_node"])
 
 
 def stand(cell: FaultCell, job: Standing) -> None:
