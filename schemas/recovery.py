@@ -56,7 +56,7 @@ class Recovery(Part, frozen=True):
     backups: list[str] = []
     """``backup``: uids of the backup pods, in the order of ``ranks``; none otherwise."""
     saves: bool = False
-    """Agents in the containers are told to save a checkpoint before the first pod is deleted."""
+    """Agents in the containers are asked to save a checkpoint before the first pod is deleted."""
 
     def __post_init__(self) -> None:
         """Check that the ranks agree.

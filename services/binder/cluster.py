@@ -276,7 +276,7 @@ class Cluster(Protocol):
             PoisonError: The cluster rejects it permanently.
         """
 
-    async def tell_to_save(self, gang: Gang, since_ms: UnixMs) -> None:
+    async def request_checkpoint(self, gang: Gang, since_ms: UnixMs) -> None:
         """Tell the agents of a job to save a checkpoint; called before any of its pods is deleted.
 
         Args:
@@ -332,7 +332,7 @@ class FactlessCluster:
     async def mark(self, gang: Gang, ranks: Sequence[int], kind: str) -> None:
         """Nobody reads marks."""
 
-    async def tell_to_save(self, gang: Gang, since_ms: UnixMs) -> None:
+    async def request_checkpoint(self, gang: Gang, since_ms: UnixMs) -> None:
         """There are no agents."""
 
     def forget(self, key: AttemptKey) -> None:

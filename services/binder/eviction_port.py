@@ -133,8 +133,8 @@ class EvictionPort(ClaimPort):
         except ValueError as error:
             raise PoisonError(str(error)) from error
 
-    async def tell_to_save(self, gang: Gang, since_ms: UnixMs) -> None:
-        """See :meth:`Cluster.tell_to_save`.
+    async def request_checkpoint(self, gang: Gang, since_ms: UnixMs) -> None:
+        """See :meth:`Cluster.request_checkpoint`.
 
         Raises:
             TransientError: The API server did not answer.
@@ -142,7 +142,7 @@ class EvictionPort(ClaimPort):
         job_members = self._members.of(gang.namespace, gang.name, gang.uid)
         if job_members is not None and job_members.fact.owner.name:
             mark = recovery_mark(gang.uid, since_ms)
-            await self._graceful_exit.tell(gang.namespace, job_members.fact.owner.name, mark)
+            await self._graceful_exit.ask(gang.namespace, job_members.fact.owner.name, mark)
 
     def _rows(self, gang: Gang) -> Mapping[int, Member]:
         """Current pods of a gang, by rank."""

@@ -337,7 +337,7 @@ class Loop:
         held: list[RankFailure] = []
         try:
             if leaves:
-                await self._tell_to_save(attempt, gang)
+                await self._request_checkpoint(attempt, gang)
                 await self._cluster.remove(gang, leaves)
             if marks is not None:
                 await self._cluster.mark(gang, marks.ranks, marks.kind)
@@ -363,14 +363,14 @@ class Loop:
             open=self.work.open_ranks(attempt),
         )
 
-    async def _tell_to_save(self, attempt: Attempt, gang: Gang) -> None:
-        """Before the first pod is deleted, tell agents to save, if the recovery asks for it.
+    async def _request_checkpoint(self, attempt: Attempt, gang: Gang) -> None:
+        """Before the first pod is deleted, ask agents to save, if the recovery asks for it.
 
         Raises:
             TransientError: The cluster did not answer.
         """
         if attempt.saves and attempt.recovery is not None:
-            await self._cluster.tell_to_save(gang, attempt.recovery.since_ms)
+            await self._cluster.request_checkpoint(gang, attempt.recovery.since_ms)
 
     def _leaves(self, bound: BindResult, failures: list[RankFailure]) -> bool:
         """Whether a partly bound gang is left as it is; then the outcome must list all other ranks."""
@@ -379,7 +379,7 @@ class Loop:
     async def _evict(self, attempt: Attempt) -> OutcomeSeen:
         gang = gang_of(attempt)
         manner = manner_of_end(attempt, self._clock.now_ms())
-        await self._tell_to_save(attempt, gang)
+        await self._request_checkpoint(attempt, gang)
         try:
             await self._cluster.evict(gang, reason=self._why_evict(attempt), manner=manner)
         except HeldBackError as error:

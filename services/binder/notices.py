@@ -13,7 +13,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Final, Literal, NamedTuple, TypeAlias
 
-from berth.core.explain.recovery_status import unplaced_words
+from berth.core.explain.recovery_text import unplaced_words
 from berth.core.explain.refusal_text import sentence
 from berth.core.explain.text import pluralize
 from berth.schemas.columns import unpack, unpack_names

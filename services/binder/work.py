@@ -136,7 +136,7 @@ class Attempt:
 
     @property
     def saves(self) -> bool:
-        """Whether agents are told to save a checkpoint before its pods are deleted."""
+        """Whether agents are asked to save a checkpoint before its pods are deleted."""
         if self.evict_reason:
             return self.evict_reason == "fault" and self.recovery is not None and self.recovery.saves
         return any(move.saves for move in self.holding.moves)

@@ -47,7 +47,7 @@ class _Chip(msgspec.Struct):
     is_broken: bool = True
 
 
-class FlapBook:
+class FlapHistory:
     """Chips that had faults in the last time, by node and id.
 
     Args:
@@ -169,14 +169,14 @@ class FlapBook:
 
 def _without(condition: NodeCondition, held: Mapping[int, _Chip]) -> NodeCondition:
     """A condition that withholds chips."""
-    told = [
+    sentences = [
         f"chip {chip} failed {one.faults} times, no new work until {rfc3339(one.until_ms)}"
         for chip, one in sorted(held.items())
     ]
     withheld = condition.withheld
     for chip in held:
         withheld |= 1 << chip
-    reason = f"{WORD}{', '.join(told)}"
+    reason = f"{WORD}{', '.join(sentences)}"
     return msgspec.structs.replace(
         condition, withheld=withheld, reason=f"{condition.reason}{_BEFORE}{reason}" if condition.reason else reason
     )

@@ -26,7 +26,7 @@ from berth.schemas.nodes import NodeCondition
 from berth.services.health.cluster_state import ClusterState
 from berth.services.health.condition_cache import ConditionCache
 from berth.services.health.config import HealthConfig
-from berth.services.health.flapping import FlapBook, FlapRules
+from berth.services.health.flapping import FlapHistory, FlapRules
 from berth.services.health.metrics import HealthMetrics
 from berth.services.health.report_store import ReportStore
 from berth.services.health.reports import answer, check_against, check_newer, parse_report
@@ -57,7 +57,7 @@ class Loop:
         )
         self.cluster = ClusterState()
         self.report_store = ReportStore()
-        self._flaps = FlapBook(
+        self._flaps = FlapHistory(
             FlapRules(
                 round(config.flap_hold_s * _MS), round(config.flap_hold_max_s * _MS), round(config.flap_quiet_s * _MS)
             )

@@ -14,8 +14,8 @@ from berth.runtime.kube.client import KubeApi
 from berth.runtime.kube.port import Api, Change, Reflection
 from berth.runtime.waits import all_set
 from berth.services.summary.config import SummaryConfig
-from berth.services.summary.faults.book import FaultBook
 from berth.services.summary.faults.bus_facts import BusFacts
+from berth.services.summary.faults.fault_records import FaultRecords
 from berth.services.summary.faults.objects import FaultObjects, see_no_other_writer
 from berth.services.summary.job_summaries import JobSummaries
 from berth.services.summary.leaf_map import NodeJobs
@@ -66,10 +66,10 @@ async def write_on(
     await store.load_events()
     dirty = loop.dirty.set
     share = LeafShare(api, bus, clock, config, instruments) if config.tor_share_namespace else None
-    book = faults.book if faults is not None else None
-    pods = _pods(summaries, share, book, dirty)
-    groups = _groups_into(summaries, book, dirty)
-    nodes = _nodes_into(summaries, book, dirty)
+    fault_records = faults.records if faults is not None else None
+    pods = _pods(summaries, share, fault_records, dirty)
+    groups = _groups_into(summaries, fault_records, dirty)
+    nodes = _nodes_into(summaries, fault_records, dirty)
     reflections = [
         api.reflect("/api/v1/nodes", Node, nodes),
         api.reflect(
@@ -85,7 +85,7 @@ async def write_on(
             tasks.append(group.create_task(reflection.run(), name="reflect leaf switches"))
             tasks.append(group.create_task(share.run(pods.known, reflection.synced), name="write leaf switch facts"))
         if faults is not None:
-            messages, maps = BusFacts(bus, faults.book, instruments.log), faults.reflections()
+            messages, maps = BusFacts(bus, faults.records, instruments.log), faults.reflections()
             tasks += [group.create_task(one.run(), name="reflect ConfigMaps about faults") for one in maps]
             tasks.append(group.create_task(messages.run(), name="follow facts about faults"))
             known = [pods.known, groups.known, nodes.known, messages.known, *(one.synced for one in maps)]
@@ -95,12 +95,12 @@ async def write_on(
 
 
 def _pods(
-    summaries: JobSummaries, share: LeafShare | None, book: FaultBook | None, dirty: Callable[[], None]
+    summaries: JobSummaries, share: LeafShare | None, fault_records: FaultRecords | None, dirty: Callable[[], None]
 ) -> "_Handler[Pod]":
-    """Puts pods into the book, the names of jobs by node, and the book of faults."""
-    takers: list[JobSummaries | NodeJobs | FaultBook] = [summaries]
+    """Puts pods into the summaries, the names of jobs by node, and the records of faults."""
+    takers: list[JobSummaries | NodeJobs | FaultRecords] = [summaries]
     takers += [share.jobs] if share is not None else []
-    takers += [book] if book is not None else []
+    takers += [fault_records] if fault_records is not None else []
 
     def put(pod: Pod) -> None:
         for taker in takers:
@@ -117,43 +117,47 @@ def _pods(
     return _Handler(put, drop, keep, dirty)
 
 
-def _groups_into(summaries: JobSummaries, book: FaultBook | None, dirty: Callable[[], None]) -> "_Handler[PodGroup]":
-    """Puts PodGroups into the book, and into that of faults."""
+def _groups_into(
+    summaries: JobSummaries, fault_records: FaultRecords | None, dirty: Callable[[], None]
+) -> "_Handler[PodGroup]":
+    """Puts PodGroups into the summaries, and into the records of faults."""
 
     def put(group: PodGroup) -> None:
         summaries.set_group(group)
-        if book is not None:
-            book.set_group(group)
+        if fault_records is not None:
+            fault_records.set_group(group)
 
     def drop(group: PodGroup) -> None:
         summaries.drop_group((group.metadata.namespace, group.metadata.name))
-        if book is not None:
-            book.drop_group(job_key(group.metadata.namespace, group.metadata.name))
+        if fault_records is not None:
+            fault_records.drop_group(job_key(group.metadata.namespace, group.metadata.name))
 
     def keep(groups: list[PodGroup]) -> None:
         places = [(group.metadata.namespace, group.metadata.name) for group in groups]
         summaries.keep_groups(places)
-        if book is not None:
-            book.keep_groups(job_key(*place) for place in places)
+        if fault_records is not None:
+            fault_records.keep_groups(job_key(*place) for place in places)
 
     return _Handler(put, drop, keep, dirty)
 
 
-def _nodes_into(summaries: JobSummaries, book: FaultBook | None, dirty: Callable[[], None]) -> "_Handler[Node]":
-    """Puts nodes into the book, and into that of faults."""
+def _nodes_into(
+    summaries: JobSummaries, fault_records: FaultRecords | None, dirty: Callable[[], None]
+) -> "_Handler[Node]":
+    """Puts nodes into the summaries, and into the records of faults."""
 
     def put(node: Node) -> None:
         summaries.set_node(node)
-        if book is not None:
-            book.set_node(node)
+        if fault_records is not None:
+            fault_records.set_node(node)
 
     def drop(node: Node) -> None:
-        if book is not None:
-            book.drop_node(node.metadata.name)
+        if fault_records is not None:
+            fault_records.drop_node(node.metadata.name)
 
     def keep(nodes: list[Node]) -> None:
-        if book is not None:
-            book.keep_nodes(node.metadata.name for node in nodes)
+        if fault_records is not None:
+            fault_records.keep_nodes(node.metadata.name for node in nodes)
 
     return _Handler(put, drop, keep, dirty)
 
@@ -193,7 +197,7 @@ async def _groups(api: Api, handler: "_Handler[PodGroup]", config: SummaryConfig
 
 
 class _Handler(Generic[T]):
-    """Puts what a reflection sees into the book."""
+    """Puts what a reflection sees into the summaries and the records of faults."""
 
     def __init__(
         self,

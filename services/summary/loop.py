@@ -20,7 +20,7 @@ _TRIES_QUIET: Final = 2
 
 
 class Loop:
-    """Brings ConfigMaps and events in line with the book.
+    """Brings ConfigMaps and events in line with the summaries.
 
     Args:
         summaries: What should be.

@@ -210,7 +210,9 @@ async def test_a_gang_that_cannot_be_bound_whole_is_undone_and_placed_again(make
     gone = f"node {names[1]} is not there any more"
     await until_told(target, "FailedBinding", gone)
     await until_told(target, "Evicted", gone)
-    assert await target.metric("binder", "binder_gangs_total", outcome="failed") == 1
+    await target.until_is(
+        "binder_gangs_total", lambda: target.metric("binder", "binder_gangs_total", outcome="failed"), 1
+    )
     assert await target.cell.check_chips(target.namespace) == 24
     await target.api.delete(f"/apis/batch.volcano.sh/v1alpha1/namespaces/{target.namespace}/jobs/lost")
     await target.cell.until_pods(target.namespace, {})

@@ -94,7 +94,9 @@ async def test_reports_that_cannot_be_read(make: Making) -> None:
     for number, (data, words) in enumerate(wrong_reports(), start=1):
         await target.put_map("kube-system", name, CIM, data)
         await is_suspect(target, "a2-0", *words, unhealthy=1 << 3)
-        assert await target.metric("health", "health_refused_total", source=PLUGIN) == number
+        await target.until_is(
+            "health_refused_total", lambda: target.metric("health", "health_refused_total", source=PLUGIN), number
+        )
     await target.until_is("one is suspect", lambda: target.metric("health", "health_suspect_nodes"), 1)
     (row,) = [row for row in await target.berth("nodes") if row["name"] == "a2-0"]
     assert "device plug-in is suspect: newest report refused" in json.dumps(row)
@@ -143,18 +145,22 @@ async def test_chunks_of_clusterd_that_are_empty_cut_or_lack_a_node(make: Making
     await target.until_running("all-of-one")
     for node in nodes[1:]:
         await is_well(target, node)
-    assert await target.metric("health", "health_suspect_nodes") == 0
+    await target.until_is("health_suspect_nodes", lambda: target.metric("health", "health_suspect_nodes"), 0)
     # An entry that lacks its list: its node is suspect, its neighbour's new word is taken.
     both = json.loads(device_chunk({"a2-0": (sick, now_s() + 2), "a2-1": (device_list(), now_s() + 2)}))
     del both["mindx-dl-deviceinfo-a2-0"]["DeviceList"]
     await put_chunk(target, 0, json.dumps(both))
     await is_suspect(target, "a2-0", "DeviceList", unhealthy=1)
     await is_well(target, "a2-1")
-    assert await target.metric("health", "health_refused_total", source=PLUGIN) == 1
+    await target.until_is(
+        "health_refused_total", lambda: target.metric("health", "health_refused_total", source=PLUGIN), 1
+    )
     # A chunk that is cut off: all that it held are suspect, and work all the same.
     await put_chunk(target, 0, json.dumps(both)[:-30])
     await is_suspect(target, "a2-1", "cluster-info-device-0 is ", "expected JSON", unhealthy=0)
-    assert await target.metric("health", "health_refused_total", source="ClusterD") == 1
+    await target.until_is(
+        "health_refused_total", lambda: target.metric("health", "health_refused_total", source="ClusterD"), 1
+    )
     await target.pod("more", a_spec(8), annotations={"berth/run-for": "600s"})
     await target.pod("most", a_spec(8), annotations={"berth/run-for": "600s"})
     await target.until_running("more", "most")
@@ -205,7 +211,11 @@ async def node_without_chips(target: InvalidInputCell) -> None:
     await event_on(
         target, bare, "NodeInvalid", f"node {bare}: annotation baseDeviceInfos is missing: expected a JSON map"
     )
-    assert await target.metric("inventory", "inventory_problems_total", kind="Node") == before + 1
+    await target.until_is(
+        "inventory_problems_total",
+        lambda: target.metric("inventory", "inventory_problems_total", kind="Node"),
+        before + 1,
+    )
 
     async def chips() -> int:
         return {node.name: node.chips for node in await target.nodes()}[bare]
@@ -260,7 +270,9 @@ async def unreadable_switches(target: InvalidInputCell, leaves: dict[str, str]) 
         return [reason for reason, message, _ in found if "the last valid value stays in force" in message]
 
     await target.until_is("an Event on the ConfigMap", told, ["SwitchesInvalid"])
-    assert await target.metric("inventory", "inventory_problems_total", kind="ConfigMap") == 1
+    await target.until_is(
+        "inventory_problems_total", lambda: target.metric("inventory", "inventory_problems_total", kind="ConfigMap"), 1
+    )
     assert await leaves_of(target) == leaves
     await target.cell.restart("inventory")
     await target.api.patch("/api/v1/nodes/a2-3", {"metadata": {"labels": {"seen": "again"}}})

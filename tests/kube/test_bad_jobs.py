@@ -159,7 +159,9 @@ async def unknown_policy(target: InvalidInputCell) -> None:
     await told_once(target, "Pod", "odd", "FormAssumed", f"product form module910bx8 is assumed, because {because}")
     told = await target.berth("explain", "pod.odd", "--namespace", target.namespace)
     assert any(because in sentence for sentence in told["sentences"]), told
-    assert await target.metric("inventory", "inventory_problems_total", kind="Pod") == 1
+    await target.until_is(
+        "inventory_problems_total", lambda: target.metric("inventory", "inventory_problems_total", kind="Pod"), 1
+    )
 
 
 async def no_policy(target: InvalidInputCell) -> None:

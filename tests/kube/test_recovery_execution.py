@@ -313,7 +313,7 @@ async def test_agents_are_told_to_save_once_the_binder_has_the_right(
     maps, name = f"/api/v1/namespaces/{namespace}/configmaps", "reset-config-llm"
     data = {"reset.json": '{"RetryTime":2,"status":"x"}', "mine": "y"}
     made = await kube_api.post(maps, {"metadata": {"name": name}, "data": data})
-    await cluster.tell_to_save(gang, 1)
+    await cluster.request_checkpoint(gang, 1)
     assert (await kube_api.get(f"{maps}/{name}"))["metadata"]["resourceVersion"] == made["metadata"]["resourceVersion"]
 
     rbac = "rbac.authorization.k8s.io"
@@ -328,7 +328,7 @@ async def test_agents_are_told_to_save_once_the_binder_has_the_right(
     await kube_api.post(f"{roles}/rolebindings", binding)
 
     async def is_told() -> bool:
-        await cluster.tell_to_save(gang, 1)
+        await cluster.request_checkpoint(gang, 1)
         return bool(json.loads((await kube_api.get(f"{maps}/{name}"))["data"]["reset.json"]).get("GracefulExit"))
 
     await until_true(is_told, deadline_s=30, what="agents are told to save")

@@ -12,7 +12,8 @@ from berth.cli.cluster.held_restarts import ApprovalRow, HeldRestartRow, approva
 from berth.cli.cluster.nodes import judged_nodes
 from berth.cli.output import age, emit, new_table, print_progress, print_result, results
 from berth.core.chips.picking import ids_of
-from berth.core.explain.recovery_status import recovery_of, recovery_words
+from berth.core.explain.recovery_status import recovery_of
+from berth.core.explain.recovery_text import recovery_words
 from berth.core.faults.cluster_faults import CellFaults, FaultyJob, faults_of
 from berth.core.faults.model import NodeFault, PodFault, ToleratedPod
 from berth.core.requests.fault_rules import Finding

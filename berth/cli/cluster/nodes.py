@@ -49,7 +49,7 @@ _WORDS: Final = {
     "used-unhealthy": "unhealthy and used",
     "network": "network-unhealthy",
     "withheld": "withheld by the node",
-    "reserved": "reserved for a job that recovers",
+    "reserved": "reserved",
 }
 
 

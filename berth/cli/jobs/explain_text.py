@@ -9,7 +9,7 @@ from berth.cli.jobs.listing import OVER, phase_words
 from berth.cli.output import moment, new_table, print_result, results
 from berth.core.explain.explainer import explain, explain_now, explain_rejection
 from berth.core.explain.model import Basis, Choice, Explanation, all_sentences
-from berth.core.explain.recovery_status import recovery_words
+from berth.core.explain.recovery_text import recovery_words
 from berth.core.explain.text import pluralize
 from berth.core.replay.job_history import Life, Look, Trail
 from berth.runtime.bus.port import Bus

@@ -1,6 +1,7 @@
 """Status of a job, derived from facts and ledger."""
 
-from berth.core.explain.recovery_status import ending_words, open_words, recovery_of, waiting_words
+from berth.core.explain.recovery_status import recovery_of
+from berth.core.explain.recovery_text import ending_words, open_words, waiting_words
 from berth.core.explain.refusal_text import sentence
 from berth.core.state.cell import JobKey, State
 from berth.core.state.ledger import GangRecord

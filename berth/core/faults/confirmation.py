@@ -1,4 +1,4 @@
-"""Confirmation: which sources say that something is wrong with a node, so that one of them alone is told apart.
+"""Confirmation: which sources say that something is wrong with a node, so that one of them alone is distinguished.
 
 Sources of the health service are columns of its facts. Kubernetes counts as one for a node that is gone or not ready,
 failed pods of the job count as one for their node, and labels of ClusterD on pods count as ClusterD.

@@ -143,7 +143,7 @@ class _View:
         self._places = places_of(holding)
         self._backups = holding.backups()
         self._rules = rules_for(state, self._key, self._seen, self._group)
-        self._has_well_nodes: dict[str, bool] = {}
+        self._has_healthy_nodes: dict[str, bool] = {}
         """Whether nodes of a domain are left, as far as it was asked for."""
         self.again_ms = 0
         """When a node that is not ready counts."""
@@ -254,9 +254,9 @@ class _View:
         good = (rows >= 0) & table.present[rows]
         good[good] &= is_ready[table.node_class[rows[good]]]
         domains = np.unique(table.domain[rows[good]])
-        ill = {name for index in domains.tolist() for name in faults.ill(table.domains[index])}
+        unhealthy = {name for index in domains.tolist() for name in faults.unhealthy(table.domains[index])}
         rows_good = zip(names, good.tolist(), strict=True)
-        return {name: HEALTHY if is_good and name not in ill else self._node(name) for name, is_good in rows_good}
+        return {name: HEALTHY if is_good and name not in unhealthy else self._node(name) for name, is_good in rows_good}
 
     def _node(self, name: str) -> NodeView:
         """A node now: one that is gone or not ready counts only after a while."""
@@ -286,9 +286,9 @@ class _View:
             return True
         due_ms = faults.lost.settled_ms(name, settings.fault_settle_ms)
         if due_ms > self._at_ms:
-            if lost.domain not in self._has_well_nodes:
-                self._has_well_nodes[lost.domain] = faults.has_well_nodes(lost.domain)
-            if not self._has_well_nodes[lost.domain]:
+            if lost.domain not in self._has_healthy_nodes:
+                self._has_healthy_nodes[lost.domain] = faults.has_healthy_nodes(lost.domain)
+            if not self._has_healthy_nodes[lost.domain]:
                 return True
         return self._is_past(due_ms)
 

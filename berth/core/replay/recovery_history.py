@@ -4,7 +4,7 @@ from typing import Final
 
 import msgspec
 
-from berth.core.explain.recovery_status import duration_words
+from berth.core.explain.recovery_text import duration_words
 from berth.core.explain.text import pluralize, ranges
 from berth.core.state.ledger import LedgerFold
 from berth.schemas.ledger import Round

@@ -44,7 +44,7 @@ class FaultInputs:
         self._group_of: dict[JobKey, JobKey] = {}
         """PodGroup of each job."""
         self._health: dict[str, HealthSeen] = {}
-        self._ill: dict[str, dict[str, NodeCondition]] = {}
+        self._unhealthy: dict[str, dict[str, NodeCondition]] = {}
         """Nodes of a domain that are not healthy, as far as they were asked for."""
         self.approvals: dict[tuple[str, str], ApprovalSeen] = {}
         """What people approved and did not withdraw, by kind and domain; also what is over."""
@@ -206,11 +206,11 @@ class FaultInputs:
             fact: The health.
             found: Receives which gangs to examine.
         """
-        before = self.ill(fact.domain) if self.decides else {}
+        before = self.unhealthy(fact.domain) if self.decides else {}
         self._health[fact.domain] = fact
-        self._ill.pop(fact.domain, None)
+        self._unhealthy.pop(fact.domain, None)
         if self.decides:
-            now = self.ill(fact.domain)
+            now = self.unhealthy(fact.domain)
             names = before.keys() | now.keys()
             changed = sorted(name for name in names if _faults(before.get(name)) != _faults(now.get(name)))
             self._note_lost(changed, fact.domain, fact.at_ms)
@@ -221,12 +221,12 @@ class FaultInputs:
         fact = self._health.get(domain)
         return fact.at_ms if fact is not None else 0
 
-    def ill(self, domain: str) -> Mapping[str, NodeCondition]:
+    def unhealthy(self, domain: str) -> Mapping[str, NodeCondition]:
         """Nodes of a domain that are not healthy, by name."""
-        found = self._ill.get(domain)
+        found = self._unhealthy.get(domain)
         if found is None:
             fact = self._health.get(domain)
-            found = self._ill[domain] = {
+            found = self._unhealthy[domain] = {
                 one.name: one for one in (unpack_health(fact) if fact is not None else ()) if any(_faults(one))
             }
         return found
@@ -239,7 +239,7 @@ class FaultInputs:
 
     def condition(self, node: str) -> NodeCondition | None:
         """Condition of a node that is not healthy; None for any other."""
-        return self.ill(self.domain(node)).get(node)
+        return self.unhealthy(self.domain(node)).get(node)
 
     def readiness(self, domain: str) -> dict[int, tuple[bool, int]]:
         """Nodes of a domain by row: whether they are ready, and from when on they are drained."""
@@ -307,7 +307,7 @@ class FaultInputs:
         condition = self.condition(name)
         return condition is not None and condition.level is NodeHealth.EVICT
 
-    def has_well_nodes(self, domain: str) -> bool:
+    def has_healthy_nodes(self, domain: str) -> bool:
         """Whether a domain has a node that is ready, and that pods are not to leave."""
         names = (self._table.names[row] for row in self._table.rows_of_domain(domain))
         return any(self._is_ready(name) and not self._is_evicted(name) for name in names)
@@ -323,9 +323,9 @@ def _faults(condition: NodeCondition | None) -> tuple[int, int, bool]:
     if condition is None:
         return _NO_FAULTS
     level = condition.level
-    is_ill = level in {NodeHealth.EVICT, NodeHealth.SUB_HEALTHY}
+    is_unhealthy = level in {NodeHealth.EVICT, NodeHealth.SUB_HEALTHY}
     return (
         condition.unhealthy,
         condition.sub_healthy,
-        is_ill and (level is NodeHealth.EVICT or not condition.sub_healthy),
+        is_unhealthy and (level is NodeHealth.EVICT or not condition.sub_healthy),
     )

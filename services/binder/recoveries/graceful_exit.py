@@ -1,4 +1,4 @@
-"""Agents in the containers of a job are told to save a checkpoint before its pods are deleted.
+"""Agents in the containers of a job are asked to save a checkpoint before its pods are deleted.
 
 They read ``GracefulExit`` of the ConfigMap ``reset-config-<job>``, which the device plug-in and ClusterD change too. So
 it is read, changed and written with the version that was read, and nothing is deleted before the answer.
@@ -21,12 +21,12 @@ _FORBIDDEN: Final = 403
 
 
 class GracefulExit:
-    """Tells agents.
+    """Asks agents to save a checkpoint.
 
     Args:
         api: The API server.
         clock: Source of time.
-        config: Says whether Berth tells others about faults.
+        config: Says whether Berth writes the objects about faults.
         log: Receives what cannot be written.
     """
 
@@ -36,8 +36,8 @@ class GracefulExit:
         self._clock = clock
         self._log = log
 
-    async def tell(self, namespace: str, job: str, mark: str) -> None:
-        """Tell the agents of a job, unless they have been told.
+    async def ask(self, namespace: str, job: str, mark: str) -> None:
+        """Ask the agents of a job to save, unless this was done.
 
         A job without the ConfigMap has no such agents. A value that cannot be read, and a server that refuses, hold no
         deletion up.
@@ -65,7 +65,7 @@ class GracefulExit:
             if not error.is_absent:
                 hint = "; bind the role berth-summary-resets in this namespace" if error.status == _FORBIDDEN else ""
                 self._log.warning(
-                    "agents are not told to save", namespace=namespace, name=name_of(job), reason=f"{error}{hint}"
+                    "agents are not asked to save", namespace=namespace, name=name_of(job), reason=f"{error}{hint}"
                 )
 
     async def _write(self, path: str, mark: str) -> None:

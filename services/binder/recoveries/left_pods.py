@@ -1,4 +1,4 @@
-"""Pods that left a rank: their names and nodes, so that one that comes back to its node is told as such. Pure.
+"""Pods that left a rank: their names and nodes, so that one that comes back to its node is known as such. Pure.
 
 After a restart the names are not known: a pod that comes back to the node counts then.
 

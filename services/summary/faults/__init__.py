@@ -1,1 +1,1 @@
-"""ConfigMaps that tell others about faults and restarts: faulty nodes, retries, reasons, and what agents are told."""
+"""ConfigMaps about faults and restarts for other components: faulty nodes, retries, reasons, and orders to agents."""

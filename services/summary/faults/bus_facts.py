@@ -1,4 +1,4 @@
-"""Follows what the bus tells about faults: statuses of jobs, health of nodes, and requests of PodGroups.
+"""Follows what the bus reports about faults: statuses of jobs, health of nodes, and requests of PodGroups.
 
 After a gap in the history everything is read again.
 """

@@ -25,7 +25,7 @@ class FaultyNodes:
         """Resource of the chips of each node."""
         self._conditions: dict[str, dict[str, NodeCondition]] = {}
         """Faulty nodes by domain and name."""
-        self._told: dict[str, FaultyNode] = {}
+        self._listed: dict[str, FaultyNode] = {}
 
     def set_node(self, node: Node) -> None:
         """Take the current state of a node."""
@@ -53,11 +53,11 @@ class FaultyNodes:
         """Faulty nodes by name. The time of a report alone changes nothing: it is that of the first with its faults."""
         now = {name: one for domain in self._conditions.values() for name, one in domain.items()}
         fresh = {name: self._faulty(one) for name, one in sorted(now.items())}
-        self._told = {name: self._same(node) for name, node in fresh.items()}
-        return list(self._told.values())
+        self._listed = {name: self._same(node) for name, node in fresh.items()}
+        return list(self._listed.values())
 
     def _same(self, node: FaultyNode) -> FaultyNode:
-        before = self._told.get(node.name)
+        before = self._listed.get(node.name)
         is_same = before is not None and msgspec.structs.replace(node, update_s=before.update_s) == before
         return before if before is not None and is_same else node
 

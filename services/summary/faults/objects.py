@@ -20,7 +20,7 @@ from berth.runtime.kube.port import Api, Change, Reflection, RefusedError
 from berth.runtime.logs import Logger
 from berth.runtime.waits import pause
 from berth.services.summary.config import SummaryConfig
-from berth.services.summary.faults.book import FaultBook
+from berth.services.summary.faults.fault_records import FaultRecords
 from berth.services.summary.faults.other_writer import MANAGER, other_writer, read_map
 from berth.services.summary.faults.reset_writer import ResetWriter
 from berth.services.summary.metrics import SummaryMetrics
@@ -45,7 +45,7 @@ class FaultObjects:
         self._log = instruments.log
         self._metrics = instruments.metrics
         self._dirty = asyncio.Event()
-        self.book = FaultBook(log_time, kept_s=config.kept_s, changed=self._dirty.set)
+        self.records = FaultRecords(log_time, kept_s=config.kept_s, changed=self._dirty.set)
         places = config.fault_objects
         self._maps = (
             OneMap(api, places.counters_namespace, fault_counters.NAME, self._dirty),
@@ -84,8 +84,8 @@ class FaultObjects:
     def _restore(self) -> None:
         counters, reasons = self._maps
         for one, key, restore in (
-            (counters, fault_counters.RETRIES_KEY, self.book.restore_counters),
-            (reasons, reschedule_reasons.KEY, self.book.restore_reasons),
+            (counters, fault_counters.RETRIES_KEY, self.records.restore_counters),
+            (reasons, reschedule_reasons.KEY, self.records.restore_reasons),
         ):
             try:
                 restore(one.data.get(key, ""))
@@ -94,7 +94,7 @@ class FaultObjects:
 
     async def _settle(self) -> bool:
         """Bring all ConfigMaps in line; returns whether all of it succeeded."""
-        wanted = self.book.settle(self._clock.now_ms() // 1000)
+        wanted = self.records.settle(self._clock.now_ms() // 1000)
         counters, reasons = self._maps
         is_done = True
         for one, data, cut in ((counters, wanted.counters, wanted.cut), (reasons, wanted.reasons, "")):
@@ -107,10 +107,10 @@ class FaultObjects:
                 is_done, reason = False, str(error)
                 self._metrics.fault_failures.inc()
             self._note(one, reason)
-        return await self._resets.settle(self.book.wishes()) and is_done
+        return await self._resets.settle(self.records.updates()) and is_done
 
     def _wait_s(self) -> float:
-        due_s = self.book.next_due_s()
+        due_s = self.records.next_due_s()
         return _IDLE_S if due_s is None else max(due_s - self._clock.now_ms() / 1000, 0.0)
 
     def _note(self, one: "OneMap", reason: str) -> None:

@@ -10,18 +10,18 @@ from berth.runtime.errors import ShellError
 from berth.runtime.instruments import Instruments
 from berth.runtime.kube.port import Api, RefusedError
 from berth.services.summary.faults.other_writer import MANAGER
-from berth.services.summary.faults.resets import ResetWish
+from berth.services.summary.faults.resets import ResetUpdate
 from berth.services.summary.metrics import SummaryMetrics
 
 MARK: Final = "berth/restart"
-"""Annotation: the last restart that the ConfigMap tells of."""
+"""Annotation: the last restart that the ConfigMap is about."""
 _TRIES: Final = 3
 """Times that a ConfigMap is read and written while others change it in between."""
 _FORBIDDEN: Final = 403
 
 
 class ResetWriter:
-    """Writes wishes, each once.
+    """Writes updates, each once.
 
     Args:
         api: The API server.
@@ -34,27 +34,27 @@ class ResetWriter:
         self._clock = clock
         self._log = instruments.log
         self._metrics = instruments.metrics
-        self._done: dict[ResetWish, None] = {}
+        self._done: dict[ResetUpdate, None] = {}
 
-    async def settle(self, wishes: list[ResetWish]) -> bool:
-        """Write the wishes that are not written yet; returns whether none is left.
+    async def settle(self, updates: list[ResetUpdate]) -> bool:
+        """Write the updates that are not written yet; returns whether none is left.
 
         Args:
-            wishes: All present wishes.
+            updates: All present updates.
         """
-        self._done = {wish: None for wish in wishes if wish in self._done}
-        for wish in wishes:
-            if wish not in self._done and await self._told(wish):
-                self._done[wish] = None
-        return len(self._done) == len(wishes)
+        self._done = {update: None for update in updates if update in self._done}
+        for update in updates:
+            if update not in self._done and await self._is_done(update):
+                self._done[update] = None
+        return len(self._done) == len(updates)
 
-    async def _told(self, wish: ResetWish) -> bool:
+    async def _is_done(self, update: ResetUpdate) -> bool:
         """Write one; whether it need not be tried again."""
-        said = {"namespace": wish.namespace, "name": wish.name}
+        about = {"namespace": update.namespace, "name": update.name}
         try:
-            is_written = await self._write(wish)
+            is_written = await self._write(update)
         except ReportError as error:
-            self._log.warning("reset-config is left as it is", **said, reason=str(error))
+            self._log.warning("reset-config is left as it is", **about, reason=str(error))
         except RefusedError as error:
             if error.is_conflict:
                 return False
@@ -62,18 +62,18 @@ class ResetWriter:
                 return True  # the job has none
             self._metrics.fault_failures.inc()
             hint = "; bind the role berth-summary-resets in this namespace" if error.status == _FORBIDDEN else ""
-            self._log.warning("reset-config not written", **said, reason=f"{error}{hint}")
+            self._log.warning("reset-config not written", **about, reason=f"{error}{hint}")
         except ShellError as error:
             self._metrics.fault_failures.inc()
-            self._log.warning("reset-config not written, will retry", **said, reason=str(error))
+            self._log.warning("reset-config not written, will retry", **about, reason=str(error))
             return False
         else:
             if is_written:
                 self._metrics.fault_writes.inc()
-                self._log.info("reset-config written", **said)
+                self._log.info("reset-config written", **about)
         return True
 
-    async def _write(self, wish: ResetWish) -> bool:
+    async def _write(self, update: ResetUpdate) -> bool:
         """Read and write the ConfigMap; returns whether it was written.
 
         Raises:
@@ -83,23 +83,23 @@ class ResetWriter:
         """
         for _ in range(_TRIES - 1):
             try:
-                return await self._try(wish)
+                return await self._try(update)
             except RefusedError as error:
                 if not error.is_conflict:
                     raise
-        return await self._try(wish)
+        return await self._try(update)
 
-    async def _try(self, wish: ResetWish) -> bool:
-        path = f"/api/v1/namespaces/{wish.namespace}/configmaps/{wish.name}"
+    async def _try(self, update: ResetUpdate) -> bool:
+        path = f"/api/v1/namespaces/{update.namespace}/configmaps/{update.name}"
         found = await self._api.get(path, ConfigMap)
-        if found.metadata.annotation(MARK) == wish.mark:
+        if found.metadata.annotation(MARK) == update.mark:
             return False
         saves = found.metadata.annotation(SAVES)
-        data = wish.applied((found.data or {}).get(KEY, ""), self._clock.now_ms() // 1000, saves=saves)
+        data = update.applied((found.data or {}).get(KEY, ""), self._clock.now_ms() // 1000, saves=saves)
         metadata = {
             "resourceVersion": found.metadata.resource_version,
             "labels": dict([LABEL]),
-            "annotations": {MARK: wish.mark},
+            "annotations": {MARK: update.mark},
         }
         await self._api.patch(path, {"metadata": metadata, "data": data}, field_manager=MANAGER)
         return True

@@ -1,4 +1,4 @@
-"""What the agents in the containers of jobs must be told through ``reset-config-<job>``. Pure."""
+"""Orders to the agents in the containers of jobs, through ``reset-config-<job>``. Pure."""
 
 from typing import NamedTuple
 
@@ -9,23 +9,23 @@ from berth.schemas.status import JobStatus
 from berth.services.summary.faults.views import JobOwner
 
 
-class ResetWish(NamedTuple):
+class ResetUpdate(NamedTuple):
     """A change of a ConfigMap ``reset-config-<job>``."""
 
     namespace: str
     name: str
     mark: str
-    """Restart that it tells of, by :func:`~berth.formats.ascend.reset_config.recovery_mark`."""
+    """Restart that it is about, by :func:`~berth.formats.ascend.reset_config.recovery_mark`."""
     is_whole: bool = False
     """The whole job was restarted."""
 
     def applied(self, text: str, now_s: int, *, saves: str) -> dict[str, str]:
-        """Keys to write. Agents need not save any more, unless the binder has told them to for a later recovery.
+        """Keys to write. Agents need not save any more, unless the binder asked them to for a later recovery.
 
         Args:
             text: Present value of ``reset.json``.
             now_s: The time, in seconds since 1970.
-            saves: Recovery for which agents were told to save; empty for none.
+            saves: Recovery for which agents were asked to save; empty for none.
 
         Raises:
             ReportError: The value cannot be read.
@@ -36,8 +36,8 @@ class ResetWish(NamedTuple):
         return keys | with_graceful_exit(keys["reset.json"], now_s=now_s, leaves=False)
 
 
-def wish_of(status: JobStatus, owner: JobOwner, rules: FaultRules) -> ResetWish | None:
-    """What the agents of a job must be told now; None for nothing.
+def update_of(status: JobStatus, owner: JobOwner, rules: FaultRules) -> ResetUpdate | None:
+    """The order to the agents of a job now; None for none.
 
     Args:
         status: Status of its request.
@@ -50,7 +50,7 @@ def wish_of(status: JobStatus, owner: JobOwner, rules: FaultRules) -> ResetWish 
     if not _is_over(status, recovery):
         return None
     mark = recovery_mark(status.uid, recovery.since_ms)
-    return ResetWish(owner.namespace, name_of(owner.name), mark, is_whole=recovery.scope == "job")
+    return ResetUpdate(owner.namespace, name_of(owner.name), mark, is_whole=recovery.scope == "job")
 
 
 def _is_over(status: JobStatus, recovery: RecoveryStatus) -> bool:

@@ -17,7 +17,7 @@ _KEPT: Final = 2
 """Pods of a rank that are remembered: the newest, and the one that it replaced."""
 
 
-class _Told(NamedTuple):
+class _Recorded(NamedTuple):
     since_ms: int
     ranks: tuple[int, ...]
 
@@ -36,8 +36,8 @@ class RestartRecords:
         self._pods: dict[str, dict[tuple[int, int], list[PlacedPod]]] = {}
         """Pods by uid of the request, and by attempt and rank, the newest first."""
         self._restarts: Restarts = {}
-        self._told: dict[str, _Told] = {}
-        """What the newest record of a request tells, by its uid."""
+        self._recorded: dict[str, _Recorded] = {}
+        """What the newest record of a request says, by its uid."""
         self._gone_s: dict[str, int] = {}
 
     def restore(self, restarts: Mapping[str, JobRestarts]) -> None:
@@ -58,7 +58,7 @@ class RestartRecords:
     def keep(self, uids: Container[str]) -> None:
         """Forget the pods of all other requests."""
         self._pods = {uid: pods for uid, pods in self._pods.items() if uid in uids}
-        self._told = {uid: told for uid, told in self._told.items() if uid in uids}
+        self._recorded = {uid: recorded for uid, recorded in self._recorded.items() if uid in uids}
 
     def see_recovery(self, key: str, uid: str, recovery: RecoveryStatus) -> None:
         """Take a step of a recovery.
@@ -73,13 +73,13 @@ class RestartRecords:
         at_s = recovery.since_ms // 1000
         before = self._restarts.get(key)
         newest = next(iter(before.restarts or ()), None) if before is not None else None
-        told = self._told.get(uid)
+        recorded = self._recorded.get(uid)
         ranks = tuple(recovery.faulty)
-        if told is not None and told.since_ms == recovery.since_ms:
-            ranks = (*told.ranks, *(rank for rank in ranks if rank not in told.ranks))
-        if told == _Told(recovery.since_ms, ranks):
+        if recorded is not None and recorded.since_ms == recovery.since_ms:
+            ranks = (*recorded.ranks, *(rank for rank in ranks if rank not in recorded.ranks))
+        if recorded == _Recorded(recovery.since_ms, ranks):
             return
-        self._told[uid] = _Told(recovery.since_ms, ranks)
+        self._recorded[uid] = _Recorded(recovery.since_ms, ranks)
         if before is None or newest is None or newest.at_s != at_s:
             pods = [self._reason(uid, recovery, rank) for rank in ranks]
             self._restarts[key] = with_restart(before, key, restart_of(at_s, self._log_time(at_s), pods))

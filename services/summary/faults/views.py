@@ -1,4 +1,4 @@
-"""Fields of pods and PodGroups that tell about faults. Pure.
+"""Fields of pods and PodGroups that are about faults. Pure.
 
 Source: docs/reference/faults.md, "Switches of jobs"; docs/reference/kubernetes.md, "Pod annotations".
 """

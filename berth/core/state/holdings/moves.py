@@ -36,7 +36,7 @@ class Move(msgspec.Struct, gc=False, omit_defaults=True):
     cause: str = ""
     """What is broken, as one sentence."""
     saves: bool = False
-    """Agents are told to save a checkpoint before the first pod is deleted."""
+    """Agents are asked to save a checkpoint before the first pod is deleted."""
 
     @property
     def is_over(self) -> bool:

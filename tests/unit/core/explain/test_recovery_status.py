@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from berth.core.explain.job_status import digest
-from berth.core.explain.recovery_status import open_words, recovery_words
+from berth.core.explain.recovery_text import open_words, recovery_words
 from berth.schemas.envelope import encode
 from berth.schemas.recovery import RecoveryStatus
 from berth.schemas.status import JobStatus

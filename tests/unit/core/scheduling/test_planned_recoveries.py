@@ -39,6 +39,14 @@ def of_blocks(size: int, count: int) -> dict[str, object]:
     return {"product": A3, "chips": chips, "replicas": size * count, "annotations": annotations}
 
 
+def of_racks(size: int, count: int, part: int) -> dict[str, object]:
+    """Blocks of nodes with parts of ``part`` nodes."""
+    chips = NODE_PRODUCTS[RACK].chips
+    annotations = {"sp-block": str(size * chips), "ra-block": str(part * chips)}
+    annotations["huawei.com/schedule_policy"] = "chip8-node8-ra64-sp"
+    return {"product": RACK, "chips": chips, "replicas": size * count, "annotations": annotations}
+
+
 def of_levels(level1: int, level2: int, pods: int) -> dict[str, object]:
     sizes = f"level1={level1},level2={level2}"
     annotations = {"huawei.com/schedule_policy": "multilevel", "huawei.com/affinity-config": sizes}
@@ -94,6 +102,65 @@ def test_escalation_at_each_step_for_superpods_in_turns() -> None:
     assert cell.wait(5_999) == []
     (third,) = cell.wait(1)
     assert (third.scope, third.step) == ("job", 3)
+
+
+def scopes_without_room(cell: FaultCell, rank: int, first: list[Recovery]) -> list[tuple[str, list[int], int]]:
+    """Scope and ranks of each step of a job that finds no place, and how long the step before it stood."""
+    (step,) = first
+    found: list[tuple[str, list[int], int]] = [(step.scope, step.ranks, 0)]
+    unplaced = {rank}
+    while step.scope != "job":
+        assert step.placement is None
+        cell.remove("j")
+        cell.turns()
+        cell.wait_for_places("j", *sorted(unplaced))
+        began_ms = cell.now_ms
+        steps: list[Recovery] = []
+        while not steps:
+            steps = cell.wait(500)
+            assert cell.now_ms - began_ms <= 60_000, "it never grows"
+        (step,) = steps
+        unplaced |= set(step.ranks)
+        found.append((step.scope, step.ranks, cell.now_ms - began_ms))
+    return found
+
+
+def test_escalation_at_each_step_for_plain_in_turns() -> None:
+    cell = FaultCell([a_node("a"), a_node("b")])
+    cell.run(a_job("j", chips=8, replicas=2))
+    assert scopes_without_room(cell, 1, broken(cell, 1)) == [("pod", [1], 0), ("job", [0, 1], 12_000)]
+
+
+def test_escalation_at_each_step_for_950_with_ra_block_1_in_turns() -> None:
+    cell = in_superpods(4, 4, product=RACK)
+    cell.run(a_job("j", **of_racks(4, 2, 1)))  # type: ignore[arg-type]  # fields of the request
+    assert scopes_without_room(cell, 5, broken(cell, 5)) == [
+        ("pod", [5], 0), ("superpod", [4, 5, 6, 7], 6_000), ("job", [*range(8)], 6_000)
+    ]  # fmt: skip
+
+
+def test_escalation_at_each_step_for_950_with_ra_block_4_in_turns() -> None:
+    cell = in_superpods(8, 8, product=RACK)
+    cell.run(a_job("j", **of_racks(8, 2, 4)))  # type: ignore[arg-type]  # fields of the request
+    assert scopes_without_room(cell, 9, broken(cell, 9)) == [
+        ("pod", [9], 0),
+        ("rank-block", [8, 9, 10, 11], 3_000),
+        ("superpod", [*range(8, 16)], 3_000),
+        ("job", [*range(16)], 6_000),
+    ]
+
+
+def test_escalation_at_each_step_for_three_levels_in_turns() -> None:
+    nodes = nodes_in_superpods((8,), A3)
+    cell = FaultCell(nodes, resource_levels=CONFIG.replace("}}}", '}, "level3": {"label": "superpod"}}}'))
+    for node in nodes:
+        cell.change(node.name, labels=dict(node.labels) | {"superpod": "one"})
+    request = of_levels(2, 4, 8)
+    request["annotations"] |= {"huawei.com/affinity-config": "level1=2,level2=4,level3=8"}  # type: ignore[operator]  # texts
+    cell.run(a_job("j", **request))  # type: ignore[arg-type]  # fields of the request
+    assert scopes_without_room(cell, 5, broken(cell, 5)) == [
+        ("pod", [5], 0), ("level", [4, 5], 6_000), ("job", [*range(8)], 6_000)
+    ]  # fmt: skip
 
 
 def test_a_block_gets_a_place_together() -> None:

@@ -44,7 +44,7 @@ def writes(world: World) -> int:
 
 async def test_agents_are_told_once_and_what_others_wrote_stays() -> None:
     world, gang = await world_of('{"RankList":[{"RankId":3}],"RetryTime":2,"UpdateTime":1,"more":7}')
-    await world.cluster.tell_to_save(gang, SINCE_MS)
+    await world.cluster.request_checkpoint(gang, SINCE_MS)
     found = config_map(world)
     assert found["metadata"]["labels"] == {"reset": "true"}
     assert found["metadata"]["annotations"] == {"berth/saves": f"{gang.uid}/{SINCE_MS}"}
@@ -54,9 +54,9 @@ async def test_agents_are_told_once_and_what_others_wrote_stays() -> None:
     assert told["RankList"][0]["RankId"] == 3
     assert found["data"]["checkCode"] == check_code(read_reset(text))
     assert found["data"]["mine"] == "y"
-    await world.cluster.tell_to_save(gang, SINCE_MS)
+    await world.cluster.request_checkpoint(gang, SINCE_MS)
     assert writes(world) == 1
-    await world.cluster.tell_to_save(gang, SINCE_MS + 1)
+    await world.cluster.request_checkpoint(gang, SINCE_MS + 1)
     assert config_map(world)["metadata"]["annotations"] == {"berth/saves": f"{gang.uid}/{SINCE_MS + 1}"}
     assert config_map(world)["data"]["reset.json"] == text
 
@@ -65,9 +65,9 @@ async def test_a_value_that_another_client_changes_in_between_is_read_again() ->
     world, gang = await world_of("{}")
     world.kube.fail(RefusedError("modified", status=409, cause="Conflict"), method="PATCH")
     with pytest.raises(TransientError, match="changed in between"):
-        await world.cluster.tell_to_save(gang, SINCE_MS)
+        await world.cluster.request_checkpoint(gang, SINCE_MS)
     assert world.kube.calls[-1].body["metadata"]["resourceVersion"]
-    await world.cluster.tell_to_save(gang, SINCE_MS)
+    await world.cluster.request_checkpoint(gang, SINCE_MS)
     assert json.loads(config_map(world)["data"]["reset.json"])["GracefulExit"] == 1
 
 
@@ -75,7 +75,7 @@ async def test_a_server_that_does_not_answer_is_asked_again() -> None:
     world, gang = await world_of("{}")
     world.kube.fail(TransientError("no answer"), method="GET")
     with pytest.raises(TransientError, match="no answer"):
-        await world.cluster.tell_to_save(gang, SINCE_MS)
+        await world.cluster.request_checkpoint(gang, SINCE_MS)
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ async def test_a_server_that_does_not_answer_is_asked_again() -> None:
         ("", None, ""),
         ("{", None, "reset-config is left as it is"),
         ("{}", RefusedError("no", status=403, cause="Forbidden"), "bind the role berth-summary-resets"),
-        ("{}", RefusedError("too large", status=413, cause="RequestEntityTooLarge"), "agents are not told to save"),
+        ("{}", RefusedError("too large", status=413, cause="RequestEntityTooLarge"), "agents are not asked to save"),
     ],
 )
 async def test_what_cannot_be_written_holds_no_deletion_up(
@@ -93,7 +93,7 @@ async def test_what_cannot_be_written_holds_no_deletion_up(
     world, gang = await world_of(text)
     if error is not None:
         world.kube.fail(error, part=NAME)
-    await world.cluster.tell_to_save(gang, SINCE_MS)
+    await world.cluster.request_checkpoint(gang, SINCE_MS)
     assert said in capsys.readouterr().out
     assert writes(world) == 0 or error is not None
 
@@ -101,6 +101,6 @@ async def test_what_cannot_be_written_holds_no_deletion_up(
 @pytest.mark.parametrize("changes", [{"written_by": "other"}, {"owner": ""}])
 async def test_where_nobody_is_to_be_told_nothing_is_read(changes: dict[str, str]) -> None:
     world, gang = await world_of("{}", **changes)
-    await world.cluster.tell_to_save(gang, SINCE_MS)
+    await world.cluster.request_checkpoint(gang, SINCE_MS)
     assert world.kube.calls == []
     assert world.kube.objects(PODS)

@@ -72,7 +72,7 @@ class RecoveringCluster(Cluster):
         assert gang.uid == "a"
         self.marked.append((list(ranks), kind))
 
-    async def tell_to_save(self, gang: Gang, since_ms: int) -> None:
+    async def request_checkpoint(self, gang: Gang, since_ms: int) -> None:
         assert gang.uid == "a"
         if self.unsaved:
             raise self.unsaved.pop(0)

@@ -7,7 +7,7 @@ import pytest
 from berth.core.cluster.node_packing import pack_health, unpack_health
 from berth.schemas.facts import FlappingChip, HealthSource, NodeHealth
 from berth.schemas.nodes import NodeCondition
-from berth.services.health.flapping import FlapBook, FlapRules
+from berth.services.health.flapping import FlapHistory, FlapRules
 from tests.support.health_worlds import World, a_node
 from tests.support.waiting import until
 
@@ -19,7 +19,7 @@ class Chip:
     """Chip 3 of a node with eight chips, and a clock."""
 
     def __init__(self, rules: FlapRules = RULES) -> None:
-        self.book = FlapBook(rules)
+        self.book = FlapHistory(rules)
         self.now_ms = 1_700_000_000_000
 
     def say(self, unhealthy: int = 0, **fields: object) -> NodeCondition:
@@ -77,7 +77,7 @@ def test_nothing_is_kept_of_quiet_chips() -> None:
     chip.now_ms += 1_000_000
     chip.say()
     assert len(chip.book) == 0
-    assert FlapBook(RULES).judge(NodeCondition("n"), 0xFF, 0) == NodeCondition("n")
+    assert FlapHistory(RULES).judge(NodeCondition("n"), 0xFF, 0) == NodeCondition("n")
 
 
 def test_a_fault_that_lasts_is_one_fault_however_often_it_is_reported() -> None:
@@ -148,7 +148,7 @@ def test_another_run_goes_on_where_this_one_ended(unhealthy: int) -> None:
 
 
 def test_rows_of_a_fact_that_name_no_node_are_ignored() -> None:
-    book = FlapBook(RULES)
+    book = FlapHistory(RULES)
     assert book.restore([FlappingChip(7, 3, 2, 1, 2)], {0: NodeCondition("n")}) == {}
     assert len(book) == 0
 

@@ -12,8 +12,7 @@ from berth.schemas.envelope import encode
 from berth.schemas.facts import NodeHealth
 from berth.schemas.nodes import NodeCondition
 from berth.schemas.subjects import StreamName
-from berth.services.summary.faults import book as book_module
-from berth.services.summary.faults import bus_facts
+from berth.services.summary.faults import bus_facts, fault_records
 from tests.support.fault_desk import COUNTERS, GROUP, GROUPS, KEY, PODS, REASONS, SINCE_MS, Desk, Tree, recovery
 from tests.support.waiting import until
 
@@ -168,7 +167,7 @@ async def test_faulty_nodes_are_told_by_what_is_worst_and_a_newer_report_alone_w
 
 
 async def test_more_nodes_than_a_config_map_holds_leave_the_counters(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(book_module, "COUNTERS_BYTES_MAX", 100)
+    monkeypatch.setattr(fault_records, "COUNTERS_BYTES_MAX", 100)
     desk = Desk()
     desk.group(**{"fault-retry-times": "3"})
     async with desk.running():
@@ -285,7 +284,7 @@ async def test_messages_that_cannot_be_read_hold_up_nothing(capsys: pytest.Captu
 async def test_pods_of_jobs_that_are_over_are_forgotten_and_those_of_others_are_not(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(book_module, "_FORGOTTEN_MIN", 0)
+    monkeypatch.setattr(fault_records, "_FORGOTTEN_MIN", 0)
     desk = Desk()
     desk.group(**{"fault-retry-times": "3"})
     desk.pod("llm-3", 3, "n3")

@@ -385,6 +385,30 @@ def test_a_patch_is_not_repeated_until_the_object_has_changed_or_it_was_given_up
     assert [patch.resource_version for patch in world.patches] == ["1", "1", "2"]
 
 
+def test_podgroup_patched_by_clusterd_at_the_same_time() -> None:
+    recover, status = "process-recover-enable", "process-recover-status"
+    world = GroupWorld()
+    world.show(a_group("pg", phase="Running", labels={recover: "on", "own": "x"}))
+    started(world, ["Running"] * 4)
+    world.run()
+    started(world, ["Running", "Running", "Running", "Failed"])
+    world.settle(after_s=5)
+    (first,) = world.patches
+    theirs = {"metadata": {"labels": {recover: "pause"}, "annotations": {status: "2"}}}
+    world.show(patched(world.shown["pg"], theirs, "900"))
+    assert first.resource_version != "900", "the server refuses a patch of the version before theirs"
+    world.patches.clear()
+    world.settle()
+    (second,) = world.patches
+    assert (second.resource_version, second.patch["status"]) == ("900", first.patch["status"])
+    assert set(second.patch) == {"metadata", "status"}
+    world.run()
+    group = world.shown["pg"]
+    assert (group.status.phase, group.status.running, group.status.failed) == ("Unknown", 3, 1)
+    assert group.metadata.labels == {recover: "pause", "own": "x"}
+    assert (group.metadata.annotations or {})[status] == "2"
+
+
 def test_a_group_that_was_made_again_is_another_one() -> None:
     world = GroupWorld()
     world.show(pending())

@@ -13,7 +13,7 @@ from berth.schemas.fault_facts import GroupSeen
 from berth.schemas.status import JobStatus
 from berth.services.summary.faults.jobs import FaultJobs, RequestKey
 from berth.services.summary.faults.nodes import FaultyNodes
-from berth.services.summary.faults.resets import ResetWish, wish_of
+from berth.services.summary.faults.resets import ResetUpdate, update_of
 from berth.services.summary.faults.restarts import RestartRecords
 
 COUNTERS_BYTES_MAX: Final = 1_000_000
@@ -31,7 +31,7 @@ class Wanted(msgspec.Struct, frozen=True):
     """What is left out, as a sentence; empty for nothing."""
 
 
-class FaultBook:
+class FaultRecords:
     """Jobs with faults, their restarts, and faulty nodes.
 
     Args:
@@ -175,15 +175,15 @@ class FaultBook:
         """Time at which something changes by itself; None for never."""
         return self._restarts.next_due_s()
 
-    def wishes(self) -> list[ResetWish]:
-        """What agents of jobs must be told, by namespace and name."""
+    def updates(self) -> list[ResetUpdate]:
+        """Orders to agents of jobs, by namespace and name."""
         found = []
         for request, status in self._statuses.items():
             key = self._jobs.key_of(request)
             owner = self._jobs.owner(key)
-            wish = wish_of(status, owner, self._jobs.rules(key)) if owner is not None else None
-            if wish is not None:
-                found.append(wish)
+            update = update_of(status, owner, self._jobs.rules(key)) if owner is not None else None
+            if update is not None:
+                found.append(update)
         return sorted(found)
 
     def _tidy(self) -> None:
