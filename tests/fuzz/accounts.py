@@ -11,7 +11,7 @@ from berth.schemas.facts import JobSeen, NodeHealth
 from berth.schemas.ledger import Release, Round, Verdict
 from berth.schemas.nodes import NodeCondition, NodeDescription
 from berth.schemas.placement import Placement, Share
-from berth.schemas.recovery import Recovery
+from berth.schemas.recovery import HeldPlaces, Recovery
 from tests.fuzz.failure import Failure
 
 _PERCENT = 100
@@ -46,7 +46,11 @@ class Accounts:
         self.attempts: dict[tuple[str, int], Attempt] = {}
         """Attempts that were placed, not adopted."""
         self.reserved: dict[tuple[str, int], dict[int, Pod]] = {}
-        """Places of ranks that still leave their old ones, of each attempt."""
+        """Places of ranks that still leave their old ones, and of backup pods, of each attempt."""
+        self.backed: dict[tuple[str, int], set[int]] = {}
+        """Ranks of which a backup pod has the reserved place."""
+        self.held: dict[str, dict[int, Pod]] = {}
+        """Places that stay held for jobs (uid) that start anew."""
 
     def take(
         self,
@@ -62,6 +66,7 @@ class Accounts:
         """
         for verdict in record.verdicts:
             if verdict.placement is not None:
+                self.held.pop(verdict.uid, None)
                 self._see_whole(verdict, verdict.placement, jobs)
                 key = (verdict.uid, verdict.attempt)
                 self._give(key, verdict.placement)
@@ -71,7 +76,10 @@ class Accounts:
         for recovery in record.recoveries:
             self._recover(recovery, nodes, conditions)
         for eviction in record.evictions:
-            self.reserved.pop((eviction.uid, eviction.attempt), None)
+            self._end((eviction.uid, eviction.attempt))
+        placed = {verdict.uid for verdict in record.verdicts if verdict.placement is not None}
+        for held in record.held:
+            self._hold(held, is_placed=held.uid in placed)
         for release in record.releases:
             self._release(release)
         for adoption in record.adoptions:
@@ -87,15 +95,54 @@ class Accounts:
         key = (release.uid, release.attempt)
         if key not in self.owned:
             raise Failure("accounts: released what nobody has", str(key))
+        if release.reason == "backup":
+            for rank in release.ranks:
+                self._lose_backup(key, rank)
+            return
         if not release.ranks:
             del self.owned[key]
             self.reserved.pop(key, None)
+            self.backed.pop(key, None)
         for rank in release.ranks:
             if rank not in self.owned[key]:
                 raise Failure("accounts: a rank is released twice", f"{key} {rank}")
             del self.owned[key][rank]
             if rank in self.reserved.get(key, {}):
                 self.owned[key][rank] = self.reserved[key].pop(rank)
+                self.backed.get(key, set()).discard(rank)
+
+    def _lose_backup(self, key: tuple[str, int], rank: int) -> None:
+        """A place of a backup pod is free.
+
+        Raises:
+            Failure: There is none.
+        """
+        if rank not in self.backed.get(key, set()):
+            raise Failure("accounts: a backup pod gives back what it does not have", f"{key} {rank}")
+        self.backed[key].remove(rank)
+        del self.reserved[key][rank]
+
+    def _end(self, key: tuple[str, int]) -> None:
+        """An attempt ends: only its backup pods keep what is reserved."""
+        backed = self.backed.get(key, set())
+        self.reserved[key] = {rank: pod for rank, pod in self.reserved.get(key, {}).items() if rank in backed}
+
+    def _hold(self, held: HeldPlaces, *, is_placed: bool) -> None:
+        """Places of an attempt that ends stay held, or are held no longer.
+
+        The record in which their time is over may also place the job.
+
+        Raises:
+            Failure: It does not own them, or the attempt is not released with this record.
+        """
+        if not held.ranks:
+            if self.held.pop(held.uid, None) is None and not is_placed:
+                raise Failure("accounts: places are held no longer that were not held", held.uid)
+            return
+        owned = self.owned.get((held.uid, held.attempt), {})
+        if held.uid in self.held or not set(held.ranks) <= owned.keys():
+            raise Failure("accounts: holds what it does not own", f"{held.uid} {held.ranks}")
+        self.held[held.uid] = {rank: owned[rank] for rank in held.ranks}
 
     def _recover(
         self, recovery: Recovery, nodes: Mapping[str, NodeDescription], conditions: Mapping[str, NodeCondition]
@@ -111,11 +158,15 @@ class Accounts:
         if recovery.how == "mark":
             return
         if recovery.scope == "job":
-            self.reserved.pop(key, None)
+            self._end(key)
             return
         owned, reserved = self.owned[key], self.reserved.setdefault(key, {})
+        backed = self.backed.setdefault(key, set())
         for rank in recovery.ranks:
-            reserved.pop(rank, None)
+            if rank not in backed:
+                reserved.pop(rank, None)
+        if recovery.how == "backup":
+            backed.update(recovery.ranks)
         if recovery.placement is None:
             return
         for rank, pod in zip(recovery.ranks, _pods_of(recovery.placement), strict=True):
@@ -133,10 +184,12 @@ class Accounts:
         return [(rank, pod) for rank, pod in self.reserved.get(key, {}).items() if owned.get(rank) != pod]
 
     def _all(self) -> Iterator[Pod]:
-        """What is owned or reserved; a rank that goes back to its own place has it once."""
+        """What is owned, reserved or held; a rank that goes back to its own place has it once."""
         for key, pods in self.owned.items():
             yield from pods.values()
             yield from (pod for _, pod in self.expected(key))
+        for places in self.held.values():
+            yield from places.values()
 
     def _pods(self, node: str) -> Iterator[Pod]:
         return (pod for pod in self._all() if pod.node == node)

@@ -8,7 +8,7 @@ import msgspec
 from berth.core.state.ledger import Holding
 from berth.schemas.columns import pack, unpack
 from berth.schemas.facts import OutcomeSeen, PodMarks, PodPhase, PodsSeen
-from berth.schemas.fault_facts import GroupSeen, ReplacementsSeen
+from berth.schemas.fault_facts import BackupPod, GroupSeen, ReplacementsSeen
 from berth.schemas.ledger import Settings
 
 TRAIT: Final = "faults"
@@ -39,7 +39,7 @@ _PLAIN_LABELS: Final[dict[str, tuple[str, ...]]] = {
     "pod-rescheduling": ("on", "on", "on", "off"),
     "process-recover-enable": ("pause", "pause", "pause", "on"),
     "fault-retry-times": ("1", "3"),
-    "subHealthyStrategy": ("graceExit", "forceExit"),
+    "subHealthyStrategy": ("graceExit", "forceExit", "hotSwitch"),
 }
 """Those of which pods leave one by one."""
 _MARKS: Final[tuple[dict[str, str], ...]] = (
@@ -95,12 +95,21 @@ def group_of(job: str, now_ms: int, chance: random.Random, traits: tuple[str, ..
 
 
 def replacements_of(holding: Holding, now_ms: int, chance: random.Random) -> ReplacementsSeen:
-    """Ranks whose new pods wait: mostly those without a place, sometimes others, sometimes none."""
+    """Ranks whose new pods wait: mostly those without a place, sometimes others, sometimes none; and backup pods."""
     ranks = list(holding.unplaced)
     if chance.random() < 0.3:
         ranks = sorted(chance.sample(range(holding.placement.pods()), chance.randint(0, holding.placement.pods())))
     since_ms = pack([max(0, now_ms - chance.randint(0, 20_000)) for _ in ranks], 8) if chance.random() < 0.5 else b""
-    return ReplacementsSeen("default", holding.name, holding.uid, pack(ranks, 4), now_ms, since_ms)
+    backups: list[BackupPod] = []
+    if chance.random() < 0.3:
+        backed = sorted(chance.sample(range(holding.placement.pods() + 1), 1))
+        backups = [a_backup(holding, rank, str(chance.randint(0, 1))) for rank in backed]
+    return ReplacementsSeen("default", holding.name, holding.uid, pack(ranks, 4), now_ms, since_ms, backups)
+
+
+def a_backup(holding: Holding, rank: int, number: str) -> BackupPod:
+    """A backup pod of a rank, which has a uid of its own for each number."""
+    return BackupPod(rank, f"{holding.name}-{rank}-b", f"{holding.uid}-{rank}-b{number}")
 
 
 def faulty_pods(fact: PodsSeen, holding: Holding, now_ms: int, chance: random.Random) -> PodsSeen:

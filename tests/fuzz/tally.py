@@ -74,6 +74,8 @@ def required() -> list[str]:
         ),
         *(f"recovery: {what}" for what in ("grace", "force", "mark", "pod", "job", "CardUnhealthy", "without places")),
         *(f"recovery: {what}" for what in ("with places", "a later step", "Drain", "NodeUnhealthy", "pod-failed")),
+        *(f"recovery: {what}" for what in ("backup", "of a rank with a backup pod")),
+        *(f"held: {what}" for what in ("places", "placed again", "no longer")),
         "released: ranks",
         "released: to be placed again",
         "adopted",
@@ -96,6 +98,9 @@ def note_record(count: Counter[str], record: Round, state: State) -> None:
     count["record: doubted shards"] += bool(record.doubted)
     for verdict in record.verdicts:
         _note_verdict(count, verdict, state)
+        count["held: placed again"] += verdict.placement is not None and verdict.uid in state.fold.held
+    for held in record.held:
+        count["held: places" if held.ranks else "held: no longer"] += 1
     for eviction in record.evictions:
         count[f"evicted: {eviction.reason}"] += 1
     for release in record.releases:
@@ -109,6 +114,8 @@ def note_record(count: Counter[str], record: Round, state: State) -> None:
         count[f"recovery: {recovery.kind}"] += 1
         count[f"recovery: {places}"] += 1
         count["recovery: a later step"] += recovery.step > 1
+        backups = state.fold.holdings[recovery.uid, recovery.attempt].backups()
+        count["recovery: of a rank with a backup pod"] += not backups.keys().isdisjoint(recovery.ranks)
     for adoption in record.adoptions:
         count["adopted"] += 1
         count["adopted: in part"] += adoption.uid in state.short

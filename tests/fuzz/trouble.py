@@ -11,13 +11,17 @@ from berth.core.state.holdings.holding import PodShare, pods_of
 from berth.core.state.ledger import Holding
 from berth.schemas.columns import pack, unpack
 from berth.schemas.facts import NodeHealth, PodMarks, PodPhase, PodsSeen
-from berth.schemas.fault_facts import DrainSeen
+from berth.schemas.fault_facts import BackupPod, DrainSeen, ReplacementsSeen
 from berth.schemas.message import Message
 from berth.schemas.nodes import NodeCondition
 from berth.schemas.subjects import token
+from tests.fuzz.fault_draws import a_backup
 from tests.fuzz.ground import Ground
 
-CAUSES: Final = ("chip", "chip", "node", "sub-health", "gone", "not ready", "ended", "mark", "drain", "reserved")
+CAUSES: Final = (
+    *("chip", "chip", "node", "sub-health", "gone", "not ready", "ended", "mark", "drain", "reserved"),
+    *("backup", "backup"),
+)
 """What breaks."""
 PAUSES_MS: Final = (300, 1_200, 3_000, 6_000, 12_000, 60_000)
 """How long nothing happens: as long as the clocks of recoveries."""
@@ -44,8 +48,26 @@ def broken(
         if seen is not None and seen.phase:
             yield f"pod.{holding.namespace}.{token(holding.name)}", _otherwise(seen, ranks, cause, now_ms, chance)
         return
+    if cause == "backup":
+        yield from _backed_up(holding, ground, state, ranks[0], now_ms, chance)
+        return
     for share in reserved[:1] if cause == "reserved" else [shares[rank] for rank in ranks]:
         yield from _struck(share, ground, cause, now_ms, chance)
+
+
+def _backed_up(
+    holding: Holding, ground: Ground, state: State, rank: int, now_ms: int, chance: random.Random
+) -> Iterator[tuple[str, Message]]:
+    """A pod is beside a sub-healthy chip, and somebody makes a backup pod of it."""
+    yield from _struck(pods_of(holding.placement)[rank], ground, "sub-health", now_ms, chance)
+    key = (holding.namespace, holding.name)
+    others = {one: BackupPod(one, "", uid) for one, uid in state.faults.backups(key, holding.uid).items()}
+    backups = {**others, rank: a_backup(holding, rank, str(now_ms))}
+    waiting = sorted(state.faults.waiting(key, holding.uid))
+    fact = ReplacementsSeen(
+        *key, holding.uid, pack(waiting, 4), now_ms, backups=[backups[one] for one in sorted(backups)]
+    )
+    yield f"replacement.{holding.namespace}.{token(holding.name)}", fact
 
 
 def _struck(

@@ -174,6 +174,7 @@ def _round(record: Round) -> str:
                 f"{who} refused: {refusal.code} {refusal.ahead} {refusal.start_ms or ''} fit {refusal.nodes_fit}"
             )
     words += [_recovery(one) for one in record.recoveries]
+    words += [f"hold {one.uid}#{one.attempt} {one.ranks} until {one.until_ms}" for one in record.held]
     words += [f"evict {one.uid}#{one.attempt} {one.reason}" for one in record.evictions]
     words += [f"release {one.uid}#{one.attempt} {one.reason} {one.ranks or ''}" for one in record.releases]
     words += [f"adopt {one.uid} on {_placement(one.placement)}" for one in record.adoptions]

@@ -5,25 +5,29 @@ The other facts of histories say what nobody would; a recovery ends only where s
 
 import random
 from collections.abc import Iterator
+from typing import Final
 
 from berth.core.state.cell import State
 from berth.core.state.holdings.holding import pods_of
 from berth.core.state.ledger import Holding
 from berth.schemas.columns import pack, pack_names, unpack, unpack_names
 from berth.schemas.facts import OutcomeSeen, PodMarks, PodPhase, PodsSeen, RankFailure
-from berth.schemas.fault_facts import ReplacementsSeen
+from berth.schemas.fault_facts import BackupPod, ReplacementsSeen
 from berth.schemas.message import Message
 from berth.schemas.subjects import token
 
 _LATE = 0.25
 """How often a pod has not come as far as the others."""
+_MARKS: Final = {"backupNewPodName": "b", "fault-type": "SubHealth", "needVolcanoOpe": "delete"}
+"""Those of an old pod that may be deleted because its backup pod runs."""
 
 
 def told_of(holding: Holding, state: State, now_ms: int, chance: random.Random) -> Iterator[tuple[str, Message]]:
     """Facts about a placed attempt, each behind the end of its subject.
 
     Pods that leave end and are gone, those with places run there, new ones of the other ranks wait; the binder has done
-    what its newest step says. Some are late.
+    what its newest step says. Backup pods take over from the old ones, which have both marks, or are gone. Some are
+    late.
 
     Args:
         holding: The attempt.
@@ -37,13 +41,15 @@ def told_of(holding: Holding, state: State, now_ms: int, chance: random.Random) 
         return
     pods = _pods(holding, state.pods_seen(holding), now_ms, chance)
     yield f"pod.{holding.namespace}.{name}", pods
-    if not holding.step and chance.random() < 0.5:
+    backups = _backups(holding, state, pods, chance)
+    has_backups = bool(backups or state.faults.backups((holding.namespace, holding.name), holding.uid))
+    if not holding.step and not has_backups and chance.random() < 0.5:
         return
     outcome = _outcome(holding, state, chance)
     yield f"outcome.{holding.namespace}.{name}", outcome
     waiting = [rank for rank in sorted({*holding.unplaced, *_leaving_unseen(holding, pods)}) if chance.random() > _LATE]
-    if waiting or state.faults.waiting((holding.namespace, holding.name), holding.uid):
-        fact = ReplacementsSeen(holding.namespace, holding.name, holding.uid, pack(waiting, 4), now_ms)
+    if has_backups or waiting or state.faults.waiting((holding.namespace, holding.name), holding.uid):
+        fact = ReplacementsSeen(holding.namespace, holding.name, holding.uid, pack(waiting, 4), now_ms, backups=backups)
         yield f"replacement.{holding.namespace}.{name}", fact
 
 
@@ -60,9 +66,9 @@ def _ended(holding: Holding, now_ms: int, chance: random.Random) -> Iterator[tup
 def _pods(holding: Holding, before: PodsSeen | None, now_ms: int, chance: random.Random) -> PodsSeen:
     """Rows of the pods of an attempt: of each rank the newest one that there is."""
     shares = pods_of(holding.placement)
-    leaving, gone = holding.leaving(), set(holding.gone)
+    leaving, gone, backups, reserved = holding.leaving(), set(holding.gone), holding.backups(), holding.reserved()
     known = _rows_of(before)
-    table = sorted({share.node for share in shares} | {node for node, *_ in known.values()})
+    table = sorted({share.node for share in (*shares, *reserved.values())} | {node for node, *_ in known.values()})
     index = {node: place for place, node in enumerate(table)}
     ranks: list[int] = []
     rows: list[tuple[int, int, int, int]] = []
@@ -71,7 +77,10 @@ def _pods(holding: Holding, before: PodsSeen | None, now_ms: int, chance: random
         row = (index[share.node], share.mask, int(PodPhase.RUNNING), step)
         if rank in gone:
             continue
-        if rank in leaving:
+        has_switched = rank in backups and rank in known and known[rank][2] >= backups[rank].step
+        if rank in backups and (has_switched or chance.random() < (1 - _LATE if rank in leaving else 0.1)):
+            row = (index[reserved[rank].node], reserved[rank].mask, int(PodPhase.RUNNING), backups[rank].step)
+        elif rank in leaving:
             if rank not in known or chance.random() > _LATE:
                 continue
             row = (*row[:2], int(PodPhase.TERMINATING), known[rank][2])
@@ -85,6 +94,8 @@ def _pods(holding: Holding, before: PodsSeen | None, now_ms: int, chance: random
     marks = [PodMarks(one.rank, one.values) for one in before.marks if one.rank in ranks] if before is not None else []
     if holding.step or chance.random() < 0.7:
         marks = []
+    if backups and chance.random() > _LATE:
+        marks = [PodMarks(rank, _MARKS) for rank in ranks if rank in backups]
     return PodsSeen(
         holding.namespace,
         holding.name,
@@ -101,6 +112,19 @@ def _pods(holding: Holding, before: PodsSeen | None, now_ms: int, chance: random
         steps=pack([step for *_, step in rows], 4) if any(step for *_, step in rows) else b"",
         steering=before.steering if before is not None else {},
     )
+
+
+def _backups(holding: Holding, state: State, pods: PodsSeen, chance: random.Random) -> list[BackupPod]:
+    """Backup pods that exist: those of before, but for some that are gone before they took their rank."""
+    rows = _rows_of(pods)
+    taken = {
+        rank for rank, move in holding.backups().items() if rank in rows and rows[rank][2] >= move.step
+    } | holding.switched.keys()
+    return [
+        BackupPod(rank, f"{holding.name}-{rank}-b", uid)
+        for rank, uid in sorted(state.faults.backups((holding.namespace, holding.name), holding.uid).items())
+        if rank in taken or chance.random() > _LATE / 2
+    ]
 
 
 def _rows_of(seen: PodsSeen | None) -> dict[int, tuple[str, int, int]]:
