@@ -288,6 +288,8 @@ def holds(selector: LabelSelector | None, labels: Mapping[str, str]) -> bool:
             "NotIn": not (is_there and labels[one.key] in one.values),
             "Exists": is_there,
             "DoesNotExist": not is_there,
+            "Gt": False,  # of nodes only; in pods that were placed while constraints were off
+            "Lt": False,
         }[one.operator]
         if not ok:
             return False
