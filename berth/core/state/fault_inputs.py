@@ -19,7 +19,7 @@ from berth.schemas.nodes import NodeCondition
 AttemptKey = tuple[str, int]
 _RANK_BYTES: Final = 4
 _TIME_BYTES: Final = 8
-_NO_FAULTS: Final = (0, 0, False)
+_NO_FAULTS: Final = (0, 0, 0)
 _NO_GROUP: Final = GroupSeen("", "")
 
 
@@ -318,14 +318,9 @@ def nodes_of(holding: Holding) -> list[str]:
     return [*holding.placement.names(), *(share.node for share in holding.reserved().values())]
 
 
-def _faults(condition: NodeCondition | None) -> tuple[int, int, bool]:
-    """What of a condition may make pods faulty."""
+def _faults(condition: NodeCondition | None) -> tuple[int, int, int]:
+    """What of a condition may make pods faulty; the level counts where it may."""
     if condition is None:
         return _NO_FAULTS
-    level = condition.level
-    is_unhealthy = level in {NodeHealth.EVICT, NodeHealth.SUB_HEALTHY}
-    return (
-        condition.unhealthy,
-        condition.sub_healthy,
-        is_unhealthy and (level is NodeHealth.EVICT or not condition.sub_healthy),
-    )
+    is_unhealthy = condition.level in {NodeHealth.EVICT, NodeHealth.SUB_HEALTHY}
+    return condition.unhealthy, condition.sub_healthy, int(condition.level) if is_unhealthy else 0

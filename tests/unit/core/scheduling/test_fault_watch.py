@@ -4,9 +4,10 @@ import pytest
 
 from berth.core.changes import Changes, ConstraintChanges
 from berth.core.cluster.node_packing import pack_switches
+from berth.schemas.facts import NodeHealth
 from berth.schemas.intake import JobRequest
 from tests.support.cells import a_job, a_node
-from tests.support.fault_cells import FaultCell
+from tests.support.fault_cells import PODS_FIRST, FaultCell
 
 PLAIN = a_job("j", chips=8, replicas=2)
 BELOW_LEAVES = a_job("j", chips=8, replicas=2, labels={"tor-affinity": "normal-schema"})
@@ -59,3 +60,14 @@ def test_it_is_examined_after_what_may_help(request_: JobRequest, changes: Chang
 )
 def test_it_is_not_examined_after_what_cannot_help(request_: JobRequest, changes: Changes) -> None:
     assert not examined(request_, changes)
+
+
+def test_a_sub_healthy_node_whose_pods_are_to_leave_is_examined_again() -> None:
+    cell = FaultCell([a_node(f"n{number}") for number in range(3)])
+    cell.run(a_job("j", chips=8, replicas=2), labels={**PODS_FIRST, "subHealthyStrategy": "ignore"})
+    node = cell.node_of("j", 1)
+    cell.break_chip(node, mask=0, level=NodeHealth.SUB_HEALTHY)
+    assert cell.turns() == []
+    cell.break_chip(node, mask=0, level=NodeHealth.EVICT)
+    (step,) = cell.turns()
+    assert (step.kind, step.ranks) == ("NodeUnhealthy", [1])
