@@ -6,9 +6,12 @@ Source of the keys: docs/reference/faults.md, "Switches of jobs".
 from collections.abc import Iterable, Mapping
 from typing import ClassVar, Final, Literal
 
+from berth.schemas.columns import unpack
 from berth.schemas.message import Message, Part
 from berth.schemas.units import UnixMs
 
+_RANK_BYTES: Final = 4
+_TIME_BYTES: Final = 8
 FAULT_SCHEDULING: Final = "fault-scheduling"
 FAULT_RETRY_TIMES: Final = "fault-retry-times"
 POD_RESCHEDULING: Final = "pod-rescheduling"
@@ -83,6 +86,15 @@ class ReplacementsSeen(Message, frozen=True):
     backups: list[BackupPod] = []
     """Backup pods that exist and have not ended, whether they are bound or not, ascending by rank; also those that have
     taken their rank."""
+
+    def waiting_since(self) -> dict[int, UnixMs]:
+        """Since when the new pod of each rank waits.
+
+        Raises:
+            ValueError: A column is damaged, or they do not have the same length.
+        """
+        ranks = unpack(self.ranks, _RANK_BYTES)
+        return dict(zip(ranks, unpack(self.since_ms, _TIME_BYTES) or [self.at_ms] * len(ranks), strict=True))
 
 
 DrainKind = Literal["node", "leaf", "superpod"]

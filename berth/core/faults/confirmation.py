@@ -40,17 +40,11 @@ def sources_of(state: State, node: str, holding: Holding) -> list[str]:
     if labelled:
         mask |= HealthSource.CLUSTERD
     found = [word for source, word in _WORDS.items() if mask & source]
-    if not _is_ready(state, node):
+    if not state.faults.is_ready(node):
         found.append(_KUBERNETES)
     if failed:
         found.append(_PODS)
     return found
-
-
-def _is_ready(state: State, node: str) -> bool:
-    table = state.table
-    row = table.row_of.get(node)
-    return row is not None and bool(table.present[row]) and table.classes[int(table.node_class[row])].ready
 
 
 def _pods_on(state: State, node: str, holding: Holding) -> tuple[bool, bool]:

@@ -10,15 +10,12 @@ from berth.core.state.fact_checks import check_approval, check_replacements, che
 from berth.core.state.kept_facts import Effect
 from berth.core.state.ledger import Folded, Holding, LedgerFold
 from berth.core.state.lost_nodes import LostNodes
-from berth.schemas.columns import unpack
 from berth.schemas.envelope import Envelope, body_of
 from berth.schemas.facts import HealthSeen, JobSeen, NodeHealth, NodesSeen
 from berth.schemas.fault_facts import ApprovalSeen, GroupSeen, ReplacementsSeen
 from berth.schemas.nodes import NodeCondition
 
 AttemptKey = tuple[str, int]
-_RANK_BYTES: Final = 4
-_TIME_BYTES: Final = 8
 _NO_FAULTS: Final = (0, 0, 0)
 _NO_GROUP: Final = GroupSeen("", "")
 
@@ -188,11 +185,7 @@ class FaultInputs:
     def waiting(self, job: JobKey, uid: str) -> dict[int, int]:
         """Ranks of a job whose new pods wait for a place, and since when each of them does."""
         fact = self.replacements.get(job)
-        if fact is None or fact.uid != uid:
-            return {}
-        ranks = unpack(fact.ranks, _RANK_BYTES)
-        times = unpack(fact.since_ms, _TIME_BYTES) or [fact.at_ms] * len(ranks)
-        return dict(zip(ranks, times, strict=True))
+        return fact.waiting_since() if fact is not None and fact.uid == uid else {}
 
     def backups(self, job: JobKey, uid: str) -> Mapping[int, str]:
         """Backup pods of a job that exist: uids by rank."""
@@ -293,12 +286,13 @@ class FaultInputs:
         """Note which of these nodes are gone, not ready, or to be left, as far as they have attempts."""
         for name in names:
             if name in self._attempts_on:
-                is_unready, is_evicted = not self._is_ready(name), self._is_evicted(name)
+                is_unready, is_evicted = not self.is_ready(name), self._is_evicted(name)
                 self.lost.note(name, domain, is_unready=is_unready, is_evicted=is_evicted, at_ms=at_ms)
                 if name in moving and not self.domain(name):
                     self.lost.note_move(name)
 
-    def _is_ready(self, name: str) -> bool:
+    def is_ready(self, name: str) -> bool:
+        """Whether a node is there and ready."""
         table = self._table
         row = table.row_of.get(name)
         return row is not None and bool(table.present[row]) and table.classes[int(table.node_class[row])].ready
@@ -310,7 +304,7 @@ class FaultInputs:
     def has_healthy_nodes(self, domain: str) -> bool:
         """Whether a domain has a node that is ready, and that pods are not to leave."""
         names = (self._table.names[row] for row in self._table.rows_of_domain(domain))
-        return any(self._is_ready(name) and not self._is_evicted(name) for name in names)
+        return any(self.is_ready(name) and not self._is_evicted(name) for name in names)
 
 
 def nodes_of(holding: Holding) -> list[str]:

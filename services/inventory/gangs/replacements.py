@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from berth.formats.ascend.pod_annotations import RANK_INDEX
-from berth.schemas.columns import pack, unpack
+from berth.schemas.columns import pack
 from berth.schemas.facts import is_repeat
 from berth.schemas.fault_facts import ReplacementsSeen
 from berth.services.inventory.gangs.backups import backups_of, is_backup, restore_backups
@@ -84,15 +84,10 @@ def _replacements_of(gang: Gang, part: Part, before: ReplacementsSeen | None, *,
         for rank in (sorted(part.open_ranks) if part.phase != "ending" else ())
         if rank < len(part.slots) and part.slots[rank].is_live and not part.slots[rank].was_bound
     ]
-    known = _since(before) if before is not None and before.uid == part.uid else {}
+    known = before.waiting_since() if before is not None and before.uid == part.uid else {}
     since_ms = pack([known.get(rank, at_ms) for rank in ranks], 8)
     backups = backups_of(gang, part)
     return ReplacementsSeen(part.gang.namespace, part.name, part.uid, pack(ranks, 4), at_ms, since_ms, backups)
-
-
-def _since(fact: ReplacementsSeen) -> dict[int, int]:
-    ranks = unpack(fact.ranks, 4)
-    return dict(zip(ranks, unpack(fact.since_ms, 8) or [fact.at_ms] * len(ranks), strict=True))
 
 
 def changed_replacements(gang: Gang, now_ms: int) -> list[ReplacementsSeen]:
