@@ -135,6 +135,12 @@ async def submit(world: KubeCell, namespace: str, name: str, replicas: int, **la
     return str((await world.api.post(JOBS.format(namespace), job))["metadata"]["uid"])
 
 
+async def submit_pod(world: KubeCell, namespace: str, name: str) -> None:
+    """Make a pod that stands alone, with all chips of a node: unlike a PodGroup it asks even if no chip is free."""
+    metadata = {"name": name, "annotations": {"berth/run-for": "3600s"}}
+    await world.api.post(f"/api/v1/namespaces/{namespace}/pods", {"metadata": metadata, "spec": a_spec(8)})
+
+
 def ascend_job(name: str, workers: int, *, labels: Mapping[str, str], annotations: Mapping[str, str]) -> Tree:
     """An AscendJob with a master and workers, each with all chips of a node."""
     specs = {
@@ -154,9 +160,9 @@ def ascend_job(name: str, workers: int, *, labels: Mapping[str, str], annotation
 
 
 async def pods_of(api: KubeApi, namespace: str, job: str) -> list[Tree]:
-    """Pods of a job, by name."""
+    """Pods of a job, by name; the pod of this name, if it stands alone."""
     found = await api.items(f"/api/v1/namespaces/{namespace}/pods")
-    return [pod for pod in found if pod["metadata"]["ownerReferences"][0]["name"] == job]
+    return [pod for pod in found if (pod["metadata"].get("ownerReferences") or [pod["metadata"]])[0]["name"] == job]
 
 
 def seats_of(pods: list[Tree]) -> dict[int, Seat]:
