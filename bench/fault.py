@@ -45,7 +45,6 @@ _DEADLINE_S: Final = 120.0
 _FAULTS: Final = """
 [faults]
 enabled = true
-plan_before_delete = true
 restarts_at_once = 1000
 restart_share_percent = 100
 """

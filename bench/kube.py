@@ -33,7 +33,7 @@ _TARGET_TAIL: Final = 2.5
 _TARGET_REPLACED_MS: Final = 300.0
 _RECOVERING: Final = 8
 """Pods of a gang that recovers."""
-_FAULTS: Final = "[faults]\nenabled = true\nplan_before_delete = true\n"
+_FAULTS: Final = "[faults]\nenabled = true\n"
 _TARGET_MANY: Final = 2.5
 _TARGET_PLAIN: Final = 0.5
 _TARGET_RATE: Final = {1_000: 0.6, 5_000: 0.5}
