@@ -16,9 +16,9 @@ from typing import Final
 import uvloop
 
 from bench.cluster import CHIPS, USER, admin_of
-from bench.kube_gang import RULES, worked_s
-from bench.kube_parts import measure_parts
-from bench.kube_world import GROUPS, PODS, SERVICES, World, a_group, a_pod, binding_bodies, world
+from bench.kube.gang import RULES, worked_s
+from bench.kube.parts import measure_parts
+from bench.kube.world import GROUPS, PODS, SERVICES, World, a_group, a_pod, binding_bodies, world
 from bench.report import Report, Row, machine, row
 from berth.runtime.local.kube_server import KubeServer
 
