@@ -36,7 +36,7 @@ JOBS: Final = "/apis/batch.volcano.sh/v1alpha1/namespaces/{}/jobs/{}"
 
 def holding_for(hold_ms: int) -> dict[str, Mapping[str, object]]:
     own = settings()
-    own["dispatcher"] = {"faults": {**FAULTS, "hold_places_ms": hold_ms}}
+    own["dispatcher"] = {"faults": {**FAULTS, "hold_places_ms": hold_ms, "fault_wait_ms": 200}}
     return own
 
 
