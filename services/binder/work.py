@@ -244,7 +244,7 @@ class Work:
         Raises:
             HistoryError: Records are missing before it.
             DecodeError: It does not decode.
-            InvariantError: It breaks a rule of the ledger.
+            LedgerBrokenError: It breaks a rule of the ledger. Nothing of it was applied.
         """
         folded = self.fold.apply(sequence, open_envelope(data))
         touched = [self._take(holding) for holding in folded.taken if not holding.foreign]

@@ -171,7 +171,7 @@ class State:
             HistoryError: Records are missing before it.
             NewerVersionError: Only a newer release reads it.
             DecodeError: It does not decode.
-            InvariantError: It breaks a rule of the ledger.
+            LedgerBrokenError: It breaks a rule of the ledger. Nothing of it was applied.
         """
         before = self.fold.settings
         return self._follow(self.fold.apply(sequence, open_envelope(data)), before)
@@ -181,7 +181,7 @@ class State:
 
         Raises:
             HistoryError: Records are missing before it.
-            InvariantError: It breaks a rule of the ledger.
+            LedgerBrokenError: It breaks a rule of the ledger. Nothing of it was applied.
         """
         return self._follow(self.fold.apply_round(sequence, record), self.fold.settings)
 

@@ -8,7 +8,7 @@ from berth.schemas.placement import Run, placement_of
 from berth.schemas.refusal import Refusal
 from berth.services.binder.work import Step, Work
 
-PLACEMENT = placement_of(["n0", "n1"], [(0,), (1,)], [Run(2, 1)], resource="huawei.com/Ascend910")
+PLACEMENT = placement_of(["n0", "n1"], [(), ()], [Run(2, 0, 100)], resource="huawei.com/Ascend910")
 EPOCH = 3
 
 
