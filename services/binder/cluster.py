@@ -280,7 +280,7 @@ class Cluster(Protocol):
         """
 
     async def request_checkpoint(self, gang: Gang, since_ms: UnixMs) -> None:
-        """Tell the agents of a job to save a checkpoint; called before any of its pods is deleted.
+        """Request a checkpoint from the agents of a job; called before any of its pods is deleted.
 
         Args:
             gang: The attempt.

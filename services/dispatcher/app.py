@@ -2,9 +2,12 @@
 
 import asyncio
 import gc
-from typing import Final
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from functools import partial
+from typing import Final, TypeAlias
 
-from berth.runtime.beside import beside
+from berth.runtime.beside import BesideWork, beside
 from berth.runtime.bus.port import Bus
 from berth.runtime.clock import Clock
 from berth.runtime.errors import TransientError
@@ -23,6 +26,8 @@ _ALIVE_S: Final = 0.25
 """Pause between two signs that the loop which decides is running."""
 _AGAIN_S: Final = 1.0
 """Pause after leadership could not be taken."""
+Beside: TypeAlias = Callable[[BesideWork], AbstractAsyncContextManager[None]]
+"""Runs work beside the loop that decides while a block runs; see :func:`berth.runtime.beside.beside`."""
 
 
 async def serve(
@@ -33,7 +38,31 @@ async def serve(
     stop: asyncio.Event,
 ) -> None:
     """Decide while the lease is held, follow the leader while it is not, until asked to stop."""
-    process = process_identity()
+    on_a_thread = partial(beside, "dispatcher", config.bus, log=instruments.log)
+    await serve_beside(on_a_thread, bus, clock, config, instruments, stop, process=process_identity())
+
+
+async def serve_beside(
+    beside_work: Beside,
+    bus: Bus,
+    clock: Clock,
+    config: DispatcherConfig,
+    instruments: Instruments[DispatcherMetrics],
+    stop: asyncio.Event,
+    *,
+    process: str,
+) -> None:
+    """Decide or follow until asked to stop, with the keeper of the lease beside.
+
+    Args:
+        beside_work: Runs the keeper, with a connection of its own.
+        bus: The cell.
+        clock: Of the process.
+        config: Settings.
+        instruments: Of the process.
+        stop: Set to end the dispatcher.
+        process: Identity of this process; that of each process is another.
+    """
     await bus.ensure_streams(replicas=config.bus.replicas)
     terms = Terms(
         config.lease_s, config.heartbeat_s, config.heartbeat_lost_s, config.heartbeat_answer_s, config.stalled_s
@@ -55,7 +84,7 @@ async def serve(
         )
         await keeper.run(asked)
 
-    async with beside("dispatcher", config.bus, keep, instruments.log), asyncio.TaskGroup() as group:
+    async with beside_work(keep), asyncio.TaskGroup() as group:
         side_tasks = [
             group.create_task(_show_life(standing, clock), name="show life"),
             group.create_task(_set_on(stop, changed), name="wake on stop"),
