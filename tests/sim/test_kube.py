@@ -122,7 +122,7 @@ def test_a_watch_that_lags_breaks_and_expires_ends_with_what_is_there() -> None:
             await asyncio.sleep(0.03)
         await asyncio.sleep(5)
         assert sorted(mirror.objects) == sorted(found["metadata"]["name"] for found in kube.objects(MAPS))
-        assert reflection.lists >= 3
+        assert reflection.lists >= 2
         assert reflection.errors > 0
         task.cancel()
 
