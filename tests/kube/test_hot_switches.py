@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
@@ -34,7 +34,7 @@ TOPOLOGY: Final = """
 apiVersion: berth/v1
 kind: Cluster
 nodes:
-  - {product: module910bx8, count: 8, name: "a2-{index:02}", leaf: {size: 4, name: "leaf-{index}"}}
+  - {product: module910bx8, count: COUNT, name: "a2-{index:02}", leaf: {size: 4, name: "leaf-{index}"}}
 """
 LABELS: Final = {"fault-scheduling": "force", "pod-rescheduling": "on", "subHealthyStrategy": "hotSwitch"}
 PODS: Final = "/api/v1/namespaces/{}/pods"
@@ -61,6 +61,40 @@ class Switching:
         """Its backup pod; None while there is none."""
         pods = await pods_of(self.world.api, self.namespace, "llm")
         return next((pod for pod in pods if "-hot-" in pod["metadata"]["name"]), None)
+
+    async def begin(self) -> int:
+        """Ask the operator for a backup pod by hand, so that the switch stays where both pods run; returns the rank."""
+        pod = await self.worker()
+        begin = {"metadata": {"annotations": {"inHotSwitchFlow": "true", "needOperatorOpe": "create"}}}
+        await self.world.api.patch(f"{PODS.format(self.namespace)}/llm-worker-0", begin)
+        return int(pod["metadata"]["annotations"]["berth/rank"])
+
+    async def until_backup_is_told(self) -> str:
+        """The backup pod says why it has no place, by its condition and an Event; returns the sentence."""
+        words = ""
+
+        async def is_told() -> bool:
+            nonlocal words
+            self.world.check()
+            pod = await self.backup() or {"metadata": {"name": ""}, "status": {}}
+            conditions = {one["type"]: one for one in pod["status"].get("conditions", [])}
+            scheduled = conditions.get("PodScheduled", {})
+            words = scheduled.get("message", "")
+            events = await self.world.api.items(f"/api/v1/namespaces/{self.namespace}/events")
+            named = [(one["involvedObject"]["name"], one["reason"], one["message"]) for one in events]
+            is_waiting = (scheduled.get("status"), scheduled.get("reason")) == ("False", "Unschedulable")
+            return is_waiting and (pod["metadata"]["name"], "FailedScheduling", words) in named
+
+        await until_true(is_told, deadline_s=DEADLINE_S, what="the backup pod says why it has no place")
+        return words
+
+    async def until_steps(self, *wanted: tuple[str, list[int]]) -> None:
+        """The ledger has these steps; whether all services run is not asked."""
+
+        async def are_taken() -> bool:
+            return await self.steps() == list(wanted)
+
+        await until_true(are_taken, deadline_s=DEADLINE_S, what=f"steps {wanted}")
 
     async def until_backup_runs(self) -> Tree:
         found: Tree = {}
@@ -100,12 +134,13 @@ class Switching:
 
 @asynccontextmanager
 async def switching(
-    kube_api: KubeApi, namespace: str, bus: NatsBus, url: str, cell: str, folder: Path, **agents: object
+    kube_api: KubeApi, namespace: str, bus: NatsBus, url: str, cell: str, folder: Path, nodes: int = 8, **agents: object
 ) -> AsyncIterator[Switching]:
-    """A job of three pods that runs on eight nodes."""
+    """A job of three pods that runs on as many nodes as are wanted."""
+    topology = TOPOLOGY.replace("COUNT", str(nodes))
     with services(folder, url) as made:
         world = KubeCell(
-            made, folder=folder, cell=cell, bus=bus, api=kube_api, topology=TOPOLOGY, settings=settings(**agents)
+            made, folder=folder, cell=cell, bus=bus, api=kube_api, topology=topology, settings=settings(**agents)
         )
         await start(world)
         await kube_api.post(ASCEND_JOBS.format(namespace), ascend_job("llm", 2, labels=LABELS, annotations={}))
@@ -155,7 +190,7 @@ async def test_a_late_backup_pod_is_deleted_by_its_operator_and_nothing_of_it_re
     kube_api: KubeApi, namespace: str, real_bus: NatsBus, nats_server: str, cell: str, tmp_path: Path
 ) -> None:
     """It is placed at once, and its containers start too late."""
-    agents = {"recovery": True, "start_s": 10.0, "hot_switch_wait_s": 7.0}
+    agents: dict[str, Any] = {"recovery": True, "start_s": 10.0, "hot_switch_wait_s": 7.0}
     async with switching(kube_api, namespace, real_bus, nats_server, cell, tmp_path, **agents) as job:
         old = await job.worker()
         rank = int(old["metadata"]["annotations"]["berth/rank"])
@@ -219,3 +254,49 @@ async def test_a_hot_switch_goes_on_after_every_service_was_started_again(
         await job.until_placed_at({key: seat.node for key, seat in now.items()})
         assert await job.steps() == [("backup", [rank]), ("force", [rank])]
         assert await job.world.check_chips(namespace) == 24
+
+
+async def test_a_backup_pod_without_a_place_says_why_and_gets_the_first_that_comes_free(
+    kube_api: KubeApi, namespace: str, real_bus: NatsBus, nats_server: str, cell: str, tmp_path: Path
+) -> None:
+    async with switching(kube_api, namespace, real_bus, nats_server, cell, tmp_path, nodes=4) as job:
+        await kube_api.post(ASCEND_JOBS.format(namespace), ascend_job("other", 0, labels={}, annotations={}))
+        await until_seats(job.world, namespace, "other", 1)
+        rank = await job.begin()
+        words = await job.until_backup_is_told()
+        assert words.startswith(f"the backup pod of rank {rank} waits for a place: ")
+        (status,) = [one for one in await statuses_of(job.world) if one.backups]
+        assert [one.rank for one in status.backups] == [rank]
+        assert words.endswith(status.backups[0].refusal)
+        assert status.sentence == words
+        assert await job.steps() == []
+        await kube_api.delete(f"{ASCEND_JOBS.format(namespace)}/other")
+        backup = await job.until_backup_runs()
+        assert backup["spec"]["nodeName"] not in {seat.node for seat in job.old.values()}
+        assert await job.steps() == [("backup", [rank])]
+
+
+async def test_a_backup_pod_whose_place_breaks_before_it_is_bound_gets_another_one(
+    kube_api: KubeApi, namespace: str, real_bus: NatsBus, nats_server: str, cell: str, tmp_path: Path
+) -> None:
+    """The binder is away until both places are in the ledger."""
+    async with switching(kube_api, namespace, real_bus, nats_server, cell, tmp_path) as job:
+        binder = job.world.services["binder"]
+        await binder.kill()
+        rank = await job.begin()
+        await job.until_steps(("backup", [rank]))
+        places = [one.placement for record in await job.rounds() for one in record.recoveries]
+        assert places[0] is not None
+        (lost,) = places[0].names()
+        await break_node(job.world, BreakNode(lost, "chip", [3]))
+        await job.until_steps(("backup", [rank]), ("backup", [rank]))
+        binder.start()
+        backup = await job.until_backup_runs()
+        places = [one.placement for record in await job.rounds() for one in record.recoveries]
+        assert places[1] is not None
+        backup_name = backup["metadata"]["name"]
+        assert [backup["spec"]["nodeName"]] == places[1].names() != [lost]
+        assert backup["metadata"]["annotations"]["berth/step"] == "2"
+        others = [one for one in await pods_of(kube_api, namespace, "llm") if one["metadata"]["name"] != backup_name]
+        assert seats_of(others) == job.old
+        assert await job.world.check_chips(namespace) == 32
