@@ -20,6 +20,7 @@ from berth.schemas.facts import (
     HealthSource,
     JobSeen,
     Leaf,
+    LedgerSeen,
     MembersSeen,
     NodeClass,
     NodeHealth,
@@ -545,6 +546,7 @@ def _facts() -> tuple[Message, ...]:
             open=[3, 5],
         ),
         TimerSeen(at_ms=_AT_MS + 7),
+        LedgerSeen("2026-11-21T10:00:00.123456789Z", epoch=7, sequence=42, at_ms=_AT_MS + 8),
         *_usage(),
         *_volumes(),
     )

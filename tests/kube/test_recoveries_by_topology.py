@@ -1,35 +1,28 @@
 """Jobs by leaf switch, in SuperPoDs and in racks of Atlas 950 recover on a real API server; healthy ranks stay."""
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import pytest
 
-from berth.runtime.bus.nats_bus import NatsBus
-from berth.schemas.envelope import body_of, open_envelope
-from berth.schemas.ledger import Round
-from berth.schemas.recovery import Recovery
 from berth.schemas.simulation import BreakNode
-from berth.schemas.subjects import StreamName
 from tests.kube.test_superpod_jobs import in_blocks
 from tests.kube.test_switch_jobs import a_model
 from tests.support.faulty_cell import (
     DEADLINE_S,
     JOBS,
+    RunningCell,
     Seat,
     break_node,
     pods_of,
     seats_of,
     settings,
-    start,
+    steps_of,
     until_seats,
     unusable_chips,
 )
-from tests.support.kube_api import KubeApi
 from tests.support.kube_cells import KubeCell, a_container
-from tests.support.processes import services
 from tests.support.waiting import until_true
 
 pytestmark = pytest.mark.timeout(150)
@@ -82,13 +75,7 @@ class Cell(NamedTuple):
         assert all(now[rank].node not in nodes for rank in ranks)
         assert all(now[rank].chips == old[rank].chips for rank in ranks)
         self.seats[job] = now
-        return [step.scope for step in await self.steps(job) if step.how != "place"]
-
-    async def steps(self, job: str) -> list[Recovery]:
-        """Steps of a job, oldest first."""
-        envelopes = [open_envelope(stored.data) for stored in await self.world.bus.read(StreamName.LEDGER)]
-        rounds = [body_of(one, Round) for one in envelopes if one.kind == Round.KIND]
-        return [step for found in rounds for step in found.recoveries if step.name == f"vcjob.{job}"]
+        return [step.scope for step in await steps_of(self.world, f"vcjob.{job}") if step.how != "place"]
 
 
 def in_racks(name: str, replicas: int, block: int) -> Tree:
@@ -106,29 +93,24 @@ def in_racks(name: str, replicas: int, block: int) -> Tree:
 
 
 @asynccontextmanager
-async def running(
-    api: KubeApi, namespace: str, bus: NatsBus, url: str, cell: str, folder: Path, how: str
-) -> AsyncIterator[Cell]:
+async def three_jobs(running: RunningCell, namespace: str, how: str) -> AsyncIterator[Cell]:
     """Three jobs that run."""
-    with services(folder, url) as made:
-        own: dict[str, Mapping[str, object]] = settings()
-        decisions = {"nslb_version": "2.0", "shared_tor_num": 1, "super_pod_size": 6}
-        own["dispatcher"] = {**own["dispatcher"], "decisions": decisions}
-        world = KubeCell(made, folder=folder, cell=cell, bus=bus, api=api, topology=TOPOLOGY, settings=own)
-        await start(world)
+    own = settings()
+    decisions = {"nslb_version": "2.0", "shared_tor_num": 1, "super_pod_size": 6}
+    own["dispatcher"] = {**own["dispatcher"], "decisions": decisions}
+    async with running(TOPOLOGY, own) as world:
         jobs = [a_model("model", SIZES["model"]), in_blocks("blocks", SIZES["blocks"], 2), in_racks("racks", 4, 2)]
         for job in jobs:
             job["metadata"]["labels"] |= {"fault-scheduling": how, "pod-rescheduling": "on"}
-            await api.post(JOBS.format(namespace), job)
+            await world.api.post(JOBS.format(namespace), job)
         yield Cell(world, namespace, {name: await until_seats(world, namespace, name, SIZES[name]) for name in SIZES})
         await world.check_chips(namespace)
-        await world.stop()
 
 
 async def test_after_the_fault_of_a_chip_one_rank_moves_or_its_block_if_there_is_no_room_around_it(
-    kube_api: KubeApi, namespace: str, real_bus: NatsBus, nats_server: str, cell: str, tmp_path: Path
+    running: RunningCell, namespace: str
 ) -> None:
-    async with running(kube_api, namespace, real_bus, nats_server, cell, tmp_path, "force") as found:
+    async with three_jobs(running, namespace, "force") as found:
         before = {job: await found.notes(job) for job in SIZES}
         for job, count in SIZES.items():
             await found.break_chip(found.seats[job][count - 1].node)
@@ -154,9 +136,9 @@ async def test_after_the_fault_of_a_chip_one_rank_moves_or_its_block_if_there_is
 
 
 async def test_after_the_fault_of_a_node_or_a_leaf_its_ranks_leave_with_grace(
-    kube_api: KubeApi, namespace: str, real_bus: NatsBus, nats_server: str, cell: str, tmp_path: Path
+    running: RunningCell, namespace: str
 ) -> None:
-    async with running(kube_api, namespace, real_bus, nats_server, cell, tmp_path, "grace") as found:
+    async with three_jobs(running, namespace, "grace") as found:
         await break_node(found.world, BreakNode("leaf-1", "node", leaf=True))
         other = {f"a2-{number:02}" for number in range(8, 12)}
 
@@ -171,4 +153,4 @@ async def test_after_the_fault_of_a_node_or_a_leaf_its_ranks_leave_with_grace(
         assert await found.recovered("blocks", {5}) == ["pod"]
         assert await found.recovered("racks", {2, 3}) == ["pod", "rank-block"]
         for job in SIZES:
-            assert {step.how for step in await found.steps(job)} == {"grace"}
+            assert {step.how for step in await steps_of(found.world, f"vcjob.{job}")} == {"grace"}

@@ -238,14 +238,17 @@ class _View:
     def _pods(self) -> list[PodView]:
         """Pods at the newest places of their ranks; of a rank without one yet, its place itself counts.
 
-        Pods that leave are left out, unless their ranks have places that are reserved for them.
+        Pods that leave are left out, unless their ranks have places that are reserved for them. So are pods on other
+        nodes than their ranks: when such a node changes, nobody looks at the gang.
         """
         holding, seen = self._holding, self._seen
         found: dict[int, PodView] = {}
+        owned = self._state.owned(holding.key)
         if seen is not None:
             steps = unpack(seen.steps, _RANK_BYTES) or [0] * len(seen.phase)
             rows = zip(pods_of(self._state, holding, seen), steps, strict=True)
-            found = {pod.rank: pod for pod, step in rows if step >= holding.step_of(pod.rank)}
+            newest = (pod for pod, step in rows if step >= holding.step_of(pod.rank) and pod.rank < len(owned))
+            found = {pod.rank: pod for pod in newest if pod.node == owned[pod.rank].node}
         gone = set(holding.gone)
         for rank in self._leaving.keys() | gone:
             found.pop(rank, None)
@@ -253,7 +256,6 @@ class _View:
             if rank in self._backups:
                 continue  # its pod runs on, or leaves for its backup pod, which is judged once it has the rank
             found[rank] = PodView(rank, share.node, share.mask, _PENDING)
-        owned = self._state.owned(holding.key)
         for rank in holding.steps:
             if rank not in found and rank not in gone and rank not in self._leaving:
                 found[rank] = PodView(rank, owned[rank].node, owned[rank].mask, _PENDING)

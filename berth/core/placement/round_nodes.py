@@ -69,10 +69,10 @@ class RoundNodes:
             shape: Shape of the pod.
             chips: Chips that the pod owns.
         """
-        scorer, table = self.scorer, self.scorer.table
+        scorer = self.scorer
         state = self.states.get(row) or scorer.row_state(row)
         mask = sum(1 << chip for chip in chips)
-        if mask & ~(table.chips.item(row) & ~table.unhealthy.item(row) & ~table.withheld.item(row)):
+        if not scorer.table.are_usable(row, mask):
             return False
         free, idle, share = state.free, state.idle, state.share
         if shape.share is None:

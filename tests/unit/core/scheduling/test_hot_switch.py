@@ -259,6 +259,33 @@ def test_a_fault_of_the_old_pod_makes_it_leave_for_its_backup() -> None:
     assert cell.node_of("j", 1) == "c"
 
 
+def test_a_fault_of_the_reserved_place_counts_once_when_the_backup_pod_has_the_rank() -> None:
+    cell = a_cell("abcd")
+    backed_up(cell)
+    cell.break_chip("c", 0b10)
+    take_over(cell, 1)
+    (step,) = cell.turns()
+    assert (step.step, step.ranks, step.kind, cell.node_of("j", 1)) == (2, [1], "CardUnhealthy", "c")
+    assert step.placement is not None
+
+
+def test_a_pod_that_facts_show_on_another_node_than_its_rank_is_not_judged() -> None:
+    cell = a_cell("abcd")
+    backed_up(cell)
+    take_over(cell, 1)
+    cell.turns()
+    cell.pods["j"] |= {1: Pod("b", 0xFF, 1), 5: Pod("b", 0xFF, 1)}
+    cell.say("j")
+    cell.turns()
+    cell.lose("b")
+    loaded = cell.reloaded()
+    assert cell.wait(60_000) == []
+    assert loaded.wait(60_000) == [], "a reader of a snapshot examines all gangs"
+    cell.lose("c")
+    (step,) = cell.wait(60_000)
+    assert (step.ranks, step.nodes) == ([1], ["c"]), "the place of the rank counts"
+
+
 def test_a_backup_pod_that_is_lost_while_the_old_pod_leaves_is_replaced_like_any_other() -> None:
     cell = a_cell("abcd")
     backed_up(cell)

@@ -148,6 +148,7 @@ def test_steps_that_do_not_follow_one_another_are_refused(fields: dict[str, int]
 async def test_settings_of_faults_are_those_of_the_epoch() -> None:
     found = Cell(faults=FaultsConfig(enabled=True, fault_wait_ms=7, restarts_at_once=3)).config.to_settings()
     assert (found.recoveries, found.fault_wait_ms, found.restarts_at_once) == (1, 7, 3)
+    assert found.plan_before_delete
     assert Cell().config.to_settings() == Cell().config.decisions.to_settings()
 
 
