@@ -1,6 +1,8 @@
 """Examination: which placed gangs need a step of a recovery now, and which steps these may be.
 
 It is a function of the state and the moment, so that each reader of the same history finds the same steps.
+
+Longer than 400 lines because all questions about an attempt are asked of one view of it.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -23,7 +25,7 @@ from berth.core.state.fault_inputs import nodes_of
 from berth.core.state.held_for_restarts import held_together_ms
 from berth.core.state.holdings.holding import Holding, PodShare
 from berth.core.state.holdings.holding import pods_of as pods_of_placement
-from berth.core.state.holdings.leaving import vanished_ms
+from berth.core.state.holdings.leaving import switched_ranks, vanished_ms
 from berth.core.state.holdings.pod_phases import ENDED, rows_of
 from berth.core.state.internal_errors import SetAside
 from berth.core.state.ledger import GangRecord
@@ -192,6 +194,7 @@ class _View:
             return ()
         there = {rank for rank, phase in rows_of(holding, self._seen) if phase not in ENDED}
         there &= set(range(holding.placement.pods())) - {*holding.gone, *self._leaving}
+        there -= switched_ranks(holding, self._seen)
         for one in backups:
             if one.rank in there and holding.switched.get(one.rank) != one.uid:
                 lost = self._lost_place(one, drained) if one.rank in self._backups else ""
