@@ -336,7 +336,7 @@ class Dispatcher:
             except OffersExhaustedError as error:
                 raise TransientError(str(error)) from error
         self._report(choice.set_aside)
-        self.views.note_unplaced({(one.namespace, one.name): one.refusal for one in choice.unplaced})
+        self.views.note_unplaced(choice.unplaced)
         return choice
 
     def _report_held_back(self) -> None:

@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
@@ -64,12 +64,50 @@ class Switching:
         return int(old["metadata"]["annotations"]["berth/rank"]), old
 
     async def begin(self) -> tuple[int, Tree]:
-        """Ask the operator for a backup pod, as ClusterD does; returns the rank, and that pod once it runs."""
+        """Ask the operator for a backup pod; returns the rank, and that pod once it runs."""
+        return await self.ask(), await self.until_backup_runs()
+
+    async def ask(self) -> int:
+        """Ask the operator for a backup pod, as ClusterD does; returns the rank."""
         old = await self.worker()
         await self.world.api.patch(
             self.path, {"metadata": {"annotations": {"inHotSwitchFlow": "true", "needOperatorOpe": "create"}}}
         )
-        return int(old["metadata"]["annotations"]["berth/rank"]), await self.until_backup_runs()
+        return int(old["metadata"]["annotations"]["berth/rank"])
+
+    async def until_backup_is_told(self) -> str:
+        """The backup pod says why it has no place, by its condition and an Event; returns the sentence."""
+        words = ""
+
+        async def is_told() -> bool:
+            nonlocal words
+            self.world.check()
+            pod = await self.backup() or {"metadata": {"name": ""}, "status": {}}
+            conditions = {one["type"]: one for one in pod["status"].get("conditions", [])}
+            scheduled = conditions.get("PodScheduled", {})
+            words = scheduled.get("message", "")
+            events = await self.world.api.items(f"/api/v1/namespaces/{self.namespace}/events")
+            named = [(one["involvedObject"]["name"], one["reason"], one["message"]) for one in events]
+            is_waiting = (scheduled.get("status"), scheduled.get("reason")) == ("False", "Unschedulable")
+            return is_waiting and (pod["metadata"]["name"], "FailedScheduling", words) in named
+
+        await until_true(is_told, deadline_s=DEADLINE_S, what="the backup pod says why it has no place")
+        return words
+
+    async def until_places(self, count: int) -> list[str]:
+        """Nodes of the places that the ledger has given to backup pods, once there are so many.
+
+        It does not matter whether all services run.
+        """
+        nodes: list[str] = []
+
+        async def are_given() -> bool:
+            taken = [one for one in await steps_of(self.world, "acjob.llm") if one.how == "backup"]
+            nodes[:] = [name for one in taken if one.placement is not None for name in one.placement.names()]
+            return len(nodes) == count
+
+        await until_true(are_given, deadline_s=DEADLINE_S, what=f"{count} places for backup pods")
+        return nodes
 
     async def until_backup_runs(self) -> Tree:
         found: Tree = {}
@@ -104,9 +142,11 @@ class Switching:
 
 
 @asynccontextmanager
-async def switching(running: RunningCell, namespace: str, **agents: object) -> AsyncIterator[Switching]:
-    """A job of three pods that runs on eight nodes."""
-    async with running(a2_nodes(8), settings(**agents)) as world:
+async def switching(
+    running: RunningCell, namespace: str, *, nodes: int = 8, **agents: object
+) -> AsyncIterator[Switching]:
+    """A job of three pods that runs on as many nodes as are wanted."""
+    async with running(a2_nodes(nodes), settings(**agents)) as world:
         job = ascend_job("llm", 2, labels=LABELS, annotations={})
         await world.api.post(ASCEND_JOBS.format(namespace), job)
         found = Switching(world, namespace, await until_seats(world, namespace, "llm", 3))
@@ -151,7 +191,7 @@ async def test_a_late_backup_pod_is_deleted_by_its_operator_and_nothing_of_it_re
     running: RunningCell, namespace: str, kube_api: KubeApi
 ) -> None:
     """It is placed at once, and its containers start too late."""
-    agents = {"recovery": True, "start_s": 10.0, "hot_switch_wait_s": 7.0}
+    agents: dict[str, Any] = {"recovery": True, "start_s": 10.0, "hot_switch_wait_s": 7.0}
     async with switching(running, namespace, **agents) as job:
         rank, _ = await job.make_sub_healthy()
 
@@ -203,3 +243,46 @@ async def test_a_hot_switch_goes_on_after_every_service_was_started_again(
         await job.until_placed_at({key: seat.node for key, seat in now.items()})
         assert await job.steps() == [("backup", [rank]), ("force", [rank])]
         assert await job.world.check_chips(namespace) == 24
+
+
+async def test_a_backup_pod_without_a_place_says_why_and_gets_the_first_that_comes_free(
+    running: RunningCell, namespace: str, kube_api: KubeApi
+) -> None:
+    async with switching(running, namespace, nodes=4) as job:
+        await kube_api.post(ASCEND_JOBS.format(namespace), ascend_job("other", 0, labels={}, annotations={}))
+        await until_seats(job.world, namespace, "other", 1)
+        rank = await job.ask()
+        words = await job.until_backup_is_told()
+        assert words.startswith(f"the backup pod of rank {rank} waits for a place: ")
+        (status,) = [one for one in await statuses_of(job.world) if one.backups]
+        assert [one.rank for one in status.backups] == [rank]
+        assert words.endswith(status.backups[0].refusal)
+        assert status.sentence == words
+        assert await job.steps() == []
+        await kube_api.delete(f"{ASCEND_JOBS.format(namespace)}/other")
+        backup = await job.until_backup_runs()
+        assert backup["spec"]["nodeName"] not in {seat.node for seat in job.old.values()}
+        assert await job.steps() == [("backup", [rank])]
+
+
+async def test_a_backup_pod_whose_place_breaks_before_it_is_bound_gets_another_one(
+    running: RunningCell, namespace: str, kube_api: KubeApi
+) -> None:
+    """The binder is away until both places are in the ledger."""
+    async with switching(running, namespace) as job:
+        binder = job.world.services["binder"]
+        await binder.kill()
+        rank = await job.ask()
+        (lost,) = await job.until_places(1)
+        await break_node(job.world, BreakNode(lost, "chip", [3]))
+        places = await job.until_places(2)
+        binder.start()
+        backup = await job.until_backup_runs()
+        assert (places[0], backup["spec"]["nodeName"]) == (lost, places[1])
+        assert lost != places[1]
+        assert backup["metadata"]["annotations"]["berth/step"] == "2"
+        assert await job.steps() == [("backup", [rank]), ("backup", [rank])]
+        uid = backup["metadata"]["uid"]
+        others = [one for one in await pods_of(kube_api, namespace, "llm") if one["metadata"]["uid"] != uid]
+        assert seats_of(others) == job.old
+        assert await job.world.check_chips(namespace) == 32
