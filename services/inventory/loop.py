@@ -249,6 +249,8 @@ class Loop:
         but with the cluster, is done at most once in the settle time; but what is known is published before a request.
         """
         now_ms = self._clock.now_ms()
+        for pace in self._paces:
+            pace.begin_turn()
         self.pods.wake(now_ms)
         self._resolve(now_ms)
         must = self._outlet.has_request or not self.ledger.is_confirmed

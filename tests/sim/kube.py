@@ -125,7 +125,7 @@ def _meta(body: Mapping[str, object]) -> Mapping[str, object] | None:
     return found if isinstance(found, Mapping) else None
 
 
-def _finished(coroutine: Coroutine[Any, Any, T]) -> T:
+def finished(coroutine: Coroutine[Any, Any, T]) -> T:
     """Result of a coroutine that waits for nothing.
 
     Raises:
@@ -234,7 +234,7 @@ class SimApi:
         result: object = None
         if error is None:
             try:
-                result = _finished(call.operation())
+                result = finished(call.operation())
             except (ShellError, ValueError) as caught:
                 error = caught
             else:

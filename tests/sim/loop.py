@@ -4,9 +4,9 @@ Each simulated process, and each thread of one, is a :class:`Lane`. Callbacks of
 were scheduled, as asyncio promises; which lane runs next is drawn from a seed, as processes of a machine run in any
 order. A task belongs to the lane in whose context it was created, and so does all that it creates.
 
-Computing takes no time. When no lane has anything to do, the clock jumps to the next timer. There are no threads,
-sockets, signals and subprocesses. The sets of tasks that asyncio keeps are in order of creation, so nothing depends on
-addresses in memory.
+A callback takes two microseconds. When no lane has anything to do, the clock jumps to the next timer. There are no
+threads, sockets, signals and subprocesses. The sets of tasks that asyncio keeps are in order of creation, so nothing
+depends on addresses in memory.
 """
 
 import asyncio
@@ -23,8 +23,10 @@ from typing import Any, Final, NoReturn, TypeVarTuple
 from tests.sim.errors import Killed, OutOfStepsError, RealWorldError, StalledError
 
 _Ts = TypeVarTuple("_Ts")
+_CALLBACK_S: Final = 2e-6
 _STANDS_STILL: Final = 200_000
-"""Callbacks at one moment after which time is said to stand still."""
+"""Callbacks without a jump of the clock after which time is said to stand still."""
+_CANCELS_MAX: Final = 20
 _BURIED_MAX: Final = 20_000
 """Callbacks of a dead process that run so that its tasks end; what is left then is kept, and never runs."""
 
@@ -115,7 +117,7 @@ class SimLoop(asyncio.BaseEventLoop):
         self._at_once = 0
         self._dying: list[Lane] = []
         self._graveyard: list[object] = []
-        self._burying: Lane | None = None
+        self._burying: list[Lane] = []
         self._digest = hashlib.blake2b(digest_size=16)
         self.on_step: Callable[[], object] | None = None
         self.set_task_factory(self._make_task)  # type: ignore[arg-type]  # its context is optional
@@ -152,7 +154,7 @@ class SimLoop(asyncio.BaseEventLoop):
     ) -> events.TimerHandle:
         """Run a callback at a time."""
         timer = events.TimerHandle(when, callback, args, self, context)
-        if self._burying is not None:
+        if self._burying:
             self._put(timer)
         else:
             heapq.heappush(self._timers, (when, next(self._numbers), timer))
@@ -203,6 +205,8 @@ class SimLoop(asyncio.BaseEventLoop):
         Raises:
             OutOfStepsError: There were too many, in all or at one moment.
         """
+        if self._timers and self._timers[0][0] <= self.now_s:
+            self._ring()
         while not self._lanes:
             self._jump()
         lanes = self._lanes
@@ -217,6 +221,7 @@ class SimLoop(asyncio.BaseEventLoop):
         if handle._cancelled:
             return
         self.callbacks += 1
+        self.now_s += _CALLBACK_S
         self._at_once += 1
         if self._at_once > _STANDS_STILL:
             raise OutOfStepsError(f"time stands still at {self.now_s:.6f}: {lane.name} runs {handle!r}")
@@ -243,6 +248,11 @@ class SimLoop(asyncio.BaseEventLoop):
             raise StalledError(f"no event is left at {self.now_s:.3f} s, and the goal is not reached")
         self._at_once = 0
         self.now_s = max(self.now_s, timers[0][0])
+        self._ring()
+
+    def _ring(self) -> None:
+        """Let the callbacks of all timers that are due be run."""
+        timers = self._timers
         while timers and timers[0][0] <= self.now_s:
             timer = heapq.heappop(timers)[2]
             if not timer._cancelled:
@@ -250,7 +260,7 @@ class SimLoop(asyncio.BaseEventLoop):
 
     def _put(self, handle: events.Handle) -> None:
         lane = handle._context.get(_LANE, self.main)  # type: ignore[attr-defined]  # asyncio's own
-        if lane.is_dead and lane is not self._burying:
+        if lane.is_dead and lane not in self._burying and lane not in self._dying:
             return
         lane.ready.append(handle)
         if not lane.is_active and not lane.is_paused:
@@ -269,7 +279,7 @@ class SimLoop(asyncio.BaseEventLoop):
     def _note_error(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         del loop
         error = context.get("exception")
-        if not isinstance(error, Killed) and self._burying is None:
+        if not isinstance(error, Killed) and not self._burying:
             self.errors.append(f"{context.get('message')}: {error!r}")
 
     # Life and death of lanes.
@@ -290,31 +300,41 @@ class SimLoop(asyncio.BaseEventLoop):
         for lane in lanes:
             if not lane.is_dead:
                 lane.is_dead = True
-                lane.ready.clear()
                 self._dying.append(lane)
 
     def bury(self) -> None:
-        """End the tasks of lanes that died; for those who kill outside of a callback."""
-        self._bury()
+        """End the tasks of lanes that died; for those who kill while the loop does not run."""
+        events._set_running_loop(self)
+        try:
+            self._bury()
+        finally:
+            events._set_running_loop(None)
 
     def _bury(self) -> None:
         """End the tasks of dead lanes: they are cancelled, and nothing that they do then is seen by anybody."""
-        dying, self._dying = self._dying, []
-        tasks = [task for task in asyncio.all_tasks(self) if isinstance(task, SimTask)]
-        for lane in dying:
-            own = [task for task in tasks if task.lane is lane]
-            self._burying = lane
+        self._burying, self._dying = self._dying, []
+        own: list[SimTask] = []
+        for _ in range(_CANCELS_MAX):  # some wait for others once more while they end
+            own = [task for task in asyncio.all_tasks(self) if isinstance(task, SimTask) and task.lane in self._burying]
+            if not own:
+                break
             for task in sorted(own, key=lambda task: task.number):
                 task.cancel()
-            runs = 0
-            while lane.ready and runs < _BURIED_MAX:
-                handle = lane.ready.popleft()
-                if not handle._cancelled:
-                    handle._run()
-                runs += 1
+            self._run_dead()
+        self._graveyard += own
+        self._burying = []
+
+    def _run_dead(self) -> None:
+        runs = 0
+        while runs < _BURIED_MAX and any(lane.ready for lane in self._burying):
+            for lane in self._burying:
+                while lane.ready and runs < _BURIED_MAX:
+                    runs += 1
+                    handle = lane.ready.popleft()
+                    if not handle._cancelled:
+                        handle._run()
+        for lane in self._burying:
             lane.ready.clear()
-            self._burying = None
-            self._graveyard += [task for task in own if not task.done()]
 
     # The trace.
 

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from random import Random
 from typing import Any, Final, NamedTuple, TypeAlias, cast
@@ -126,7 +126,7 @@ class Process:
             return
         self.is_dead = True
         self.death = why
-        for connection in (*self.buses, *self.apis):
+        for connection in self.connections:
             connection.sever()
         self.ground.loop.kill(*self._lanes)
         self.ground.loop.trace(f"{self.identity} dies {why}")
@@ -141,6 +141,11 @@ class Process:
         """Go on."""
         for lane in self._lanes:
             self.ground.loop.resume(lane)
+
+    @property
+    def connections(self) -> list[SimBus | SimApi]:
+        """All its connections."""
+        return [*self.buses, *self.apis]
 
     def connect(self, lane: Lane | None = None) -> SimBus:
         """A connection to the bus."""
@@ -206,7 +211,7 @@ class Process:
         if not self.is_dead:
             self.is_dead = True
             self.death = f"ended: {error!r}" if error is not None else "ended"
-            for connection in (*self.buses, *self.apis):
+            for connection in self.connections:
                 connection.sever()
             self.ground.loop.trace(f"{self.identity} {self.death[:60]}")
             self.ground.loop.call_soon(self.ground.loop.kill, *self._lanes, context=self.ground.server.lane.context)
@@ -245,6 +250,3 @@ async def _fail_when_ended(task: "asyncio.Task[None]") -> None:
 
 async def _fail_when_lost(bus: SimBus) -> None:
     raise await asyncio.shield(bus.lost)
-
-
-Awaited: TypeAlias = Awaitable[object]

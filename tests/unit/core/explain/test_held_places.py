@@ -9,10 +9,10 @@ from tests.support.fault_cells import GRACE, FaultCell
 HOLD_MS = 60_000
 
 
-def holding(nodes: str = "ab", **request: object) -> FaultCell:
+def holding(nodes: str = "ab") -> FaultCell:
     """A job of two pods that starts anew because a chip of one is broken; places are held for the other one."""
     cell = FaultCell([a_node(name) for name in nodes], hold_places_ms=HOLD_MS)
-    cell.run(a_job("j", chips=8, replicas=2, **request), labels=GRACE)
+    cell.run(a_job("j", chips=8, replicas=2), labels=GRACE)
     cell.break_chip("a")
     cell.turns()
     cell.remove("j")
