@@ -17,6 +17,7 @@ from berth.runtime.instruments import Instruments
 from berth.runtime.waits import pause
 from berth.services.dispatcher.config import DispatcherConfig
 from berth.services.dispatcher.leadership import Keeper, Standing, Terms
+from berth.services.dispatcher.ledger_guard import CannotLeadError
 from berth.services.dispatcher.loop import Dispatcher
 from berth.services.dispatcher.metrics import DispatcherMetrics
 from berth.services.dispatcher.standby import FencedError
@@ -125,11 +126,12 @@ class _Term:
             async with asyncio.TaskGroup() as group:
                 waking = group.create_task(self._wake(), name="wake on change")
                 await self._dispatcher.load()
-                self._readiness.ready()
                 await self._stand_by()
                 if not self._stop.is_set():
                     await self._lead()
                 waking.cancel()
+        except* CannotLeadError:
+            self._log.warning("stops deciding")  # the next term says why
         except* FencedError as errors:
             self._log.warning("fenced by another dispatcher", by=[str(error) for error in errors.exceptions])
             self._standing.doubt()
@@ -142,14 +144,28 @@ class _Term:
             await self._dispatcher.stop()
 
     async def _stand_by(self) -> None:
-        """Follow until the lease is held."""
+        """Follow until the lease is held and the ledger is one to decide on."""
         dispatcher, standing = self._dispatcher, self._standing
-        standing.stand(is_candidate=True)
-        while not standing.leads and not self._stop.is_set():
+        obstacle: str | None = None
+        while not self._stop.is_set():
             dispatcher.feeds.arrived.clear()
             await dispatcher.follow(standing.heard)
-            if not standing.leads:
-                await _rest(dispatcher)
+            found = await dispatcher.obstacle()
+            if found != obstacle:
+                obstacle = found
+                self._show(obstacle)
+                standing.stand(is_candidate=not obstacle, refuses=bool(obstacle))
+            if standing.leads and not obstacle:
+                return
+            await _rest(dispatcher)
+
+    def _show(self, obstacle: str) -> None:
+        """Say why this dispatcher does not lead; it is not ready then, and nothing is decided by anyone."""
+        if obstacle:
+            self._log.error("does not lead", reason=obstacle)
+            self._readiness.wait(obstacle)
+        else:
+            self._readiness.ready()
 
     async def _lead(self) -> None:
         """Decide until the lease is lost, another dispatcher is leader, or the end is asked for."""
