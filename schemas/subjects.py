@@ -189,6 +189,11 @@ class Subjects(msgspec.Struct, frozen=True):
         """A tick of the dispatcher's clock."""
         return f"{self.root}fact.timer"
 
+    @property
+    def fact_ledger(self) -> str:
+        """What bound pods say of the ledger."""
+        return f"{self.root}fact.ledger"
+
     def facts(self, kind: str) -> str:
         """Filter for all facts of a kind, such as node or pod."""
         return f"{self.root}fact.{kind}.>"

@@ -11,6 +11,7 @@ import uvloop
 from cyclopts import Parameter
 
 from berth.cli.output import FAILED, OK, WRONG_USE, CommandError, complain
+from berth.core.errors import LedgerBrokenError
 from berth.runtime import logs
 from berth.runtime.bus.access import access_of
 from berth.runtime.bus.nats_bus import NatsBus
@@ -121,7 +122,7 @@ def report(error: Exception) -> int:
             case ConfigError():
                 complain([str(leaf)])
                 code = WRONG_USE
-            case ShellError() | NewerVersionError():
+            case ShellError() | NewerVersionError() | LedgerBrokenError():
                 newer = newer_version(leaf)
                 complain([str(newer or leaf)])
                 code = WRONG_USE if newer is not None else code

@@ -24,6 +24,24 @@ class InvariantError(CoreError):
         self.subject = subject
 
 
+class LedgerBrokenError(InvariantError):
+    """A message of the ledger that no reader may pass: a decision of the leading epoch that breaks a rule.
+
+    Nothing of it was folded. Every reader stops there.
+
+    Attributes:
+        sequence: Sequence of the message.
+        epoch: Its epoch; 0 where that is not known.
+    """
+
+    def __init__(self, rule: str, *, subject: str, sequence: int, epoch: int) -> None:
+        super().__init__(rule, subject=subject)
+        self.sequence = sequence
+        self.epoch = epoch
+        where = f"record {sequence} of epoch {epoch}" if epoch else f"record {sequence}"
+        self.args = (f"{where} breaks the ledger: {subject}: {rule}; berth fsck shows it, berth repair mends it",)
+
+
 class HistoryError(CoreError):
     """Messages that do not follow one another.
 

@@ -17,6 +17,7 @@ from typing import Any, Final, NoReturn, TypeAlias, TypeVar
 
 import uvloop
 
+from berth.core.errors import LedgerBrokenError
 from berth.runtime import logs, probes
 from berth.runtime.bus.discovery import Identity
 from berth.runtime.bus.port import Bus
@@ -203,7 +204,7 @@ def report(error: Exception, log: Logger) -> int:
         if newer is not None:
             log.error("fatal error", reason=str(newer), release=newer.release)
             code = MISCONFIGURED
-        elif isinstance(leaf, ShellError):
+        elif isinstance(leaf, ShellError | LedgerBrokenError):
             log.error("fatal error", reason=str(leaf))
             code = max(code, MISCONFIGURED if isinstance(leaf, ConfigError) else FAILED)
         else:

@@ -3,7 +3,7 @@
 import asyncio
 from typing import Final
 
-from berth.core.errors import CoreError
+from berth.core.errors import CoreError, LedgerBrokenError
 from berth.core.state.ledger import dump_of
 from berth.runtime.bus.port import Bus, Follower, Gap, Stored
 from berth.runtime.clock import Clock
@@ -165,6 +165,7 @@ class _Following:
             )
         )
         ledger = await bus.state(StreamName.LEDGER)
+        intake.work.stream = ledger.created
         snapshot = await newest_snapshot(bus, self._log)
         if snapshot is not None:
             intake.work.restore(dump_of(snapshot.ledger))
@@ -262,6 +263,9 @@ class _Intake:
             return
         try:
             touched = self.work.apply_record(stored.sequence, stored.data)
+        except LedgerBrokenError as error:
+            self._break(str(error))
+            return
         except (DecodeError, CoreError) as error:
             self._break(f"ledger record {stored.sequence} cannot be folded: {error}")
             return

@@ -1,14 +1,18 @@
 """A real API server for the tests of this folder: one for all of them, a namespace for each."""
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Iterator, Mapping
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from berth.cli.app import call
 from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.local.kube_server import KubeServer
+from tests.support.faulty_cell import Ask, RunningCell, running_cell
 from tests.support.invalid_input_cell import InvalidInputCell, TargetOf
 from tests.support.kube_api import KubeApi
 from tests.support.kube_rights import grant
@@ -62,6 +66,26 @@ async def namespace(kube_api: KubeApi) -> AsyncIterator[str]:
     await kube_api.post("/api/v1/namespaces", {"metadata": {"name": name}})
     yield name
     await kube_api.delete(f"/api/v1/namespaces/{name}")
+
+
+@pytest.fixture
+def running(kube_api: KubeApi, real_bus: NatsBus, nats_server: str, cell: str, tmp_path: Path) -> RunningCell:
+    """Makes a cell that recovers jobs from faults run on the API server."""
+    return running_cell(kube_api, real_bus, url=nats_server, cell=cell, folder=tmp_path)
+
+
+@pytest.fixture
+def ask(nats_server: str, cell: str, capsys: pytest.CaptureFixture[str]) -> Ask:
+    """Calls the command line; returns the document that it prints."""
+
+    async def ask_now(*words: str) -> Any:  # noqa: ANN401  # a document
+        capsys.readouterr()
+        code = await asyncio.to_thread(call, [*words, "--json", "--url", nats_server, "--cell", cell])
+        out, err = capsys.readouterr()
+        assert code == 0, err
+        return json.loads(out)
+
+    return ask_now
 
 
 @pytest.fixture

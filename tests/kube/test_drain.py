@@ -3,23 +3,18 @@
 No controller of budgets runs here: the server itself refuses while a budget has not been processed.
 """
 
-import asyncio
-import json
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import pytest
 
-from berth.cli.app import call
 from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.local.kube_server import KubeServer
 from berth.schemas.recovery import DRAIN, Recovery
 from tests.kube.test_recovery_execution import LEFT, STAY, Story, binder_of, now_ms, world
 from tests.support.binder_cluster import World
-from tests.support.faulty_cell import JOBS, settings, start, until_seats
-from tests.support.kube_api import KubeApi
+from tests.support.faulty_cell import Ask, RunningCell, submit, until_seats
 from tests.support.kube_binder import a_placement
-from tests.support.kube_cells import KubeCell, a_volcano_job
 from tests.support.processes import services
 from tests.support.waiting import until_true
 
@@ -118,32 +113,12 @@ nodes:
 
 
 async def test_jobs_on_a_drained_node_or_leaf_move_and_come_back_after_an_undrain(
-    kube_api: KubeApi,
-    namespace: str,
-    real_bus: NatsBus,
-    nats_server: str,
-    cell: str,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
+    running: RunningCell, namespace: str, ask: Ask
 ) -> None:
-    async def ask(*words: str) -> Any:  # noqa: ANN401  # a document
-        capsys.readouterr()
-        code = await asyncio.to_thread(call, [*words, "--json", "--url", nats_server, "--cell", cell])
-        out, err = capsys.readouterr()
-        assert code == 0, err
-        return json.loads(out)
-
-    with services(tmp_path, nats_server) as made:
-        one = KubeCell(
-            made, folder=tmp_path, cell=cell, bus=real_bus, api=kube_api, topology=TOPOLOGY, settings=settings()
-        )
-        await start(one)
-        labels = {"alone": {"fault-scheduling": "force", "pod-rescheduling": "on"}, "whole": {}}
-        for name, more in labels.items():
-            job = a_volcano_job(name, 2, 8, run_for="3600s")
-            job["metadata"]["labels"] |= more
-            await kube_api.post(JOBS.format(namespace), job)
-        old = {name: await until_seats(one, namespace, name, 2) for name in labels}
+    async with running(TOPOLOGY) as one:
+        await submit(one, namespace, "alone", 2, fault_scheduling="force", pod_rescheduling="on")
+        await submit(one, namespace, "whole", 2)
+        old = {name: await until_seats(one, namespace, name, 2) for name in ("alone", "whole")}
         drained = await ask("drain", old["alone"][1].node, "--grace", "30s")
         assert [job["ranks"] for job in drained["jobs"]] == [[1]]
         now = await until_seats(one, namespace, "alone", 2, without=frozenset({old["alone"][1].uid}))
@@ -166,4 +141,3 @@ async def test_jobs_on_a_drained_node_or_leaf_move_and_come_back_after_an_undrai
         await ask("undrain", leaf)
         await ask("undrain", old["alone"][1].node)
         assert (await ask("faults"))["drains"] == []
-        await one.stop()

@@ -28,7 +28,7 @@ from tests.kube.test_binder_crashes import Cell
 from tests.support.binder_cluster import USER, World
 from tests.support.kube_api import KubeApi
 from tests.support.kube_binder import a_gang, a_placement, a_pod, members_of, pods_of
-from tests.support.kube_rights import grant
+from tests.support.kube_rights import grant, let_tell_agents
 from tests.support.processes import Service, services
 from tests.support.waiting import until, until_true
 
@@ -316,16 +316,7 @@ async def test_agents_are_told_to_save_once_the_binder_has_the_right(
     await cluster.request_checkpoint(gang, 1)
     assert (await kube_api.get(f"{maps}/{name}"))["metadata"]["resourceVersion"] == made["metadata"]["resourceVersion"]
 
-    rbac = "rbac.authorization.k8s.io"
-    rules = [{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get", "patch"]}]
-    roles = f"/apis/{rbac}/v1/namespaces/{namespace}"
-    await kube_api.post(f"{roles}/roles", {"metadata": {"name": "resets"}, "rules": rules})
-    binding = {
-        "metadata": {"name": "resets"},
-        "roleRef": {"apiGroup": rbac, "kind": "Role", "name": "resets"},
-        "subjects": [{"apiGroup": rbac, "kind": "User", "name": USER}],
-    }
-    await kube_api.post(f"{roles}/rolebindings", binding)
+    await let_tell_agents(kube_api, namespace, USER)
 
     async def is_told() -> bool:
         await cluster.request_checkpoint(gang, 1)

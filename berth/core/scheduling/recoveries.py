@@ -1,8 +1,8 @@
 """Recoveries of a turn: places for the ranks of faulty gangs, before the gangs that wait, and the steps they make."""
 
 import heapq
-from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Final, NamedTuple
 
 from berth.core.errors import guarded
 from berth.core.faults.escalation import Wanted
@@ -21,6 +21,9 @@ from berth.schemas.offers import Shape
 from berth.schemas.placement import Placement
 from berth.schemas.recovery import Recovery
 
+_UNPLACED_MAX: Final = 2
+"""Entries of a gang among those without a place: of its ranks, and of a backup pod."""
+
 
 class Steps(NamedTuple):
     """Steps of recoveries that a turn takes."""
@@ -29,7 +32,7 @@ class Steps(NamedTuple):
     set_aside: list[SetAside]
     """Gangs (namespaced names) whose step ended with an error; nothing is done for them in this turn."""
     unplaced: list[Unplaced]
-    """Gangs for whose ranks without a pod no places were found."""
+    """Gangs for whose ranks without a pod, or for whose backup pods, no places were found."""
 
 
 def asks_with(
@@ -173,15 +176,17 @@ def _cheapest(parts: RoundParts, faulty: Faulty, missing: Sequence[int], unplace
 def _tried(
     parts: RoundParts, faulty: Faulty, option: Wanted, missing: Sequence[int], unplaced: list[Unplaced]
 ) -> _Tried:
-    """What is found for a step; why there are no places for ranks without a pod is noted once for each gang."""
-    has_backups = option.scope != "job" and not faulty.holding.backups().keys().isdisjoint(option.ranks)
+    """What is found for a step; why there are no places for pods that wait is noted once for each gang."""
+    backups = faulty.holding.backups() if option.scope != "job" and not option.backup else {}
+    has_backups = not backups.keys().isdisjoint(option.ranks)
     if has_backups or not option.sought:  # a rank with a backup pod gets its place
         return _Tried(option, not (has_backups and option.needs_place))
     found = _planned(parts, faulty, option, missing)
     if isinstance(found, NoPlaces):
-        name = (faulty.holding.namespace, faulty.holding.name)
-        if option.how == "place" and (not unplaced or unplaced[-1][:2] != name):
-            unplaced.append(Unplaced(*name, found.refusal))
+        noted = Unplaced(faulty.holding.namespace, faulty.holding.name, found.refusal, option.backup)
+        is_known = any(one._replace(refusal=noted.refusal) == noted for one in unplaced[-_UNPLACED_MAX:])
+        if option.how in {"place", "backup"} and not is_known:
+            unplaced.append(noted)
         return _Tried(option, not option.needs_place, none=found)
     if option.scope == "job":
         parts.roll_back()  # its pods are placed anew as a whole
@@ -231,7 +236,7 @@ def _leaving(faulty: Faulty, wanted: Wanted) -> LeavingPods:
     holding = faulty.holding
     return LeavingPods(
         faulty.gang,
-        _newest(holding),
+        _newest(holding, without=wanted.ranks if wanted.backup else ()),
         wanted.sought,
         wanted.faulty,
         holding.gone,
@@ -241,12 +246,18 @@ def _leaving(faulty: Faulty, wanted: Wanted) -> LeavingPods:
     )
 
 
-def _newest(holding: Holding) -> Placement:
-    """Place of each rank: the one that is reserved for it, else the one that it has."""
+def _newest(holding: Holding, *, without: Collection[int] = ()) -> Placement:
+    """Place of each rank: the one that is reserved for it, else the one that it has.
+
+    Args:
+        holding: The attempt.
+        without: Ranks of which the place counts that they have.
+    """
     places = {
         rank: (move.placement, move.ranks.index(rank))
         for move in holding.moves
         if move.placement is not None
         for rank in move.placed
+        if rank not in without
     }
     return merged_placement(holding.placement, places) if places else holding.placement

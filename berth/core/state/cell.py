@@ -35,6 +35,7 @@ from berth.schemas.envelope import DecodeError, Envelope, body_of, open_envelope
 from berth.schemas.facts import (
     HealthSeen,
     JobSeen,
+    LedgerSeen,
     MembersSeen,
     NodesSeen,
     OutcomeSeen,
@@ -91,6 +92,8 @@ class State:
         self.nodes_seq = 0
         """Last fact that scores depend on; scorers need no later one."""
         self.time_ms = 0
+        self.ledger_seen: LedgerSeen | None = None
+        """What bound pods say of the ledger; nothing is decided by it."""
         self.unknown: Counter[str] = Counter()
         self.applied = 0
         """Facts and records that changed something."""
@@ -106,6 +109,7 @@ class State:
             JobSeen.KIND: self._job,
             OutcomeSeen.KIND: self._outcome,
             TimerSeen.KIND: self._timer,
+            LedgerSeen.KIND: self._ledger,
             GroupSeen.KIND: self._steering,
             ReplacementsSeen.KIND: self._steering,
             ApprovalSeen.KIND: self._steering,
@@ -171,7 +175,7 @@ class State:
             HistoryError: Records are missing before it.
             NewerVersionError: Only a newer release reads it.
             DecodeError: It does not decode.
-            InvariantError: It breaks a rule of the ledger.
+            LedgerBrokenError: It breaks a rule of the ledger. Nothing of it was applied.
         """
         before = self.fold.settings
         return self._follow(self.fold.apply(sequence, open_envelope(data)), before)
@@ -181,7 +185,7 @@ class State:
 
         Raises:
             HistoryError: Records are missing before it.
-            InvariantError: It breaks a rule of the ledger.
+            LedgerBrokenError: It breaks a rule of the ledger. Nothing of it was applied.
         """
         return self._follow(self.fold.apply_round(sequence, record), self.fold.settings)
 
@@ -418,6 +422,10 @@ class State:
 
     def _timer(self, envelope: Envelope, _: ChangesBuilder) -> Effect:
         self.time_ms = max(self.time_ms, body_of(envelope, TimerSeen).at_ms)
+        return "folded"
+
+    def _ledger(self, envelope: Envelope, _: ChangesBuilder) -> Effect:
+        self.ledger_seen = body_of(envelope, LedgerSeen)
         return "folded"
 
 

@@ -4,23 +4,24 @@ A record counts only if its epoch is not past and its ``base_seq`` is the sequen
 is void, for every reader in the same way. So a former leader cannot add to history, whatever it still
 sends.
 
-Longer than 400 lines because each kind of entry of a record has its step here.
+A round is checked against the whole ledger first, chips included, and then folded: one that breaks a rule changes
+nothing, and stops every reader in the same way.
 """
 
 import msgspec
 
-from berth.core.changes import NO_CHANGES, Changes
-from berth.core.errors import HistoryError, InvariantError
-from berth.core.state.holdings.held_places import Held, held_of
+from berth.core.errors import HistoryError, InvariantError, LedgerBrokenError
+from berth.core.state.holdings.held_places import Held
 from berth.core.state.holdings.holding import Holding, PodShare, chips_in, owned_by, pods_of
-from berth.core.state.holdings.steps import end_attempt, release_backups, release_ranks, take_step
 from berth.core.state.lost_nodes import LostNode
-from berth.core.state.run_times import RunTime, RunTimes
+from berth.core.state.records.chip_owners import ChipOwners
+from berth.core.state.records.entries import Entries, Folded, GangRecord
+from berth.core.state.records.record_checks import check_round, draft_of
+from berth.core.state.records.round_steps import fold_round
+from berth.core.state.run_times import RunTime
 from berth.core.state.waiting_dump import WaitingDump
 from berth.schemas.envelope import DecodeError, Envelope, body_of
-from berth.schemas.ledger import Adoption, Epoch, Eviction, Release, Round, Settings, Verdict, see_readable
-from berth.schemas.recovery import HeldPlaces, Recovery
-from berth.schemas.refusal import Refusal
+from berth.schemas.ledger import Epoch, Round, Settings, see_readable
 from berth.schemas.status import SnapshotBody
 
 __all__ = [
@@ -35,60 +36,6 @@ __all__ = [
     "owned_by",
     "pods_of",
 ]
-
-
-class GangRecord(msgspec.Struct, gc=False, omit_defaults=True):
-    """State of a gang in the ledger."""
-
-    namespace: str
-    name: str
-    uid: str
-    attempt: int = 1
-    """Attempt that is placed, or the next one while it waits."""
-    phase: str = "waiting"
-    """waiting, placed, ending, succeeded, failed, cancelled, vanished or refused for good."""
-    refusal: Refusal | None = None
-    ledger_seq: int = 0
-    facts_seq: int = 0
-    at_ms: int = 0
-    recovery: Recovery | None = None
-    """Newest step of a recovery, of this attempt or one before, without its places: holdings have these."""
-    retries_left: int = -1
-    """How often failed pods may still restart it; -1: no failed pod has."""
-    restarts: int = 0
-    """How often it was restarted as a whole because of a fault."""
-    placed_ms: int = 0
-    """Time of the record since which every rank is at its place again; 0 during a recovery."""
-
-    @property
-    def is_over(self) -> bool:
-        """Whether nothing more will be decided for it."""
-        return self.phase not in {"waiting", "placed", "ending"}
-
-
-class Folded(msgspec.Struct, gc=False):
-    """What one record changed."""
-
-    taken: list[Holding] = []
-    given_back: list[Holding] = []
-    freed: list[tuple[Holding, list[int]]] = []
-    """Ranks that gave back what they owned, while others of their attempt hold on."""
-    moved: list[Holding] = []
-    """Whose ranks leave, have left, or have got places, in place of what ``freed`` says of them."""
-    held: list[Held] = []
-    """Places of attempts in ``given_back`` that stay held."""
-    unheld: list[Held] = []
-    """Places that are held no longer."""
-    ending: list[Holding] = []
-    gangs: list[GangRecord] = []
-    epoch: bool = False
-    resumes: bool = False
-    """It is an epoch in which gangs wait as they did before."""
-    void: bool = False
-    silent: bool = False
-    """Shards were missing when it was decided."""
-    changes: Changes = NO_CHANGES
-    """What it changed in the columns; the scheduler must be given it, where there is one."""
 
 
 class LedgerDump(msgspec.Struct, array_like=True, gc=False):
@@ -143,13 +90,17 @@ class LedgerFold:
         self.voided = 0
         self.epoch_ms = 0
         """When the epoch began."""
-        self.holdings: dict[tuple[str, int], Holding] = {}
-        self.gangs: dict[str, GangRecord] = {}
-        self.held: dict[str, Held] = {}
-        """Places that stay held for a gang (uid) that starts anew."""
-        self.run_times = RunTimes()
+        self._become(Entries(), ChipOwners())
         self._leaving: dict[str, int] = {}
         """Gangs (uid) to be forgotten once they hold nothing, and the fact that freed their names."""
+
+    def _become(self, entries: Entries, owners: ChipOwners) -> None:
+        self._entries = entries
+        self._owners = owners
+        self.holdings = entries.holdings
+        self.gangs = entries.gangs
+        self.held = entries.held
+        self.run_times = entries.run_times
 
     def apply(self, sequence: int, envelope: Envelope) -> Folded:
         """Fold the record stored at ``sequence``.
@@ -158,7 +109,7 @@ class LedgerFold:
             HistoryError: Records are missing between ``head`` and ``sequence``.
             NewerVersionError: Only a newer release reads the record. Nothing was folded.
             DecodeError: The body does not decode.
-            InvariantError: The record gives what is not there to give; never for records that Berth wrote.
+            LedgerBrokenError: It breaks a rule of the ledger. Nothing was folded.
         """
         see_readable(envelope)
         if envelope.kind == Round.KIND:
@@ -176,12 +127,10 @@ class LedgerFold:
 
         Raises:
             HistoryError: Records are missing between ``head`` and ``sequence``.
-            InvariantError: See :meth:`apply`.
+            LedgerBrokenError: See :meth:`apply`.
         """
-        folded = Folded()
         self._check_order(sequence)
-        self._round(sequence, record, folded)
-        return self._counted(sequence, folded)
+        return self._counted(sequence, self._round(sequence, record))
 
     def _check_order(self, sequence: int) -> None:
         if sequence != self.head + 1:
@@ -203,167 +152,22 @@ class LedgerFold:
         self._let_go()
         folded.epoch = True
 
-    def _round(self, sequence: int, record: Round, folded: Folded) -> None:
+    def _round(self, sequence: int, record: Round) -> Folded:
         if record.epoch != self.epoch or record.base_seq != sequence - 1:
-            folded.void = True
-            return
+            return Folded(void=True)
+        try:
+            owners = check_round(self._entries, self._owners, sequence, record)
+        except InvariantError as error:
+            raise LedgerBrokenError(error.rule, subject=error.subject, sequence=sequence, epoch=record.epoch) from error
         self.facts_seq, self.at_ms = record.facts_seq, record.at_ms
         self.rounds = record.number
-        folded.silent = bool(record.missing)
         self._let_go()
-        for verdict in record.verdicts:
-            self._verdict(sequence, record, verdict, folded)
-        for recovery in record.recoveries:
-            self._recover(sequence, record, recovery, folded)
-        for eviction in record.evictions:
-            self._evict(sequence, record, eviction, folded)
-        for held in record.held:
-            self._hold(held, folded)
-        for release in record.releases:
-            self._release(sequence, record, release, folded)
-        for adoption in record.adoptions:
-            self._adopt(sequence, record, adoption, folded)
+        folded = fold_round(self._entries, sequence, record)
+        self._owners.install(owners)
         for gang in folded.gangs:
-            self._see_recovered(gang)
             if gang.is_over and self._leaving.pop(gang.uid, None) is not None:
                 del self.gangs[gang.uid]
-
-    def _verdict(self, sequence: int, record: Round, verdict: Verdict, folded: Folded) -> None:
-        gang = self.gangs.get(verdict.uid)
-        if gang is None:
-            gang = self.gangs[verdict.uid] = GangRecord(verdict.namespace, verdict.name, verdict.uid)
-        if gang.phase != "waiting":
-            raise InvariantError(f"gets a verdict while it is {gang.phase}", subject=f"gang {verdict.uid}")
-        gang.attempt = verdict.attempt
-        gang.ledger_seq, gang.facts_seq, gang.at_ms = sequence, record.facts_seq, record.at_ms
-        gang.refusal = verdict.refusal
-        if verdict.placement is not None:
-            gang.phase = "placed"
-            self._unhold(verdict.uid, folded)
-            holding = Holding(
-                verdict.namespace, verdict.name, verdict.uid, verdict.attempt, verdict.placement, sequence, record.at_ms
-            )
-            self._take(holding, folded)
-        elif verdict.final:
-            gang.phase = "failed"
-        folded.gangs.append(gang)
-
-    def _take(self, holding: Holding, folded: Folded) -> None:
-        if holding.key in self.holdings:
-            raise InvariantError("is placed twice", subject=f"gang {holding.uid} attempt {holding.attempt}")
-        self.holdings[holding.key] = holding
-        folded.taken.append(holding)
-
-    def _recover(self, sequence: int, record: Round, recovery: Recovery, folded: Folded) -> None:
-        holding = self._held(recovery.uid, recovery.attempt, "recovers where it holds nothing")
-        take_step(holding, recovery)
-        if recovery.how in {"grace", "force"}:
-            holding.step_ms = record.at_ms
-        if holding.ending:
-            folded.ending.append(holding)
-        if recovery.how != "mark":
-            folded.moved.append(holding)
-        gang = self.gangs.get(recovery.uid)
-        if gang is None or gang.attempt != recovery.attempt:
-            return
-        gang.placed_ms = 0
-        gang.recovery = msgspec.structs.replace(recovery, placement=None)
-        if recovery.retries_left >= 0:
-            gang.retries_left = recovery.retries_left
-        if holding.ending:
-            gang.phase, gang.ledger_seq, gang.at_ms = "ending", sequence, record.at_ms
-            gang.restarts += 1
-        folded.gangs.append(gang)
-
-    def _see_recovered(self, gang: GangRecord) -> None:
-        """Note since when every rank of a gang is at its place again."""
-        if gang.recovery is None or gang.placed_ms:
-            return
-        holding = self.holdings.get((gang.uid, gang.attempt))
-        if holding is not None and not holding.ending and not holding.recovers:
-            gang.placed_ms = self.at_ms
-
-    def _evict(self, sequence: int, record: Round, eviction: Eviction, folded: Folded) -> None:
-        holding = self._held(eviction.uid, eviction.attempt)
-        if holding.recovers:
-            folded.moved.append(holding)
-        end_attempt(holding, eviction.reason)
-        gang = self.gangs.get(eviction.uid)
-        if gang is not None and gang.attempt == eviction.attempt:
-            gang.phase, gang.ledger_seq, gang.at_ms = "ending", sequence, record.at_ms
-            folded.gangs.append(gang)
-        folded.ending.append(holding)
-
-    def _hold(self, entry: HeldPlaces, folded: Folded) -> None:
-        if not entry.ranks:
-            self._unhold(entry.uid, folded)
-            return
-        subject = f"gang {entry.uid} attempt {entry.attempt}"
-        if entry.uid in self.held:
-            raise InvariantError("holds places twice", subject=subject)
-        held = self.held[entry.uid] = held_of(self._held(entry.uid, entry.attempt), entry)
-        folded.held.append(held)
-
-    def _unhold(self, uid: str, folded: Folded) -> None:
-        held = self.held.pop(uid, None)
-        if held is not None:
-            folded.unheld.append(held)
-
-    def _release(self, sequence: int, record: Round, release: Release, folded: Folded) -> None:
-        holding = self._held(release.uid, release.attempt)
-        if release.reason == "backup":
-            release_backups(holding, release.ranks)
-            folded.moved.append(holding)
-        elif release.ranks:
-            self._free(holding, release, folded)
-        if release.ranks:
-            gang = self.gangs.get(release.uid)
-            if holding.step:
-                holding.freed_ms = record.at_ms
-                if gang is not None and gang.attempt == release.attempt:
-                    folded.gangs.append(gang)
-            return
-        del self.holdings[holding.key]
-        folded.given_back.append(holding)
-        if release.reason == "succeeded" and not holding.foreign:
-            self.run_times.note(holding.namespace, chips_in(holding.placement.runs), record.at_ms - holding.at_ms)
-        gang = self.gangs.get(release.uid)
-        if gang is None or gang.attempt != release.attempt:
-            return
-        gang.ledger_seq, gang.at_ms = sequence, record.at_ms
-        if release.again:
-            gang.phase, gang.attempt = "waiting", gang.attempt + 1
-        else:
-            gang.phase = "failed" if release.reason in {"bind-failed", "fault"} else release.reason
-            if release.reason == "bind-failed":
-                gang.refusal = Refusal(code="bind-failed", value=str(release.attempt))
-        folded.gangs.append(gang)
-
-    @staticmethod
-    def _free(holding: Holding, release: Release, folded: Folded) -> None:
-        ranks = release.ranks
-        freed = set(ranks)
-        subject = f"gang {holding.uid} attempt {holding.attempt}"
-        if len(freed) != len(ranks) or not 0 <= min(freed) <= max(freed) < holding.placement.pods():
-            raise InvariantError("gives back ranks that it does not have", subject=subject)
-        if not freed.isdisjoint(holding.gone):
-            raise InvariantError("gives a rank back twice", subject=subject)
-        if holding.moves:
-            folded.moved.append(holding)
-        release_ranks(holding, ranks, by_fault=release.reason == "fault")
-        folded.freed.append((holding, ranks))
-
-    def _adopt(self, sequence: int, record: Round, adoption: Adoption, folded: Folded) -> None:
-        holding = Holding(
-            adoption.namespace, adoption.gang, adoption.uid, 0, adoption.placement, sequence, record.at_ms, foreign=True
-        )
-        self._take(holding, folded)
-
-    def _held(self, uid: str, attempt: int, what: str = "gives back what it does not hold") -> Holding:
-        holding = self.holdings.get((uid, attempt))
-        if holding is None:
-            raise InvariantError(what, subject=f"gang {uid} attempt {attempt}")
-        return holding
+        return folded
 
     def forget(self, uid: str, facts_seq: int) -> None:
         """Drop the state of a gang whose name is free again since a fact, now or as soon as it is over.
@@ -410,12 +214,21 @@ class LedgerFold:
         )
 
     def load(self, dump: LedgerDump) -> None:
-        """Become what ``dump`` holds."""
+        """Become what ``dump`` holds.
+
+        Raises:
+            InvariantError: A chip has two owners in it. Nothing was loaded.
+        """
+        entries = Entries(
+            {holding.key: holding for holding in dump.holdings},
+            {gang.uid: gang for gang in dump.gangs},
+            {held.uid: held for held in dump.held},
+        )
+        entries.run_times.load(dump.run_times)
+        owners = ChipOwners()
+        owners.install(draft_of(entries))
+        self._become(entries, owners)
         self.head, self.epoch, self.holder = dump.head, dump.epoch, dump.holder
         self.settings, self.facts_seq, self.at_ms, self.rounds = dump.settings, dump.facts_seq, dump.at_ms, dump.rounds
-        self.holdings = {holding.key: holding for holding in dump.holdings}
-        self.gangs = {gang.uid: gang for gang in dump.gangs}
-        self.held = {held.uid: held for held in dump.held}
         self._leaving = dict(dump.leaving)
-        self.run_times.load(dump.run_times)
         self.epoch_ms = dump.epoch_ms

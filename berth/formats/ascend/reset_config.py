@@ -1,4 +1,4 @@
-"""ConfigMap ``reset-config-<job>``: what the agents in the containers of a job are told about restarts.
+"""ConfigMap ``reset-config-<job>``: restarts, for the agents in the containers of a job.
 
 The user creates it. The device plug-in, ClusterD and the scheduler change it, each a part of ``reset.json``. The
 checksum covers the fields below in their order: readers decode them before they check it.

@@ -15,8 +15,8 @@ import aiohttp
 import yaml
 
 from bench.cluster import CHIPS, NAMESPACE, RESOURCE, USER, a_template, card
-from bench.kube_gang import worked_s
-from bench.kube_story import PodLean, Pods
+from bench.kube.gang import worked_s
+from bench.kube.story import PodLean, Pods
 from bench.limits.kube import make_and_bind
 from bench.processes import until_ready
 from berth.cli.local.fleet import EXAMPLES

@@ -2,9 +2,9 @@
 
 import asyncio
 import time
-from collections.abc import Mapping
 from typing import Final
 
+from bench.arrivals import Arrivals
 from berth.formats.kubernetes.lean import Lean, Meta
 from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.bus.port import Stored
@@ -107,9 +107,8 @@ class Story:
         self.asked: dict[str, int] = {}
         self.placed: dict[str, int] = {}
         self.bound: dict[str, int] = {}
-        self.changed = asyncio.Event()
-        for stream in (StreamName.INTAKE, StreamName.LEDGER, StreamName.FACTS):
-            bus.follow(stream, on_message=self._take, on_gap=_fail)
+        streams = (StreamName.INTAKE, StreamName.LEDGER, StreamName.FACTS)
+        self._until = Arrivals(bus, *streams, take=self._take, deadline_s=_DEADLINE_S).until
 
     def _take(self, stored: Stored) -> None:
         try:
@@ -126,7 +125,6 @@ class Story:
                     return
         except DecodeError:
             return
-        self.changed.set()
 
     def _bound(self, outcome: OutcomeSeen) -> None:
         if outcome.state != "bound" or outcome.failures:
@@ -135,18 +133,8 @@ class Story:
 
     async def until_placed(self, job: str) -> None:
         """Wait until a job is placed."""
-        await self._until(job, self.placed)
+        await self._until(lambda: job in self.placed)
 
     async def until_bound(self, job: str) -> None:
         """Wait until a job is bound."""
-        await self._until(job, self.bound)
-
-    async def _until(self, job: str, seen: Mapping[str, int]) -> None:
-        async with asyncio.timeout(_DEADLINE_S):
-            while job not in seen:
-                self.changed.clear()
-                await self.changed.wait()
-
-
-def _fail(gap: object) -> None:
-    raise RuntimeError(f"history broke: {gap}")
+        await self._until(lambda: job in self.bound)

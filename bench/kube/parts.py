@@ -12,9 +12,9 @@ from typing import Final
 import msgspec
 
 from bench.cluster import USER, admin_of, card
-from bench.kube_gang import RULES
-from bench.kube_story import PodLean
-from bench.kube_world import PODS, World, a_pod, binding_body, world
+from bench.kube.gang import RULES
+from bench.kube.story import PodLean
+from bench.kube.world import PODS, World, a_pod, binding_body, world
 from bench.limits.kube import Turns
 from bench.report import Row, row
 from berth.formats.ascend.pod_annotations import CONSUMED, PREDICATE_TIME

@@ -23,7 +23,7 @@ import uvloop
 
 from bench.bind import TARGET, bare_s
 from bench.cluster import NAMESPACE, USER, Admin, a_template, admin_of
-from bench.kube_story import PodLean, Pods, Story, now_ms
+from bench.kube.story import PodLean, Pods, Story, now_ms
 from bench.processes import until_ready
 from bench.report import Report, Row, machine, row
 from berth.formats.kubernetes.objects import Listed

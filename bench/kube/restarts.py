@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from bench.cluster import NAMESPACE, USER, Admin, a_template, admin_of
-from bench.kube_story import PodLean, Pods
+from bench.kube.story import PodLean, Pods
 from bench.processes import Process
 from bench.report import Row, row
 from berth.runtime.clock import SystemClock

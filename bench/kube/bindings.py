@@ -16,9 +16,9 @@ from typing import Final
 import uvloop
 
 from bench.cluster import CHIPS, USER, admin_of
-from bench.kube_gang import RULES, worked_s
-from bench.kube_parts import measure_parts
-from bench.kube_world import GROUPS, PODS, SERVICES, World, a_group, a_pod, binding_bodies, world
+from bench.kube.gang import RULES, worked_s
+from bench.kube.parts import measure_parts
+from bench.kube.world import GROUPS, PODS, SERVICES, World, a_group, a_pod, binding_bodies, world
 from bench.report import Report, Row, machine, row
 from berth.runtime.local.kube_server import KubeServer
 
@@ -33,7 +33,7 @@ _TARGET_TAIL: Final = 2.5
 _TARGET_REPLACED_MS: Final = 300.0
 _RECOVERING: Final = 8
 """Pods of a gang that recovers."""
-_FAULTS: Final = "[faults]\nenabled = true\nplan_before_delete = true\n"
+_FAULTS: Final = "[faults]\nenabled = true\n"
 _TARGET_MANY: Final = 2.5
 _TARGET_PLAIN: Final = 0.5
 _TARGET_RATE: Final = {1_000: 0.6, 5_000: 0.5}

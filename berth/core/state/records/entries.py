@@ -1,0 +1,83 @@
+"""Entries of the folded ledger: what is held, what was decided for each gang, and what a record changes of them."""
+
+from dataclasses import dataclass, field
+
+import msgspec
+
+from berth.core.changes import NO_CHANGES, Changes
+from berth.core.state.holdings.held_places import Held
+from berth.core.state.holdings.holding import Holding
+from berth.core.state.run_times import RunTimes
+from berth.schemas.recovery import Recovery
+from berth.schemas.refusal import Refusal
+
+
+class GangRecord(msgspec.Struct, gc=False, omit_defaults=True):
+    """State of a gang in the ledger."""
+
+    namespace: str
+    name: str
+    uid: str
+    attempt: int = 1
+    """Attempt that is placed, or the next one while it waits."""
+    phase: str = "waiting"
+    """waiting, placed, ending, succeeded, failed, cancelled, vanished or refused for good."""
+    refusal: Refusal | None = None
+    ledger_seq: int = 0
+    facts_seq: int = 0
+    at_ms: int = 0
+    recovery: Recovery | None = None
+    """Newest step of a recovery, of this attempt or one before, without its places: holdings have these."""
+    retries_left: int = -1
+    """How often failed pods may still restart it; -1: no failed pod has."""
+    restarts: int = 0
+    """How often it was restarted as a whole because of a fault."""
+    placed_ms: int = 0
+    """Time of the record since which every rank is at its place again; 0 during a recovery."""
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing more will be decided for it."""
+        return self.phase not in {"waiting", "placed", "ending"}
+
+
+class Folded(msgspec.Struct, gc=False):
+    """What one record changed."""
+
+    taken: list[Holding] = []
+    given_back: list[Holding] = []
+    freed: list[tuple[Holding, list[int]]] = []
+    """Ranks that gave back what they owned, while others of their attempt hold on."""
+    moved: list[Holding] = []
+    """Whose ranks leave, have left, or have got places, in place of what ``freed`` says of them."""
+    held: list[Held] = []
+    """Places of attempts in ``given_back`` that stay held."""
+    unheld: list[Held] = []
+    """Places that are held no longer."""
+    ending: list[Holding] = []
+    gangs: list[GangRecord] = []
+    epoch: bool = False
+    resumes: bool = False
+    """It is an epoch in which gangs wait as they did before."""
+    void: bool = False
+    silent: bool = False
+    """Shards were missing when it was decided."""
+    changes: Changes = NO_CHANGES
+    """What it changed in the columns; the scheduler must be given it, where there is one."""
+
+
+@dataclass(slots=True)
+class Entries:
+    """Tables of the folded ledger that rounds change.
+
+    Attributes:
+        holdings: What each attempt (uid, attempt) owns.
+        gangs: State of each gang, by uid.
+        held: Places that stay held for a gang (uid) that starts anew.
+        run_times: Run times of jobs that ended.
+    """
+
+    holdings: dict[tuple[str, int], Holding] = field(default_factory=dict)
+    gangs: dict[str, GangRecord] = field(default_factory=dict)
+    held: dict[str, Held] = field(default_factory=dict)
+    run_times: RunTimes = field(default_factory=RunTimes)
