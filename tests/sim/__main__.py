@@ -112,7 +112,7 @@ def again(seed: int, ranges: str | None) -> int:
     return 1 if lived.kind else 0
 
 
-def _range(text: str) -> tuple[int, int]:
+def seeds_of(text: str) -> tuple[int, int]:
     """First and last seed of ``A-B``, or of ``N`` alone: the first N.
 
     Raises:
@@ -127,7 +127,7 @@ def _range(text: str) -> tuple[int, int]:
 def main() -> int:
     """Read the command line and run."""
     parser = argparse.ArgumentParser(prog="python -m tests.sim", description=__doc__)
-    parser.add_argument("--seeds", type=_range, help="seeds such as 0-99, or how many")
+    parser.add_argument("--seeds", type=seeds_of, help="seeds such as 0-99, or how many")
     parser.add_argument("--seed", type=int, help="one seed alone")
     parser.add_argument("--events", help="only these events of it, such as 0-3,9")
     parser.add_argument("--jobs", type=int, default=2, help="processes")
