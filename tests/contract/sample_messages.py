@@ -115,7 +115,7 @@ _LATER: Final[dict[str, dict[type, set[str]]]] = {
         HealthSeen: {"sub_healthy", "sources", "flapping"},
         PodsSeen: {"exit_codes", "marks", "steering", "steps"},
         OutcomeSeen: {"step", "done", "held", "open"},
-        JobStatus: {"recovery", "restart_held"},
+        JobStatus: {"backups", "recovery", "restart_held"},
         Round: {"recoveries", "held"},
         BreakNode: {"leaf", "pod", "exit_code"},
         NodesSeen: {"cpu_others", "memory_others", "moving"},
