@@ -20,6 +20,7 @@ from berth.core.state.constraint_state import ConstraintState
 from berth.core.state.fact_checks import check_pods, check_subject
 from berth.core.state.fault_inputs import FaultInputs
 from berth.core.state.gang_followup import forget_idle, to_examine
+from berth.core.state.holdings.held_places import Held
 from berth.core.state.job_facts import JobFacts
 from berth.core.state.job_nodes import JobNodes
 from berth.core.state.kept_facts import Effect, KeptFacts
@@ -249,13 +250,19 @@ class State:
         row = self.table.row_of.get(node)
         return 0 if row is None else int(self.table.used[row]) | int(self.table.releasing[row])
 
-    def lift(self, holding: Holding) -> Changes:
-        """Remove a holding as if it had been given back, for a trial; :meth:`lay` restores it."""
+    def lift(self, holding: Holding | Held) -> Changes:
+        """Remove a holding, or held places, as if they had been given back, for a trial; :meth:`lay` restores them."""
+        if isinstance(holding, Held):
+            del self.fold.held[holding.uid]
+            return self._occupancy.unhold(holding)
         del self.fold.holdings[holding.key]
         return merged([self._occupancy.give_back(holding), self.constraints.note(holding.key)])
 
-    def lay(self, holding: Holding) -> Changes:
-        """Add a holding as if a record had given it, for a trial; :meth:`lift` removes it."""
+    def lay(self, holding: Holding | Held) -> Changes:
+        """Add a holding, or held places, as if a record had given them, for a trial; :meth:`lift` removes them."""
+        if isinstance(holding, Held):
+            self.fold.held[holding.uid] = holding
+            return self._occupancy.hold(holding)
         self.fold.holdings[holding.key] = holding
         return merged([self._occupancy.take(holding), self.constraints.note(holding.key)])
 
