@@ -10,8 +10,6 @@ from bench import (
     fault,
     gang,
     health,
-    kube,
-    kube_gang,
     replay,
     restart,
     score,
@@ -22,6 +20,8 @@ from bench import (
     usage,
     watch,
 )
+from bench.kube import bindings
+from bench.kube import gang as kube_gang
 from bench.processes import ROOT
 from bench.report import show
 
@@ -36,13 +36,13 @@ _BENCHES = {
     "usage": usage.run,
     "simulate": simulate.run,
     "kube-gang": kube_gang.run,
-    "kube": kube.run,
+    "kube": bindings.run,
     "replay": replay.run,
     "restart": restart.run,
     "fault": fault.run,
     "health": health.run,
 }
-_ROWS = {"kube": tuple(kube.ROWS), "restart": tuple(restart.NAMES)}
+_ROWS = {"kube": tuple(bindings.ROWS), "restart": tuple(restart.NAMES)}
 """Rows of the benches whose rows can be run alone."""
 
 
@@ -74,7 +74,7 @@ def main() -> int:
         show(replay.run(arguments.events), as_json=arguments.json)
         return 0
     if arguments.name == "kube":
-        show(kube.run(arguments.row, [arguments.nodes] if arguments.nodes else []), as_json=arguments.json)
+        show(bindings.run(arguments.row, [arguments.nodes] if arguments.nodes else []), as_json=arguments.json)
         return 0
     if arguments.name != "all":
         show(_BENCHES[arguments.name](), as_json=arguments.json)

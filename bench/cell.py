@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
+from bench.arrivals import Arrivals, fail
 from berth.core.cluster.domains import domains
 from berth.core.cluster.node_packing import pack_nodes, pack_switches
 from berth.products.catalogue import NODE_PRODUCTS
@@ -28,7 +29,6 @@ from berth.schemas.status import JobStatus
 from berth.schemas.subjects import StreamName
 
 PRODUCT = NODE_PRODUCTS["module910bx8"]
-_DEADLINE_S = 120.0
 
 
 def described(
@@ -73,10 +73,9 @@ class Client:
         """Names of jobs that do not end."""
         self.used_chips = 0
         self.used_chips_most = 0
-        self.changed = asyncio.Event()
         self._running: deque[tuple[str, Placement]] = deque()
-        bus.follow(StreamName.LEDGER, on_message=self._on_record, on_gap=self._on_gap)
-        bus.follow(StreamName.STATUS, on_message=self._on_status, on_gap=self._on_gap)
+        self._arrivals = Arrivals(bus, StreamName.STATUS, take=self._on_status)
+        bus.follow(StreamName.LEDGER, on_message=self._on_record, on_gap=fail)
 
     async def nodes(self, count: int, *, below: int = 48) -> None:
         """Publish the facts of ``count`` nodes of 8 chips, ``below`` of them below each leaf switch."""
@@ -119,10 +118,7 @@ class Client:
 
     async def until_placed(self, count: int) -> None:
         """Wait until ``count`` jobs have a status with a placement."""
-        async with asyncio.timeout(_DEADLINE_S):
-            while len(self.placed) < count:
-                self.changed.clear()
-                await self.changed.wait()
+        await self._arrivals.until(lambda: len(self.placed) >= count)
 
     def _on_record(self, stored: Stored) -> None:
         try:
@@ -157,10 +153,6 @@ class Client:
         status = decode(stored.data, JobStatus)
         if status.placement is not None or status.phase == "succeeded":
             self.placed.add(status.name)
-            self.changed.set()
-
-    def _on_gap(self, gap: object) -> None:
-        raise RuntimeError(f"history broke: {gap}")
 
 
 def _look(future: "asyncio.Future[int]") -> None:

@@ -5,13 +5,13 @@ publishes is a row of its own: it is a setting, not measured. The limit of each 
 publish on a bare bus, with the bytes of the record.
 """
 
-import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 import uvloop
 
+from bench.arrivals import Arrivals
 from bench.cell import PRODUCT, Client, cell, described
 from bench.limits.gang import round_trip_ms
 from bench.report import Report, Row, machine, row
@@ -41,11 +41,9 @@ _LARGE: Final = 4
 _LARGE_PODS: Final = 1_024
 _REPEATS: Final = 15
 _LEAF_REPEATS: Final = 5
-_DEADLINE_S: Final = 120.0
 _FAULTS: Final = """
 [faults]
 enabled = true
-plan_before_delete = true
 restarts_at_once = 1000
 restart_share_percent = 100
 """
@@ -106,8 +104,7 @@ class _Ledger:
         self.placed: dict[str, Placement] = {}
         self.recovered: dict[str, int] = {}
         """Bytes of the record with the first recovery of each job."""
-        self._changed = asyncio.Event()
-        bus.follow(StreamName.LEDGER, on_message=self._take, on_gap=_fail)
+        self.until = Arrivals(bus, StreamName.LEDGER, take=self._take).until
 
     def _take(self, stored: Stored) -> None:
         envelope = open_envelope(stored.data)
@@ -121,14 +118,6 @@ class _Ledger:
             if recovery.placement is None and recovery.scope != "job":  # rank 0 failed: a new attempt gets its places
                 raise RuntimeError(f"{recovery.name}: no place for ranks {recovery.ranks}")
             self.recovered.setdefault(recovery.name, len(stored.data))
-        self._changed.set()
-
-    async def until(self, condition: Callable[[], bool]) -> None:
-        """Wait for a condition on what arrived."""
-        async with asyncio.timeout(_DEADLINE_S):
-            while not condition():
-                self._changed.clear()
-                await self._changed.wait()
 
 
 class _Cell:
@@ -286,7 +275,3 @@ def _running(name: str, placement: Placement) -> PodsSeen:
         resource=placement.resource,
         steering=dict(_STEERING),
     )
-
-
-def _fail(gap: object) -> None:
-    raise RuntimeError(f"history broke: {gap}")

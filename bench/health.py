@@ -8,13 +8,13 @@ import asyncio
 import contextlib
 import tempfile
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
 import msgspec
 import uvloop
 
+from bench.arrivals import Arrivals
 from bench.cell import described
 from bench.processes import Process
 from bench.report import Report, Row, machine, row
@@ -49,8 +49,8 @@ class _Facts:
         self.unhealthy: dict[str, int] = {}
         self.arrived_s: dict[str, float] = {}
         """When the chips of each node were last seen to change."""
-        self._changed = asyncio.Event()
-        bus.follow(StreamName.FACTS, on_message=self._take, on_gap=_fail, filters=(bus.subjects.facts("health"),))
+        filters = (bus.subjects.facts("health"),)
+        self.until = Arrivals(bus, StreamName.FACTS, take=self._take, filters=filters, deadline_s=_ASK_S).until
 
     def _take(self, stored: Stored) -> None:
         now_s = time.perf_counter()
@@ -58,14 +58,6 @@ class _Facts:
             if self.unhealthy.get(one.name, 0) != one.unhealthy:
                 self.unhealthy[one.name] = one.unhealthy
                 self.arrived_s[one.name] = now_s
-        self._changed.set()
-
-    async def until(self, condition: Callable[[], bool]) -> None:
-        """Wait for a condition on what arrived."""
-        async with asyncio.timeout(_ASK_S):
-            while not condition():
-                self._changed.clear()
-                await self._changed.wait()
 
 
 def run() -> Report:
@@ -167,7 +159,3 @@ async def _give(bus: NatsBus, nodes: list[NodeDescription]) -> None:
     for domain, names in domains(nodes).items():
         fact = pack_nodes(domain, [by_name[name] for name in names])
         await bus.publish(bus.subjects.fact_node(domain), encode(fact))
-
-
-def _fail(gap: object) -> None:
-    raise RuntimeError(f"history broke: {gap}")

@@ -23,10 +23,11 @@ from typing import Any, Final
 
 import uvloop
 
+from bench.arrivals import Arrivals
 from bench.cell import Client
+from bench.kube.restarts import kube_rows
 from bench.processes import ROOT, Process, until_ready
 from bench.report import Report, Row, machine, row
-from bench.restart_kube import kube_rows
 from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.bus.port import Stored
 from berth.runtime.local.nats_server import EmbeddedServer
@@ -57,8 +58,7 @@ class Ledger:
         self.placed: dict[str, Placement] = {}
         self.refused: set[str] = set()
         self.records = 0
-        self.changed = asyncio.Event()
-        bus.follow(StreamName.LEDGER, on_message=self._take, on_gap=_fail)
+        self.until = Arrivals(bus, StreamName.LEDGER, take=self._take, deadline_s=_DEADLINE_S).until
 
     def _take(self, stored: Stored) -> None:
         envelope = open_envelope(stored.data)
@@ -71,14 +71,6 @@ class Ledger:
                     self.placed[verdict.name] = verdict.placement
                 else:
                     self.refused.add(verdict.name)
-        self.changed.set()
-
-    async def until(self, condition: Callable[[], bool]) -> None:
-        """Wait for a condition on what arrived."""
-        async with asyncio.timeout(_DEADLINE_S):
-            while not condition():
-                self.changed.clear()
-                await self.changed.wait()
 
 
 class Cell:
@@ -146,10 +138,6 @@ class Cell:
                 chips=bytes(8),
             )
             await self.bus.submit_wait(self.bus.subjects.fact_pod("bench", name), encode(seen))
-
-
-def _fail(gap: object) -> None:
-    raise RuntimeError(f"history broke: {gap}")
 
 
 @contextlib.asynccontextmanager

@@ -8,6 +8,7 @@ import msgspec
 from berth.schemas.facts import (
     HealthSeen,
     JobSeen,
+    LedgerSeen,
     MembersSeen,
     NodesSeen,
     OutcomeSeen,
@@ -44,6 +45,7 @@ MESSAGES: Final[tuple[type[Message], ...]] = (
     GroupSeen,
     HealthSeen,
     JobSeen,
+    LedgerSeen,
     MembersSeen,
     NamespaceSeen,
     NodesSeen,

@@ -12,8 +12,14 @@ import msgspec
 from berth.schemas.message import Message
 
 M = TypeVar("M", bound=Message)
+_REASON_MAX: Final = 1_000
+_KIND_MAX: Final = 100
 LEDGER: Final = "ledger."
 """Prefix of the kinds that the ledger consists of."""
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[:most]}…"
 
 
 class Envelope(msgspec.Struct, array_like=True, frozen=True, gc=False):
@@ -40,14 +46,14 @@ class DecodeError(ValueError):
     """Bytes that are not the expected message.
 
     Attributes:
-        reason: What is wrong, with the path of the field where one is known.
-        kind: Kind of the envelope; empty if the envelope itself is broken.
+        reason: What is wrong, with the path of the field where one is known, cut to 1,000 characters.
+        kind: Kind of the envelope, cut to 100 characters; empty if the envelope itself is broken.
     """
 
     def __init__(self, reason: str, *, kind: str = "") -> None:
-        super().__init__(f"{kind}: {reason}" if kind else reason)
-        self.reason = reason
-        self.kind = kind
+        self.reason = _cut(reason, _REASON_MAX)
+        self.kind = _cut(kind, _KIND_MAX)
+        super().__init__(f"{self.kind}: {self.reason}" if kind else self.reason)
 
 
 class NewerVersionError(Exception):
@@ -66,9 +72,9 @@ class NewerVersionError(Exception):
     def __init__(self, envelope: Envelope, *, sequence: int = 0) -> None:
         self.kind, self.version, self.release = envelope.kind, envelope.version, envelope.release
         self.sequence = sequence
-        needed = f"Berth {self.release} or later" if self.release else "a newer release of Berth"
+        needed = f"Berth {_cut(self.release, _KIND_MAX)} or later" if self.release else "a newer release of Berth"
         where = f"record {sequence}: " if sequence else ""
-        super().__init__(f"{where}{self.kind} of version {self.version} needs {needed}")
+        super().__init__(f"{where}{_cut(self.kind, _KIND_MAX)} of version {self.version} needs {needed}")
 
 
 _ENCODER: Final = msgspec.msgpack.Encoder()

@@ -366,6 +366,20 @@ class TimerSeen(Message, frozen=True):
     at_ms: UnixMs
 
 
+class LedgerSeen(Message, frozen=True):
+    """What the bound pods of the cluster say of the ledger, after all of them are in the facts before this one."""
+
+    KIND: ClassVar[str] = "fact.ledger"
+
+    stream: str
+    """Id of the stream in which the ledger was then: when the server made it."""
+    epoch: int = 0
+    """Of the newest record of that stream by which a pod was bound; 0 without one."""
+    sequence: Sequence = 0
+    """Of the same record."""
+    at_ms: UnixMs = 0
+
+
 def is_repeat(published: Message | None, fact: Message) -> bool:
     """Whether a fact equals the published one apart from the time, so that it need not be published.
 

@@ -63,6 +63,8 @@ class BackupPod(Part, frozen=True):
     pod: str
     """Its name."""
     uid: str
+    is_bound: bool = False
+    """It has a node; only ``fact.replacement`` says so."""
 
 
 class ReplacementsSeen(Message, frozen=True):

@@ -95,6 +95,16 @@ class HeldPlaces(Part, frozen=True):
     """Time at which they are free at the latest."""
 
 
+class BackupWaiting(Part, frozen=True):
+    """A backup pod (hot switch) that has no place."""
+
+    rank: int
+    uid: str
+    """The pod."""
+    refusal: str = ""
+    """Why no place was found for it; empty while none was sought."""
+
+
 class RecoveryStatus(Part, frozen=True):
     """The newest recovery of a job."""
 

@@ -5,7 +5,7 @@ from typing import ClassVar, Literal
 from berth.schemas.facts import Rejection
 from berth.schemas.message import Message, Part
 from berth.schemas.placement import Placement
-from berth.schemas.recovery import RecoveryStatus
+from berth.schemas.recovery import BackupWaiting, RecoveryStatus
 from berth.schemas.refusal import Refusal
 from berth.schemas.units import Sequence, UnixMs
 
@@ -44,6 +44,8 @@ class JobStatus(Message, frozen=True):
     """Its newest recovery from a fault, also after it is over."""
     restart_held: str = ""
     """Why a fault does not restart it yet, and what helps; a sentence."""
+    backups: list[BackupWaiting] = []
+    """Its backup pods that wait for a place, by rank."""
 
 
 class JobSummary(Message, frozen=True):

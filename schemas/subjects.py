@@ -13,6 +13,7 @@ import msgspec
 _PLAIN: Final = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_")
 _EMPTY: Final = "="
 _ESCAPE_LENGTH: Final = 3
+_SHOWN_MAX: Final = 300
 
 
 def token(name: str) -> str:
@@ -40,7 +41,7 @@ def untoken(text: str) -> str:
         if char == "=":
             digits = text[position + 1 : position + _ESCAPE_LENGTH]
             if len(digits) != _ESCAPE_LENGTH - 1 or digits != digits.upper():
-                raise ValueError(f"token {text!r} has a broken escape at {position}")
+                raise ValueError(f"token {_shown(text)} has a broken escape at {position}")
             out.append(int(digits, 16))
             position += _ESCAPE_LENGTH
         else:
@@ -48,8 +49,12 @@ def untoken(text: str) -> str:
             position += 1
     name = out.decode()
     if token(name) != text:
-        raise ValueError(f"token {text!r} is not in its only form")
+        raise ValueError(f"token {_shown(text)} is not in its only form")
     return name
+
+
+def _shown(text: str) -> str:
+    return repr(text) if len(text) <= _SHOWN_MAX else f"{text[:_SHOWN_MAX]!r}…"
 
 
 class StreamName(StrEnum):
@@ -183,6 +188,11 @@ class Subjects(msgspec.Struct, frozen=True):
     def fact_timer(self) -> str:
         """A tick of the dispatcher's clock."""
         return f"{self.root}fact.timer"
+
+    @property
+    def fact_ledger(self) -> str:
+        """What bound pods say of the ledger."""
+        return f"{self.root}fact.ledger"
 
     def facts(self, kind: str) -> str:
         """Filter for all facts of a kind, such as node or pod."""

@@ -8,11 +8,15 @@ import re
 from fractions import Fraction
 from typing import Final
 
+from berth.formats.shortened import shortened
+
 NUMBER_MAX: Final = (1 << 31) - 1
 """Largest result: columns of nodes are signed 32-bit numbers."""
 RUN_MS_MAX: Final = 1 << 53
 """Longest duration that a float represents exactly."""
 _CHARACTERS_MAX: Final = 64
+_BITS_MAX: Final = 212
+"""Of a number of 64 digits."""
 _EXPONENT_MAX: Final = 30
 _MIB: Final = 1 << 20
 _FORM: Final = re.compile(r"([+-]?)(\d+\.?\d*|\.\d+)(?:([eE])([+-]?\d{1,3})|([KMGTPE]i|[numkMGTPE]|))", re.ASCII)
@@ -30,12 +34,12 @@ class QuantityError(ValueError):
     """A text that is not a quantity or duration, or one out of bounds.
 
     Attributes:
-        value: The text.
+        value: The text or number.
         expected: Valid values.
     """
 
     def __init__(self, value: object, expected: str) -> None:
-        super().__init__(f"{value!r}: expected {expected}")
+        super().__init__(f"{shortened(value)}: expected {expected}")
         self.value = value
         self.expected = expected
 
@@ -52,6 +56,8 @@ def quantity(value: object) -> Fraction:
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         raise QuantityError(value, 'a quantity such as "500m", "4" or "16Gi"')
     if isinstance(value, int):
+        if value.bit_length() > _BITS_MAX:
+            raise QuantityError(value, f"a number of at most {_CHARACTERS_MAX} digits")
         number = Fraction(value)
     else:
         text = value.strip() if isinstance(value, str) else repr(value)

@@ -8,12 +8,12 @@ from typing import Final
 
 import yaml
 
+from berth.formats.shortened import shortened
 from berth.formats.strict_yaml import StrictLoader
 from berth.formats.utf8 import UTF8_TEXT, is_utf8
 
 TEXT_CHARACTERS_MAX: Final = 16_000_000
 """Longest text that is accepted."""
-_SHOWN_MAX: Final = 120
 _DNS_LABEL: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 _LABEL_CHARACTERS_MAX: Final = 63
 _NAME_CHARACTERS_MAX: Final = 253
@@ -56,8 +56,8 @@ def shown(value: object) -> str:
         case list():
             text = f"a list of {len(value)}"
         case _:
-            text = repr(value)
-    return text if len(text) <= _SHOWN_MAX else f"{text[:_SHOWN_MAX]}…"
+            text = shortened(value)
+    return text
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from typing import Annotated, Any, Final, Literal, TypeVar, Union, get_args, get
 import msgspec
 from msgspec import Meta
 
+from berth.formats.shortened import cut
 from berth.formats.utf8 import UTF8_TEXT, is_utf8
 from berth.runtime.errors import FatalError
 
@@ -25,6 +26,8 @@ PREFIX: Final = "BERTH_"
 _URL: Final = "BERTH_BUS__URL"
 _SEPARATOR: Final = "__"
 _SHOWN_LENGTH_MAX: Final = 80
+_FIELD_LENGTH_MAX: Final = 200
+_REASON_LENGTH_MAX: Final = 500
 _MISSING: Final = object()
 _AT_PATH: Final = re.compile(r"^(?P<reason>.*?)(?: - at `(?:key in )?\$\.?(?P<path>.*)`)?$", re.DOTALL)
 _PASSWORD: Final = re.compile(r"//[^@/\s]*@")
@@ -34,12 +37,13 @@ class ConfigError(FatalError):
     """An invalid setting.
 
     Attributes:
-        field: Path of the field, such as ``bus.url``; empty if the file as a whole is invalid.
+        field: Path of the field, such as ``bus.url``, cut to 200 characters; empty if the file as a whole is invalid.
         value: The value, cut to 80 characters and without passwords; empty if there is none.
         expected: Description of a valid value.
     """
 
     def __init__(self, *, field: str, value: str = "", expected: str) -> None:
+        field = cut(field, _FIELD_LENGTH_MAX)
         found = f" is {value}" if value else ""
         super().__init__(f"setting {field}{found}: {expected}" if field else expected)
         self.field = field
@@ -181,8 +185,8 @@ def _from_file(path: Path) -> dict[str, Any]:
         raise ConfigError(field="", expected=f"cannot read {path}: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise ConfigError(field="", expected=f"{path} is not UTF-8 at byte {error.start}") from error
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigError(field="", expected=f"{path} is not TOML: {error}") from error
+    except (ValueError, RecursionError) as error:  # the reader lets those of very long numbers and deep nesting through
+        raise ConfigError(field="", expected=f"{path} is not TOML: {cut(str(error), _REASON_LENGTH_MAX)}") from error
 
 
 def _overlay(tree: dict[str, Any], config_type: type[msgspec.Struct], environ: Mapping[str, str]) -> None:
@@ -196,8 +200,10 @@ def _overlay(tree: dict[str, Any], config_type: type[msgspec.Struct], environ: M
 
 def _put(tree: dict[str, Any], config_type: type[msgspec.Struct], steps: list[str], text: str) -> None:
     at = ".".join(steps)
-    if not is_utf8(text):
-        raise ConfigError(field=ascii(at)[1:-1], value=_shown(text), expected=f"expected {UTF8_TEXT}: is it UTF-8?")
+    if not (is_utf8(at) and is_utf8(text)):
+        raise ConfigError(
+            field=ascii(at)[1:-1], value=ascii(_shown(text)), expected=f"expected {UTF8_TEXT}: is it UTF-8?"
+        )
     section: type[msgspec.Struct] = config_type
     for step in steps[:-1]:
         inner = _struct_of(get_type_hints(section, include_extras=True).get(step))
@@ -225,7 +231,7 @@ def _from_text(text: str, hint: Any, at: str) -> Any:  # noqa: ANN401  # a value
         return msgspec.to_builtins(
             msgspec.convert(value, hint, strict=False, dec_hook=_decode_path), enc_hook=_encode_path
         )
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, RecursionError) as error:
         reason = _AT_PATH.sub(r"\g<reason>", str(error))
         raise ConfigError(field=at, value=_shown(text), expected=_expected(hint) or reason) from error
 

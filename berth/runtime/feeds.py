@@ -34,9 +34,15 @@ class Feed:
 
     Args:
         arrived: Set whenever a message arrives.
+        watched: Subject whose newest message is known as soon as it arrives; none if empty.
+
+    Attributes:
+        newest: The newest received message of that subject, applied or not; None before the first.
     """
 
-    def __init__(self, arrived: asyncio.Event) -> None:
+    def __init__(self, arrived: asyncio.Event, *, watched: str = "") -> None:
+        self.newest: Stored | None = None
+        self._watched = watched
         self._waiting: deque[Stored] = deque()
         self._arrived = arrived
         self._follower: Follower | None = None
@@ -120,6 +126,8 @@ class Feed:
 
     def _take_in(self, message: Stored) -> None:
         self._waiting.append(message)
+        if message.subject == self._watched:
+            self.newest = message
         self._arrived.set()
 
     def _on_gap(self, gap: Gap) -> None:
@@ -148,7 +156,7 @@ class Feeds:
         self.clock = clock
         self.state = state
         self.arrived = asyncio.Event()
-        self.facts = Feed(self.arrived)
+        self.facts = Feed(self.arrived, watched=bus.subjects.fact_ledger)
         self.records = Feed(self.arrived)
         self.is_from_latest = False
         """Whether facts were missing at the start, and LATEST was read instead."""

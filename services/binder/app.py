@@ -165,6 +165,7 @@ class _Following:
             )
         )
         ledger = await bus.state(StreamName.LEDGER)
+        intake.work.stream = ledger.created
         snapshot = await newest_snapshot(bus, self._log)
         if snapshot is not None:
             intake.work.restore(dump_of(snapshot.ledger))

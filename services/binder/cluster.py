@@ -42,6 +42,7 @@ class Gang:
         steps: Step that gave each rank its place, by rank; ranks with their first place are not in it.
         todo: Ranks to bind, ascending; None for all that were not released.
         recovers: The gang was bound, and others of it run: each rank is bound, or fails, on its own.
+        ledger: Record that gave it its newest places, as its pods name it; empty if it is not known.
         backups: Backup pods (uid) by rank: those to bind in place of the pods of their ranks, which run on; with
             ``todo`` None all that may be bound.
     """
@@ -58,6 +59,7 @@ class Gang:
     todo: tuple[int, ...] | None = None
     recovers: bool = False
     backups: Mapping[int, str] = field(default_factory=dict)
+    ledger: str = ""
 
     @property
     def key(self) -> AttemptKey:
@@ -163,6 +165,7 @@ def gang_of(attempt: Attempt, run_ms: int = 0, *, to_bind: Sequence[int] | None 
         todo=None if to_bind is None else tuple(to_bind),
         recovers=attempt.recovers,
         backups={rank: move.backup_of(rank) for rank, move in moves.items()},
+        ledger=attempt.ledger,
     )
 
 
@@ -277,7 +280,7 @@ class Cluster(Protocol):
         """
 
     async def request_checkpoint(self, gang: Gang, since_ms: UnixMs) -> None:
-        """Tell the agents of a job to save a checkpoint; called before any of its pods is deleted.
+        """Request a checkpoint from the agents of a job; called before any of its pods is deleted.
 
         Args:
             gang: The attempt.

@@ -38,7 +38,7 @@ class EvictionPort(ClaimPort):
         claims: Claims of the gangs that are being bound.
         clock: Source of time.
         eviction: Finds and deletes pods.
-        graceful_exit: Tells agents to save.
+        graceful_exit: Requests a checkpoint from agents.
         turns: Slots of pods that wait for chips.
         report_event: Called to write an Event: object, reason, message.
     """

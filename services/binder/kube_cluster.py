@@ -2,6 +2,8 @@
 
 A gang is bound as far as possible: ranks that wait for a pod, or for their turn on a node, continue when the awaited
 fact arrives. So nothing here blocks a gang that can continue, nor the eviction of one that waits.
+
+Longer than 400 lines because the ways in which a pod is tried again share the progress of its gang.
 """
 
 import asyncio
@@ -303,11 +305,7 @@ class KubeCluster(EvictionPort):
     ) -> None:
         rank = pod.rank
         try:
-            verdict = await self._binding.bind(self._bind_request(gang, progress, job_members, pod, pod.member))
-            if verdict.state == "replaced" and (now := self._member_now(gang, rank)) is not None:
-                job_members, member = now
-                if member.uid != pod.member.uid:
-                    verdict = await self._binding.bind(self._bind_request(gang, progress, job_members, pod, member))
+            verdict = await self._verdict(gang, progress, job_members, pod)
         except TransientError as error:
             errors.append(error)  # it may be bound: the slot stays taken
             progress.unclear.add(rank)
@@ -335,6 +333,17 @@ class KubeCluster(EvictionPort):
             self.times.note(verdict.pod.spec.node_name, verdict.pod.predicate_ns)
             if not verdict.pod.awaits_chips:
                 self._free(self._chip_slots.release(key))
+
+    async def _verdict(self, gang: Gang, progress: Progress, job_members: JobMembers, pod: RankPod) -> Verdict:
+        """Bind a pod, or another one that has its name by now."""
+        verdict = await self._binding.bind(self._bind_request(gang, progress, job_members, pod, pod.member))
+        if verdict.state == "replaced" and (now := self._member_now(gang, pod.rank)) is not None:
+            job_members, member = now
+            if member.uid != pod.member.uid:
+                verdict = await self._binding.bind(self._bind_request(gang, progress, job_members, pod, member))
+        if pod.rank in gang.backups:
+            await self._eviction.end_former(verdict)
+        return verdict
 
     def _is_tried_again(
         self, gang: Gang, progress: Progress, pod: RankPod, verdict: Verdict, errors: list[TransientError]

@@ -17,7 +17,7 @@ from berth.runtime.kube.port import Api, RefusedError
 from berth.schemas.facts import RankFailure
 from berth.services.binder.cluster import Gang, HeldBackError, Leave, Manner
 from berth.services.binder.members import Member
-from berth.services.binder.pod_binding import PodBinding, PodLean
+from berth.services.binder.pod_binding import PodBinding, PodLean, Verdict
 from berth.services.binder.pod_deletion import BudgetError, PodDeletion
 from berth.services.binder.work import Clearing
 
@@ -96,6 +96,16 @@ class KubeEviction:
             held.of(rank, self._deletion.delete(pod, leaves[rank].manner, leaves[rank].reason)) for rank, pod in going
         )
         return going
+
+    async def end_former(self, verdict: Verdict) -> None:
+        """Delete a backup pod at once that was bound just when its place was given up: it runs at no place of its own.
+
+        Raises:
+            TransientError: The server did not answer.
+            RefusedError: The server refuses the deletion.
+        """
+        if verdict.is_former and verdict.pod is not None:
+            await self._deletion.delete(verdict.pod, "force", verdict.reason)
 
     async def clear(self, clearing: Clearing) -> None:
         """Delete ended pods of earlier attempts of a job.

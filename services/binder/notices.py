@@ -1,10 +1,10 @@
 """Notices to users about jobs made from pods, and when to write them. Pure: messages and times in, writes out.
 
 Each gang has one current notice: it waits, is held or was rejected, with the reason, or it is placed, or it has a place
-and a fault does not restart it yet, or new pods of it wait for places after a fault. A notice is written once, as an
-Event of the gang and, unless it has a place, as a condition of each of its pods that wait. A new sentence of
-the same kind is delayed, because its numbers change all the time; a few sentences that differ in more than numbers are
-not.
+and a fault does not restart it yet, or new pods of it wait for places after a fault, or backup pods do. A notice is
+written once, as an Event of the gang and, unless it has a place, as a condition of each of its pods that wait. A new
+sentence of the same kind is delayed, because its numbers change all the time; a few sentences that differ in more than
+numbers are not.
 
 Source: docs/reference/kubernetes.md, "Reasons for users".
 """
@@ -13,7 +13,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Final, Literal, NamedTuple, TypeAlias
 
-from berth.core.explain.recovery_text import unplaced_words
+from berth.core.explain.recovery_text import backup_words, unplaced_words
 from berth.core.explain.refusal_text import sentence
 from berth.core.explain.text import pluralize
 from berth.schemas.columns import unpack, unpack_names
@@ -61,6 +61,8 @@ class _StatusNotices(NamedTuple):
     notices: dict[str, Notice]
     unplaced: frozenset[int] = frozenset()
     """Ranks that recover and have no place."""
+    backups: frozenset[str] = frozenset()
+    """Backup pods (uid) that have no place."""
 
 
 @dataclass(slots=True)
@@ -108,7 +110,7 @@ class Notices:
             self._jobs[name] = _Job(fact)
         else:
             job.members = fact
-            job.written.intersection_update(fact.pod_uids)
+            job.written.intersection_update([*fact.pod_uids, *(one.uid for one in fact.backups)])
         self._judge(name, now_s)
 
     def take_replacements(self, fact: ReplacementsSeen, now_s: float) -> None:
@@ -130,7 +132,8 @@ class Notices:
         name = (status.namespace, status.name)
         self._statuses.pop(name, None)
         unplaced = status.recovery.unplaced if status.recovery is not None else ()
-        self._statuses[name] = _StatusNotices(_notices_of(status), frozenset(unplaced))
+        backups = frozenset(one.uid for one in status.backups)
+        self._statuses[name] = _StatusNotices(_notices_of(status), frozenset(unplaced), backups)
         if len(self._statuses) > _STATUSES_MAX:
             oldest = next(iter(self._statuses))
             del self._statuses[oldest]
@@ -151,9 +154,18 @@ class Notices:
             return Notice("held", job.members.hold)
         of_status = self._statuses.get(name)
         found = of_status.notices.get(job.members.uid) if of_status is not None else None
-        if found is not None and found.kind == "unplaced" and not self._waiting_ranks(name, job):
+        if found is not None and found.kind == "unplaced" and not self._waiting_pods(name, job):
             return job.notice  # its controller makes the pods first
         return found
+
+    def _waiting_pods(self, name: JobName, job: _Job) -> list[tuple[str, str]]:
+        """Pods of a placed gang (uid, name) that wait for places: of ranks that recover, and backup pods."""
+        ranks, members = self._waiting_ranks(name, job), job.members
+        rows = zip(unpack(members.rank, _RANK_BYTES), members.pod_uids, members.pods, strict=True) if ranks else ()
+        of_status = self._statuses.get(name)
+        backups = of_status.backups if of_status is not None else frozenset()
+        waiting = [(uid, pod) for rank, uid, pod in rows if rank in ranks]
+        return waiting + [(one.uid, one.pod) for one in members.backups if one.uid in backups]
 
     def _waiting_ranks(self, name: JobName, job: _Job) -> set[int]:
         """Ranks of a gang that recovers whose new pods wait for places."""
@@ -195,12 +207,10 @@ class Notices:
         """Note the pods that do not have the notice of their job yet."""
         job.pods.clear()
         if job.notice is not None and job.notice.kind not in _OF_PLACED:
-            members = job.members
-            rows = list(zip(unpack(members.rank, _RANK_BYTES), members.pod_uids, members.pods, strict=True))
+            pods = list(zip(job.members.pod_uids, job.members.pods, strict=True))
             if job.notice.kind == "unplaced":
-                waiting = self._waiting_ranks(name, job)
-                rows = [row for row in rows if row[0] in waiting]
-            job.pods.update((uid, pod) for _, uid, pod in rows if uid not in job.written)
+                pods = self._waiting_pods(name, job)
+            job.pods.update((uid, pod) for uid, pod in pods if uid not in job.written)
         if job.event or job.pods:
             self._due[name] = None
 
@@ -243,9 +253,16 @@ def _notices_of(status: JobStatus) -> dict[str, Notice]:
         found[status.uid] = Notice(kind, status.sentence)
     elif status.phase in _PLACED and status.restart_held:
         found[status.uid] = Notice("restart-held", status.restart_held)
-    elif status.phase in _PLACED and status.recovery is not None and status.recovery.unplaced:
-        found[status.uid] = Notice("unplaced", unplaced_words(status.recovery))
+    elif status.phase in _PLACED and (words := _unplaced_words(status)):
+        found[status.uid] = Notice("unplaced", words)
     elif status.phase in _PLACED:
         nodes = len(unpack_names(status.placement.nodes)) if status.placement is not None else 0
         found[status.uid] = Notice("placed", f"placed {pluralize(status.pods, 'pod')} on {pluralize(nodes, 'node')}")
     return found
+
+
+def _unplaced_words(status: JobStatus) -> str:
+    """That new pods and backup pods of a placed job wait for places; empty if none does."""
+    recovery = status.recovery
+    of_ranks = unplaced_words(recovery) if recovery is not None and recovery.unplaced else ""
+    return "; ".join(filter(None, (of_ranks, backup_words(status.backups))))

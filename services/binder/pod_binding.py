@@ -115,13 +115,14 @@ class Verdict(NamedTuple):
     A server that has just started forbids everything until it knows the roles.
 
     ``pod`` is the pod as read from the server, where a read was needed; ``is_gone``: the pod does not exist or is being
-    deleted.
+    deleted; ``is_former``: the attempt bound it for an earlier step of its recovery.
     """
 
     state: Literal["bound", "failed", "replaced", "forbidden"]
     reason: str = ""
     pod: PodLean | None = None
     is_gone: bool = False
+    is_former: bool = False
 
 
 class _Meta(msgspec.Struct, frozen=True):
@@ -169,7 +170,8 @@ def judge(pod: PodLean | None, request: PodBindRequest) -> Verdict | None:
         return Verdict("replaced", f"pod {request.pod} was replaced: its uid is {meta.uid}, not {request.uid}", pod)
     if all(meta.annotation(key) == request.annotations[key] for key in (JOB_UID, ATTEMPT, RANK)):
         if pod.spec.node_name and pod.step < request.least_step:
-            return Verdict("failed", f"pod {request.pod} is the former pod of the rank", pod, is_gone=True)
+            why = f"pod {request.pod} is the former pod of the rank"
+            return Verdict("failed", why, pod, is_gone=True, is_former=True)
         if pod.spec.node_name == request.node:
             return Verdict("bound", pod=pod)
     obstacle = ""

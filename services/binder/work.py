@@ -12,6 +12,7 @@ from typing import ClassVar, Final, Literal, TypeAlias
 
 from berth.core.state.holdings.moves import Move
 from berth.core.state.ledger import Folded, GangRecord, Holding, LedgerDump, LedgerFold
+from berth.formats.ascend.ledger_mark import ledger_mark
 from berth.schemas.facts import OutcomeSeen, OutcomeState, RankFailure
 from berth.schemas.placement import Placement
 from berth.schemas.recovery import DRAIN, Recovery
@@ -40,6 +41,7 @@ class Attempt:
         is_forced: The pods of an attempt that ends were deleted at once, because their time was over.
         evicted: Step at which the pods of each rank on drained nodes were evicted by this process.
         held_until_ms: When to evict those again that disruption budgets hold back.
+        ledger: Newest record that gave it places, as pods name it; empty while the ledger's stream is not known.
     """
 
     holding: Holding
@@ -54,6 +56,7 @@ class Attempt:
     is_forced: bool = False
     evicted: dict[int, int] = field(default_factory=dict)
     held_until_ms: UnixMs = 0
+    ledger: str = ""
 
     @property
     def key(self) -> AttemptKey:
@@ -203,6 +206,7 @@ class Work:
         clearings: Jobs that start anew after a fault, by their next attempt.
         over: Attempts that ended since the caller last emptied this, in the ledger's order.
         void: Why the last record counts for nothing; empty if it counts.
+        stream: Id of the ledger's stream; empty if it is not known.
     """
 
     fold: LedgerFold = field(default_factory=LedgerFold)
@@ -210,6 +214,7 @@ class Work:
     clearings: dict[AttemptKey, Clearing] = field(default_factory=dict)
     over: list[AttemptKey] = field(default_factory=list)
     void: str = ""
+    stream: str = ""
     _names: dict[tuple[str, str], dict[AttemptKey, None]] = field(default_factory=dict)
     _outcomes: dict[tuple[str, str], OutcomeSeen] = field(default_factory=dict)
     _settled: bool = False
@@ -234,7 +239,7 @@ class Work:
         self.fold.load(dump)
         for holding in dump.holdings:
             self._take(holding, evict_seq=dump.head if holding.ending else 0)
-        self._note_recoveries(dump.gangs)
+        self._note_recoveries(dump.gangs, dump.head)
         for gang in dump.gangs:
             self._note_restart(gang)
         self._forget_idle()
@@ -260,20 +265,21 @@ class Work:
         for holding in folded.taken:
             if holding.foreign:
                 self._take(holding)
-        touched.extend(self._note_recoveries(folded.gangs))
+        touched.extend(self._note_recoveries(folded.gangs, sequence))
         touched.extend(self._note_restarts(folded, evicted))
         for gang in folded.gangs:
             if gang.phase not in {"placed", "ending"}:
                 self.fold.gangs.pop(gang.uid, None)
         return touched
 
-    def _note_recoveries(self, gangs: Iterable[GangRecord]) -> list[AttemptKey]:
-        """Note the newest steps of recoveries; returns the attempts that recover, in the order of the gangs."""
+    def _note_recoveries(self, gangs: Iterable[GangRecord], sequence: int) -> list[AttemptKey]:
+        """Note the newest steps of recoveries, known by a record; returns the attempts that recover, in their order."""
         found: dict[AttemptKey, None] = {}
         for gang in gangs:
             attempt = self.attempts.get((gang.uid, gang.recovery.attempt)) if gang.recovery is not None else None
             if attempt is not None:
                 attempt.recovery = gang.recovery
+                attempt.ledger = self._mark(sequence)
                 found[attempt.key] = None
         return list(found)
 
@@ -303,10 +309,14 @@ class Work:
                 del self.fold.gangs[gang.uid]
 
     def _take(self, holding: Holding, *, evict_seq: int = 0) -> AttemptKey:
-        attempt = self.attempts[holding.key] = Attempt(holding, evict_seq)
+        attempt = self.attempts[holding.key] = Attempt(holding, evict_seq, ledger=self._mark(holding.ledger_seq))
         self._names.setdefault((holding.namespace, holding.name), {})[holding.key] = None
         self._join(attempt)
         return holding.key
+
+    def _mark(self, sequence: int) -> str:
+        """A record as pods name it; the epoch of one in a snapshot is that of the snapshot."""
+        return ledger_mark(self.stream, self.fold.epoch, sequence) if self.stream else ""
 
     def _drop(self, holding: Holding) -> None:
         attempt = self.attempts.pop(holding.key)

@@ -2,9 +2,12 @@
 
 import asyncio
 import gc
-from typing import Final
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from functools import partial
+from typing import Final, TypeAlias
 
-from berth.runtime.beside import beside
+from berth.runtime.beside import BesideWork, beside
 from berth.runtime.bus.port import Bus
 from berth.runtime.clock import Clock
 from berth.runtime.errors import TransientError
@@ -14,6 +17,7 @@ from berth.runtime.instruments import Instruments
 from berth.runtime.waits import pause
 from berth.services.dispatcher.config import DispatcherConfig
 from berth.services.dispatcher.leadership import Keeper, Standing, Terms
+from berth.services.dispatcher.ledger_guard import CannotLeadError
 from berth.services.dispatcher.loop import Dispatcher
 from berth.services.dispatcher.metrics import DispatcherMetrics
 from berth.services.dispatcher.standby import FencedError
@@ -22,6 +26,8 @@ _ALIVE_S: Final = 0.25
 """Pause between two signs that the loop which decides is running."""
 _AGAIN_S: Final = 1.0
 """Pause after leadership could not be taken."""
+Beside: TypeAlias = Callable[[BesideWork], AbstractAsyncContextManager[None]]
+"""Runs work beside the loop that decides while a block runs; see :func:`berth.runtime.beside.beside`."""
 
 
 async def serve(
@@ -32,7 +38,31 @@ async def serve(
     stop: asyncio.Event,
 ) -> None:
     """Decide while the lease is held, follow the leader while it is not, until asked to stop."""
-    process = process_identity()
+    on_a_thread = partial(beside, "dispatcher", config.bus, log=instruments.log)
+    await serve_beside(on_a_thread, bus, clock, config, instruments, stop, process=process_identity())
+
+
+async def serve_beside(
+    beside_work: Beside,
+    bus: Bus,
+    clock: Clock,
+    config: DispatcherConfig,
+    instruments: Instruments[DispatcherMetrics],
+    stop: asyncio.Event,
+    *,
+    process: str,
+) -> None:
+    """Decide or follow until asked to stop, with the keeper of the lease beside.
+
+    Args:
+        beside_work: Runs the keeper, with a connection of its own.
+        bus: The cell.
+        clock: Of the process.
+        config: Settings.
+        instruments: Of the process.
+        stop: Set to end the dispatcher.
+        process: Identity of this process; that of each process is another.
+    """
     await bus.ensure_streams(replicas=config.bus.replicas)
     terms = Terms(
         config.lease_s, config.heartbeat_s, config.heartbeat_lost_s, config.heartbeat_answer_s, config.stalled_s
@@ -54,7 +84,7 @@ async def serve(
         )
         await keeper.run(asked)
 
-    async with beside("dispatcher", config.bus, keep, instruments.log), asyncio.TaskGroup() as group:
+    async with beside_work(keep), asyncio.TaskGroup() as group:
         side_tasks = [
             group.create_task(_show_life(standing, clock), name="show life"),
             group.create_task(_set_on(stop, changed), name="wake on stop"),
@@ -96,11 +126,12 @@ class _Term:
             async with asyncio.TaskGroup() as group:
                 waking = group.create_task(self._wake(), name="wake on change")
                 await self._dispatcher.load()
-                self._readiness.ready()
                 await self._stand_by()
                 if not self._stop.is_set():
                     await self._lead()
                 waking.cancel()
+        except* CannotLeadError:
+            self._log.warning("stops deciding")  # the next term says why
         except* FencedError as errors:
             self._log.warning("fenced by another dispatcher", by=[str(error) for error in errors.exceptions])
             self._standing.doubt()
@@ -113,14 +144,28 @@ class _Term:
             await self._dispatcher.stop()
 
     async def _stand_by(self) -> None:
-        """Follow until the lease is held."""
+        """Follow until the lease is held and the ledger is one to decide on."""
         dispatcher, standing = self._dispatcher, self._standing
-        standing.stand(is_candidate=True)
-        while not standing.leads and not self._stop.is_set():
+        obstacle: str | None = None
+        while not self._stop.is_set():
             dispatcher.feeds.arrived.clear()
             await dispatcher.follow(standing.heard)
-            if not standing.leads:
-                await _rest(dispatcher)
+            found = await dispatcher.obstacle()
+            if found != obstacle:
+                obstacle = found
+                self._show(obstacle)
+                standing.stand(is_candidate=not obstacle, refuses=bool(obstacle))
+            if standing.leads and not obstacle:
+                return
+            await _rest(dispatcher)
+
+    def _show(self, obstacle: str) -> None:
+        """Say why this dispatcher does not lead; it is not ready then, and nothing is decided by anyone."""
+        if obstacle:
+            self._log.error("does not lead", reason=obstacle)
+            self._readiness.wait(obstacle)
+        else:
+            self._readiness.ready()
 
     async def _lead(self) -> None:
         """Decide until the lease is lost, another dispatcher is leader, or the end is asked for."""

@@ -1,6 +1,6 @@
 """Settings of the dispatcher."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 import msgspec
 from msgspec import Meta
@@ -8,6 +8,9 @@ from msgspec import Meta
 from berth.core.levels.model import LevelError, read_level_config
 from berth.runtime.config import ServiceConfig
 from berth.schemas.ledger import CORRECTIONS_OF_0_5, DECIDED_VOLUMES, Settings
+
+_ELSEWHERE_OFF: Final = ("plan_before_delete", "hold_places_ms", "fault_settle_ms")
+"""Settings about faults whose default in the ledger is another: an epoch without recoveries has the ledger's."""
 
 
 class DecisionConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -102,7 +105,7 @@ class FaultsConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """Pods that a fault concerns are deleted and placed again, by the labels of their jobs."""
     grace_over_ms: Annotated[int, Meta(ge=2_000, le=3_600_000)] = 900_000
     """Pods that are evicted for a fault and are still there after so long are deleted at once."""
-    plan_before_delete: bool = False
+    plan_before_delete: bool = True
     """Healthy pods leave only when there are places for those that leave; off under ``reference_parity``."""
     fault_wait_ms: Annotated[int, Meta(ge=0, le=86_400_000)] = 60_000
     """With ``plan_before_delete``: after so long without places a job restarts all the same if its labels allow nothing
@@ -195,5 +198,6 @@ class DispatcherConfig(ServiceConfig, frozen=True, kw_only=True, forbid_unknown_
         faults = msgspec.structs.asdict(self.faults)
         recoveries = int(faults.pop("enabled"))
         if not recoveries:
-            del faults["hold_places_ms"], faults["fault_settle_ms"]  # their defaults are others
+            for name in _ELSEWHERE_OFF:
+                del faults[name]
         return msgspec.structs.replace(self.decisions.to_settings(), recoveries=recoveries, **faults)

@@ -61,6 +61,7 @@ class Standing:
         is_leader: Whether the lease is held. Written by the keeper.
         heard: Progress in the last heartbeat of another leader. Written by the keeper.
         is_candidate: Whether to take the lease when it is free. Written by the loop that decides.
+        refuses: Whether to give the lease back: this dispatcher must not lead. Written by the loop that decides.
         is_doubted: Whether another dispatcher has begun an epoch since the lease was renewed. Set by the loop that
             decides, cleared by the keeper.
         wake: Makes the keeper look at once. Written by the keeper.
@@ -72,6 +73,7 @@ class Standing:
         self.is_leader = False
         self.heard = Progress()
         self.is_candidate = False
+        self.refuses = False
         self.is_doubted = False
         self.progress = Progress()
         self.alive_s = clock.monotonic_s()
@@ -82,9 +84,10 @@ class Standing:
         """Whether the lease is held, as far as is known."""
         return self.is_leader and not self.is_doubted
 
-    def stand(self, *, is_candidate: bool) -> None:
-        """Say whether to take the lease when it is free."""
+    def stand(self, *, is_candidate: bool, refuses: bool = False) -> None:
+        """Say whether to take the lease when it is free, and whether to give it back if it is held."""
         self.is_candidate = is_candidate
+        self.refuses = refuses
         self.wake()
 
     def doubt(self) -> None:
@@ -173,15 +176,21 @@ class Keeper:
 
     async def end(self) -> None:
         """Release the lease and inform standbys."""
+        await self._give_back()
+        if self._hearing is not None:
+            await self._hearing.stop()
+
+    async def _give_back(self) -> None:
+        """Release the lease, if it is held, and inform standbys."""
         if self._standing.is_leader:
             await self._lose()
             await self._lease.release()
             await self._send(Heartbeat(self._process, is_over=True))
-        if self._hearing is not None:
-            await self._hearing.stop()
 
     async def look(self) -> float:
         """Renew the lease, or see whether it is free; returns the seconds until the next look."""
+        if self._standing.refuses:
+            await self._give_back()
         if self._standing.is_leader:
             return await self._renew()
         self._note_delay()

@@ -146,6 +146,7 @@ class Dispatcher:
         """Apply all that is stored, and begin an epoch.
 
         Raises:
+            CannotLeadError: The ledger is not one to decide on.
             FencedError: Another dispatcher was first.
             ConfigError: A setting withdraws a version of records.
             TransientError: The bus does not answer.
@@ -156,6 +157,14 @@ class Dispatcher:
         await self.intake.start()
         await self.views.begin()
         self._log.info("became leader", epoch=self.epoch, jobs=len(self.state.jobs), waiting=len(self.queue))
+
+    async def obstacle(self) -> str:
+        """Why this dispatcher must not lead; empty if it may.
+
+        Raises:
+            TransientError: The bus did not answer.
+        """
+        return await self._standby.guard.obstacle()
 
     @property
     def progress(self) -> Progress:
@@ -202,6 +211,7 @@ class Dispatcher:
         """Do what there is to do once; returns whether a record was appended.
 
         Raises:
+            CannotLeadError: The ledger is not one to decide on.
             FencedError: Another dispatcher is the leader.
             TransientError: The bus does not answer. A round may be undecided, in doubt or stored: take another turn.
             FatalError: The history broke.
@@ -215,6 +225,7 @@ class Dispatcher:
         )
         self._absorb_records()
         self._apply_facts()
+        await self._standby.guard.check()
         await self.feeds.write_dead_letters()
         for key in self.scheduler.pending.jobs_changed:
             self.intake.echoed(key)
@@ -328,7 +339,7 @@ class Dispatcher:
             except OffersExhaustedError as error:
                 raise TransientError(str(error)) from error
         self._report(choice.set_aside)
-        self.views.note_unplaced({(one.namespace, one.name): one.refusal for one in choice.unplaced})
+        self.views.note_unplaced(choice.unplaced)
         return choice
 
     def _report_held_back(self) -> None:

@@ -15,6 +15,7 @@ from berth.schemas.ledger import Epoch, Settings
 from berth.schemas.subjects import StreamName
 from berth.schemas.versions import Versions, encode_record, withdrawn
 from berth.services.dispatcher.leadership import Progress
+from berth.services.dispatcher.ledger_guard import LedgerGuard
 from berth.services.dispatcher.metrics import DispatcherMetrics
 
 _FACTS_AT_ONCE: Final = 200
@@ -41,6 +42,7 @@ class Standby:
         versions: Versions in which records are written.
 
     Attributes:
+        guard: Knows whether the ledger is one to decide on.
         is_exact: Whether gangs wait here as the ledger says, so that an epoch may resume. It is not so after a start
             that did not read the whole history, until an epoch tries all gangs again.
     """
@@ -67,6 +69,7 @@ class Standby:
         self._scheduler = scheduler
         self._state = scheduler.state
         self._timeout_s = timeout_s
+        self.guard = LedgerGuard(feeds)
 
     async def load(self) -> None:
         """Load what is stored.
@@ -130,11 +133,13 @@ class Standby:
         A leader that is about to end may append another record before that.
 
         Raises:
+            CannotLeadError: The ledger is not one to decide on.
             FencedError: Another dispatcher began an epoch, or it is unknown whether the record is stored.
             ConfigError: A setting withdraws a version of records.
             TransientError: The bus does not answer.
         """
         await self._reach_heads()
+        await self.guard.check()
         fold = self._state.fold
         before = fold.epoch
         for name in withdrawn(fold.settings, settings, versions=self._versions):

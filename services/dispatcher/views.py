@@ -9,12 +9,13 @@ import functools
 import heapq
 import itertools
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 import msgspec
 
 from berth.core.explain.job_status import digest, status_of
+from berth.core.faults.examination import Unplaced
 from berth.core.state.cell import JobKey, State
 from berth.runtime.bus.port import Bus
 from berth.runtime.clock import Clock
@@ -22,10 +23,10 @@ from berth.runtime.errors import ShellError, TransientError
 from berth.runtime.feeds import Feed
 from berth.runtime.instruments import Instruments
 from berth.schemas.envelope import DecodeError, decode, encode
-from berth.schemas.refusal import Refusal
 from berth.schemas.status import JobStatus
 from berth.schemas.subjects import StreamName
 from berth.services.dispatcher.metrics import DispatcherMetrics
+from berth.services.dispatcher.place_refusals import PlaceRefusals
 
 _BATCH_MAX: Final = 2_000
 """Maximum number of statuses per cycle."""
@@ -50,9 +51,8 @@ class Views:
         self._over: list[tuple[int, JobKey, str]] = []
         """Heap of (end time, name, uid) of finished jobs."""
         self._held: dict[JobKey, str] = {}
-        self._unplaced: dict[JobKey, Refusal] = {}
-        """Why ranks of recovering jobs have no place."""
         """Why jobs do not restart although they are faulty."""
+        self._refusals = PlaceRefusals()
         self.published = 0
         self._stored = Feed(asyncio.Event())
         """Statuses of other leaders, until all of them are read."""
@@ -89,6 +89,8 @@ class Views:
                 self._log.warning("status does not decode", subject=stored.subject, reason=str(error))
                 continue
             key = (status.namespace, status.name)
+            if self._refusals.learn(status, is_newer=self._head is None) and self._head is not None:
+                self._touched[key] = None
             if self._head is None or key not in self._written:  # what this dispatcher wrote itself is newer
                 self._written[key] = digest(status)
         self._is_learning = self._head is None or self._stored.received < self._head
@@ -115,13 +117,9 @@ class Views:
         self._touched.update(dict.fromkeys(changed))
         self._held = dict(held)
 
-    def note_unplaced(self, refusals: Mapping[JobKey, Refusal]) -> None:
-        """Note why ranks of jobs found no place; only another kind of reason is news."""
-        for key, refusal in refusals.items():
-            before = self._unplaced.get(key)
-            if before is None or before.code != refusal.code:
-                self._unplaced[key] = refusal
-                self._touched[key] = None
+    def note_unplaced(self, found: Iterable[Unplaced]) -> None:
+        """Note why ranks and backup pods of jobs found no place."""
+        self._touched.update(dict.fromkeys(self._refusals.note(found)))
 
     def all_jobs(self) -> None:
         """Write the status of every job again."""
@@ -138,11 +136,9 @@ class Views:
         if self.is_reading and not self._is_learning:
             await self.stop()  # otherwise all statuses that this leader writes would pile up
         for key, is_reviewed in due:
-            status = status_of(
-                self._state, key, at_ms=at_ms, restart_held=self._held.get(key, ""), unplaced=self._unplaced.get(key)
-            )
-            if status is None or status.recovery is None or not status.recovery.unplaced:
-                self._unplaced.pop(key, None)
+            unplaced = self._refusals.of(self._state, key)
+            status = status_of(self._state, key, at_ms=at_ms, restart_held=self._held.get(key, ""), unplaced=unplaced)
+            self._refusals.settle(key, status)
             if status is None:
                 self._written.pop(key, None)
                 continue

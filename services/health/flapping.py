@@ -5,6 +5,7 @@ long, up to ``hold_max_ms``. After ``quiet_ms`` without a fault the chip counts 
 """
 
 from collections.abc import Iterable, Mapping
+from typing import Final
 
 import msgspec
 
@@ -14,9 +15,9 @@ from berth.schemas.facts import FlappingChip, NodeHealth
 from berth.schemas.nodes import NodeCondition
 from berth.schemas.units import UnixMs
 
-WORD = "flapping: "
+WORD: Final = "flapping: "
 """Begin of the part of a reason that is about flapping chips; it is the last part."""
-_BEFORE = "; "
+_BEFORE: Final = "; "
 
 
 class FlapRules(msgspec.Struct, frozen=True):

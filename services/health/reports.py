@@ -13,6 +13,7 @@ from berth.core.chips.picking import ids_of
 from berth.formats.ascend.device_info import CHIP_ID_MAX
 from berth.formats.ascend.fault_levels import REPORT_LEVELS
 from berth.formats.ascend.report_error import ReportError, decoded
+from berth.formats.whole_numbers import Int64
 from berth.schemas.envelope import DecodeError, decode
 from berth.schemas.nodes import HealthReport, NodeDescription
 
@@ -24,12 +25,12 @@ class _Plain(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A report as a JSON object."""
 
     node: str
-    unhealthy: list[int] = []
-    recovering: list[int] = []
-    network_unhealthy: list[int] = []
+    unhealthy: list[Int64] = []
+    recovering: list[Int64] = []
+    network_unhealthy: list[Int64] = []
     level: str = "ok"
     reason: str = ""
-    updated_ms: int = 0
+    updated_ms: Int64 = 0
     source: str = ""
 
 

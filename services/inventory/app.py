@@ -21,7 +21,16 @@ from berth.runtime.kube.port import Api, Change, Reflection
 from berth.runtime.logs import Logger
 from berth.runtime.waits import all_set, pause
 from berth.schemas.envelope import DecodeError, decode, open_envelope
-from berth.schemas.facts import HealthSeen, JobSeen, MembersSeen, NodesSeen, OutcomeSeen, PodsSeen, TopologySeen
+from berth.schemas.facts import (
+    HealthSeen,
+    JobSeen,
+    LedgerSeen,
+    MembersSeen,
+    NodesSeen,
+    OutcomeSeen,
+    PodsSeen,
+    TopologySeen,
+)
 from berth.schemas.fault_facts import GroupSeen, ReplacementsSeen
 from berth.schemas.message import Message
 from berth.schemas.status import JobStatus
@@ -33,6 +42,7 @@ from berth.services.inventory.config import InventoryConfig
 from berth.services.inventory.constraint_facts import CAPACITIES
 from berth.services.inventory.effect_outlet import PODGROUPS
 from berth.services.inventory.gangs.model import OVER
+from berth.services.inventory.ledger_stream import watch_ledger
 from berth.services.inventory.loop import Loop
 from berth.services.inventory.metrics import InventoryMetrics
 from berth.services.inventory.nodes.leaf_switches import PATH, SELECTOR
@@ -81,14 +91,17 @@ async def serve_on(
     intake = _Intake(loop, instruments.log)
     facts = await bus.state(StreamName.FACTS)
     statuses = await bus.state(StreamName.STATUS)
+    loop.note_ledger((await bus.state(StreamName.LEDGER)).created)
     await _restore(bus, config, loop, intake, facts, instruments.log)
     followers = [_follow_facts(bus, intake, facts)]
     _follow_statuses(bus, intake, followers, after=statuses)
     try:
         async with asyncio.TaskGroup() as group:
             group.create_task(intake.fail_on_gap(), name="watch for gaps")
+            watching = group.create_task(watch_ledger(bus, loop.note_ledger), name="watch the ledger's stream")
             serving = group.create_task(_serve(api, config, loop, instruments, stop), name="serve")
             serving.add_done_callback(lambda _: intake.end())
+            serving.add_done_callback(lambda _: watching.cancel())
     finally:
         for follower in followers:
             await follower.stop()
@@ -130,6 +143,8 @@ async def _restore(
         loop.restore_members(members, jobs.get((members.namespace, members.job)))
     for replacements in _read(await _of_kind(bus, "replacement"), ReplacementsSeen, log):
         loop.gangs.restore_replacements(replacements)
+    for told in _read(await bus.read(StreamName.LATEST, filters=(subjects.fact_ledger,)), LedgerSeen, log):
+        loop.ledger.restore(told)
     log.info("facts restored", jobs=len(jobs), domains=len(found["node"]), gangs=len(found["pod"]))
 
 

@@ -23,6 +23,7 @@ from berth.services.inventory.config import InventoryConfig
 from berth.services.inventory.constraint_facts import ConstraintFacts
 from berth.services.inventory.effect_outlet import EffectOutlet
 from berth.services.inventory.gangs.collection import Gangs
+from berth.services.inventory.ledger_marks import LedgerMarks
 from berth.services.inventory.metrics import InventoryMetrics
 from berth.services.inventory.nodes.collection import Nodes
 from berth.services.inventory.nodes.device_reports import DeviceReports
@@ -38,6 +39,8 @@ from berth.services.inventory.publishing.publish_queue import OutboundMessage, P
 from berth.services.inventory.publishing.reporters import Reporters
 
 _MS: Final = 1000
+_LEDGER_APART_S: Final = 1.0
+"""Least time between two facts of the ledger that only name a newer record."""
 
 
 class Loop:
@@ -67,6 +70,7 @@ class Loop:
             self.nodes, self.constraints.usage, await_job_ms=round(config.stranger_s * _MS), settle_ms=settle_ms
         )
         self.steering = SteeringGroups()
+        self.ledger = LedgerMarks()
         self.gangs = Gangs(config.gangs, settle_ms=settle_ms)
         self.switches = Switches(self.nodes, self.pods.on_node)
         self.api_tasks = ApiTasks(config, instruments)
@@ -74,8 +78,8 @@ class Loop:
         self._queue = PublishQueue(bus, instruments)
         self._pod_uids: set[str] = set()
         self._groups: set[tuple[str, str]] = set()
-        self._paces = [Pace(clock, config.settle_s) for _ in range(4)]
-        self._nodes_pace, self._usage_pace, self._capacity_pace, self._report_pace = self._paces
+        self._paces = [Pace(clock, apart_s) for apart_s in (*[config.settle_s] * 4, _LEDGER_APART_S)]
+        self._nodes_pace, self._usage_pace, self._capacity_pace, self._report_pace, self._ledger_pace = self._paces
         self.devices = DeviceReports(self.nodes, config, self._changed.set, self._log)
         self._reporters = Reporters(api, clock, config, self.api_tasks, instruments)
         self._suspects = Suspects()
@@ -137,6 +141,7 @@ class Loop:
         elif pod.spec.scheduler_name in self._config.gangs.scheduler_names:
             self.constraints.usage.note_selectors(self._asks.ask(pod.spec, pod.metadata).constraints)
         self.gangs.set_pod(pod)
+        self.ledger.note(pod)
 
     def _drop_pod(self, uid: str) -> None:
         self._pod_uids.discard(uid)
@@ -213,6 +218,11 @@ class Loop:
         if any(changes):
             self._changed.set()
 
+    def note_ledger(self, stream: str) -> None:
+        """Take note of the stream in which the ledger is."""
+        if self.ledger.begin(stream):
+            self._changed.set()
+
     def restore_members(self, seen: MembersSeen, job: JobSeen | None) -> None:
         """Restore the published pods of a request."""
         self.gangs.restore(seen, job)
@@ -239,12 +249,15 @@ class Loop:
         but with the cluster, is done at most once in the settle time; but what is known is published before a request.
         """
         now_ms = self._clock.now_ms()
+        for pace in self._paces:
+            pace.begin_turn()
         self.pods.wake(now_ms)
         self._resolve(now_ms)
-        must = self._outlet.has_request
+        must = self._outlet.has_request or not self.ledger.is_confirmed
         published = await self._publish_nodes(now_ms, must=must) and await self._publish_pods(now_ms)
         published = published and await self._publish_constraints(now_ms, must=must)
         published = published and await self._publish_groups(now_ms)
+        published = published and await self._publish_ledger(now_ms)
         published = await self._outlet.publish(self._queue) and published
         if self._report_pace.may_run():
             self._report_events()
@@ -315,6 +328,19 @@ class Loop:
         for fact in facts[:settled]:
             self.steering.note_published(fact)
         return settled == len(facts)
+
+    async def _publish_ledger(self, now_ms: int) -> bool:
+        """Publish what pods say of the ledger, once all of them are in the facts; returns whether it was stored."""
+        fact = self.ledger.due(now_ms)
+        if fact is None or self.pods.awaiting_job:
+            return True
+        if self.ledger.is_confirmed and not self._ledger_pace.may_run():
+            return True
+        if not await self._queue.store([OutboundMessage(self._bus.subjects.fact_ledger, fact)]):
+            return False
+        self.ledger.note_published(fact)
+        self._ledger_pace.note_run()
+        return True
 
     def _resolve(self, now_ms: int) -> None:
         """Let the gangs settle, and put what follows in line."""

@@ -20,6 +20,7 @@ from berth.schemas.facts import (
     HealthSource,
     JobSeen,
     Leaf,
+    LedgerSeen,
     MembersSeen,
     NodeClass,
     NodeHealth,
@@ -52,7 +53,7 @@ from berth.schemas.pod_constraints import (
     SpreadTerm,
 )
 from berth.schemas.recording import Entry, RecordingEnd, RecordingHead, RecordingPart
-from berth.schemas.recovery import HeldPlaces, Recovery, RecoveryStatus
+from berth.schemas.recovery import BackupWaiting, HeldPlaces, Recovery, RecoveryStatus
 from berth.schemas.refusal import BlockLack, ConstraintCount, NearGroup, NodeReason, ReasonCount, Refusal, SwitchLack
 from berth.schemas.simulation import BindGang, BreakNode, EvictGang, GangBound, GangEvicted, NodeBroken, SimCounts
 from berth.schemas.status import (
@@ -467,7 +468,7 @@ def _facts() -> tuple[Message, ...]:
             ranks=pack([0, 2], 4),
             at_ms=_AT_MS + 3,
             since_ms=pack([_AT_MS, _AT_MS + 3], 8),
-            backups=[BackupPod(rank=1, pod="llm-7b-worker-1-hot-0042", uid="f0c3")],
+            backups=[BackupPod(rank=1, pod="llm-7b-worker-1-hot-0042", uid="f0c3", is_bound=True)],
         ),
         GroupSeen(
             namespace="team-a",
@@ -547,6 +548,7 @@ def _facts() -> tuple[Message, ...]:
             open=[3, 5],
         ),
         TimerSeen(at_ms=_AT_MS + 7),
+        LedgerSeen("2026-11-21T10:00:00.123456789Z", epoch=7, sequence=42, at_ms=_AT_MS + 8),
         *_usage(),
         *_volumes(),
     )
@@ -919,6 +921,7 @@ def _status() -> tuple[Message, ...]:
                 refusal="no node has 8 free chips",
             ),
             restart_held="a fault would restart it: CardUnhealthy in domain superpod-0",
+            backups=[BackupWaiting(rank=1, uid="f0c3", refusal="no node has 8 free chips")],
         ),
         JobSummary(
             namespace="team-a",

@@ -181,6 +181,27 @@ async def test_the_mirror_has_the_latest_of_each_subject_with_the_sequences_of_i
         await bus.wait_mirror(StreamName.LATEST, at_least=11, timeout_s=0.05)
 
 
+async def test_a_read_has_one_message_of_each_subject_though_all_are_replaced_meanwhile(bus: Bus, other: Bus) -> None:
+    subjects = [bus.subjects.status("ns", str(number)) for number in range(300)]
+    await (await bus.submit_batch([(subject, b"0") for subject in subjects]))
+    rounds = 0
+
+    async def replace() -> None:
+        nonlocal rounds
+        while True:
+            rounds += 1
+            await (await other.submit_batch([(subject, b"%d" % rounds) for subject in subjects]))
+
+    async with asyncio.TaskGroup() as group:
+        replacing = group.create_task(replace())
+        for _ in range(20):
+            stored = await bus.read(StreamName.STATUS)
+            assert sorted(message.subject for message in stored) == sorted(subjects)
+            assert [message.sequence for message in stored] == sorted(message.sequence for message in stored)
+        replacing.cancel()
+    assert rounds
+
+
 async def test_the_state_of_an_empty_stream(bus: Bus) -> None:
     state = await bus.state(StreamName.LEDGER)
     assert (state.first_seq, state.last_seq, state.messages) == (1, 0, 0)

@@ -156,6 +156,7 @@ def places_below_leaves(line: Line, damaged: Damaged) -> Placement | NoPlaces:
     cell = FaultCell(
         nodes,
         reference_parity=settings.reference_parity,
+        plan_before_delete=not settings.reference_parity,
         nslb_version=settings.nslb_version,
         shared_tor_num=settings.shared_tor_num,
     )

@@ -29,8 +29,6 @@ RECOVERIES: Final = {
     "superpod_resched": (superpod_moves, superpod_moves.compare_resched, places_in_superpods),
     "switch_partial": (partial_plans, partial_plans.compare_partial, places_below_leaves),
 }
-DIFFERENT_WHEN_HELD: Final = ("superpod_resched",)
-"""Families of which the small file alone is compared: held places lead to other plans (decision held-places)."""
 FEWEST: Final[Mapping[tuple[str, str], tuple[int, int]]] = {
     ("superpod_resched", "parity"): (2, 1),
     ("superpod_resched", "default"): (6, 3),
@@ -46,8 +44,7 @@ def test_places_of_lost_pods_are_those_of_the_reference(
     family: str, run: str, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     met: dict[str, bool] = {}
-    small = read_lines(DATA / f"{family}.jsonl")
-    for line in small if family in DIFFERENT_WHEN_HELD else lines_of(family):
+    for line in lines_of(family):
         if is_met(line, settings):
             differences, found = by_turns(*RECOVERIES[family], line, settings, monkeypatch)
             assert differences == (), line["id"]

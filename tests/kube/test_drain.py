@@ -3,27 +3,18 @@
 No controller of budgets runs here: the server itself refuses while a budget has not been processed.
 """
 
-import asyncio
-import json
-from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import pytest
 
-from berth.cli.app import call
-from berth.runtime.bus.nats_bus import NatsBus
-from berth.runtime.local.kube_server import KubeServer
+from berth.runtime.clock import SystemClock
 from berth.schemas.recovery import DRAIN, Recovery
-from tests.kube.test_recovery_execution import LEFT, STAY, Story, binder_of, now_ms, world
-from tests.support.binder_cluster import World
-from tests.support.faulty_cell import JOBS, settings, start, until_seats
-from tests.support.kube_api import KubeApi
+from tests.support.binder_story import LEFT, STAY, Story
+from tests.support.faulty_cell import Ask, RunningCell, submit, until_seats
 from tests.support.kube_binder import a_placement
-from tests.support.kube_cells import KubeCell, a_volcano_job
-from tests.support.processes import services
+from tests.support.processes import Service
 from tests.support.waiting import until_true
 
-__all__ = ["world"]
 pytestmark = pytest.mark.timeout(120)
 WHY = "pod of rank 1 on n1: its node is drained, and 1 more"
 RUNS = {"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}}
@@ -44,15 +35,8 @@ async def held(story: Story) -> list[int]:
     return [one.rank for one in told.held] if told is not None else []
 
 
-async def test_what_a_budget_holds_back_stays_until_it_is_let_go(
-    world: World,  # the fixture
-    kube_server: KubeServer,
-    nats_server: str,
-    real_bus: NatsBus,
-    cell: str,
-    tmp_path: Path,
-) -> None:
-    story = Story(real_bus, world)
+async def test_what_a_budget_holds_back_stays_until_it_is_let_go(story: Story, binder: Service) -> None:
+    world = story.world
     budgets = f"/apis/policy/v1/namespaces/{world.namespace}/poddisruptionbudgets"
     budget = {
         "apiVersion": "policy/v1",
@@ -60,53 +44,51 @@ async def test_what_a_budget_holds_back_stays_until_it_is_let_go(
         "metadata": {"name": "keep"},
         "spec": {"maxUnavailable": 0, "selector": {"matchLabels": {"keep": "me"}}},
     }
-    with services(tmp_path, nats_server) as started:
-        binder = binder_of(started, cell, kube_server, tmp_path)
-        binder.start()
-        await story.run()
-        for rank in range(4):
-            await world.api.patch(f"{world.pods}/p{rank}/status", RUNS)
-        await world.api.patch(f"{world.pods}/p1", {"metadata": {"labels": {"keep": "me"}}})
-        story.before = {rank: await world.pod(f"p{rank}") for rank in range(4)}
-        await world.api.post(budgets, budget)
-        await drain(story, until_ms=now_ms() + 3_000)
+    binder.start()
+    await story.run()
+    for rank in range(4):
+        await world.api.patch(f"{world.pods}/p{rank}/status", RUNS)
+    await world.api.patch(f"{world.pods}/p1", {"metadata": {"labels": {"keep": "me"}}})
+    story.before = {rank: await world.pod(f"p{rank}") for rank in range(4)}
+    await world.api.post(budgets, budget)
+    await drain(story, until_ms=SystemClock().now_ms() + 3_000)
 
-        async def is_held() -> bool:
-            return await held(story) == [1]
+    async def is_held() -> bool:
+        return await held(story) == [1]
 
-        await until_true(is_held, deadline_s=30, what="the outcome names the pod that is held back")
-        told = await story.cell.outcome(story.gang)
-        assert told is not None
-        assert (told.step, told.state) == (1, "bound")
-        assert "disruption budget" in told.held[0].reason
+    await until_true(is_held, deadline_s=30, what="the outcome names the pod that is held back")
+    told = await story.cell.outcome(story.gang)
+    assert told is not None
+    assert (told.step, told.state) == (1, "bound")
+    assert "disruption budget" in told.held[0].reason
 
-        async def is_reported() -> bool:
-            events = await world.api.items(f"/api/v1/namespaces/{world.namespace}/events")
-            found = {one["reason"] for one in events}
-            return {"Evict", "EvictionHeldBack"} <= found
+    async def is_reported() -> bool:
+        events = await world.api.items(f"/api/v1/namespaces/{world.namespace}/events")
+        found = {one["reason"] for one in events}
+        return {"Evict", "EvictionHeldBack"} <= found
 
-        await until_true(is_reported, deadline_s=20, what="Events of both pods")
-        await story.until_gone(2)  # after the grace period it is deleted at once
-        assert "deletionTimestamp" not in (await world.pod("p1"))["metadata"], "the budget counts also then"
-        await binder.kill()
-        binder.start()
-        await world.api.delete(f"{budgets}/keep")
+    await until_true(is_reported, deadline_s=20, what="Events of both pods")
+    await story.until_gone(2)  # after the grace period it is deleted at once
+    assert "deletionTimestamp" not in (await world.pod("p1"))["metadata"], "the budget counts also then"
+    await binder.kill()
+    binder.start()
+    await world.api.delete(f"{budgets}/keep")
 
-        async def is_evicted() -> bool:
-            return await story.is_gone(1) or "deletionTimestamp" in (await world.pod("p1"))["metadata"]
+    async def is_evicted() -> bool:
+        return await story.is_gone(1) or "deletionTimestamp" in (await world.pod("p1"))["metadata"]
 
-        await until_true(is_evicted, deadline_s=30, what="the pod is evicted")
+    await until_true(is_evicted, deadline_s=30, what="the pod is evicted")
 
-        async def is_clear() -> bool:
-            return await held(story) == []
+    async def is_clear() -> bool:
+        return await held(story) == []
 
-        await until_true(is_clear, deadline_s=30, what="the outcome names nothing more")
-        if not await story.is_gone(1):
-            await world.api.delete(f"{world.pods}/p1")
-        await story.until_gone(*LEFT)
-        for rank in STAY:
-            assert await world.pod(f"p{rank}") == story.before[rank]
-        await binder.stop()
+    await until_true(is_clear, deadline_s=30, what="the outcome names nothing more")
+    if not await story.is_gone(1):
+        await world.api.delete(f"{world.pods}/p1")
+    await story.until_gone(*LEFT)
+    for rank in STAY:
+        assert await world.pod(f"p{rank}") == story.before[rank]
+    await binder.stop()
 
 
 TOPOLOGY: Final = """
@@ -118,32 +100,12 @@ nodes:
 
 
 async def test_jobs_on_a_drained_node_or_leaf_move_and_come_back_after_an_undrain(
-    kube_api: KubeApi,
-    namespace: str,
-    real_bus: NatsBus,
-    nats_server: str,
-    cell: str,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
+    running: RunningCell, namespace: str, ask: Ask
 ) -> None:
-    async def ask(*words: str) -> Any:  # noqa: ANN401  # a document
-        capsys.readouterr()
-        code = await asyncio.to_thread(call, [*words, "--json", "--url", nats_server, "--cell", cell])
-        out, err = capsys.readouterr()
-        assert code == 0, err
-        return json.loads(out)
-
-    with services(tmp_path, nats_server) as made:
-        one = KubeCell(
-            made, folder=tmp_path, cell=cell, bus=real_bus, api=kube_api, topology=TOPOLOGY, settings=settings()
-        )
-        await start(one)
-        labels = {"alone": {"fault-scheduling": "force", "pod-rescheduling": "on"}, "whole": {}}
-        for name, more in labels.items():
-            job = a_volcano_job(name, 2, 8, run_for="3600s")
-            job["metadata"]["labels"] |= more
-            await kube_api.post(JOBS.format(namespace), job)
-        old = {name: await until_seats(one, namespace, name, 2) for name in labels}
+    async with running(TOPOLOGY) as one:
+        await submit(one, namespace, "alone", 2, fault_scheduling="force", pod_rescheduling="on")
+        await submit(one, namespace, "whole", 2)
+        old = {name: await until_seats(one, namespace, name, 2) for name in ("alone", "whole")}
         drained = await ask("drain", old["alone"][1].node, "--grace", "30s")
         assert [job["ranks"] for job in drained["jobs"]] == [[1]]
         now = await until_seats(one, namespace, "alone", 2, without=frozenset({old["alone"][1].uid}))
@@ -166,4 +128,3 @@ async def test_jobs_on_a_drained_node_or_leaf_move_and_come_back_after_an_undrai
         await ask("undrain", leaf)
         await ask("undrain", old["alone"][1].node)
         assert (await ask("faults"))["drains"] == []
-        await one.stop()

@@ -22,7 +22,7 @@ from berth.services.summary.app import write_on
 from berth.services.summary.config import SummaryConfig
 from berth.services.summary.metrics import SummaryMetrics
 from tests.support.kube_api import MERGE_PATCH, KubeApi
-from tests.support.kube_rights import FAULT_OBJECTS, RBAC, Right, grant, may
+from tests.support.kube_rights import FAULT_OBJECTS, grant, let_tell_agents
 from tests.support.waiting import until_true
 
 pytestmark = pytest.mark.timeout(120)
@@ -79,21 +79,7 @@ async def rights(api: KubeApi, namespace: str) -> None:
     """Give summary its rights, those in the namespace of the jobs included, as the guide says."""
     await grant(api, "summary", "summary")
     await grant(api, "summary", "summary", FAULT_OBJECTS)
-    binding = {
-        "metadata": {"name": "berth-summary-resets"},
-        "roleRef": {"apiGroup": RBAC, "kind": "ClusterRole", "name": "berth-summary-resets"},
-        "subjects": [{"apiGroup": RBAC, "kind": "User", "name": "summary"}],
-    }
-    role = {"metadata": {"name": "berth-summary-resets"}}
-    rules = [{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get", "patch"]}]
-    await api.post(f"/apis/{RBAC}/v1/clusterroles", {**role, "rules": rules})
-    await api.post(f"/apis/{RBAC}/v1/namespaces/{namespace}/rolebindings", binding)
-    right = Right("patch", "", "configmaps", namespace, "reset-config-llm")
-
-    async def holds() -> bool:
-        return await may(api, "summary", right)
-
-    await until_true(holds, deadline_s=10, what="the role of the namespace holds")
+    await let_tell_agents(api, namespace, "summary")
 
 
 async def data(api: KubeApi, path: str) -> dict[str, str]:

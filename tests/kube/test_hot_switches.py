@@ -2,42 +2,32 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
-from berth.runtime.bus.nats_bus import NatsBus
-from berth.schemas.envelope import body_of, open_envelope
-from berth.schemas.ledger import Round
 from berth.schemas.simulation import BreakNode
-from berth.schemas.subjects import StreamName
 from tests.support.faulty_cell import (
     ASCEND_JOBS,
+    RunningCell,
     Seat,
+    a2_nodes,
     ascend_job,
     break_node,
     pods_of,
+    rounds_of,
     seats_of,
     settings,
-    start,
     statuses_of,
+    steps_of,
     until_seats,
 )
 from tests.support.kube_api import KubeApi
 from tests.support.kube_cells import KubeCell, Tree
-from tests.support.processes import services
 from tests.support.waiting import until_true
 
 pytestmark = pytest.mark.timeout(150)
-TOPOLOGY: Final = """
-apiVersion: berth/v1
-kind: Cluster
-nodes:
-  - {product: module910bx8, count: 8, name: "a2-{index:02}", leaf: {size: 4, name: "leaf-{index}"}}
-"""
 LABELS: Final = {"fault-scheduling": "force", "pod-rescheduling": "on", "subHealthyStrategy": "hotSwitch"}
-PODS: Final = "/api/v1/namespaces/{}/pods"
 BOTH_MARKS: Final = {
     "metadata": {"annotations": {"needVolcanoOpe": "delete"}, "labels": {"fault-type": "SubHealth"}},
 }
@@ -61,6 +51,63 @@ class Switching:
         """Its backup pod; None while there is none."""
         pods = await pods_of(self.world.api, self.namespace, "llm")
         return next((pod for pod in pods if "-hot-" in pod["metadata"]["name"]), None)
+
+    @property
+    def path(self) -> str:
+        """Of the pod that is switched."""
+        return f"/api/v1/namespaces/{self.namespace}/pods/llm-worker-0"
+
+    async def make_sub_healthy(self) -> tuple[int, Tree]:
+        """A chip of the pod that is switched is sub-healthy; returns its rank, and the pod."""
+        old = await self.worker()
+        await break_node(self.world, BreakNode(old["spec"]["nodeName"], "chip", [3], level="SubHealthFault"))
+        return int(old["metadata"]["annotations"]["berth/rank"]), old
+
+    async def begin(self) -> tuple[int, Tree]:
+        """Ask the operator for a backup pod; returns the rank, and that pod once it runs."""
+        return await self.ask(), await self.until_backup_runs()
+
+    async def ask(self) -> int:
+        """Ask the operator for a backup pod, as ClusterD does; returns the rank."""
+        old = await self.worker()
+        await self.world.api.patch(
+            self.path, {"metadata": {"annotations": {"inHotSwitchFlow": "true", "needOperatorOpe": "create"}}}
+        )
+        return int(old["metadata"]["annotations"]["berth/rank"])
+
+    async def until_backup_is_told(self) -> str:
+        """The backup pod says why it has no place, by its condition and an Event; returns the sentence."""
+        words = ""
+
+        async def is_told() -> bool:
+            nonlocal words
+            self.world.check()
+            pod = await self.backup() or {"metadata": {"name": ""}, "status": {}}
+            conditions = {one["type"]: one for one in pod["status"].get("conditions", [])}
+            scheduled = conditions.get("PodScheduled", {})
+            words = scheduled.get("message", "")
+            events = await self.world.api.items(f"/api/v1/namespaces/{self.namespace}/events")
+            named = [(one["involvedObject"]["name"], one["reason"], one["message"]) for one in events]
+            is_waiting = (scheduled.get("status"), scheduled.get("reason")) == ("False", "Unschedulable")
+            return is_waiting and (pod["metadata"]["name"], "FailedScheduling", words) in named
+
+        await until_true(is_told, deadline_s=DEADLINE_S, what="the backup pod says why it has no place")
+        return words
+
+    async def until_places(self, count: int) -> list[str]:
+        """Nodes of the places that the ledger has given to backup pods, once there are so many.
+
+        It does not matter whether all services run.
+        """
+        nodes: list[str] = []
+
+        async def are_given() -> bool:
+            taken = [one for one in await steps_of(self.world, "acjob.llm") if one.how == "backup"]
+            nodes[:] = [name for one in taken if one.placement is not None for name in one.placement.names()]
+            return len(nodes) == count
+
+        await until_true(are_given, deadline_s=DEADLINE_S, what=f"{count} places for backup pods")
+        return nodes
 
     async def until_backup_runs(self) -> Tree:
         found: Tree = {}
@@ -90,39 +137,28 @@ class Switching:
 
         await until_true(placed, deadline_s=DEADLINE_S, what=f"the ranks are on {nodes}")
 
-    async def rounds(self) -> list[Round]:
-        envelopes = [open_envelope(stored.data) for stored in await self.world.bus.read(StreamName.LEDGER)]
-        return [body_of(envelope, Round) for envelope in envelopes if envelope.kind == Round.KIND]
-
     async def steps(self) -> list[tuple[str, list[int]]]:
-        return [(one.how, one.ranks) for record in await self.rounds() for one in record.recoveries]
+        return [(one.how, one.ranks) for one in await steps_of(self.world, "acjob.llm")]
 
 
 @asynccontextmanager
 async def switching(
-    kube_api: KubeApi, namespace: str, bus: NatsBus, url: str, cell: str, folder: Path, **agents: object
+    running: RunningCell, namespace: str, *, nodes: int = 8, **agents: object
 ) -> AsyncIterator[Switching]:
-    """A job of three pods that runs on eight nodes."""
-    with services(folder, url) as made:
-        world = KubeCell(
-            made, folder=folder, cell=cell, bus=bus, api=kube_api, topology=TOPOLOGY, settings=settings(**agents)
-        )
-        await start(world)
-        await kube_api.post(ASCEND_JOBS.format(namespace), ascend_job("llm", 2, labels=LABELS, annotations={}))
-        old = await until_seats(world, namespace, "llm", 3)
-        found = Switching(world, namespace, old)
-        await found.until_placed_at({rank: seat.node for rank, seat in old.items()})
+    """A job of three pods that runs on as many nodes as are wanted."""
+    async with running(a2_nodes(nodes), settings(**agents)) as world:
+        job = ascend_job("llm", 2, labels=LABELS, annotations={})
+        await world.api.post(ASCEND_JOBS.format(namespace), job)
+        found = Switching(world, namespace, await until_seats(world, namespace, "llm", 3))
+        await found.until_placed_at({rank: seat.node for rank, seat in found.old.items()})
         yield found
-        await world.stop()
 
 
 async def test_a_hot_switch_moves_a_sub_healthy_pod_to_its_backup_and_all_others_stay(
-    kube_api: KubeApi, namespace: str, real_bus: NatsBus, nats_server: str, cell: str, tmp_path: Path
+    running: RunningCell, namespace: str, kube_api: KubeApi
 ) -> None:
-    async with switching(kube_api, namespace, real_bus, nats_server, cell, tmp_path, recovery=True) as job:
-        old = await job.worker()
-        rank = int(old["metadata"]["annotations"]["berth/rank"])
-        await break_node(job.world, BreakNode(old["spec"]["nodeName"], "chip", [3], level="SubHealthFault"))
+    async with switching(running, namespace, recovery=True) as job:
+        rank, old = await job.make_sub_healthy()
 
         async def is_switched() -> bool:
             job.world.check()
@@ -152,18 +188,16 @@ async def test_a_hot_switch_moves_a_sub_healthy_pod_to_its_backup_and_all_others
 
 
 async def test_a_late_backup_pod_is_deleted_by_its_operator_and_nothing_of_it_remains(
-    kube_api: KubeApi, namespace: str, real_bus: NatsBus, nats_server: str, cell: str, tmp_path: Path
+    running: RunningCell, namespace: str, kube_api: KubeApi
 ) -> None:
     """It is placed at once, and its containers start too late."""
-    agents = {"recovery": True, "start_s": 10.0, "hot_switch_wait_s": 7.0}
-    async with switching(kube_api, namespace, real_bus, nats_server, cell, tmp_path, **agents) as job:
-        old = await job.worker()
-        rank = int(old["metadata"]["annotations"]["berth/rank"])
-        await break_node(job.world, BreakNode(old["spec"]["nodeName"], "chip", [3], level="SubHealthFault"))
+    agents: dict[str, Any] = {"recovery": True, "start_s": 10.0, "hot_switch_wait_s": 7.0}
+    async with switching(running, namespace, **agents) as job:
+        rank, _ = await job.make_sub_healthy()
 
         async def is_free() -> bool:
             job.world.check()
-            releases = [one for record in await job.rounds() for one in record.releases]
+            releases = [one for record in await rounds_of(job.world) for one in record.releases]
             return [(one.reason, one.ranks) for one in releases] == [("backup", [rank])]
 
         await until_true(is_free, deadline_s=DEADLINE_S, what="the place of the backup pod is free again")
@@ -175,22 +209,17 @@ async def test_a_late_backup_pod_is_deleted_by_its_operator_and_nothing_of_it_re
 
 
 async def test_the_failure_mark_on_rank_0_restarts_the_whole_job_and_its_backup_pod_goes_too(
-    kube_api: KubeApi, namespace: str, real_bus: NatsBus, nats_server: str, cell: str, tmp_path: Path
+    running: RunningCell, namespace: str, kube_api: KubeApi
 ) -> None:
     """The marks are set by hand, so that the switch stays where both pods of the rank run."""
-    async with switching(kube_api, namespace, real_bus, nats_server, cell, tmp_path) as job:
-        old = await job.worker()
-        rank = int(old["metadata"]["annotations"]["berth/rank"])
-        path = f"{PODS.format(namespace)}/llm-worker-0"
-        begin = {"metadata": {"annotations": {"inHotSwitchFlow": "true", "needOperatorOpe": "create"}}}
-        await kube_api.patch(path, begin)
-        backup = await job.until_backup_runs()
+    async with switching(running, namespace) as job:
+        rank, backup = await job.begin()
         assert backup["spec"]["nodeName"] not in {seat.node for seat in job.old.values()}
         assert (await job.worker())["metadata"]["uid"] == job.old[rank].uid, "both run"
         assert await job.steps() == [("backup", [rank])]
         assert await job.world.check_chips(namespace) == 32
 
-        await kube_api.patch(f"{PODS.format(namespace)}/llm-master-0", BOTH_MARKS)
+        await kube_api.patch(f"/api/v1/namespaces/{namespace}/pods/llm-master-0", BOTH_MARKS)
         gone = frozenset({backup["metadata"]["uid"], *(seat.uid for seat in job.old.values())})
         now = await until_seats(job.world, namespace, "llm", 3, without=gone)
         await job.until_placed_at({key: seat.node for key, seat in now.items()})
@@ -199,18 +228,13 @@ async def test_the_failure_mark_on_rank_0_restarts_the_whole_job_and_its_backup_
 
 
 async def test_a_hot_switch_goes_on_after_every_service_was_started_again(
-    kube_api: KubeApi, namespace: str, real_bus: NatsBus, nats_server: str, cell: str, tmp_path: Path
+    running: RunningCell, namespace: str, kube_api: KubeApi
 ) -> None:
-    async with switching(kube_api, namespace, real_bus, nats_server, cell, tmp_path) as job:
-        old = await job.worker()
-        rank = int(old["metadata"]["annotations"]["berth/rank"])
-        path = f"{PODS.format(namespace)}/llm-worker-0"
-        begin = {"metadata": {"annotations": {"inHotSwitchFlow": "true", "needOperatorOpe": "create"}}}
-        await kube_api.patch(path, begin)
-        backup = await job.until_backup_runs()
+    async with switching(running, namespace) as job:
+        rank, backup = await job.begin()
         for service in ("dispatcher", "binder", "inventory"):
             await job.world.restart(service)
-        await kube_api.patch(path, BOTH_MARKS)
+        await kube_api.patch(job.path, BOTH_MARKS)
         now = await until_seats(job.world, namespace, "llm", 3, without=frozenset({job.old[rank].uid}))
         assert now[rank].uid == backup["metadata"]["uid"]
         assert {key: seat for key, seat in now.items() if key != rank} == {
@@ -219,3 +243,46 @@ async def test_a_hot_switch_goes_on_after_every_service_was_started_again(
         await job.until_placed_at({key: seat.node for key, seat in now.items()})
         assert await job.steps() == [("backup", [rank]), ("force", [rank])]
         assert await job.world.check_chips(namespace) == 24
+
+
+async def test_a_backup_pod_without_a_place_says_why_and_gets_the_first_that_comes_free(
+    running: RunningCell, namespace: str, kube_api: KubeApi
+) -> None:
+    async with switching(running, namespace, nodes=4) as job:
+        await kube_api.post(ASCEND_JOBS.format(namespace), ascend_job("other", 0, labels={}, annotations={}))
+        await until_seats(job.world, namespace, "other", 1)
+        rank = await job.ask()
+        words = await job.until_backup_is_told()
+        assert words.startswith(f"the backup pod of rank {rank} waits for a place: ")
+        (status,) = [one for one in await statuses_of(job.world) if one.backups]
+        assert [one.rank for one in status.backups] == [rank]
+        assert words.endswith(status.backups[0].refusal)
+        assert status.sentence == words
+        assert await job.steps() == []
+        await kube_api.delete(f"{ASCEND_JOBS.format(namespace)}/other")
+        backup = await job.until_backup_runs()
+        assert backup["spec"]["nodeName"] not in {seat.node for seat in job.old.values()}
+        assert await job.steps() == [("backup", [rank])]
+
+
+async def test_a_backup_pod_whose_place_breaks_before_it_is_bound_gets_another_one(
+    running: RunningCell, namespace: str, kube_api: KubeApi
+) -> None:
+    """The binder is away until both places are in the ledger."""
+    async with switching(running, namespace) as job:
+        binder = job.world.services["binder"]
+        await binder.kill()
+        rank = await job.ask()
+        (lost,) = await job.until_places(1)
+        await break_node(job.world, BreakNode(lost, "chip", [3]))
+        places = await job.until_places(2)
+        binder.start()
+        backup = await job.until_backup_runs()
+        assert (places[0], backup["spec"]["nodeName"]) == (lost, places[1])
+        assert lost != places[1]
+        assert backup["metadata"]["annotations"]["berth/step"] == "2"
+        assert await job.steps() == [("backup", [rank]), ("backup", [rank])]
+        uid = backup["metadata"]["uid"]
+        others = [one for one in await pods_of(kube_api, namespace, "llm") if one["metadata"]["uid"] != uid]
+        assert seats_of(others) == job.old
+        assert await job.world.check_chips(namespace) == 32

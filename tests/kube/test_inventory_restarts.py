@@ -1,5 +1,6 @@
 """The inventory goes on after it, or the API server, was away, on a real API server and a real bus."""
 
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -17,10 +18,25 @@ GROUPS = "/apis/scheduling.volcano.sh/v1beta1/namespaces/{}/podgroups"
 CHIPS = {"huawei.com__Ascend910": "Ascend910-0,Ascend910-1"}
 
 
+@pytest.fixture
+def heard(real_bus: NatsBus) -> Heard:
+    """What the inventory has said."""
+    return Heard(real_bus)
+
+
+@pytest.fixture
+async def own_api(tmp_path: Path) -> AsyncIterator[KubeApi]:
+    """A server of the test's own, with a node, the namespace ``team`` and a kubeconfig in ``tmp_path``."""
+    async with KubeServer(tmp_path / "own", start_deadline_s=60) as server, KubeApi(server) as api:
+        server.write_kubeconfig(tmp_path / "kubeconfig")
+        await make_node(api, "n1")
+        await api.post("/api/v1/namespaces", {"metadata": {"name": "team"}})
+        yield api
+
+
 async def test_a_restart_says_nothing_twice(
-    nats_server: str, cell: str, real_bus: NatsBus, kube_api: KubeApi, namespace: str, kubeconfig: Path
+    nats_server: str, cell: str, heard: Heard, kube_api: KubeApi, namespace: str, kubeconfig: Path
 ) -> None:
-    heard = Heard(real_bus)
     await make_node(kube_api, "n1")
     pods = f"/api/v1/namespaces/{namespace}/pods"
     await kube_api.post(pods, pod_of("waits"))
@@ -48,10 +64,9 @@ async def test_a_restart_says_nothing_twice(
 
 @pytest.mark.timeout(120)
 async def test_a_process_that_is_killed_again_and_again_ends_with_the_same_facts(
-    nats_server: str, cell: str, real_bus: NatsBus, kube_api: KubeApi, namespace: str, kubeconfig: Path, tmp_path: Path
+    nats_server: str, cell: str, heard: Heard, kube_api: KubeApi, namespace: str, kubeconfig: Path, tmp_path: Path
 ) -> None:
     """Chips of foreign pods and requests of own ones: each once, whatever was under way when the process died."""
-    heard = Heard(real_bus)
     pods = f"/api/v1/namespaces/{namespace}/pods"
     with services(tmp_path, nats_server) as made:
         process = made.service("inventory", cell, kube={"kubeconfig": str(kubeconfig)}, settle_s=0.02)
@@ -100,72 +115,60 @@ async def test_a_process_that_is_killed_again_and_again_ends_with_the_same_facts
 
 @pytest.mark.timeout(180)
 async def test_a_server_that_dies_and_comes_back_loses_nothing_and_repeats_nothing(
-    nats_server: str, cell: str, real_bus: NatsBus, tmp_path: Path
+    own_api: KubeApi, nats_server: str, cell: str, heard: Heard, tmp_path: Path
 ) -> None:
-    heard = Heard(real_bus)
-    async with KubeServer(tmp_path / "own", start_deadline_s=60) as server:
-        kubeconfig = server.write_kubeconfig(tmp_path / "kubeconfig")
-        async with KubeApi(server) as api:
-            await make_node(api, "n1")
-            await api.post("/api/v1/namespaces", {"metadata": {"name": "team"}})
-            await api.post("/api/v1/namespaces/team/pods", pod_of("before"))
-            async with inventory(nats_server, cell, kubeconfig) as task:
+    await own_api.post("/api/v1/namespaces/team/pods", pod_of("before"))
+    async with inventory(nats_server, cell, tmp_path / "kubeconfig") as task:
 
-                async def told() -> bool:
-                    return len(await heard.requests()) == 1 and bool(await heard.nodes())
+        async def told() -> bool:
+            return len(await heard.requests()) == 1 and bool(await heard.nodes())
 
-                await until_true(told, deadline_s=DEADLINE_S, what="the first request")
-                count = await heard.quiet()
-                await server.kill_api()
-                await server.start_api()
-                await make_node(api, "n2")
-                await api.post("/api/v1/namespaces/team/pods", pod_of("after"))
+        await until_true(told, deadline_s=DEADLINE_S, what="the first request")
+        count = await heard.quiet()
+        await own_api.server.kill_api()
+        await own_api.server.start_api()
+        await make_node(own_api, "n2")
+        await own_api.post("/api/v1/namespaces/team/pods", pod_of("after"))
 
-                async def told_of_both() -> bool:
-                    names = sorted(one.name for one in await heard.requests())
-                    return names == ["pod.after", "pod.before"] and sorted(await heard.nodes()) == ["n1", "n2"]
+        async def told_of_both() -> bool:
+            names = sorted(one.name for one in await heard.requests())
+            return names == ["pod.after", "pod.before"] and sorted(await heard.nodes()) == ["n1", "n2"]
 
-                await until_true(told_of_both, deadline_s=60, what="what came while the server was away")
-                assert await heard.quiet() > count
-                assert not task.done()
-                members = await heard.facts("member", MembersSeen)
-                assert sorted(fact.job for fact in members) == ["pod.after", "pod.before"]
+        await until_true(told_of_both, deadline_s=60, what="what came while the server was away")
+        assert await heard.quiet() > count
+        assert not task.done()
+        members = await heard.facts("member", MembersSeen)
+        assert sorted(fact.job for fact in members) == ["pod.after", "pod.before"]
 
 
 @pytest.mark.timeout(180)
 async def test_groups_are_found_once_the_server_knows_them(
-    nats_server: str, cell: str, real_bus: NatsBus, tmp_path: Path
+    own_api: KubeApi, nats_server: str, cell: str, heard: Heard, tmp_path: Path
 ) -> None:
-    heard = Heard(real_bus)
-    async with KubeServer(tmp_path / "own", start_deadline_s=60) as server:
-        kubeconfig = server.write_kubeconfig(tmp_path / "kubeconfig")
-        async with KubeApi(server) as api:
-            await make_node(api, "n1")
-            await api.post("/api/v1/namespaces", {"metadata": {"name": "team"}})
-            await api.post("/api/v1/namespaces/team/pods", pod_of("member", group="g"))
-            await api.post("/api/v1/namespaces/team/pods", pod_of("alone"))
-            async with inventory(nats_server, cell, kubeconfig):
+    await own_api.post("/api/v1/namespaces/team/pods", pod_of("member", group="g"))
+    await own_api.post("/api/v1/namespaces/team/pods", pod_of("alone"))
+    async with inventory(nats_server, cell, tmp_path / "kubeconfig"):
 
-                async def told() -> bool:
-                    return [one.name for one in await heard.requests()] == ["pod.alone"]
+        async def told() -> bool:
+            return [one.name for one in await heard.requests()] == ["pod.alone"]
 
-                await until_true(told, deadline_s=DEADLINE_S, what="the pod that stands alone")
-                crds = crds_in(EXAMPLES / "crds")
-                wanted = [crd for crd in crds if crd["spec"]["group"] == "scheduling.volcano.sh"]
-                await apply_crds(api, wanted)
-                spec = {"minMember": 1, "minResources": {"huawei.com/Ascend910": "2"}}
-                await api.post(
-                    GROUPS.format("team"),
-                    {
-                        "apiVersion": "scheduling.volcano.sh/v1beta1",
-                        "kind": "PodGroup",
-                        "metadata": {"name": "g"},
-                        "spec": spec,
-                        "status": {"phase": "Pending"},
-                    },
-                )
+        await until_true(told, deadline_s=DEADLINE_S, what="the pod that stands alone")
+        crds = crds_in(EXAMPLES / "crds")
+        wanted = [crd for crd in crds if crd["spec"]["group"] == "scheduling.volcano.sh"]
+        await apply_crds(own_api, wanted)
+        spec = {"minMember": 1, "minResources": {"huawei.com/Ascend910": "2"}}
+        await own_api.post(
+            GROUPS.format("team"),
+            {
+                "apiVersion": "scheduling.volcano.sh/v1beta1",
+                "kind": "PodGroup",
+                "metadata": {"name": "g"},
+                "spec": spec,
+                "status": {"phase": "Pending"},
+            },
+        )
 
-                async def both() -> bool:
-                    return len(await heard.requests()) == 2
+        async def both() -> bool:
+            return len(await heard.requests()) == 2
 
-                await until_true(both, deadline_s=DEADLINE_S, what="the pod of the group")
+        await until_true(both, deadline_s=DEADLINE_S, what="the pod of the group")

@@ -2,11 +2,9 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Final
 
 import pytest
 
-from berth.runtime.bus.nats_bus import NatsBus
 from berth.schemas.simulation import BreakNode
 from tests.kube.test_fabric import reading
 from tests.support.fabric import Fabric
@@ -14,48 +12,36 @@ from tests.support.faulty_cell import (
     FAULTS,
     JOBS,
     REASONS,
+    RunningCell,
     Seat,
+    a2_nodes,
     break_node,
     pods_of,
     seats_of,
     settings,
-    start,
     statuses_of,
+    submit,
     told,
     until_seats,
 )
 from tests.support.kube_api import KubeApi
-from tests.support.kube_cells import KubeCell, Tree, a_volcano_job
-from tests.support.processes import services
+from tests.support.kube_cells import Tree
 from tests.support.waiting import until, until_true
 
 pytestmark = pytest.mark.timeout(150)
-TOPOLOGY: Final = """
-apiVersion: berth/v1
-kind: Cluster
-nodes:
-  - {product: module910bx8, count: 12, name: "a2-{index:02}", leaf: {size: 4, name: "leaf-{index}"}}
-"""
 
 
 async def test_after_the_fault_of_a_chip_healthy_ranks_keep_their_places_or_the_whole_job_restarts(
-    kube_api: KubeApi, namespace: str, real_bus: NatsBus, nats_server: str, cell: str, tmp_path: Path
+    running: RunningCell, namespace: str, kube_api: KubeApi, tmp_path: Path
 ) -> None:
-    with services(tmp_path, nats_server) as made:
-        world = KubeCell(
-            made, folder=tmp_path, cell=cell, bus=real_bus, api=kube_api, topology=TOPOLOGY, settings=settings()
-        )
-        await start(world)
+    async with running() as world:
         async with reading(kube_api, tmp_path) as fabric:
             before: dict[str, dict[int, Seat]] = {}
             uids: dict[str, str] = {}
             for how in ("force", "grace"):
                 for first in ("on", ""):
                     name = f"{how}-{'first' if first else 'all'}"
-                    job = a_volcano_job(name, 2, 8, run_for="3600s")
-                    job["metadata"]["labels"] |= {"fault-scheduling": how}
-                    job["metadata"]["labels"] |= {"pod-rescheduling": first} if first else {}
-                    uids[name] = (await kube_api.post(JOBS.format(namespace), job))["metadata"]["uid"]
+                    uids[name] = await submit(world, namespace, name, 2, fault_scheduling=how, pod_rescheduling=first)
             for name in uids:
                 before[name] = await until_seats(world, namespace, name, 2)
             await _until_runs(fabric, uids, 1)
@@ -76,22 +62,15 @@ async def test_after_the_fault_of_a_chip_healthy_ranks_keep_their_places_or_the_
                 servers = fabric.running[uid][-1].servers
                 assert [server[1] for server in servers] == [now[0].node, now[1].node]
         await world.check_chips(namespace)
-        await world.stop()
 
 
 async def test_pods_of_nodes_that_are_not_ready_or_gone_leave_at_once_and_a_leaf_takes_all_its_pods_along(
-    kube_api: KubeApi, namespace: str, real_bus: NatsBus, nats_server: str, cell: str, tmp_path: Path
+    running: RunningCell, namespace: str
 ) -> None:
-    with services(tmp_path, nats_server) as made:
-        world = KubeCell(
-            made, folder=tmp_path, cell=cell, bus=real_bus, api=kube_api, topology=TOPOLOGY, settings=settings()
-        )
-        await start(world)
+    async with running() as world:
         names = {"not-ready": "grace", "gone": "grace", "leaf": "force"}
         for name, how in names.items():
-            job = a_volcano_job(name, 2, 8, run_for="3600s")
-            job["metadata"]["labels"] |= {"fault-scheduling": how, "pod-rescheduling": "on"}
-            await kube_api.post(JOBS.format(namespace), job)
+            await submit(world, namespace, name, 2, fault_scheduling=how, pod_rescheduling="on")
         seats = {name: await until_seats(world, namespace, name, 2) for name in names}
         for name, fault in (("not-ready", "kubelet"), ("gone", "gone")):
             old = seats[name]
@@ -112,20 +91,13 @@ async def test_pods_of_nodes_that_are_not_ready_or_gone_leave_at_once_and_a_leaf
             assert [now[rank] for rank in old if rank not in left] == [old[rank] for rank in old if rank not in left]
             assert not below & {seat.node for seat in now.values()}
         await world.check_chips(namespace)
-        await world.stop()
 
 
 async def test_with_external_force_faulty_pods_are_marked_and_nothing_is_deleted(
-    kube_api: KubeApi, namespace: str, real_bus: NatsBus, nats_server: str, cell: str, tmp_path: Path
+    running: RunningCell, namespace: str, kube_api: KubeApi
 ) -> None:
-    with services(tmp_path, nats_server) as made:
-        world = KubeCell(
-            made, folder=tmp_path, cell=cell, bus=real_bus, api=kube_api, topology=TOPOLOGY, settings=settings()
-        )
-        await start(world)
-        job = a_volcano_job("serve", 2, 8, run_for="3600s")
-        job["metadata"]["labels"] |= {"fault-scheduling": "external-force"}
-        await kube_api.post(JOBS.format(namespace), job)
+    async with running() as world:
+        await submit(world, namespace, "serve", 2, fault_scheduling="external-force")
         old = await until_seats(world, namespace, "serve", 2)
         await break_node(world, BreakNode(old[1].node, "chip", [3]))
 
@@ -142,24 +114,19 @@ async def test_with_external_force_faulty_pods_are_marked_and_nothing_is_deleted
         }
         await kube_api.delete(f"{JOBS.format(namespace)}/serve")  # the other component makes the instance anew
         await world.until_pods(namespace, {})
-        await kube_api.post(JOBS.format(namespace), job)
+        await submit(world, namespace, "serve", 2, fault_scheduling="external-force")
         now = await until_seats(world, namespace, "serve", 2, without=frozenset(seat.uid for seat in old.values()))
         assert old[1].node not in {seat.node for seat in now.values()}
-        await world.stop()
 
 
 async def test_a_pod_that_never_ends_leaves_at_the_deadline_and_a_second_fault_of_the_job_counts_at_once(
-    kube_api: KubeApi, namespace: str, real_bus: NatsBus, nats_server: str, cell: str, tmp_path: Path
+    running: RunningCell, namespace: str, kube_api: KubeApi
 ) -> None:
     own = settings()
     own["dispatcher"] = {"faults": {**FAULTS, "grace_over_ms": 4_000}}
     own["nodesim"] = {**own["nodesim"], "terminating_s": 3_600}
-    with services(tmp_path, nats_server) as made:
-        world = KubeCell(made, folder=tmp_path, cell=cell, bus=real_bus, api=kube_api, topology=TOPOLOGY, settings=own)
-        await start(world)
-        job = a_volcano_job("llm", 4, 8, run_for="3600s")
-        job["metadata"]["labels"] |= {"fault-scheduling": "grace", "pod-rescheduling": "on"}
-        await kube_api.post(JOBS.format(namespace), job)
+    async with running(own=own) as world:
+        await submit(world, namespace, "llm", 4, fault_scheduling="grace", pod_rescheduling="on")
         old = await until_seats(world, namespace, "llm", 4)
         await break_node(world, BreakNode(old[1].node, "chip", [3]))
 
@@ -174,21 +141,15 @@ async def test_a_pod_that_never_ends_leaves_at_the_deadline_and_a_second_fault_o
         assert (now[0], now[3]) == (old[0], old[3])
         assert not {old[1].node, old[2].node} & {seat.node for seat in now.values()}
         await world.check_chips(namespace)
-        await world.stop()
 
 
 async def test_a_job_that_is_deleted_while_it_recovers_leaves_nothing_behind(
-    kube_api: KubeApi, namespace: str, real_bus: NatsBus, nats_server: str, cell: str, tmp_path: Path
+    running: RunningCell, namespace: str, kube_api: KubeApi
 ) -> None:
-    topology = TOPOLOGY.replace("count: 12", "count: 3")
     own = settings()
     own["nodesim"] = {**own["nodesim"], "terminating_s": 3_600}
-    with services(tmp_path, nats_server) as made:
-        world = KubeCell(made, folder=tmp_path, cell=cell, bus=real_bus, api=kube_api, topology=topology, settings=own)
-        await start(world)
-        job = a_volcano_job("llm", 2, 8, run_for="3600s")
-        job["metadata"]["labels"] |= {"fault-scheduling": "grace", "pod-rescheduling": "on"}
-        await kube_api.post(JOBS.format(namespace), job)
+    async with running(a2_nodes(3), own) as world:
+        await submit(world, namespace, "llm", 2, fault_scheduling="grace", pod_rescheduling="on")
         old = await until_seats(world, namespace, "llm", 2)
         await break_node(world, BreakNode(old[1].node, "chip", [3]))
 
@@ -202,25 +163,19 @@ async def test_a_job_that_is_deleted_while_it_recovers_leaves_nothing_behind(
             await kube_api.delete(f"/api/v1/namespaces/{namespace}/pods/{pod['metadata']['name']}")
         await world.until_pods(namespace, {})
         await break_node(world, BreakNode(old[1].node, "chip", [3], mend=True))
-        await kube_api.post(JOBS.format(namespace), a_volcano_job("next", 3, 8, run_for="3600s"))
+        await submit(world, namespace, "next", 3)
         await until_seats(world, namespace, "next", 3)
         await world.check_chips(namespace)
-        await world.stop()
 
 
 async def test_a_job_that_is_deleted_while_a_rank_has_no_place_leaves_nothing_behind(
-    kube_api: KubeApi, namespace: str, real_bus: NatsBus, nats_server: str, cell: str, tmp_path: Path
+    running: RunningCell, namespace: str, kube_api: KubeApi
 ) -> None:
-    topology = TOPOLOGY.replace("count: 12", "count: 3")
     own = settings()
     own["dispatcher"] = {"faults": {**FAULTS, "escalate_job_ms": 600_000}}
-    with services(tmp_path, nats_server) as made:
-        world = KubeCell(made, folder=tmp_path, cell=cell, bus=real_bus, api=kube_api, topology=topology, settings=own)
-        await start(world)
-        job = a_volcano_job("llm", 3, 8, run_for="3600s")
-        job["metadata"]["labels"] |= {"fault-scheduling": "force", "pod-rescheduling": "on"}
-        job["metadata"]["labels"] |= {"process-recover-enable": "on"}
-        await kube_api.post(JOBS.format(namespace), job)
+    async with running(a2_nodes(3), own) as world:
+        labels = {"fault_scheduling": "force", "pod_rescheduling": "on", "process_recover_enable": "on"}
+        await submit(world, namespace, "llm", 3, **labels)
         old = await until_seats(world, namespace, "llm", 3)
         await break_node(world, BreakNode(old[1].node, "chip", [3]))
 
@@ -237,26 +192,21 @@ async def test_a_job_that_is_deleted_while_a_rank_has_no_place_leaves_nothing_be
         await world.until_pods(namespace, {})
         status = await world.until_status(namespace, "vcjob.llm", "cancelled")
         assert status.placement is None
-        await kube_api.post(JOBS.format(namespace), a_volcano_job("next", 2, 8, run_for="3600s"))
+        await submit(world, namespace, "next", 2)
         await until_seats(world, namespace, "next", 2)
         assert await world.check_chips(namespace) == 16
-        await world.stop()
 
 
 async def test_services_that_are_killed_while_jobs_recover_end_what_they_began(
-    kube_api: KubeApi, namespace: str, real_bus: NatsBus, nats_server: str, cell: str, tmp_path: Path
+    running: RunningCell, namespace: str, kube_api: KubeApi
 ) -> None:
     own = settings()
     own["dispatcher"] = {**own["dispatcher"], "lease_s": 1}
-    with services(tmp_path, nats_server) as made:
-        world = KubeCell(made, folder=tmp_path, cell=cell, bus=real_bus, api=kube_api, topology=TOPOLOGY, settings=own)
-        await start(world)
+    async with running(own=own) as world:
         names = ("dispatcher", "binder", "inventory", "summary")
         uids: dict[str, str] = {}
         for name in names:
-            job = a_volcano_job(name, 2, 8, run_for="3600s")
-            job["metadata"]["labels"] |= {"fault-scheduling": "force", "pod-rescheduling": "on"}
-            uids[name] = (await kube_api.post(JOBS.format(namespace), job))["metadata"]["uid"]
+            uids[name] = await submit(world, namespace, name, 2, fault_scheduling="force", pod_rescheduling="on")
         seats = {name: await until_seats(world, namespace, name, 2) for name in names}
         for name in names:
             await break_node(world, BreakNode(seats[name][1].node, "chip", [3]))
@@ -273,7 +223,6 @@ async def test_services_that_are_killed_while_jobs_recover_end_what_they_began(
 
         await until_true(is_told, deadline_s=20, what="each job has restarted once, as the records say")
         await world.check_chips(namespace)
-        await world.stop()
 
 
 def _is_alive(pod: Tree) -> bool:

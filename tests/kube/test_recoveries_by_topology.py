@@ -1,35 +1,35 @@
 """Jobs by leaf switch, in SuperPoDs and in racks of Atlas 950 recover on a real API server; healthy ranks stay."""
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+import msgspec
 import pytest
 
-from berth.runtime.bus.nats_bus import NatsBus
-from berth.schemas.envelope import body_of, open_envelope
-from berth.schemas.ledger import Round
-from berth.schemas.recovery import Recovery
+from berth.schemas.envelope import decode
+from berth.schemas.facts import NodeHealth
+from berth.schemas.fault_facts import GroupSeen
 from berth.schemas.simulation import BreakNode
 from berth.schemas.subjects import StreamName
 from tests.kube.test_superpod_jobs import in_blocks
 from tests.kube.test_switch_jobs import a_model
 from tests.support.faulty_cell import (
     DEADLINE_S,
+    GROUPS,
     JOBS,
+    RunningCell,
     Seat,
     break_node,
+    conditions_of,
     pods_of,
     seats_of,
     settings,
-    start,
+    steps_of,
     until_seats,
     unusable_chips,
 )
-from tests.support.kube_api import KubeApi
 from tests.support.kube_cells import KubeCell, a_container
-from tests.support.processes import services
 from tests.support.waiting import until_true
 
 pytestmark = pytest.mark.timeout(150)
@@ -62,6 +62,49 @@ class Cell(NamedTuple):
 
         await until_true(is_known, deadline_s=DEADLINE_S, what=f"chip 3 of {node} is as it should be")
 
+    async def break_leaf(self, leaf: str, onto: set[str]) -> None:
+        """All nodes below a leaf break; wait until ranks 4 and 5 of the model are on these: reports come one by one."""
+        await break_node(self.world, BreakNode(leaf, "node", leaf=True))
+
+        async def is_elsewhere() -> bool:
+            seats = seats_of(await pods_of(self.world.api, self.namespace, "model"))
+            return all(rank in seats and seats[rank].node in onto for rank in (4, 5))
+
+        await until_true(is_elsewhere, deadline_s=DEADLINE_S, what=f"both ranks are on {sorted(onto)}")
+
+    async def mend(self, wish: BreakNode, nodes: set[str]) -> None:
+        """Repair something, and wait until these nodes take work again."""
+        await break_node(self.world, msgspec.structs.replace(wish, mend=True))
+
+        async def are_well() -> bool:
+            found = await conditions_of(self.world)
+            ready = {
+                node["metadata"]["name"]
+                for node in await self.world.api.items("/api/v1/nodes")
+                if any((one["type"], one["status"]) == ("Ready", "True") for one in node["status"]["conditions"])
+            }
+            return nodes <= ready and all(found[node].level is NodeHealth.OK for node in nodes)
+
+        await until_true(are_well, deadline_s=DEADLINE_S, what=f"{sorted(nodes)} are well")
+
+    async def leave_by(self, how: str) -> None:
+        """Change the label of all jobs, and wait until the facts have it."""
+        path = GROUPS.format(self.namespace)
+        for group in await self.world.api.items(path):
+            labels = {"metadata": {"labels": {"fault-scheduling": how}}}
+            await self.world.api.patch(f"{path}/{group['metadata']['name']}", labels)
+        bus = self.world.bus
+
+        async def is_known() -> bool:
+            found = await bus.read(StreamName.LATEST, filters=(bus.subjects.facts("group"),))
+            return [decode(one.data, GroupSeen).labels["fault-scheduling"] for one in found] == [how] * len(SIZES)
+
+        await until_true(is_known, deadline_s=DEADLINE_S, what=f"fault-scheduling is {how} for all jobs")
+
+    async def hows(self, job: str) -> list[str]:
+        """How pods of a job left, in all steps so far."""
+        return [step.how for step in await steps_of(self.world, f"vcjob.{job}") if step.how != "place"]
+
     async def notes(self, job: str) -> dict[int, dict[str, str]]:
         """Annotations of the pods of a job by rank."""
         found = [pod["metadata"]["annotations"] for pod in await pods_of(self.world.api, self.namespace, job)]
@@ -82,13 +125,7 @@ class Cell(NamedTuple):
         assert all(now[rank].node not in nodes for rank in ranks)
         assert all(now[rank].chips == old[rank].chips for rank in ranks)
         self.seats[job] = now
-        return [step.scope for step in await self.steps(job) if step.how != "place"]
-
-    async def steps(self, job: str) -> list[Recovery]:
-        """Steps of a job, oldest first."""
-        envelopes = [open_envelope(stored.data) for stored in await self.world.bus.read(StreamName.LEDGER)]
-        rounds = [body_of(one, Round) for one in envelopes if one.kind == Round.KIND]
-        return [step for found in rounds for step in found.recoveries if step.name == f"vcjob.{job}"]
+        return [step.scope for step in await steps_of(self.world, f"vcjob.{job}") if step.how != "place"]
 
 
 def in_racks(name: str, replicas: int, block: int) -> Tree:
@@ -106,29 +143,24 @@ def in_racks(name: str, replicas: int, block: int) -> Tree:
 
 
 @asynccontextmanager
-async def running(
-    api: KubeApi, namespace: str, bus: NatsBus, url: str, cell: str, folder: Path, how: str
-) -> AsyncIterator[Cell]:
+async def three_jobs(running: RunningCell, namespace: str, how: str) -> AsyncIterator[Cell]:
     """Three jobs that run."""
-    with services(folder, url) as made:
-        own: dict[str, Mapping[str, object]] = settings()
-        decisions = {"nslb_version": "2.0", "shared_tor_num": 1, "super_pod_size": 6}
-        own["dispatcher"] = {**own["dispatcher"], "decisions": decisions}
-        world = KubeCell(made, folder=folder, cell=cell, bus=bus, api=api, topology=TOPOLOGY, settings=own)
-        await start(world)
+    own = settings()
+    decisions = {"nslb_version": "2.0", "shared_tor_num": 1, "super_pod_size": 6}
+    own["dispatcher"] = {**own["dispatcher"], "decisions": decisions}
+    async with running(TOPOLOGY, own) as world:
         jobs = [a_model("model", SIZES["model"]), in_blocks("blocks", SIZES["blocks"], 2), in_racks("racks", 4, 2)]
         for job in jobs:
             job["metadata"]["labels"] |= {"fault-scheduling": how, "pod-rescheduling": "on"}
-            await api.post(JOBS.format(namespace), job)
+            await world.api.post(JOBS.format(namespace), job)
         yield Cell(world, namespace, {name: await until_seats(world, namespace, name, SIZES[name]) for name in SIZES})
         await world.check_chips(namespace)
-        await world.stop()
 
 
 async def test_after_the_fault_of_a_chip_one_rank_moves_or_its_block_if_there_is_no_room_around_it(
-    kube_api: KubeApi, namespace: str, real_bus: NatsBus, nats_server: str, cell: str, tmp_path: Path
+    running: RunningCell, namespace: str
 ) -> None:
-    async with running(kube_api, namespace, real_bus, nats_server, cell, tmp_path, "force") as found:
+    async with three_jobs(running, namespace, "force") as found:
         before = {job: await found.notes(job) for job in SIZES}
         for job, count in SIZES.items():
             await found.break_chip(found.seats[job][count - 1].node)
@@ -141,10 +173,16 @@ async def test_after_the_fault_of_a_chip_one_rank_moves_or_its_block_if_there_is
         for node in {f"a3-{number:02}" for number in range(6)} - used:
             await found.break_chip(node)
         await found.break_chip(old, mend=True)
+        await found.leave_by("grace")
+        await found.break_chip(found.seats["model"][5].node)
         await found.break_chip(found.seats["blocks"][3].node)
         await found.break_chip(found.seats["racks"][3].node)
         assert await found.recovered("blocks", {2, 3}) == ["pod", "pod", "superpod"], "the SuperPoD has no other node"
         assert await found.recovered("racks", {3}) == ["pod", "rank-block", "pod"]
+        assert await found.recovered("model", {5}) == ["pod", "pod"]
+        assert await found.hows("model") == ["force", "grace"]
+        assert await found.hows("blocks") == ["force", "grace", "grace"]
+        assert await found.hows("racks") == ["force", "force", "grace"]
         now = {job: await found.notes(job) for job in SIZES}
         for rank, note in now["model"].items():
             assert note["isSharedTor"] == before["model"][rank]["isSharedTor"]
@@ -153,22 +191,30 @@ async def test_after_the_fault_of_a_chip_one_rank_moves_or_its_block_if_there_is
             assert note["super-pod-id"] == str(int(found.seats["blocks"][rank].node.removeprefix("a3-")) // 6)
 
 
-async def test_after_the_fault_of_a_node_or_a_leaf_its_ranks_leave_with_grace(
-    kube_api: KubeApi, namespace: str, real_bus: NatsBus, nats_server: str, cell: str, tmp_path: Path
+async def test_after_the_fault_of_a_node_or_a_leaf_its_ranks_leave_with_grace_or_by_force(
+    running: RunningCell, namespace: str
 ) -> None:
-    async with running(kube_api, namespace, real_bus, nats_server, cell, tmp_path, "grace") as found:
-        await break_node(found.world, BreakNode("leaf-1", "node", leaf=True))
-        other = {f"a2-{number:02}" for number in range(8, 12)}
-
-        async def is_elsewhere() -> bool:  # nodes of the leaf are reported one after the other
-            seats = seats_of(await pods_of(found.world.api, namespace, "model"))
-            return all(rank in seats and seats[rank].node in other for rank in (4, 5))
-
-        await until_true(is_elsewhere, deadline_s=30, what="both ranks are below the other leaf")
-        await break_node(found.world, BreakNode(found.seats["blocks"][5].node, "kubelet"))
-        await break_node(found.world, BreakNode(found.seats["racks"][3].node, "node"))
+    async with three_jobs(running, namespace, "grace") as found:
+        first, second = ({f"a2-{number:02}" for number in range(4 * leaf, 4 * leaf + 4)} for leaf in (1, 2))
+        await found.break_leaf("leaf-1", second)
+        blocks, racks = found.seats["blocks"][5].node, found.seats["racks"][3].node
+        await break_node(found.world, BreakNode(blocks, "kubelet"))
+        await break_node(found.world, BreakNode(racks, "node"))
         assert set(await found.recovered("model", {4, 5})) == {"pod"}
         assert await found.recovered("blocks", {5}) == ["pod"]
         assert await found.recovered("racks", {2, 3}) == ["pod", "rank-block"]
         for job in SIZES:
-            assert {step.how for step in await found.steps(job)} == {"grace"}
+            assert set(await found.hows(job)) == {"grace"}
+
+        await found.mend(BreakNode("leaf-1", "node", leaf=True), first)
+        await found.mend(BreakNode(blocks, "kubelet"), {blocks})
+        await found.leave_by("force")
+        await found.break_leaf("leaf-2", first)
+        await break_node(found.world, BreakNode(found.seats["blocks"][5].node, "node"))
+        await break_node(found.world, BreakNode(found.seats["racks"][3].node, "kubelet"))
+        assert set(await found.recovered("model", {4, 5})) == {"pod"}
+        assert await found.recovered("blocks", {5}) == ["pod", "pod"]
+        assert await found.recovered("racks", {3}) == ["pod", "rank-block", "pod"]
+        for job, before in (("blocks", 1), ("racks", 2)):
+            assert await found.hows(job) == ["grace"] * before + ["force"]
+        assert set(await found.hows("model")) == {"grace", "force"}

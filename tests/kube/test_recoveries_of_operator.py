@@ -1,54 +1,32 @@
 """Jobs of the Ascend operator recover on a real API server, hand in hand with the operator and ClusterD."""
 
-from pathlib import Path
-from typing import Final
-
 import pytest
 
-from berth.runtime.bus.nats_bus import NatsBus
 from berth.schemas.simulation import BreakNode
 from tests.support.faulty_cell import (
     ASCEND_JOBS,
     COUNTERS,
     GROUPS,
     REASONS,
+    RunningCell,
+    a2_nodes,
     ascend_job,
     break_node,
     pods_of,
     settings,
-    start,
     told,
     until_seats,
 )
 from tests.support.kube_api import KubeApi
-from tests.support.kube_cells import KubeCell
-from tests.support.processes import services
 from tests.support.waiting import until_true
 
 pytestmark = pytest.mark.timeout(150)
-TOPOLOGY: Final = """
-apiVersion: berth/v1
-kind: Cluster
-nodes:
-  - {product: module910bx8, count: 12, name: "a2-{index:02}", leaf: {size: 4, name: "leaf-{index}"}}
-"""
 
 
 async def test_a_job_with_process_recovery_that_finds_no_place_pauses_and_goes_on_when_it_runs(
-    kube_api: KubeApi, namespace: str, real_bus: NatsBus, nats_server: str, cell: str, tmp_path: Path
+    running: RunningCell, namespace: str, kube_api: KubeApi
 ) -> None:
-    topology = TOPOLOGY.replace("count: 12", "count: 2")
-    with services(tmp_path, nats_server) as made:
-        world = KubeCell(
-            made,
-            folder=tmp_path,
-            cell=cell,
-            bus=real_bus,
-            api=kube_api,
-            topology=topology,
-            settings=settings(recovery=True, recovery_wait_s=6.0),
-        )
-        await start(world)
+    async with running(a2_nodes(2), settings(recovery=True, recovery_wait_s=6.0)) as world:
         labels = {"fault-scheduling": "grace", "pod-rescheduling": "on"}
         job = ascend_job("llm", 1, labels=labels, annotations={"recover-strategy": "recover"})
         await kube_api.post(ASCEND_JOBS.format(namespace), job)
@@ -86,23 +64,12 @@ async def test_a_job_with_process_recovery_that_finds_no_place_pauses_and_goes_o
             return await label() == "on"
 
         await until_true(goes_on, deadline_s=20, what="process recovery goes on")
-        await world.stop()
 
 
 async def test_failed_pods_restart_a_job_as_often_as_it_says_and_the_operator_reads_the_counter(
-    kube_api: KubeApi, namespace: str, real_bus: NatsBus, nats_server: str, cell: str, tmp_path: Path
+    running: RunningCell, namespace: str, kube_api: KubeApi
 ) -> None:
-    with services(tmp_path, nats_server) as made:
-        world = KubeCell(
-            made,
-            folder=tmp_path,
-            cell=cell,
-            bus=real_bus,
-            api=kube_api,
-            topology=TOPOLOGY,
-            settings=settings(reads_retries=True),
-        )
-        await start(world)
+    async with running(own=settings(reads_retries=True)) as world:
         labels = {"fault-scheduling": "force", "pod-rescheduling": "on", "fault-retry-times": "1"}
         job = await kube_api.post(ASCEND_JOBS.format(namespace), ascend_job("llm", 1, labels=labels, annotations={}))
         key = f"{namespace}/llm-{job['metadata']['uid']}"
@@ -143,4 +110,3 @@ async def test_failed_pods_restart_a_job_as_often_as_it_says_and_the_operator_re
         await until_true(runs, deadline_s=20, what="the job runs again")
         await break_node(world, BreakNode(now[1].node, "container", pod=f"{namespace}/llm-worker-0"))
         await until_true(has_failed, deadline_s=20, what="the job fails when nothing is left")
-        await world.stop()

@@ -1,5 +1,6 @@
 """Inventory and binder carry a recovery out together on a real API server; the test decides, as a dispatcher does."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +14,14 @@ from berth.schemas.facts import JobSeen, MembersSeen, OutcomeSeen, PodPhase, Pod
 from berth.schemas.fault_facts import ReplacementsSeen
 from berth.schemas.intake import JobRequest
 from berth.schemas.ledger import Epoch, Release, Round, Settings, Verdict
-from berth.schemas.recovery import Recovery, RecoveryStatus
+from berth.schemas.placement import Placement
+from berth.schemas.recovery import How, Recovery, RecoveryStatus
 from berth.schemas.status import JobStatus
 from tests.support.inventories import DEADLINE_S, Heard, inventory, make_node, pod_of, set_phase
 from tests.support.kube_api import KubeApi
 from tests.support.kube_binder import a_placement
 from tests.support.kube_rights import grant
-from tests.support.processes import services
+from tests.support.processes import Service, services
 from tests.support.waiting import until_true
 
 Tree = dict[str, Any]
@@ -86,6 +88,32 @@ class Desk:
         await self.tell_status("placed")
         return request
 
+    async def until_runs(self) -> JobRequest:
+        """Accept and place the gang; wait until its three pods run."""
+        request = await self.accept()
+        await self.until("three bound pods", bound=3, phases=["PENDING"] * 3)
+        for rank in range(3):
+            await set_phase(self.api, self.namespace, f"p{rank}", "Running")
+        await self.until("three running pods", phases=["RUNNING"] * 3, steps=[])
+        return request
+
+    async def step(self, number: int, how: How, placement: Placement | None = None) -> None:
+        """Record a step of the recovery of rank 1, and tell the status that follows from it."""
+        assert self.request is not None
+        step = Recovery(
+            self.namespace, JOB, self.request.uid, 1, number, "CardUnhealthy", CAUSE, "pod", how, [1], [1], 1,
+            placement=placement,
+        )  # fmt: skip
+        await self.record(recoveries=[step])
+        await self.tell_status("running", 1, recovers=True)
+
+    async def lose(self, placement: Placement | None = None) -> None:
+        """A fault: the pod of rank 1 leaves, its new place is reserved if there is one, and its old one is free."""
+        assert self.request is not None
+        await self.step(1, "force", placement)
+        await self.until("a pod that is gone", step=1, phases=["RUNNING", "GONE", "RUNNING"])
+        await self.record(releases=[Release(self.request.uid, 1, "fault", ranks=[1])])
+
     async def tell_status(
         self, phase: str, *open_ranks: int, recovers: bool = False, unplaced: tuple[int, ...] = ()
     ) -> None:
@@ -150,6 +178,19 @@ class Desk:
         return found
 
 
+@pytest.fixture
+def desk(real_bus: NatsBus, kube_api: KubeApi, namespace: str) -> Desk:
+    return Desk(real_bus, kube_api, namespace)
+
+
+@pytest.fixture
+def binder(nats_server: str, cell: str, kubeconfigs: dict[str, Path], tmp_path: Path) -> Iterator[Service]:
+    """The service, not started yet."""
+    with services(tmp_path, nats_server) as made:
+        kube: Tree = {"kube": {"kubeconfig": str(kubeconfigs["binder"])}, "retry_wait_s": 0.05}
+        yield made.service("binder", cell, one_at_a_time=False, **kube)
+
+
 async def err(desk: Desk) -> None:
     """The controller makes a pod with the rank of another: it is held with the reason, until it is deleted."""
     await desk.make("p1", 0)
@@ -176,51 +217,32 @@ async def run(desk: Desk) -> list[str]:
 
 
 async def test_a_pod_leaves_and_the_one_that_its_controller_makes_comes_in_its_place(
-    nats_server: str, cell: str, real_bus: NatsBus, kube_api: KubeApi, namespace: str, kubeconfigs: dict[str, Path],
-    tmp_path: Path,
-) -> None:  # fmt: skip
-    desk = Desk(real_bus, kube_api, namespace)
+    desk: Desk, binder: Service, nats_server: str, cell: str, kubeconfigs: dict[str, Path]
+) -> None:
     first = await run(desk)
-    with services(tmp_path, nats_server) as started:
-        kube: Tree = {"kube": {"kubeconfig": str(kubeconfigs["binder"])}, "retry_wait_s": 0.05}
-        binder = started.service("binder", cell, one_at_a_time=False, **kube)
-        binder.start()
-        async with inventory(nats_server, cell, kubeconfigs["inventory"]):
-            request = await desk.accept()
-            await desk.until("three bound pods", bound=3, phases=["PENDING"] * 3)
-            for rank in range(3):
-                await set_phase(kube_api, namespace, f"p{rank}", "Running")
-            await desk.until("three running pods", phases=["RUNNING"] * 3, steps=[])
-            before = {rank: await desk.pod(f"p{rank}") for rank in (0, 2)}
+    binder.start()
+    async with inventory(nats_server, cell, kubeconfigs["inventory"]):
+        await desk.until_runs()
+        before = {rank: await desk.pod(f"p{rank}") for rank in (0, 2)}
+        await desk.lose(a_placement(["n3"], [(4, 5)]))
 
-            # A fault: the pod of rank 1 leaves, and its new place is reserved.
-            placement = a_placement(["n3"], [(4, 5)])
-            step = Recovery(
-                namespace, JOB, request.uid, 1, 1, "CardUnhealthy", CAUSE, "pod", "force", [1], [1], 1,
-                placement=placement,
-            )  # fmt: skip
-            await desk.record(recoveries=[step])
-            await desk.tell_status("running", 1, recovers=True)
-            await desk.until("a pod that is gone", step=1, phases=["RUNNING", "GONE", "RUNNING"])
-            await desk.record(releases=[Release(request.uid, 1, "fault", ranks=[1])])
-
-            await err(desk)
-            await binder.stop()
-            uid = await desk.make("p1", 1)
-            await desk.until("the new pod", uids=[first[0], uid, first[2]], replaced=[1])
-
-        # The inventory starts again while the new pod waits: nothing is asked for, and nothing told twice.
-        replaced = len(await desk.heard.facts("replacement", ReplacementsSeen))
-        async with inventory(nats_server, cell, kubeconfigs["inventory"]):
-            await desk.heard.quiet()
-            assert len(await desk.heard.facts("replacement", ReplacementsSeen)) == replaced
-            binder.start()
-            await desk.until("the new pod is bound", done=1, bound=3, steps=[0, 1, 0], replaced=[])
-            await set_phase(kube_api, namespace, "p1", "Running")
-            await desk.until("it runs", phases=["RUNNING"] * 3, steps=[0, 1, 0])
-            await desk.tell_status("running", recovers=True)
-            await desk.heard.quiet()
+        await err(desk)
         await binder.stop()
+        uid = await desk.make("p1", 1)
+        await desk.until("the new pod", uids=[first[0], uid, first[2]], replaced=[1])
+
+    # The inventory starts again while the new pod waits: nothing is asked for, and nothing told twice.
+    replaced = len(await desk.heard.facts("replacement", ReplacementsSeen))
+    async with inventory(nats_server, cell, kubeconfigs["inventory"]):
+        await desk.heard.quiet()
+        assert len(await desk.heard.facts("replacement", ReplacementsSeen)) == replaced
+        binder.start()
+        await desk.until("the new pod is bound", done=1, bound=3, steps=[0, 1, 0], replaced=[])
+        await set_phase(desk.api, desk.namespace, "p1", "Running")
+        await desk.until("it runs", phases=["RUNNING"] * 3, steps=[0, 1, 0])
+        await desk.tell_status("running", recovers=True)
+        await desk.heard.quiet()
+    await binder.stop()
     assert len(await desk.heard.requests()) == 1
     pod = await desk.pod("p1")
     notes = pod["metadata"]["annotations"]
@@ -232,38 +254,18 @@ async def test_a_pod_leaves_and_the_one_that_its_controller_makes_comes_in_its_p
 
 
 async def test_a_new_pod_says_why_it_has_no_place_until_it_has_one(
-    nats_server: str, cell: str, real_bus: NatsBus, kube_api: KubeApi, namespace: str, kubeconfigs: dict[str, Path],
-    tmp_path: Path,
-) -> None:  # fmt: skip
-    desk = Desk(real_bus, kube_api, namespace)
+    desk: Desk, binder: Service, nats_server: str, cell: str, kubeconfigs: dict[str, Path]
+) -> None:
     await run(desk)
-    with services(tmp_path, nats_server) as started:
-        kube: Tree = {"kube": {"kubeconfig": str(kubeconfigs["binder"])}, "retry_wait_s": 0.05}
-        binder = started.service("binder", cell, one_at_a_time=False, **kube)
-        binder.start()
-        async with inventory(nats_server, cell, kubeconfigs["inventory"]):
-            request = await desk.accept()
-            await desk.until("three bound pods", bound=3, phases=["PENDING"] * 3)
-            for rank in range(3):
-                await set_phase(kube_api, namespace, f"p{rank}", "Running")
-            await desk.until("three running pods", phases=["RUNNING"] * 3)
-            step = Recovery(
-                namespace, JOB, request.uid, 1, 1, "CardUnhealthy", CAUSE, "pod", "force", [1], [1], 1
-            )  # fmt: skip
-            await desk.record(recoveries=[step])
-            await desk.tell_status("running", 1, recovers=True)
-            await desk.until("a pod that is gone", step=1, phases=["RUNNING", "GONE", "RUNNING"])
-            await desk.record(releases=[Release(request.uid, 1, "fault", ranks=[1])])
-            await desk.make("p1", 1)
-            await desk.until("the new pod", replaced=[1])
-            await desk.tell_status("running", 1, recovers=True, unplaced=(1,))
-            await desk.until_unschedulable("p1", "the new pod of rank 1 waits for a place: no node has 2 free chips")
-            place = Recovery(
-                namespace, JOB, request.uid, 1, 2, "CardUnhealthy", CAUSE, "pod", "place", [1], [1], 1,
-                placement=a_placement(["n3"], [(4, 5)]),
-            )  # fmt: skip
-            await desk.record(recoveries=[place])
-            await desk.tell_status("running", 1, recovers=True)
-            await desk.until("the new pod is bound", done=2, bound=3, steps=[0, 2, 0], replaced=[])
-        await binder.stop()
+    binder.start()
+    async with inventory(nats_server, cell, kubeconfigs["inventory"]):
+        await desk.until_runs()
+        await desk.lose()
+        await desk.make("p1", 1)
+        await desk.until("the new pod", replaced=[1])
+        await desk.tell_status("running", 1, recovers=True, unplaced=(1,))
+        await desk.until_unschedulable("p1", "the new pod of rank 1 waits for a place: no node has 2 free chips")
+        await desk.step(2, "place", a_placement(["n3"], [(4, 5)]))
+        await desk.until("the new pod is bound", done=2, bound=3, steps=[0, 2, 0], replaced=[])
+    await binder.stop()
     assert (await desk.pod("p1"))["spec"]["nodeName"] == "n3"

@@ -40,7 +40,9 @@ nodes:
 JOB: Final = "train"
 RANKS: Final = 3
 CHIPS: Final = 8
-DISPATCHER: Final = ("append.before:1", "append.after:1", "status.before:1", "append.before:2", "append.after:2")
+DISPATCHER: Final = (
+    "append.before:1", "append.after:1", "status.before:1", "status.after:1", "append.before:2", "append.after:2",
+)  # fmt: skip
 """Before and after the record of the step and that of the release, and while statuses are published."""
 BINDER: Final = (
     "outcome.after:1",  # the step is announced
@@ -53,10 +55,19 @@ BINDER: Final = (
     "outcome.before:3",  # it is carried out
 )
 """tests/kube/test_recovery_execution.py has them with several pods."""
-WHOLE: Final = (("dispatcher", "append.after:1"), ("dispatcher", "append.before:2"), ("binder", "leave.after:2"))
-"""While the whole job restarts: the step is recorded, the attempt is released, and two of three pods are deleted."""
+WHOLE: Final = (
+    ("dispatcher", "append.after:1"),
+    ("dispatcher", "append.before:2"),
+    ("dispatcher", "append.after:2"),
+    ("binder", "leave.after:2"),
+    ("binder", "bind.after:2"),
+)
+"""While the whole job restarts: the step is recorded, the attempt is released with what stays held, two of three pods
+are deleted, and two of the three new ones are bound."""
 NATS: Final = ("broken", "recorded", "gone", "waits", "bound")
-"""What has just happened when it is killed."""
+"""What has just happened when it is killed, while one rank moves."""
+NATS_WHOLE: Final = ("recorded", "waits")
+"""Likewise, while the whole job restarts."""
 
 
 class RestartedCell(KubeCell):
@@ -225,8 +236,8 @@ async def test_killed_at_each_step_of_a_recovery_every_service_goes_on(
             assert await place.world.services[name].ended() < 0, point
             place.world.services[name].start()
             await place.recovered(rank, old)
-        for moment in NATS:
-            rank, old = await place.broken()
+        for moment, of_job in [(one, False) for one in NATS] + [(one, True) for one in NATS_WHOLE]:
+            rank, old = await place.broken(0 if of_job else None)
             await place.until_reached(moment, old)
             await place.kill_nats()
             await place.recovered(rank, old)
@@ -238,5 +249,5 @@ async def test_killed_at_each_step_of_a_recovery_every_service_goes_on(
         state: State = await verify(place.watch, [])
         (holding,) = state.fold.holdings.values()
         assert holding.placement.names() == [place.seats[rank].node for rank in range(RANKS)]
-        assert (holding.moves, holding.unplaced, holding.gone) == ([], [], [])
+        assert (holding.moves, holding.unplaced, holding.gone, state.fold.held) == ([], [], [], {})
         check_pods(history, steps_of(place.watch), place.seats)

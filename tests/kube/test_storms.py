@@ -1,30 +1,25 @@
 """A storm on a real API server: a report that would restart all jobs restarts none until a person approves it."""
 
-import asyncio
-import json
-from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import pytest
 
-from berth.cli.app import call
-from berth.runtime.bus.nats_bus import NatsBus
 from berth.schemas.simulation import BreakNode
 from tests.support.faulty_cell import (
     DEADLINE_S,
     FAULTS,
     JOBS,
+    Ask,
+    RunningCell,
     Seat,
     break_node,
     settings,
-    start,
     statuses_of,
     until_seats,
     unusable_chips,
 )
 from tests.support.kube_api import KubeApi
 from tests.support.kube_cells import KubeCell, a_volcano_job
-from tests.support.processes import services
 from tests.support.waiting import until_true
 
 pytestmark = pytest.mark.timeout(180)
@@ -61,33 +56,10 @@ async def until_events(world: KubeCell, namespace: str) -> None:
 
 
 async def test_a_report_that_would_restart_all_jobs_waits_for_an_approval(
-    kube_api: KubeApi,
-    namespace: str,
-    real_bus: NatsBus,
-    nats_server: str,
-    cell: str,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
+    running: RunningCell, namespace: str, kube_api: KubeApi, ask: Ask
 ) -> None:
-    async def ask(*words: str) -> Any:  # noqa: ANN401  # a document
-        capsys.readouterr()
-        code = await asyncio.to_thread(call, [*words, "--json", "--url", nats_server, "--cell", cell])
-        out, err = capsys.readouterr()
-        assert code == 0, err
-        return json.loads(out)
-
     faults = FAULTS | {"restarts_at_once": 2, "restart_share_percent": 20}
-    with services(tmp_path, nats_server) as made:
-        one = KubeCell(
-            made,
-            folder=tmp_path,
-            cell=cell,
-            bus=real_bus,
-            api=kube_api,
-            topology=TOPOLOGY,
-            settings=settings() | {"dispatcher": {"faults": faults}},
-        )
-        await start(one)
+    async with running(TOPOLOGY, settings() | {"dispatcher": {"faults": faults}}) as one:
 
         async def seats(*without: Seat) -> dict[str, Seat]:
             gone = frozenset(seat.uid for seat in without)
@@ -119,4 +91,3 @@ async def test_a_report_that_would_restart_all_jobs_waits_for_an_approval(
         told = await ask("faults")
         assert (told["held"], [row["reason"] for row in told["approvals"]]) == ([], ["seen on site"])
         assert await one.check_chips(namespace) == len(NAMES)
-        await one.stop()

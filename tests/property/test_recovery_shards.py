@@ -14,7 +14,7 @@ from tests.support.cells import Cell
 from tests.support.recovering_worlds import VERBS, RecoveringWorld
 
 COUNTS = (0, 1, 3, 8)
-PRODUCTS = ("module910bx8", "superpod950x8")
+PRODUCTS = ("module910bx8", "superpod910a3x16", "superpod950x8")
 STEPS = st.lists(st.tuples(st.sampled_from(VERBS), st.integers(0, 40), st.integers(0, 40)), min_size=20, max_size=40)
 
 

@@ -249,6 +249,7 @@ HISTORIES_NEXT: Final[dict[str, tuple[History, bool]]] = {
     "recoveries-below-leaves": (_recoveries("module910bx8"), False),
     "recoveries-in-racks": (_recoveries("superpod950x8", plan_before_delete=False), False),
     "recoveries-in-racks-from-a-snapshot": (_recoveries("superpod950x8"), True),
+    "recoveries-in-superpods": (_recoveries("superpod910a3x16"), False),
     "recoveries-with-silent-shards": (_recoveries("module910bx8", shards=3), False),
 }
 """Those of the release to come; a snapshot is one with most gangs that recover."""

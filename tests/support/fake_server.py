@@ -134,8 +134,8 @@ class FakeServer:
         self.check()
         if len(data) > self.payload_limit_bytes:
             raise OversizeError(subject, size_bytes=len(data), limit_bytes=self.payload_limit_bytes)
-        name = next((name for name, known in self.streams.items() if _takes(known.spec, subject)), None)
-        if name is None:
+        name = self.name_of(subject)
+        if not name:
             raise TransientError(f"no stream accepts {subject}")
         if self.lose_messages:
             self.lose_messages -= 1
@@ -150,13 +150,21 @@ class FakeServer:
                 raise ConflictError(f"publish to {subject}: wrong last sequence: {last_seq}", last_seq=last_seq)
         stored = Stored(subject, stream.last_seq + 1, data, self.clock.now_ms())
         stream.put(stored, None if ttl_s is None else stored.at_ms + ttl_s * 1000)
-        for mirror in self._mirrors_of(name):
-            mirror.put(stored, None)
-        self.wake()
+        self._stored(name, stored)
         if self.lose_answers:
             self.lose_answers -= 1
             raise AmbiguousError(f"publish to {subject}: time-out")
         return stored.sequence
+
+    def name_of(self, subject: str) -> str:
+        """Stream that takes a subject; empty if there is none."""
+        return next((name for name, known in self.streams.items() if _takes(known.spec, subject)), "")
+
+    def _stored(self, name: str, stored: Stored) -> None:
+        """Let mirrors and followers have a message."""
+        for mirror in self._mirrors_of(name):
+            mirror.put(stored, None)
+        self.wake()
 
     def route(self, subject: str) -> list[Service]:
         """Handlers that get a message: each without a queue, one of each queue in turn."""

@@ -115,6 +115,11 @@ class FakeWire:
             case _:
                 raise AssertionError(f"nobody here serves {subject}")
 
+    @property
+    def has_pull(self) -> bool:
+        """Whether a reader has asked for messages."""
+        return any(found.asked for found in self._consumers.values())
+
     def store(self, messages: int) -> None:
         """Store more messages."""
         for _ in range(messages):

@@ -1,6 +1,6 @@
 """A cell of the core whose pods, labels and faults are played: binder and controllers do what the ledger says."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import ClassVar
 
 import msgspec
@@ -181,10 +181,13 @@ class FaultCell(CoreCell):
         fact = ReplacementsSeen("default", name, uid, pack(since, 4), self.now_ms, pack(since.values(), 8))
         self.fact(SUBJECTS.fact_replacement("default", name), fact)
 
-    def back_up(self, name: str, backups: Mapping[int, str]) -> None:
-        """These backup pods (uid) exist, by rank, and no others."""
+    def back_up(self, name: str, backups: Mapping[int, str], *, bound: Collection[int] = ()) -> None:
+        """These backup pods (uid) exist, by rank, and no others; those of some ranks are bound."""
         uid = self.state.jobs["default", name].uid
-        listed = [BackupPod(rank, f"{name}-{rank}-hot-0001", backups[rank]) for rank in sorted(backups)]
+        listed = [
+            BackupPod(rank, f"{name}-{rank}-hot-0001", backups[rank], is_bound=rank in bound)
+            for rank in sorted(backups)
+        ]
         fact = ReplacementsSeen("default", name, uid, at_ms=self.now_ms, backups=listed)
         self.fact(SUBJECTS.fact_replacement("default", name), fact)
 

@@ -124,6 +124,29 @@ async def grant(api: KubeApi, user: str, service: str, folder: Path = _K8S / "ov
     await until_true(all_hold, deadline_s=_GRANTED_S, what=f"the rights of {service} hold for {user}")
 
 
+async def let_tell_agents(api: KubeApi, namespace: str, *users: str) -> None:
+    """Let users write ``reset-config-<job>`` of the jobs of a namespace, as the guide says; wait until they may."""
+    (role,) = [
+        one
+        for one in render(FAULT_OBJECTS)
+        if (one["kind"], one["metadata"]["name"]) == ("ClusterRole", "berth-summary-resets")
+    ]
+    await _make(api, role)
+    binding = {
+        "kind": "RoleBinding",
+        "metadata": {"name": role["metadata"]["name"], "namespace": namespace},
+        "roleRef": {"apiGroup": RBAC, "kind": "ClusterRole", "name": role["metadata"]["name"]},
+        "subjects": [{"apiGroup": RBAC, "kind": "User", "name": user} for user in users],
+    }
+    await _make(api, binding)
+    right = Right("patch", "", "configmaps", namespace, "reset-config-llm")
+
+    async def all_hold() -> bool:
+        return all([await may(api, user, right) for user in users])
+
+    await until_true(all_hold, deadline_s=_GRANTED_S, what=f"the role of namespace {namespace} holds")
+
+
 async def may(api: KubeApi, user: str, right: Right, groups: tuple[str, ...] = ()) -> bool:
     """Whether the server lets a user do something; asked as an admin."""
     answer: dict[str, Any] = await api.post(

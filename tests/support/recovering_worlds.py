@@ -23,6 +23,7 @@ _LABELS: Final[tuple[dict[str, str], ...]] = (
     {"fault-scheduling": "grace", "process-recover-enable": "on"},
     {"fault-scheduling": "force"},
 )
+_POLICIES: Final = {"superpod910a3x16": "chip2-node16-sp", "superpod950x8": "chip8-node8-ra64-sp"}
 _PAUSES_S: Final = (0.05, 1.5, 4.0, 13.0)
 
 
@@ -31,7 +32,7 @@ class RecoveringWorld:
 
     Args:
         cell: The cell; faults are handled in it.
-        product: Of its nodes: ``module910bx8``, below leaf switches, or ``superpod950x8``.
+        product: Of its nodes: ``module910bx8``, below leaf switches, ``superpod910a3x16`` or ``superpod950x8``.
     """
 
     FAULTS: Final = FaultsConfig(enabled=True)
@@ -94,9 +95,10 @@ class RecoveringWorld:
 
     def _request(self, name: str, two: int, chance: random.Random) -> JobRequest:
         if self._product.startswith("superpod"):
-            request = a_job(name, product=self._product, chips=8, replicas=(2, 4)[two % 2])
-            annotations = {**request.annotations, "huawei.com/schedule_policy": "chip8-node8-ra64-sp", "sp-block": "16"}
-            return msgspec.structs.replace(request, annotations=annotations)
+            chips = self._all[0].chips.bit_count()
+            request = a_job(name, product=self._product, chips=chips, replicas=(2, 4)[two % 2])
+            blocks = {"huawei.com/schedule_policy": _POLICIES[self._product], "sp-block": str(2 * chips)}
+            return msgspec.structs.replace(request, annotations=request.annotations | blocks)
         request = a_job(name, product=self._product, chips=(8, 8, 4)[two % 3], replicas=1 + two % 4)
         if two % 2 and request.tasks[0].chips == 8:
             labels = {**request.labels, "tor-affinity": chance.choice(("normal-schema", "large-model-schema"))}

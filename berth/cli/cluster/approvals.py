@@ -7,11 +7,11 @@ from cyclopts import Parameter
 
 from berth.cli.cell import Common, connected, run
 from berth.cli.cluster.drain import caller
-from berth.cli.cluster.held_restarts import ApprovalRow, approvals_of, held_of
+from berth.cli.cluster.held_restarts import ApprovalRow, HeldRestartRow, approvals_of, held_of
+from berth.cli.durations import option_ms
 from berth.cli.output import FAILED, WRONG_USE, CommandError, emit, listed, moment, print_result
 from berth.core.faults.storms import REPORTED, Cause
 from berth.core.state.cell import State
-from berth.formats.quantities import QuantityError, duration_ms
 from berth.runtime.bus.port import Bus
 from berth.runtime.clock import SystemClock
 from berth.runtime.history import state_now
@@ -42,24 +42,24 @@ def approve(
 
     async def work() -> None:
         see_wish(kind, reason)
-        lasts_ms = lasts_of(lasts)
+        lasts_ms = option_ms("--for", lasts)
         async with connected(options) as bus:
             state = await state_now(bus, SystemClock())
             see_recovers(state)
             now_ms = SystemClock().now_ms()
+            held = held_of(state, now_ms)
             if withdraw:
                 rows = withdrawn_rows(state, kind, domain, reason=reason, now_ms=now_ms)
             else:
-                rows = approved_rows(state, kind, domain, until_ms=now_ms + lasts_ms, reason=reason, now_ms=now_ms)
+                rows = approved_rows(held, kind, domain, until_ms=now_ms + lasts_ms, reason=reason, now_ms=now_ms)
             for row in rows:
                 await publish_approval(bus, row)
         if options.json:
             emit(rows)
             return
-        jobs = held_of(state, now_ms)
         for row in rows:
             print_result(
-                _sentence(row, [f"{job.namespace}/{job.name}" for job in jobs if _is_of(job.kind, job.domain, row)])
+                _sentence(row, [f"{job.namespace}/{job.name}" for job in held if _is_of(job.kind, job.domain, row)])
             )
 
     return run(work)
@@ -87,21 +87,6 @@ def see_wish(kind: str, reason: str) -> None:
         raise CommandError(f"--reason has {len(reason)} characters, expected at most {REASON_MAX}", code=WRONG_USE)
 
 
-def lasts_of(text: str) -> int:
-    """Length of an approval in milliseconds.
-
-    Raises:
-        CommandError: It is no duration above 0.
-    """
-    try:
-        found = duration_ms(text)
-    except QuantityError as error:
-        raise CommandError(f"--for is {text!r}, expected {error.expected}", code=WRONG_USE) from error
-    if not found:
-        raise CommandError(f"--for is {text!r}, expected a duration above 0", code=WRONG_USE)
-    return found
-
-
 def see_recovers(state: State) -> None:
     """See that the dispatcher handles faults.
 
@@ -113,12 +98,12 @@ def see_recovers(state: State) -> None:
 
 
 def approved_rows(
-    state: State, kind: str, domain: str | None, *, until_ms: int, reason: str, now_ms: int
+    held: Sequence[HeldRestartRow], kind: str, domain: str | None, *, until_ms: int, reason: str, now_ms: int
 ) -> list[ApprovalRow]:
     """What is approved: what the user named, or everything that is held back and can be approved.
 
     Args:
-        state: The cell.
+        held: Jobs whose restart is held back.
         kind: Kind of the faults; empty for any.
         domain: Domain of the nodes; None for any.
         until_ms: When the approval ends.
@@ -128,19 +113,26 @@ def approved_rows(
     Raises:
         CommandError: Nothing of the kind is held back there, and the user did not name both.
     """
-    held = {Cause(one.kind, one.domain) for one in held_of(state, now_ms) if one.approvable}
-    causes = [Cause(kind, domain)] if kind and domain is not None else sorted(held)
+    known = sorted({Cause(one.kind, one.domain) for one in held if one.approvable})
+    causes = [Cause(kind, domain)] if kind and domain is not None else known
     rows = [
         ApprovalRow(*cause, until_ms, caller(), reason, now_ms) for cause in causes if _is_meant(cause, kind, domain)
     ]
     if not rows:
-        known = listed((cause.words for cause in sorted(held)), most=8)
-        raise CommandError(f"no such restart is held back; held back: {known or 'nothing'}", code=FAILED)
+        found = listed((cause.words for cause in known), most=8)
+        raise CommandError(f"no such restart is held back; held back: {found or 'nothing'}", code=FAILED)
     return rows
 
 
 def withdrawn_rows(state: State, kind: str, domain: str | None, *, reason: str, now_ms: int) -> list[ApprovalRow]:
-    """Approvals that are withdrawn, of those that count now; the arguments are those of :func:`approved_rows`.
+    """Approvals that are withdrawn, of those that count now.
+
+    Args:
+        state: The cell.
+        kind: Kind of the faults; empty for any.
+        domain: Domain of the nodes; None for any.
+        reason: Why.
+        now_ms: The time.
 
     Raises:
         CommandError: There is none.

@@ -19,9 +19,9 @@ from berth.cli.cluster.drain_list import (
     row_of,
     since_words,
 )
+from berth.cli.durations import option_ms
 from berth.cli.output import FAILED, WRONG_USE, CommandError, emit, listed, near_names, print_result
 from berth.core.state.cell import State
-from berth.formats.quantities import QuantityError, duration_ms
 from berth.runtime.bus.port import Bus
 from berth.runtime.clock import SystemClock
 from berth.runtime.history import state_now
@@ -63,7 +63,7 @@ def drain(
 
     async def work() -> None:
         now_ms = SystemClock().now_ms()
-        since_ms, grace_ms = since_of(at, now_ms), grace_of(grace)
+        since_ms, grace_ms = since_of(at, now_ms), option_ms("--grace", grace) if grace else 0
         if len(reason) > REASON_MAX:
             raise CommandError(f"--reason has {len(reason)} characters, expected at most {REASON_MAX}", code=WRONG_USE)
         async with connected(options) as bus:
@@ -137,23 +137,6 @@ def since_of(text: str, now_ms: int) -> int:
     if when.at_ms < now_ms:
         raise CommandError(f"--at is {text!r}, which is over; omit it to drain now", code=WRONG_USE)
     return when.at_ms
-
-
-def grace_of(text: str) -> int:
-    """Grace period in milliseconds; 0 for the default.
-
-    Raises:
-        CommandError: It is no duration above 0.
-    """
-    if not text:
-        return 0
-    try:
-        found = duration_ms(text)
-    except QuantityError as error:
-        raise CommandError(f"--grace is {text!r}, expected {error.expected}", code=WRONG_USE) from error
-    if not found:
-        raise CommandError(f"--grace is {text!r}, expected a duration above 0", code=WRONG_USE)
-    return found
 
 
 def chosen_target(name: str, kind: DrainKind | None, known: Mapping[DrainKind, Collection[str]]) -> Target:

@@ -9,8 +9,8 @@ import msgspec
 from cyclopts import Parameter
 
 from berth.cli.cell import Common, connected, run
+from berth.cli.durations import option_ms
 from berth.cli.output import FAILED, WRONG_USE, CommandError, emit, print_result
-from berth.formats.quantities import QuantityError, duration_ms
 from berth.runtime.bus.port import Bus
 from berth.runtime.errors import TransientError
 from berth.schemas.envelope import DecodeError, decode, encode
@@ -90,7 +90,7 @@ def break_node(
             chips_of(chips),
             level,
             code,
-            _lasts_ms(lasts),
+            option_ms("--for", lasts) if lasts else 0,
             leaf=what.leaf,
             pod=what.pod,
             exit_code=what.exit_code,
@@ -138,18 +138,6 @@ def chips_of(text: str) -> list[int]:
             raise CommandError(f"--chips is {text!r}, expected ids up to {_ID_MAX} such as 3 or 0,2-4", code=WRONG_USE)
         found.update(range(first, last + 1))
     return sorted(found)
-
-
-def _lasts_ms(text: str) -> int:
-    if not text:
-        return 0
-    try:
-        found = duration_ms(text)
-    except QuantityError as error:
-        raise CommandError(f"--for is {text!r}, expected {error.expected}", code=WRONG_USE) from error
-    if not found:
-        raise CommandError(f"--for is {text!r}, expected a duration above 0", code=WRONG_USE)
-    return found
 
 
 async def _send(options: Common, wish: BreakNode) -> None:

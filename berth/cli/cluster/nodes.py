@@ -175,28 +175,32 @@ def group_size(product: str) -> int:
     return 0 if isinstance(chosen, Refusal) else chosen.form.group_size
 
 
-def state_of_chip(node: NodeRow, chip: int) -> str:
-    """State of a chip: a key of the legend."""
-    if chip in node.unhealthy:
-        return "used-unhealthy" if chip in node.used else "unhealthy"
-    kinds = {
-        "releasing": node.releasing,
-        "shared": node.shared,
-        "reserved": [reserved for one in node.reserved for reserved in one.chips],
-        "used": node.used,
-        "withheld": node.withheld,
-        "network": node.network_unhealthy,
-    }
-    return next((kind for kind, chips in kinds.items() if chip in chips), "free")
+def states_of_chips(node: NodeRow) -> dict[int, str]:
+    """State of each chip of a node: a key of the legend."""
+    kinds = (
+        ("network", node.network_unhealthy),
+        ("withheld", node.withheld),
+        ("used", node.used),
+        ("reserved", [chip for one in node.reserved for chip in one.chips]),
+        ("shared", node.shared),
+        ("releasing", node.releasing),
+        ("unhealthy", node.unhealthy),
+        ("used-unhealthy", [chip for chip in node.unhealthy if chip in node.used]),
+    )
+    found = dict.fromkeys(node.chip_ids, "free")
+    for kind, chips in kinds:  # a later one outranks those before it
+        found |= dict.fromkeys(chips, kind)
+    return found
 
 
 def drawing(node: NodeRow, *, glyphs: dict[str, str], styled: bool) -> str:
     """One glyph per chip, with a gap between groups."""
     parts: list[str] = []
+    states = states_of_chips(node)
     for index, chip in enumerate(node.chip_ids):
         if index and node.group_size and chip % node.group_size == 0:
             parts.append(" ")
-        kind = state_of_chip(node, chip)
+        kind = states[chip]
         parts.append(f"[{_STYLES[kind]}]{glyphs[kind]}[/]" if styled else glyphs[kind])
     return "".join(parts)
 

@@ -15,6 +15,7 @@ from berth.schemas.envelope import DecodeError, Envelope, NewerVersionError, bod
 from berth.schemas.facts import (
     HealthSeen,
     JobSeen,
+    LedgerSeen,
     MembersSeen,
     NodesSeen,
     OutcomeSeen,
@@ -36,7 +37,7 @@ _KINDS: Final[dict[str, type[Message]]] = {
     for kind in (
         NodesSeen, HealthSeen, TopologySeen, PodsSeen, MembersSeen, JobSeen, OutcomeSeen, TimerSeen, UsageSeen, NamespaceSeen,
         ClaimSeen, VolumeSeen, StorageSeen, UnboundSeen, GroupSeen, ReplacementsSeen, DrainSeen, ApprovalSeen,
-        Epoch, Round,
+        LedgerSeen, Epoch, Round,
     )
 }  # fmt: skip
 _NAMES_MAX: Final = 100_000
@@ -300,6 +301,11 @@ def _timer(_: TimerSeen) -> str:
     return "tick of the dispatcher's clock"
 
 
+def _ledger(body: LedgerSeen) -> str:
+    newest = f"bound by records up to {body.sequence} (epoch {body.epoch})" if body.sequence else "none bound by it"
+    return f"pods of the cluster, ledger made {body.stream}: {newest}"
+
+
 def _usage(body: UsageSeen) -> str:
     pods = sum(unpack(body.pods, 4))
     rows = len(unpack_names(body.names))
@@ -344,6 +350,7 @@ _WORDS: Final[dict[str, Callable[[Any], str]]] = {
     JobSeen.KIND: _job,
     OutcomeSeen.KIND: _outcome,
     TimerSeen.KIND: _timer,
+    LedgerSeen.KIND: _ledger,
     UsageSeen.KIND: _usage,
     NamespaceSeen.KIND: _namespace,
     ClaimSeen.KIND: _claim,

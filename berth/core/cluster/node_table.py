@@ -239,6 +239,10 @@ class NodeTable(NodeColumns):
         """Rows of the nodes that are drained later than ``at_ms``."""
         return [row for row, since_ms in self.drained_ms.items() if since_ms > at_ms]
 
+    def are_usable(self, row: int, mask: int) -> bool:
+        """Whether chips of a node may be used: the node has them, and they are neither unhealthy nor withheld."""
+        return not mask & ~(self.chips.item(row) & ~self.unhealthy.item(row) & ~self.withheld.item(row))
+
     def _drain(self, row: int, found: ChangesBuilder) -> None:
         """Update from when on a node is drained; the changes are added to ``found``."""
         before = self.drained_ms.pop(row, 0)

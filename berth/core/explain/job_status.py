@@ -1,12 +1,14 @@
 """Status of a job, derived from facts and ledger."""
 
-from berth.core.explain.recovery_status import recovery_of
-from berth.core.explain.recovery_text import ending_words, open_words, waiting_words
+from collections.abc import Mapping
+from typing import Final
+
+from berth.core.explain.recovery_status import recovery_of, waiting_backups
+from berth.core.explain.recovery_text import backup_words, ending_words, open_words, waiting_words
 from berth.core.explain.refusal_text import sentence
 from berth.core.state.cell import JobKey, State
 from berth.core.state.ledger import GangRecord
 from berth.schemas.facts import JobSeen, PodPhase
-from berth.schemas.refusal import Refusal
 from berth.schemas.status import JobStatus, Phase
 
 _OVER: dict[str, Phase] = {
@@ -15,11 +17,12 @@ _OVER: dict[str, Phase] = {
     "cancelled": "cancelled",
     "vanished": "failed",
 }
+_NONE: Final[Mapping[str, str]] = {}
 _RUNS: frozenset[Phase] = frozenset({"placed", "bound", "running"})
 
 
 def status_of(
-    state: State, key: JobKey, *, at_ms: int, restart_held: str = "", unplaced: Refusal | None = None
+    state: State, key: JobKey, *, at_ms: int, restart_held: str = "", unplaced: Mapping[str, str] = _NONE
 ) -> JobStatus | None:
     """Status of the job with a name; None without such a job.
 
@@ -28,14 +31,15 @@ def status_of(
         key: The job.
         at_ms: The time.
         restart_held: Why it does not restart although it is faulty; it counts only while the job has a place.
-        unplaced: Why ranks that recover have no place, as far as it is known.
+        unplaced: Why backup pods (uid), and ranks that recover (the empty name), have no place, as far as it is known.
     """
     job = state.jobs.get(key)
     if job is None:
         return None
     gang = state.fold.gangs.get(job.uid) if job.state != "rejected" else None
     holding = state.fold.holdings.get((job.uid, gang.attempt)) if gang is not None else None
-    recovery = recovery_of(state, gang, holding, unplaced) if gang is not None else None
+    recovery = recovery_of(state, gang, holding, unplaced.get("", "")) if gang is not None else None
+    backups = waiting_backups(state, holding, unplaced)
     refusal = job.refusal if job.refusal is not None else gang.refusal if gang is not None else None
     phase, words = _phase(state, key, job)
     part = holding.placement.switch if holding is not None else None
@@ -53,7 +57,7 @@ def status_of(
         at_ms=at_ms,
         attempt=gang.attempt if gang is not None else 0,
         sentence=words
-        or ((open_words(recovery) or restart_held) if phase in _RUNS else "")
+        or ((open_words(recovery) or restart_held or backup_words(backups)) if phase in _RUNS else "")
         or (sentence(refusal) if refusal is not None and phase in {"waiting", "rejected", "failed"} else ""),
         refusal=refusal,
         placement=holding.placement if holding is not None else None,
@@ -68,6 +72,7 @@ def status_of(
         warning=part.warning if part is not None else "",
         recovery=recovery,
         restart_held=restart_held if phase in _RUNS else "",
+        backups=backups,
     )
 
 
@@ -117,4 +122,5 @@ def digest(status: JobStatus) -> tuple[object, ...]:
     if recovery is not None:
         open_ranks = (*recovery.open, -1, *recovery.unplaced)
         steps = (recovery.attempt, recovery.step, recovery.placed, open_ranks, recovery.refusal)
-    return (status.uid, status.phase, status.attempt, status.ledger_seq, rejected, status.restart_held, *steps)
+    about = (status.uid, status.phase, status.attempt, status.ledger_seq, rejected, status.restart_held)
+    return (*about, *steps, *((one.rank, one.uid, one.refusal) for one in status.backups))

@@ -1,16 +1,17 @@
-"""The newest recovery of a job: its part of the status."""
+"""The newest recovery of a job, and its backup pods that wait: their part of the status."""
 
-from berth.core.explain.refusal_text import sentence
+from collections.abc import Mapping
+from typing import Final
+
 from berth.core.state.cell import State
 from berth.core.state.holdings.pod_phases import ENDED, rows_of
 from berth.core.state.ledger import GangRecord, Holding
-from berth.schemas.recovery import RecoveryStatus
-from berth.schemas.refusal import Refusal
+from berth.schemas.recovery import BackupWaiting, RecoveryStatus
+
+_OFF: Final = "the dispatcher handles no faults (faults.enabled is off)"
 
 
-def recovery_of(
-    state: State, gang: GangRecord, holding: Holding | None, unplaced: Refusal | None = None
-) -> RecoveryStatus | None:
+def recovery_of(state: State, gang: GangRecord, holding: Holding | None, unplaced: str = "") -> RecoveryStatus | None:
     """Newest recovery of a gang; None if it never had one.
 
     Args:
@@ -44,8 +45,34 @@ def recovery_of(
         held=list(held.ranks) if held is not None else [],
         held_until_ms=held.until_ms if held is not None else 0,
         unplaced=waiting,
-        refusal=sentence(unplaced) if waiting and unplaced is not None else "",
+        refusal=unplaced if waiting else "",
     )
+
+
+def waiting_backups(state: State, holding: Holding | None, unplaced: Mapping[str, str]) -> list[BackupWaiting]:
+    """Backup pods of an attempt that wait for a place beside the pods of their ranks, ascending by rank.
+
+    One that has taken its rank without a place waits like any other new pod.
+
+    Args:
+        state: The cell.
+        holding: The attempt; None while the gang has no place.
+        unplaced: Why pods (uid) have no place, as far as it is known.
+    """
+    if holding is None or holding.ending:
+        return []
+    known = state.faults.backups((holding.namespace, holding.name), holding.uid)
+    if not known:
+        return []
+    placed = {rank: move.backup_of(rank) for rank, move in holding.backups().items()}
+    others = {*holding.gone, *holding.leaving()}
+    return [
+        BackupWaiting(rank, uid, unplaced.get(uid, "") if state.fold.settings.recoveries else _OFF)
+        for rank, uid in sorted(known.items())
+        if rank < holding.placement.pods()
+        and rank not in others
+        and uid not in {placed.get(rank), holding.switched.get(rank)}
+    ]
 
 
 def _has_places(holding: Holding) -> bool:

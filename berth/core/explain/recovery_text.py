@@ -1,10 +1,11 @@
 """Sentences about the newest recovery of a job."""
 
+from collections.abc import Sequence
 from typing import Final
 
 from berth.core.explain.text import pluralize, ranges
 from berth.core.state.ledger import GangRecord
-from berth.schemas.recovery import RecoveryStatus
+from berth.schemas.recovery import BackupWaiting, RecoveryStatus
 
 _MS: Final = 1000
 
@@ -41,6 +42,17 @@ def unplaced_words(recovery: RecoveryStatus) -> str:
     what = "the new pod of rank" if one else "the new pods of ranks"
     verb = "waits for a place" if one else "wait for places"
     return f"{what} {ranges(recovery.unplaced)} {verb}: {recovery.refusal or recovery.cause}"
+
+
+def backup_words(backups: Sequence[BackupWaiting]) -> str:
+    """That backup pods of a job wait for places, and why; empty if none does."""
+    if not backups:
+        return ""
+    one = len(backups) == 1
+    what = "the backup pod of rank" if one else "the backup pods of ranks"
+    verb = "waits for a place" if one else "wait for places"
+    why = next((f": {found.refusal}" for found in backups if found.refusal), "")
+    return f"{what} {ranges([found.rank for found in backups])} {verb}{why}"
 
 
 def recovery_words(recovery: RecoveryStatus, pods: int) -> str:

@@ -6,6 +6,8 @@ Source: docs/reference/faults.md, "When a pod is faulty".
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+import msgspec
+
 from berth.core.faults.model import JobDiagnosis, NodeView, PodFault, PodFaultKind, PodView, ToleratedPod
 from berth.core.requests.fault_rules import FaultRules
 from berth.schemas.facts import PodPhase
@@ -60,6 +62,23 @@ def fault_of(pod: PodView, node: NodeView, rules: FaultRules) -> PodFault | None
         kind, chips, reason = found
         return PodFault(pod.rank, pod.node, kind, chips, reason, is_master(pod))
     return _sub_health(pod, node, rules)
+
+
+def fault_of_place(name: str, chips: int, node: NodeView, rules: FaultRules) -> str:
+    """Why a reserved place that no pod has taken yet cannot be used, as a part of a sentence; empty if it can.
+
+    A sub-healthy place cannot unless the job ignores sub-health, whatever is done about pods that run.
+
+    Args:
+        name: Its node.
+        chips: Its chips (mask).
+        node: What is known of the node.
+        rules: What the job says about faults.
+    """
+    if rules.strategy != "ignore":
+        rules = msgspec.structs.replace(rules, strategy="graceExit")
+    fault = fault_of(PodView(0, name, chips), node, rules)
+    return f"on {name} {fault.reason}" if fault is not None else ""
 
 
 def is_master(pod: PodView) -> bool:

@@ -139,15 +139,17 @@ def escalate(
     return step.for_waiting() if progress.unplaced else NOTHING
 
 
-def backup_for(rank: int, uid: str, *, at_ms: int) -> Wanted:
+def backup_for(rank: int, uid: str, *, at_ms: int, lost: str = "") -> Wanted:
     """A place for the backup pod of a rank, beside the pod that it has.
 
     Args:
         rank: The rank.
         uid: The backup pod.
         at_ms: The moment.
+        lost: Why it cannot use the place that it has; empty for one without.
     """
-    kind, cause = PodFaultKind.SUB_HEALTH.value, f"the backup pod of rank {rank} gets a place for a hot switch"
+    which = f"another place for a hot switch: {lost}" if lost else "a place for a hot switch"
+    kind, cause = PodFaultKind.SUB_HEALTH.value, f"the backup pod of rank {rank} gets {which}"
     ranks = (rank,)
     return Wanted("pod", "backup", ranks, ranks, kind, cause, at_ms, sought=ranks, needs_place=True, backup=uid)
 

@@ -1,9 +1,11 @@
 """Examination: which placed gangs need a step of a recovery now, and which steps these may be.
 
 It is a function of the state and the moment, so that each reader of the same history finds the same steps.
+
+Longer than 400 lines because all questions about an attempt are asked of one view of it.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import msgspec
@@ -11,7 +13,7 @@ import numpy as np
 
 from berth.core.changes import JobKey
 from berth.core.errors import guarded
-from berth.core.faults.diagnosis import GONE, HEALTHY, diagnose, is_master
+from berth.core.faults.diagnosis import GONE, HEALTHY, diagnose, fault_of_place, is_master
 from berth.core.faults.escalation import Escalation, Progress, Wanted, acts, backup_for, escalate
 from berth.core.faults.maintenance import diagnose_drained, drained_since, settings_of_drain
 from berth.core.faults.model import JobDiagnosis, NodeView, PodFault, PodFaultKind, PodView
@@ -23,13 +25,14 @@ from berth.core.state.fault_inputs import nodes_of
 from berth.core.state.held_for_restarts import held_together_ms
 from berth.core.state.holdings.holding import Holding, PodShare
 from berth.core.state.holdings.holding import pods_of as pods_of_placement
-from berth.core.state.holdings.leaving import vanished_ms
+from berth.core.state.holdings.leaving import switched_ranks, vanished_ms
 from berth.core.state.holdings.pod_phases import ENDED, rows_of
 from berth.core.state.internal_errors import SetAside
 from berth.core.state.ledger import GangRecord
 from berth.core.state.lost_nodes import MOVE_MS
 from berth.schemas.columns import unpack
 from berth.schemas.facts import PodPhase
+from berth.schemas.fault_facts import BackupPod
 from berth.schemas.placement import BlockPart
 from berth.schemas.refusal import Refusal
 
@@ -43,11 +46,16 @@ _OF_NODES: Final = frozenset({PodFaultKind.NODE_UNHEALTHY, PodFaultKind.CARD_UNH
 
 
 class Unplaced(NamedTuple):
-    """A gang whose ranks wait for places, and why there are none."""
+    """A gang whose ranks, or one of whose backup pods, wait for places, and why there are none.
+
+    Attributes:
+        backup: The backup pod (uid); empty for ranks.
+    """
 
     namespace: str
     name: str
     refusal: Refusal
+    backup: str = ""
 
 
 class Faulty(NamedTuple):
@@ -157,7 +165,7 @@ class _View:
             self.again_ms = _first(self.again_ms, due_ms)
         rules = self._rules
         drained = self._drained_now()
-        backup = self._backup_wanted()
+        backup = self._backup_wanted(drained)
         if not acts(rules) and not drained and not self._is_draining:
             return Escalation(backup)
         pods = self._pods()
@@ -178,23 +186,31 @@ class _View:
         escalation = escalate(found, self._shape(), progress, settings, at_ms=self._at_ms, seen_ms=self._seen_ms(found))
         return escalation._replace(options=(*escalation.options, *backup))
 
-    def _backup_wanted(self) -> tuple[Wanted, ...]:
-        """A place for the first backup pod that has none, beside a pod of this attempt that is there."""
+    def _backup_wanted(self, drained: Collection[str]) -> tuple[Wanted, ...]:
+        """A place for the first backup pod that needs one, beside a pod of this attempt that is there."""
         holding = self._holding
-        backups = self._state.faults.backups(self._key, holding.uid)
+        backups = self._state.faults.backup_pods(self._key, holding.uid)
         if not backups or self._seen is None:
             return ()
         there = {rank for rank, phase in rows_of(holding, self._seen) if phase not in ENDED}
-        there -= {*holding.gone, *self._leaving, *self._backups}
-        waiting = [
-            (rank, uid)
-            for rank, uid in sorted(backups.items())
-            if rank in there and rank < holding.placement.pods() and holding.switched.get(rank) != uid
-        ]
-        if not waiting:
-            return ()
-        rank, uid = waiting[0]
-        return (backup_for(rank, uid, at_ms=self._at_ms),)
+        there &= set(range(holding.placement.pods())) - {*holding.gone, *self._leaving}
+        there -= switched_ranks(holding, self._seen)
+        for one in backups:
+            if one.rank in there and holding.switched.get(one.rank) != one.uid:
+                lost = self._lost_place(one, drained) if one.rank in self._backups else ""
+                if lost or one.rank not in self._backups:
+                    return (backup_for(one.rank, one.uid, at_ms=self._at_ms, lost=lost),)
+        return ()
+
+    def _lost_place(self, backup: BackupPod, drained: Collection[str]) -> str:
+        """Why the place of a backup pod cannot be used; empty if it can, or if the pod is there."""
+        move, share = self._backups[backup.rank], self._places[backup.rank]
+        outcome = self._state.outcome_of(self._holding)
+        is_bound = backup.is_bound or (outcome is not None and outcome.done >= move.step)
+        if is_bound or move.backup_of(backup.rank) != backup.uid:
+            return ""
+        why = f"node {share.node} is drained" if share.node in drained else ""
+        return why or fault_of_place(share.node, share.mask, self._nodes([share.node])[share.node], self._rules)
 
     def judged(self, gang: Gang) -> Gang:
         """The gang with the strategy by which its pods are faulty: a node that makes them so must not be a new place.
@@ -225,14 +241,17 @@ class _View:
     def _pods(self) -> list[PodView]:
         """Pods at the newest places of their ranks; of a rank without one yet, its place itself counts.
 
-        Pods that leave are left out, unless their ranks have places that are reserved for them.
+        Pods that leave are left out, unless their ranks have places that are reserved for them. So are pods on other
+        nodes than their ranks: when such a node changes, nobody looks at the gang.
         """
         holding, seen = self._holding, self._seen
         found: dict[int, PodView] = {}
+        owned = self._state.owned(holding.key)
         if seen is not None:
             steps = unpack(seen.steps, _RANK_BYTES) or [0] * len(seen.phase)
             rows = zip(pods_of(self._state, holding, seen), steps, strict=True)
-            found = {pod.rank: pod for pod, step in rows if step >= holding.step_of(pod.rank)}
+            newest = (pod for pod, step in rows if step >= holding.step_of(pod.rank) and pod.rank < len(owned))
+            found = {pod.rank: pod for pod in newest if pod.node == owned[pod.rank].node}
         gone = set(holding.gone)
         for rank in self._leaving.keys() | gone:
             found.pop(rank, None)
@@ -240,7 +259,6 @@ class _View:
             if rank in self._backups:
                 continue  # its pod runs on, or leaves for its backup pod, which is judged once it has the rank
             found[rank] = PodView(rank, share.node, share.mask, _PENDING)
-        owned = self._state.owned(holding.key)
         for rank in holding.steps:
             if rank not in found and rank not in gone and rank not in self._leaving:
                 found[rank] = PodView(rank, owned[rank].node, owned[rank].mask, _PENDING)

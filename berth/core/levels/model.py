@@ -31,6 +31,7 @@ LEVELS_MAX: Final = 10
 COUNT_MAX: Final = (1 << 31) - 1
 """Most pods of a level, and most reserved nodes."""
 _SHOWN_MAX: Final = 80
+_FIELD_MAX: Final = 200
 _LEVEL: Final = re.compile(r"level([1-9][0-9]?)")
 _COUNT: Final = re.compile(r"[0-9]{1,10}", re.ASCII)
 _UNKNOWN_TREE: Final = -2
@@ -55,10 +56,10 @@ class LevelError(ValueError):
 
     def __init__(self, field: str, value: object, expected: str) -> None:
         text = "missing" if value is None else repr(value)
-        self.field = field
-        self.value = text if len(text) <= _SHOWN_MAX else f"{text[:_SHOWN_MAX]}…"
+        self.field = _cut(field, _FIELD_MAX)
+        self.value = _cut(text, _SHOWN_MAX)
         self.expected = expected
-        super().__init__(f"{field} is {self.value}: expected {expected}")
+        super().__init__(f"{self.field} is {self.value}: expected {expected}")
 
 
 class Level(NamedTuple):
@@ -168,6 +169,10 @@ class NoLevels(msgspec.Struct, frozen=True, kw_only=True):
     ranks: tuple[int, int] | None = None
 
 
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[:most]}…"
+
+
 def read_level_config(text: str) -> Config:
     """Levels of each tree.
 
@@ -181,7 +186,7 @@ def read_level_config(text: str) -> Config:
         return {}
     try:
         raw = msgspec.json.decode(text)
-    except (msgspec.DecodeError, RecursionError) as error:
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
         raise LevelError(RESOURCE_LEVELS, text, "JSON text") from error
     trees = _mapping(raw, RESOURCE_LEVELS, "an object with the levels of each tree")
     return {name: _levels(trees[name], name) for name in sorted(trees)}

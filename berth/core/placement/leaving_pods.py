@@ -26,7 +26,8 @@ class LeavingPods(NamedTuple):
         steps: Number of levels by which the scope ``level`` grows around a lost pod.
         failed_nodes: Nodes that failed for the gang before; they are avoided like those of faulty pods.
         waited_ms: Scope ``job``: how long the gang has waited for the release of the nodes of its healthy pods.
-        have_ended: The attempt has ended: constraints do not count its pods any more.
+        have_ended: The attempt has ended: constraints do not count its pods any more, and what the ranks own is held
+            for the gang.
     """
 
     gang: Gang
@@ -69,6 +70,7 @@ class OwnPlaces:
         staying: Ranks that keep their places, ascending.
         avoided_nodes: Nodes that new places avoid.
         avoided: Their rows.
+        opened: Row of each rank whose place any pod of the gang may get.
     """
 
     def __init__(
@@ -84,6 +86,7 @@ class OwnPlaces:
         faulty = [self.pods[rank].node for rank in sorted(leaving.faulty)]
         self.avoided_nodes = list(dict.fromkeys((*faulty, *sorted(leaving.failed_nodes))))
         self.avoided = frozenset(row_of[name] for name in self.avoided_nodes if name in row_of)
+        self.opened: Mapping[int, int] = {}
         self._homes = {
             rank: row
             for rank in leaving.ranks
@@ -95,6 +98,11 @@ class OwnPlaces:
     def row(self, rank: int) -> int:
         """Row of the node of a rank; -1 for an unknown node."""
         return self._row_of.get(self.pods[rank].node, -1)
+
+    def open(self) -> None:
+        """Let any pod of the gang get the places to which planned ones could return."""
+        self.opened = {rank: row for rank, row in self._homes.items() if self.shapes[rank].is_planned}
+        self._homes = {rank: row for rank, row in self._homes.items() if rank not in self.opened}
 
     def could_return(self, rank: int) -> bool:
         """Whether a rank that keeps its place could return to it if it left."""

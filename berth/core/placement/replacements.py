@@ -4,7 +4,8 @@ A pod that leaves without a fault returns to its own place if that is still usab
 in a new gang; nodes of faulty pods of the gang are used only if no other node takes the pod. Gangs with affinity are
 planned first (``switch_replacements``, ``superpod_replacements``).
 
-What the pods leave stays theirs until they are gone, so no place of another pod is among the new ones.
+What the pods leave stays theirs until they are gone, so no place of another pod is among the new ones. Only blocks of
+an attempt that has ended may get any place that is held for the gang.
 """
 
 import itertools
@@ -151,8 +152,11 @@ def _found(
     """
     gang = leaving.gang
     raise_errors(gang, parts.views)
+    if leaving.have_ended and _keeps_blocks(gang):
+        leaving = _opened(parts, leaving, own)
     planned = _planned(parts, leaving, own, near, missing)
     if isinstance(planned, NoPlaces):
+        parts.roll_back()
         return planned
     chooser = _Chooser(parts, leaving, own, planned.rows, is_strict=near is not None)
     places: dict[int, _Place] = {}
@@ -166,6 +170,10 @@ def _found(
                 parts.roll_back()
                 return _none(parts, leaving, index, len(places), missing)
             places[rank] = place
+    taken = {place.row for place in places.values()}
+    for row in own.opened.values():
+        if row not in taken:
+            parts.nodes.restore(row)  # others get it once the placement of the gang is recorded
     if any(shape.share is not None for shape, _ in gang.request_class):
         parts.nodes.end_soft_share()
     placement = _placement(parts, leaving, places, planned)
@@ -188,6 +196,27 @@ def _own_places(parts: RoundParts, leaving: LeavingPods) -> OwnPlaces:
         return constrained.round.allows_again(profiles[rank], shape, row)
 
     return OwnPlaces(leaving, nodes.scorer.table.row_of, returns)
+
+
+def _keeps_blocks(gang: Gang) -> bool:
+    """Whether the plan of a gang that starts anew keeps whole blocks where they were: that of A3 and Atlas 850 does.
+
+    Plans in racks and by levels, and those below leaf switches, leave its node to each pod.
+    """
+    return gang.blocks is not None and not gang.blocks.levels and not gang.blocks.rack_size
+
+
+def _opened(parts: RoundParts, leaving: LeavingPods, own: OwnPlaces) -> LeavingPods:
+    """Let go of the places that are held for planned pods, so that the plan may give them to any pod of the gang.
+
+    Returns:
+        The pods, none of which owns anything.
+    """
+    own.open()
+    for rank, row in own.opened.items():
+        parts.nodes.let_go(row, own.shapes[rank], own.pods[rank].chips)
+    planned = {rank for rank in leaving.ranks if own.shapes[rank].is_planned}
+    return leaving._replace(released=sorted(planned.union(leaving.released)))
 
 
 def _planned(

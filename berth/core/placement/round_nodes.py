@@ -69,10 +69,10 @@ class RoundNodes:
             shape: Shape of the pod.
             chips: Chips that the pod owns.
         """
-        scorer, table = self.scorer, self.scorer.table
+        scorer = self.scorer
         state = self.states.get(row) or scorer.row_state(row)
         mask = sum(1 << chip for chip in chips)
-        if mask & ~(table.chips.item(row) & ~table.unhealthy.item(row) & ~table.withheld.item(row)):
+        if not scorer.table.are_usable(row, mask):
             return False
         free, idle, share = state.free, state.idle, state.share
         if shape.share is None:
@@ -94,6 +94,32 @@ class RoundNodes:
         )
         return not scorer.evaluate_one(shape, row, without, self.before.get(row))[0]
 
+    def let_go(self, row: int, shape: Shape, chips: Sequence[int]) -> None:
+        """Free what a pod has on a node, for the pods of the current gang: the opposite of :meth:`take`.
+
+        Args:
+            row: The node.
+            shape: Shape of the pod; not one of soft share.
+            chips: Its chips, all of them healthy.
+        """
+        old = self._touched(row)
+        self._set(
+            row,
+            RowState(
+                old.free | sum(1 << chip for chip in chips),
+                old.idle + len(chips),
+                old.cpu_free + shape.cpu_milli,
+                old.memory_free + shape.memory_mib,
+                old.share,
+                old.no_cpu - (not shape.cpu_milli),
+                old.no_memory - (not shape.memory_mib),
+            ),
+        )
+
+    def restore(self, row: int) -> None:
+        """Return what the current gang has taken on a node, and take back what it let go there."""
+        self._set(row, self.before[row])
+
     def take(self, row: int, shape: Shape) -> tuple[int, ...]:
         """Give a pod its chips on a node.
 
@@ -101,10 +127,7 @@ class RoundNodes:
             Indexes of the chips; empty for a pod without chips.
         """
         scorer = self.scorer
-        old = self.states.get(row)
-        if old is None:
-            old = scorer.row_state(row)
-        self.before.setdefault(row, old)
+        old = self._touched(row)
         rule = scorer.rule(shape)
         share = old.share
         free, idle = old.free, old.idle
@@ -132,6 +155,14 @@ class RoundNodes:
             ),
         )
         return chips
+
+    def _touched(self, row: int) -> RowState:
+        """State of a row that the current gang changes now."""
+        state = self.states.get(row)
+        if state is None:
+            state = self.scorer.row_state(row)
+        self.before.setdefault(row, state)
+        return state
 
     def _set(self, row: int, state: RowState) -> None:
         self.states[row] = state

@@ -2,6 +2,7 @@
 
 Blocks keep the nodes of the pods that stay, and of those that can return. A pod never gets the node of another one that
 can return to it: if both are in one SuperPoD they swap their nodes, otherwise the plan is made again without the node.
+Blocks of an attempt that has ended may get any place that is held for the gang.
 """
 
 from collections.abc import Mapping

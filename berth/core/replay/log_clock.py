@@ -9,6 +9,7 @@ from berth.schemas.envelope import DecodeError, body_of, open_envelope
 from berth.schemas.facts import (
     HealthSeen,
     JobSeen,
+    LedgerSeen,
     MembersSeen,
     NodesSeen,
     OutcomeSeen,
@@ -26,7 +27,7 @@ from berth.schemas.volume_facts import ClaimSeen, StorageSeen, VolumeSeen
 _Fact = (
     NodesSeen | HealthSeen | TopologySeen | PodsSeen | MembersSeen | JobSeen | OutcomeSeen | TimerSeen
     | UsageSeen | NamespaceSeen | ClaimSeen | VolumeSeen | StorageSeen | GroupSeen
-    | ReplacementsSeen | DrainSeen | ApprovalSeen
+    | ReplacementsSeen | DrainSeen | ApprovalSeen | LedgerSeen
 )  # fmt: skip
 _FACTS: Final[dict[str, type[_Fact]]] = {kind.KIND: kind for kind in get_args(_Fact)}
 

@@ -1,14 +1,15 @@
 """Recoveries of a turn: places for the ranks of faulty gangs, before the gangs that wait, and the steps they make."""
 
 import heapq
-from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Final, NamedTuple
 
 from berth.core.errors import guarded
 from berth.core.faults.escalation import Wanted
 from berth.core.faults.examination import Faulty, Unplaced
 from berth.core.faults.scopes import LEVEL_STEPS
 from berth.core.placement.planned_pods import RoundParts
+from berth.core.placement.queue_policy import QueuePolicy
 from berth.core.placement.replacements import LeavingPods, NoPlaces, plan_backup, plan_replacements, replacement_counts
 from berth.core.placement.round_demand import NeedMoreError
 from berth.core.scheduling.recovery_costs import Cost, idle_of, restarts_of, smaller_step
@@ -21,6 +22,9 @@ from berth.schemas.offers import Shape
 from berth.schemas.placement import Placement
 from berth.schemas.recovery import Recovery
 
+_UNPLACED_MAX: Final = 2
+"""Entries of a gang among those without a place: of its ranks, and of a backup pod."""
+
 
 class Steps(NamedTuple):
     """Steps of recoveries that a turn takes."""
@@ -29,7 +33,7 @@ class Steps(NamedTuple):
     set_aside: list[SetAside]
     """Gangs (namespaced names) whose step ended with an error; nothing is done for them in this turn."""
     unplaced: list[Unplaced]
-    """Gangs for whose ranks without a pod no places were found."""
+    """Gangs for whose ranks without a pod, or for whose backup pods, no places were found."""
 
 
 def asks_with(
@@ -47,12 +51,15 @@ def asks_with(
     return replacement_counts(leaving, asks, full=full) if leaving else dict(asks)
 
 
-def take_steps(parts: RoundParts, faulty: Sequence[Faulty], *, missing: Sequence[int]) -> Steps:
+def take_steps(
+    parts: RoundParts, faulty: Sequence[Faulty], *, policy: QueuePolicy | None = None, missing: Sequence[int]
+) -> Steps:
     """Take the first step of each faulty gang that has what it needs.
 
     Args:
         parts: The round; no gang of it is placed yet.
         faulty: The gangs, in the order in which they are tried.
+        policy: Queue policy of the round.
         missing: Shards that did not answer.
 
     Raises:
@@ -73,6 +80,8 @@ def take_steps(parts: RoundParts, faulty: Sequence[Faulty], *, missing: Sequence
         )
         if taken is not None:
             steps.recoveries.append(taken)
+            if policy is not None:
+                policy.note_step(one.gang, taken)
     return steps
 
 
@@ -173,15 +182,17 @@ def _cheapest(parts: RoundParts, faulty: Faulty, missing: Sequence[int], unplace
 def _tried(
     parts: RoundParts, faulty: Faulty, option: Wanted, missing: Sequence[int], unplaced: list[Unplaced]
 ) -> _Tried:
-    """What is found for a step; why there are no places for ranks without a pod is noted once for each gang."""
-    has_backups = option.scope != "job" and not faulty.holding.backups().keys().isdisjoint(option.ranks)
+    """What is found for a step; why there are no places for pods that wait is noted once for each gang."""
+    backups = faulty.holding.backups() if option.scope != "job" and not option.backup else {}
+    has_backups = not backups.keys().isdisjoint(option.ranks)
     if has_backups or not option.sought:  # a rank with a backup pod gets its place
         return _Tried(option, not (has_backups and option.needs_place))
     found = _planned(parts, faulty, option, missing)
     if isinstance(found, NoPlaces):
-        name = (faulty.holding.namespace, faulty.holding.name)
-        if option.how == "place" and (not unplaced or unplaced[-1][:2] != name):
-            unplaced.append(Unplaced(*name, found.refusal))
+        noted = Unplaced(faulty.holding.namespace, faulty.holding.name, found.refusal, option.backup)
+        is_known = any(one._replace(refusal=noted.refusal) == noted for one in unplaced[-_UNPLACED_MAX:])
+        if option.how in {"place", "backup"} and not is_known:
+            unplaced.append(noted)
         return _Tried(option, not option.needs_place, none=found)
     if option.scope == "job":
         parts.roll_back()  # its pods are placed anew as a whole
@@ -231,7 +242,7 @@ def _leaving(faulty: Faulty, wanted: Wanted) -> LeavingPods:
     holding = faulty.holding
     return LeavingPods(
         faulty.gang,
-        _newest(holding),
+        _newest(holding, without=wanted.ranks if wanted.backup else ()),
         wanted.sought,
         wanted.faulty,
         holding.gone,
@@ -241,12 +252,18 @@ def _leaving(faulty: Faulty, wanted: Wanted) -> LeavingPods:
     )
 
 
-def _newest(holding: Holding) -> Placement:
-    """Place of each rank: the one that is reserved for it, else the one that it has."""
+def _newest(holding: Holding, *, without: Collection[int] = ()) -> Placement:
+    """Place of each rank: the one that is reserved for it, else the one that it has.
+
+    Args:
+        holding: The attempt.
+        without: Ranks of which the place counts that they have.
+    """
     places = {
         rank: (move.placement, move.ranks.index(rank))
         for move in holding.moves
         if move.placement is not None
         for rank in move.placed
+        if rank not in without
     }
     return merged_placement(holding.placement, places) if places else holding.placement

@@ -20,6 +20,7 @@ from berth.core.state.constraint_state import ConstraintState
 from berth.core.state.fact_checks import check_pods, check_subject
 from berth.core.state.fault_inputs import FaultInputs
 from berth.core.state.gang_followup import forget_idle, to_examine
+from berth.core.state.holdings.held_places import Held
 from berth.core.state.job_facts import JobFacts
 from berth.core.state.job_nodes import JobNodes
 from berth.core.state.kept_facts import Effect, KeptFacts
@@ -36,6 +37,7 @@ from berth.schemas.envelope import DecodeError, Envelope, body_of, open_envelope
 from berth.schemas.facts import (
     HealthSeen,
     JobSeen,
+    LedgerSeen,
     MembersSeen,
     NodesSeen,
     OutcomeSeen,
@@ -92,6 +94,8 @@ class State:
         self.nodes_seq = 0
         """Last fact that scores depend on; scorers need no later one."""
         self.time_ms = 0
+        self.ledger_seen: LedgerSeen | None = None
+        """What bound pods say of the ledger; nothing is decided by it."""
         self.unknown: Counter[str] = Counter()
         self.applied = 0
         """Facts and records that changed something."""
@@ -107,6 +111,7 @@ class State:
             JobSeen.KIND: self._job,
             OutcomeSeen.KIND: self._outcome,
             TimerSeen.KIND: self._timer,
+            LedgerSeen.KIND: self._ledger,
             GroupSeen.KIND: self._steering,
             ReplacementsSeen.KIND: self._steering,
             ApprovalSeen.KIND: self._steering,
@@ -248,13 +253,19 @@ class State:
         row = self.table.row_of.get(node)
         return 0 if row is None else int(self.table.used[row]) | int(self.table.releasing[row])
 
-    def lift(self, holding: Holding) -> Changes:
-        """Remove a holding as if it had been given back, for a trial; :meth:`lay` restores it."""
+    def lift(self, holding: Holding | Held) -> Changes:
+        """Remove a holding, or held places, as if they had been given back, for a trial; :meth:`lay` restores them."""
+        if isinstance(holding, Held):
+            del self.fold.held[holding.uid]
+            return self._occupancy.unhold(holding)
         del self.fold.holdings[holding.key]
         return merged([self._occupancy.give_back(holding), self.constraints.note(holding.key)])
 
-    def lay(self, holding: Holding) -> Changes:
-        """Add a holding as if a record had given it, for a trial; :meth:`lift` removes it."""
+    def lay(self, holding: Holding | Held) -> Changes:
+        """Add a holding, or held places, as if a record had given them, for a trial; :meth:`lift` removes them."""
+        if isinstance(holding, Held):
+            self.fold.held[holding.uid] = holding
+            return self._occupancy.hold(holding)
         self.fold.holdings[holding.key] = holding
         return merged([self._occupancy.take(holding), self.constraints.note(holding.key)])
 
@@ -424,6 +435,10 @@ class State:
 
     def _timer(self, envelope: Envelope, _: ChangesBuilder) -> Effect:
         self.time_ms = max(self.time_ms, body_of(envelope, TimerSeen).at_ms)
+        return "folded"
+
+    def _ledger(self, envelope: Envelope, _: ChangesBuilder) -> Effect:
+        self.ledger_seen = body_of(envelope, LedgerSeen)
         return "folded"
 
 

@@ -1,6 +1,6 @@
 """Fault inputs: the facts beside those about pods on which decisions about faults depend, and attempts by node."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final
 
 from berth.core.changes import ChangesBuilder, JobKey
@@ -12,7 +12,7 @@ from berth.core.state.ledger import Folded, Holding, LedgerFold
 from berth.core.state.lost_nodes import LostNodes
 from berth.schemas.envelope import Envelope, body_of
 from berth.schemas.facts import HealthSeen, JobSeen, NodeHealth, NodesSeen
-from berth.schemas.fault_facts import ApprovalSeen, GroupSeen, ReplacementsSeen
+from berth.schemas.fault_facts import ApprovalSeen, BackupPod, GroupSeen, ReplacementsSeen
 from berth.schemas.nodes import NodeCondition
 
 AttemptKey = tuple[str, int]
@@ -82,6 +82,9 @@ class FaultInputs:
         fact = body_of(envelope, ReplacementsSeen)
         check_subject(subject, "replacement", fact.namespace, fact.job)
         check_replacements(fact)
+        before = self.replacements.get((fact.namespace, fact.job))
+        if fact.backups or (before is not None and before.backups):
+            found.pods_changed[fact.namespace, fact.job] = None
         self.note_replacements(fact)
         self._subjects[fact.namespace, fact.job] = subject
         if self.decides:
@@ -189,8 +192,12 @@ class FaultInputs:
 
     def backups(self, job: JobKey, uid: str) -> Mapping[int, str]:
         """Backup pods of a job that exist: uids by rank."""
+        return {one.rank: one.uid for one in self.backup_pods(job, uid)}
+
+    def backup_pods(self, job: JobKey, uid: str) -> Sequence[BackupPod]:
+        """Backup pods of a job that exist, ascending by rank."""
         fact = self.replacements.get(job)
-        return {one.rank: one.uid for one in fact.backups} if fact is not None and fact.uid == uid else {}
+        return fact.backups if fact is not None and fact.uid == uid else ()
 
     def note_health(self, fact: HealthSeen, found: ChangesBuilder) -> None:
         """Note the health of a domain, and examine the attempts on nodes whose faults changed.

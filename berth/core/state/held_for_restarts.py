@@ -63,6 +63,4 @@ def _waits(fold: LedgerFold, job: JobSeen | None, uid: str) -> bool:
 
 def _is_usable(table: NodeTable, node: str, mask: int) -> bool:
     row = table.row_of.get(node)
-    if row is None or not table.present[row]:
-        return False
-    return not mask & ~(table.chips.item(row) & ~table.unhealthy.item(row) & ~table.withheld.item(row))
+    return row is not None and bool(table.present[row]) and table.are_usable(row, mask)

@@ -4,12 +4,45 @@ No chip has two owners; a gang is placed whole or not at all; free chips are the
 ones; CPU and memory add up.
 """
 
+from collections.abc import Iterable
+from typing import Final
+
 from berth.core.errors import InvariantError
 from berth.core.state.cell import State
 from berth.core.state.holdings.held_places import Held
-from berth.core.state.ledger import Holding, owned_by
+from berth.core.state.ledger import Holding, PodShare, owned_by
 
-_CORE_PERCENT = 100
+_CORE_PERCENT: Final = 100
+
+
+class _Given:
+    """What the ledger gives to gangs, by node.
+
+    Attributes:
+        chips: Mask of chips that have an owner; those that are shared by quota are not among them.
+        cpu: In thousandths.
+        memory: In MiB.
+    """
+
+    def __init__(self) -> None:
+        self.chips: dict[str, int] = {}
+        self.cpu: dict[str, int] = {}
+        self.memory: dict[str, int] = {}
+
+    def add(self, pods: Iterable[PodShare], problem: str, *, shared: bool) -> None:
+        """Add what pods have.
+
+        Raises:
+            InvariantError: A chip of theirs has an owner.
+        """
+        for pod in pods:
+            self.cpu[pod.node] = self.cpu.get(pod.node, 0) + pod.cpu_milli
+            self.memory[pod.node] = self.memory.get(pod.node, 0) + pod.memory_mib
+            if shared:
+                continue
+            if self.chips.get(pod.node, 0) & pod.mask:
+                raise InvariantError(problem, subject=f"node {pod.node}")
+            self.chips[pod.node] = self.chips.get(pod.node, 0) | pod.mask
 
 
 def check(state: State) -> None:
@@ -18,32 +51,17 @@ def check(state: State) -> None:
     Raises:
         InvariantError: One of them does not hold.
     """
-    owned: dict[str, int] = {}
-    cpu: dict[str, int] = {}
-    memory: dict[str, int] = {}
+    given = _Given()
     for key in sorted(state.fold.holdings):
         holding = state.fold.holdings[key]
         _check_whole(state, holding)
-        for pod in state.held_by(key):
-            cpu[pod.node] = cpu.get(pod.node, 0) + pod.cpu_milli
-            memory[pod.node] = memory.get(pod.node, 0) + pod.memory_mib
-            if holding.placement.share is not None:
-                continue
-            if owned.get(pod.node, 0) & pod.mask:
-                raise InvariantError("a chip has two owners", subject=f"node {pod.node}")
-            owned[pod.node] = owned.get(pod.node, 0) | pod.mask
+        given.add(state.held_by(key), "a chip has two owners", shared=holding.placement.share is not None)
     for uid in sorted(state.fold.held):
         held = state.fold.held[uid]
         _check_held(state, held)
-        for pod in held.places().values():
-            cpu[pod.node] = cpu.get(pod.node, 0) + pod.cpu_milli
-            memory[pod.node] = memory.get(pod.node, 0) + pod.memory_mib
-            if held.placement.share is not None:
-                continue
-            if owned.get(pod.node, 0) & pod.mask:
-                raise InvariantError("a chip that is held has an owner", subject=f"node {pod.node}")
-            owned[pod.node] = owned.get(pod.node, 0) | pod.mask
-    _check_columns(state, owned, cpu, memory)
+        shared = held.placement.share is not None
+        given.add(held.places().values(), "a chip that is held has an owner", shared=shared)
+    _check_columns(state, given)
     _check_gangs(state)
 
 
@@ -90,8 +108,8 @@ def _check_moves(state: State, holding: Holding) -> None:
         raise InvariantError("the columns count other places than those of the ledger", subject=subject)
 
 
-def _check_columns(state: State, owned: dict[str, int], cpu: dict[str, int], memory: dict[str, int]) -> None:
-    table = state.table
+def _check_columns(state: State, given: _Given) -> None:
+    table, owned = state.table, given.chips
     for row, name in enumerate(table.names):
         node = state.shares.nodes.get(row)
         shared = node.mask if node is not None else 0
@@ -103,9 +121,9 @@ def _check_columns(state: State, owned: dict[str, int], cpu: dict[str, int], mem
         healthy = int(table.chips[row]) & ~int(table.unhealthy[row]) if table.present[row] else 0
         if int(table.free[row]) != healthy & ~used & ~releasing & ~int(table.withheld[row]):
             raise InvariantError("free is not healthy minus used, releasing and withheld", subject=f"node {name}")
-        if int(table.cpu_free[row]) != int(table.cpu[row]) - cpu.get(name, 0):
+        if int(table.cpu_free[row]) != int(table.cpu[row]) - given.cpu.get(name, 0):
             raise InvariantError("cpu does not add up", subject=f"node {name}")
-        if int(table.memory_free[row]) != int(table.memory[row]) - memory.get(name, 0):
+        if int(table.memory_free[row]) != int(table.memory[row]) - given.memory.get(name, 0):
             raise InvariantError("memory does not add up", subject=f"node {name}")
         if node is not None and any(core > _CORE_PERCENT for core in node.core):
             raise InvariantError("more than 100 percent of a chip is given", subject=f"node {name}")

@@ -23,6 +23,7 @@ from berth.formats.ascend.pod_annotations import (
     JOB,
     JOB_UID,
     KLT_DEV,
+    LEDGER,
     PREDICATE_TIME,
     RANK,
     RANK_INDEX,
@@ -33,7 +34,7 @@ from berth.formats.ascend.pod_annotations import (
     configuration_key,
 )
 from berth.formats.ascend.switch_annotations import IS_HEALTHY, IS_SHARED, SHARED_IP
-from berth.formats.whole_numbers import whole_number
+from berth.formats.whole_numbers import WHOLE_MAX, Int64, whole_number
 from berth.schemas.placement import Share
 
 LABEL_CHIP_NAME: Final = "node.kubernetes.io/npu.chip.name"
@@ -54,6 +55,7 @@ STALE: Final = (
     ATTEMPT,
     RANK,
     STEP,
+    LEDGER,
     IN_PLACE,
     IS_SHARED,
     IS_HEALTHY,
@@ -68,8 +70,8 @@ class BaseDevice(msgspec.Struct, frozen=True, gc=False):
     """A chip as the node's annotation ``baseDeviceInfos`` describes it; members that a generation lacks are None."""
 
     address: str | None = msgspec.field(default=None, name="IP")
-    super_device_id: int | None = msgspec.field(default=None, name="SuperDeviceID")
-    device_id: int | str | None = msgspec.field(default=None, name="DeviceID")
+    super_device_id: Int64 | None = msgspec.field(default=None, name="SuperDeviceID")
+    device_id: Int64 | str | None = msgspec.field(default=None, name="DeviceID")
     levels: object = msgspec.field(default=None, name="levelList")
 
 
@@ -109,7 +111,7 @@ class NodeCard(msgspec.Struct, frozen=True, gc=False):
         """Chips by name; none if the annotation is missing or damaged."""
         try:
             found = _BASE_DEVICES.decode(self.base_device_infos) if self.base_device_infos else None
-        except msgspec.MsgspecError:
+        except (msgspec.MsgspecError, UnicodeError, RecursionError):
             return {}
         return {name: device or BaseDevice() for name, device in (found or {}).items()}
 
@@ -275,8 +277,9 @@ def _configuration(pod: BoundPod, node: NodeCard, names: Mapping[int, str], devi
 
 
 def _number(text: str) -> int:
-    """A whole number; 0 for any other text, as in the reference implementation."""
+    """A whole number of 64 bits; 0 for any other text, as in the reference implementation."""
     try:
-        return int(text)
+        number = int(text)
     except ValueError:
         return 0
+    return number if -WHOLE_MAX <= number <= WHOLE_MAX else 0

@@ -17,6 +17,7 @@ from berth.formats.ascend import device_info, node_info
 from berth.formats.ascend.device_info import DeviceReport, SwitchInfo, report_of
 from berth.formats.ascend.node_info import FaultDevice, NodeInfo
 from berth.formats.ascend.report_error import ReportError, decoded
+from berth.formats.whole_numbers import Int64
 
 E = TypeVar("E")
 
@@ -30,16 +31,16 @@ _MS: Final = 1000
 
 class _DeviceEntry(msgspec.Struct, frozen=True, rename="pascal"):
     device_list: dict[str, str] | None = None
-    update_time: int = 0
-    super_pod_id: int = msgspec.field(default=-2, name="SuperPodID")
-    server_index: int = -2
-    rack_id: int | None = msgspec.field(default=None, name="RackID")
+    update_time: Int64 = 0
+    super_pod_id: Int64 = msgspec.field(default=-2, name="SuperPodID")
+    server_index: Int64 = -2
+    rack_id: Int64 | None = msgspec.field(default=None, name="RackID")
 
 
 class _NodeEntry(msgspec.Struct, frozen=True, rename="pascal"):
     fault_dev_list: list[FaultDevice] | None = None
     node_status: str = ""
-    update_time: int = 0
+    update_time: Int64 = 0
 
 
 class Entry(msgspec.Struct, Generic[E], frozen=True):

@@ -16,6 +16,7 @@ import msgspec
 from berth.formats.ascend.check_code import check_code
 from berth.formats.ascend.device_list import RESOURCE_PREFIX
 from berth.formats.ascend.report_error import ReportError, decoded
+from berth.formats.whole_numbers import Int64
 
 NAMESPACE: Final = "kube-system"
 NAME_PREFIX: Final = "mindx-dl-deviceinfo-"
@@ -35,14 +36,14 @@ class DeviceInfo(msgspec.Struct, frozen=True, rename="pascal"):
     """Object of the checksum; the order of the fields is that of the sum."""
 
     device_list: dict[str, str] | None = None
-    update_time: int = 0
+    update_time: Int64 = 0
 
 
 class _DeviceInfoCfg(msgspec.Struct, frozen=True, rename="pascal"):
     device_info: DeviceInfo
-    super_pod_id: int = msgspec.field(default=-2, name="SuperPodID")
-    server_index: int = -2
-    rack_id: int | None = msgspec.field(default=None, name="RackID")
+    super_pod_id: Int64 = msgspec.field(default=-2, name="SuperPodID")
+    server_index: Int64 = -2
+    rack_id: Int64 | None = msgspec.field(default=None, name="RackID")
     check_code: str = ""
 
 
@@ -68,7 +69,7 @@ class SwitchInfo(msgspec.Struct, frozen=True, rename="pascal"):
 
     fault_code: list[str] | None = None
     fault_level: str = ""
-    update_time: int = 0
+    update_time: Int64 = 0
     node_status: str = ""
 
 

@@ -13,6 +13,8 @@ from typing import Final
 
 import msgspec
 
+from berth.formats.shortened import shortened
+
 RESOURCE_PREFIX: Final = "huawei.com/"
 ASCEND_REAL: Final = "huawei.com/AscendReal"
 CHIPS_MAX: Final = 100
@@ -96,7 +98,7 @@ def chip_mask(text: str) -> int:
     for name in _split(text):
         match = _CHIP_NAME.fullmatch(name)
         if match is None or int(match[1]) > _ID_MAX:
-            raise ValueError(f"{name!r} is no chip name <type>-<id> with an id up to {_ID_MAX}")
+            raise ValueError(f"{shortened(name)} is no chip name <type>-<id> with an id up to {_ID_MAX}")
         mask |= 1 << int(match[1])
     return mask
 
@@ -107,7 +109,7 @@ def _base_names(base_device_infos: str | None) -> list[str] | None:
         return None
     try:
         return sorted(_BASE_INFOS.decode(base_device_infos) or {})
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
         return None
 
 

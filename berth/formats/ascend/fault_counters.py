@@ -12,6 +12,7 @@ from typing import Final, Literal, TypeAlias
 import msgspec
 
 from berth.formats.ascend.report_error import decoded
+from berth.formats.whole_numbers import Int64
 
 NAME: Final = "vcjob-fault-npu-cm"
 NODES_KEY: Final = "fault-node"
@@ -39,7 +40,7 @@ class FaultyNode(msgspec.Struct, frozen=True):
     """Names of chips, ascending by id."""
     network_unhealthy: list[str] = msgspec.field(name="NetworkUnhealthyNPU")
     state: NodeState = msgspec.field(name="NodeHealthState")
-    update_s: int = msgspec.field(name="UpdateTime")
+    update_s: Int64 = msgspec.field(name="UpdateTime")
     """Time of the report, in seconds since 1970."""
 
 
@@ -48,7 +49,7 @@ class Retries(msgspec.Struct, frozen=True):
 
     uid: str = msgspec.field(name="UUID", default="")
     """Of the owner of its PodGroup."""
-    times: int = msgspec.field(name="Times", default=0)
+    times: Int64 = msgspec.field(name="Times", default=0)
 
 
 _RETRIES: Final = msgspec.json.Decoder(dict[str, Retries] | None)

@@ -13,6 +13,7 @@ import msgspec
 from berth.formats.ascend.check_code import check_code
 from berth.formats.ascend.fault_levels import KNOWN_LEVELS, level_of
 from berth.formats.ascend.report_error import ReportError, decoded
+from berth.formats.whole_numbers import Int64
 from berth.schemas.facts import NodeHealth
 
 NAMESPACE: Final = "mindx-dl"
@@ -25,7 +26,7 @@ class FaultDevice(msgspec.Struct, frozen=True, rename="pascal"):
     """A faulty part of the node. The order of the fields is that of the checksum."""
 
     device_type: str = ""
-    device_id: int = 0
+    device_id: Int64 = 0
     fault_code: list[str] | None = None
     fault_level: str = ""
 

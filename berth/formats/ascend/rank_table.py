@@ -11,6 +11,8 @@ from typing import Final
 
 import msgspec
 
+from berth.formats.whole_numbers import Int64
+
 CHUNK_BYTES_MAX: Final = 800 * 1024
 """Maximum size of a rank table in one ConfigMap, in bytes."""
 INITIALIZING: Final = '{"status":"initializing"}'
@@ -37,7 +39,7 @@ class Configuration(msgspec.Struct, frozen=True):
     pod_name: str = ""
     server_id: str = ""
     host_ip: str = ""
-    super_pod_id: int = -2
+    super_pod_id: Int64 = -2
     devices: list[ConfiguredDevice] = []
 
 
@@ -87,7 +89,7 @@ def read_configuration(text: str) -> Configuration | None:
     """Device configuration of a pod; None if the text is not one, or names no chips."""
     try:
         found = msgspec.json.decode(text, type=Configuration)
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
         return None
     return found if found.devices else None
 

@@ -4,11 +4,15 @@ from typing import Final, TypeVar
 
 import msgspec
 
+from berth.formats.shortened import cut
+
 T = TypeVar("T")
 
 SUSPECT: Final = "is suspect: newest report refused"
 """Part of the reason of a node if the newest report of a source is invalid and the last valid one stays in force."""
 _SHOWN_MAX: Final = 60
+_EXPECTED_MAX: Final = 300
+"""What the decoder of JSON expects may have a key of the text."""
 
 
 class ReportError(ValueError):
@@ -22,6 +26,7 @@ class ReportError(ValueError):
 
     def __init__(self, *, field: str, value: object, expected: str) -> None:
         text = shown(value)
+        expected = cut(expected, _EXPECTED_MAX)
         super().__init__(f"{field} is {text}, expected {expected}")
         self.field = field
         self.value = text

@@ -9,6 +9,7 @@ from typing import Final
 import msgspec
 
 from berth.formats.ascend.report_error import decoded
+from berth.formats.whole_numbers import WHOLE_MAX, Int64
 
 NAME: Final = "job-reschedule-reason"
 KEY: Final = "recent-reschedule-records"
@@ -32,7 +33,7 @@ class Restart(msgspec.Struct, frozen=True):
 
     log_time: str = msgspec.field(name="LogFileFormatTime", default="")
     """``Immdd hh:mm:ss``."""
-    at_s: int = msgspec.field(name="RescheduleTimeStamp", default=0)
+    at_s: Int64 = msgspec.field(name="RescheduleTimeStamp", default=0)
     """Seconds since 1970."""
     pods: list[PodReason] | None = msgspec.field(name="ReasonOfTask", default=None)
 
@@ -41,7 +42,7 @@ class JobRestarts(msgspec.Struct, frozen=True):
     """The restarts of a job."""
 
     job: str = msgspec.field(name="JobID", default="")
-    total: int = msgspec.field(name="TotalRescheduleTimes", default=0)
+    total: Int64 = msgspec.field(name="TotalRescheduleTimes", default=0)
     """All restarts, also those that are no longer listed."""
     restarts: list[Restart] | None = msgspec.field(name="RescheduleRecords", default=None)
     """Newest first."""
@@ -67,7 +68,9 @@ def with_restart(before: JobRestarts | None, key: str, restart: Restart) -> JobR
         restart: The newest.
     """
     known = before or JobRestarts()
-    return JobRestarts(key, known.total + 1, [restart, *(known.restarts or ())][:RECORDS_MAX], known.more)
+    return JobRestarts(
+        key, min(known.total + 1, WHOLE_MAX), [restart, *(known.restarts or ())][:RECORDS_MAX], known.more
+    )
 
 
 def fitted(restarts: Mapping[str, JobRestarts], *, bytes_max: int = BYTES_MAX) -> tuple[Restarts, str]:

@@ -1,4 +1,4 @@
-"""ConfigMap ``reset-config-<job>``: what the agents in the containers of a job are told about restarts.
+"""ConfigMap ``reset-config-<job>``: restarts, for the agents in the containers of a job.
 
 The user creates it. The device plug-in, ClusterD and the scheduler change it, each a part of ``reset.json``. The
 checksum covers the fields below in their order: readers decode them before they check it.
@@ -12,7 +12,7 @@ import msgspec
 
 from berth.formats.ascend.check_code import check_code, go_json
 from berth.formats.ascend.report_error import decoded
-from berth.formats.whole_numbers import whole_number
+from berth.formats.whole_numbers import WHOLE_MAX, Int64, whole_number
 
 NAME_PREFIX: Final = "reset-config-"
 KEY: Final = "reset.json"
@@ -27,12 +27,12 @@ SAVES: Final = "berth/saves"
 class ResetRank(msgspec.Struct, frozen=True, rename="pascal"):
     """What is done about a rank."""
 
-    rank_id: int = 0
-    logic_id: int = 0
+    rank_id: Int64 = 0
+    logic_id: Int64 = 0
     status: str = ""
     policy: str = ""
     initial_policy: str = ""
-    error_code: list[int] | None = None
+    error_code: list[Int64] | None = None
     error_code_hex: str = ""
 
 
@@ -40,12 +40,12 @@ class Reset(msgspec.Struct, frozen=True, rename="pascal"):
     """Value of :data:`KEY`; the order of the fields is that of the checksum."""
 
     rank_list: list[ResetRank] | None = None
-    update_time: int = 0
+    update_time: Int64 = 0
     """Seconds since 1970."""
-    retry_time: int = 0
+    retry_time: Int64 = 0
     """Partial restarts since the whole job was placed."""
     fault_flushing: bool = False
-    graceful_exit: int = 0
+    graceful_exit: Int64 = 0
     """1: the agents save a checkpoint, for their pods will be deleted."""
     restart_fault_process: bool = False
 
@@ -89,7 +89,7 @@ def after_restart(text: str, *, now_s: int, is_whole: bool) -> dict[str, str]:
         ReportError: The value is not JSON, or has another form.
     """
     before = read_reset(text)
-    retries = 0 if is_whole else before.retry_time + 1
+    retries = 0 if is_whole else min(before.retry_time + 1, WHOLE_MAX)
     reset = msgspec.structs.replace(before, rank_list=[], update_time=now_s, retry_time=retries)
     return {**_written(text, reset), RESTART_TYPE_KEY: RESTART_TYPE}
 

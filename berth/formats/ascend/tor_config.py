@@ -181,7 +181,7 @@ def _decoded(text: str | None) -> _TorInfo:
     """
     try:
         raw = msgspec.json.decode(text or "")
-    except (msgspec.MsgspecError, RecursionError) as error:
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         raise TorConfigError(TOR_INFO, text, f'JSON with "server_list"; {error}') from error
     try:
         return msgspec.convert(raw, _TorInfo)

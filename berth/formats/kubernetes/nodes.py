@@ -142,7 +142,7 @@ def _named_chips(text: str) -> tuple[str, int]:
     """
     try:
         names = tuple(sorted(_BASE_INFOS.decode(text)))
-    except (msgspec.MsgspecError, RecursionError) as error:
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         raise _ChipsError(text, _NAMES_EXPECTED) from error
     return _chips_called(names)
 

@@ -10,6 +10,7 @@ import msgspec
 
 from berth.formats.kubernetes.lean import Lean, Meta
 from berth.formats.kubernetes.pod_spec import PodSpec
+from berth.formats.whole_numbers import Int32, Int64
 
 T = TypeVar("T")
 
@@ -17,7 +18,7 @@ T = TypeVar("T")
 class Terminated(Lean, frozen=True):
     """End of a container."""
 
-    exit_code: int = 0
+    exit_code: Int32 = 0
 
 
 class ContainerState(Lean, frozen=True):
@@ -32,7 +33,7 @@ class ContainerStatus(Lean, frozen=True):
     name: str = ""
     container_id: str = msgspec.field(default="", name="containerID")
     ready: bool = False
-    restart_count: int = 0
+    restart_count: Int32 = 0
     state: ContainerState | None = None
     last_state: ContainerState | None = None
     """Its end before the last restart."""
@@ -134,8 +135,8 @@ class ConfigMap(Lean, frozen=True):
 class PodGroupSpec(Lean, frozen=True):
     """Spec of a Volcano PodGroup."""
 
-    min_member: int | None = None
-    min_task_member: dict[str, int] | None = None
+    min_member: Int32 | None = None
+    min_task_member: dict[str, Int32] | None = None
     queue: str = ""
     priority_class_name: str = ""
     min_resources: dict[str, str | int | float] | None = None
@@ -157,9 +158,9 @@ class PodGroupStatus(Lean, frozen=True):
 
     phase: str = ""
     conditions: list[PodGroupCondition] | None = None
-    running: int = 0
-    succeeded: int = 0
-    failed: int = 0
+    running: Int32 = 0
+    succeeded: Int32 = 0
+    failed: Int32 = 0
 
 
 class PodGroup(Lean, frozen=True):
@@ -175,7 +176,7 @@ class ListMeta(Lean, frozen=True):
 
     resource_version: str = ""
     continue_: str = msgspec.field(default="", name="continue")
-    remaining_item_count: int | None = None
+    remaining_item_count: Int64 | None = None
 
 
 class Listed(msgspec.Struct, Generic[T], frozen=True):
@@ -198,4 +199,4 @@ class StatusReply(Lean, frozen=True):
     status: str = ""
     message: str = ""
     reason: str = ""
-    code: int = 0
+    code: Int32 = 0

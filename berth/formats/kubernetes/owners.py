@@ -14,6 +14,7 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 from berth.formats.ascend.pod_annotations import RESOURCE_PREFIX
 from berth.formats.kubernetes.lean import Lean, Meta
 from berth.formats.kubernetes.pod_spec import Container, Requirements
+from berth.formats.whole_numbers import Int32
 
 OwnerKind: TypeAlias = Literal[
     "ReplicaSet",
@@ -72,7 +73,7 @@ class Template(Lean, frozen=True):
 class SetSpec(Lean, frozen=True):
     """Spec of a ReplicaSet or StatefulSet."""
 
-    replicas: int | None = None
+    replicas: Int32 | None = None
     pod_management_policy: str = ""
     template: Template = Template()
 
@@ -94,8 +95,8 @@ class StatefulSet(Lean, frozen=True):
 class JobSpec(Lean, frozen=True):
     """Spec of a Kubernetes Job."""
 
-    parallelism: int | None = None
-    completions: int | None = None
+    parallelism: Int32 | None = None
+    completions: Int32 | None = None
     completion_mode: str | None = None
     suspend: bool | None = None
     template: Template = Template()
@@ -110,7 +111,7 @@ class JobSpec(Lean, frozen=True):
 class JobState(Lean, frozen=True):
     """Status of a Job."""
 
-    succeeded: int | None = None
+    succeeded: Int32 | None = None
 
 
 class Job(Lean, frozen=True):
@@ -125,7 +126,7 @@ class VolcanoTask(Lean, frozen=True):
     """A task of a Volcano job."""
 
     name: str = ""
-    replicas: int | None = None
+    replicas: Int32 | None = None
     template: Template = Template()
 
 
@@ -133,7 +134,7 @@ class VolcanoJobSpec(Lean, frozen=True):
     """Spec of a Volcano job."""
 
     scheduler_name: str = ""
-    min_available: int | None = None
+    min_available: Int32 | None = None
     queue: str = ""
     tasks: list[VolcanoTask] | None = None
 
@@ -148,14 +149,14 @@ class VolcanoJob(Lean, frozen=True):
 class ReplicaSpec(Lean, frozen=True):
     """A replica type of an Ascend job."""
 
-    replicas: int | None = None
+    replicas: Int32 | None = None
     template: Template = Template()
 
 
 class SchedulingPolicy(Lean, frozen=True):
     """Scheduling policy of an Ascend job."""
 
-    min_available: int | None = None
+    min_available: Int32 | None = None
     queue: str = ""
 
 
@@ -197,7 +198,7 @@ class ReplicatedJob(Lean, frozen=True):
     """Equal jobs of a JobSet."""
 
     name: str = ""
-    replicas: int | None = None
+    replicas: Int32 | None = None
     template: JobTemplate = JobTemplate()
     depends_on: list[Dependency] | None = None
 
@@ -226,7 +227,7 @@ class JobSet(Lean, frozen=True):
 class LeaderWorkerTemplate(Lean, frozen=True):
     """A leader and its workers."""
 
-    size: int | None = None
+    size: Int32 | None = None
 
 
 class LeaderWorkerSetSpec(Lean, frozen=True):
@@ -245,7 +246,7 @@ class LeaderWorkerSet(Lean, frozen=True):
 class GangPolicy(Lean, frozen=True):
     """Pods that start together."""
 
-    min_count: int | None = None
+    min_count: Int32 | None = None
 
 
 class NativePolicy(Lean, frozen=True):
@@ -292,7 +293,7 @@ class Workload(Lean, frozen=True):
 class CoPodGroupSpec(Lean, frozen=True):
     """Spec of a coscheduling PodGroup."""
 
-    min_member: int | None = None
+    min_member: Int32 | None = None
 
 
 class CoPodGroup(Lean, frozen=True):

@@ -8,6 +8,7 @@ from typing import Final
 import msgspec
 
 from berth.formats.kubernetes.lean import LabelSelector, Lean, NodeSelector, SelectorTerm
+from berth.formats.whole_numbers import Int32
 
 ENV_READ: Final = frozenset({"MASTER_ADDR", "VC_TASK_INDEX"})
 """Variables of a container that are read: the master of a job, and the index that Volcano sets in a pod."""
@@ -30,8 +31,8 @@ class EnvVar(Lean, frozen=True):
 class ContainerPort(Lean, frozen=True):
     """Port of a container."""
 
-    container_port: int = 0
-    host_port: int = 0
+    container_port: Int32 = 0
+    host_port: Int32 = 0
     host_ip: str = msgspec.field(default="", name="hostIP")
     protocol: str = ""
 
@@ -56,7 +57,7 @@ class Container(Lean, frozen=True):
 class PreferredSchedulingTerm(Lean, frozen=True):
     """Nodes that a pod prefers."""
 
-    weight: int = 0
+    weight: Int32 = 0
     preference: SelectorTerm = SelectorTerm()
 
 
@@ -79,7 +80,7 @@ class PodAffinityTerm(Lean, frozen=True):
 class WeightedPodAffinityTerm(Lean, frozen=True):
     """Preferred term of pod affinity."""
 
-    weight: int = 0
+    weight: Int32 = 0
     pod_affinity_term: PodAffinityTerm | None = None
 
 
@@ -102,11 +103,11 @@ class TopologySpreadConstraint(Lean, frozen=True):
     """Even distribution of pods over the values of a label of nodes."""
 
     topology_key: str = ""
-    max_skew: int = 0
+    max_skew: Int32 = 0
     when_unsatisfiable: str = ""
     label_selector: LabelSelector | None = None
     match_label_keys: list[str] | None = None
-    min_domains: int | None = None
+    min_domains: Int32 | None = None
     node_affinity_policy: str = ""
     node_taints_policy: str = ""
 
@@ -174,7 +175,7 @@ class PodSpec(Lean, frozen=True):
 
     node_name: str = ""
     scheduler_name: str = ""
-    priority: int | None = None
+    priority: Int32 | None = None
     priority_class_name: str = ""
     node_selector: dict[str, str] | None = None
     affinity: Affinity | None = None

@@ -4,13 +4,14 @@ Source: Kubernetes, scheduling.k8s.io/v1; Volcano, scheduling.volcano.sh/v1beta1
 """
 
 from berth.formats.kubernetes.lean import Lean, Meta
+from berth.formats.whole_numbers import Int32
 
 
 class PriorityClass(Lean, frozen=True):
     """A priority by name."""
 
     metadata: Meta = Meta()
-    value: int = 0
+    value: Int32 = 0
     global_default: bool = False
     """It is the class of pods that name none."""
 

@@ -5,6 +5,7 @@ Source: Kubernetes API, v1 and storage.k8s.io/v1.
 
 from berth.formats.kubernetes.lean import LabelSelector, Lean, Meta, NodeSelector
 from berth.formats.kubernetes.pod_spec import Requirements
+from berth.formats.whole_numbers import Int32
 
 
 class Namespace(Lean, frozen=True):
@@ -119,7 +120,7 @@ class CsiDriver(Lean, frozen=True):
 class Allocatable(Lean, frozen=True):
     """Volumes that a driver can attach to a node."""
 
-    count: int | None = None
+    count: Int32 | None = None
 
 
 class CsiNodeDriver(Lean, frozen=True):

@@ -1,5 +1,7 @@
 """A wrong field of a pod, as the end of a sentence after the name of the pod."""
 
+from berth.formats.shortened import shortened
+
 
 class WrongFieldError(Exception):
     """A wrong field; the text has its path, its value and valid values.
@@ -11,7 +13,7 @@ class WrongFieldError(Exception):
     """
 
     def __init__(self, field: str, value: object, expected: str) -> None:
-        super().__init__(f"has {field} of {value!r}: expected {expected}")
+        super().__init__(f"has {field} of {shortened(value)}: expected {expected}")
         self.field = field
         self.value = value
         self.expected = expected

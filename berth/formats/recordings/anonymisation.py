@@ -36,6 +36,7 @@ from berth.schemas.envelope import DecodeError, NewerVersionError, body_of, enco
 from berth.schemas.facts import (
     HealthSeen,
     JobSeen,
+    LedgerSeen,
     MembersSeen,
     NodesSeen,
     OutcomeSeen,
@@ -59,7 +60,7 @@ MESSAGES: Final[Mapping[str, type[Message]]] = {
     for kind in (
         NodesSeen, HealthSeen, TopologySeen, PodsSeen, MembersSeen, JobSeen, OutcomeSeen, TimerSeen, UsageSeen, NamespaceSeen,
         ClaimSeen, VolumeSeen, StorageSeen, UnboundSeen, GroupSeen, ReplacementsSeen, DrainSeen, ApprovalSeen,
-        Epoch, Round,
+        LedgerSeen, Epoch, Round,
     )
 }  # fmt: skip
 _SUBJECT_TOKENS: Final = 4

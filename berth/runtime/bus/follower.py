@@ -42,7 +42,9 @@ _PULL_ENDED: Final = "408"
 class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     """Range of a follower.
 
-    ``stream`` is the name on the server. ``is_pruned`` states that the stream removes messages in normal operation.
+    ``stream`` is the name on the server. ``is_pruned`` states that the stream removes messages in normal operation,
+    ``is_latest`` that it keeps the latest message of each subject: the head then moves on with what replaces messages
+    that are still to be delivered, and all are delivered only when the server has none left.
     """
 
     name: StreamName
@@ -51,6 +53,7 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     filters: tuple[str, ...] = ()
     created: str = ""
     is_pruned: bool = False
+    is_latest: bool = False
 
 
 class _Pull(msgspec.Struct):
@@ -262,7 +265,7 @@ class NatsFollower:
         session.owed -= 1
         self.applied = sequence
         self._covered = max(self._covered, sequence)
-        if tokens[at + 3] == "0" or sequence >= session.head:
+        if tokens[at + 3] == "0" or (sequence >= session.head and not self._wanted.is_latest):
             self.caught_up.set()
         return True
 

@@ -4,7 +4,7 @@
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Final, Self
 
 from berth.runtime.bus import streams
@@ -174,7 +174,11 @@ class NatsBus:
         return StreamState(info.first_seq, info.state.last_seq, info.created, info.state.messages)
 
     async def read(self, stream: StreamName, *, start_seq: int = 1, filters: Sequence[str] = ()) -> list[Stored]:
-        """Read all stored messages from ``start_seq`` to the head at the time of the call, in order."""
+        """Read all stored messages from ``start_seq`` to the head at the time of the call, in order.
+
+        Where the stream keeps the latest message of each subject, one that was replaced meanwhile is read as its newer
+        one, which is beyond that head.
+        """
         state = await self.state(stream)
         kept = max(start_seq, state.first_seq)
         if kept > state.last_seq:
@@ -192,6 +196,8 @@ class NatsBus:
             await follower.reach_head(_READ_PROGRESS_S)
         finally:
             await follower.stop()
+        if self._specs[stream].per_subject:
+            return newest_of_each(found)
         return [stored for stored in found if stored.sequence <= state.last_seq]
 
     async def purge(self, stream: StreamName, *, keep_from_seq: int | None = None, subject: str | None = None) -> None:
@@ -216,6 +222,7 @@ class NatsBus:
             filters=tuple(filters),
             created=created,
             is_pruned=streams.is_pruned(self._specs[stream]),
+            is_latest=bool(self._specs[stream].per_subject),
         )
         follower = NatsFollower(self._wire, self._api, wanted, on_message, on_gap)
         self._followers = [*(known for known in self._followers if not known.is_done), follower]
@@ -272,3 +279,16 @@ class NatsBus:
             await self._publisher.close()
             self._inbox.broke()
         await self._wire.close()
+
+
+def newest_of_each(messages: Iterable[Stored]) -> list[Stored]:
+    """The newest message of each subject, in the order of their sequences.
+
+    Args:
+        messages: Messages of one stream, ascending.
+    """
+    newest: dict[str, Stored] = {}
+    for stored in messages:
+        newest.pop(stored.subject, None)  # so that it takes its place at the end
+        newest[stored.subject] = stored
+    return list(newest.values())

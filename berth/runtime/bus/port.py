@@ -61,8 +61,9 @@ class Follower(Protocol):
     """One reader of a stream; made by :meth:`Bus.follow`.
 
     ``applied`` is the sequence of the last message that ``on_message`` returned from, initially ``start_seq - 1``.
-    ``caught_up`` is set when every message that was stored at the time of the connection is delivered. ``recreations``
-    counts the consumers created after the first; ``gaps`` is 1 after the follower ended with a gap, else 0.
+    ``caught_up`` is set when every message that was stored at the time of the connection is delivered, or the message
+    that has replaced it. ``recreations`` counts the consumers created after the first; ``gaps`` is 1 after the follower
+    ended with a gap, else 0.
     """
 
     applied: int
@@ -186,7 +187,9 @@ class Bus(Protocol):
     async def read(self, stream: StreamName, *, start_seq: int = 1, filters: Sequence[str] = ()) -> list[Stored]:
         """Read all stored messages from ``start_seq`` to the head at the time of the call, in order.
 
-        Removed sequences are skipped. The result is held in memory.
+        Removed sequences are skipped. A stream that keeps the latest message of each subject gives one for each
+        subject: also for those whose message is replaced while they are read, then one beyond that head. The result is
+        held in memory.
 
         Raises:
             TransientError: No progress for 10 s, or the stream was created again meanwhile.

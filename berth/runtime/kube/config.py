@@ -34,7 +34,7 @@ class KubeConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class FaultObjectsConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """ConfigMaps that tell other components about faults and restarts.
+    """ConfigMaps with faults and restarts for other components.
 
     The same for all services that write them: one environment sets it for all.
     """

@@ -34,6 +34,7 @@ _TOO_LARGE: Final = "Too large resource version"
 _EXPIRED_MAX: Final = 2
 _NAMED_MAX: Final = 1000
 _SHOWN_LENGTH_MAX: Final = 200
+_MESSAGE_LENGTH_MAX: Final = 2_000
 _CHANGES: Final = frozenset(get_args(Change))
 
 
@@ -281,7 +282,8 @@ class Reflector(Generic[T]):
             reply = _event_status.decode(line).object
         except BROKEN_JSON:
             reply = StatusReply(message=line[:_SHOWN_LENGTH_MAX].decode(errors="replace"))
-        text = f"watch of {self._path}: {reply.message or reply.reason or reply.code}"
+        words = (reply.message or reply.reason or str(reply.code))[:_MESSAGE_LENGTH_MAX]
+        text = f"watch of {self._path}: {words}"
         if reply.code == _GONE or reply.reason in {"Expired", "Gone"} or _TOO_LARGE in reply.message:
             return GoneError(text, retry_after_s=0.0)
         return TransientError(text)

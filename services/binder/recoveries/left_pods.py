@@ -7,7 +7,7 @@ Source: docs/reference/faults.md, "What is written after a fault".
 
 from collections.abc import Iterable
 
-from berth.formats.ascend.pod_annotations import IN_PLACE, STEP
+from berth.formats.ascend.pod_annotations import IN_PLACE, LEDGER, STEP
 from berth.schemas.columns import unpack, unpack_names
 from berth.schemas.facts import PodPhase, PodsSeen
 from berth.services.binder.cluster import Gang
@@ -41,7 +41,7 @@ class LeftPods:
         nodes.update((rank, names[node]) for rank, phase, node in rows if phase == PodPhase.GONE)
 
     def marks(self, gang: Gang, rank: int, *, name: str, node: str) -> dict[str, str]:
-        """Annotations about recoveries of a pod that is to be bound.
+        """Annotations about the record and recoveries of a pod that is to be bound.
 
         Args:
             gang: The attempt.
@@ -51,6 +51,8 @@ class LeftPods:
         """
         step = gang.steps.get(rank, 0)
         marks = {STEP: str(step)} if step else {}
+        if gang.ledger:
+            marks[LEDGER] = gang.ledger
         was_here = self._nodes.get(gang.key, {}).get(rank) == node
         if step and was_here and self._names.get(gang.key, {}).get(rank, name) == name:
             marks[IN_PLACE] = "true"

@@ -65,10 +65,10 @@ def backups_of(gang: Gang, part: Part, *, beside: bool = False) -> list[BackupPo
     Args:
         gang: The gang.
         part: The request.
-        beside: Without those that have taken their rank.
+        beside: Without those that have taken their rank, and without saying whether they are bound.
     """
     return [
-        BackupPod(rank, gang.members[uid].name, uid)
+        BackupPod(rank, gang.members[uid].name, uid, is_bound=not beside and gang.members[uid].is_bound)
         for rank, uid in sorted(part.backups.items())
         if uid in gang.members and not (beside and part.slots[rank].uid == uid)
     ]

@@ -48,7 +48,8 @@ class Pods:
         self._gangs: dict[JobKey, JobPods] = {}
         self._jobs: dict[JobKey, NameHolder] = {}
         self._latest_attempts: dict[JobKey, LatestAttempt] = {}
-        self._awaiting_job: dict[str, UnixMs] = {}
+        self.awaiting_job: dict[str, UnixMs] = {}
+        """Since when pods (uid) wait for the verdict on their job; their chips are not in the facts."""
         self._dirty: dict[JobKey, None] = {}
         self._offered: dict[JobKey, None] = {}
         self._states: dict[str, tuple[PodRow, Naming, RankState]] = {}
@@ -129,7 +130,7 @@ class Pods:
             attempt.pods.setdefault(row.identity.rank, {})[row.uid] = row
             self._dirty[row.namespace, row.identity.job] = None
             if self._ownership_of(row.namespace, row.identity) == "unknown":
-                self._awaiting_job.setdefault(row.uid, now_ms)
+                self.awaiting_job.setdefault(row.uid, now_ms)
         self._account(row)
 
     def remove(self, uid: str) -> None:
@@ -141,7 +142,7 @@ class Pods:
         del on_node[uid]
         if not on_node:
             del self._on_node[row.node]
-        self._awaiting_job.pop(uid, None)
+        self.awaiting_job.pop(uid, None)
         self.reasons.pop(uid, None)
         self._nodes.use(self._uses.pop(uid, None), None)
         self._foreign.drop(uid)
@@ -181,16 +182,16 @@ class Pods:
 
     def wake(self, now_ms: UnixMs) -> None:
         """Adopt the chips of pods that have waited long enough for their job."""
-        for uid, since_ms in list(self._awaiting_job.items()):
+        for uid, since_ms in list(self.awaiting_job.items()):
             if since_ms + self._await_job_ms <= now_ms:
-                del self._awaiting_job[uid]
+                del self.awaiting_job[uid]
                 self._account(self._rows[uid])
 
     def next_due_ms(self) -> UnixMs | None:
         """Time at which :meth:`wake` and :meth:`due` must be called even if nothing changes; None for never."""
         moments = [self._gangs[key].next_ms for key in self._dirty]
-        if self._awaiting_job:
-            moments.append(min(self._awaiting_job.values()) + self._await_job_ms)
+        if self.awaiting_job:
+            moments.append(min(self.awaiting_job.values()) + self._await_job_ms)
         return min(moments, default=None)
 
     def due(self, now_ms: UnixMs) -> list[PodsSeen]:
@@ -337,13 +338,13 @@ class Pods:
         self._dirty[key] = None
         for row in [row for attempt in gang.attempts.values() for row in attempt.rows()]:
             if row.identity is not None and self._ownership_of(row.namespace, row.identity) != "unknown":
-                self._awaiting_job.pop(row.uid, None)
+                self.awaiting_job.pop(row.uid, None)
             self._account(row)
 
     def _account(self, row: PodRow) -> None:
         """Note what accounts for a pod's resources: the ledger, an adoption, or the node."""
         ownership = "unknown" if row.identity is None else self._ownership_of(row.namespace, row.identity)
-        is_own = ownership == "own" or (row.identity is not None and row.uid in self._awaiting_job)
+        is_own = ownership == "own" or (row.identity is not None and row.uid in self.awaiting_job)
         is_adopted = row.is_live and not is_own and self._physical_chips(row) != 0
         use = Use(row.node, row.asked, row.cpu_milli, row.memory_mib, counted=is_own or is_adopted)
         after = use if row.is_live else None

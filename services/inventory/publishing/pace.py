@@ -38,6 +38,10 @@ class Pace:
         self._is_wanted = self._clock.monotonic_s() < self._next_s
         return not self._is_wanted
 
+    def begin_turn(self) -> None:
+        """Forget whether the work is wanted: whoever wants it asks again in this turn."""
+        self._is_wanted = False
+
     def note_run(self) -> None:
         """Note that the work was done."""
         self._is_wanted = False

@@ -7,6 +7,7 @@ from typing import Final
 from berth.formats.kubernetes.pods import amount_of
 from berth.formats.kubernetes.policies import Queue
 from berth.formats.quantities import QuantityError
+from berth.formats.shortened import shortened
 from berth.runtime.kube.port import Change
 from berth.schemas.intake import JobRequest
 
@@ -55,7 +56,7 @@ class Queues:
             try:
                 most = amount_of(resource, written)
             except QuantityError as error:
-                return f"queue {name}: spec.capability.{resource} is {written!r}, expected {error.expected}"
+                return f"queue {name}: spec.capability.{resource} is {shortened(written)}, expected {error.expected}"
             amount = requested()[resource]
             if amount > most:
                 unit = {"cpu": "m", "memory": " MiB"}.get(resource, "")

@@ -12,8 +12,10 @@ from typing import Final, NamedTuple
 import msgspec
 
 from berth.formats.kubernetes.lean import Lean
+from berth.runtime.kube.http import BROKEN_JSON
 from berth.runtime.kube.port import Api, RefusedError
 
+_FIELDS: Final = msgspec.json.Decoder(dict[str, msgspec.Raw])
 MANAGER: Final = "berth-summary"
 """Name under which summary writes."""
 
@@ -80,7 +82,10 @@ async def read_map(api: Api, path: str) -> ManagedMap | None:
 
 def _data_keys(entry: ManagedField) -> frozenset[str]:
     raw = (entry.fields or {}).get("f:data")
-    fields: Mapping[str, object] = msgspec.json.decode(raw, type=dict[str, msgspec.Raw]) if raw is not None else {}
+    try:
+        fields: Mapping[str, object] = _FIELDS.decode(raw) if raw is not None else {}
+    except BROKEN_JSON:
+        return frozenset()  # no API server writes another form
     return frozenset(name.removeprefix("f:") for name in fields)
 
 

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from berth.cli.check_config import starred
-from berth.cli.cluster.nodes import NodeRow, drawing, group_size, judged_nodes, reasons_of, rows_of, state_of_chip
+from berth.cli.cluster.nodes import NodeRow, drawing, group_size, judged_nodes, reasons_of, rows_of, states_of_chips
 from berth.cli.cluster.superpods import SuperpodRow
 from berth.cli.cluster.switches import LeafRow
 from berth.cli.jobs.listing import JobRow
@@ -110,7 +110,7 @@ def test_a_chip_that_is_used_and_unhealthy_shows_both() -> None:
     node = NodeRow(
         "n", "p", "r", "d", "", "", 3, 0, [], [0], [], [1], [0, 2], [], "ok", ready=True, cordoned=False, chip_ids=[0, 1, 2]
     )  # fmt: skip
-    assert [state_of_chip(node, chip) for chip in range(3)] == ["used-unhealthy", "releasing", "unhealthy"]
+    assert states_of_chips(node) == {0: "used-unhealthy", 1: "releasing", 2: "unhealthy"}
 
 
 def test_a_fault_is_told_in_one_line() -> None:

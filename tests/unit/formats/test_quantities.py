@@ -87,3 +87,13 @@ def test_what_is_no_duration_is_refused(written: object) -> None:
         return
     with pytest.raises(QuantityError):
         duration_ms(written)
+
+
+@pytest.mark.parametrize(
+    "value", [1 << 212, 10**5_000, -(10**5_000), "9" * 5_000, 1e300], ids=lambda value: type(value).__name__
+)
+def test_a_number_of_any_length_is_refused(value: object) -> None:
+    for convert in (cpu_milli, memory_mib, pieces, duration_ms):
+        with pytest.raises(QuantityError, match="expected") as refused:
+            convert(value)
+        assert len(str(refused.value)) < 400

@@ -28,7 +28,7 @@ def left_ranks(holding: Holding, seen: PodsSeen | None, outcome: OutcomeSeen | N
     leaving = holding.leaving()
     phases = dict(rows_of(holding, seen)) if seen is not None and (leaving or holding.steps) else {}
     is_empty = seen is not None and not seen.phase
-    ranks = _switched(holding, seen) if seen is not None else set()
+    ranks = switched_ranks(holding, seen) if seen is not None else set()
     taken_up = outcome.step if outcome is not None else 0
     ranks |= {
         rank
@@ -40,7 +40,7 @@ def left_ranks(holding: Holding, seen: PodsSeen | None, outcome: OutcomeSeen | N
     return Release(holding.uid, holding.attempt, "fault", ranks=found) if found else None
 
 
-def _switched(holding: Holding, seen: PodsSeen) -> set[int]:
+def switched_ranks(holding: Holding, seen: PodsSeen) -> set[int]:
     """Ranks that have only their backup pod: facts show it once the pod beside it is gone or has ended."""
     backups = holding.backups()
     if not backups:

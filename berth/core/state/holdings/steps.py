@@ -3,7 +3,7 @@
 Each function changes the holding that it is given.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from berth.core.errors import InvariantError
 from berth.core.state.holdings.holding import Holding, pods_of
@@ -45,7 +45,11 @@ def take_step(holding: Holding, recovery: Recovery) -> None:
         cause=recovery.cause,
         saves=recovery.saves,
     )
-    moves = [one if one.how == "backup" else one.without(ranks, placed_only=gives_only) for one in holding.moves]
+    is_backup = recovery.how == "backup"
+    moves = [
+        one if one.how == "backup" and not is_backup else one.without(ranks, placed_only=gives_only)
+        for one in holding.moves
+    ]
     holding.moves = [one for one in [*moves, move] if not one.is_over]
     podless = sorted(ranks & gone)
     if has_places:
@@ -136,6 +140,8 @@ def _check(holding: Holding, recovery: Recovery) -> None:
 def _check_backups(holding: Holding, recovery: Recovery, subject: str) -> None:
     """See that a backup pod gets a place beside one that stays, and that no rank with one gets another place.
 
+    The backup pod itself may get another one in place of that which it has.
+
     Raises:
         InvariantError: One of these is not so.
     """
@@ -143,8 +149,17 @@ def _check_backups(holding: Holding, recovery: Recovery, subject: str) -> None:
     stay = ranks.isdisjoint({*holding.gone, *holding.leaving()})
     if recovery.how == "backup" and (recovery.placement is None or not stay):
         raise InvariantError("has no place for backup pods of ranks that stay", subject=subject)
-    if recovery.placement is not None and not ranks.isdisjoint(holding.backups()):
+    backups = holding.backups()
+    own = {
+        rank for rank, uid in zip(recovery.ranks, recovery.backups, strict=False) if _backup_of(backups, rank) == uid
+    }
+    if recovery.placement is not None and not (ranks - own).isdisjoint(backups):
         raise InvariantError("gets places for ranks whose backup pods have some", subject=subject)
+
+
+def _backup_of(backups: Mapping[int, Move], rank: int) -> str:
+    """Backup pod (uid) of a rank that has a place; empty for none."""
+    return backups[rank].backup_of(rank) if rank in backups else ""
 
 
 def _check_places(holding: Holding, recovery: Recovery, placement: Placement, subject: str) -> None:

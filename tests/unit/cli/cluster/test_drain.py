@@ -5,7 +5,6 @@ import pytest
 from berth.cli.cluster.drain import (
     chosen_drain,
     chosen_target,
-    grace_of,
     publish_drain,
     see_enabled,
     sentences,
@@ -92,12 +91,11 @@ def test_an_undrain_names_a_drain() -> None:
         chosen_drain("a2-0", "node", [])
 
 
-def test_times_and_durations() -> None:
+def test_times() -> None:
     assert since_of("", NOW_MS) == NOW_MS
     assert since_of(str(NOW_MS), NOW_MS) == NOW_MS
     assert since_of("2026-11-21T22:00:00Z", NOW_MS) == 1_795_298_400_000
     assert since_of("2026-11-21 22:00", NOW_MS) == 1_795_298_400_000
-    assert (grace_of(""), grace_of("30m")) == (0, 1_800_000)
 
 
 @pytest.mark.parametrize("text", ["tomorrow", "ledger:7", "12", "2026-13-01"])
@@ -110,13 +108,6 @@ def test_a_wrong_time_is_refused(text: str) -> None:
 def test_a_time_that_is_over_is_refused() -> None:
     with pytest.raises(CommandError, match="which is over; omit it to drain now") as caught:
         since_of(str(NOW_MS - 1), NOW_MS)
-    assert caught.value.code == WRONG_USE
-
-
-@pytest.mark.parametrize(("text", "words"), [("0", "a duration above 0"), ("soon", "a duration such as")])
-def test_a_wrong_grace_period_is_refused(text: str, words: str) -> None:
-    with pytest.raises(CommandError, match=f"--grace is '{text}', expected {words}") as caught:
-        grace_of(text)
     assert caught.value.code == WRONG_USE
 
 

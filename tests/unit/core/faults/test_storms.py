@@ -242,8 +242,7 @@ def test_facts_of_releases_before_0_5_name_no_source() -> None:
 @pytest.mark.parametrize("condition", [NodeCondition("nobody", unhealthy=1), NodeCondition("a", unhealthy=1 << 40)])
 def test_faults_of_unknown_nodes_and_chips_make_no_pod_faulty(condition: NodeCondition) -> None:
     cell = a_cell()
-    cell.conditions[condition.name] = condition
-    cell.publish()
+    cell.fact(SUBJECTS.fact_health("all"), pack_health("all", [condition], at_ms=cell.now_ms))
     assert (cell.turns(), held(cell)) == ([], [])
     assert cell.scheduler.next_due_ms == 0
 

@@ -2,10 +2,14 @@
 
 from collections.abc import Callable
 
+import msgspec
 import pytest
 
+from berth.core.cluster.node_packing import pack_health
 from berth.schemas.facts import NodeHealth
+from berth.schemas.nodes import NodeCondition
 from tests.support.cells import a_job, a_node
+from tests.support.core_cells import SUBJECTS
 from tests.support.fault_cells import PODS_FIRST, FaultCell
 from tests.support.replacements import holding_of
 
@@ -76,7 +80,89 @@ def a_fault_that_comes_and_goes(cell: FaultCell) -> None:
         cell.wait(1_000)
 
 
+def a_fault_of_an_unknown_chip(cell: FaultCell) -> None:
+    cell.break_chip(cell.node_of("j", 1), 1 << 40)
+    cell.turns()
+
+
+def a_fault_of_an_unknown_node(cell: FaultCell) -> None:
+    conditions = [NodeCondition("nobody", unhealthy=1, level=NodeHealth.EVICT, updated_ms=cell.now_ms)]
+    cell.fact(SUBJECTS.fact_health("all"), pack_health("all", conditions, at_ms=cell.now_ms))
+    cell.turns()
+
+
+def a_recovery_before_any_fault(cell: FaultCell) -> None:
+    cell.conditions["a"] = NodeCondition("a", recovering=1, updated_ms=cell.now_ms)
+    cell.publish()
+    cell.turns()
+    cell.conditions.clear()
+    cell.publish()
+    cell.turns()
+
+
+def a_new_pod_before_any_fault(cell: FaultCell) -> None:
+    cell.wait_for_places("j", 1)
+    cell.turns()
+
+
+def an_old_report(cell: FaultCell) -> None:
+    """That of a fault comes again after its end, in the same turn as the newest one."""
+    lose(cell, 1)
+    node = cell.node_of("j", 1)
+    broken = cell.conditions.pop(node)
+    cell.publish()
+    cell.conditions[node] = msgspec.structs.replace(broken, updated_ms=1)
+    cell.publish()
+    del cell.conditions[node]
+    cell.publish()
+    cell.turns()
+
+
+def contradicting_labels_while_it_recovers(cell: FaultCell) -> None:
+    lose(cell, 1)
+    cell.group("j", {**PODS_FIRST, "fault-scheduling": "grace|force"})
+    lose(cell, 2)
+    cell.remove("j")
+    cell.turns()
+
+
+def a_cancellation_before_the_pod_is_gone(cell: FaultCell) -> None:
+    lose(cell, 1)
+    cell.take_back("j")
+    cell.turns()
+
+
+def a_cancellation_while_the_new_pod_waits(cell: FaultCell) -> None:
+    a_controller_that_never_recreates_the_pod(cell)
+    cell.wait_for_places("j", 1)
+    cell.turns()
+    cell.take_back("j")
+    cell.turns()
+
+
+def a_cancellation_while_the_whole_job_restarts(cell: FaultCell) -> None:
+    lose(cell, 0)
+    cell.wait(60_000)  # `fault_wait_ms`, in which a plan is sought
+    cell.remove("j")
+    cell.turns()
+    cell.take_back("j")
+    cell.turns()
+
+
+HARMLESS: tuple[Story, ...] = (
+    a_fault_of_an_unknown_chip,
+    a_fault_of_an_unknown_node,
+    a_recovery_before_any_fault,
+    a_new_pod_before_any_fault,
+)
+"""Stories in which nothing is to be done."""
 STORIES: tuple[Story, ...] = (
+    *HARMLESS,
+    an_old_report,
+    contradicting_labels_while_it_recovers,
+    a_cancellation_before_the_pod_is_gone,
+    a_cancellation_while_the_new_pod_waits,
+    a_cancellation_while_the_whole_job_restarts,
     a_pod_that_never_terminates,
     a_controller_that_never_recreates_the_pod,
     a_new_pod_with_a_wrong_rank,
@@ -100,22 +186,28 @@ def has_nothing_left(cell: FaultCell) -> bool:
 def test_of_bad_input_nothing_remains(story: Story, spares: str, planned: bool) -> None:  # noqa: FBT001  # a parameter
     cell = running(f"abc{spares}", plan_before_delete=planned, hold_places_ms=60_000)
     story(cell)
+    assert bool(cell.recoveries) == (story not in HARMLESS)
     before = len(cell.records)
     for _ in range(HOUR):
         cell.wait(60_000)
     assert len(cell.records) - before <= 4, "bounded work"
     assert cell.scheduler.next_due_ms == 0
-    cell.take_back("j")
+    if cell.state.jobs["default", "j"].state != "cancelled":
+        cell.take_back("j")
     cell.turns()
     for _ in range(3):
         if cell.state.fold.holdings:
             cell.remove("j")
             cell.turns()
     cell.wait(60_000)
-    assert cell.phase("j") == "cancelled"
     assert has_nothing_left(cell)
     assert (cell.scheduler.next_due_ms, cell.scheduler.to_examine, cell.scheduler.watch.held_back) == (0, {}, [])
     assert has_nothing_left(cell.reloaded())
+    cell.conditions.clear()
+    cell.publish()
+    cell.ask(a_job("next", chips=8, replicas=len(cell.nodes)))
+    cell.turns()
+    assert (cell.phase("next"), cell.phase("j") in {"cancelled", "waiting"}) == ("placed", True), "all nodes are free"
 
 
 def test_a_new_pod_with_a_wrong_rank_starts_no_clock() -> None:

@@ -29,6 +29,19 @@ def restarted(cell: FaultCell) -> None:
     cell.remove("j")
 
 
+def half_ended() -> FaultCell:
+    """A job of two pods restarts because a is broken; its pod on b is gone, that on a still ends, and another waits."""
+    cell = a_cell("ab")
+    cell.run(a_job("j", chips=8, replicas=2), labels=GRACE)
+    cell.ask(a_job("small", chips=8, priority=9))
+    cell.break_chip("a")
+    cell.turns()
+    cell.pods["j"][1].phase = PodPhase.GONE
+    cell.say("j")
+    cell.turns()
+    return cell
+
+
 def held(cell: FaultCell) -> list[HeldPlaces]:
     """All entries of records about held places."""
     return [entry for record in cell.records for entry in record.held]
@@ -94,26 +107,12 @@ def test_a_cancelled_job_holds_nothing() -> None:
 
 
 def test_pods_that_end_one_by_one_free_nothing_before_the_last() -> None:
-    cell = a_cell("ab")
-    cell.run(a_job("j", chips=8, replicas=2), labels=GRACE)
-    cell.ask(a_job("small", chips=8, priority=9))
-    cell.break_chip("a")
-    cell.turns()
-    cell.pods["j"][1].phase = PodPhase.GONE
-    cell.say("j")
-    cell.turns()
+    cell = half_ended()
     assert (cell.state.held("b"), cell.phase("small")) == (0xFF, "waiting")
 
 
 def test_a_pod_that_never_terminates_keeps_no_places_of_others_for_ever() -> None:
-    cell = a_cell("ab")
-    cell.run(a_job("j", chips=8, replicas=2), labels=GRACE)
-    cell.ask(a_job("small", chips=8, priority=9))
-    cell.break_chip("a")
-    cell.turns()
-    cell.pods["j"][1].phase = PodPhase.GONE
-    cell.say("j")
-    cell.turns()
+    cell = half_ended()
     assert cell.scheduler.next_due_ms == cell.now_ms + _GRACE_MS + _HOLD_MS
     cell.wait(_GRACE_MS + _HOLD_MS - 1)
     assert cell.phase("small") == "waiting"

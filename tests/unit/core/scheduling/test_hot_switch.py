@@ -3,8 +3,10 @@
 import pytest
 
 from berth.schemas.facts import NodeHealth, PodPhase
+from berth.schemas.fault_facts import DrainSeen
 from berth.schemas.recovery import Recovery
 from tests.support.cells import a_job, a_node
+from tests.support.core_cells import SUBJECTS
 from tests.support.fault_cells import GRACE, PODS_FIRST, FaultCell, Pod
 from tests.support.replacements import holding_of
 
@@ -157,6 +159,94 @@ def test_a_place_whose_node_fails_is_free_once_the_operator_deletes_the_backup_p
     assert owned(cell) == {"a": 0xFF, "b": 0xFF}
 
 
+def spoil(cell: FaultCell, way: str, node: str = "c") -> str:
+    """Something happens to a node; the reason why a place there cannot be used."""
+    if way == "chip":
+        cell.break_chip(node, 0b10)
+        return f"on {node} its chip 1 is unhealthy"
+    if way == "sub-health":
+        cell.break_chip(node, 0, NodeHealth.SUB_HEALTHY)
+        return f"on {node} its node is sub-healthy"
+    if way == "drained":
+        cell.fact(SUBJECTS.fact_drain("node", node), DrainSeen("node", node, cell.now_ms))
+        return f"node {node} is drained"
+    cell.lose(node, way=way)
+    return f"on {node} its node is {'not ready' if way == 'unready' else 'unhealthy' if way == 'evict' else way}"
+
+
+@pytest.mark.parametrize("labels", [LABELS, {}], ids=["hot-switch", "no-labels"])
+@pytest.mark.parametrize("way", ["chip", "drained", "gone", "unready", "evict", "sub-health"])
+def test_a_backup_pod_that_is_not_bound_gets_another_place_when_its_own_fails(way: str, labels: dict[str, str]) -> None:
+    cell = a_cell("abcd", labels, drains=1)
+    cell.now_ms += 2_000
+    backed_up(cell)
+    why = spoil(cell, way)
+    if way == "sub-health" and not labels:
+        assert cell.wait(10_000) == [], "the job ignores it"
+        return
+    (step,) = cell.wait(10_000)
+    assert (step.step, step.how, step.ranks, step.backups) == (2, "backup", [1], ["backup-1"])
+    assert step.cause == f"the backup pod of rank 1 gets another place for a hot switch: {why}"
+    assert step.placement is not None
+    assert step.placement.names() == ["d"]
+    assert owned(cell) == dict.fromkeys("abd", 0xFF), "the former place is free"
+    assert cell.wait(1_000_000) == []
+    take_over(cell, 2)
+    cell.turns()
+    assert (cell.node_of("j", 1), owned(cell)) == ("d", {"a": 0xFF, "d": 0xFF})
+
+
+def test_another_place_is_not_on_the_node_of_the_old_pod() -> None:
+    cell = FaultCell([a_node(name) for name in "abc"])
+    cell.run(a_job("j", chips=4), labels=LABELS)
+    cell.back_up("j", {0: "backup-1"})
+    assert [step.placement.names() for step in cell.turns() if step.placement is not None] == [["b"]]
+    cell.break_chip("b", 0xFF)
+    assert [step.placement.names() for step in cell.turns() if step.placement is not None] == [["c"]]
+
+
+def test_it_keeps_its_place_until_there_is_another_one() -> None:
+    cell = a_cell("abc")
+    backed_up(cell)
+    cell.change("c", ready=False)
+    assert cell.wait(10_000) == []
+    assert owned(cell) == dict.fromkeys("abc", 0xFF)
+    cell.nodes["d"] = a_node("d")
+    cell.publish()
+    steps = cell.turns()
+    assert [(step.name, step.how) for step in steps] == [("j", "backup")]
+    assert set(owned(cell)) == {"a", "b", "d"}
+
+
+@pytest.mark.parametrize("by", ["fact", "outcome"])
+def test_one_that_is_bound_stays_where_it_is(by: str) -> None:
+    cell = a_cell("abcd")
+    backed_up(cell)
+    if by == "fact":
+        cell.back_up("j", {1: "backup-1"}, bound=[1])
+    else:
+        cell.bind("j", [])
+    cell.break_chip("c")
+    assert cell.wait(10_000) == []
+    assert set(owned(cell)) == {"a", "b", "c"}
+
+
+def test_a_snapshot_in_between_seeks_the_same_place() -> None:
+    cell = a_cell("abcd")
+    backed_up(cell)
+    cell.break_chip("c")
+    assert [step.placement for step in cell.reloaded().turns()] == [step.placement for step in cell.turns()]
+
+
+def test_a_backup_pod_gets_no_second_place_while_the_pod_beside_it_leaves() -> None:
+    cell = a_cell("abcd")
+    backed_up(cell)
+    marked(cell)
+    cell.break_chip("c")
+    assert cell.turns() == []
+    assert set(owned(cell)) == {"a", "b", "c"}
+
+
 def test_a_fault_of_the_old_pod_makes_it_leave_for_its_backup() -> None:
     cell = a_cell("abcd")
     backed_up(cell)
@@ -167,6 +257,33 @@ def test_a_fault_of_the_old_pod_makes_it_leave_for_its_backup() -> None:
     take_over(cell, 1)
     assert cell.turns() == []
     assert cell.node_of("j", 1) == "c"
+
+
+def test_a_fault_of_the_reserved_place_counts_once_when_the_backup_pod_has_the_rank() -> None:
+    cell = a_cell("abcd")
+    backed_up(cell)
+    cell.break_chip("c", 0b10)
+    take_over(cell, 1)
+    (step,) = cell.turns()
+    assert (step.step, step.ranks, step.kind, cell.node_of("j", 1)) == (2, [1], "CardUnhealthy", "c")
+    assert step.placement is not None
+
+
+def test_a_pod_that_facts_show_on_another_node_than_its_rank_is_not_judged() -> None:
+    cell = a_cell("abcd")
+    backed_up(cell)
+    take_over(cell, 1)
+    cell.turns()
+    cell.pods["j"] |= {1: Pod("b", 0xFF, 1), 5: Pod("b", 0xFF, 1)}
+    cell.say("j")
+    cell.turns()
+    cell.lose("b")
+    loaded = cell.reloaded()
+    assert cell.wait(60_000) == []
+    assert loaded.wait(60_000) == [], "a reader of a snapshot examines all gangs"
+    cell.lose("c")
+    (step,) = cell.wait(60_000)
+    assert (step.ranks, step.nodes) == ([1], ["c"]), "the place of the rank counts"
 
 
 def test_a_backup_pod_that_is_lost_while_the_old_pod_leaves_is_replaced_like_any_other() -> None:

@@ -1,5 +1,7 @@
 """Hot switches of gangs that are planned as a whole: a backup pod stays near the pod of its rank."""
 
+import pytest
+
 from berth.schemas.recovery import Recovery
 from tests.support.cells import a_job
 from tests.support.fault_cells import FaultCell, Pod
@@ -92,3 +94,31 @@ def test_below_leaves_it_gets_the_place_that_a_replacement_would_get() -> None:
     node = switched(cell, 1)
     assert node not in before
     assert node[0] in {name[0] for name in before}, "below a leaf that the gang has already"
+
+
+@pytest.mark.parametrize(
+    ("cell", "fields", "rank", "label"),
+    [
+        (in_superpods(6, 6), of_blocks(2, 2), 3, ""),
+        (in_superpods(8), of_levels(2, 2, 2), 1, "rack"),
+    ],
+    ids=["superpods", "levels"],
+)
+def test_another_place_is_near_the_old_pod_too(
+    cell: FaultCell, fields: dict[str, object], rank: int, label: str
+) -> None:
+    running(cell, **fields)
+    before = names_of(cell)
+    (first,) = backed_up(cell, rank)
+    assert first.placement is not None
+    (lost,) = first.placement.names()
+    cell.break_chip(lost)
+    (second,) = cell.turns()
+    assert second.placement is not None
+    (node,) = second.placement.names()
+    assert (second.how, second.ranks, second.backups) == ("backup", [rank], ["backup-1"])
+    assert node not in {*before, lost}
+    assert cell.nodes[node].labels.get(label) == cell.nodes[before[rank]].labels.get(label)
+    assert node.partition("-")[0] == before[rank].partition("-")[0]
+    assert (cell.state.held(lost), names_of(cell)) == (0, before)
+    assert cell.wait(100_000) == []

@@ -572,8 +572,9 @@ def test_sub_health_leaves_by_its_strategy() -> None:
     assert (step.kind, step.how, step.ranks) == ("SubHealthFault", "force", [1])
 
 
-def test_a_terminating_pod_of_a_released_rank_is_not_faulty_again() -> None:
-    cell = a_cell()
+@pytest.mark.parametrize("nodes", ["abcd", "ab"], ids=["on another node", "on its own node"])
+def test_a_terminating_pod_of_a_released_rank_is_not_faulty_again(nodes: str) -> None:
+    cell = a_cell(nodes)
     cell.run(a_job("j", chips=8, replicas=2), labels={**PODS_FIRST, "fault-retry-times": "5"})
     cell.fail("j", 1)
     assert len(cell.turns()) == 1

@@ -7,7 +7,7 @@ import pytest
 from berth.runtime.bus import follower
 from berth.runtime.bus.follower import NatsFollower, Wanted
 from berth.runtime.bus.inbox import Inbox
-from berth.runtime.bus.port import Gap, GapReason
+from berth.runtime.bus.port import Gap, GapReason, Stored
 from berth.runtime.bus.stream_api import Api
 from berth.schemas.subjects import StreamName
 from tests.support.fake_wire import STREAM, FakeWire
@@ -22,16 +22,27 @@ class Reader:
     def __init__(self) -> None:
         self.wire = FakeWire()
         self.taken: list[int] = []
+        self.taken_late: list[int] = []  # once everything was delivered
         self.gaps: list[Gap] = []
         self.follower: NatsFollower
 
-    async def start(self, *, start_seq: int = 1, filters: tuple[str, ...] = ()) -> None:
+    async def start(self, *, start_seq: int = 1, filters: tuple[str, ...] = (), is_latest: bool = False) -> None:
         inbox = Inbox(self.wire)
         await inbox.open()
-        wanted = Wanted(name=StreamName.LEDGER, stream=STREAM, start_seq=start_seq, filters=filters)
-        self.follower = NatsFollower(
-            self.wire, Api(inbox), wanted, lambda stored: self.taken.append(stored.sequence), self.gaps.append
+        wanted = Wanted(
+            name=StreamName.LEDGER,
+            stream=STREAM,
+            start_seq=start_seq,
+            filters=filters,
+            is_pruned=is_latest,
+            is_latest=is_latest,
         )
+        self.follower = NatsFollower(self.wire, Api(inbox), wanted, self.take, self.gaps.append)
+
+    def take(self, stored: Stored) -> None:
+        self.taken.append(stored.sequence)
+        if self.follower.caught_up.is_set():
+            self.taken_late.append(stored.sequence)
 
     async def has(self, *sequences: int) -> None:
         await until(lambda: len(self.taken) >= len(sequences), deadline_s=_DEADLINE_S, what=f"{sequences}")
@@ -165,4 +176,19 @@ async def test_a_consumer_that_the_server_removed_is_made_again(monkeypatch: pyt
     reader.wire.store(1)
     await reader.has(1, 2, 3)
     assert not reader.wire.failures
+    await reader.follower.stop()
+
+
+async def test_what_replaced_a_message_is_waited_for_where_the_latest_of_each_subject_is_kept() -> None:
+    reader = Reader()
+    reader.wire.store(2)
+    reader.wire.is_holding = True
+    await reader.start(is_latest=True)
+    await until(lambda: reader.wire.has_pull, deadline_s=_DEADLINE_S, what="a pull")
+    reader.wire.remove(1)
+    reader.wire.store(1)
+    reader.wire.release()
+    await reader.has(2, 3)
+    assert not reader.taken_late
+    assert reader.follower.caught_up.is_set()
     await reader.follower.stop()

@@ -7,6 +7,8 @@ import pytest
 
 from berth.runtime.bus import publisher as publishing
 from berth.runtime.bus.inbox import Inbox
+from berth.runtime.bus.nats_bus import newest_of_each
+from berth.runtime.bus.port import Stored
 from berth.runtime.bus.publisher import Publisher
 from berth.runtime.bus.service import NatsServed
 from berth.runtime.bus.streams import refuse_purge
@@ -145,3 +147,8 @@ async def test_a_shard_that_nobody_serves_is_missing() -> None:
         wire.answer(second, b"offer")
     gathered = asking.result()
     assert (gathered.replies, gathered.missing) == ({1: b"offer"}, [0])
+
+
+def test_the_newest_message_of_each_subject_is_kept_in_the_order_of_the_stream() -> None:
+    read = [Stored(subject, sequence, b"", 0) for sequence, subject in enumerate(["a", "b", "a", "c", "b"], 1)]
+    assert newest_of_each(read) == [read[2], read[3], read[4]]

@@ -1,8 +1,11 @@
 """Backup pods of a hot switch: bound beside the pods of their ranks, they stay when these are deleted."""
 
+import dataclasses
+
 import msgspec
 import pytest
 
+from berth.core.errors import InvariantError
 from berth.schemas.fault_facts import BackupPod
 from berth.schemas.ledger import Eviction, Release
 from berth.schemas.recovery import Recovery
@@ -165,3 +168,58 @@ async def test_the_failure_of_a_backup_pod_is_no_failure_of_its_rank() -> None:
     attempt.left_backups[1] = 1
     assert history.work.to_bind(attempt) == []
     assert history.verb() == "bind", "nothing is left to be bound: the step is carried out"
+
+
+def test_another_place_of_a_backup_pod_takes_the_place_of_the_first(again: bool) -> None:  # noqa: FBT001
+    history = History()
+    backed_up(history)
+    history.outcome(step=1)
+    backed_up(history, node="n6")
+    found = seen(history, again)
+    assert leaves_of(found.attempt, 10) == {}, "the pod of the rank stays"
+    history.outcome(step=2)
+    gang = to_bind(seen(history, again))
+    assert (gang.ranks(), gang.backups, gang.steps) == ([1], {1: "hot"}, {1: 2})
+    assert gang.placement.names() == ["n0", "n6", "n2"]
+
+
+def test_a_failure_at_the_first_place_does_not_count_at_the_second() -> None:
+    history = History()
+    backed_up(history)
+    history.outcome(step=1)
+    history.attempt.left_backups[1] = 1
+    backed_up(history, node="n6")
+    history.outcome(step=2)
+    assert to_bind(history).ranks() == [1]
+
+
+def test_a_backup_pod_with_another_uid_gets_no_place_before_that_of_the_first_is_free() -> None:
+    history = History()
+    backed_up(history)
+    with pytest.raises(InvariantError, match="gets places for ranks whose backup pods have some"):
+        backed_up(history, node="n6", uid="another")
+
+
+async def test_one_that_was_bound_when_its_place_was_given_up_is_deleted_and_its_rank_is_not() -> None:
+    world, gang = await switching()
+    uid = world.kube.put(PODS, a_pod("p1-hot"))["metadata"]["uid"]
+    tell_backup(world, gang, uid)
+    await world.cluster.bind(beside(gang, uid))
+    assert world.node_of("p1-hot") == "n2"
+    other = beside(gang, uid)
+    placement = a_placement(["n0", "n1"], [(0,), (1,)])
+    with pytest.raises(NotYetError):
+        await world.cluster.bind(dataclasses.replace(other, placement=placement, step=2, steps={1: 2}))
+    deleted = [call for call in world.kube.calls if call.method == "DELETE"]
+    assert [call.path.removeprefix(f"{PODS}/") for call in deleted] == ["p1-hot"]
+    assert sorted(pod["metadata"]["name"] for pod in world.kube.objects(PODS)) == ["p0", "p1"]
+
+
+async def test_one_that_is_bound_at_its_place_is_bound_once_more_without_harm() -> None:
+    world, gang = await switching()
+    uid = world.kube.put(PODS, a_pod("p1-hot"))["metadata"]["uid"]
+    tell_backup(world, gang, uid)
+    for _ in range(2):
+        assert (await world.cluster.bind(beside(gang, uid))).failures == []
+    assert world.node_of("p1-hot") == "n2"
+    assert not [call for call in world.kube.calls if call.method == "DELETE"]

@@ -123,7 +123,7 @@ async def test_by_force_a_pod_is_deleted_at_once_by_its_uid(world: World) -> Non
 
 
 @pytest.mark.parametrize("case", ["gone", "not ready", "unknown"])
-async def test_on_a_node_that_does_not_answer_there_is_no_grace(world: World, case: str) -> None:
+async def test_node_gone_x_grace_is_grace_0(world: World, case: str) -> None:
     gang = await running(world, "n0", "n1")
     if case == "gone":
         world.kube.confirm("/api/v1/nodes/n1")

@@ -5,7 +5,9 @@ from berth.schemas.envelope import DecodeError, encode
 from berth.schemas.facts import OutcomeSeen, OutcomeState, TimerSeen
 from berth.schemas.ledger import Adoption, Epoch, Eviction, Release, Round, Settings, Verdict
 from berth.schemas.placement import Run, placement_of
+from berth.schemas.recovery import Recovery
 from berth.schemas.refusal import Refusal
+from berth.services.binder.cluster import gang_of
 from berth.services.binder.work import Step, Work
 
 PLACEMENT = placement_of(["n0", "n1"], [(), ()], [Run(2, 0, 100)], resource="huawei.com/Ascend910")
@@ -238,3 +240,39 @@ def test_outcomes_of_what_is_over_are_dropped_once_the_ledger_is_folded() -> Non
     history.work.apply_outcome(outcome("gone", "bound"))
     assert history.step("a") is None
     assert list(history.work._outcomes) == [("ns", "job-a")]
+
+
+def test_an_attempt_knows_the_record_that_placed_it_as_its_pods_name_it() -> None:
+    history = History()
+    history.work.stream = "made at noon"
+    history.round(placed=[("u", 1)])
+    placed = history.sequence
+    history.round()
+    assert history.work.attempts["u", 1].ledger == f"made at noon/{EPOCH}/{placed}"
+    assert gang_of(history.work.attempts["u", 1]).ledger == f"made at noon/{EPOCH}/{placed}"
+    again = Work(stream="made at noon")
+    again.restore(history.work.fold.dump())
+    assert again.attempts["u", 1].ledger == f"made at noon/{EPOCH}/{placed}"
+
+
+def test_a_recovery_names_its_own_record() -> None:
+    history = History()
+    history.work.stream = "s"
+    history.sequence += 1
+    settings = Settings(recoveries=1)
+    history.work.apply_record(history.sequence, encode(Epoch(EPOCH + 1, history.sequence - 1, 0, 0, "me", settings)))
+    history.round(placed=[("u", 1)], epoch=EPOCH + 1)
+    recovery = Recovery("ns", "job-u", "u", 1, 1, "CardUnhealthy", "broken", "pod", "force", [0], [0], since_ms=1)
+    history.sequence += 1
+    record = Round(EPOCH + 1, history.sequence - 1, 0, 0, history.sequence, recoveries=[recovery])
+    history.work.apply_record(history.sequence, encode(record))
+    assert history.work.attempts["u", 1].ledger == f"s/{EPOCH + 1}/{history.sequence}"
+    again = Work(stream="s")
+    again.restore(history.work.fold.dump())
+    assert again.attempts["u", 1].ledger == f"s/{EPOCH + 1}/{history.sequence}"
+
+
+def test_without_the_stream_nothing_is_written() -> None:
+    history = History()
+    history.round(placed=[("u", 1)])
+    assert history.work.attempts["u", 1].ledger == ""

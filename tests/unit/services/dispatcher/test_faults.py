@@ -5,10 +5,10 @@ import pytest
 from berth.schemas.columns import pack
 from berth.schemas.envelope import body_of, encode, open_envelope
 from berth.schemas.facts import HealthSource, PodPhase
-from berth.schemas.fault_facts import ApprovalSeen, GroupSeen, ReplacementsSeen
+from berth.schemas.fault_facts import ApprovalSeen, BackupPod, GroupSeen, ReplacementsSeen
 from berth.schemas.ledger import Round
 from berth.schemas.nodes import NodeCondition
-from berth.schemas.recovery import Recovery
+from berth.schemas.recovery import BackupWaiting, Recovery
 from berth.services.dispatcher.config import FaultsConfig
 from tests.support.cells import Cell, a_job, a_node
 
@@ -148,6 +148,7 @@ def test_steps_that_do_not_follow_one_another_are_refused(fields: dict[str, int]
 async def test_settings_of_faults_are_those_of_the_epoch() -> None:
     found = Cell(faults=FaultsConfig(enabled=True, fault_wait_ms=7, restarts_at_once=3)).config.to_settings()
     assert (found.recoveries, found.fault_wait_ms, found.restarts_at_once) == (1, 7, 3)
+    assert found.plan_before_delete
     assert Cell().config.to_settings() == Cell().config.decisions.to_settings()
 
 
@@ -213,6 +214,100 @@ async def test_the_status_says_why_a_new_pod_has_no_place_until_it_has_one() -> 
         assert status.recovery.unplaced == [1]
         assert status.recovery.refusal
         assert status.sentence.endswith(f"; the new pod of rank 1 waits for a place: {status.recovery.refusal}")
+        await cell.nodes([a_node(name, leaf=name) for name in "abc"])
+        await cell.turns(3)
+        status = await cell.status("j")
+        assert status is not None
+        assert status.recovery is not None
+        assert (status.recovery.unplaced, status.recovery.refusal) == ([], "")
+    finally:
+        await cell.close()
+
+
+async def back_up(cell: Cell, **uids: str) -> None:
+    """These backup pods exist, by rank."""
+    backups = [BackupPod(int(rank[1:]), f"j-{rank}-hot", uid) for rank, uid in sorted(uids.items())]
+    fact = ReplacementsSeen("default", "j", "uid-j", at_ms=cell.clock.now_ms(), backups=backups)
+    await cell.user.publish(cell.user.subjects.fact_replacement("default", "j"), encode(fact))
+
+
+async def told(cell: Cell) -> tuple[str, list[BackupWaiting]]:
+    """The sentence about the job, and its backup pods without a place."""
+    status = await cell.status("j")
+    assert status is not None
+    return status.sentence, status.backups
+
+
+async def start_again(cell: Cell) -> None:
+    """Another dispatcher takes over from what is stored."""
+    await cell.dispatcher.stop()
+    await cell.start_dispatcher()
+
+
+async def test_the_status_says_why_a_backup_pod_has_no_place_until_it_has_one() -> None:
+    cell = await a_running_job()
+    try:
+        await back_up(cell, r1="hot")
+        await cell.turns(2)
+        words, backups = await told(cell)
+        assert [(one.rank, one.uid) for one in backups] == [(1, "hot")]
+        assert backups[0].refusal
+        assert words == f"the backup pod of rank 1 waits for a place: {backups[0].refusal}"
+        await back_up(cell, r1="hot-2")
+        await cell.turns(2)
+        assert [one.uid for one in (await told(cell))[1]] == ["hot-2"]
+        assert (await told(cell))[1][0].refusal == backups[0].refusal
+        await cell.nodes([a_node(name, leaf=name) for name in "abc"])
+        await cell.turns(3)
+        assert await told(cell) == ("", [])
+        assert [(one.how, one.backups) for one in await steps(cell)] == [("backup", ["hot-2"])]
+    finally:
+        await cell.close()
+
+
+async def test_a_backup_pod_that_goes_is_not_waited_for() -> None:
+    cell = await a_running_job()
+    try:
+        await back_up(cell, r1="hot")
+        await cell.turns(2)
+        assert (await told(cell))[1]
+        await back_up(cell)
+        await cell.turns(2)
+        assert await told(cell) == ("", [])
+    finally:
+        await cell.close()
+
+
+async def test_a_dispatcher_that_handles_no_faults_says_so_of_backup_pods() -> None:
+    cell = await a_running_job(faults=FaultsConfig())
+    try:
+        await back_up(cell, r1="hot")
+        await cell.turns(2)
+        why = "the dispatcher handles no faults (faults.enabled is off)"
+        assert await told(cell) == (
+            f"the backup pod of rank 1 waits for a place: {why}",
+            [BackupWaiting(1, "hot", why)],
+        )
+    finally:
+        await cell.close()
+
+
+async def test_a_dispatcher_that_takes_over_knows_why_pods_have_no_place_before_it_plans_again() -> None:
+    cell = await a_running_job()
+    try:
+        await cell.health("leaf-b", [NodeCondition("b", unhealthy=1)])
+        await cell.turns(2)
+        await cell.pods("j", PodPhase.RUNNING, PodPhase.GONE)
+        await cell.turns(2)
+        await new_pods(cell, "j", 1)
+        await cell.turns(3)
+        before = await told(cell)
+        assert "the new pod of rank 1 waits for a place: " in before[0]
+        for _ in range(2):
+            await start_again(cell)
+            cell.dispatcher.views.all_jobs()
+            await cell.dispatcher.views.publish()
+            assert await told(cell) == before
         await cell.nodes([a_node(name, leaf=name) for name in "abc"])
         await cell.turns(3)
         status = await cell.status("j")

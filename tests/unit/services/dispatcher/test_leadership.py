@@ -360,3 +360,18 @@ async def test_a_standby_takes_the_lease_as_soon_as_the_silence_that_it_names_is
     await them.pass_time(0.2)
     assert second.leads
     await them.close()
+
+
+async def test_a_leader_that_must_not_lead_gives_the_lease_back_and_takes_none() -> None:
+    them, first, second = await two()
+    for one in (first, second):
+        one.standing.stand(is_candidate=False, refuses=True)
+    await them.pass_time(1)
+    assert (first.leads, second.leads) == (False, False)
+    assert (await them.lease()).holder == ""
+    await them.pass_time(10)
+    assert (first.leads, second.leads) == (False, False)
+    second.standing.stand(is_candidate=True)
+    await them.pass_time(1)
+    assert (first.leads, second.leads) == (False, True)
+    await them.close()

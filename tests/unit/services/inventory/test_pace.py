@@ -160,3 +160,22 @@ def test_a_pace_says_when_what_was_put_off_is_due() -> None:
     assert pace.due_in_s() == 0
     assert pace.may_run()
     assert pace.due_in_s() is None
+
+
+async def test_work_that_is_wanted_no_longer_is_not_waited_for() -> None:
+    desk = Desk()
+    await desk.bus.ensure_streams()
+    gated = a_group("pg", least=2, phase="Pending", resources={RESOURCE: "16"})
+    desk.loop.change_groups([("ADDED", gated)])
+    desk.loop.change_pods([("ADDED", a_pod("p-0", group="pg"))])
+    await desk.loop.turn()
+    assert desk.loop.gangs.awaits_admission
+    await desk.loop.turn()  # too early to look at what is free again: it is wanted soon
+    assert desk.loop._capacity_pace.due_in_s() is not None
+    desk.loop.change_groups([("DELETED", gated)])
+    desk.loop.change_pods([("DELETED", a_pod("p-0", group="pg"))])
+    desk.clock.advance(1)
+    await desk.loop.turn()
+    assert not desk.loop.gangs.awaits_admission
+    assert [pace.due_in_s() for pace in desk.loop._paces] == [None] * 4
+    await desk.bus.close()

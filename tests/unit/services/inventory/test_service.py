@@ -15,7 +15,7 @@ from structlog.testing import capture_logs
 from berth.core.cluster.node_packing import unpack_nodes
 from berth.runtime.instruments import Instruments
 from berth.schemas.envelope import decode, encode
-from berth.schemas.facts import JobSeen, MembersSeen, NodesSeen, PodPhase, PodsSeen, TopologySeen
+from berth.schemas.facts import JobSeen, LedgerSeen, MembersSeen, NodesSeen, PodPhase, PodsSeen, TopologySeen
 from berth.schemas.intake import JobCancel, JobRequest
 from berth.schemas.message import Message
 from berth.schemas.status import JobStatus, Phase
@@ -112,6 +112,9 @@ class World:
 
     def facts(self, part: str, kind: type[M]) -> list[M]:
         return self.history(StreamName.FACTS, f".fact.{part}.", kind)
+
+    def ledgers(self) -> list[LedgerSeen]:
+        return self.history(StreamName.FACTS, ".fact.ledger", LedgerSeen)
 
     def nodes(self) -> dict[str, int]:
         """cpu of each node, as last said."""
@@ -422,3 +425,58 @@ async def test_an_error_of_a_handler_ends_the_service(world: World, monkeypatch:
         async with world.inventory() as task:
             await world.has(task.done, "the end")
     assert caught.group_contains(ValueError, match="unforeseen")
+
+
+def a_bound_pod(name: str, rank: int, sequence: int, *, stream: str = "creation 4") -> Tree:
+    """A pod that a record of the ledger has bound; ``creation 4`` is the ledger's stream of this file's bus."""
+    marks = {"berth__job": "job", "berth__uid": "u", "berth__attempt": "1", "berth__rank": str(rank)}
+    return a_pod(name, node="a", phase="Running", berth__ledger=f"{stream}/3/{sequence}", **marks)
+
+
+async def test_the_newest_record_that_a_pod_names_is_published_after_the_pods(world: World) -> None:
+    stream = (await world.bus.state(StreamName.LEDGER)).created
+    world.kube.put("/api/v1/nodes", a_node("a"))
+    path = "/api/v1/namespaces/team/pods"
+    for rank, sequence in enumerate((7, 12, 9)):
+        world.kube.put(path, a_bound_pod(f"p{rank}", rank, sequence, stream=stream))
+    world.kube.put(path, a_bound_pod("older", 3, 99, stream="another"))
+    world.kube.put(path, a_pod("waits", berth__ledger=f"{stream}/3/77", berth__uid="u"))
+    await world.bus.publish(
+        world.bus.subjects.fact_job("team", "job"), encode(JobSeen("team", "job", "u", "accepted", 1))
+    )
+    async with world.inventory():
+        await world.has(world.ledgers, "what pods say of the ledger")
+        assert [(one.stream, one.epoch, one.sequence) for one in world.ledgers()] == [(stream, 3, 12)]
+        subjects = [stored.subject for _, stored in sorted(world.server.stream("FACTS_test").messages.items())]
+        assert max(n for n, one in enumerate(subjects) if ".fact.pod." in one) < subjects.index(
+            world.bus.subjects.fact_ledger
+        )
+        world.clock.advance(1)
+        world.kube.put(path, a_bound_pod("late", 4, 20, stream=stream))
+        await world.has(lambda: [one.sequence for one in world.ledgers()] == [12, 20], "the newer record")
+    async with world.inventory():
+        await world.quiet()
+    assert [one.sequence for one in world.ledgers()] == [12, 20]
+
+
+async def test_the_ledger_is_not_confirmed_while_a_pod_waits_for_its_job(world: World) -> None:
+    world.kube.put("/api/v1/nodes", a_node("a"))
+    world.kube.put("/api/v1/namespaces/team/pods", a_bound_pod("p", 0, 7))
+    async with world.inventory():
+        await world.has(world.nodes, "the node")
+        await world.quiet()
+        assert world.ledgers() == []
+        world.clock.advance(CONFIG.stranger_s + 1)
+        world.kube.put("/api/v1/namespaces/team/pods", a_pod("other"))  # the clock alone wakes nobody
+        await world.has(world.ledgers, "the fact")
+        subjects = [stored.subject for _, stored in sorted(world.server.stream("FACTS_test").messages.items())]
+        kinds = [kind for kind in (subject.split(".")[3] for subject in subjects) if kind in {"node", "ledger"}]
+        assert kinds == ["node", "node", "ledger"]  # the second fact of the node has the chips of the pod
+
+
+async def test_without_bound_pods_the_stream_of_the_ledger_is_confirmed(world: World) -> None:
+    stream = (await world.bus.state(StreamName.LEDGER)).created
+    await world.bus.publish(world.bus.subjects.fact_ledger, encode(LedgerSeen("another", 1, 5)))
+    async with world.inventory():
+        await world.has(lambda: len(world.ledgers()) == 2, "the new stream")
+    assert (world.ledgers()[-1].stream, world.ledgers()[-1].sequence) == (stream, 0)

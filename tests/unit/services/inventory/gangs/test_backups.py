@@ -10,6 +10,7 @@ from tests.unit.services.inventory.gangs.test_replacements import over, ranked, 
 
 MARKS = {"inHotSwitchFlow": "true", "podType": "backup", "backupSourcePodName": "p-1", "hccl/rankIndex": "1"}
 BACKUP = BackupPod(1, "p-1-hot-0042", "hot")
+BOUND = BackupPod(1, "p-1-hot-0042", "hot", is_bound=True)
 
 
 def a_backup(uid: str = "hot", *, name: str = "p-1-hot-0042", marks: dict[str, str] = MARKS, **more: str) -> Pod:
@@ -47,7 +48,7 @@ def test_one_that_is_bound_is_told_until_it_is_gone(phase: str) -> None:
     world = switching()
     world.pods(a_backup(node="n2", phase=phase))
     world.settle()
-    assert (backups(world), beside(world)) == ([BACKUP], [BACKUP])
+    assert (backups(world), beside(world)) == ([BOUND], [BACKUP])
     world.gangs.drop_pod("hot")
     world.settle()
     assert (backups(world), beside(world), uids(world)[1]) == ([], [], "uid-p-1")
@@ -57,7 +58,7 @@ def test_one_that_terminates_is_there_and_one_that_has_failed_is_not() -> None:
     world = switching()
     world.pods(a_pod("p-1-hot-0042", uid="hot", group="pg", annotations=MARKS, node="n2", deleting=True))
     world.settle()
-    assert backups(world) == [BACKUP]
+    assert backups(world) == [BOUND]
     world.pods(a_backup(node="n2", phase="Failed"))
     world.settle()
     assert (backups(world), beside(world)) == ([], [])
@@ -74,7 +75,7 @@ def test_it_takes_the_rank_when_the_pod_beside_it_is_gone_and_is_known_without_i
     assert (uids(world)[1], backups(world), beside(world)) == ("hot", [BACKUP], [])
     world.pods(a_backup(marks={"hccl/rankIndex": "1"}, node="n2", phase="Running"))
     world.settle()
-    assert (uids(world)[1], backups(world), list(world.requests)) == ("hot", [BACKUP], [BASE])
+    assert (uids(world)[1], backups(world), list(world.requests)) == ("hot", [BOUND], [BASE])
     assert unpack(world.replacements[BASE].ranks, 4) == [], "it needs no other place"
 
 
@@ -114,7 +115,7 @@ def test_a_restart_knows_a_backup_that_has_lost_its_marks() -> None:
     pods = ranked(4, node="n1", phase="Running")
     after = over(world, *pods, a_backup(marks={"hccl/rankIndex": "1"}, node="n2", phase="Running"))
     after.settle()
-    assert (backups(after), list(after.requests), len(after.published)) == ([BACKUP], [BASE], 0)
+    assert (backups(after), list(after.requests), len(after.published)) == ([BOUND], [BASE], 0)
 
 
 def test_after_the_end_of_the_job_nothing_of_it_is_told() -> None:

@@ -1,0 +1,1 @@
+"""Benches on a real API server."""

@@ -1,0 +1,256 @@
+"""``kube-gang``: one gang of 1,000 whole-node pods, from the creation of its Job to the last binding.
+
+A real API server, the Job controller of kube-controller-manager, NATS, inventory, dispatcher and binder, all processes
+of this machine. The parts follow one another: the controller makes the pods, the inventory asks, the dispatcher
+decides, the binder binds. The limit of the last part is a bare loop of the same requests in the same run, for the pods
+of a Job too: both run alternately, and no service runs during the loop. The CPU seconds of each process are reported
+for both.
+"""
+
+import asyncio
+import gc
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import uvloop
+
+from bench.bind import TARGET, bare_s
+from bench.cluster import NAMESPACE, USER, Admin, a_template, admin_of
+from bench.kube.story import PodLean, Pods, Story, now_ms
+from bench.processes import until_ready
+from bench.report import Report, Row, machine, row
+from berth.formats.kubernetes.objects import Listed
+from berth.runtime.bus.nats_bus import NatsBus
+from berth.runtime.clock import SystemClock
+from berth.runtime.kube.client import KubeApi
+from berth.runtime.kube.config import KubeConfig
+from berth.runtime.local.kube_server import KubeServer
+from berth.runtime.local.nats_server import EmbeddedServer
+from berth.runtime.local.ports import free_ports
+from berth.services.binder.node_cards import NodeCards, NodeLean
+
+PODS: Final = 1_000
+ROUNDS: Final = 5
+SERVICES: Final = ("dispatcher", "inventory", "binder")
+DECISION_TARGET_MS: Final = 1_000.0
+_DEADLINE_S: Final = 60.0
+_POLL_S: Final = 0.05
+_OK: Final = 200
+RULES: Final = [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}]
+_PODS: Final = f"/api/v1/namespaces/{NAMESPACE}/pods"
+_JOBS: Final = f"/apis/batch/v1/namespaces/{NAMESPACE}/jobs"
+_TICK_S: Final = 1 / os.sysconf("SC_CLK_TCK")
+
+
+class Gang(NamedTuple):
+    """Durations of the parts from the Job to the last binding, in ms, and CPU seconds of each process.
+
+    ``before_s`` is the CPU time until the placement, ``work_s`` the CPU time from there to the last binding.
+    """
+
+    made: float
+    asked: float
+    decided: float
+    first: float
+    bound: float
+    total: float
+    before_s: dict[str, float]
+    work_s: dict[str, float]
+
+    @property
+    def to_decision(self) -> float:
+        """From the last pod to the decision."""
+        return self.asked + self.decided
+
+
+class Bare(NamedTuple):
+    """The same requests from a loop: ms to create the pods, ms for all bindings, and CPU seconds of each process."""
+
+    made: float
+    bound: float
+    work_s: dict[str, float]
+
+
+class Cell:
+    """Servers and watches of the rounds.
+
+    Args:
+        folder: Folder for files.
+        server: The API server.
+        nats: The bus.
+        admin: Creates Jobs.
+        story: Events on the bus.
+        pods: Events of a watch of pods.
+    """
+
+    def __init__(
+        self, folder: Path, server: KubeServer, nats: EmbeddedServer, admin: Admin, story: Story, pods: Pods
+    ) -> None:
+        self._folder = folder
+        self._server = server
+        self._nats = nats
+        self._admin = admin
+        self._story = story
+        self._pods = pods
+        self._kubeconfig = server.write_kubeconfig(folder / "services", user=USER)
+
+    async def gang(self, number: int, pods: int) -> Gang:
+        """One gang from its Job to its last binding, with the services of Berth. Its pods stay."""
+        name, story = f"job.gang-{number}", self._story
+        async with self._services() as pids:
+            self._pods.forget_times()
+            start = worked_s(pids)
+            began_ms = now_ms()
+            await self._admin.post(_JOBS, _a_job(f"gang-{number}", pods))
+            await story.until_placed(name)
+            before_s, before = _since(start, pids), worked_s(pids)
+            await story.until_bound(name)
+            work_s = _since(before, pids)
+            await self._pods.until_bound(pods)
+        made_ms, asked_ms = self._pods.made_ms[pods - 1], story.asked[name]
+        placed_ms, bound_ms = story.placed[name], story.bound[name]
+        return Gang(
+            made=made_ms - began_ms,
+            asked=asked_ms - made_ms,
+            decided=placed_ms - asked_ms,
+            first=self._pods.bound_ms[0] - placed_ms,
+            bound=bound_ms - placed_ms,
+            total=bound_ms - began_ms,
+            before_s=before_s,
+            work_s=work_s,
+        )
+
+    async def bare(self, number: int, pods: int, book: NodeCards) -> Bare:
+        """A Job whose pods a bare loop binds; it is deleted afterwards."""
+        name, there = f"bare-{number}", self._pods.count
+        self._pods.forget_times()
+        began_ms = now_ms()
+        await self._admin.post(_JOBS, _a_job(name, pods))
+        await self._pods.until_count(there + pods)
+        made = self._pods.made_ms[-1] - began_ms
+        gang, members = await self._admin.gang_of_job(name)
+        pids = {**self._server.pids, "binder": os.getpid()}  # the loop stands for the binder
+        before = worked_s(pids)
+        took_s = await bare_s(self._server, book, gang, members)
+        work_s = _since(before, pids)
+        await self._admin.delete(f"{_JOBS}/{name}")
+        await self._pods.until_count(there)
+        return Bare(made, 1000 * took_s, work_s)
+
+    @asynccontextmanager
+    async def _services(self) -> AsyncIterator[dict[str, int]]:
+        """The services of Berth, each in its own process; yields all processes when the services are ready."""
+        children = {}
+        ports = dict(zip(SERVICES, free_ports(len(SERVICES)), strict=True))
+        for service, port in ports.items():
+            kube = "" if service == "dispatcher" else f'[kube]\nkubeconfig = "{self._kubeconfig}"\n'
+            path = self._folder / f"{service}.toml"
+            path.write_text(
+                f'[bus]\nurl = "{self._nats.url}"\ncell = "bench"\n[log]\nlevel = "warning"\n[probes]\nport = {port}\n{kube}'
+            )
+            command = [sys.executable, "-m", f"berth.services.{service}", "--config", str(path)]
+            children[service] = subprocess.Popen(command)  # noqa: ASYNC220, S603  # our own service
+        try:
+            for port in ports.values():
+                await until_ready(port, deadline_s=_DEADLINE_S, poll_s=_POLL_S)
+            yield {**self._server.pids, **{name: child.pid for name, child in children.items()}}
+        finally:
+            for child in children.values():
+                child.kill()
+                child.wait()
+
+
+def worked_s(pids: Mapping[str, int]) -> dict[str, float]:
+    """CPU seconds of each process so far."""
+    found = {}
+    for name, pid in pids.items():
+        fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
+        found[name] = (int(fields[11]) + int(fields[12])) * _TICK_S
+    return found
+
+
+def _since(before: Mapping[str, float], pids: Mapping[str, int]) -> dict[str, float]:
+    return {name: after - before[name] for name, after in worked_s(pids).items()}
+
+
+def run() -> Report:
+    """Measure."""
+    return Report(bench="kube-gang", machine=machine(), rows=uvloop.run(_measure(PODS, ROUNDS)))
+
+
+async def _measure(pods: int, rounds: int) -> list[Row]:
+    gangs: list[Gang] = []
+    bares: list[Bare] = []
+    async with AsyncExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="berth-kube-gang-")))
+        server = await stack.enter_async_context(KubeServer(folder / "kube", users={USER: ()}))
+        admin = await stack.enter_async_context(admin_of(server))
+        nats = await stack.enter_async_context(EmbeddedServer(folder / "nats"))
+        await admin.prepare(pods * rounds, RULES)
+        config = KubeConfig(kubeconfig=server.write_kubeconfig(folder / "bench", user=USER))
+        api = await stack.enter_async_context(await KubeApi.connect(config, clock=SystemClock()))
+        bus = await stack.enter_async_context(await NatsBus.connect(nats.url, "bench", name="bench"))
+        book = NodeCards()
+        book.replace((await api.get("/api/v1/nodes", Listed[NodeLean])).items or [])
+        await bus.ensure_streams()
+        seen = Pods()
+        reflecting = api.reflect(_PODS, PodLean, seen)
+        group = await stack.enter_async_context(asyncio.TaskGroup())
+        watching = group.create_task(reflecting.run())
+        cell = Cell(folder, server, nats, admin, Story(bus), seen)
+        for number in range(rounds):
+            for is_ours in (number % 2 == 0, number % 2 == 1):
+                gc.collect()
+                if is_ours:
+                    gangs.append(await cell.gang(number, pods))
+                else:
+                    bares.append(await cell.bare(number, pods, book))
+        watching.cancel()
+    return _rows(f"a Job of {pods} pods, {server.version}", gangs, bares)
+
+
+def _rows(case: str, gangs: list[Gang], bares: list[Bare]) -> list[Row]:
+    limits = [bare.bound for bare in bares]
+    ratios = [bare.bound / gang.bound for gang, bare in zip(gangs, bares, strict=True)]
+    rows = [
+        row(
+            case,
+            "Job to last pod: the Job controller",
+            "ms",
+            [one.made for one in gangs],
+            limits=[one.made for one in bares],
+        ),
+        row(case, "last pod to request", "ms", [one.asked for one in gangs]),
+        row(case, "request to placement", "ms", [one.decided for one in gangs]),
+        row(case, "last pod to placement", "ms", [one.to_decision for one in gangs], target=DECISION_TARGET_MS),
+        row(case, "placement to first binding", "ms", [one.first for one in gangs]),
+        row(case, "placement to last binding", "ms", [one.bound for one in gangs], limits=limits),
+        row(case, "bindings against a bare loop", "ratio", [statistics.median(ratios)], target=TARGET, better="more"),
+        row(case, "Job to last binding", "ms", [one.total for one in gangs]),
+    ]
+    for name in SERVICES:
+        worked = [one.before_s[name] for one in gangs]
+        rows.append(row(case, f"work of {name} until the placement", "s of a core", worked))
+    for name in gangs[0].work_s:
+        alone = [one.work_s[name] for one in bares if name in one.work_s]
+        worked = [one.work_s[name] for one in gangs]
+        rows.append(row(case, f"work of {name} while pods are bound", "s of a core", worked, limits=alone))
+    worked, alone = ([sum(one.work_s.values()) for one in some] for some in (gangs, bares))
+    rows.append(row(case, "work of all while pods are bound", "s of a core", worked, limits=alone))
+    return rows
+
+
+def _a_job(name: str, pods: int) -> dict[str, object]:
+    template = a_template({})
+    template["spec"]["terminationGracePeriodSeconds"] = 0  # no kubelet ends the pods of a bare loop
+    return {
+        "metadata": {"name": name},
+        "spec": {"parallelism": pods, "completions": pods, "completionMode": "Indexed", "template": template},
+    }

@@ -1,0 +1,60 @@
+"""What bound pods say of the ledger: the newest record by which any of them was bound. Pure."""
+
+from berth.formats.ascend.ledger_mark import LedgerMark, mark_of
+from berth.formats.ascend.pod_annotations import JOB_UID, LEDGER
+from berth.formats.kubernetes.objects import Pod
+from berth.schemas.facts import LedgerSeen
+from berth.schemas.units import UnixMs
+
+
+class LedgerMarks:
+    """The newest record of each ledger that a bound pod names, since the start of the process; also of pods gone since.
+
+    Nothing is due before :meth:`begin`. A fact says that all pods that were bound when its stream was first seen are in
+    the facts before it, so it is due only after those.
+    """
+
+    def __init__(self) -> None:
+        self._newest: dict[str, LedgerMark] = {}
+        self._stream = ""
+        self._published: LedgerSeen | None = None
+
+    def begin(self, stream: str) -> bool:
+        """Take note of the stream in which the ledger is; returns whether it is another than before."""
+        is_new = stream != self._stream
+        self._stream = stream
+        return is_new
+
+    def restore(self, published: LedgerSeen) -> None:
+        """Take note of the published fact; what it says of pods is found again in their annotations."""
+        self._published = published
+
+    def note(self, pod: Pod) -> None:
+        """Take note of a pod; one that is not bound, or not by Berth, says nothing."""
+        meta = pod.metadata
+        text = meta.annotation(LEDGER)
+        if not text or not pod.spec.node_name or not meta.annotation(JOB_UID):
+            return
+        mark = mark_of(text)
+        known = self._newest.get(mark.stream) if mark is not None else None
+        if mark is not None and (known is None or mark.sequence > known.sequence):
+            self._newest[mark.stream] = mark
+
+    @property
+    def is_confirmed(self) -> bool:
+        """Whether the published fact is about the stream in which the ledger is, as far as that is known."""
+        return not self._stream or (self._published is not None and self._published.stream == self._stream)
+
+    def due(self, now_ms: UnixMs) -> LedgerSeen | None:
+        """Fact that differs from the published one; None if there is none."""
+        if not self._stream:
+            return None
+        mark = self._newest.get(self._stream) or LedgerMark(self._stream, 0, 0)
+        fact, before = LedgerSeen(*mark, at_ms=now_ms), self._published
+        if before is not None and (before.stream, before.sequence) == (fact.stream, fact.sequence):
+            return None
+        return fact
+
+    def note_published(self, fact: LedgerSeen) -> None:
+        """Take note that a fact is stored."""
+        self._published = fact

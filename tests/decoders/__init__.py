@@ -1,0 +1,1 @@
+"""Every decoder against damaged input: it answers or raises its documented error, within bounds of time and memory."""

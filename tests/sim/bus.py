@@ -1,0 +1,413 @@
+"""The bus in a simulation: one connection, whose messages take their time, come late, or are lost.
+
+It does what a real connection may do. Messages of one connection stay in order. While a direction is held, nothing
+arrives, and what was sent arrives later, perhaps after the sender gave up. When the connection breaks, what is under
+way is lost: requests that did not arrive, and answers to those that did. A consumer may be deleted; its follower misses
+nothing, but is late.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from random import Random
+from typing import Final, NamedTuple, TypeVar
+
+from berth.runtime.bus.port import Follower, Gap, Gathered, Stored, StreamState
+from berth.runtime.bus.streams import refuse_purge
+from berth.runtime.errors import AmbiguousError, ShellError, TransientError
+from berth.schemas.subjects import StreamName
+from tests.sim.follower import SimFollower
+from tests.sim.link import Link
+from tests.sim.loop import Lane, SimFuture, SimLoop
+from tests.sim.served import SimServed
+from tests.sim.server import SimServer
+from tests.support.fake_bus import FakeBus, FakeServed
+from tests.support.fake_server import FakeStream, matches
+
+T = TypeVar("T")
+_API_S: Final = 5.0
+_SUBMIT_S: Final = 10.0
+_MIRROR_LOOK_S: Final = 0.05
+_AWAY: Final = "not connected; nothing was sent"
+
+
+class _Call(NamedTuple):
+    operation: Callable[[], object]
+    about: str
+    generation: int
+    future: SimFuture
+    timer: asyncio.TimerHandle
+    is_write: bool
+
+
+class SimBus(FakeBus):
+    """One connection of a simulated process. Make it in the lane that uses it.
+
+    Args:
+        server: The server.
+        cell: The cell.
+        lane: Whose it is.
+        rng: Of all choices about it.
+        delay_s: Usual time that a message is under way.
+
+    Attributes:
+        lose_replies: So many writes that the server stores get no answer.
+        is_dead: Its process is dead: nothing that it does has an effect.
+    """
+
+    server: SimServer
+
+    def __init__(self, server: SimServer, cell: str, lane: Lane, rng: Random, *, delay_s: float = 0.0005) -> None:
+        super().__init__(server, cell)
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, SimLoop)
+        self.loop = loop
+        self.lane = lane
+        self.rng = rng
+        self.outgoing = Link(loop, rng, delay_s)
+        self.incoming = Link(loop, rng, delay_s)
+        self.lose_replies = 0
+        self.is_connected = True
+        self.is_dead = False
+        self._generation = 0
+        self._waiting: dict[SimFuture, bool] = {}
+        """Calls under way, and whether they are writes."""
+        self._readers: list[SimFollower] = []
+
+    # Faults.
+
+    def cut(self, back_after_s: float) -> None:
+        """Break the connection; it is back after some time."""
+        if self.is_dead:
+            return
+        if self.is_connected:
+            self.link_changes += 1
+        self.is_connected = False
+        self._generation += 1
+        for served in self._served:
+            if served in self.server.services:
+                self.server.services.remove(served)
+        waiting, self._waiting = self._waiting, {}
+        for future, is_write in waiting.items():
+            if not future.done():
+                future.set_exception(
+                    AmbiguousError("connection broke") if is_write else TransientError("connection broke")
+                )
+        self.loop.call_later(back_after_s, self._reconnect, self._generation, context=self.server.lane.context)
+
+    def _reconnect(self, generation: int) -> None:
+        if self.is_dead or generation != self._generation:
+            return
+        if self.server.is_down:
+            self.loop.call_later(0.3, self._reconnect, generation, context=self.server.lane.context)
+            return
+        self.is_connected = True
+        self.link_changes += 1
+        for served in self._served:
+            if served not in self.server.services and not served.is_over:  # type: ignore[attr-defined]  # SimServed
+                self.server.services.append(served)
+        for reader in self._readers:
+            reader.lose_consumer(0.05 + self.rng.random())
+
+    def lose_consumers(self) -> None:
+        """Delete the consumers of all followers."""
+        for reader in self._readers:
+            reader.lose_consumer(0.3 + 2 * self.rng.random())
+
+    def sever(self) -> None:
+        """The process is dead."""
+        self.is_dead = self._is_closed = True
+        self.is_connected = False
+        self._generation += 1
+        for served in self._served:
+            if served in self.server.services:
+                self.server.services.remove(served)
+        for reader in self._readers:
+            reader.end(None)
+
+    # Calls.
+
+    def _call(self, operation: Callable[[], object], about: str, timeout_s: float, *, is_write: bool) -> SimFuture:
+        """Let the server do something; the future gets its answer, or why there is none."""
+        self._check()
+        future = self.loop.create_future()
+        if not self.is_connected:
+            future.set_exception(TransientError(_AWAY))
+            return future
+        self._waiting[future] = is_write
+        timer = self.loop.call_later(timeout_s, self._expire, future, about, context=self.lane.context)
+        call = _Call(operation, about, self._generation, future, timer, is_write)
+        self.loop.call_at(self.outgoing.arrival_s(), self._arrive, call, context=self.server.lane.context)
+        return future
+
+    def _arrive(self, call: "_Call") -> None:
+        """The server has a request."""
+        if call.generation != self._generation or self.server.is_down or not self.server.has_leader(call.about):
+            return
+        result: object = None
+        caught: ShellError | None = None
+        try:
+            result = call.operation()
+        except ShellError as error:
+            caught = error
+        if call.is_write and self.lose_replies and caught is None:
+            self.lose_replies -= 1
+            return
+        self.loop.call_at(self.incoming.arrival_s(), self._return, call, result, caught, context=self.lane.context)
+
+    def _return(self, call: "_Call", result: object, error: ShellError | None) -> None:
+        """The answer is here."""
+        if call.generation != self._generation:
+            return
+        call.timer.cancel()
+        future = call.future
+        self._waiting.pop(future, None)
+        if future.done() or self.is_dead:
+            return
+        if error is not None:
+            future.set_exception(error)
+        else:
+            future.set_result(result)
+
+    def _expire(self, future: SimFuture, about: str) -> None:
+        is_write = self._waiting.pop(future, False)
+        if not future.done():
+            future.set_exception(
+                AmbiguousError(f"publish to {about}: time-out")
+                if is_write
+                else TransientError(f"no answer about {about}")
+            )
+
+    async def ensure_streams(self, *, replicas: int = 1, max_bytes: Mapping[StreamName, int] | None = None) -> None:
+        del replicas, max_bytes
+
+        def make() -> None:
+            for spec in self._specs.values():
+                self.server.make(self.subjects.stream(spec.name), spec)
+
+        for _ in range(30):
+            try:
+                await self._call(make, "streams", _API_S, is_write=False)
+                return
+            except TransientError:
+                await asyncio.sleep(1)
+        await self._call(make, "streams", _API_S, is_write=False)
+
+    async def _store(
+        self, subject: str, data: bytes, expected: tuple[str, int] | None, ttl_s: int | None, timeout_s: float = _API_S
+    ) -> int:
+        self._fit(subject, data)
+        sequence: int = await self._call(
+            lambda: self.server.store(subject, data, expected, ttl_s), subject, timeout_s, is_write=True
+        )
+        return sequence
+
+    async def publish(
+        self,
+        subject: str,
+        data: bytes,
+        *,
+        expected_subject_seq: int | None = None,
+        ttl_s: int | None = None,
+        timeout_s: float = _API_S,
+    ) -> int:
+        expected = None if expected_subject_seq is None else ("subject", expected_subject_seq)
+        return await self._store(subject, data, expected, ttl_s, timeout_s)
+
+    async def append(self, data: bytes, *, expected_seq: int, timeout_s: float = _API_S) -> int:
+        return await self._store(self.subjects.ledger, data, ("stream", expected_seq), None, timeout_s)
+
+    def submit(self, subject: str, data: bytes) -> SimFuture:
+        try:
+            self._fit(subject, data)
+            return self._call(lambda: self.server.store(subject, data, None, None), subject, _SUBMIT_S, is_write=True)
+        except ShellError as error:
+            future = self.loop.create_future()
+            future.set_exception(error)
+            return future
+
+    async def submit_wait(self, subject: str, data: bytes) -> asyncio.Future[int]:
+        await asyncio.sleep(0)
+        return self.submit(subject, data)
+
+    async def submit_batch(self, messages: Sequence[tuple[str, bytes]]) -> asyncio.Future[int]:
+        await asyncio.sleep(0)
+        futures = [self.submit(subject, data) for subject, data in messages]
+        whole = self.loop.create_future()
+
+        def settle(_: asyncio.Future[int]) -> None:
+            if whole.done() or not all(future.done() for future in futures):
+                return
+            errors = [error for future in futures if (error := future.exception()) is not None]
+            if errors:
+                whole.set_exception(errors[0])
+            else:
+                whole.set_result(futures[-1].result())
+
+        for future in futures:
+            future.add_done_callback(settle)
+        return whole
+
+    async def last(self, stream: StreamName, subject: str) -> Stored | None:
+        def look(found: FakeStream) -> Stored | None:
+            sequence = found.newest.get(subject)
+            return None if sequence is None else found.messages[sequence]
+
+        return await self._read(stream, look)
+
+    async def state(self, stream: StreamName) -> StreamState:
+        return await self._read(
+            stream, lambda found: StreamState(found.first_seq, found.last_seq, found.created, len(found.messages))
+        )
+
+    async def read(self, stream: StreamName, *, start_seq: int = 1, filters: Sequence[str] = ()) -> list[Stored]:
+        return await self._read(
+            stream,
+            lambda found: [
+                stored
+                for stored in found.messages.values()
+                if stored.sequence >= start_seq and matches(stored.subject, filters)
+            ],
+        )
+
+    async def _read(self, stream: StreamName, look: Callable[[FakeStream], T]) -> T:
+        name = self.subjects.stream(stream)
+        result: T = await self._call(lambda: look(self.server.stream(name)), name, _API_S, is_write=False)
+        return result
+
+    async def purge(self, stream: StreamName, *, keep_from_seq: int | None = None, subject: str | None = None) -> None:
+        refuse_purge(self._specs[stream], keep_from_seq, subject)
+
+        def remove(found: FakeStream) -> None:
+            for stored in list(found.messages.values()):
+                is_named = subject is not None and matches(stored.subject, (subject,))
+                if stored.sequence < (keep_from_seq or 0) or is_named:
+                    found.remove(stored.sequence)
+
+        await self._read(stream, remove)
+
+    def follow(  # type: ignore[override]  # another class than that of the fake
+        self,
+        stream: StreamName,
+        *,
+        on_message: Callable[[Stored], None],
+        on_gap: Callable[[Gap], None],
+        start_seq: int = 1,
+        filters: Sequence[str] = (),
+        created: str = "",
+    ) -> Follower:
+        self._check()
+        start = (start_seq, tuple(filters), created)
+        reader = SimFollower(self, self._specs[stream], start, on_message, on_gap)
+        self._readers.append(reader)
+        return reader
+
+    async def wait_mirror(self, stream: StreamName, *, at_least: int, timeout_s: float) -> None:
+        until_s = self.loop.now_s + timeout_s
+        while (await self.state(stream)).last_seq < at_least:
+            if self.loop.now_s >= until_s:
+                raise TransientError(f"{stream} has not reached {at_least} within {timeout_s} s")
+            await asyncio.sleep(_MIRROR_LOOK_S)
+
+    # Messages that are not stored.
+
+    async def send(self, subject: str, data: bytes) -> None:
+        self._check()
+        self._fit(subject, data)
+        await asyncio.sleep(0)
+        if not self.is_connected:
+            raise TransientError(_AWAY)
+        self._post(subject, data, lambda _, __: None)
+
+    async def serve(
+        self, subject: str, handler: Callable[[bytes], Awaitable[bytes | None]], *, queue: str = ""
+    ) -> FakeServed:
+        def register() -> FakeServed:
+            return SimServed(self, subject, queue, handler)
+
+        served: FakeServed = await self._call_here(register)
+        self._served.append(served)
+        return served
+
+    async def _call_here(self, make: Callable[[], T]) -> T:
+        """Let the server know something, then do it in the own lane."""
+        await self._call(lambda: None, "interest", _API_S, is_write=False)
+        return make()
+
+    def _post(self, subject: str, data: bytes, answered: Callable[[FakeServed | None, bytes], object]) -> None:
+        """Send a message to whoever listens; ``answered`` is called in the own lane with each answer.
+
+        It is called with None if nobody listens.
+        """
+        generation = self._generation
+
+        def arrive() -> None:
+            if generation != self._generation or self.server.is_down:
+                return
+            services = self.server.route(subject)
+            self.loop.trace(f"post {subject} {len(services)}", data)
+            if not services:
+                self.loop.call_at(self.incoming.arrival_s(), answered, None, b"", context=self.lane.context)
+            for service in services:
+                assert isinstance(service, SimServed)
+                service.deliver(data, lambda answer, service=service: back(service, answer))  # type: ignore[misc]  # bound
+
+        def back(service: FakeServed, answer: bytes) -> None:
+            if generation == self._generation and not self.server.is_down:
+                self.loop.call_at(self.incoming.arrival_s(), answered, service, answer, context=self.lane.context)
+
+        self.loop.call_at(self.outgoing.arrival_s(), arrive, context=self.server.lane.context)
+
+    async def _ask(
+        self, subjects: Mapping[int, str], data: Mapping[int, bytes] | bytes, timeout_s: float
+    ) -> tuple[Gathered, bool]:
+        self._check()
+        await asyncio.sleep(0)
+        if not self.is_connected:
+            raise TransientError(_AWAY)
+        replies: dict[int, bytes] = {}
+        absent: set[int] = set()
+        is_over = False
+        done = asyncio.Event()
+
+        def taker(shard: int) -> Callable[[FakeServed | None, bytes], None]:
+            def take(service: FakeServed | None, answer: bytes) -> None:
+                if is_over:
+                    return
+                if service is None:
+                    absent.add(shard)
+                elif shard not in replies:
+                    self.loop.trace(f"{self.lane.name} gets reply", answer)
+                    replies[shard] = answer
+                if len(replies) + len(absent) == len(subjects):
+                    done.set()
+
+            return take
+
+        for shard, subject in subjects.items():
+            request = data if isinstance(data, bytes) else data[shard]
+            self._fit(subject, request)
+            self._post(subject, request, taker(shard))
+        try:
+            async with asyncio.timeout(timeout_s):
+                await done.wait()
+        except TimeoutError:
+            pass
+        is_over = True
+        return Gathered(replies, sorted(set(subjects) - set(replies))), len(absent) < len(subjects)
+
+    async def drain(self, *, timeout_s: float) -> None:
+        if self._waiting and self.is_connected and not self.is_dead:
+            await asyncio.wait(list(self._waiting), timeout=timeout_s)
+        await super().drain(timeout_s=timeout_s)
+
+    async def close(self) -> None:
+        self._is_closed = True
+        for reader in self._readers:
+            await reader.stop()
+        for served in self._served:
+            await served.cancel()
+        waiting, self._waiting = self._waiting, {}
+        for future, is_write in waiting.items():
+            if is_write and not future.done():
+                future.set_exception(AmbiguousError("the bus is closed"))
+                future.exception()

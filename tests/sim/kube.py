@@ -1,0 +1,345 @@
+"""The API server in a simulation: calls that take their time, fail or are refused, and watches that lag or expire.
+
+The objects and rules are those of :class:`tests.support.fake_kube.FakeKube`. What comes on top is what a network and a
+busy server do: late and lost answers, 429 with Retry-After, 500 after a write that landed, conflicts of writes that
+name a version, admission that denies, and watches whose history is compacted, so that they list again.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping
+from random import Random
+from typing import Any, Final, NamedTuple, Self, TypeVar
+
+import msgspec
+
+from berth.runtime.clock import Clock
+from berth.runtime.errors import AmbiguousError, FatalError, ShellError, TransientError
+from berth.runtime.kube.port import Body, Handler, PatchKind, RefusedError
+from tests.sim.link import Link
+from tests.sim.loop import Lane, SimFuture, SimLoop
+from tests.support.fake_kube import FakeKube
+from tests.support.fake_reflection import FakeReflection
+from tests.support.kube_rules import Place, Tree, place_of, selector
+
+T = TypeVar("T")
+_TIMEOUT_S: Final = 15.0
+_CONNECT_S: Final = 1.0
+_AWAY: Final = "the API server does not answer"
+
+
+class Weather(msgspec.Struct):
+    """How often calls go wrong, for all clients of a server; each a share from 0 to 1.
+
+    Attributes:
+        busy: Answered with 429; nothing happens.
+        failing: Answered with 500 before or after the effect.
+        conflicting: Updates and patches that are told that another writer was first.
+        denying: Pods and bindings that admission denies.
+        hanging: Evictions that a disruption budget holds back.
+    """
+
+    busy: float = 0.0
+    failing: float = 0.0
+    conflicting: float = 0.0
+    denying: float = 0.0
+    hanging: float = 0.0
+
+
+class SimKube(FakeKube):
+    """The server.
+
+    Attributes:
+        lane: Where it runs.
+        weather: What goes wrong now.
+        is_down: It answers nobody.
+        on_change: Called with each change: place, old and new object.
+    """
+
+    def __init__(self, loop: SimLoop, clock: Clock, rng: Random, *, unserved: tuple[str, ...] = ()) -> None:
+        super().__init__(clock=clock, unserved=unserved)
+        self.loop = loop
+        self.lane = Lane("kube")
+        self.weather = Weather()
+        self.is_down = False
+        self.on_change: Callable[[Place, Tree | None, Tree | None], object] | None = None
+        self.refusals: dict[str, int] = {}
+        """How often each kind of trouble was made."""
+        self._random = rng.random
+
+    async def _begin(self, method: str, path: str, body: Tree, *, is_question: bool = False) -> Place:
+        """Read the path; nothing waits here, so a call happens at one moment.
+
+        Raises:
+            RefusedError: The server does not have the kind.
+        """
+        del body
+        self._raise(method, path, landed=False)
+        place = place_of(path)
+        if place.plural in self._unserved and not is_question:
+            raise RefusedError("404 page not found", status=404)
+        return place
+
+    def _tell(self, place: Place, old: Tree | None, new: Tree | None) -> None:
+        super()._tell(place, old, new)
+        if self.on_change is not None:
+            self.on_change(place, old, new)
+
+    def trouble_before(self, method: str, path: str, body: Body | None) -> ShellError | None:
+        """What goes wrong before a call has an effect."""
+        weather = self.weather
+        if path.endswith("/eviction") and self._is(weather.hanging):
+            return self._note("hanging", TransientError("429: disruption budget", retry_after_s=1.0))
+        if self._is(weather.busy):
+            return self._note("busy", TransientError("429", retry_after_s=1.0))
+        if method == "GET":
+            return None
+        if self._is(weather.failing):
+            return self._note("failing", AmbiguousError("500"))
+        return self._refusal(method, path, body)
+
+    def _refusal(self, method: str, path: str, body: Body | None) -> ShellError | None:
+        names_version = isinstance(body, Mapping) and "resourceVersion" in (_meta(body) or {})
+        if method in {"PUT", "PATCH"} and names_version and self._is(self.weather.conflicting):
+            return self._note("conflicting", RefusedError("modified", status=409, cause="Conflict"))
+        is_admitted = path.endswith("/binding") or (method == "POST" and path.endswith("/pods"))
+        if is_admitted and self._is(self.weather.denying):
+            return self._note("denying", RefusedError("denied by a webhook", status=403, cause="Forbidden"))
+        return None
+
+    def trouble_after(self, method: str) -> ShellError | None:
+        """What goes wrong when a call has had its effect."""
+        if method != "GET" and self._is(self.weather.failing):
+            return self._note("failing after", AmbiguousError("500"))
+        return None
+
+    def _note(self, kind: str, error: ShellError) -> ShellError:
+        self.refusals[kind] = self.refusals.get(kind, 0) + 1
+        return error
+
+    def _is(self, share: float) -> bool:
+        return share > 0 and self._random() < share
+
+
+def _meta(body: Mapping[str, object]) -> Mapping[str, object] | None:
+    found = body.get("metadata")
+    return found if isinstance(found, Mapping) else None
+
+
+def finished(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Result of a coroutine that waits for nothing.
+
+    Raises:
+        RuntimeError: It waits.
+    """
+    try:
+        coroutine.send(None)
+    except StopIteration as stop:
+        result: T = stop.value
+        return result
+    coroutine.close()
+    raise RuntimeError("the server waits for something")
+
+
+class _Call(NamedTuple):
+    method: str
+    path: str
+    body: Body | None
+    operation: Callable[[], Coroutine[Any, Any, object]]
+    generation: int
+    future: SimFuture
+    timer: asyncio.TimerHandle
+
+
+class SimApi:
+    """Connection of one simulated process; see :class:`berth.runtime.kube.port.Api`.
+
+    Attributes:
+        is_dead: Its process is dead: nothing that it does has an effect.
+        lose_replies: So many writes that land get no answer.
+    """
+
+    def __init__(self, server: SimKube, lane: Lane, rng: Random, *, delay_s: float = 0.002) -> None:
+        self.server = server
+        self.loop = server.loop
+        self.lane = lane
+        self.rng = rng
+        self.outgoing = Link(server.loop, rng, delay_s)
+        self.incoming = Link(server.loop, rng, delay_s)
+        self.is_dead = False
+        self.is_connected = True
+        self.lose_replies = 0
+        self._generation = 0
+        self._waiting: dict[SimFuture, bool] = {}
+        self._reflections: list[SimReflection[Any]] = []
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    # Faults.
+
+    def cut(self, back_after_s: float) -> None:
+        """Break the connection; it is back after some time."""
+        self.is_connected = False
+        self._generation += 1
+        waiting, self._waiting = self._waiting, {}
+        for future, is_write in waiting.items():
+            if not future.done():
+                future.set_exception(AmbiguousError("broken") if is_write else TransientError("broken"))
+        self.loop.call_later(back_after_s, self._reconnect, self._generation, context=self.server.lane.context)
+
+    def _reconnect(self, generation: int) -> None:
+        if generation == self._generation and not self.is_dead:
+            self.is_connected = True
+
+    def expire_watches(self) -> None:
+        """The history of all watches is compacted: they are told 410 and list again."""
+        for reflection in self._reflections:
+            reflection.relist()
+
+    def sever(self) -> None:
+        """The process is dead."""
+        self.is_dead = True
+        self.is_connected = False
+        self._generation += 1
+        self._reflections.clear()
+
+    # Calls.
+
+    def _call(
+        self, method: str, path: str, body: Body | None, operation: Callable[[], Coroutine[Any, Any, object]]
+    ) -> SimFuture:
+        if self.is_dead:
+            raise FatalError("the process is dead")
+        future = self.loop.create_future()
+        is_write = method != "GET"
+        if not self.is_connected:
+            self.loop.call_later(_CONNECT_S, _fail, future, TransientError(_AWAY), context=self.lane.context)
+            return future
+        self._waiting[future] = is_write
+        timer = self.loop.call_later(_TIMEOUT_S, self._expire, future, context=self.lane.context)
+        call = _Call(method, path, body, operation, self._generation, future, timer)
+        self.loop.call_at(self.outgoing.arrival_s(), self._arrive, call, context=self.server.lane.context)
+        return future
+
+    def _arrive(self, call: _Call) -> None:
+        server = self.server
+        if call.generation != self._generation or server.is_down:
+            return
+        if call.method != "GET":
+            self.loop.trace(f"{self.lane.name} {call.method} {call.path}")
+        error: Exception | None = server.trouble_before(call.method, call.path, call.body)
+        result: object = None
+        if error is None:
+            try:
+                result = finished(call.operation())
+            except (ShellError, ValueError) as caught:
+                error = caught
+            else:
+                error = server.trouble_after(call.method)
+                if self.lose_replies and call.method != "GET":
+                    self.lose_replies -= 1
+                    return
+        self.loop.call_at(self.incoming.arrival_s(), self._return, call, result, error, context=self.lane.context)
+
+    def _return(self, call: _Call, result: object, error: Exception | None) -> None:
+        if call.generation != self._generation:
+            return
+        call.timer.cancel()
+        self._waiting.pop(call.future, None)
+        if call.future.done():
+            return
+        if error is not None:
+            call.future.set_exception(error)
+        else:
+            call.future.set_result(result)
+
+    def _expire(self, future: SimFuture) -> None:
+        is_write = self._waiting.pop(future, False)
+        _fail(future, AmbiguousError(_AWAY) if is_write else TransientError(_AWAY))
+
+    async def get(self, path: str, kind: type[T], *, params: Mapping[str, str] | None = None) -> T:
+        found: T = await self._call("GET", path, None, lambda: self.server.get(path, kind, params=params))
+        return found
+
+    async def create(self, path: str, body: Body) -> bytes:
+        answer: bytes = await self._call("POST", path, body, lambda: self.server.create(path, body))
+        return answer
+
+    async def update(self, path: str, body: Body) -> bytes:
+        answer: bytes = await self._call("PUT", path, body, lambda: self.server.update(path, body))
+        return answer
+
+    async def patch(self, path: str, body: Body, *, how: PatchKind = "merge", field_manager: str = "") -> bytes:
+        answer: bytes = await self._call(
+            "PATCH", path, body, lambda: self.server.patch(path, body, how=how, field_manager=field_manager)
+        )
+        return answer
+
+    async def delete(self, path: str, *, uid: str = "", grace_s: int | None = None, propagation: str = "") -> None:
+        await self._call(
+            "DELETE", path, None, lambda: self.server.delete(path, uid=uid, grace_s=grace_s, propagation=propagation)
+        )
+
+    async def serves(self, group_version: str, plural: str) -> bool:
+        answer: bool = await self._call("GET", "/version", None, lambda: self.server.serves(group_version, plural))
+        return answer
+
+    async def version(self) -> str:
+        answer: str = await self._call("GET", "/version", None, self.server.version)
+        return answer
+
+    def reflect(
+        self, path: str, kind: type[T], handler: Handler[T], *, params: Mapping[str, str] | None = None
+    ) -> "SimReflection[T]":
+        reflection = SimReflection(self, path, kind, handler, params or {})
+        self._reflections.append(reflection)
+        return reflection
+
+    async def close(self) -> None:
+        self._reflections.clear()
+
+
+def _fail(future: SimFuture, error: ShellError) -> None:
+    if not future.done():
+        future.set_exception(error)
+
+
+class SimReflection(FakeReflection[T]):
+    """A list and a watch that lag behind the server by a time that changes."""
+
+    def __init__(self, api: SimApi, path: str, kind: type[T], handler: Handler[T], params: Mapping[str, str]) -> None:
+        place = place_of(path)
+        super().__init__(
+            place,
+            kind,
+            handler,
+            selector(params, place.plural),
+            listed=lambda: api.server._select(place, params),
+            group=api.server._reflections,
+            gate=api.server.watching,
+        )
+        self._api = api
+        self._path = path
+
+    async def run(self) -> None:
+        self._group.append(self)
+        self.relist()
+        api, loop = self._api, self._api.loop
+        try:
+            while True:
+                await self._news.wait()
+                await asyncio.sleep(max(api.incoming.arrival_s() - loop.now_s, 0.0))
+                await self._gate.wait()
+                if not api.is_connected or api.server.is_down:
+                    self.errors += 1
+                    await asyncio.sleep(_CONNECT_S)
+                    continue
+                self._news.clear()
+                loop.trace(f"{api.lane.name} watches {self._path} {self._is_listing} {len(self._changes)}")
+                self._hand_over()
+        finally:
+            if self in self._group:
+                self._group.remove(self)

@@ -1,0 +1,241 @@
+"""What checks a simulated cell: it sees each stored message and each change of an object at the moment it happens.
+
+It follows the ledger as a standby does, from the streams alone, and knows nothing of the services. After each record:
+every rule of the state. After each change of a pod: no chip has two live pods, and no pod is bound without a place in
+the ledger. After each snapshot: it is what a reader comes to that began at the snapshot before it. A check that never
+had anything to check is an error of the simulation, see :meth:`Observer.see_all_checked`.
+"""
+
+from collections import Counter, deque
+from collections.abc import Iterator
+from typing import Any, Final
+
+from berth.core.errors import CoreError
+from berth.core.scheduling.following import follow_record
+from berth.core.scheduling.scheduler import Scheduler
+from berth.core.state.cell import State
+from berth.core.state.invariants import check
+from berth.core.state.ledger import LedgerDump, dump_of
+from berth.formats.ascend.pod_annotations import ATTEMPT, JOB_UID, RANK
+from berth.runtime.bus.port import Stored
+from berth.schemas.envelope import decode
+from berth.schemas.ledger import facts_known
+from berth.schemas.status import SnapshotBody, SnapshotChunk, SnapshotEnd
+from berth.schemas.subjects import StreamName, Subjects
+from tests.fuzz.seat import Seat
+from tests.sim.errors import Failure
+from tests.support.kube_cells import chips_of
+from tests.support.kube_rules import Place, Tree
+
+CHECKS: Final = ("records", "chips of pods", "bindings", "snapshots")
+"""What must have been checked at least once in a run."""
+_OVER: Final = frozenset({"Succeeded", "Failed"})
+
+
+class Observer:
+    """The checks that are made all the time.
+
+    Args:
+        cell: Name of the cell.
+
+    Attributes:
+        facts: All facts that were ever stored.
+        records: All records of the ledger.
+        count: How often each check was made.
+        codes: How often each refusal was given.
+        state: State at the end of the ledger.
+    """
+
+    def __init__(self, cell: str) -> None:
+        self.facts: list[Stored] = []
+        self.records: list[Stored] = []
+        self.count: Counter[str] = Counter()
+        self.codes: Counter[str] = Counter()
+        self.state = State(keeps=True)
+        self.scheduler = Scheduler(self.state)
+        self.failures: list[Failure] = []
+        self._subjects = Subjects(cell)
+        self._names = {self._subjects.stream(name): name for name in StreamName}
+        self._pending: deque[Stored] = deque()
+        self._chips: dict[str, dict[int, str]] = {}
+        """Pod (uid) that has a chip, by node and chip; only those that Berth bound."""
+        self._places: dict[str, tuple[str, int]] = {}
+        """Node and chips of each live pod."""
+        self._parts: dict[str, bytes] = {}
+        self._reader: Seat | None = None
+        self._reader_at = (0, 0)
+
+    def fail(self, kind: str, details: str = "", cause: BaseException | None = None) -> None:
+        """Note that a rule does not hold."""
+        failure = Failure(kind, details)
+        failure.__cause__ = cause
+        self.failures.append(failure)
+
+    def stored(self, name: str, stored: Stored) -> None:
+        """A message was stored."""
+        match self._names[name]:
+            case StreamName.FACTS:
+                self.facts.append(stored)
+                self._pending.append(stored)
+            case StreamName.LEDGER:
+                self._record(stored)
+            case StreamName.SNAPSHOT:
+                self._snapshot(stored)
+            case _:
+                pass
+
+    def _record(self, stored: Stored) -> None:
+        self.records.append(stored)
+        self.count["records"] += 1
+        known = facts_known(stored.data)
+        try:
+            while self._pending and self._pending[0].sequence <= known:
+                self._apply(self._pending.popleft())
+            folded = follow_record(self.scheduler, stored.sequence, stored.data)
+            check(self.state)
+        except (
+            CoreError,
+            AssertionError,
+            LookupError,
+            ValueError,
+            ArithmeticError,
+            TypeError,
+            AttributeError,
+        ) as error:
+            self.fail(f"record: {type(error).__name__}", f"{stored.sequence}: {error}", error)
+            return
+        for gang in folded.gangs:
+            refusal = getattr(gang, "refusal", None)
+            if refusal is not None:
+                self.codes[refusal.code] += 1
+
+    def _apply(self, fact: Stored) -> None:
+        applied = self.state.apply_fact(fact.subject, fact.sequence, fact.data)
+        self.scheduler.note(applied.changes)
+
+    def catch_up(self) -> None:
+        """Apply all facts that are stored."""
+        while self._pending:
+            self._apply(self._pending.popleft())
+
+    # Snapshots.
+
+    def _snapshot(self, stored: Stored) -> None:
+        tail = stored.subject.rsplit(".", 1)[1]
+        if tail != "end":
+            self._parts[tail] = decode(stored.data, SnapshotChunk).data
+            return
+        end = decode(stored.data, SnapshotEnd)
+        body = b"".join(self._parts.get(str(number), b"") for number in range(end.chunks))
+        self._parts.clear()
+        if len(body) != end.bytes_total:
+            return  # of one that was not finished, or two writers at a time: readers see that too
+        self._compare(body)
+
+    def _compare(self, body: bytes) -> None:
+        """See that a snapshot is what follows from the one before it."""
+        found = decode(body, SnapshotBody)
+        reader, (ledger_seq, facts_seq) = self._reader, self._reader_at
+        self._reader, self._reader_at = Seat.loaded(body), (found.ledger_seq, found.facts_seq)
+        if reader is None or found.facts_seq < facts_seq:
+            return
+        facts = deque(fact for fact in self.facts if facts_seq < fact.sequence <= found.facts_seq)
+        for record in self.records:
+            if ledger_seq < record.sequence <= found.ledger_seq:
+                known = facts_known(record.data)
+                while facts and facts[0].sequence <= known:
+                    fact = facts.popleft()
+                    reader.fact(fact.subject, fact.sequence, fact.data)
+                follow_record(reader.scheduler, record.sequence, record.data)
+        for fact in facts:
+            reader.fact(fact.subject, fact.sequence, fact.data)
+        self.count["snapshots"] += 1
+        other = decode(reader.snapshot(), SnapshotBody)
+        for name, mine, its in _parts(found, other):
+            if mine != its:
+                self.fail(
+                    f"snapshot: {name} differs",
+                    f"{found.ledger_seq}, {found.facts_seq}: {mine!r}, a reader {its!r}"[:3000],
+                )
+
+    # Pods.
+
+    def changed(self, place: Place, old: Tree | None, new: Tree | None) -> None:
+        """An object changed."""
+        if place.plural != "pods":
+            return
+        uid = (new or old or {})["metadata"]["uid"]
+        if new is None or not _is_live(new):
+            self._leave(uid)
+            return
+        was_bound = old is not None and bool(old["spec"].get("nodeName"))
+        if not was_bound:
+            self._bound(new)
+        self._take(uid, new)
+
+    def _leave(self, uid: str) -> None:
+        node, mask = self._places.pop(uid, ("", 0))
+        chips = self._chips.get(node, {})
+        for chip in [chip for chip, owner in chips.items() if owner == uid and mask >> chip & 1]:
+            del chips[chip]
+
+    def _take(self, uid: str, pod: Tree) -> None:
+        annotations = pod["metadata"].get("annotations") or {}
+        if JOB_UID not in annotations:
+            return
+        node, mask = pod["spec"]["nodeName"], chips_of(pod)
+        if self._places.get(uid) == (node, mask):
+            return
+        self._leave(uid)
+        self._places[uid] = (node, mask)
+        chips = self._chips.setdefault(node, {})
+        self.count["chips of pods"] += 1
+        for chip in range(mask.bit_length()):
+            if mask >> chip & 1:
+                if chip in chips:
+                    self.fail("two live pods have one chip", f"{node} chip {chip}: {uid} and {chips[chip]}")
+                chips[chip] = uid
+
+    def _bound(self, pod: Tree) -> None:
+        """A pod is bound: the ledger must have given it its place."""
+        annotations = pod["metadata"].get("annotations") or {}
+        if JOB_UID not in annotations:
+            return
+        self.count["bindings"] += 1
+        key = (annotations[JOB_UID], int(annotations[ATTEMPT]))
+        name = f"{pod['metadata']['name']} on {pod['spec']['nodeName']}"
+        holding = self.state.fold.holdings.get(key)
+        if holding is None:
+            self.fail("a pod is bound and holds nothing in the ledger", f"{name}, {key}")
+            return
+        rank = int(annotations[RANK])
+        shares = {rank: [share] for rank, share in enumerate(self.state.owned(key))}
+        for reserved, share in holding.reserved().items():
+            shares.setdefault(reserved, []).append(share)
+        mask = chips_of(pod)
+        fits = [one for one in shares.get(rank, ()) if one.node == pod["spec"]["nodeName"] and one.mask == mask]
+        if holding.placement.share is None and not fits:
+            self.fail("a pod is bound elsewhere than the ledger says", f"{name}, chips {mask:x}: {shares.get(rank)}")
+
+    def holders(self) -> dict[tuple[str, int], int]:
+        """Live pods that the ledger's attempts could have, by attempt; see :func:`tests.sim.verdict`."""
+        return dict.fromkeys(self.state.fold.holdings, 0)
+
+    def see_all_checked(self) -> list[str]:
+        """Checks that were never made."""
+        return [name for name in CHECKS if not self.count[name]]
+
+
+def _parts(one: SnapshotBody, other: SnapshotBody) -> Iterator[tuple[str, object, object]]:
+    """Parts of two snapshots. Who waits since when is left out: only a leader opens turns in which nothing is done."""
+    for name in ("ledger_seq", "facts_seq", "facts"):
+        yield name, getattr(one, name), getattr(other, name)
+    mine, its = dump_of(one.ledger), dump_of(other.ledger)
+    for name in LedgerDump.__struct_fields__:
+        if name != "waiting":
+            yield name, getattr(mine, name), getattr(its, name)
+
+
+def _is_live(pod: Tree) -> bool:
+    status: dict[str, Any] = pod.get("status") or {}
+    return bool(pod["spec"].get("nodeName")) and status.get("phase") not in _OVER

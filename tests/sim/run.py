@@ -1,0 +1,145 @@
+"""One seed, lived through from the first event to the verdict."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from tests.sim.errors import Failure, SimulationError
+from tests.sim.log import told
+from tests.sim.loop import SimLoop
+from tests.sim.story import HORIZON_S, draw
+from tests.sim.verdict import see_rest, unrest
+from tests.sim.world import World
+
+QUIET_S: Final = 8.0
+"""A cell is at rest when nothing was decided for so long, and nothing is to be done."""
+REST_MAX_S: Final = 400.0
+CALLBACKS_MAX: Final = 3_000_000
+FATAL_LINES: Final = frozenset({"decision failed, gang set aside", "unexpected error"})
+
+
+class Lived(msgspec.Struct):
+    """How a seed went.
+
+    Attributes:
+        seed: The seed.
+        events: How many of its events were there.
+        of_events: How many it has.
+        failure: Kind and details of what is wrong; empty if nothing is.
+        trace: Hash of all steps.
+    """
+
+    seed: int
+    events: list[int]
+    of_events: int
+    kind: str = ""
+    details: str = ""
+    trace: str = ""
+    steps: int = 0
+    callbacks: int = 0
+    virtual_s: float = 0.0
+    count: dict[str, int] = {}
+    """Figures by name: events, kills, checks, fault points, refusal codes, ends of processes."""
+    story: list[str] = []
+
+
+def live(seed: int, kept: Sequence[int] | None = None, *, is_told: bool = False) -> Lived:
+    """Live through a seed, or through some of its events.
+
+    Args:
+        seed: The seed.
+        kept: Numbers of events; None for all.
+        is_told: Whether to tell what happened.
+    """
+    whole = draw(seed)
+    numbers = list(range(len(whole.events))) if kept is None else list(kept)
+    loop = SimLoop(seed, callbacks_max=CALLBACKS_MAX)
+    world = World(loop, seed, whole.only(numbers))
+    lived = Lived(seed, numbers, len(whole.events))
+    try:
+        loop.run_until_complete(_go_through(world))
+    except Failure as failure:
+        lived.kind, lived.details = failure.kind, _details(failure)
+    except SimulationError as error:
+        lived.kind, lived.details = f"simulation: {type(error).__name__}", f"{error}; {unrest(world)[:10]}"
+    finally:
+        _figure(lived, world, loop)
+        if is_told:
+            lived.story = _tell(world)
+        for process in list(world.cell.processes.values()):
+            process.die("the end")
+        loop.kill(loop.main)
+        loop.bury()
+        loop.close()
+    return lived
+
+
+def _details(failure: Failure) -> str:
+    cause = failure.__cause__
+    return f"{failure.details} {cause!r}" if cause is not None else failure.details
+
+
+async def _go_through(world: World) -> None:
+    """Live through a story, then wait for rest.
+
+    Raises:
+        Failure: Something is wrong.
+    """
+    await world.begin()
+    loop = world.loop
+    while loop.now_s < HORIZON_S:
+        await asyncio.sleep(0.5)
+        _see_nothing_failed(world)
+    world.mend()
+    quiet_s = 0.0
+    before = -1
+    while quiet_s < QUIET_S or unrest(world):
+        if loop.now_s > HORIZON_S + REST_MAX_S:
+            raise Failure("the cell does not come to rest", f"{unrest(world)[:20]}")
+        await asyncio.sleep(1.0)
+        _see_nothing_failed(world)
+        now = len(world.observer.records)
+        quiet_s = quiet_s + 1.0 if now == before else 0.0
+        before = now
+    await see_rest(world)
+
+
+def _see_nothing_failed(world: World) -> None:
+    for failures in (world.observer.failures, world.cell.failures):
+        if failures:
+            raise failures[0]
+    if world.loop.errors:
+        raise Failure("an error in a callback", world.loop.errors[0])
+    for process in world.cell.logs:
+        for level, event in process.log.said:
+            if level == "error" and event in FATAL_LINES:
+                raise Failure(f"{process.name.rstrip('-0123456789')}: {event}", str(told(process.log.lines, 3)))
+
+
+def _figure(lived: Lived, world: World, loop: SimLoop) -> None:
+    lived.trace, lived.steps, lived.callbacks = loop.trace_hash, loop.steps, loop.callbacks
+    lived.virtual_s = loop.now_s
+    count: Counter[str] = Counter()
+    cell, observer = world.cell, world.observer
+    count["kills"] = cell.kills
+    count["facts"], count["records"] = len(observer.facts), len(observer.records)
+    count.update({f"event: {verb}": number for verb, number in world.told.items()})
+    count.update({f"check: {name}": number for name, number in observer.count.items()})
+    count.update({f"point: {name}": number for name, number in cell.passed.items()})
+    count.update({f"refusal: {code}": number for code, number in observer.codes.items()})
+    count.update({f"trouble: {name}": number for name, number in cell.kube.refusals.items()})
+    count.update({f"end: {reason}": number for reason, number in cell.ends.items()})
+    lived.count = dict(count)
+
+
+def _tell(world: World) -> list[str]:
+    lines = [line for process in world.cell.logs for line in process.log.lines]
+    events = [(event.at_s, str(event)) for event in world.story.events]
+    texts = [
+        (line[0], told(type(process.log.lines)([line]))[0]) for process in world.cell.logs for line in process.log.lines
+    ]
+    del lines
+    return [text for _, text in sorted([*events, *texts], key=lambda pair: pair[0])]

@@ -1,0 +1,138 @@
+"""What must hold when a cell has come to rest, and whether it has."""
+
+from collections import Counter
+
+from berth.core.errors import CoreError
+from berth.core.explain.job_status import digest, status_of
+from berth.core.state.cell import State
+from berth.core.state.invariants import check
+from berth.formats.ascend.pod_annotations import ATTEMPT, JOB_UID
+from berth.runtime.feeds import Feeds
+from berth.schemas.envelope import decode
+from berth.schemas.status import JobStatus
+from berth.schemas.subjects import StreamName
+from tests.fuzz.failure import Failure as FuzzFailure
+from tests.fuzz.sleepers import see_nobody_sleeps
+from tests.sim.errors import Failure
+from tests.sim.world import PODS, World
+from tests.support.replays import entries_of, see_same
+from tests.support.watch import summary
+
+RESTLESS = frozenset({"placed", "bound", "running", "ending"})
+
+
+def unrest(world: World) -> list[str]:
+    """What a cell has still to do, in words."""
+    observer = world.observer
+    observer.catch_up()
+    found: list[str] = []
+    for key in observer.state.jobs:
+        status = status_of(observer.state, key, at_ms=0)
+        if status is None or status.phase in RESTLESS:
+            found.append(f"{key[1]} is {status.phase if status is not None else 'unknown'}")
+        elif status.phase == "waiting" and status.refusal is None:
+            found.append(f"{key[1]} waits and nobody says why")
+    return found
+
+
+async def see_rest(world: World) -> None:
+    """See that everything is as it must be.
+
+    Raises:
+        Failure: Something is not.
+    """
+    observer = world.observer
+    observer.catch_up()
+    count = observer.count
+    try:
+        check(observer.state)
+        see_same(entries_of(observer.facts, observer.records))
+        count["replay"] += 1
+        now_ms = world.cell.clocks["bus"].now_ms()
+        see_nobody_sleeps(observer.state.dump(observer.scheduler.dump()), now_ms)
+        count["sleepers"] += 1
+    except FuzzFailure as failure:
+        raise Failure(failure.kind, failure.details) from failure
+    except (AssertionError, CoreError) as error:
+        raise Failure(f"at rest: {type(error).__name__}", str(error)[:2000]) from error
+    await _see_start(world)
+    await _see_statuses(world)
+    _see_chips(world)
+    _see_pods(world)
+
+
+async def _see_start(world: World) -> None:
+    """A start from what is stored comes to the same state.
+
+    Raises:
+        Failure: It is not so.
+    """
+    started = State(keeps=True)
+    feeds = Feeds(world.user, world.cell.clocks["bus"], started)
+    await feeds.start()
+    await feeds.stop()
+    found, wanted = summary(started), summary(world.observer.state)
+    world.observer.count["starts"] += 1
+    if found != wanted:
+        names = [name for name in wanted if wanted[name] != found[name]]
+        raise Failure(
+            f"a start comes to another state: {', '.join(names)}",
+            str({name: (found[name], wanted[name]) for name in names})[:2000],
+        )
+
+
+async def _see_statuses(world: World) -> None:
+    """Each job has the status that the ledger gives it.
+
+    Raises:
+        Failure: It is not so.
+    """
+    state = world.observer.state
+    told = {}
+    for message in await world.user.read(StreamName.STATUS):
+        said = decode(message.data, JobStatus)
+        told[said.namespace, said.name] = said
+    for key, job in state.jobs.items():
+        now = status_of(state, key, at_ms=0)
+        if now is None or job.state == "tombstone":
+            continue
+        world.observer.count["statuses"] += 1
+        if key not in told:
+            raise Failure("a job has no status", f"{key}: {now}")
+        if digest(told[key]) != digest(now):
+            raise Failure("a status is not what the ledger says", f"{key}: {told[key]} instead of {now}")
+
+
+def _see_chips(world: World) -> None:
+    """No chip is held for nobody: each attempt that holds chips has a pod that lives.
+
+    Raises:
+        Failure: It is not so.
+    """
+    live: Counter[tuple[str, int]] = Counter()
+    for pod in world.cell.kube.objects(PODS):
+        annotations = pod["metadata"].get("annotations") or {}
+        if JOB_UID in annotations and (pod.get("status") or {}).get("phase") not in {"Succeeded", "Failed"}:
+            live[annotations[JOB_UID], int(annotations[ATTEMPT])] += 1
+    for key, holding in world.observer.state.fold.holdings.items():
+        world.observer.count["holdings at rest"] += 1
+        if not live[key]:
+            raise Failure("chips are held for nobody", f"{holding.name} {key}")
+    for key in live:
+        if key not in world.observer.state.fold.holdings:
+            raise Failure("a pod lives and holds nothing", f"{key}")
+
+
+def _see_pods(world: World) -> None:
+    """Each pod of Berth is bound, is over, or has a job that says why it waits.
+
+    Raises:
+        Failure: It is not so.
+    """
+    known = {job.uid for job in world.observer.state.jobs.values()}
+    for pod in world.cell.kube.objects(PODS):
+        world.observer.count["pods at rest"] += 1
+        if pod["spec"].get("schedulerName") != "berth" or (pod.get("status") or {}).get("phase") != "Pending":
+            continue
+        if not known:
+            raise Failure("a pod waits and no job knows it", pod["metadata"]["name"])
