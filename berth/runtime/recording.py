@@ -24,7 +24,8 @@ from berth.runtime.errors import FatalError, ShellError
 from berth.runtime.release import release
 from berth.runtime.stored_snapshots import read_snapshot, snapshot_ends
 from berth.runtime.stream_ranges import NotKeptError, pieces
-from berth.schemas.ledger import Settings, facts_known
+from berth.schemas.chain import ChainReader, position_of
+from berth.schemas.ledger import Settings
 from berth.schemas.recording import BEGINNING, Entry, RecordingEnd, RecordingHead
 from berth.schemas.status import SnapshotBody, SnapshotEnd
 from berth.schemas.subjects import StreamName
@@ -271,6 +272,7 @@ class Reach:
         ledger_seq, self._facts_seq = heads
         self._until = until
         self._known = start.facts_seq
+        self._chain = ChainReader(position_of(start))
         if until is not None and until.ledger_seq >= 0:
             ledger_seq = until.ledger_seq
         if ledger_seq < start.ledger_seq:
@@ -286,7 +288,7 @@ class Reach:
             ValueError: A record does not decode.
         """
         while (record := await self._records.look()) is not None and not self._is_later(record):
-            self._known = max(self._known, facts_known(record.data))
+            self._known = max(self._known, self._chain.read(record.sequence, record.data).facts_seq)
             async for entry in self._facts_up_to(self._known):
                 yield entry
             self._note(record)

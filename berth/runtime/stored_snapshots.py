@@ -4,6 +4,7 @@ import zlib
 
 from berth.runtime.bus.port import Bus
 from berth.runtime.logs import DEFAULT_LOG, Logger
+from berth.schemas.chain import state_digest
 from berth.schemas.envelope import DecodeError, decode
 from berth.schemas.status import SnapshotBody, SnapshotChunk, SnapshotEnd
 from berth.schemas.subjects import StreamName
@@ -34,7 +35,11 @@ async def read_snapshot(bus: Bus, end: SnapshotEnd, log: Logger = DEFAULT_LOG) -
     if len(joined) != end.bytes_total or zlib.crc32(joined) != end.checksum:
         log.warning("snapshot is damaged", ledger_seq=end.ledger_seq)
         return None
-    return decode(joined, SnapshotBody)
+    body = decode(joined, SnapshotBody)
+    if body.digest and body.digest != state_digest(body.facts, body.ledger):
+        log.warning("snapshot is not what its digest says", ledger_seq=end.ledger_seq)
+        return None
+    return body
 
 
 async def snapshot_ends(bus: Bus, log: Logger = DEFAULT_LOG) -> list[SnapshotEnd]:
