@@ -13,6 +13,7 @@ from berth.cli.recordings.record import may_write
 from berth.core.explain.text import pluralize
 from berth.runtime.backups.backup import backup
 from berth.runtime.backups.checks import Checked, DamagedError
+from berth.runtime.backups.merging import merged
 from berth.runtime.backups.restore import restore
 from berth.runtime.clock import SystemClock
 
@@ -61,6 +62,7 @@ def backup_cell(
 def restore_cell(
     file: Path,
     *,
+    recording: Annotated[Path | None, Parameter(show_default=False)] = None,
     replace: Annotated[bool, Parameter(negative=())] = False,
     replicas: Annotated[int, Parameter(show_default=False)] = 0,
     common: Common | None = None,
@@ -68,7 +70,8 @@ def restore_cell(
     """Make the streams of a cell anew from a backup. Its services must not run.
 
     Args:
-        file: A backup, made by: berth backup. It is read and checked whole before anything is changed.
+        file: A backup, made by: berth backup; or a recording, made by: berth record. It is checked before any change.
+        recording: A recording that goes on after the backup, such as one made by: berth record --follow.
         replace: Delete what the cell holds. Without it a cell that holds anything is left alone.
         replicas: Replicas of each stream, 1 or 3. Default: as in the backup.
         common: Cell and form of the output.
@@ -80,12 +83,14 @@ def restore_cell(
             raise CommandError(f"--replicas is {replicas}, expected 1 or 3", code=WRONG_USE)
         async with connected(options, needs_cell=False) as bus:
             try:
-                checked = await restore(bus, SystemClock(), file, replace=replace, replicas=replicas or None)
+                with merged(file, recording) as source:
+                    checked = await restore(bus, SystemClock(), source, replace=replace, replicas=replicas or None)
             except OSError as error:
-                raise CommandError(f"{file} cannot be read: {error.strerror or error}", code=WRONG_USE) from error
+                name = error.filename or file
+                raise CommandError(f"{name} cannot be read: {error.strerror or error}", code=WRONG_USE) from error
             except DamagedError as error:
                 raise CommandError(f"{file}: {error}; nothing was changed") from error
-        _show(_result(file, checked.bytes_total, checked), options, "restored")
+        _show(_result(file, checked.bytes_total, checked), options, "restored:")
 
     return run(work)
 
