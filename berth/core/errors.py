@@ -32,6 +32,7 @@ class LedgerBrokenError(InvariantError):
     Attributes:
         sequence: Sequence of the message.
         epoch: Its epoch; 0 where that is not known.
+        reason: What is violated, and what to do.
     """
 
     def __init__(self, rule: str, subject: str, *, sequence: int, epoch: int = 0) -> None:
@@ -39,7 +40,8 @@ class LedgerBrokenError(InvariantError):
         self.sequence = sequence
         self.epoch = epoch
         where = f"record {sequence} of epoch {epoch}" if epoch else f"record {sequence}"
-        self.args = (f"{where} breaks the ledger: {subject}: {rule}; berth fsck shows it, berth repair mends it",)
+        self.reason = f"{subject}: {rule}; berth fsck shows it, berth repair mends it"
+        self.args = (f"{where} breaks the ledger: {self.reason}",)
 
 
 class HistoryError(CoreError):

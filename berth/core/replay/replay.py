@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from berth.core.errors import HistoryError, InvariantError
+from berth.core.errors import HistoryError, InvariantError, LedgerBrokenError
 from berth.core.replay.digests import digested_epoch, digested_round
 from berth.core.replay.divergence import Difference, Moment, difference_of
 from berth.core.scheduling.scheduler import Scheduler
@@ -142,6 +142,8 @@ class Replay:
         self._records += 1
         try:
             found = self._record(entry)
+        except LedgerBrokenError as error:
+            raise ReplayError(entry.sequence, error.reason) from error
         except (InvariantError, HistoryError, DecodeError) as error:
             raise ReplayError(entry.sequence, str(error)) from error
         self._before.append(entry)
