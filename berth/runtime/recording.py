@@ -129,9 +129,9 @@ async def _record(bus: Bus, clock: Clock, path: Path, since: When | None, until:
     ledger = await bus.state(StreamName.LEDGER)
     facts = await bus.state(StreamName.FACTS)
     _check(since, until, ledger)
-    start = await _start(bus, since, ledger, facts)
+    start = await start_of(bus, since, ledger, facts)
     reach = Reach(bus, start, (ledger.last_seq, facts.last_seq), until)
-    frames = Frames(_head(bus, clock, start))
+    frames = Frames(head_of(bus, clock, start))
     try:
         with replacing(path) as file:
             file.write(frames.begin())
@@ -175,7 +175,8 @@ def _check(since: When | None, until: When | None, ledger: StreamState) -> None:
         raise NoHistoryError(f"from {since} to {until} is empty: the end is before the start")
 
 
-def _head(bus: Bus, clock: Clock, start: SnapshotBody) -> RecordingHead:
+def head_of(bus: Bus, clock: Clock, start: SnapshotBody) -> RecordingHead:
+    """First message of a recording that begins after a snapshot."""
     dump = dump_of(start.ledger) if start.ledger else None
     return RecordingHead(
         release=release(),
@@ -201,7 +202,7 @@ def is_whole(ledger: StreamState, facts: StreamState) -> bool:
     return ledger.first_seq <= 1 and facts.first_seq <= 1
 
 
-async def _start(bus: Bus, since: When | None, ledger: StreamState, facts: StreamState) -> SnapshotBody:
+async def start_of(bus: Bus, since: When | None, ledger: StreamState, facts: StreamState) -> SnapshotBody:
     """Start of the recording: a snapshot, or the beginning.
 
     Raises:

@@ -52,7 +52,16 @@ from berth.schemas.pod_constraints import (
     PreferredPods,
     SpreadTerm,
 )
-from berth.schemas.recording import Entry, RecordingEnd, RecordingHead, RecordingPart
+from berth.schemas.recording import (
+    BackupEnd,
+    BackupHead,
+    BackupPart,
+    BackupStream,
+    Entry,
+    RecordingEnd,
+    RecordingHead,
+    RecordingPart,
+)
 from berth.schemas.recovery import BackupWaiting, HeldPlaces, Recovery, RecoveryStatus
 from berth.schemas.refusal import BlockLack, ConstraintCount, NearGroup, NodeReason, ReasonCount, Refusal, SwitchLack
 from berth.schemas.simulation import BindGang, BreakNode, EvictGang, GangBound, GangEvicted, NodeBroken, SimCounts
@@ -115,7 +124,7 @@ _LATER: Final[dict[str, dict[type, set[str]]]] = {
         HealthSeen: {"sub_healthy", "sources", "flapping"},
         PodsSeen: {"exit_codes", "marks", "steering", "steps"},
         OutcomeSeen: {"step", "done", "held", "open"},
-        JobStatus: {"recovery", "restart_held"},
+        JobStatus: {"backups", "recovery", "restart_held"},
         Round: {"recoveries", "held"},
         BreakNode: {"leaf", "pod", "exit_code"},
         NodesSeen: {"cpu_others", "memory_others", "moving"},
@@ -960,6 +969,14 @@ def _snapshot() -> SnapshotBody:
 def _recordings() -> tuple[Message, ...]:
     timer = encode(TimerSeen(at_ms=_AT_MS + 9))
     return (
+        BackupHead(
+            release="0.5.0",
+            cell="default",
+            made_at_ms=_AT_MS,
+            streams=[BackupStream("LEDGER", 7, 42, 3, 0), BackupStream("FACTS", 60, 101, 3, 4 << 30)],
+        ),
+        BackupPart("LEDGER", [Entry(7, timer, "ledger")]),
+        BackupEnd(counts=[36, 42], digest=bytes(range(16))),
         RecordingHead(
             release="0.4.0",
             cell="default",

@@ -135,11 +135,12 @@ class Frames:
 
     Args:
         head: First message of the recording.
+        order: Entries that are written already, to go on after them; None to begin.
     """
 
-    def __init__(self, head: RecordingHead) -> None:
+    def __init__(self, head: RecordingHead, order: Order | None = None) -> None:
         self._head = head
-        self._order = Order(head.start)
+        self._order = order if order is not None else Order(head.start)
         self._entries: list[Entry] = []
         self._bytes = 0
         self._packer = FramePacker()
@@ -161,10 +162,13 @@ class Frames:
         self._bytes += len(entry.data) + len(entry.subject) + _ENTRY_BYTES
         return self._part() if self._bytes >= _PART_BYTES else b""
 
+    def flush(self) -> bytes:
+        """Bytes of the entries that are not written yet."""
+        return self._part() if self._entries else b""
+
     def end(self) -> bytes:
         """Last bytes of the file."""
-        part = self._part() if self._entries else b""
-        return part + self._packer.frame(encode(self._order.end()), _FRAME_BYTES_MAX)
+        return self.flush() + self._packer.frame(encode(self._order.end()), _FRAME_BYTES_MAX)
 
     @property
     def summary(self) -> RecordingEnd:
