@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from berth.core.errors import HistoryError, InvariantError, LedgerBrokenError
+from berth.core.errors import HistoryError, InvariantError
 from berth.core.replay.digests import digested_epoch, digested_round
 from berth.core.replay.divergence import Difference, Moment, difference_of
 from berth.core.scheduling.scheduler import Scheduler
@@ -142,9 +142,9 @@ class Replay:
         self._records += 1
         try:
             found = self._record(entry)
-        except LedgerBrokenError as error:
-            raise ReplayError(entry.sequence, error.reason) from error
-        except (InvariantError, HistoryError, DecodeError) as error:
+        except InvariantError as error:
+            raise ReplayError(entry.sequence, error.what) from error
+        except (HistoryError, DecodeError) as error:
             raise ReplayError(entry.sequence, str(error)) from error
         self._before.append(entry)
         return found
@@ -176,7 +176,7 @@ class Replay:
         except DecodeError as error:
             raise ReplayError(0, error.reason) from error
         except InvariantError as error:
-            raise ReplayError(0, f"the folded ledger cannot be: {error}") from error
+            raise ReplayError(0, f"the folded ledger cannot be: {error.what}") from error
         if waiting is None:
             self._why_not = "the snapshot at the start, of a release before 0.4, does not contain the jobs that waited: rounds are compared from the next epoch on"
             self.scheduler.begin(changes)
