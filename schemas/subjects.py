@@ -95,9 +95,12 @@ _GIB: Final = 1 << 30
 
 
 class Subjects(msgspec.Struct, frozen=True):
-    """Subjects of one cell."""
+    """Subjects and streams of one cell."""
 
     cell: str
+    gone_s: int = 8 * _DAY_S
+    """Seconds for which the last message about something that is over is kept: a tombstone, or the status of a job that
+    has ended. It is longer than FACTS and INTAKE keep anything, so nothing before it can be read again."""
 
     @property
     def root(self) -> str:
@@ -266,11 +269,11 @@ class Subjects(msgspec.Struct, frozen=True):
         root = self.root
         return (
             StreamSpec(name=StreamName.INTAKE, subjects=(f"{root}intake.>",), max_age_s=7 * _DAY_S),
-            StreamSpec(name=StreamName.FACTS, subjects=(f"{root}fact.>",), max_age_s=7 * _DAY_S, max_bytes=4 * _GIB),
-            StreamSpec(name=StreamName.LATEST, mirror_of=StreamName.FACTS, per_subject=1, is_view=True),
+            StreamSpec(name=StreamName.FACTS, subjects=(f"{root}fact.>",), max_age_s=7 * _DAY_S, max_bytes=4 * _GIB, allow_ttl=True),
+            StreamSpec(name=StreamName.LATEST, mirror_of=StreamName.FACTS, per_subject=1, allow_ttl=True, is_view=True),
             StreamSpec(name=StreamName.LEDGER, subjects=(self.ledger,)),
             StreamSpec(name=StreamName.SNAPSHOT, subjects=(f"{root}snapshot.>",)),
-            StreamSpec(name=StreamName.STATUS, subjects=(f"{root}status.>",), per_subject=1, is_view=True),
+            StreamSpec(name=StreamName.STATUS, subjects=(f"{root}status.>",), per_subject=1, allow_ttl=True, is_view=True),
             StreamSpec(
                 name=StreamName.SUMMARY,
                 subjects=(f"{root}summary.>",),
