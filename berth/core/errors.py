@@ -34,7 +34,7 @@ class LedgerBrokenError(InvariantError):
         epoch: Its epoch; 0 where that is not known.
     """
 
-    def __init__(self, rule: str, *, subject: str, sequence: int, epoch: int) -> None:
+    def __init__(self, rule: str, subject: str, *, sequence: int, epoch: int = 0) -> None:
         super().__init__(rule, subject=subject)
         self.sequence = sequence
         self.epoch = epoch

@@ -158,7 +158,7 @@ class KubeCluster(EvictionPort):
             self._await_members(gang, progress, progress.missing(todo, members), members)
             if wait_s is not None and not self._gives_up(progress):
                 raise NotYetError("pods wait for their turn on a node", retry_after_s=wait_s)
-        del self._progress[gang.key]
+        self._progress.pop(gang.key, None)  # the attempt may have ended meanwhile
         return progress.result(todo)
 
     async def _bind_again(
@@ -185,7 +185,7 @@ class KubeCluster(EvictionPort):
         if result.waiting and not result.failures:
             raise waits
         if not result.waiting:
-            del self._progress[gang.key]
+            self._progress.pop(gang.key, None)
         return result
 
     async def _claims_bound(self, gang: Gang, progress: Progress, members: Mapping[int, Member]) -> bool:

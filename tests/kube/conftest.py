@@ -11,14 +11,19 @@ import pytest
 
 from berth.cli.app import call
 from berth.runtime.bus.nats_bus import NatsBus
+from berth.runtime.clock import SystemClock
+from berth.runtime.kube.client import KubeApi as Client
+from berth.runtime.kube.config import KubeConfig
 from berth.runtime.local.kube_server import KubeServer
+from tests.support.binder_cluster import USER, World
+from tests.support.binder_story import Story
 from tests.support.faulty_cell import Ask, RunningCell, running_cell
 from tests.support.invalid_input_cell import InvalidInputCell, TargetOf
 from tests.support.kube_api import KubeApi
 from tests.support.kube_rights import grant
 from tests.support.kube_sweep import Sweep
 from tests.support.prepared_server import USERS, Prepared, prepare
-from tests.support.processes import services
+from tests.support.processes import Service, services
 
 _numbers = count(1)
 
@@ -66,6 +71,34 @@ async def namespace(kube_api: KubeApi) -> AsyncIterator[str]:
     await kube_api.post("/api/v1/namespaces", {"metadata": {"name": name}})
     yield name
     await kube_api.delete(f"/api/v1/namespaces/{name}")
+
+
+@pytest.fixture
+async def world(kube_server: KubeServer, kube_api: KubeApi, namespace: str, tmp_path: Path) -> AsyncIterator[World]:
+    """Nodes and pods for a binder, and a client with the rights that ``k8s/`` gives to it."""
+    await grant(kube_api, USER, USER)
+    config = KubeConfig(kubeconfig=kube_server.write_kubeconfig(tmp_path / "kubeconfig", user=USER))
+    async with await Client.connect(config, clock=SystemClock()) as client:
+        yield await World(kube_api, client, namespace).open()
+
+
+@pytest.fixture
+def binder(kube_server: KubeServer, nats_server: str, cell: str, tmp_path: Path) -> Iterator[Service]:
+    """The service that binds pod after pod, not started yet."""
+    settings: dict[str, Any] = {
+        "kube": {"kubeconfig": str(kube_server.write_kubeconfig(tmp_path / "own", user=USER))},
+        "one_at_a_time": False,
+        "retry_wait_s": 0.05,
+        "binds_at_once": 1,
+    }
+    with services(tmp_path, nats_server) as made:
+        yield made.service("binder", cell, **settings)
+
+
+@pytest.fixture
+def story(world: World, real_bus: NatsBus) -> Story:
+    """A gang of which two pods leave, for a binder."""
+    return Story(real_bus, world)
 
 
 @pytest.fixture

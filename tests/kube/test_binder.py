@@ -1,7 +1,6 @@
 """The binder on a real API server, with the rights that it is given in a cluster, whatever goes wrong."""
 
 import asyncio
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +11,7 @@ from berth.runtime.clock import SystemClock
 from berth.runtime.errors import AmbiguousError, TransientError
 from berth.runtime.instruments import Instruments
 from berth.runtime.kube.client import KubeApi as Client
-from berth.runtime.kube.config import KubeConfig
 from berth.runtime.kube.port import Body, RefusedError
-from berth.runtime.local.kube_server import KubeServer
 from berth.schemas.facts import PodPhase
 from berth.schemas.status import JobStatus
 from berth.services.binder.cluster import BindResult, NotYetError
@@ -26,7 +23,7 @@ from berth.services.binder.notice_loop import NoticeLoop
 from tests.support.binder_cluster import USER, World
 from tests.support.kube_api import MERGE_PATCH, KubeApi
 from tests.support.kube_binder import RESOURCE, a_pod, members_of, pods_of
-from tests.support.kube_rights import Right, bindings_of, grant, may, path_of
+from tests.support.kube_rights import Right, bindings_of, may, path_of
 from tests.support.kustomize import render
 from tests.support.waiting import until_true
 
@@ -55,14 +52,6 @@ class Unclear:
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - everything else is the client's
         return getattr(self._client, name)
-
-
-@pytest.fixture
-async def world(kube_server: KubeServer, kube_api: KubeApi, namespace: str, tmp_path: Path) -> AsyncIterator[World]:
-    await grant(kube_api, USER, USER)
-    config = KubeConfig(kubeconfig=kube_server.write_kubeconfig(tmp_path / "kubeconfig", user=USER))
-    async with await Client.connect(config, clock=SystemClock()) as client:
-        yield await World(kube_api, client, namespace).open()
 
 
 async def test_a_gang_is_bound_with_its_annotations_by_an_ordinary_user(world: World) -> None:

@@ -1,6 +1,5 @@
 """The binder as a process on a real API server: killed at any point it goes on, and so does it when the server is."""
 
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -12,55 +11,17 @@ from berth.runtime.fault_points import BINDER_POINTS
 from berth.runtime.kube.client import KubeApi as Client
 from berth.runtime.kube.config import KubeConfig
 from berth.runtime.local.kube_server import KubeServer
-from berth.schemas.envelope import decode, encode
-from berth.schemas.facts import OutcomeSeen
-from berth.schemas.ledger import Epoch, Round, Settings, Verdict
-from berth.schemas.subjects import StreamName
 from berth.services.binder.cluster import Gang
 from tests.support.binder_cluster import USER, World
+from tests.support.binder_story import BinderLedger
 from tests.support.kube_api import KubeApi
-from tests.support.kube_binder import a_gang, a_pod, members_of
+from tests.support.kube_binder import a_gang
 from tests.support.kube_rights import grant
 from tests.support.processes import services
 from tests.support.waiting import until, until_true
 
 
-@pytest.fixture
-async def world(kube_server: KubeServer, kube_api: KubeApi, namespace: str, tmp_path: Path) -> AsyncIterator[World]:
-    await grant(kube_api, USER, USER)
-    config = KubeConfig(kubeconfig=kube_server.write_kubeconfig(tmp_path / "kubeconfig", user=USER))
-    async with await Client.connect(config, clock=SystemClock()) as client:
-        yield await World(kube_api, client, namespace).open()
-
-
-class Cell:
-    """A ledger for a binder that runs as a process of its own."""
-
-    def __init__(self, bus: NatsBus, world: World) -> None:
-        self.bus = bus
-        self.world = world
-        self.records = 0
-
-    async def append(self, record: Epoch | Round) -> None:
-        self.records = await self.bus.append(encode(record), expected_seq=self.records)
-
-    async def place(self, gang: Gang, count: int) -> None:
-        rows = []
-        for rank in range(count):
-            made = await self.world.api.post(self.world.pods, a_pod(f"p{rank}"))
-            rows.append((rank, f"p{rank}", str(made["metadata"]["uid"])))
-        await self.bus.publish(self.bus.subjects.fact_member(gang.namespace, gang.name), encode(members_of(gang, rows)))
-        await self.append(Epoch(1, 0, 0, 0, "me", Settings()))
-        verdict = Verdict(gang.namespace, gang.name, gang.uid, 1, gang.placement)
-        await self.append(Round(1, self.records, 0, 0, 1, verdicts=[verdict]))
-
-    async def outcome(self, gang: Gang) -> OutcomeSeen | None:
-        subject = self.bus.subjects.fact_outcome(gang.namespace, gang.name)
-        stored = await self.bus.last(StreamName.FACTS, subject)
-        return None if stored is None else decode(stored.data, OutcomeSeen)
-
-
-async def all_bound(cell: Cell, gang: Gang, nodes: list[str]) -> None:
+async def all_bound(cell: BinderLedger, gang: Gang, nodes: list[str]) -> None:
     """Wait for the outcome; every pod is where it belongs, with times that only grow on each node."""
 
     async def is_reported() -> bool:
@@ -82,7 +43,7 @@ async def test_killed_at_any_point_the_binder_goes_on_where_it_was(
 ) -> None:
     nodes = [world.node(rank % 3) for rank in range(12)]
     gang = a_gang("job", nodes, [(rank // 3,) for rank in range(12)], namespace=world.namespace)
-    made = Cell(real_bus, world)
+    made = BinderLedger(real_bus, world)
     settings: dict[str, Any] = {
         "kube": {"kubeconfig": str(kube_server.write_kubeconfig(tmp_path / "own", user=USER))},
         "one_at_a_time": False,
@@ -117,7 +78,7 @@ async def test_an_api_server_that_is_killed_in_the_middle_of_a_gang_is_waited_fo
             world = await World(api, client, "ns").open()
             nodes = [world.node(rank % 3) for rank in range(60)]
             gang = a_gang("job", nodes, [(rank // 3,) for rank in range(60)], namespace="ns")
-            made = Cell(real_bus, world)
+            made = BinderLedger(real_bus, world)
             with services(tmp_path, nats_server) as started:
                 settings: dict[str, Any] = {
                     "kube": {"kubeconfig": str(kubeconfig)},

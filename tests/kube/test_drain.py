@@ -3,22 +3,18 @@
 No controller of budgets runs here: the server itself refuses while a budget has not been processed.
 """
 
-from pathlib import Path
 from typing import Final
 
 import pytest
 
-from berth.runtime.bus.nats_bus import NatsBus
-from berth.runtime.local.kube_server import KubeServer
+from berth.runtime.clock import SystemClock
 from berth.schemas.recovery import DRAIN, Recovery
-from tests.kube.test_recovery_execution import LEFT, STAY, Story, binder_of, now_ms, world
-from tests.support.binder_cluster import World
+from tests.support.binder_story import LEFT, STAY, Story
 from tests.support.faulty_cell import Ask, RunningCell, submit, until_seats
 from tests.support.kube_binder import a_placement
-from tests.support.processes import services
+from tests.support.processes import Service
 from tests.support.waiting import until_true
 
-__all__ = ["world"]
 pytestmark = pytest.mark.timeout(120)
 WHY = "pod of rank 1 on n1: its node is drained, and 1 more"
 RUNS = {"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}}
@@ -39,15 +35,8 @@ async def held(story: Story) -> list[int]:
     return [one.rank for one in told.held] if told is not None else []
 
 
-async def test_what_a_budget_holds_back_stays_until_it_is_let_go(
-    world: World,  # the fixture
-    kube_server: KubeServer,
-    nats_server: str,
-    real_bus: NatsBus,
-    cell: str,
-    tmp_path: Path,
-) -> None:
-    story = Story(real_bus, world)
+async def test_what_a_budget_holds_back_stays_until_it_is_let_go(story: Story, binder: Service) -> None:
+    world = story.world
     budgets = f"/apis/policy/v1/namespaces/{world.namespace}/poddisruptionbudgets"
     budget = {
         "apiVersion": "policy/v1",
@@ -55,53 +44,51 @@ async def test_what_a_budget_holds_back_stays_until_it_is_let_go(
         "metadata": {"name": "keep"},
         "spec": {"maxUnavailable": 0, "selector": {"matchLabels": {"keep": "me"}}},
     }
-    with services(tmp_path, nats_server) as started:
-        binder = binder_of(started, cell, kube_server, tmp_path)
-        binder.start()
-        await story.run()
-        for rank in range(4):
-            await world.api.patch(f"{world.pods}/p{rank}/status", RUNS)
-        await world.api.patch(f"{world.pods}/p1", {"metadata": {"labels": {"keep": "me"}}})
-        story.before = {rank: await world.pod(f"p{rank}") for rank in range(4)}
-        await world.api.post(budgets, budget)
-        await drain(story, until_ms=now_ms() + 3_000)
+    binder.start()
+    await story.run()
+    for rank in range(4):
+        await world.api.patch(f"{world.pods}/p{rank}/status", RUNS)
+    await world.api.patch(f"{world.pods}/p1", {"metadata": {"labels": {"keep": "me"}}})
+    story.before = {rank: await world.pod(f"p{rank}") for rank in range(4)}
+    await world.api.post(budgets, budget)
+    await drain(story, until_ms=SystemClock().now_ms() + 3_000)
 
-        async def is_held() -> bool:
-            return await held(story) == [1]
+    async def is_held() -> bool:
+        return await held(story) == [1]
 
-        await until_true(is_held, deadline_s=30, what="the outcome names the pod that is held back")
-        told = await story.cell.outcome(story.gang)
-        assert told is not None
-        assert (told.step, told.state) == (1, "bound")
-        assert "disruption budget" in told.held[0].reason
+    await until_true(is_held, deadline_s=30, what="the outcome names the pod that is held back")
+    told = await story.cell.outcome(story.gang)
+    assert told is not None
+    assert (told.step, told.state) == (1, "bound")
+    assert "disruption budget" in told.held[0].reason
 
-        async def is_reported() -> bool:
-            events = await world.api.items(f"/api/v1/namespaces/{world.namespace}/events")
-            found = {one["reason"] for one in events}
-            return {"Evict", "EvictionHeldBack"} <= found
+    async def is_reported() -> bool:
+        events = await world.api.items(f"/api/v1/namespaces/{world.namespace}/events")
+        found = {one["reason"] for one in events}
+        return {"Evict", "EvictionHeldBack"} <= found
 
-        await until_true(is_reported, deadline_s=20, what="Events of both pods")
-        await story.until_gone(2)  # after the grace period it is deleted at once
-        assert "deletionTimestamp" not in (await world.pod("p1"))["metadata"], "the budget counts also then"
-        await binder.kill()
-        binder.start()
-        await world.api.delete(f"{budgets}/keep")
+    await until_true(is_reported, deadline_s=20, what="Events of both pods")
+    await story.until_gone(2)  # after the grace period it is deleted at once
+    assert "deletionTimestamp" not in (await world.pod("p1"))["metadata"], "the budget counts also then"
+    await binder.kill()
+    binder.start()
+    await world.api.delete(f"{budgets}/keep")
 
-        async def is_evicted() -> bool:
-            return await story.is_gone(1) or "deletionTimestamp" in (await world.pod("p1"))["metadata"]
+    async def is_evicted() -> bool:
+        return await story.is_gone(1) or "deletionTimestamp" in (await world.pod("p1"))["metadata"]
 
-        await until_true(is_evicted, deadline_s=30, what="the pod is evicted")
+    await until_true(is_evicted, deadline_s=30, what="the pod is evicted")
 
-        async def is_clear() -> bool:
-            return await held(story) == []
+    async def is_clear() -> bool:
+        return await held(story) == []
 
-        await until_true(is_clear, deadline_s=30, what="the outcome names nothing more")
-        if not await story.is_gone(1):
-            await world.api.delete(f"{world.pods}/p1")
-        await story.until_gone(*LEFT)
-        for rank in STAY:
-            assert await world.pod(f"p{rank}") == story.before[rank]
-        await binder.stop()
+    await until_true(is_clear, deadline_s=30, what="the outcome names nothing more")
+    if not await story.is_gone(1):
+        await world.api.delete(f"{world.pods}/p1")
+    await story.until_gone(*LEFT)
+    for rank in STAY:
+        assert await world.pod(f"p{rank}") == story.before[rank]
+    await binder.stop()
 
 
 TOPOLOGY: Final = """

@@ -1,7 +1,6 @@
 """SuperPoD affinity on a real API server: annotations of Bindings, SuperPoDs from reports, and adopted pods."""
 
 import json
-from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -10,9 +9,6 @@ import msgspec
 import pytest
 
 from berth.runtime.bus.nats_bus import NatsBus
-from berth.runtime.clock import SystemClock
-from berth.runtime.kube.client import KubeApi as Client
-from berth.runtime.kube.config import KubeConfig
 from berth.runtime.local.kube_server import KubeServer
 from berth.schemas.columns import pack
 from berth.schemas.envelope import decode, encode, open_envelope
@@ -33,14 +29,6 @@ pytestmark = pytest.mark.timeout(150)
 NAMES: Final = ("super-pod-id", "super-pod-rank")
 MAPS: Final = "/api/v1/namespaces/kube-system/configmaps"
 LABEL: Final = {"mx-consumer-cim": "true"}
-
-
-@pytest.fixture
-async def world(kube_server: KubeServer, kube_api: KubeApi, namespace: str, tmp_path: Path) -> AsyncIterator[World]:
-    await grant(kube_api, USER, USER)
-    config = KubeConfig(kubeconfig=kube_server.write_kubeconfig(tmp_path / "kubeconfig", user=USER))
-    async with await Client.connect(config, clock=SystemClock()) as client:
-        yield await World(kube_api, client, namespace).open()
 
 
 async def place(world: World, bus: NatsBus, ledger: LeafLedger, name: str, part: BlockPart) -> None:

@@ -1,16 +1,12 @@
 """Switch affinity on a real API server: annotations of Bindings and ``tor-share-cm``, with each service's rights."""
 
 import json
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
 from berth.runtime.bus.nats_bus import NatsBus
-from berth.runtime.clock import SystemClock
-from berth.runtime.kube.client import KubeApi as Client
-from berth.runtime.kube.config import KubeConfig
 from berth.runtime.local.kube_server import KubeServer
 from berth.schemas.envelope import encode
 from berth.services.binder.cluster import Gang
@@ -32,12 +28,10 @@ Tree = dict[str, Any]
 
 
 @pytest.fixture
-async def world(kube_server: KubeServer, kube_api: KubeApi, namespace: str, tmp_path: Path) -> AsyncIterator[World]:
-    await grant(kube_api, USER, USER)
+async def world(world: World, kube_api: KubeApi) -> World:
+    """With the rights of summary too."""
     await grant(kube_api, "summary", "summary")
-    config = KubeConfig(kubeconfig=kube_server.write_kubeconfig(tmp_path / "kubeconfig", user=USER))
-    async with await Client.connect(config, clock=SystemClock()) as client:
-        yield await World(kube_api, client, namespace).open()
+    return world
 
 
 class Cell:

@@ -1,7 +1,6 @@
 """The binder binds claims on a real API server: killed at any point it goes on, and it overwrites nobody."""
 
 import dataclasses
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +10,7 @@ import pytest
 from berth.formats.kubernetes.storage import claim_of
 from berth.formats.kubernetes.storage_objects import PersistentVolume, PersistentVolumeClaim
 from berth.runtime.bus.nats_bus import NatsBus
-from berth.runtime.clock import SystemClock
 from berth.runtime.fault_points import VOLUME_POINTS
-from berth.runtime.kube.client import KubeApi as Client
-from berth.runtime.kube.config import KubeConfig
 from berth.runtime.kube.port import RefusedError
 from berth.runtime.local.kube_server import KubeServer
 from berth.schemas.envelope import decode, encode
@@ -24,11 +20,9 @@ from berth.schemas.subjects import StreamName
 from berth.schemas.volume_facts import UnboundSeen
 from berth.services.binder.cluster import Gang, NotYetError
 from berth.services.binder.volumes.judgement import Wanted, claim_patch, volume_patch
-from tests.kube.test_binder_crashes import Cell
 from tests.support.binder_cluster import USER, World
+from tests.support.binder_story import BinderLedger
 from tests.support.binder_volumes import BOUND, MARK, SELECTED, notes
-from tests.support.kube_api import KubeApi
-from tests.support.kube_rights import grant
 from tests.support.processes import Service, services
 from tests.support.stand_in_provisioner import a_claim, local_volume
 from tests.support.waiting import until, until_true
@@ -93,14 +87,6 @@ class VolumeWorld:
         await bus.publish(bus.subjects.fact_claim(self.world.namespace, "data"), encode(claim_of(found)))
 
 
-@pytest.fixture
-async def world(kube_server: KubeServer, kube_api: KubeApi, namespace: str, tmp_path: Path) -> AsyncIterator[World]:
-    await grant(kube_api, USER, USER)
-    config = KubeConfig(kubeconfig=kube_server.write_kubeconfig(tmp_path / "kubeconfig", user=USER))
-    async with await Client.connect(config, clock=SystemClock()) as client:
-        yield await World(kube_api, client, namespace).open()
-
-
 async def restarted(binder: Service) -> None:
     assert await binder.ended() < 0
     binder.start()
@@ -109,7 +95,7 @@ async def restarted(binder: Service) -> None:
     )
 
 
-async def reported(made: Cell, gang: Gang) -> OutcomeSeen:
+async def reported(made: BinderLedger, gang: Gang) -> OutcomeSeen:
     """The outcome of a gang, once it is reported."""
 
     async def is_reported() -> bool:
@@ -132,7 +118,7 @@ async def test_killed_while_it_asks_for_volumes_it_asks_once_for_each(
 ) -> None:  # fmt: skip
     volumes = VolumeWorld(world)
     gang = await volumes.gang()
-    made = Cell(real_bus, world)
+    made = BinderLedger(real_bus, world)
     with services(tmp_path, nats_server) as started:
         binder = started.service("binder", cell, **settings_of(kube_server, tmp_path))
         binder.start(fault_point=f"{point}:{count}")
@@ -157,7 +143,7 @@ async def test_killed_while_it_takes_claims_back_it_takes_back_the_rest(
 ) -> None:  # fmt: skip
     volumes = VolumeWorld(world)
     gang = await volumes.gang()
-    made = Cell(real_bus, world)
+    made = BinderLedger(real_bus, world)
     with services(tmp_path, nats_server) as started:
         binder = started.service("binder", cell, **settings_of(kube_server, tmp_path))
         binder.start(fault_point=f"{point}:{count}")

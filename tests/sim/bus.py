@@ -4,6 +4,8 @@ It does what a real connection may do. Messages of one connection stay in order.
 arrives, and what was sent arrives later, perhaps after the sender gave up. When the connection breaks, what is under
 way is lost: requests that did not arrive, and answers to those that did. A consumer may be deleted; its follower misses
 nothing, but is late.
+
+Longer than 400 lines because the port has many calls, and a connection is one class.
 """
 
 import asyncio

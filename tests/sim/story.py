@@ -25,12 +25,10 @@ CLUSTERS: Final = (
 PRODUCTS: Final = ("module910bx8", "module910bx8", "module910a3x16", "module910bx8")
 SIZES: Final = ((1, 2, 4, 8), (1, 4, 8, 8), (2, 4, 8, 16), (1, 2, 4, 8))
 SERVICES: Final = ("dispatcher-0", "dispatcher-1", "inventory", "health", "binder", "summary")
-POINTS: Final[dict[str, tuple[str, ...]]] = {
-    "dispatcher-0": ("lease", "epoch", "fact", "append", "status", "snapshot", "purge"),
-    "binder": ("bind", "outcome"),
-}
 WEIGHTS: Final[dict[str, int]] = {
     "job": 40,
+    "ascend": 12,
+    "drain": 4,
     "pod": 6,
     "end": 8,
     "cancel": 4,
@@ -40,6 +38,7 @@ WEIGHTS: Final[dict[str, int]] = {
     "cordon": 4,
     "relabel": 3,
     "kill": 8,
+    "blackout": 1,
     "fuse": 8,
     "point": 8,
     "restart": 3,
@@ -64,7 +63,7 @@ WEIGHTS: Final[dict[str, int]] = {
 }
 """What may happen, and how often where everything does."""
 VERBS: Final = tuple(verb for verb, weight in WEIGHTS.items() for _ in range(weight))
-USERS: Final = ("job", "pod", "end", "cancel", "request")
+USERS: Final = ("job", "ascend", "pod", "end", "cancel", "request")
 
 
 class Event(msgspec.Struct, frozen=True):

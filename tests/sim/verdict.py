@@ -14,7 +14,8 @@ from berth.schemas.subjects import StreamName
 from tests.fuzz.failure import Failure as FuzzFailure
 from tests.fuzz.sleepers import see_nobody_sleeps
 from tests.sim.errors import Failure
-from tests.sim.world import PODS, World
+from tests.sim.users import PODS
+from tests.sim.world import World
 from tests.support.replays import entries_of, see_same
 from tests.support.watch import summary
 

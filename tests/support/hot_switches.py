@@ -16,12 +16,14 @@ def back_up(world: RecoveringGangs, job: Job, rank: int) -> None:
 
 
 def place_backup(world: RecoveringGangs, job: Job, seed: int) -> None:
-    """A step that gives a backup pod its place, as the turn decides it."""
+    """A step that gives a backup pod its place, or another one while it is not bound, as the turn decides it."""
     holding = world.holding(job)
     if holding is None or holding.ending:
         return
-    taken = {*holding.gone, *holding.leaving(), *holding.backups()}
     known = world.state.faults.backups(("default", job.name), job.uid)
+    placed = {rank: move.backup_of(rank) for rank, move in holding.backups().items()}
+    settled = {rank for rank, uid in placed.items() if known.get(rank) != uid or seed % 3 or rank in job.hot}
+    taken = {*holding.gone, *holding.leaving(), *settled}
     ranks = [rank for rank, uid in known.items() if rank not in taken and holding.switched.get(rank) != uid]
     placement = world.free_places(job, 1, seed)
     if not ranks or placement is None:
@@ -32,7 +34,7 @@ def place_backup(world: RecoveringGangs, job: Job, seed: int) -> None:
         "pod", "backup", [rank], [rank], 40, placement=placement, backups=[known[rank]],
     )  # fmt: skip
     world.round(recoveries=[recovery])
-    world.owners[job.key][rank].append(places_of(placement)[0])
+    world.owners[job.key][rank][1:] = places_of(placement)
     world.check()
 
 

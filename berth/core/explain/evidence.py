@@ -18,11 +18,13 @@ EventKind = Literal[
     "scorer-answers",
     "topology-known",
     "job-ends",
+    "hold-ends",
     "node-well",
     "nodes-come",
 ]
 """The next round; the job ahead is placed, or has ended or is cancelled; scorers of shards answer; the leaf switches
-become known; a job releases its resources; a node becomes healthy, ready and schedulable; nodes are added."""
+become known; a job releases its resources; places that are held for a job which starts anew are free; a node becomes
+healthy, ready and schedulable; nodes are added."""
 Clock = Callable[[UnixMs], str]
 """Formats a moment."""
 
@@ -166,12 +168,12 @@ class Event(msgspec.Struct, frozen=True):
     uid: str = ""
     attempt: int = 0
     nodes: int = 0
-    """Nodes that the job holds, or that are added."""
+    """Nodes that the job holds, or that are held for it, or that are added."""
     chips: int = 0
-    """Chips that it holds."""
+    """Chips that it holds, or that are held for it."""
     since_ms: UnixMs = 0
     end_ms: UnixMs = 0
-    """Expected end by its declared run time; 0 without one."""
+    """Expected end by its declared run time; 0 without one. Of held places: their deadline."""
     is_ending: bool = False
     """Its pods are already being deleted."""
     node: str = ""
@@ -200,6 +202,8 @@ class Event(msgspec.Struct, frozen=True):
 
     def _end_words(self, clock: Clock) -> str:
         size = f"{pluralize(self.nodes, 'node')}, {pluralize(self.chips, 'chip')}"
+        if self.kind == "hold-ends":
+            return f"the places held for {self.job} are free ({size}, at {clock(self.end_ms)} at the latest)"
         if self.is_ending:
             return f"{self.job} is gone ({size}, being deleted)"
         until = f", about {clock(self.end_ms)}" if self.end_ms else ""

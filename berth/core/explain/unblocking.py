@@ -57,7 +57,7 @@ class Waiting(NamedTuple):
 
 
 class Ending(NamedTuple):
-    """A holding that may end.
+    """A holding that may end, or held places that may become free.
 
     Attributes:
         near: Sort key of the nearest of its nodes.
@@ -228,7 +228,7 @@ class _Search:
         return self._endings[what].event if isinstance(what, tuple) else self._repair_event(what)
 
     def _all_endings(self) -> Iterable[tuple[Key, Ending]]:
-        """Holdings with resources that the gangs could use."""
+        """Holdings, and places held for jobs that start anew, with resources that the gangs could use."""
         state = self._state
         for key, holding in sorted(self._trial.holdings.items()):
             pods = [pod for pod in state.held_by(key) if pod.mask or pod.cpu_milli or pod.memory_mib]
@@ -246,6 +246,22 @@ class _Search:
                 since_ms=holding.at_ms,
                 end_ms=end_of(state, holding),
                 is_ending=bool(holding.ending),
+            )
+            yield key, Ending(near, event)
+        for key, held in sorted(self._trial.held.items()):
+            pods = list(held.places().values())
+            nodes = dict.fromkeys(pod.node for pod in pods)
+            near = min((self._near[node] for node in nodes if node in self._near), default=None)
+            if key[0] in {gang.uid for gang in self._gangs} or near is None:
+                continue
+            event = Event(
+                "hold-ends",
+                job=f"{held.namespace}/{held.name}",
+                uid=held.uid,
+                attempt=held.attempt,
+                nodes=len(nodes),
+                chips=sum(len(pod.chips) for pod in pods),
+                end_ms=held.until_ms,
             )
             yield key, Ending(near, event)
 

@@ -28,6 +28,7 @@ from berth.core.state.superpod_index import BlockInputs, ColocationIndex
 from berth.core.switches.occupancy.leaf_states import LeafJob, LeafOccupancy
 from berth.schemas.placement import Placement, Share
 from berth.schemas.pod_constraints import PodProfile
+from berth.schemas.recovery import Recovery
 
 Rows = npt.NDArray[np.int64]
 _LEAST: Final = int(np.iinfo(np.int32).min)
@@ -210,6 +211,26 @@ class ProjectedState:
         if self._has_leaves:
             # Applied on demand: at most moments the chips do not suffice, and the leaf switches are not evaluated.
             self._pending.append(((gang.uid, gang.attempt), footprint.leaf))
+
+    def move(self, gang: Gang, recovery: Recovery, left: ResourceFootprint, new: ResourceFootprint) -> None:
+        """Let a step of the recovery of a running gang be recorded.
+
+        Args:
+            gang: The gang.
+            recovery: The step.
+            left: What the gang does not hold any more.
+            new: What it holds now beside the rest; its leaf job is that of the whole gang.
+        """
+        self._shift(left, gives_back=True)
+        self._shift(new, gives_back=False)
+        if self._has_leaves:
+            self._pending.append(((gang.uid, gang.attempt), new.leaf))
+        if recovery.placement is None:
+            return
+        self._started.append((gang.labels, recovery.placement))
+        if gang.profiles:
+            profiles = gang.pods_in_order()
+            self._placed.append(([profiles[rank] for rank in recovery.ranks], recovery.placement))
 
     def plan(self, gang: Gang) -> Placement | None:
         """Placement that a gang would get; None when it does not fit."""

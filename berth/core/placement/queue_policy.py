@@ -9,6 +9,7 @@ from typing import Final, NamedTuple, Protocol
 
 from berth.core.requests.gangs import Gang
 from berth.schemas.placement import Placement
+from berth.schemas.recovery import Recovery
 from berth.schemas.refusal import Code, Refusal
 
 RESERVED: Final[Code] = "reserved"
@@ -49,6 +50,9 @@ class QueuePolicy(Protocol):
 
     def note_start(self, gang: Gang, placement: Placement) -> None:
         """Note that a gang without chips starts."""
+
+    def note_step(self, gang: Gang, recovery: Recovery) -> None:
+        """Note a step of the recovery of a placed gang; all steps of a round come before its gangs."""
 
     def refusal_changed(self, gang: Gang, refusal: Refusal) -> bool:
         """Whether a refusal differs from the last one of the gang, so that the record must contain it."""

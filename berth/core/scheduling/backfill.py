@@ -23,6 +23,7 @@ from berth.core.scheduling.reservations import AttemptKey, AvailabilityProfile, 
 from berth.core.state.cell import State
 from berth.core.state.internal_errors import SetAside
 from berth.schemas.placement import Placement
+from berth.schemas.recovery import Recovery
 from berth.schemas.refusal import Refusal
 
 _TRIES_MAX: Final = 64
@@ -97,6 +98,7 @@ class Backfill:
         self._times: AvailabilityProfile | None = None
         self._reservations: list[Reservation] = []
         self._tried: tuple[_Tried, ...] = ()
+        self._steps: list[tuple[Gang, Recovery]] = []
         self._placed: list[tuple[Gang, Placement]] = []
         self._has_placed = False
         self._on_error = on_error
@@ -196,6 +198,11 @@ class Backfill:
         if gang.run_ms:
             self._kept.clear()
 
+    def note_step(self, gang: Gang, recovery: Recovery) -> None:
+        """Ranks of a placed gang leave, or get places: reservations count them as after the record."""
+        self._steps.append((gang, recovery))
+        self._has_placed = True
+
     def refusal_changed(self, gang: Gang, refusal: Refusal) -> bool:
         """Whether a refusal differs from the last one. A start that is due now as a job is late is no difference."""
         last = self._last(gang.uid)
@@ -266,7 +273,9 @@ class Backfill:
         """The availability profile, with what the round has placed so far."""
         state, memory = self._state, self._memory
         if self._times is None:
-            self._times = AvailabilityProfile(state, self._scorer, self._at_ms, self._silent, memory.footprints)
+            self._times = AvailabilityProfile(
+                state, self._scorer, self._at_ms, self._silent, memory.footprints, self._steps
+            )
             memory.keep(state)
             silent = tuple(None if rows is None else rows.tobytes() for rows in self._silent)
             ends = self._times.ends

@@ -6,6 +6,7 @@ from typing import Final
 from berth.core.placement.queue_policy import NOTHING_KEPT, KeptRoom
 from berth.core.requests.gangs import Gang
 from berth.schemas.placement import Placement
+from berth.schemas.recovery import Recovery
 from berth.schemas.refusal import Code, Refusal
 
 NEVER: Final[frozenset[Code]] = frozenset({"larger-than-cluster", "no-topology", "internal"})
@@ -59,6 +60,9 @@ class StrictOrder:
 
     def note_start(self, gang: Gang, placement: Placement) -> None:
         """A gang without chips is nobody's head."""
+
+    def note_step(self, gang: Gang, recovery: Recovery) -> None:
+        """A gang that is placed is nobody's head."""
 
     def refusal_changed(self, gang: Gang, refusal: Refusal) -> bool:
         """A changed ``ahead`` alone is not recorded: else each start would change the refusal of every waiting gang."""

@@ -9,6 +9,7 @@ from berth.core.faults.escalation import Wanted
 from berth.core.faults.examination import Faulty, Unplaced
 from berth.core.faults.scopes import LEVEL_STEPS
 from berth.core.placement.planned_pods import RoundParts
+from berth.core.placement.queue_policy import QueuePolicy
 from berth.core.placement.replacements import LeavingPods, NoPlaces, plan_backup, plan_replacements, replacement_counts
 from berth.core.placement.round_demand import NeedMoreError
 from berth.core.scheduling.recovery_costs import Cost, idle_of, restarts_of, smaller_step
@@ -50,12 +51,15 @@ def asks_with(
     return replacement_counts(leaving, asks, full=full) if leaving else dict(asks)
 
 
-def take_steps(parts: RoundParts, faulty: Sequence[Faulty], *, missing: Sequence[int]) -> Steps:
+def take_steps(
+    parts: RoundParts, faulty: Sequence[Faulty], *, policy: QueuePolicy | None = None, missing: Sequence[int]
+) -> Steps:
     """Take the first step of each faulty gang that has what it needs.
 
     Args:
         parts: The round; no gang of it is placed yet.
         faulty: The gangs, in the order in which they are tried.
+        policy: Queue policy of the round.
         missing: Shards that did not answer.
 
     Raises:
@@ -76,6 +80,8 @@ def take_steps(parts: RoundParts, faulty: Sequence[Faulty], *, missing: Sequence
         )
         if taken is not None:
             steps.recoveries.append(taken)
+            if policy is not None:
+                policy.note_step(one.gang, taken)
     return steps
 
 

@@ -8,16 +8,22 @@ a gang longer than necessary but never delays a reservation. It is assumed that 
 """
 
 import bisect
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
+
+import msgspec
 
 from berth.core.placement.projected_state import MissingRows, ProjectedState, ResourceFootprint, footprint_of
 from berth.core.placement.scoring import Scorer
 from berth.core.requests.gangs import Gang
 from berth.core.state.cell import State
 from berth.core.state.holdings.held_places import Held
-from berth.core.state.ledger import Holding, chips_in, pods_of
+from berth.core.state.holdings.steps import take_step
+from berth.core.state.leaf_occupancy import leaf_job
+from berth.core.state.ledger import Holding, chips_in, owned_by, pods_of
 from berth.schemas.placement import Placement, Run
+from berth.schemas.recovery import Recovery
 
 AttemptKey = tuple[str, int]
 FootprintKey = tuple[AttemptKey, int, int, int, int, int]
@@ -90,6 +96,7 @@ class AvailabilityProfile:
         at_ms: The moment of the round.
         silent: Rows that count for nothing.
         footprints: Footprints of holdings, as far as known; missing ones are added.
+        steps: Steps of recoveries that the round takes, with their gangs.
     """
 
     def __init__(
@@ -99,13 +106,18 @@ class AvailabilityProfile:
         at_ms: int,
         silent: MissingRows,
         footprints: dict[FootprintKey, ResourceFootprint],
+        steps: Iterable[tuple[Gang, Recovery]] = (),
     ) -> None:
         self._state = state
         self._at_ms = at_ms
         self._now = ProjectedState(state, scorer, silent)
+        after = [self._step(gang, recovery) for gang, recovery in steps]
+        moved = {holding.key: holding for holding in after}
         self._held = {uid: self._held_places(held, footprints) for uid, held in sorted(state.fold.held.items())}
         """Places that are held for gangs (uid) that start anew."""
-        running = (one for holding in state.fold.holdings.values() for one in self._running(holding, footprints))
+        stay = (holding for key, holding in state.fold.holdings.items() if key not in moved)
+        running = [one for holding in stay for one in self._running(holding, footprints)]
+        running += [one for holding in after for one in self._running(holding, {})]
         self._occupants = sorted([*running, *self._held.values()], key=lambda one: one[:2])
         self._at: dict[int, ProjectedState] = {}
 
@@ -114,6 +126,23 @@ class AvailabilityProfile:
         """Expected ends, the next first."""
         return tuple((one.end_ms, one.key) for one in self._occupants)
 
+    def _step(self, gang: Gang, recovery: Recovery) -> Holding:
+        """What an attempt holds after a step, which the projection of now gets too."""
+        before = self._state.fold.holdings[recovery.uid, recovery.attempt]
+        after = msgspec.structs.replace(before)
+        take_step(after, recovery)
+        table, owned, reserved = self._state.table, owned_by(after), after.reserved()
+        held, holds = Counter(self._state.held_by(before.key)), Counter([*owned, *reserved.values()])
+        parity = self._state.leaf_occupancy.parity
+        leaf = leaf_job(after, owned, reserved, parity=parity, seen=self._state.pods_seen(before) if parity else None)
+        self._now.move(
+            gang,
+            recovery,
+            footprint_of(table, (held - holds).elements(), before.placement),
+            footprint_of(table, (holds - held).elements(), before.placement)._replace(leaf=leaf),
+        )
+        return after
+
     def _running(self, holding: Holding, footprints: dict[FootprintKey, ResourceFootprint]) -> Iterator[Occupant]:
         """A running attempt; apart from it the places that its ranks leave, and do not return to."""
         reserved = holding.reserved()
@@ -121,10 +150,8 @@ class AvailabilityProfile:
         leaving = sorted(holding.leaving().keys() - (placed - reserved.keys()))
         known = (holding.key, holding.ledger_seq, len(holding.gone), holding.step, len(reserved), len(leaving))
         if known not in footprints:
-            pods = self._state.held_by(holding.key)
-            if leaving:
-                left = set(leaving)
-                pods = [pod for rank, pod in enumerate(pods) if rank not in left]
+            left = set(leaving)
+            pods = [pod for rank, pod in enumerate(owned_by(holding)) if rank not in left] + [*reserved.values()]
             footprints[known] = footprint_of(self._state.table, pods, holding.placement)
         yield Occupant(end_ms_of(self._state, holding, self._at_ms), holding.key, footprints[known])
         if not leaving:
@@ -132,7 +159,7 @@ class AvailabilityProfile:
         key = (f"{holding.uid}{_LEAVING}", holding.attempt)
         known = (key, *known[1:])
         if known not in footprints:
-            pods = self._state.owned(holding.key)
+            pods = owned_by(holding)
             footprints[known] = footprint_of(self._state.table, [pods[rank] for rank in leaving], holding.placement)
         yield Occupant(self._at_ms, key, footprints[known])
 

@@ -21,6 +21,7 @@ from berth.core.scheduling.queue import Queue
 from berth.core.scheduling.turn import MissingShards, Opening
 from berth.core.scheduling.verdicts import Decisions
 from berth.core.state.cell import State
+from berth.core.state.holdings.held_places import Held
 from berth.core.state.ledger import Holding
 from berth.core.state.lifecycle import Due
 from berth.schemas.facts import NodeHealth, NodesSeen
@@ -38,7 +39,7 @@ class Assumptions(NamedTuple):
     """What differs from the state as it is.
 
     Attributes:
-        ended: Holdings (uid, attempt) that were given back.
+        ended: Holdings, and places held for an attempt that ended (uid, attempt), that were given back.
         healthy: Rows of nodes that are healthy, ready and schedulable.
         added: Nodes that were added.
     """
@@ -77,7 +78,9 @@ class Trial:
         self._now = Assumptions()
         self._rows_before: dict[int, dict[str, int]] = {}
         self._known: dict[Assumptions, bool] = {}
+        self._held: dict[tuple[str, int], Held] = {}
         self._order = list(state.fold.holdings)
+        self._order_held = list(state.fold.held)
         self._settings = state.fold.settings
 
     def __enter__(self) -> Self:
@@ -87,6 +90,7 @@ class Trial:
         for holding in self._laid:
             self.state.lay(holding)
         self._holdings = dict(self.state.fold.holdings)
+        self._held = {held.key: held for held in self.state.fold.held.values()}
         return self
 
     def __exit__(
@@ -99,6 +103,14 @@ class Trial:
         holdings = self.state.fold.holdings
         for key in self._order:  # as they were: no decision depends on the order, but the state is to be restored
             holdings[key] = holdings.pop(key)
+        held = self.state.fold.held
+        for uid in self._order_held:
+            held[uid] = held.pop(uid)
+
+    @property
+    def held(self) -> dict[tuple[str, int], Held]:
+        """All places that are held for jobs which start anew, by uid and the attempt that ended."""
+        return self._held
 
     @property
     def holdings(self) -> dict[tuple[str, int], Holding]:
@@ -141,9 +153,9 @@ class Trial:
     def _become(self, assumptions: Assumptions) -> None:
         now = self._now
         for key in sorted(now.ended - assumptions.ended):
-            self.state.lay(self._holdings[key])
+            self.state.lay(self._one(key))
         for key in sorted(assumptions.ended - now.ended):
-            self.state.lift(self._holdings[key])
+            self.state.lift(self._one(key))
         for row in sorted(now.healthy - assumptions.healthy):
             self._write(row, self._rows_before.pop(row))
         for row in sorted(assumptions.healthy - now.healthy):
@@ -151,6 +163,9 @@ class Trial:
         if assumptions.added != now.added:
             self._bring(assumptions.added)
         self._now = assumptions
+
+    def _one(self, key: tuple[str, int]) -> Holding | Held:
+        return self._holdings[key] if key in self._holdings else self._held[key]
 
     def _heal(self, row: int) -> dict[str, int]:
         """Make a node healthy; returns its former columns."""

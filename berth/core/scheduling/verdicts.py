@@ -85,7 +85,7 @@ class Decisions:
             policy=policy,
             constraints=state.constraints.view,
         )
-        steps = take_steps(chooser.parts(), opening.faulty, missing=missing_shards.missing)
+        steps = take_steps(chooser.parts(), opening.faulty, policy=policy, missing=missing_shards.missing)
         returned = place_returning(chooser.parts(), opening.returning, policy=policy, missing=missing_shards.missing)
         placed = {verdict.uid for verdict in returned.verdicts}
         gangs = [gang for gang in opening.gangs if gang.uid not in placed] if placed else opening.gangs
@@ -197,7 +197,7 @@ def round_of(state: State, choice: Choice) -> Round:
     opening, missing_shards = choice.opening, choice.missing_shards
     return Round(
         epoch=state.fold.epoch,
-        base_seq=state.fold.head,
+        base_seq=state.fold.base_seq,
         facts_seq=state.facts_seq,
         at_ms=opening.at_ms,
         number=opening.number,

@@ -1,5 +1,6 @@
 """Binding gangs on an API server in memory: what goes well, and each way in which it does not."""
 
+import asyncio
 import json
 from typing import Any
 
@@ -345,3 +346,17 @@ async def test_a_pod_that_stands_for_another_rank_than_it_was_bound_for_is_not_t
         cluster.take_members(members_of(gang, [(rank, "p0", uid_of(world, "p0"))]))
         await cluster.recover([gang])
         assert cluster._recovery.take_bound(gang.key) == expected
+
+
+async def test_an_attempt_that_ends_while_a_binding_is_answered_does_not_end_the_binder(world: World) -> None:
+    gang = a_gang("job", ["n0"], [(0,)])
+    world.pods(gang, "p0")
+    async with asyncio.TaskGroup() as group:
+        binding = group.create_task(world.cluster.bind(gang))
+        while not world.bindings():
+            await asyncio.sleep(0)
+        world.cluster.forget(gang.key)
+    assert binding.result() == bound(1)
+    other = a_gang("other", ["n0"], [(0,)])
+    world.pods(other, "p1")
+    assert await world.cluster.bind(other) == bound(1)

@@ -177,5 +177,5 @@ async def test_work_that_is_wanted_no_longer_is_not_waited_for() -> None:
     desk.clock.advance(1)
     await desk.loop.turn()
     assert not desk.loop.gangs.awaits_admission
-    assert [pace.due_in_s() for pace in desk.loop._paces] == [None] * 4
+    assert desk.loop._capacity_pace.due_in_s() is None
     await desk.bus.close()

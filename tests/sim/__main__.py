@@ -1,0 +1,147 @@
+"""Simulate whole cells from seeds, or one seed again.
+
+``python -m tests.sim --seeds 0-99`` lives through the seeds in two processes, makes each that fails as short as it
+gets, and ends with figures. ``python -m tests.sim --seed 7 --events 0-3,9`` lives through some events of one seed and
+tells what happens.
+"""
+
+import argparse
+import concurrent.futures
+import multiprocessing
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from typing import Final
+
+from berth.runtime.clock import SystemClock
+from berth.runtime.fault_points import BINDER_POINTS, POINTS, RECOVERY_POINTS, VOLUME_POINTS
+from berth.schemas.refusal import Code
+from tests.fuzz.steps import numbers_of
+from tests.sim.batch import Result, command, run_batch
+from tests.sim.observer import CHECKS
+from tests.sim.run import Lived, live
+from tests.sim.story import WEIGHTS
+
+BATCH: Final = 4
+"""Seeds that a process lives through before it says how they went."""
+FAILURES_MAX: Final = 10
+AT_REST: Final = ("replay", "sleepers", "starts", "statuses", "pods at rest")
+"""Checks at the end."""
+
+
+def run_all(first: int, last: int, jobs: int) -> Result:
+    """Live through seeds ``first`` to ``last``."""
+    whole = Result(Counter(), [], 0)
+    with concurrent.futures.ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("spawn")) as pool:
+        waiting: set[concurrent.futures.Future[Result]] = set()
+        batches = _batches(first, last)
+        while True:
+            while len(waiting) < 2 * jobs and len(whole.failed) < FAILURES_MAX and (batch := next(batches, None)):
+                waiting.add(pool.submit(run_batch, batch))
+            if not waiting:
+                return whole
+            done, waiting = concurrent.futures.wait(waiting, return_when=concurrent.futures.FIRST_COMPLETED)
+            for future in done:
+                found = future.result()
+                whole.count += found.count
+                whole.failed += found.failed
+                whole.seeds += found.seeds
+                for lived in found.failed:
+                    _tell(lived)
+
+
+def _batches(first: int, last: int) -> Iterator[list[int]]:
+    for start in range(first, last + 1, BATCH):
+        yield list(range(start, min(start + BATCH, last + 1)))
+
+
+def _tell(lived: Lived) -> None:
+    _say(f"FAILS seed {lived.seed}: {lived.kind}")
+    _say(f"  {lived.details[:2000]}")
+    _say(f"  {len(lived.events)} of {lived.of_events} events: {command(lived)}")
+
+
+def _say(line: str = "") -> None:
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
+
+
+def untouched(count: Counter[str]) -> dict[str, list[str]]:
+    """What never happened: kinds of events, fault points, refusals."""
+    points = (*POINTS, *BINDER_POINTS, *VOLUME_POINTS, *RECOVERY_POINTS)
+    codes: tuple[str, ...] = Code.__args__  # type: ignore[attr-defined]  # of a Literal
+    return {
+        "events": [verb for verb in WEIGHTS if not count[f"event: {verb}"]],
+        "fault points": [point for point in points if not count[f"point: {point}"]],
+        "refusals": [code for code in codes if not count[f"refusal: {code}"]],
+    }
+
+
+def report(result: Result, seconds: float) -> int:
+    """Print figures; returns the exit code."""
+    count = result.count
+    hours = count["virtual ms"] / 3_600_000
+    _say(
+        f"{result.seeds} seeds, {count['steps']} steps, {count['records']} records, {count['kills']} kills,"
+        f" {hours:.1f} hours in {seconds:.0f} s"
+    )
+    for name in sorted(count):
+        if ":" in name:
+            _say(f"  {count[name]:>9} {name}")
+    for what, names in untouched(count).items():
+        if names:
+            _say(f"never touched, {what}: {', '.join(names)}")
+    unchecked = [name for name in (*CHECKS, *AT_REST) if not count[f"check: {name}"]]
+    for name in unchecked:
+        _say(f"nothing was checked: {name}")
+    for kind, times in Counter(one.kind for one in result.failed).most_common():
+        _say(f"{times} x {kind}")
+    if result.failed:
+        _say(f"{len(result.failed)} seeds fail")
+    return 1 if result.failed or unchecked else 0
+
+
+def again(seed: int, ranges: str | None) -> int:
+    """Live through a seed, or some of its events, and tell what happens; returns the exit code."""
+    kept = None if ranges is None else numbers_of("" if ranges == "none" else ranges)
+    lived = live(seed, kept, is_told=True)
+    for line in lived.story:
+        _say(line)
+    _say(f"{lived.steps} steps, {lived.virtual_s:.0f} virtual seconds, trace {lived.trace}")
+    _say(f"FAILS {lived.kind}\n  {lived.details}" if lived.kind else "all is well")
+    return 1 if lived.kind else 0
+
+
+def seeds_of(text: str) -> tuple[int, int]:
+    """First and last seed of ``A-B``, or of ``N`` alone: the first N.
+
+    Raises:
+        ArgumentTypeError: It is neither.
+    """
+    first, dash, last = text.partition("-")
+    if not first.isdigit() or (dash and (not last.isdigit() or int(last) < int(first))) or text == "0":
+        raise argparse.ArgumentTypeError(f"{text!r}: expected a number of seeds, or two seeds such as 100-199")
+    return (int(first), int(last)) if dash else (0, int(first) - 1)
+
+
+def main() -> int:
+    """Read the command line and run."""
+    parser = argparse.ArgumentParser(prog="python -m tests.sim", description=__doc__)
+    parser.add_argument("--seeds", type=seeds_of, help="seeds such as 0-99, or how many")
+    parser.add_argument("--seed", type=int, help="one seed alone")
+    parser.add_argument("--events", help="only these events of it, such as 0-3,9")
+    parser.add_argument("--jobs", type=int, default=2, help="processes")
+    options = parser.parse_args()
+    if (options.seeds is None) == (options.seed is None):
+        parser.error("name either --seeds or --seed")
+    if options.seed is not None:
+        return again(options.seed, options.events)
+    clock = SystemClock()
+    began_s = clock.monotonic_s()
+    first, last = options.seeds
+    result = run_all(first, last, options.jobs)
+    return report(result, clock.monotonic_s() - began_s)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
