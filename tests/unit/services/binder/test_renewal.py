@@ -3,7 +3,9 @@
 import asyncio
 
 from berth.runtime.logs import DEFAULT_LOG
+from berth.schemas.envelope import decode
 from berth.schemas.facts import OutcomeSeen
+from berth.schemas.subjects import StreamName
 from berth.services.binder.renewal import renew_due, renew_outcomes
 from tests.support.waiting import until
 from tests.unit.services.binder.test_loop import KEY, Binder
@@ -23,7 +25,7 @@ async def renewed(binder: Binder) -> int:
 
 
 async def latest(binder: Binder) -> list[OutcomeSeen]:
-    return (await binder.outcomes())[-1:]
+    return [decode(stored.data, OutcomeSeen) for stored in await binder.bus.read(StreamName.LATEST)]
 
 
 async def test_an_outcome_is_stored_again_when_half_of_its_time_is_over() -> None:
@@ -56,7 +58,7 @@ async def test_an_outcome_lasts_as_long_as_its_attempt_and_goes_after_it() -> No
     for _ in range(2):
         binder.server.clock.advance(HALF_S)
         assert await renewed(binder) == 0
-    assert await binder.outcomes() == []
+    assert await latest(binder) == []
     await binder.bus.close()
 
 
