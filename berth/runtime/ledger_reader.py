@@ -139,6 +139,7 @@ class _LedgerFollower:
         self.applied = max(0, start_seq - 1)
         self.caught_up = asyncio.Event()
         self.gaps = 0
+        self.recreations = 0
         self._skips = skips
         self._state = state
         self._kept = kept
@@ -164,11 +165,6 @@ class _LedgerFollower:
         if self._kept < start_seq:
             self._fill(self._state.last_seq)
 
-    @property
-    def recreations(self) -> int:
-        """Consumers created after the first."""
-        return 0 if self._follower is None else self._follower.recreations
-
     async def stop(self) -> None:
         """Stop; no message is delivered afterwards."""
         if self._follower is not None:
@@ -182,6 +178,7 @@ class _LedgerFollower:
     def _take(self, stored: Stored) -> None:
         if self._gap is not None:
             return
+        self.recreations = self._follower.recreations if self._follower is not None else 0
         is_first = not self.applied
         if is_first and any(self._skips.over(one, None) is None for one in range(1, stored.sequence)):
             self.applied = stored.sequence - 1  # the oldest that is kept

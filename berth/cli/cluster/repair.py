@@ -12,7 +12,16 @@ from berth.cli.output import CommandError, emit, print_result
 from berth.runtime.clock import SystemClock
 from berth.runtime.identity import process_identity
 from berth.runtime.ledger_repair import Found, find, repair
-from berth.schemas.status import Skip
+
+
+class SkipRow(msgspec.Struct, frozen=True):
+    """Messages that are passed over, as ``--json`` prints them."""
+
+    sequence: int
+    last_seq: int
+    reason: str
+    digest: str
+    """Empty if they were deleted."""
 
 
 class RepairResult(msgspec.Struct, frozen=True):
@@ -21,7 +30,7 @@ class RepairResult(msgspec.Struct, frozen=True):
     first_seq: int
     """First message of the ledger that was read."""
     last_seq: int
-    skips: list[Skip]
+    skips: list[SkipRow]
     """What stopped the readers and is passed over now."""
 
 
@@ -45,7 +54,8 @@ def repair_ledger(*, yes: Annotated[bool, Parameter(negative=())] = False, commo
                     raise CommandError("nothing was changed; make the change with: berth repair --yes")
                 await repair(bus, clock, found, by=by)
         if options.json:
-            emit(RepairResult(found.first_seq, found.last_seq, found.skips))
+            rows = [SkipRow(skip.sequence, skip.last_seq, skip.reason, skip.digest) for skip in found.skips]
+            emit(RepairResult(found.first_seq, found.last_seq, rows))
         elif found.skips:
             print_result(
                 "Done. Services that stopped go on when they are started again; the dispatcher begins an epoch."
