@@ -49,10 +49,10 @@ async def made(own_server: EmbeddedServer, cell: str, tmp_path: Path) -> AsyncIt
         yield make
 
 
-async def berth(server: EmbeddedServer, cell: str, *words: str) -> tuple[int, str]:
+async def berth(server: EmbeddedServer, cell: str, *words: str, of_cell: bool = True) -> tuple[int, str]:
     """Run the command; returns its exit code and what it printed."""
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "berth.cli", *words, "--url", server.url, "--cell", cell,
+        sys.executable, "-m", "berth.cli", *words, *(("--url", server.url, "--cell", cell) if of_cell else ()),
         stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
     )  # fmt: skip
     out, _ = await process.communicate()
@@ -110,6 +110,18 @@ async def go_on(bus: NatsBus, running: dict[str, Service], names: Sequence[str] 
     assert all(service.is_running for service in running.values())
 
 
+async def is_recorded(server: EmbeddedServer, cell: str, folder: Path) -> None:
+    """A recording and a backup of a cell that was repaired contain what was skipped."""
+    for words in (("record", "plain.rec"), ("record", "secret.rec", "--anonymise"), ("backup", "cell.backup")):
+        command, name, *more = words
+        code, said = await berth(server, cell, command, str(folder / name), *more)
+        assert code == 0, said
+    for name in ("plain.rec", "secret.rec"):
+        code, said = await berth(server, cell, "replay", str(folder / name), "--json", of_cell=False)
+        assert code == 0, said
+        assert json.loads(said)["identical"] is True
+
+
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("chain", [0, 1])
 async def test_garbage_that_was_deleted_before_anyone_read_it(
@@ -131,7 +143,7 @@ async def test_garbage_that_was_deleted_before_anyone_read_it(
 
 @pytest.mark.timeout(120)
 async def test_garbage_that_was_passed_over_and_deleted_later(
-    own_server: EmbeddedServer, cell: str, made: Cell
+    own_server: EmbeddedServer, cell: str, made: Cell, tmp_path: Path
 ) -> None:
     running = made(chain=1)
     async with await NatsBus.connect(own_server.url, cell, name="test") as bus:
@@ -147,6 +159,7 @@ async def test_garbage_that_was_passed_over_and_deleted_later(
         assert running["dispatcher"].is_running
         await repaired(own_server, cell, bus, sequence, sequence)  # it takes the lease from the dispatcher
         await go_on(bus, running, ("scorer", "binder"))
+    await is_recorded(own_server, cell, tmp_path)
 
 
 @pytest.mark.timeout(120)
