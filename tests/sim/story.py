@@ -31,6 +31,8 @@ WEIGHTS: Final[dict[str, int]] = {
     "drain": 4,
     "pod": 6,
     "end": 8,
+    "again": 5,
+    "remove": 6,
     "cancel": 4,
     "request": 4,
     "rubbish": 1,
