@@ -4,6 +4,7 @@ from typing import Final
 
 import msgspec
 
+from berth.runtime.errors import TransientError
 from berth.schemas.envelope import encode
 from berth.schemas.fault_facts import DrainSeen
 from berth.schemas.intake import JobCancel
@@ -204,7 +205,10 @@ class Users(Stage):
         self.loop.create_task(self._break(wish), context=self.loop.main.context)
 
     async def _break(self, wish: BreakNode) -> None:
-        await self.user._ask({0: self.user.subjects.sim("break")}, encode(wish), 5.0)
+        try:
+            await self.user.request(self.user.subjects.sim("break"), encode(wish), timeout_s=5.0)
+        except TransientError:
+            return  # the cluster or the connection is away: nothing breaks
 
     def _do_cordon(self, event: Event) -> None:
         name = self.nodes[event.one % len(self.nodes)]
