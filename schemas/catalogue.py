@@ -20,9 +20,9 @@ from berth.schemas.fault_facts import ApprovalSeen, DrainSeen, GroupSeen, Replac
 from berth.schemas.intake import JobCancel, JobRequest
 from berth.schemas.ledger import Epoch, Round
 from berth.schemas.message import Message
+from berth.schemas.nodes import HealthReport
 from berth.schemas.offers import Advance, Offer, ScoreRequest
-from berth.schemas.recording import RecordingEnd, RecordingHead, RecordingPart
-from berth.schemas.reports import HealthReport
+from berth.schemas.recording import BackupEnd, BackupHead, BackupPart, RecordingEnd, RecordingHead, RecordingPart
 from berth.schemas.simulation import BindGang, BreakNode, EvictGang, GangBound, GangEvicted, NodeBroken, SimCounts
 from berth.schemas.status import (
     DeadLetter,
@@ -38,6 +38,9 @@ from berth.schemas.usage_facts import NamespaceSeen, UsageSeen
 from berth.schemas.volume_facts import ClaimSeen, StorageSeen, UnboundSeen, VolumeSeen
 
 MESSAGES: Final[tuple[type[Message], ...]] = (
+    BackupEnd,
+    BackupHead,
+    BackupPart,
     DeadLetter,
     ApprovalSeen,
     ClaimSeen,

@@ -23,13 +23,23 @@ def _cut(text: str, most: int) -> str:
 
 
 class Envelope(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    """Outer form of every stored or sent message: ``[kind, version, body]``, or ``[kind, version, body, release]``."""
+    """Outer form of every message: ``[kind, version, body]``, then ``release`` and ``chain`` where there are any."""
 
     kind: str
     version: int
     body: msgspec.Raw
     release: str = ""
     """First release that reads this version of the kind; empty for messages that every release reads."""
+    chain: bytes = b""
+    """Digest of a record of the ledger and of all before it (``berth.schemas.chain``); empty for other messages."""
+
+    def encode(self) -> bytes:
+        """The bytes, without the elements that are empty at the end."""
+        if self.chain:
+            return _ENCODER.encode((self.kind, self.version, self.body, self.release, self.chain))
+        if self.release:
+            return _ENCODER.encode((self.kind, self.version, self.body, self.release))
+        return _ENCODER.encode((self.kind, self.version, self.body))
 
 
 class DecodeError(ValueError):
@@ -56,12 +66,15 @@ class NewerVersionError(Exception):
         kind: Kind of the message.
         version: Its version.
         release: First release that reads it; empty if the message does not contain it.
+        sequence: Its sequence in the ledger; 0 where that is not known.
     """
 
-    def __init__(self, envelope: Envelope) -> None:
+    def __init__(self, envelope: Envelope, *, sequence: int = 0) -> None:
         self.kind, self.version, self.release = envelope.kind, envelope.version, envelope.release
+        self.sequence = sequence
         needed = f"Berth {_cut(self.release, _KIND_MAX)} or later" if self.release else "a newer release of Berth"
-        super().__init__(f"{_cut(self.kind, _KIND_MAX)} of version {self.version} needs {needed}")
+        where = f"record {sequence}: " if sequence else ""
+        super().__init__(f"{where}{_cut(self.kind, _KIND_MAX)} of version {self.version} needs {needed}")
 
 
 _ENCODER: Final = msgspec.msgpack.Encoder()
@@ -82,8 +95,12 @@ def encode(message: Message, *, version: int = 1, release: str = "") -> bytes:
     Returns:
         The bytes. They depend on the arguments alone.
     """
-    body = msgspec.Raw(_ENCODER.encode(message))
-    return _ENCODER.encode((message.KIND, version, body, release) if release else (message.KIND, version, body))
+    return sealed(message, version=version, release=release).encode()
+
+
+def sealed(message: Message, *, version: int = 1, release: str = "") -> Envelope:
+    """A message in its envelope; the arguments are those of :func:`encode`."""
+    return Envelope(message.KIND, version, msgspec.Raw(_ENCODER.encode(message)), release)
 
 
 def open_envelope(data: bytes | memoryview) -> Envelope:

@@ -116,6 +116,9 @@ class Settings(Part, frozen=True):
     """How long no further node below one leaf switch or in one SuperPoD must have been lost before the pods of those
     that were are faulty; at most five times as long, and no longer once none is left. 0: not at all, as under
     ``reference_parity``."""
+    chain: int = 0
+    """Chain of records: 0 none, as in all records before 0.5; 1 each record has a digest over the one before it, and a
+    message without the right one is void. Records and snapshots have a version of their own from 1 on."""
 
     @property
     def recovers(self) -> bool:
@@ -147,6 +150,7 @@ class Epoch(Message, frozen=True):
     """A dispatcher became leader. Every waiting gang is tried again, unless it resumes."""
 
     KIND: ClassVar[str] = "ledger.epoch"
+    VERSION: ClassVar[int] = 2
     MUST_READ: ClassVar[bool] = True
 
     epoch: int
@@ -210,7 +214,7 @@ class Round(Message, frozen=True):
     """Decisions of one round, folded in the order verdicts, recoveries, evictions, held, releases, adoptions."""
 
     KIND: ClassVar[str] = "ledger.round"
-    VERSION: ClassVar[int] = 2
+    VERSION: ClassVar[int] = 3
     MUST_READ: ClassVar[bool] = True
 
     epoch: int
@@ -230,9 +234,9 @@ class Round(Message, frozen=True):
     shards: int = 0
     """Number of shards if some are missing; 0 if none is, and in records of releases before 0.4."""
     recoveries: list[Recovery] = []
-    """Only in version 2, which ``Settings.recoveries`` enables."""
+    """Only since version 2, which ``Settings.recoveries`` enables."""
     held: list[HeldPlaces] = []
-    """Places of jobs that start anew, as ``recoveries`` only in version 2."""
+    """Places of jobs that start anew, as ``recoveries`` only since version 2."""
 
 
 class RecordHead(Part, frozen=True):
@@ -267,8 +271,15 @@ def record_head(envelope: Envelope) -> RecordHead | None:
         DecodeError: They do not decode, or there is no such version.
         NewerVersionError: Only a newer release reads the record.
     """
-    if not see_readable(envelope):
-        return None
+    return head_of(envelope) if see_readable(envelope) else None
+
+
+def head_of(envelope: Envelope) -> RecordHead:
+    """As :func:`record_head`, for an envelope that is known to be that of a record.
+
+    Raises:
+        DecodeError: See :func:`record_head`.
+    """
     if envelope.version < 1:
         raise DecodeError(f"version is {envelope.version}, expected 1 or more", kind=envelope.kind)
     try:
@@ -301,6 +312,7 @@ __all__ = [
     "Settings",
     "Verdict",
     "facts_known",
+    "head_of",
     "record_head",
     "see_readable",
 ]

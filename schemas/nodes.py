@@ -1,8 +1,10 @@
-"""Descriptions of single nodes, from which the columns of facts are packed."""
+"""Descriptions of single nodes, from which the columns of facts are packed, and reports of agents on them."""
+
+from typing import ClassVar
 
 from berth.schemas.constraints import Taint
 from berth.schemas.facts import NodeHealth
-from berth.schemas.message import Part
+from berth.schemas.message import Message, Part
 from berth.schemas.units import CpuMilli, MemoryMib, UnixMs
 
 
@@ -62,3 +64,23 @@ class NodeCondition(Part, frozen=True):
     """Mask of sub-healthy chips; all of them if the switch of the node is."""
     sources: int = 0
     """Mask of :class:`~berth.schemas.facts.HealthSource`: who reports a fault of the node or its chips."""
+
+
+class HealthReport(Message, frozen=True):
+    """Health of one node, reported by an agent on it. Each report replaces the one before."""
+
+    KIND: ClassVar[str] = "report.health"
+
+    node: str
+    unhealthy: list[int] = []
+    """Chips (physical ids) that take no work."""
+    recovering: list[int] = []
+    network_unhealthy: list[int] = []
+    """Chips that may serve a job of one pod only."""
+    level: str = "ok"
+    """Level of the node: ok, sub-health, no-new-work or evict."""
+    reason: str = ""
+    updated_ms: UnixMs = 0
+    """Time of the observation; 0: time at which the report arrives."""
+    source: str = ""
+    """Name of the agent, for display."""

@@ -1,4 +1,4 @@
-"""Recordings: facts and decisions of a cell in one file, in the order in which they were applied."""
+"""Recordings: facts and decisions of a cell in one file, in the order in which they were applied; and backups."""
 
 from typing import ClassVar, Final
 
@@ -57,3 +57,49 @@ class RecordingEnd(Message, frozen=True):
     facts_seq: Sequence
     """Last fact; the last one of the start if there is none."""
     ledger_seq: Sequence
+
+
+class BackupStream(Part, frozen=True):
+    """A stream of a backup as it was found."""
+
+    name: str
+    first_seq: Sequence
+    """Oldest stored message; one above ``last_seq`` if there was none."""
+    last_seq: Sequence
+    """Newest sequence ever assigned."""
+    replicas: int = 1
+    max_bytes: int = 0
+    """Size limit in bytes; 0 for none."""
+
+
+class BackupHead(Message, frozen=True):
+    """First message of a backup: its origin, and the streams that follow, each as a whole, in this order."""
+
+    KIND: ClassVar[str] = "backup.head"
+
+    release: str
+    """Release of Berth that wrote the backup."""
+    cell: str
+    made_at_ms: UnixMs
+    streams: list[BackupStream]
+
+
+class BackupPart(Message, frozen=True):
+    """Messages of one stream, ascending."""
+
+    KIND: ClassVar[str] = "backup.part"
+
+    stream: str
+    entries: list[Entry]
+    """Subjects without the prefix of the cell."""
+
+
+class BackupEnd(Message, frozen=True):
+    """Last message of a backup. Without it the backup is incomplete."""
+
+    KIND: ClassVar[str] = "backup.end"
+
+    counts: list[int]
+    """Messages of each stream, in the order of the head."""
+    digest: bytes
+    """BLAKE2b-128 over stream, sequence, subject and data of all messages."""

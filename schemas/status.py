@@ -144,7 +144,7 @@ class SnapshotBody(Message, frozen=True):
     """Folded facts and folded ledger at (``ledger_seq``, ``facts_seq``)."""
 
     KIND: ClassVar[str] = "snapshot"
-    VERSION: ClassVar[int] = 2
+    VERSION: ClassVar[int] = 3
     MUST_READ: ClassVar[bool] = True
 
     ledger_seq: Sequence
@@ -152,3 +152,8 @@ class SnapshotBody(Message, frozen=True):
     facts: list[KeptFact]
     ledger: bytes
     """Folded ledger as the core encodes it."""
+    digest: bytes = b""
+    """Digest of ``facts`` and ``ledger`` (``berth.schemas.chain.state_digest``); empty in snapshots before 0.5."""
+    fold_version: int = 0
+    """Version of the rules by which records were folded: only with equal ones the digests of two readers of the same
+    records are equal. 0 in snapshots before 0.5."""

@@ -88,6 +88,9 @@ class StreamSpec(msgspec.Struct, frozen=True, kw_only=True):
     is_view: bool = False
     """Its content follows from other streams: on one replica the server may acknowledge a message before it is on
     disk."""
+    backup: Literal["all", "latest", "old", "none"]
+    """What a backup holds of it: ``all`` messages with their sequences; the ``latest`` ones, whose sequences do not
+    matter; of a mirror those that are ``old``: not in its origin any more; or ``none``: it is made again."""
 
 
 _DAY_S: Final = 86_400
@@ -265,21 +268,34 @@ class Subjects(msgspec.Struct, frozen=True):
         """All streams of the cell, origins before their mirrors."""
         root = self.root
         return (
-            StreamSpec(name=StreamName.INTAKE, subjects=(f"{root}intake.>",), max_age_s=7 * _DAY_S),
-            StreamSpec(name=StreamName.FACTS, subjects=(f"{root}fact.>",), max_age_s=7 * _DAY_S, max_bytes=4 * _GIB),
-            StreamSpec(name=StreamName.LATEST, mirror_of=StreamName.FACTS, per_subject=1, is_view=True),
-            StreamSpec(name=StreamName.LEDGER, subjects=(self.ledger,)),
-            StreamSpec(name=StreamName.SNAPSHOT, subjects=(f"{root}snapshot.>",)),
-            StreamSpec(name=StreamName.STATUS, subjects=(f"{root}status.>",), per_subject=1, is_view=True),
+            StreamSpec(name=StreamName.INTAKE, subjects=(f"{root}intake.>",), max_age_s=7 * _DAY_S, backup="all"),
+            StreamSpec(
+                name=StreamName.FACTS,
+                subjects=(f"{root}fact.>",),
+                max_age_s=7 * _DAY_S,
+                max_bytes=4 * _GIB,
+                backup="all",
+            ),
+            StreamSpec(name=StreamName.LATEST, mirror_of=StreamName.FACTS, per_subject=1, is_view=True, backup="old"),
+            StreamSpec(name=StreamName.LEDGER, subjects=(self.ledger,), backup="all"),
+            StreamSpec(name=StreamName.SNAPSHOT, subjects=(f"{root}snapshot.>",), backup="latest"),
+            StreamSpec(
+                name=StreamName.STATUS, subjects=(f"{root}status.>",), per_subject=1, is_view=True, backup="latest"
+            ),
             StreamSpec(
                 name=StreamName.SUMMARY,
                 subjects=(f"{root}summary.>",),
                 per_subject=1,
                 max_age_s=30 * _DAY_S,
                 is_view=True,
+                backup="none",
             ),
-            StreamSpec(name=StreamName.LEASE, subjects=(f"{root}lease.>",), per_subject=1, allow_ttl=True),
-            StreamSpec(name=StreamName.DEAD, subjects=(f"{root}dead.>",), per_subject=1, max_age_s=30 * _DAY_S),
+            StreamSpec(
+                name=StreamName.LEASE, subjects=(f"{root}lease.>",), per_subject=1, allow_ttl=True, backup="none"
+            ),
+            StreamSpec(
+                name=StreamName.DEAD, subjects=(f"{root}dead.>",), per_subject=1, max_age_s=30 * _DAY_S, backup="latest"
+            ),
         )
 
 

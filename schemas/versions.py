@@ -8,7 +8,10 @@ written, which older releases read. ``docs/messages.md`` states the rule.
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
-from berth.schemas.envelope import encode
+import msgspec
+
+from berth.schemas.chain import FIRST, chained
+from berth.schemas.envelope import sealed
 from berth.schemas.ledger import Epoch, Round, Settings
 from berth.schemas.status import SnapshotBody
 
@@ -33,10 +36,12 @@ Versions = Mapping[str, Sequence[Version]]
 
 RECOVERIES: Final = Version(2, "0.5", "recoveries")
 """Records and snapshots with recoveries: ranks of a placed attempt that leave, and their new places."""
+CHAIN: Final = Version(3, "0.5", "chain")
+"""Records with a chain value, and snapshots that contain it; their fields are those of version 2."""
 VERSIONS: Final[Versions] = {
-    Epoch.KIND: (Version(1),),
-    Round.KIND: (Version(1), RECOVERIES),
-    SnapshotBody.KIND: (Version(1), RECOVERIES),
+    Epoch.KIND: (Version(1), Version(2, "0.5", "chain")),
+    Round.KIND: (Version(1), RECOVERIES, CHAIN),
+    SnapshotBody.KIND: (Version(1), RECOVERIES, CHAIN),
 }
 """What this release writes. The last version of a kind is the ``VERSION`` of its message; version 1 of a new kind of
 the ledger names a release."""
@@ -46,6 +51,8 @@ def encode_record(
     message: Epoch | Round | SnapshotBody,
     settings: Settings,
     *,
+    chain: bytes = FIRST,
+    sequence: int = 0,
     versions: Versions = VERSIONS,
 ) -> bytes:
     """Encode a record or a snapshot in the newest version that the settings enable.
@@ -53,6 +60,8 @@ def encode_record(
     Args:
         message: The record or snapshot.
         settings: Settings of its epoch; of an epoch record its own.
+        chain: Digest of the chain before the record.
+        sequence: Sequence that the record gets; 0: it gets no chain value, as snapshots and what is only compared.
         versions: Versions by kind.
 
     Returns:
@@ -62,7 +71,10 @@ def encode_record(
         version for version in versions[message.KIND] if not version.setting or bool(getattr(settings, version.setting))
     ]
     newest = enabled[-1]
-    return encode(message, version=newest.number, release=newest.release)
+    envelope = sealed(message, version=newest.number, release=newest.release)
+    if settings.chain and sequence:
+        envelope = msgspec.structs.replace(envelope, chain=chained(chain, sequence, envelope))
+    return envelope.encode()
 
 
 def withdrawn(before: Settings, after: Settings, *, versions: Versions = VERSIONS) -> list[str]:

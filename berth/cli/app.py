@@ -22,6 +22,7 @@ from berth.cli.jobs.submit import submit
 from berth.cli.local.demo import demo
 from berth.cli.local.up import up
 from berth.cli.output import WRONG_USE, complain, progress_console, results
+from berth.cli.recordings.backup import backup_cell, restore_cell
 from berth.cli.recordings.record import log, record_cell
 from berth.cli.recordings.replay import replay
 from berth.cli.simulation.simulate import simulate
@@ -58,6 +59,8 @@ APP.command(explain_job, name="explain")
 APP.command(record_cell, name="record")
 APP.command(log)
 APP.command(replay)
+APP.command(backup_cell, name="backup")
+APP.command(restore_cell, name="restore")
 APP.command(simulate)
 APP.command(what_if, name="what-if")
 APP.command(check_config)

@@ -61,8 +61,12 @@ class Common:
 
 
 @asynccontextmanager
-async def connected(common: Common) -> AsyncIterator[NatsBus]:
+async def connected(common: Common, *, needs_cell: bool = True) -> AsyncIterator[NatsBus]:
     """Connection to the bus of the cell.
+
+    Args:
+        common: Options.
+        needs_cell: Whether the server must have the cell already.
 
     Raises:
         CommandError: No server answers, the server rejects the connection, or it does not have the cell.
@@ -83,7 +87,8 @@ async def connected(common: Common) -> AsyncIterator[NatsBus]:
         ) from error
     async with bus:
         try:
-            await bus.state(StreamName.STATUS)
+            if needs_cell:
+                await bus.state(StreamName.STATUS)
         except TransientError as error:
             raise CommandError(
                 f"the server at {url} has no cell {common.cell!r} ({_cause(error)}); start one with: berth up, or name"

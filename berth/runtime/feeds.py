@@ -19,8 +19,8 @@ from berth.runtime.clock import Clock
 from berth.runtime.errors import ConflictError, FatalError, TransientError
 from berth.runtime.logs import DEFAULT_LOG, Logger
 from berth.runtime.stored_snapshots import newest_snapshot
+from berth.runtime.void_records import VoidRecords
 from berth.schemas.envelope import encode
-from berth.schemas.ledger import facts_known
 from berth.schemas.status import DeadLetter
 from berth.schemas.subjects import StreamName
 
@@ -137,10 +137,21 @@ class Feed:
 
 
 class Feeds:
-    """Facts and ledger of a cell, and the state made of them."""
+    """Facts and ledger of a cell, and the state made of them.
 
-    def __init__(self, bus: Bus, clock: Clock, state: State, log: Logger = DEFAULT_LOG) -> None:
+    Args:
+        bus: The cell.
+        clock: Of the process.
+        state: Where they are applied.
+        log: Logger of the service.
+        void: Counts void messages of the ledger; None in a command.
+    """
+
+    def __init__(
+        self, bus: Bus, clock: Clock, state: State, log: Logger = DEFAULT_LOG, *, void: VoidRecords | None = None
+    ) -> None:
         self._log = log
+        self._void = void
         self.bus = bus
         self.clock = clock
         self.state = state
@@ -230,8 +241,11 @@ class Feeds:
         found = ChangesBuilder()
         for stored in self.records.take():
             if stored.sequence > self.state.fold.head:
-                found.add(self.apply_facts(up_to=facts_known(stored.data)))
-                found.add(self.state.apply_record(stored.sequence, stored.data).changes)
+                link = self.state.fold.link(stored.sequence, stored.data)
+                found.add(self.apply_facts(up_to=link.facts_seq))
+                folded = self.state.apply_link(link)
+                self.note_void(stored.sequence, folded)
+                found.add(folded.changes)
         found.add(self.apply_facts())
         return found.build()
 
@@ -247,11 +261,18 @@ class Feeds:
 
     def apply_records(self, *, up_to: int | None = None) -> list[tuple[Stored, Folded]]:
         """Apply received records up to a sequence; records that are already applied are skipped."""
-        return [
-            (stored, self.state.apply_record(stored.sequence, stored.data))
-            for stored in self.records.take(up_to=up_to)
-            if stored.sequence > self.state.fold.head
-        ]
+        applied = []
+        for stored in self.records.take(up_to=up_to):
+            if stored.sequence > self.state.fold.head:
+                folded = self.state.apply_record(stored.sequence, stored.data)
+                self.note_void(stored.sequence, folded)
+                applied.append((stored, folded))
+        return applied
+
+    def note_void(self, sequence: int, folded: Folded) -> None:
+        """Count and report a message of the ledger if it is void."""
+        if folded.void and self._void is not None:
+            self._void.note(sequence, folded.void, self._log)
 
     async def reach_fact(self, sequence: int, *, timeout_s: float) -> None:
         """Wait until the fact of a sequence has been received.

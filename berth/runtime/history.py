@@ -19,8 +19,9 @@ from berth.runtime.feeds import Feeds
 from berth.runtime.recording import Reach, When, is_whole, reaching_ends
 from berth.runtime.stored_snapshots import newest_snapshot, read_snapshot, snapshot_ends
 from berth.runtime.stream_ranges import NotKeptError, pieces
+from berth.schemas.chain import ChainReader, Position, position_of
 from berth.schemas.envelope import DecodeError, body_of, open_envelope
-from berth.schemas.ledger import Epoch, Round, Settings, Verdict, facts_known, see_readable
+from berth.schemas.ledger import Round, Settings, Verdict, see_readable
 from berth.schemas.recording import BEGINNING, Entry
 from berth.schemas.status import SnapshotBody, SnapshotEnd
 from berth.schemas.subjects import StreamName
@@ -168,17 +169,16 @@ async def state_now(bus: Bus, clock: Clock) -> State:
 async def settings_now(bus: Bus) -> Settings | None:
     """Settings of the current epoch; None before the first."""
     found: Settings | None = None
-    start = 1
+    start, reader = 1, ChainReader(Position())
     body = await newest_snapshot(bus)
     if body is not None:
         found = dump_of(body.ledger).settings
-        start = body.ledger_seq + 1
+        start, reader = body.ledger_seq + 1, ChainReader(position_of(body))
     head = (await bus.state(StreamName.LEDGER)).last_seq
     for stored in await _tail(bus, StreamName.LEDGER, start, head) or ():
-        envelope = open_envelope(stored.data)
-        see_readable(envelope)
-        if envelope.kind == Epoch.KIND:
-            found = body_of(envelope, Epoch).settings
+        link = reader.read(stored.sequence, stored.data)
+        if link.epoch is not None and not link.void:
+            found = link.epoch.settings
     return found
 
 
@@ -245,11 +245,11 @@ async def _advanced(bus: Bus, state: State, ledger_seq: int, facts_seq: int) -> 
     waiting = iter(facts)
     fact = next(waiting, None)
     for record in records:
-        knew = facts_known(record.data)
-        while fact is not None and fact.sequence <= knew:
+        link = state.fold.link(record.sequence, record.data)
+        while fact is not None and fact.sequence <= link.facts_seq:
             state.apply_fact(fact.subject, fact.sequence, fact.data)
             fact = next(waiting, None)
-        state.apply_record(record.sequence, record.data)
+        state.apply_link(link)
     while fact is not None:
         state.apply_fact(fact.subject, fact.sequence, fact.data)
         fact = next(waiting, None)

@@ -24,7 +24,8 @@ from berth.runtime.errors import FatalError, ShellError
 from berth.runtime.release import release
 from berth.runtime.stored_snapshots import read_snapshot, snapshot_ends
 from berth.runtime.stream_ranges import NotKeptError, pieces
-from berth.schemas.ledger import Settings, facts_known
+from berth.schemas.chain import ChainReader, position_of
+from berth.schemas.ledger import Settings
 from berth.schemas.recording import BEGINNING, Entry, RecordingEnd, RecordingHead
 from berth.schemas.status import SnapshotBody, SnapshotEnd
 from berth.schemas.subjects import StreamName
@@ -128,9 +129,9 @@ async def _record(bus: Bus, clock: Clock, path: Path, since: When | None, until:
     ledger = await bus.state(StreamName.LEDGER)
     facts = await bus.state(StreamName.FACTS)
     _check(since, until, ledger)
-    start = await _start(bus, since, ledger, facts)
+    start = await start_of(bus, since, ledger, facts)
     reach = Reach(bus, start, (ledger.last_seq, facts.last_seq), until)
-    frames = Frames(_head(bus, clock, start))
+    frames = Frames(head_of(bus, clock, start))
     try:
         with replacing(path) as file:
             file.write(frames.begin())
@@ -174,7 +175,8 @@ def _check(since: When | None, until: When | None, ledger: StreamState) -> None:
         raise NoHistoryError(f"from {since} to {until} is empty: the end is before the start")
 
 
-def _head(bus: Bus, clock: Clock, start: SnapshotBody) -> RecordingHead:
+def head_of(bus: Bus, clock: Clock, start: SnapshotBody) -> RecordingHead:
+    """First message of a recording that begins after a snapshot."""
     dump = dump_of(start.ledger) if start.ledger else None
     return RecordingHead(
         release=release(),
@@ -200,7 +202,7 @@ def is_whole(ledger: StreamState, facts: StreamState) -> bool:
     return ledger.first_seq <= 1 and facts.first_seq <= 1
 
 
-async def _start(bus: Bus, since: When | None, ledger: StreamState, facts: StreamState) -> SnapshotBody:
+async def start_of(bus: Bus, since: When | None, ledger: StreamState, facts: StreamState) -> SnapshotBody:
     """Start of the recording: a snapshot, or the beginning.
 
     Raises:
@@ -271,6 +273,7 @@ class Reach:
         ledger_seq, self._facts_seq = heads
         self._until = until
         self._known = start.facts_seq
+        self._chain = ChainReader(position_of(start))
         if until is not None and until.ledger_seq >= 0:
             ledger_seq = until.ledger_seq
         if ledger_seq < start.ledger_seq:
@@ -286,7 +289,7 @@ class Reach:
             ValueError: A record does not decode.
         """
         while (record := await self._records.look()) is not None and not self._is_later(record):
-            self._known = max(self._known, facts_known(record.data))
+            self._known = max(self._known, self._chain.read(record.sequence, record.data).facts_seq)
             async for entry in self._facts_up_to(self._known):
                 yield entry
             self._note(record)

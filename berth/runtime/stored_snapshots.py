@@ -1,10 +1,12 @@
 """Snapshots as they are stored: their ends, and the newest one that is whole."""
 
 import zlib
+from collections.abc import Mapping
 
 from berth.runtime.bus.port import Bus
 from berth.runtime.logs import DEFAULT_LOG, Logger
-from berth.schemas.envelope import DecodeError, decode
+from berth.schemas.chain import state_digest
+from berth.schemas.envelope import DecodeError, decode, encode
 from berth.schemas.status import SnapshotBody, SnapshotChunk, SnapshotEnd
 from berth.schemas.subjects import StreamName
 
@@ -30,11 +32,45 @@ async def read_snapshot(bus: Bus, end: SnapshotEnd, log: Logger = DEFAULT_LOG) -
             parts[tail] = decode(stored.data, SnapshotChunk).data
         except DecodeError as error:
             log.warning("snapshot chunk does not decode", subject=stored.subject, reason=error.reason)
-    joined = b"".join(parts.get(str(number), b"") for number in range(end.chunks))
-    if len(joined) != end.bytes_total or zlib.crc32(joined) != end.checksum:
+    body = body_of_chunks(end, parts)
+    if body is None:
         log.warning("snapshot is damaged", ledger_seq=end.ledger_seq)
+    return body
+
+
+def body_of_chunks(end: SnapshotEnd, chunks: Mapping[str, bytes]) -> SnapshotBody | None:
+    """A snapshot out of its chunks by number; None if one is missing or damaged, or its digest is of another state."""
+    joined = b"".join(chunks.get(str(number), b"") for number in range(end.chunks))
+    if len(joined) != end.bytes_total or zlib.crc32(joined) != end.checksum:
         return None
-    return decode(joined, SnapshotBody)
+    body = decode(joined, SnapshotBody)
+    if body.digest and body.digest != state_digest(body.facts, body.ledger):
+        return None
+    return body
+
+
+def chunks_of(
+    body: bytes, *, ledger_seq: int, facts_seq: int, size: int, at_ms: int
+) -> tuple[list[bytes], SnapshotEnd]:
+    """Messages of a snapshot: its chunks, and its end, which is stored after them.
+
+    Args:
+        body: The encoded snapshot.
+        ledger_seq: Its record.
+        facts_seq: Its fact.
+        size: Bytes of a chunk.
+        at_ms: Time in the end.
+    """
+    pieces = [body[start : start + size] for start in range(0, len(body), size)]
+    end = SnapshotEnd(
+        ledger_seq=ledger_seq,
+        facts_seq=facts_seq,
+        chunks=len(pieces),
+        bytes_total=len(body),
+        checksum=zlib.crc32(body),
+        at_ms=at_ms,
+    )
+    return [encode(SnapshotChunk(piece)) for piece in pieces], end
 
 
 async def snapshot_ends(bus: Bus, log: Logger = DEFAULT_LOG) -> list[SnapshotEnd]:

@@ -120,7 +120,7 @@ async def bind_on(
             the next start folds it again.
     """
     loop = Loop(bus, cluster, clock, config, Work(), instruments)
-    intake = _Intake(loop, cluster, notices, instruments.log)
+    intake = _Intake(loop, cluster, notices, instruments)
     following = _Following(bus, intake, instruments.log)
     try:
         ledger = await following.start(mirror_wait_s=config.mirror_wait_s)
@@ -241,9 +241,12 @@ async def _begin(cluster: Cluster, loop: Loop, log: Logger, stop: asyncio.Event)
 class _Intake:
     """Applies messages to the work."""
 
-    def __init__(self, loop: Loop, cluster: Cluster, notices: NoticeLoop | None, log: Logger) -> None:
+    def __init__(
+        self, loop: Loop, cluster: Cluster, notices: NoticeLoop | None, instruments: Instruments[BinderMetrics]
+    ) -> None:
         self._loop = loop
-        self._log = log
+        self._log = instruments.log
+        self._void = instruments.metrics.void
         self.cluster = cluster
         self.notices = notices
         self.is_folded = False
@@ -269,6 +272,8 @@ class _Intake:
         except (DecodeError, CoreError) as error:
             self._break(f"ledger record {stored.sequence} cannot be folded: {error}")
             return
+        if self.work.void:
+            self._void.note(stored.sequence, self.work.void, self._log)
         for key in self.work.over:
             self.cluster.forget(key)
         self.work.over.clear()

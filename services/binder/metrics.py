@@ -3,6 +3,7 @@
 from typing import Final
 
 from berth.runtime.metrics import MetricsRegistry
+from berth.runtime.void_records import VoidRecords
 
 _MINUTES: Final = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 900.0, 3_600.0)
 """Bounds for what depends on grace periods and controllers, in seconds."""
@@ -16,6 +17,7 @@ class BinderMetrics:
     """
 
     def __init__(self, registry: MetricsRegistry) -> None:
+        self.void = VoidRecords(registry)
         self.outcomes = registry.counter(
             "binder_gangs_total", "Gangs that were handled, by outcome: bound, failed or evicted.", ["outcome"]
         )

@@ -13,7 +13,6 @@ from typing import ClassVar, Final, Literal, TypeAlias
 from berth.core.state.holdings.moves import Move
 from berth.core.state.ledger import Folded, GangRecord, Holding, LedgerDump, LedgerFold
 from berth.formats.ascend.ledger_mark import ledger_mark
-from berth.schemas.envelope import open_envelope
 from berth.schemas.facts import OutcomeSeen, OutcomeState, RankFailure
 from berth.schemas.placement import Placement
 from berth.schemas.recovery import DRAIN, Recovery
@@ -206,6 +205,7 @@ class Work:
         fold: The ledger, folded by the same rules as in every other reader.
         clearings: Jobs that start anew after a fault, by their next attempt.
         over: Attempts that ended since the caller last emptied this, in the ledger's order.
+        void: Why the last record counts for nothing; empty if it counts.
         stream: Id of the ledger's stream; empty if it is not known.
     """
 
@@ -213,6 +213,7 @@ class Work:
     attempts: dict[AttemptKey, Attempt] = field(default_factory=dict)
     clearings: dict[AttemptKey, Clearing] = field(default_factory=dict)
     over: list[AttemptKey] = field(default_factory=list)
+    void: str = ""
     stream: str = ""
     _names: dict[tuple[str, str], dict[AttemptKey, None]] = field(default_factory=dict)
     _outcomes: dict[tuple[str, str], OutcomeSeen] = field(default_factory=dict)
@@ -248,10 +249,11 @@ class Work:
 
         Raises:
             HistoryError: Records are missing before it.
-            DecodeError: It does not decode.
+            NewerVersionError: Only a newer release reads it.
             LedgerBrokenError: It breaks a rule of the ledger. Nothing of it was applied.
         """
-        folded = self.fold.apply(sequence, open_envelope(data))
+        folded = self.fold.apply(sequence, data)
+        self.void = folded.void
         touched = [self._take(holding) for holding in folded.taken if not holding.foreign]
         for holding in folded.ending:
             self.attempts[holding.key].evict_seq = sequence

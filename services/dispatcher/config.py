@@ -61,6 +61,9 @@ class DecisionConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     also decides which volumes claims get that wait for their first pod, and the binder binds them."""
     drains: Annotated[int, Meta(ge=0, le=1)] = 1
     """Whether drains of nodes count (``berth drain``); 0 ignores them, as releases before 0.5 did."""
+    chain: Annotated[int, Meta(ge=0, le=1)] = 1
+    """Whether records have a digest over the one before, so that a message without the right one changes nothing; once
+    1 it cannot be 0 again. Releases before 0.5 do not read such records."""
     health_first: bool = False
     """A healthier node outranks a better affinity, forevery product form."""
     round_gangs_max: Annotated[int, Meta(ge=1, le=4096)] = 256

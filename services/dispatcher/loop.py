@@ -82,7 +82,7 @@ class Dispatcher:
         self.clock = clock
         self.config = config
         self.state = State(keeps=True)
-        self.feeds = Feeds(bus, clock, self.state, instruments.log)
+        self.feeds = Feeds(bus, clock, self.state, instruments.log, void=instruments.metrics.void)
         self.scheduler = Scheduler(self.state)
         self.intake = Intake(bus, clock, self.state, self.feeds.arrived, instruments)
         self.scatter = Scatter(
@@ -293,8 +293,11 @@ class Dispatcher:
                 turn = None
                 return False
             turn = recorded = self.scheduler.record(choice)
-            data = encode_record(recorded.round, self.state.fold.settings, versions=self._versions)
-            self._sent = _Sent(recorded, data, self.state.fold.head)
+            fold = self.state.fold
+            data = encode_record(
+                recorded.round, fold.settings, chain=fold.chain, sequence=fold.head + 1, versions=self._versions
+            )
+            self._sent = _Sent(recorded, data, fold.head)
         finally:
             if self._sent is None and turn is not None:
                 self.scheduler.take_back(turn)

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 from berth.runtime.metrics import MetricsRegistry
+from berth.runtime.void_records import VoidRecords
 from berth.schemas.ledger import Verdict
 
 
@@ -14,6 +15,7 @@ class DispatcherMetrics:
     """
 
     def __init__(self, registry: MetricsRegistry) -> None:
+        self.void = VoidRecords(registry)
         self.leads = registry.gauge("dispatcher_is_leader", "1 while this dispatcher decides, 0 while it stands by.")
         self.rounds = registry.counter("dispatcher_rounds_total", "Rounds that were appended to the ledger.")
         self.append = registry.seconds("dispatcher_append_seconds", "How long one append to the ledger took.")

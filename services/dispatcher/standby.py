@@ -11,7 +11,7 @@ from berth.runtime.config import ConfigError
 from berth.runtime.errors import AmbiguousError, ConflictError
 from berth.runtime.feeds import Feeds
 from berth.runtime.instruments import Instruments
-from berth.schemas.ledger import Epoch, Settings, facts_known
+from berth.schemas.ledger import Epoch, Settings
 from berth.schemas.subjects import StreamName
 from berth.schemas.versions import Versions, encode_record, withdrawn
 from berth.services.dispatcher.leadership import Progress
@@ -101,17 +101,19 @@ class Standby:
         Raises:
             FatalError: The history broke.
             NewerVersionError: Only a newer release reads a record.
+            LedgerBrokenError: A record breaks a rule of the ledger.
         """
         feeds, scheduler, fold = self._feeds, self._scheduler, self._state.fold
         feeds.facts.see_whole()
         feeds.records.see_whole()
         while (stored := feeds.records.next) is not None:
             if stored.sequence > fold.head:
-                known = facts_known(stored.data)
-                if feeds.facts.received < known:
+                link = fold.link(stored.sequence, stored.data)
+                if feeds.facts.received < link.facts_seq:
                     return  # they are on their way
-                await self._apply_facts(known)
-                folded = follow_record(scheduler, stored.sequence, stored.data)
+                await self._apply_facts(link.facts_seq)
+                folded = follow_record(scheduler, link)
+                feeds.note_void(stored.sequence, folded)
                 self.is_exact |= folded.epoch and not folded.resumes
                 await asyncio.sleep(0)
             feeds.records.skip()
@@ -160,14 +162,14 @@ class Standby:
         fold = self._state.fold
         record = Epoch(
             epoch=fold.epoch + 1,
-            base_seq=fold.head,
+            base_seq=fold.base_seq,
             facts_seq=self._state.facts_seq,
             at_ms=self._clock.now_ms(),
             holder=self._holder,
             settings=settings,
             resumes=self.is_exact and settings == fold.settings,
         )
-        data = encode_record(record, settings, versions=self._versions)
+        data = encode_record(record, settings, chain=fold.chain, sequence=fold.head + 1, versions=self._versions)
         self._faults.hit("epoch.before")
         sequence = await self._bus.append(data, expected_seq=fold.head)
         self._faults.hit("epoch.after")

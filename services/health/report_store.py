@@ -10,8 +10,7 @@ import msgspec
 from berth.formats.ascend.device_info import ChipLists, DeviceReport, SwitchInfo
 from berth.formats.ascend.free_list import FreeList, FreeView, looked_again, with_report
 from berth.formats.ascend.node_info import NodeInfo
-from berth.schemas.nodes import NodeCondition
-from berth.schemas.reports import HealthReport
+from berth.schemas.nodes import HealthReport, NodeCondition
 from berth.schemas.units import UnixMs
 
 _MS = 1000

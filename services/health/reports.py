@@ -15,8 +15,7 @@ from berth.formats.ascend.fault_levels import REPORT_LEVELS
 from berth.formats.ascend.report_error import ReportError, decoded
 from berth.formats.whole_numbers import Int64
 from berth.schemas.envelope import DecodeError, decode
-from berth.schemas.nodes import NodeDescription
-from berth.schemas.reports import HealthReport
+from berth.schemas.nodes import HealthReport, NodeDescription
 
 _TEXT_MAX: Final = 500
 _CHIP_FIELDS: Final = ("unhealthy", "recovering", "network_unhealthy")

@@ -40,7 +40,7 @@ class Shard:
         self._metrics = instruments.metrics
         self.clock = clock
         self.state = State(owns=lambda domain: shard_of(domain, shards) == shard)
-        self.feeds = Feeds(bus, clock, self.state, instruments.log)
+        self.feeds = Feeds(bus, clock, self.state, instruments.log, void=instruments.metrics.void)
         self.answered = 0
         self.late = 0
         self._own = OwnRows(lambda _: True)  # the state of a shard has its own domains only

@@ -1,6 +1,7 @@
 """What a scorer counts."""
 
 from berth.runtime.metrics import MetricsRegistry
+from berth.runtime.void_records import VoidRecords
 
 
 class ScorerMetrics:
@@ -11,6 +12,7 @@ class ScorerMetrics:
     """
 
     def __init__(self, registry: MetricsRegistry) -> None:
+        self.void = VoidRecords(registry)
         self.requests = registry.counter(
             "scorer_requests_total", "Score requests; ready: whether the requested sequences were reached.", ["ready"]
         )

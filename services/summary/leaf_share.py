@@ -88,7 +88,7 @@ class LeafShare:
         for event in known:
             await event.wait()
         while True:
-            feeds = Feeds(self._bus, self._clock, State(owns=_no_domain), self._log)
+            feeds = Feeds(self._bus, self._clock, State(owns=_no_domain), self._log, void=self._metrics.void)
             self._dirty = feeds.arrived
             try:
                 await feeds.start(filters=[self._bus.subjects.facts("topology")])

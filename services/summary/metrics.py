@@ -1,6 +1,7 @@
 """What the summary writer counts."""
 
 from berth.runtime.metrics import MetricsRegistry
+from berth.runtime.void_records import VoidRecords
 
 
 class SummaryMetrics:
@@ -11,6 +12,7 @@ class SummaryMetrics:
     """
 
     def __init__(self, registry: MetricsRegistry) -> None:
+        self.void = VoidRecords(registry)
         self.jobs = registry.gauge("summary_jobs", "Jobs that have a summary.")
         self.writes = registry.counter("summary_writes_total", "ConfigMaps that were written or deleted.")
         self.failures = registry.counter("summary_failures_total", "Tries to write the summary of a job that failed.")

@@ -39,6 +39,7 @@ from berth.schemas.fault_facts import ApprovalSeen, BackupPod, DrainSeen, GroupS
 from berth.schemas.intake import JobCancel, JobRequest, Task
 from berth.schemas.ledger import Adoption, Epoch, Eviction, Release, Round, Settings, Verdict
 from berth.schemas.message import Message
+from berth.schemas.nodes import HealthReport
 from berth.schemas.offers import Advance, Ask, Blocks, Offer, ScoreRequest, Shape, ShapeOffer
 from berth.schemas.placement import BlockPart, ClaimVolume, Placement, Run, Share, SwitchPart, placement_of
 from berth.schemas.pod_constraints import (
@@ -51,10 +52,18 @@ from berth.schemas.pod_constraints import (
     PreferredPods,
     SpreadTerm,
 )
-from berth.schemas.recording import Entry, RecordingEnd, RecordingHead, RecordingPart
+from berth.schemas.recording import (
+    BackupEnd,
+    BackupHead,
+    BackupPart,
+    BackupStream,
+    Entry,
+    RecordingEnd,
+    RecordingHead,
+    RecordingPart,
+)
 from berth.schemas.recovery import BackupWaiting, HeldPlaces, Recovery, RecoveryStatus
 from berth.schemas.refusal import BlockLack, ConstraintCount, NearGroup, NodeReason, ReasonCount, Refusal, SwitchLack
-from berth.schemas.reports import HealthReport
 from berth.schemas.simulation import BindGang, BreakNode, EvictGang, GangBound, GangEvicted, NodeBroken, SimCounts
 from berth.schemas.status import (
     DeadLetter,
@@ -115,7 +124,7 @@ _LATER: Final[dict[str, dict[type, set[str]]]] = {
         HealthSeen: {"sub_healthy", "sources", "flapping"},
         PodsSeen: {"exit_codes", "marks", "steering", "steps"},
         OutcomeSeen: {"step", "done", "held", "open"},
-        JobStatus: {"recovery", "restart_held"},
+        JobStatus: {"backups", "recovery", "restart_held"},
         Round: {"recoveries", "held"},
         BreakNode: {"leaf", "pod", "exit_code"},
         NodesSeen: {"cpu_others", "memory_others", "moving"},
@@ -136,7 +145,9 @@ _LATER: Final[dict[str, dict[type, set[str]]]] = {
             "drains",
             "hold_places_ms",
             "fault_settle_ms",
+            "chain",
         },
+        SnapshotBody: {"digest", "fold_version"},
         ShapeOffer: {"error"},
         MembersSeen: {"podgroup_uid", "backups"},
         LeaseHeld: {"silence_ms"},
@@ -694,6 +705,7 @@ def _settings() -> Settings:
         drains=1,
         hold_places_ms=45_000,
         fault_settle_ms=150,
+        chain=1,
     )
 
 
@@ -949,12 +961,22 @@ def _status() -> tuple[Message, ...]:
 
 def _snapshot() -> SnapshotBody:
     fact = KeptFact(subject="berth.default.fact.timer", sequence=101, data=encode(TimerSeen(at_ms=_AT_MS + 7)))
-    return SnapshotBody(ledger_seq=42, facts_seq=101, facts=[fact], ledger=b"\x90")
+    return SnapshotBody(
+        ledger_seq=42, facts_seq=101, facts=[fact], ledger=b"\x90", digest=bytes(range(16)), fold_version=1
+    )
 
 
 def _recordings() -> tuple[Message, ...]:
     timer = encode(TimerSeen(at_ms=_AT_MS + 9))
     return (
+        BackupHead(
+            release="0.5.0",
+            cell="default",
+            made_at_ms=_AT_MS,
+            streams=[BackupStream("LEDGER", 7, 42, 3, 0), BackupStream("FACTS", 60, 101, 3, 4 << 30)],
+        ),
+        BackupPart("LEDGER", [Entry(7, timer, "ledger")]),
+        BackupEnd(counts=[36, 42], digest=bytes(range(16))),
         RecordingHead(
             release="0.4.0",
             cell="default",

@@ -146,7 +146,7 @@ def test_the_path_of_the_wrong_field_is_named() -> None:
         decode(wrapped("fact.timer", 1, msgspec.msgpack.encode([-1])), TimerSeen)
 
 
-def test_an_envelope_is_made_of_three_fields_and_a_release() -> None:
-    assert [field.name for field in msgspec.structs.fields(Envelope)] == ["kind", "version", "body", "release"]
+def test_an_envelope_is_made_of_three_fields_a_release_and_a_chain_value() -> None:
+    assert [field.name for field in msgspec.structs.fields(Envelope)] == ["kind", "version", "body", "release", "chain"]
     assert open_envelope(encode(TimerSeen(5))).release == ""
     assert open_envelope(encode(TimerSeen(5), version=2, release="9.7")).release == "9.7"

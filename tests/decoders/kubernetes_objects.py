@@ -10,7 +10,8 @@ import msgspec
 from berth.formats.ascend.bind_annotations import BoundPod, NodeCard, annotations, physical_ids, takes_whole_node
 from berth.formats.ascend.block_annotations import block_of
 from berth.formats.ascend.device_list import PodChips, available, chips_held
-from berth.formats.ascend.pod_annotations import BASE_DEVICE_INFOS, RACK_ID, SERVER_INDEX, SUPERPOD_ID
+from berth.formats.ascend.ledger_mark import mark_of
+from berth.formats.ascend.pod_annotations import BASE_DEVICE_INFOS, LEDGER, RACK_ID, SERVER_INDEX, SUPERPOD_ID
 from berth.formats.ascend.rank_table import RankedPod, rank_tables, read_configuration, servers_of
 from berth.formats.ascend.report_error import ReportError
 from berth.formats.ascend.switch_annotations import state_of
@@ -118,6 +119,7 @@ def read_a_pod(data: bytes) -> None:
     task_order(found.task, {})
     minimum(found.key, group=None, facts=None, pod=pod, size=found.size, has_chips=bool(ask.chips))
     texts = meta.annotations or {}
+    mark_of(texts.get(LEDGER, ""))
     state_of(texts)
     block_of(texts)
     chips_held(PodChips(meta.name, pod.status.phase, texts), ask.resource)

@@ -161,7 +161,7 @@ def form_of(request: JobRequest, settings: Settings) -> str:
 def note_folded(count: Counter[str], folded: Folded) -> None:
     """Note what became of a record."""
     count["record: epoch"] += folded.epoch
-    count["record: void"] += folded.void
+    count["record: void"] += bool(folded.void)
     for gang in folded.gangs:
         if gang.phase == "failed" and gang.refusal is not None and gang.refusal.code == "bind-failed":
             count["refused: bind-failed"] += 1

@@ -14,7 +14,6 @@ from berth.core.state.cell import State
 from berth.core.state.holdings.holding import Holding
 from berth.core.state.ledger import LedgerFold
 from berth.formats.recordings.recording import read
-from berth.schemas.envelope import open_envelope
 from berth.schemas.ledger import Adoption, Eviction, HeldPlaces, Release, Round, Verdict
 from berth.schemas.placement import Placement, Run, placement_of
 from berth.schemas.recording import Entry
@@ -65,7 +64,7 @@ class Readers:
         return [
             _verdict(lambda: self.whole.apply_record(entry.sequence, entry.data)),
             _verdict(lambda: self.shard.apply_record(entry.sequence, entry.data)),
-            _verdict(lambda: self.fold.apply(entry.sequence, open_envelope(entry.data))),
+            _verdict(lambda: self.fold.apply(entry.sequence, entry.data)),
             _verdict(lambda: self.binder.apply_record(entry.sequence, entry.data)),
         ]
 
@@ -80,6 +79,10 @@ def _verdict(apply: object) -> str:
     except LedgerBrokenError as error:
         return str(error)
     return ""
+
+
+def _written(fold: LedgerFold, record: Round) -> bytes:
+    return encode_record(record, fold.settings, chain=fold.chain, sequence=fold.head + 1)
 
 
 @cache
@@ -198,7 +201,7 @@ def test_a_round_is_folded_whole_or_not_at_all(name: str, data: st.DataObject) -
             for _ in range(3):
                 before = readers.dumps()
                 record = data.draw(rounds(state))
-                found = readers.verdicts(Entry(state.fold.head + 1, encode_record(record, state.fold.settings)))
+                found = readers.verdicts(Entry(state.fold.head + 1, _written(state.fold, record)))
                 assert len(set(found)) == 1, found
                 if not found[0]:
                     event("folded")

@@ -19,7 +19,6 @@ from berth.core.state.ledger import LedgerDump, dump_of
 from berth.formats.ascend.pod_annotations import ATTEMPT, JOB_UID, RANK
 from berth.runtime.bus.port import Stored
 from berth.schemas.envelope import decode
-from berth.schemas.ledger import facts_known
 from berth.schemas.status import SnapshotBody, SnapshotChunk, SnapshotEnd
 from berth.schemas.subjects import StreamName, Subjects
 from tests.fuzz.seat import Seat
@@ -87,11 +86,11 @@ class Observer:
     def _record(self, stored: Stored) -> None:
         self.records.append(stored)
         self.count["records"] += 1
-        known = facts_known(stored.data)
         try:
-            while self._pending and self._pending[0].sequence <= known:
+            link = self.state.fold.link(stored.sequence, stored.data)
+            while self._pending and self._pending[0].sequence <= link.facts_seq:
                 self._apply(self._pending.popleft())
-            folded = follow_record(self.scheduler, stored.sequence, stored.data)
+            folded = follow_record(self.scheduler, link)
             check(self.state)
         except (
             CoreError,
@@ -144,11 +143,11 @@ class Observer:
         facts = deque(fact for fact in self.facts if facts_seq < fact.sequence <= found.facts_seq)
         for record in self.records:
             if ledger_seq < record.sequence <= found.ledger_seq:
-                known = facts_known(record.data)
-                while facts and facts[0].sequence <= known:
+                link = reader.state.fold.link(record.sequence, record.data)
+                while facts and facts[0].sequence <= link.facts_seq:
                     fact = facts.popleft()
                     reader.fact(fact.subject, fact.sequence, fact.data)
-                follow_record(reader.scheduler, record.sequence, record.data)
+                follow_record(reader.scheduler, link)
         for fact in facts:
             reader.fact(fact.subject, fact.sequence, fact.data)
         self.count["snapshots"] += 1

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from berth.core.cluster.node_packing import pack_nodes, pack_switches
 from berth.core.state.ledger import Holding, LedgerFold
 from berth.schemas.constraints import Expression, Term
-from berth.schemas.envelope import open_envelope
 from berth.schemas.facts import PodPhase
 from berth.schemas.intake import JobRequest, Task
 from berth.schemas.message import Message
@@ -243,7 +242,7 @@ class History:
         Raises:
             AssertionError: One does.
         """
-        folded = self.fold.apply(self.fold.head + 1, open_envelope(data))
+        folded = self.fold.apply(self.fold.head + 1, data)
         assert not folded.void
         for holding in folded.taken:
             job = self.jobs[holding.name]

@@ -18,7 +18,6 @@ from berth.runtime.feeds import Feeds
 from berth.schemas.envelope import DecodeError, body_of, decode, open_envelope
 from berth.schemas.facts import JobSeen
 from berth.schemas.intake import JobCancel, JobRequest
-from berth.schemas.ledger import Epoch, Round
 from berth.schemas.status import JobStatus
 from berth.schemas.subjects import StreamName
 from tests.support.replays import entries_of, see_same
@@ -87,10 +86,10 @@ class Watch:
         state = State(keeps=True)
         facts = deque(self.facts)
         for record in self.records:
-            knew = _facts_seq(record)
-            while facts and facts[0].sequence <= knew:
+            link = state.fold.link(record.sequence, record.data)
+            while facts and facts[0].sequence <= link.facts_seq:
                 _apply(state, facts.popleft())
-            state.apply_record(record.sequence, record.data)
+            state.apply_link(link)
             check(state)
         while facts:
             _apply(state, facts.popleft())
@@ -120,7 +119,7 @@ class Watch:
 
     def _record(self, message: Stored) -> None:
         self.records.append(message)
-        folded = self.fold.apply(message.sequence, open_envelope(message.data))
+        folded = self.fold.apply(message.sequence, message.data)
         self.placed.update(holding.key for holding in folded.taken)
         self.history.extend(folded.taken)
         self.ending.extend(folded.ending)
@@ -129,13 +128,6 @@ class Watch:
     def _on_gap(self, gap: Gap) -> None:
         self._gap = gap
         self.moved.set()
-
-
-def _facts_seq(record: Stored) -> int:
-    envelope = open_envelope(record.data)
-    if envelope.kind == Round.KIND:
-        return body_of(envelope, Round).facts_seq
-    return body_of(envelope, Epoch).facts_seq if envelope.kind == Epoch.KIND else 0
 
 
 def _apply(state: State, fact: Stored) -> None:

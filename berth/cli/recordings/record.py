@@ -15,6 +15,7 @@ from cyclopts import Parameter
 from berth.cli.cell import Common, connected, run
 from berth.cli.output import FAILED, OK, WRONG_USE, CommandError, complain, emit, moment, print_result
 from berth.cli.recordings.errors import complaints_of
+from berth.cli.recordings.following import follow_cell
 from berth.cli.recordings.log_lines import Lines, tree_of
 from berth.core.explain.text import pluralize
 from berth.runtime.bus.port import Bus, Gap, Stored
@@ -53,6 +54,7 @@ def record_cell(
     until: Annotated[str, Parameter(name="--to", show_default=False)] = "",
     anonymise: Annotated[bool, Parameter(negative=())] = False,
     force: Annotated[bool, Parameter(negative=())] = False,
+    follow: Annotated[bool, Parameter(negative=())] = False,
     common: Common | None = None,
 ) -> int:
     """Write the history of a cell to a file: its facts and its decisions.
@@ -64,11 +66,17 @@ def record_cell(
         until: End at this time, or with this record. Default: now.
         anonymise: Replace all names; their order and all decisions stay the same.
         force: Overwrite an existing file.
+        follow: Go on until Ctrl-C; a file that exists is continued. Takes no other option.
         common: Cell and form of the output.
     """
     options = common or Common()
 
     async def work() -> None:
+        if follow:
+            if since or until or anonymise or force:
+                raise CommandError("--follow takes no other option: the file grows with the cell", code=WRONG_USE)
+            await follow_cell(file, options)
+            return
         begin, end = _point("--from", since), _point("--to", until)
         if begin is not None and begin.at_ms > SystemClock().now_ms():
             raise CommandError(f"--from is {begin}, which is in the future", code=WRONG_USE)

@@ -248,7 +248,7 @@ def _beside(outcome: Outcome) -> list[str]:
         lines.append(f"{counted_large(found.not_compared, 'round')} not compared: {found.because}")
     if found.void:
         lines.append(
-            f"{counted_large(found.void, 'record')} void: of a dispatcher that was no longer leader, or of another kind"
+            f"{counted_large(found.void, 'record')} void: of a dispatcher that was no longer leader, of another kind, or without the right chain value"
         )
     if found.undecodable:
         lines.append(f"{counted_large(found.undecodable, 'fact')} that cannot be decoded")

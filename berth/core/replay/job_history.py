@@ -15,6 +15,7 @@ from berth.core.replay.log_clock import moment_of
 from berth.core.replay.recovery_history import PastRecovery, RecoveryHistory
 from berth.core.state.cell import JobKey, State
 from berth.core.state.ledger import dump_of
+from berth.schemas.chain import ChainReader, position_of
 from berth.schemas.envelope import DecodeError, body_of, open_envelope
 from berth.schemas.facts import JobSeen
 from berth.schemas.ledger import Round, Verdict
@@ -87,6 +88,7 @@ class Trail:
         self._held: list[Entry] = []
         """Facts of the name since then."""
         self._is_closed = False
+        self._chain = ChainReader(position_of(start))
         self._begin(start)
 
     def add(self, entry: Entry) -> None:
@@ -147,7 +149,8 @@ class Trail:
             life.ended, life.ended_ms = ("cancelled" if seen.state == "cancelled" else "rejected"), seen.at_ms
 
     def _record(self, entry: Entry) -> None:
-        at_ms = moment_of(entry)
+        counts = self._counts(entry)
+        at_ms = moment_of(entry) if counts else 0
         if at_ms > self._until.at_ms or entry.sequence > self._until.ledger_seq:
             self.end()
             return
@@ -158,9 +161,16 @@ class Trail:
         self.facts_seq, self.ledger_seq = self._last_fact, entry.sequence
         self.first_ms = self.first_ms or at_ms
         self.last_ms = max(self.last_ms, at_ms)
-        named = [life for life in self.lives.values() if life.uid.encode() in entry.data]
+        named = [life for life in self.lives.values() if counts and life.uid.encode() in entry.data]
         if named:
             self._verdicts(entry)
+
+    def _counts(self, entry: Entry) -> bool:
+        """Whether a record is not void."""
+        try:
+            return not self._chain.read(entry.sequence, entry.data).void
+        except DecodeError:
+            return False  # whoever folds it reports it
 
     def _verdicts(self, entry: Entry) -> None:
         try:
@@ -221,8 +231,7 @@ class View:
 
         Raises:
             HistoryError: Records are missing.
-            DecodeError: A record does not decode.
-            InvariantError: A record breaks a rule of the ledger.
+            LedgerBrokenError: A record breaks a rule of the ledger, or does not decode.
         """
         state, life = self._state, self._life
         if entry.subject:
@@ -231,15 +240,15 @@ class View:
             return True
         if entry.sequence > self._trail.ledger_seq:
             return False
-        envelope = open_envelope(entry.data)
-        if envelope.kind == Round.KIND and life.uid.encode() in entry.data:
-            record = body_of(envelope, Round)
+        link = state.fold.link(entry.sequence, entry.data)
+        record = state.fold.round_of(link)
+        if record is not None and life.uid.encode() in entry.data:
             if entry.sequence in {life.verdict_seq, life.placed_seq}:
                 explanation = explain(state, record, life.uid, ledger_seq=entry.sequence)
                 if explanation is not None:
                     self._found[entry.sequence] = explanation
             self._recoveries.before(record, state.fold)
-        state.apply_record(entry.sequence, entry.data)
+        state.apply_link(link, record)
         self._recoveries.after(state.fold)
         return True
 

@@ -18,7 +18,8 @@ from berth.core.scheduling.scheduler import Scheduler
 from berth.core.scheduling.turn import MissingShards, Opening
 from berth.core.state.cell import State
 from berth.core.state.ledger import Folded
-from berth.schemas.envelope import DecodeError, Envelope, body_of, open_envelope
+from berth.schemas.chain import Link
+from berth.schemas.envelope import DecodeError
 from berth.schemas.ledger import Epoch, Round
 from berth.schemas.recording import Entry
 from berth.schemas.status import SnapshotBody
@@ -56,7 +57,7 @@ class Replayed(msgspec.Struct, frozen=True):
     refused: int = 0
     epochs: int = 0
     void: int = 0
-    """Void records: from a writer that was no longer leader, or of a kind that is unknown to this release."""
+    """Void messages: from a writer that was no longer leader, of another kind, or without the right chain value."""
     undecodable: int = 0
     """Facts that no reader can apply."""
     not_compared: int = 0
@@ -141,7 +142,9 @@ class Replay:
         self._records += 1
         try:
             found = self._record(entry)
-        except (InvariantError, HistoryError, DecodeError) as error:
+        except InvariantError as error:
+            raise ReplayError(entry.sequence, error.what) from error
+        except (HistoryError, DecodeError) as error:
             raise ReplayError(entry.sequence, str(error)) from error
         self._before.append(entry)
         return found
@@ -173,7 +176,7 @@ class Replay:
         except DecodeError as error:
             raise ReplayError(0, error.reason) from error
         except InvariantError as error:
-            raise ReplayError(0, f"the folded ledger cannot be: {error}") from error
+            raise ReplayError(0, f"the folded ledger cannot be: {error.what}") from error
         if waiting is None:
             self._why_not = "the snapshot at the start, of a release before 0.4, does not contain the jobs that waited: rounds are compared from the next epoch on"
             self.scheduler.begin(changes)
@@ -181,30 +184,29 @@ class Replay:
             self.scheduler.load(waiting, changes)
 
     def _record(self, entry: Entry) -> Difference | None:
-        envelope = open_envelope(entry.data)
         fold = self.state.fold
-        if envelope.kind == Round.KIND:
-            record = body_of(envelope, Round)
-            if record.epoch == fold.epoch and record.base_seq == entry.sequence - 1 == fold.head:
-                return self._round(entry, record)
-        folded = self.state.apply_record(entry.sequence, entry.data)
-        if folded.epoch:
-            self._epoch(envelope, folded)
+        link = fold.link(entry.sequence, entry.data)
+        record = fold.round_of(link)
+        if record is not None:
+            return self._round(link, record)
+        folded = self.state.apply_link(link)
+        if link.epoch is not None and folded.epoch:
+            self._epoch(link.epoch, folded)
         else:
-            self._void += folded.void
+            self._void += bool(folded.void)
             self.scheduler.note(folded.changes)
         return None
 
-    def _epoch(self, envelope: Envelope, folded: Folded) -> None:
+    def _epoch(self, record: Epoch, folded: Folded) -> None:
         self._epochs += 1
         if not folded.resumes:
             self._why_not = ""
         self.scheduler.begin(folded.changes, resumes=folded.resumes)
-        digested = digested_epoch(body_of(envelope, Epoch))
+        digested = digested_epoch(record)
         self._own.update(digested)
         self._recorded.update(digested)
 
-    def _round(self, entry: Entry, record: Round) -> Difference | None:
+    def _round(self, link: Link, record: Round) -> Difference | None:
         missing_shards = MissingShards(record.shards or self._shards, record.missing, record.doubted)
         why_not = self._why_not
         if not why_not and missing_shards.missing and not missing_shards.shards:
@@ -219,8 +221,8 @@ class Replay:
             self._not_compared += 1
             self._because[why_not] = None
         else:
-            found = self._compared(entry, record, own)
-        self.scheduler.follow(self.state.apply_round(entry.sequence, record), own.opening)
+            found = self._compared(link, record, own)
+        self.scheduler.follow(self.state.apply_link(link, record), own.opening)
         return found
 
     def _decided(self, at_ms: int, missing_shards: MissingShards, *, skip: bool) -> _Own:
@@ -230,7 +232,7 @@ class Replay:
             return _Own(opening, None)
         return _Own(opening, self.scheduler.decide(opening, missing_shards).round)
 
-    def _compared(self, entry: Entry, record: Round, own: _Own) -> Difference | None:
+    def _compared(self, link: Link, record: Round, own: _Own) -> Difference | None:
         self._rounds += 1
         self._decisions += len(record.verdicts) + len(record.recoveries)
         self._decisions += len(record.evictions) + len(record.releases) + len(record.adoptions)
@@ -239,18 +241,24 @@ class Replay:
         self._refused += len(record.verdicts) - placed
         settings = self.state.fold.settings
         mine = encode_record(own.record, settings) if own.record is not None else b""
+        recorded = _unchained(link)
         # Records of older releases lack the last fields; written again, they have them.
-        theirs = entry.data if mine == entry.data else encode_record(record, settings)
+        theirs = recorded if mine == recorded else encode_record(record, settings)
         self._own.update(digested_round(own.record, mine) if own.record is not None else mine)
         self._recorded.update(digested_round(record, theirs))
         if mine == theirs:
             return None
         self._differences += 1
-        moment = Moment(self.scheduler, entry.sequence, own.opening, list(self._before))
+        moment = Moment(self.scheduler, link.sequence, own.opening, list(self._before))
         found = difference_of(moment, record, own.record)
         if len(self._found) < self._differences_max:
             self._found.append(found)
         return found
+
+
+def _unchained(link: Link) -> bytes:
+    """The recorded bytes without the chain value, which says nothing of the decision."""
+    return msgspec.structs.replace(link.envelope, chain=b"").encode() if link.envelope is not None else b""
 
 
 def replayed(start: SnapshotBody, entries: Sequence[Entry], *, shards: int = 0) -> Replayed:

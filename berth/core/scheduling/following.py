@@ -6,37 +6,26 @@ the record instead of a decision. What a replay compares is thereby the state of
 
 from berth.core.scheduling.scheduler import Scheduler
 from berth.core.state.ledger import Folded
-from berth.schemas.envelope import body_of, open_envelope
-from berth.schemas.ledger import Round
+from berth.schemas.chain import Link
 
 
-def follow_record(scheduler: Scheduler, sequence: int, data: bytes) -> Folded:
+def follow_record(scheduler: Scheduler, link: Link) -> Folded:
     """Fold a record that was not decided here, and bring the queue in line with it.
 
     Args:
         scheduler: Its state has applied the facts that the record knew, and no later ones.
-        sequence: Sequence of the record.
-        data: The record.
+        link: The record, as ``scheduler.state.fold.link`` gave it.
 
     Returns:
         What it changed; the scheduler has it already.
 
     Raises:
-        HistoryError: Records are missing before it.
-        NewerVersionError: Only a newer release reads it.
-        DecodeError: It does not decode.
-        InvariantError: It breaks a rule of the ledger.
+        LedgerBrokenError: It breaks a rule of the ledger, or does not decode.
     """
     state = scheduler.state
-    envelope = open_envelope(data)
-    opening = None
-    if envelope.kind == Round.KIND:
-        record = body_of(envelope, Round)
-        if record.epoch == state.fold.epoch and record.base_seq == sequence - 1 == state.fold.head:
-            opening = scheduler.open(record.at_ms).opening
-        folded = state.apply_round(sequence, record)
-    else:
-        folded = state.apply_record(sequence, data)
+    record = state.fold.round_of(link)
+    opening = scheduler.open(record.at_ms).opening if record is not None else None
+    folded = state.apply_link(link, record)
     if folded.epoch:
         scheduler.begin(folded.changes, resumes=folded.resumes)
     elif folded.void:

@@ -197,7 +197,7 @@ def round_of(state: State, choice: Choice) -> Round:
     opening, missing_shards = choice.opening, choice.missing_shards
     return Round(
         epoch=state.fold.epoch,
-        base_seq=state.fold.head,
+        base_seq=state.fold.base_seq,
         facts_seq=state.facts_seq,
         at_ms=opening.at_ms,
         number=opening.number,

@@ -238,8 +238,8 @@ class Simulation:
 
     def _record(self, message: Epoch | Round) -> Folded:
         settings = self.plan.settings if isinstance(message, Epoch) else self._state.fold.settings
-        data = encode_record(message, settings)
         sequence = self._state.fold.head + 1
+        data = encode_record(message, settings, chain=self._state.fold.chain, sequence=sequence)
         folded = self._state.apply_record(sequence, data)
         if self._on_entry is not None:
             self._on_entry(Entry(sequence, data))

@@ -1,9 +1,8 @@
 """State of a cell: the folded facts and the folded ledger, and the columns that follow from both.
 
 The columns do not depend on the order in which facts and records were applied to one another, only on how far each
-went: a scorer that took them in another order than the dispatcher has the same columns at the same sequences.
-
-Longer than 400 lines because this is where facts and ledger meet, and each kind of fact has its step.
+went: all readers have the same columns at the same sequences. Longer than 400 lines because
+each kind of fact has its step here.
 """
 
 from collections import Counter
@@ -24,7 +23,7 @@ from berth.core.state.holdings.held_places import Held
 from berth.core.state.job_facts import JobFacts
 from berth.core.state.job_nodes import JobNodes
 from berth.core.state.kept_facts import Effect, KeptFacts
-from berth.core.state.ledger import Folded, Holding, LedgerFold, PodShare, dump_of
+from berth.core.state.ledger import FOLD_VERSION, Folded, Holding, LedgerFold, PodShare, dump_of
 from berth.core.state.level_index import LevelMap
 from berth.core.state.occupancy import Occupancy
 from berth.core.state.pod_facts import PodFacts
@@ -32,6 +31,7 @@ from berth.core.state.superpod_index import BlockInputs, ColocationIndex, Superp
 from berth.core.state.waiting_dump import Loaded, WaitingDump
 from berth.core.switches.occupancy.leaf_states import LeafOccupancy
 from berth.core.switches.occupancy.leaf_table import LeafTable, check_topology, leaf_table
+from berth.schemas.chain import Link, state_digest
 from berth.schemas.envelope import DecodeError, Envelope, body_of, open_envelope
 from berth.schemas.facts import (
     HealthSeen,
@@ -170,25 +170,27 @@ class State:
         return _NOTHING if changes is NO_CHANGES else AppliedFact(changes)
 
     def apply_record(self, sequence: int, data: bytes) -> Folded:
-        """Fold a record of the ledger.
+        """Fold a message of the ledger.
 
         Raises:
             HistoryError: Records are missing before it.
             NewerVersionError: Only a newer release reads it.
-            DecodeError: It does not decode.
-            LedgerBrokenError: It breaks a rule of the ledger. Nothing of it was applied.
+            LedgerBrokenError: It breaks a rule of the ledger, or does not decode. Nothing of it was applied.
         """
-        before = self.fold.settings
-        return self._follow(self.fold.apply(sequence, open_envelope(data)), before)
+        return self.apply_link(self.fold.link(sequence, data))
 
-    def apply_round(self, sequence: int, record: Round) -> Folded:
-        """As :meth:`apply_record`, for a round that is decoded already.
+    def apply_link(self, link: Link, record: Round | None = None) -> Folded:
+        """As :meth:`apply_record`, for the message of the last :meth:`LedgerFold.link`.
+
+        Args:
+            link: The message.
+            record: What :meth:`LedgerFold.round_of` gave of it, if that was called.
 
         Raises:
-            HistoryError: Records are missing before it.
-            LedgerBrokenError: It breaks a rule of the ledger. Nothing of it was applied.
+            LedgerBrokenError: See :meth:`apply_record`.
         """
-        return self._follow(self.fold.apply_round(sequence, record), self.fold.settings)
+        before = self.fold.settings
+        return self._follow(self.fold.apply_link(link, record), before)
 
     def _follow(self, folded: Folded, before: Settings) -> Folded:
         """Bring the columns in line with a record that was folded; ``before`` are the settings before it."""
@@ -285,11 +287,14 @@ class State:
         dump.intake_seq, dump.nodes_seq = self.intake_seq, self.nodes_seq
         dump.waiting = waiting
         dump.lost = self.faults.lost.dump()
+        facts, ledger = self._kept.dump(), msgspec.msgpack.encode(dump)
         body = SnapshotBody(
             ledger_seq=self.fold.head,
             facts_seq=self.facts_seq,
-            facts=self._kept.dump(),
-            ledger=msgspec.msgpack.encode(dump),
+            facts=facts,
+            ledger=ledger,
+            digest=state_digest(facts, ledger),
+            fold_version=FOLD_VERSION,
         )
         return encode_record(body, self.fold.settings)
 

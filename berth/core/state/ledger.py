@@ -1,12 +1,14 @@
 """Fold of the ledger: what owns each chip, and what was decided for each gang.
 
-A record counts only if its epoch is not past and its ``base_seq`` is the sequence just before its own; any other record
-is void, for every reader in the same way. So a former leader cannot add to history, whatever it still
-sends.
+A record counts only if its chain value is right, its epoch is not past and its ``base_seq`` names the message just
+before it; any other message is void, for every reader in the same way (``berth.schemas.chain``). So a former leader
+cannot add to history, whatever it still sends, and nor can anything that is no record.
 
 A round is checked against the whole ledger first, chips included, and then folded: one that breaks a rule changes
 nothing, and stops every reader in the same way.
 """
+
+from typing import Final
 
 import msgspec
 
@@ -20,8 +22,9 @@ from berth.core.state.records.record_checks import check_round, draft_of
 from berth.core.state.records.round_steps import fold_round
 from berth.core.state.run_times import RunTime
 from berth.core.state.waiting_dump import WaitingDump
-from berth.schemas.envelope import DecodeError, Envelope, body_of
-from berth.schemas.ledger import Epoch, Round, Settings, see_readable
+from berth.schemas.chain import FIRST, Link, Position, link_of
+from berth.schemas.envelope import DecodeError, body_of
+from berth.schemas.ledger import Epoch, Round, Settings
 from berth.schemas.status import SnapshotBody
 
 __all__ = [
@@ -36,6 +39,11 @@ __all__ = [
     "owned_by",
     "pods_of",
 ]
+
+
+FOLD_VERSION: Final = 1
+"""Version of the rules by which records are folded, for the digests of snapshots. It rises when the fold of the same
+records has another result."""
 
 
 class LedgerDump(msgspec.Struct, array_like=True, gc=False):
@@ -60,6 +68,12 @@ class LedgerDump(msgspec.Struct, array_like=True, gc=False):
     epoch_ms: int = 0
     lost: list[LostNode] = []
     """Nodes that are gone, not ready, or to be left, of the facts."""
+    chain: bytes = b""
+    """Digest of the chain; empty while nothing is chained."""
+    base_seq: int = -1
+    """Sequence of the last message that was read; -1 in snapshots before 0.5, where that is ``head``."""
+    skips: list[int] = []
+    """Sequences that readers pass over; none yet."""
 
 
 def dump_of(data: bytes) -> LedgerDump:
@@ -74,13 +88,18 @@ def dump_of(data: bytes) -> LedgerDump:
         raise DecodeError(f"the folded ledger does not decode: {error}", kind=SnapshotBody.KIND) from error
 
 
+def _words(error: DecodeError) -> tuple[str, str]:
+    """Rule that a message breaks that does not decode, and subject."""
+    return f"does not decode: {error.reason}", error.kind or "the message"
+
+
 class LedgerFold:
     """Ownership and verdicts at ``head``."""
 
     def __init__(self) -> None:
         self.head = 0
         """Sequence of the last record, void ones included."""
-        self.epoch = 0
+        self._position = Position()
         self.holder = ""
         self.settings = Settings()
         self.facts_seq = 0
@@ -91,6 +110,8 @@ class LedgerFold:
         self.epoch_ms = 0
         """When the epoch began."""
         self._become(Entries(), ChipOwners())
+        self.skips: list[int] = []
+        """Sequences that were passed over; none yet."""
         self._leaving: dict[str, int] = {}
         """Gangs (uid) to be forgotten once they hold nothing, and the fact that freed their names."""
 
@@ -102,63 +123,94 @@ class LedgerFold:
         self.held = entries.held
         self.run_times = entries.run_times
 
-    def apply(self, sequence: int, envelope: Envelope) -> Folded:
-        """Fold the record stored at ``sequence``.
+    @property
+    def epoch(self) -> int:
+        """The leading epoch."""
+        return self._position.epoch
+
+    @property
+    def base_seq(self) -> int:
+        """Sequence of the last message that was read; the next record names it."""
+        return self._position.base_seq
+
+    @property
+    def chain(self) -> bytes:
+        """Digest of the chain."""
+        return self._position.digest
+
+    def link(self, sequence: int, data: bytes) -> Link:
+        """See whether the message stored at ``sequence`` counts; nothing is folded.
 
         Raises:
             HistoryError: Records are missing between ``head`` and ``sequence``.
-            NewerVersionError: Only a newer release reads the record. Nothing was folded.
-            DecodeError: The body does not decode.
-            LedgerBrokenError: It breaks a rule of the ledger. Nothing was folded.
+            NewerVersionError: Only a newer release reads it.
+            LedgerBrokenError: It does not decode, and may not be passed.
         """
-        see_readable(envelope)
-        if envelope.kind == Round.KIND:
-            return self.apply_round(sequence, body_of(envelope, Round))
-        folded = Folded()
-        self._check_order(sequence)
-        if envelope.kind == Epoch.KIND:
-            self._begin(sequence, body_of(envelope, Epoch), folded)
-        else:
-            folded.void = True
-        return self._counted(sequence, folded)
-
-    def apply_round(self, sequence: int, record: Round) -> Folded:
-        """Fold the round stored at ``sequence``.
-
-        Raises:
-            HistoryError: Records are missing between ``head`` and ``sequence``.
-            LedgerBrokenError: See :meth:`apply`.
-        """
-        self._check_order(sequence)
-        return self._counted(sequence, self._round(sequence, record))
-
-    def _check_order(self, sequence: int) -> None:
         if sequence != self.head + 1:
             raise HistoryError(wanted=self.head + 1, got=sequence)
+        try:
+            return link_of(self._position, sequence, data)
+        except DecodeError as error:
+            raise LedgerBrokenError(*_words(error), sequence=sequence) from error
 
-    def _counted(self, sequence: int, folded: Folded) -> Folded:
-        self.head = sequence
-        self.voided += folded.void
+    def apply(self, sequence: int, data: bytes) -> Folded:
+        """Fold the message stored at ``sequence``.
+
+        Raises:
+            HistoryError: See :meth:`link`.
+            NewerVersionError: See :meth:`link`. Nothing was folded.
+            LedgerBrokenError: It breaks a rule of the ledger, or does not decode. Nothing was folded.
+        """
+        return self.apply_link(self.link(sequence, data))
+
+    def round_of(self, link: Link) -> Round | None:
+        """The round that a message is; None for an epoch, and for a message that is void.
+
+        Raises:
+            LedgerBrokenError: It does not decode.
+        """
+        if link.void or link.envelope is None or link.epoch is not None:
+            return None
+        try:
+            return body_of(link.envelope, Round)
+        except DecodeError as error:
+            raise LedgerBrokenError(*_words(error), sequence=link.sequence) from error
+
+    def apply_link(self, link: Link, record: Round | None = None) -> Folded:
+        """Fold the message of the last :meth:`link`.
+
+        Args:
+            link: The message.
+            record: What :meth:`round_of` gave of it, if that was called.
+
+        Raises:
+            LedgerBrokenError: See :meth:`apply`.
+        """
+        record = self.round_of(link) if record is None else record
+        if record is not None:
+            folded = self._round(link.sequence, record)
+        elif link.epoch is not None and not link.void:
+            folded = self._begin(link.epoch)
+        else:
+            folded = Folded(void=link.void)
+            self.voided += 1
+        self.head = link.sequence
+        self._position = self._position.after(link)
         return folded
 
-    def _begin(self, sequence: int, record: Epoch, folded: Folded) -> None:
-        if record.epoch <= self.epoch or record.base_seq != sequence - 1:
-            folded.void = True
-            return
-        folded.resumes = record.resumes and self.epoch > 0 and record.settings == self.settings
-        self.epoch, self.holder, self.settings = record.epoch, record.holder, record.settings
+    def _begin(self, record: Epoch) -> Folded:
+        resumes = record.resumes and self.epoch > 0 and record.settings == self.settings
+        self.holder, self.settings = record.holder, record.settings
         self.facts_seq, self.at_ms = record.facts_seq, record.at_ms
         self.epoch_ms = record.at_ms
         self._let_go()
-        folded.epoch = True
+        return Folded(epoch=True, resumes=resumes)
 
     def _round(self, sequence: int, record: Round) -> Folded:
-        if record.epoch != self.epoch or record.base_seq != sequence - 1:
-            return Folded(void=True)
         try:
             owners = check_round(self._entries, self._owners, sequence, record)
         except InvariantError as error:
-            raise LedgerBrokenError(error.rule, subject=error.subject, sequence=sequence, epoch=record.epoch) from error
+            raise LedgerBrokenError(error.rule, error.subject, sequence=sequence, epoch=record.epoch) from error
         self.facts_seq, self.at_ms = record.facts_seq, record.at_ms
         self.rounds = record.number
         self._let_go()
@@ -211,13 +263,16 @@ class LedgerFold:
             run_times=self.run_times.dump(),
             held=[self.held[uid] for uid in sorted(self.held)],
             epoch_ms=self.epoch_ms,
+            chain=self.chain if self.settings.chain else b"",
+            base_seq=self.base_seq,
+            skips=list(self.skips),
         )
 
     def load(self, dump: LedgerDump) -> None:
         """Become what ``dump`` holds.
 
         Raises:
-            InvariantError: A chip has two owners in it. Nothing was loaded.
+            LedgerBrokenError: A chip has two owners in it. Nothing was loaded.
         """
         entries = Entries(
             {holding.key: holding for holding in dump.holdings},
@@ -226,9 +281,14 @@ class LedgerFold:
         )
         entries.run_times.load(dump.run_times)
         owners = ChipOwners()
-        owners.install(draft_of(entries))
+        try:
+            owners.install(draft_of(entries))
+        except InvariantError as error:
+            raise LedgerBrokenError(error.rule, error.subject, sequence=dump.head, epoch=dump.epoch) from error
         self._become(entries, owners)
-        self.head, self.epoch, self.holder = dump.head, dump.epoch, dump.holder
+        self.head, self.holder, self.skips = dump.head, dump.holder, list(dump.skips)
+        base_seq = dump.head if dump.base_seq < 0 else dump.base_seq
+        self._position = Position(base_seq, dump.epoch, dump.settings.chain > 0, dump.chain or FIRST)
         self.settings, self.facts_seq, self.at_ms, self.rounds = dump.settings, dump.facts_seq, dump.at_ms, dump.rounds
         self._leaving = dict(dump.leaving)
         self.epoch_ms = dump.epoch_ms

@@ -29,9 +29,10 @@ from berth.formats.recordings.anonymisation_rules import (
     Special,
     plan_of,
 )
+from berth.schemas.chain import chained, link_of, position_of, state_digest
 from berth.schemas.columns import pack_names, unpack_names
 from berth.schemas.constraints import Expression
-from berth.schemas.envelope import DecodeError, body_of, encode, open_envelope
+from berth.schemas.envelope import DecodeError, NewerVersionError, body_of, encode, open_envelope
 from berth.schemas.facts import (
     HealthSeen,
     JobSeen,
@@ -246,11 +247,14 @@ class _Walk:
         ledger = body.ledger
         if ledger:
             ledger = msgspec.msgpack.encode(self.struct(msgspec.msgpack.decode(ledger, type=dump)))
+        facts.sort(key=lambda fact: fact.subject)
         return SnapshotBody(
             ledger_seq=body.ledger_seq,
             facts_seq=body.facts_seq,
-            facts=sorted(facts, key=lambda fact: fact.subject),
+            facts=facts,
             ledger=ledger,
+            digest=state_digest(facts, ledger) if body.digest else b"",
+            fold_version=body.fold_version,
         )
 
 
@@ -265,6 +269,8 @@ class Anonymiser:
     def __init__(self, head: RecordingHead, dump: type[msgspec.Struct]) -> None:
         self._head = head
         self._dump = dump
+        self._position = position_of(head.start)
+        self._digest = self._position.digest
         self._names: dict[Kind, set[str]] = {kind: set() for kind in Kind}
         self._labels: dict[str, set[str]] = {}
         self._compared: set[str] = set()
@@ -298,8 +304,23 @@ class Anonymiser:
         return msgspec.structs.replace(self._head, cell=CELL, start=start, anonymous=True)
 
     def entry(self, entry: Entry) -> Entry:
-        """An entry with other names."""
-        return self._replace.entry(entry)
+        """An entry with other names. Entries come in their order: records are chained anew."""
+        made = self._replace.entry(entry)
+        return made if entry.subject else self._rechained(entry, made)
+
+    def _rechained(self, record: Entry, made: Entry) -> Entry:
+        """A record with the chain value of what it became; a void message stays void."""
+        before = self._position
+        try:
+            link = link_of(before, record.sequence, record.data)
+            envelope = open_envelope(made.data)
+        except (DecodeError, NewerVersionError):
+            return made  # whoever folds it stops there
+        self._position = before.after(link)
+        if link.void or link.digest == before.digest:
+            return made
+        self._digest = chained(self._digest, record.sequence, envelope)
+        return msgspec.structs.replace(made, data=msgspec.structs.replace(envelope, chain=self._digest).encode())
 
     def name(self, kind: Kind, name: str) -> str:
         """Replacement of a collected name."""

@@ -13,8 +13,8 @@ from typing import Final
 import msgspec
 
 from berth.formats.recordings.frames import FramePacker, FrameSource, RecordingError
+from berth.schemas.chain import ChainReader, Position, link_of, position_of
 from berth.schemas.envelope import DecodeError, NewerVersionError, body_of, encode, open_envelope
-from berth.schemas.ledger import facts_known
 from berth.schemas.recording import Entry, RecordingEnd, RecordingHead, RecordingPart
 from berth.schemas.status import SnapshotBody
 
@@ -53,6 +53,7 @@ class Order:
         records: Records so far.
         facts_seq: Last fact.
         ledger_seq: Last record.
+        position: Position in the chain of the ledger after it.
     """
 
     def __init__(self, start: SnapshotBody) -> None:
@@ -61,6 +62,7 @@ class Order:
         self.facts_seq = start.facts_seq
         self.ledger_seq = start.ledger_seq
         self._known = start.facts_seq
+        self.position = _position(start)
 
     def add(self, entry: Entry) -> str:
         """Take the next entry. Returns why it is out of order, and then it was not taken; empty if it is in order."""
@@ -70,33 +72,45 @@ class Order:
                 self.facts += 1
                 self.facts_seq = entry.sequence
             return wrong
-        wrong = _missing("record", self.ledger_seq, entry.sequence, first=not self.records) or self._early_or_late(
-            entry
-        )
+        position, wrong = self.position, _missing("record", self.ledger_seq, entry.sequence, first=not self.records)
         if not wrong:
+            position, wrong = self._early_or_late(entry)
+        if not wrong:
+            self.position = position
             self.records += 1
             self.ledger_seq = entry.sequence
             self._known = self.facts_seq
         return wrong
 
-    def _early_or_late(self, record: Entry) -> str:
+    def _early_or_late(self, record: Entry) -> tuple[Position, str]:
+        """Position after a record, and why it is early or late; empty if it is not."""
+        before, wrong = self.position, ""
         try:
-            known = facts_known(record.data)
+            link = link_of(before, record.sequence, record.data)
         except NewerVersionError:
-            return ""  # only a newer release can read which facts it knew
+            return before, ""  # only a newer release can read which facts it knew
         except DecodeError as error:
-            return f"record {record.sequence} does not decode: {error}"
+            return before, f"record {record.sequence} does not decode: {error}"
+        known = link.facts_seq
         if known > self.facts_seq:
-            return f"record {record.sequence} knew fact {known}, but only facts up to {self.facts_seq} come before it"
-        if self.facts_seq > max(known, self._known):
-            return f"fact {self.facts_seq} comes before record {record.sequence}, which knew only fact {known}"
-        return ""
+            wrong = f"record {record.sequence} knew fact {known}, but only facts up to {self.facts_seq} come before it"
+        elif self.facts_seq > max(known, self._known):
+            wrong = f"fact {self.facts_seq} comes before record {record.sequence}, which knew only fact {known}"
+        return before.after(link), wrong
 
     def end(self) -> RecordingEnd:
         """End message with the numbers of entries that were taken."""
         return RecordingEnd(
             facts=self.facts, records=self.records, facts_seq=self.facts_seq, ledger_seq=self.ledger_seq
         )
+
+
+def _position(start: SnapshotBody) -> Position:
+    """Position in the chain of the ledger at a start; of one that does not decode without a chain."""
+    try:
+        return position_of(start)
+    except DecodeError:
+        return Position(base_seq=start.ledger_seq)
 
 
 def _missing(what: str, last: int, sequence: int, *, first: bool) -> str:
@@ -122,11 +136,12 @@ class Frames:
 
     Args:
         head: First message of the recording.
+        order: Entries that are written already, to go on after them; None to begin.
     """
 
-    def __init__(self, head: RecordingHead) -> None:
+    def __init__(self, head: RecordingHead, order: Order | None = None) -> None:
         self._head = head
-        self._order = Order(head.start)
+        self._order = order if order is not None else Order(head.start)
         self._entries: list[Entry] = []
         self._bytes = 0
         self._packer = FramePacker()
@@ -148,10 +163,13 @@ class Frames:
         self._bytes += len(entry.data) + len(entry.subject) + _ENTRY_BYTES
         return self._part() if self._bytes >= _PART_BYTES else b""
 
+    def flush(self) -> bytes:
+        """Bytes of the entries that are not written yet."""
+        return self._part() if self._entries else b""
+
     def end(self) -> bytes:
         """Last bytes of the file."""
-        part = self._part() if self._entries else b""
-        return part + self._packer.frame(encode(self._order.end()), _FRAME_BYTES_MAX)
+        return self.flush() + self._packer.frame(encode(self._order.end()), _FRAME_BYTES_MAX)
 
     @property
     def summary(self) -> RecordingEnd:
@@ -183,7 +201,7 @@ def frames_of(head: RecordingHead, entries: Iterable[Entry]) -> Iterator[bytes]:
     yield frames.end()
 
 
-def interleaved(facts: Iterable[Entry], records: Iterable[Entry]) -> Iterator[Entry]:
+def interleaved(facts: Iterable[Entry], records: Iterable[Entry], position: Position | None = None) -> Iterator[Entry]:
     """Facts and records in one order: before each record the facts that it knew, after the last record the rest.
 
     Reads no more of both than it needs.
@@ -191,6 +209,7 @@ def interleaved(facts: Iterable[Entry], records: Iterable[Entry]) -> Iterator[En
     Args:
         facts: Ascending.
         records: Ascending.
+        position: Position in the chain before the first record; None for the beginning of the ledger.
 
     Raises:
         DecodeError: A record cannot be decoded.
@@ -198,8 +217,9 @@ def interleaved(facts: Iterable[Entry], records: Iterable[Entry]) -> Iterator[En
     """
     coming = iter(facts)
     fact = next(coming, None)
+    chain = ChainReader(position or Position())
     for record in records:
-        known = facts_known(record.data)
+        known = chain.read(record.sequence, record.data).facts_seq
         while fact is not None and fact.sequence <= known:
             yield fact
             fact = next(coming, None)

@@ -127,6 +127,24 @@ class NatsBus:
             self._api, self.subjects, replicas=replicas, max_bytes=max_bytes or {}, log=self._log
         )
 
+    async def keeping(self, stream: StreamName) -> streams.Keeping | None:
+        """A stream as the server keeps it; None if it does not exist."""
+        return await streams.keeping(self._api, self.subjects.stream(stream))
+
+    async def delete_stream(self, stream: StreamName) -> None:
+        """Delete a stream with all that it holds; does nothing if it does not exist."""
+        await streams.delete(self._api, self.subjects.stream(stream))
+
+    async def make_stream(self, stream: StreamName, *, first_seq: int, replicas: int, max_bytes: int = 0) -> None:
+        """Create a stream of the cell whose first message gets the sequence ``first_seq``.
+
+        Raises:
+            PoisonError: It exists with other settings, or the server rejects them.
+        """
+        spec = self._specs[stream]
+        config = streams.stream_config(self.subjects, spec, replicas=replicas, max_bytes=max_bytes or spec.max_bytes)
+        await self._api.create_stream({**config, "first_seq": first_seq} if spec.mirror_of is None else config)
+
     async def publish(
         self,
         subject: str,

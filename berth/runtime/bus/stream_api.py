@@ -126,6 +126,10 @@ class Api:
         """Change the settings of a stream."""
         await self._ask(f"STREAM.UPDATE.{config['name']}", config, _Outcome)
 
+    async def delete_stream(self, stream: str) -> None:
+        """Delete a stream."""
+        await self._ask(f"STREAM.DELETE.{stream}", None, _Outcome)
+
     async def purge(self, stream: str, what: dict[str, Any]) -> None:
         """Remove messages."""
         await self._ask(f"STREAM.PURGE.{stream}", what, _Outcome)

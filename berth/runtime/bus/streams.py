@@ -3,9 +3,10 @@
 import asyncio
 from collections import deque
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from berth.runtime.backoff import Backoff
+from berth.runtime.bus.port import StreamState
 from berth.runtime.bus.stream_api import Api
 from berth.runtime.errors import FatalError, PoisonError, TransientError
 from berth.runtime.logs import Logger
@@ -117,6 +118,44 @@ def refuse_purge(spec: StreamSpec, keep_from_seq: int | None, subject: str | Non
         raise FatalError(f"{spec.name} is never purged: messages are removed by age and size only")
     if (keep_from_seq is None) == (subject is None):
         raise FatalError(f"purge of {spec.name} needs keep_from_seq or subject, and not both")
+
+
+class Keeping(NamedTuple):
+    """A stream as the server keeps it.
+
+    Attributes:
+        state: Its content.
+        replicas: Its replicas.
+        max_bytes: Its size limit in bytes; 0 for none.
+    """
+
+    state: StreamState
+    replicas: int
+    max_bytes: int
+
+
+async def keeping(api: Api, stream: str) -> Keeping | None:
+    """A stream as the server keeps it; None if it does not exist.
+
+    Raises:
+        TransientError: The server did not answer.
+    """
+    info = await api.find_stream(stream)
+    if info is None:
+        return None
+    state = StreamState(info.first_seq, info.state.last_seq, info.created, info.state.messages)
+    return Keeping(state, info.config.get("num_replicas", 1), max(info.config.get("max_bytes", 0), 0))
+
+
+async def delete(api: Api, stream: str) -> None:
+    """Delete a stream, if it exists.
+
+    Raises:
+        TransientError: The server did not answer.
+        PoisonError: The server refuses it.
+    """
+    if await api.find_stream(stream) is not None:
+        await api.delete_stream(stream)
 
 
 def stream_config(subjects: Subjects, spec: StreamSpec, *, replicas: int, max_bytes: int) -> dict[str, Any]:

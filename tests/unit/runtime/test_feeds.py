@@ -1,15 +1,19 @@
 """Feeds: where a start begins, what it refuses, what is waited for, what is written down."""
 
+import zlib
+
 import msgspec
 import pytest
 
+from berth.core.state.ledger import FOLD_VERSION
 from berth.runtime.errors import FatalError, TransientError
 from berth.runtime.feeds import dead_letter
 from berth.runtime.history import state_at, state_now, verdict_on
 from berth.runtime.stored_snapshots import newest_snapshot
+from berth.schemas.chain import state_digest
 from berth.schemas.envelope import decode, encode
 from berth.schemas.facts import PodPhase
-from berth.schemas.status import SnapshotChunk
+from berth.schemas.status import SnapshotChunk, SnapshotEnd
 from berth.schemas.subjects import StreamName
 from tests.support.cells import Cell, a_job, a_node
 from tests.support.fake_server import PickyServer
@@ -44,6 +48,21 @@ async def test_a_snapshot_with_a_damaged_chunk_is_passed_over() -> None:
     chunk = decode(stored.data, SnapshotChunk)
     damaged = msgspec.structs.replace(chunk, data=chunk.data[:-1] + bytes([chunk.data[-1] ^ 1]))
     await cell.user.publish(subject, encode(damaged))
+    found = await newest_snapshot(cell.user)
+    assert found is None or found.ledger_seq < newest.ledger_seq
+    await cell.close()
+
+
+async def test_a_snapshot_that_is_not_what_its_digest_says_is_passed_over() -> None:
+    cell = await grown(await Cell().open())
+    newest = await newest_snapshot(cell.user)
+    assert newest is not None
+    assert newest.digest == state_digest(newest.facts, newest.ledger)
+    assert newest.fold_version == FOLD_VERSION
+    data = encode(msgspec.structs.replace(newest, facts=newest.facts[:-1]))
+    await cell.user.publish(cell.user.subjects.snapshot_chunk(newest.ledger_seq, 0), encode(SnapshotChunk(data)))
+    end = SnapshotEnd(newest.ledger_seq, newest.facts_seq, 1, len(data), zlib.crc32(data), 0)
+    await cell.user.publish(cell.user.subjects.snapshot_end(newest.ledger_seq), encode(end))
     found = await newest_snapshot(cell.user)
     assert found is None or found.ledger_seq < newest.ledger_seq
     await cell.close()

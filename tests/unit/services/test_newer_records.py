@@ -18,9 +18,9 @@ from berth.runtime.process import MISCONFIGURED, report
 from berth.runtime.recording import record
 from berth.runtime.stored_snapshots import newest_snapshot
 from berth.schemas.envelope import NewerVersionError, encode, open_envelope
-from berth.schemas.ledger import Round
+from berth.schemas.ledger import Epoch, Round
 from berth.schemas.offers import Advance
-from berth.schemas.status import SnapshotChunk, SnapshotEnd
+from berth.schemas.status import SnapshotBody, SnapshotChunk, SnapshotEnd
 from berth.schemas.subjects import StreamName
 from berth.schemas.versions import VERSIONS, Version, Versions
 from berth.services.binder.app import bind_on
@@ -37,7 +37,7 @@ from tests.support.clock import ManualClock
 from tests.support.fake_bus import FakeBus
 from tests.support.fake_kube import FakeKube
 
-KINDS = [("ledger.round", 3), ("ledger.epoch", 2), ("ledger.hold", 1)]
+KINDS = [(Round.KIND, Round.VERSION + 1), (Epoch.KIND, Epoch.VERSION + 1), ("ledger.hold", 1)]
 NEEDED = "needs Berth 9.7 or later"
 PLANTED: Versions = {**VERSIONS, Round.KIND: (Version(1), Version(2, "9.7", "skims_classes"))}
 
@@ -167,11 +167,13 @@ async def test_a_snapshot_of_a_newer_release_is_not_loaded_and_not_passed_over()
     cell = await a_cell()
     await cell.dispatcher.snapshots.write()
     assert await newest_snapshot(cell.user) is not None
-    data = msgspec.msgpack.encode(("snapshot", 3, [9, 9, [], b""], "9.7"))
+    data = msgspec.msgpack.encode(("snapshot", SnapshotBody.VERSION + 1, [9, 9, [], b""], "9.7"))
     await cell.user.publish(cell.user.subjects.snapshot_chunk(9, 0), encode(SnapshotChunk(data)))
     end = SnapshotEnd(9, 9, 1, len(data), zlib.crc32(data), 0)
     await cell.user.publish(cell.user.subjects.snapshot_end(9), encode(end))
-    with pytest.raises(NewerVersionError, match=r"snapshot of version 3 needs Berth 9\.7 or later"):
+    with pytest.raises(
+        NewerVersionError, match=rf"snapshot of version {SnapshotBody.VERSION + 1} needs Berth 9\.7 or later"
+    ):
         await newest_snapshot(cell.user)
     await cell.close()
 

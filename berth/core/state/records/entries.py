@@ -59,7 +59,8 @@ class Folded(msgspec.Struct, gc=False):
     epoch: bool = False
     resumes: bool = False
     """It is an epoch in which gangs wait as they did before."""
-    void: bool = False
+    void: str = ""
+    """Why the message counts for nothing; empty if it counts."""
     silent: bool = False
     """Shards were missing when it was decided."""
     changes: Changes = NO_CHANGES

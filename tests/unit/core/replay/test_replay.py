@@ -45,7 +45,7 @@ class Story:
 @pytest.fixture
 async def story() -> Story:
     """Four equal nodes; a job on one, one on two, one that is refused, ends, and one that is rejected."""
-    cell = await UnreliableCell(shards=2).open()
+    cell = await UnreliableCell(shards=2, chain=0).open()
     await cell.nodes([a_node(f"n{number}", leaf=f"leaf{number % 2}") for number in range(4)])
     await cell.turns()
     for number, (chips, replicas) in enumerate(((4, 1), (8, 2), (8, 4), (2, 1))):
@@ -241,7 +241,7 @@ def test_a_record_that_cannot_be_is_told_by_its_sequence(story: Story) -> None:
 
     with pytest.raises(
         ReplayError,
-        match=r"record 2 cannot be: record 2 of epoch 1 breaks the ledger: gang ghost attempt 1: gives back what it does not hold",
+        match=r"record 2 cannot be: gang ghost attempt 1: gives back what it does not hold",
     ):
         differences(story.changed(2, ghost))
 
@@ -254,7 +254,7 @@ def test_a_record_that_cannot_be_is_told_by_its_sequence(story: Story) -> None:
         differences(entries)
     with pytest.raises(ReplayError, match=r"record 2 cannot be: sequence 2 came, 1 was next"):
         differences([entry for entry in story.entries if entry.subject or entry.sequence > 1])
-    with pytest.raises(ReplayError, match=r"record 1 cannot be: not an envelope"):
+    with pytest.raises(ReplayError, match=r"record 1 cannot be: .*not an envelope"):
         differences([Entry(1, b"\xff")])
     with pytest.raises(ReplayError, match=r"the start: the folded ledger does not decode"):
         Replay(SnapshotBody(ledger_seq=1, facts_seq=1, facts=[], ledger=b"\xff"))
@@ -267,7 +267,9 @@ def test_void_records_are_no_decisions(story: Story) -> None:
     assert result.void == 2
 
 
-@pytest.mark.parametrize(("kind", "version"), [("ledger.round", 3), ("ledger.epoch", 2), ("ledger.other", 1)])
+@pytest.mark.parametrize(
+    ("kind", "version"), [("ledger.round", Round.VERSION + 1), ("ledger.epoch", Epoch.VERSION + 1), ("ledger.other", 1)]
+)
 def test_a_record_of_a_newer_release_ends_a_replay(story: Story, kind: str, version: int) -> None:
     last = max(entry.sequence for entry in story.entries if not entry.subject)
     newer = Entry(last + 1, msgspec.msgpack.encode((kind, version, [1, last, 0, 9], "9.7")))

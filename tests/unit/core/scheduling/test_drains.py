@@ -244,7 +244,7 @@ def test_a_reader_of_a_snapshot_and_a_follower_decide_alike() -> None:
     recorded = ground.scheduler.decide(opening)
     data = encode(recorded.round)
     ground.scheduler.adopt(recorded, ground.folded(recorded.round))
-    follow_record(other, state.fold.head + 1, data)
+    follow_record(other, state.fold.link(state.fold.head + 1, data))
     assert state.dump(other.dump()) == ground.state.dump(ground.scheduler.dump())
     assert "n0" in {name for one in recorded.round.verdicts if one.placement for name in one.placement.names()}
 

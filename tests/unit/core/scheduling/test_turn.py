@@ -99,7 +99,7 @@ def test_the_next_turn_opens_once_the_one_before_has_ended(seat: Seat) -> None:
 
 def test_a_record_of_another_does_not_end_a_turn(seat: Seat) -> None:
     recorded = seat.scheduler.decide(opened(seat))
-    seat.scheduler.follow(Folded(void=True))
+    seat.scheduler.follow(Folded(void="it is no record"))
     seat.scheduler.take_back(recorded)
     assert dict(seat.verdicts()) == {"one": True}
 

@@ -2,7 +2,7 @@
 
 from berth.core.state.ledger import LedgerDump, LedgerFold
 from berth.core.state.run_times import LIKES_MAX, RunTime, RunTimes
-from berth.schemas.envelope import encode, open_envelope
+from berth.schemas.envelope import encode
 from berth.schemas.ledger import Epoch, Release, ReleaseReason, Round, Settings, Verdict
 from berth.schemas.placement import Run, placement_of
 
@@ -46,7 +46,7 @@ def a_fold(reason: ReleaseReason, *, ranks: list[int], seconds: int = 90) -> Led
     ]
     fold = LedgerFold()
     for sequence, record in enumerate(records, start=1):
-        fold.apply(sequence, open_envelope(encode(record)))
+        fold.apply(sequence, encode(record))
     return fold
 
 

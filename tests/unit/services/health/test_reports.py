@@ -6,8 +6,7 @@ import pytest
 from berth.formats.ascend.report_error import ReportError
 from berth.schemas.envelope import encode
 from berth.schemas.facts import NodesSeen
-from berth.schemas.nodes import NodeDescription
-from berth.schemas.reports import HealthReport
+from berth.schemas.nodes import HealthReport, NodeDescription
 from berth.services.health.reports import answer, check_against, parse_report
 
 FULL = HealthReport("a", [7], [6], [5], "sub-health", "hot", 5, "watcher")

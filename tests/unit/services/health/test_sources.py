@@ -7,7 +7,7 @@ import pytest
 
 from berth.schemas.envelope import encode
 from berth.schemas.facts import NodeHealth
-from berth.schemas.reports import HealthReport
+from berth.schemas.nodes import HealthReport
 from tests.support.device_texts import (
     device_chunk,
     device_list,

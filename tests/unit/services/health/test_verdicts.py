@@ -6,8 +6,7 @@ from berth.formats.ascend.device_info import SwitchInfo, report_of
 from berth.formats.ascend.node_info import FaultDevice, NodeInfo
 from berth.products.model import LABEL_SOFT_SHARE
 from berth.schemas.facts import HealthSource, NodeHealth
-from berth.schemas.nodes import NodeCondition, NodeDescription
-from berth.schemas.reports import HealthReport
+from berth.schemas.nodes import HealthReport, NodeCondition, NodeDescription
 from berth.services.health.report_store import NodeReports, ReportStore, StoredAgentReport
 from berth.services.health.verdicts import HealthRules, judge, judge_switch, next_change_ms, span
 from tests.support.device_texts import RES, device_list, fault_row

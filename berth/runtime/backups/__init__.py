@@ -1,0 +1,1 @@
+"""Backups of a cell: written, checked, and read back into streams."""

@@ -1,0 +1,248 @@
+"""Check of a backup: its bytes, the order of its messages, its snapshots, and that its ledger folds."""
+
+from collections import deque
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from berth.core.errors import HistoryError, InvariantError
+from berth.core.state.cell import State
+from berth.formats.recordings.backup import BackupReading, RecordingError, Stored
+from berth.runtime.errors import ShellError
+from berth.runtime.stored_snapshots import body_of_chunks
+from berth.schemas.envelope import DecodeError, decode
+from berth.schemas.recording import BackupHead, BackupStream, Entry
+from berth.schemas.status import SnapshotBody, SnapshotChunk, SnapshotEnd
+from berth.schemas.subjects import StreamName, Subjects
+
+_CHUNK_BYTES: Final = 1 << 20
+
+
+class DamagedError(ShellError):
+    """A backup that is damaged, or that does not fit together; names what is wrong."""
+
+
+class Checked(msgspec.Struct, frozen=True):
+    """What a backup holds.
+
+    Attributes:
+        head: Its first message.
+        counts: Messages of each stream, by name.
+        bytes_total: Size of the file.
+        state: Facts and ledger at the end of the backup.
+        has_history: Whether all facts since the newest snapshot are there; otherwise the newest of each subject.
+    """
+
+    head: BackupHead
+    counts: dict[str, int]
+    bytes_total: int
+    state: State
+    has_history: bool
+
+    def stream(self, name: StreamName) -> BackupStream:
+        """A stream of the backup; an empty one if it has none of that name."""
+        return next((one for one in self.head.streams if one.name == name.value), BackupStream(name.value, 1, 0))
+
+
+def check_file(path: Path) -> Checked:
+    """Read a backup whole and fold its ledger.
+
+    Raises:
+        DamagedError: It is damaged or cut off, is no backup, or does not fit together.
+        NewerVersionError: Only a newer release reads a record.
+        OSError: It cannot be read.
+    """
+    with path.open("rb") as file:
+        try:
+            reading = BackupReading(iter(lambda: file.read(_CHUNK_BYTES), b""))
+            checks = _Checks(reading.head)
+            for stored in reading:
+                checks.add(stored)
+            return checks.result(file.tell())
+        except RecordingError as error:
+            raise DamagedError(str(error)) from error
+
+
+def whole_snapshots(entries: Iterable[Entry]) -> list[Entry]:
+    """Messages of the snapshots that are whole; those of others, or of one that is being written, are left out."""
+    ends: dict[int, SnapshotEnd] = {}
+    chunks: dict[int, dict[str, bytes]] = {}
+    of: dict[int, list[Entry]] = {}
+    for entry in entries:
+        try:
+            seq = _take(entry, ends, chunks)
+        except (DecodeError, ValueError, IndexError):
+            continue
+        of.setdefault(seq, []).append(entry)
+    whole = [seq for seq, end in ends.items() if body_of_chunks(end, chunks.get(seq, {})) is not None]
+    return sorted((entry for seq in whole for entry in of[seq]), key=lambda entry: entry.sequence)
+
+
+def _take(entry: Entry, ends: dict[int, SnapshotEnd], chunks: dict[int, dict[str, bytes]]) -> int:
+    """Sort in a message of a snapshot; returns the record at which the snapshot is.
+
+    Raises:
+        DecodeError: It does not decode.
+        ValueError: Its subject is none of a snapshot.
+        IndexError: Likewise.
+    """
+    parts = entry.subject.split(".")
+    seq = int(parts[1])
+    if parts[2] == "end":
+        ends[seq] = decode(entry.data, SnapshotEnd)
+    else:
+        chunks.setdefault(seq, {})[parts[2]] = decode(entry.data, SnapshotChunk).data
+    return seq
+
+
+class _Checks:
+    """Checks of one backup, message by message."""
+
+    def __init__(self, head: BackupHead) -> None:
+        self._head = head
+        self._subjects = Subjects(head.cell)
+        self._streams = {stream.name: stream for stream in head.streams}
+        self._counts = dict.fromkeys(self._streams, 0)
+        self._next: dict[str, int] = {stream.name: stream.first_seq for stream in head.streams}
+        self._all = {spec.name.value for spec in self._subjects.streams() if spec.backup == "all"}
+        self._ends: dict[int, SnapshotEnd] = {}
+        self._chunks: dict[int, dict[str, bytes]] = {}
+        self._start: SnapshotBody | None = None
+        self._has_start = False
+        self._state = State(keeps=True)
+        self._records: deque[Entry] = deque()
+        self._old: list[Entry] = []
+        self._has_history = True
+        for stream in head.streams:
+            if stream.name not in {spec.name.value for spec in self._subjects.streams()}:
+                raise DamagedError(f"it holds a stream {stream.name}, which this release does not know")
+        for name in (StreamName.LEDGER, StreamName.FACTS, StreamName.INTAKE):
+            if name.value not in self._streams:
+                raise DamagedError(f"it does not hold the stream {name.value}")
+
+    def add(self, stored: Stored) -> None:
+        """Check the next message.
+
+        Raises:
+            DamagedError: It does not fit.
+        """
+        name, entry = stored
+        self._counts[name] += 1
+        if name in self._all:
+            self._see_in_order(name, entry)
+        match name:
+            case StreamName.SNAPSHOT:
+                self._take_snapshot(entry)
+            case StreamName.LEDGER:
+                self._begin()
+                if entry.sequence > self._state.fold.head:
+                    self._records.append(entry)
+            case StreamName.LATEST:
+                self._old.append(entry)
+            case StreamName.FACTS:
+                self._begin()
+                self._take_fact(entry)
+            case _:
+                pass  # nothing depends on its content
+
+    def result(self, size: int) -> Checked:
+        """What the backup of so many bytes holds, after its last message.
+
+        Raises:
+            DamagedError: Something is missing, or the ledger does not fold.
+        """
+        self._begin()
+        for name in sorted(self._all.intersection(self._streams)):
+            last = self._streams[name].last_seq
+            if self._next[name] <= last:
+                raise DamagedError(f"{name}: messages {self._next[name]} to {last} are missing")
+        self._fold(self._streams[StreamName.FACTS.value].last_seq, is_end=True)
+        if not self._has_history:
+            self._state.forget_unnamed()
+        return Checked(self._head, self._counts, size, self._state, self._has_history)
+
+    def _see_in_order(self, name: str, entry: Entry) -> None:
+        wanted, last = self._next[name], self._streams[name].last_seq
+        if entry.sequence != wanted or entry.sequence > last:
+            raise DamagedError(f"{name}: message {entry.sequence} comes where {wanted} of {last} is expected")
+        self._next[name] = wanted + 1
+
+    def _take_snapshot(self, entry: Entry) -> None:
+        try:
+            _take(entry, self._ends, self._chunks)
+        except (DecodeError, ValueError, IndexError) as error:
+            raise DamagedError(f"SNAPSHOT {entry.sequence} ({entry.subject}): {error}") from error
+
+    def _begin(self) -> None:
+        """Start the fold from the newest snapshot, once all of them are there.
+
+        Raises:
+            DamagedError: One is not whole, or the ledger begins after the newest.
+        """
+        if self._has_start:
+            return
+        self._has_start = True
+        bodies = []
+        for seq in sorted(self._ends):
+            body = body_of_chunks(self._ends[seq], self._chunks.get(seq, {}))
+            if body is None:
+                raise DamagedError(f"SNAPSHOT: the snapshot at record {seq} is not whole")
+            bodies.append(body)
+        ledger, facts = self._streams[StreamName.LEDGER.value], self._streams[StreamName.FACTS.value]
+        for body in bodies[-1:]:
+            if body.ledger_seq > ledger.last_seq or body.facts_seq > facts.last_seq:
+                raise DamagedError(
+                    f"SNAPSHOT: the newest is at record {body.ledger_seq} and fact {body.facts_seq}, which is ahead of"
+                    f" LEDGER ({ledger.last_seq}) and FACTS ({facts.last_seq})"
+                )
+            self._state.load(body)
+        if ledger.first_seq > self._state.fold.head + 1:
+            raise DamagedError(
+                f"LEDGER begins at {ledger.first_seq}, but the newest snapshot is at {self._state.fold.head}:"
+                " records between them are missing"
+            )
+        self._has_history = facts.first_seq <= self._state.facts_seq + 1
+
+    def _take_fact(self, entry: Entry) -> None:
+        """Fold a fact, after the records that knew only earlier ones."""
+        if self._old:
+            self._load_old()
+        if entry.sequence <= self._state.facts_seq:
+            return
+        self._fold(entry.sequence - 1)
+        self._apply(entry)
+
+    def _load_old(self) -> None:
+        """Fold the newest facts of their subjects, where those after the snapshot are not all there."""
+        if not self._has_history:
+            for entry in self._old:
+                if entry.sequence > self._state.facts_seq:
+                    self._apply(entry, latest=True)
+        self._old = []
+
+    def _apply(self, entry: Entry, *, latest: bool = False) -> None:
+        subject = self._subjects.root + entry.subject
+        self._state.apply_fact(subject, entry.sequence, entry.data, latest=latest)
+
+    def _fold(self, known: int, *, is_end: bool = False) -> None:
+        """Fold the records that knew no fact after ``known``.
+
+        Raises:
+            DamagedError: One does not fold.
+        """
+        self._load_old()
+        while self._records:
+            record = self._records[0]
+            try:
+                link = self._state.fold.link(record.sequence, record.data)
+                knew = link.facts_seq
+                if knew > known and not is_end:
+                    return
+                if knew > known:
+                    raise DamagedError(f"LEDGER: record {record.sequence} knew fact {knew}, and FACTS ends at {known}")
+                self._state.apply_link(link)
+            except (DecodeError, HistoryError, InvariantError) as error:
+                raise DamagedError(f"LEDGER: record {record.sequence} does not fold: {error}") from error
+            self._records.popleft()

@@ -1,0 +1,228 @@
+"""A recording as a backup: alone, or after a backup that it continues."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final
+
+from berth.core.state.ledger import dump_of
+from berth.formats.recordings.backup import MAGIC, BackupFrames, BackupReading
+from berth.formats.recordings.backup import Stored as Message
+from berth.formats.recordings.recording import RecordingError
+from berth.runtime.backups.checks import DamagedError
+from berth.runtime.recording import read_file, replacing
+from berth.runtime.stored_snapshots import chunks_of
+from berth.schemas.envelope import DecodeError, encode
+from berth.schemas.ledger import Settings
+from berth.schemas.recording import BackupHead, BackupStream, Entry, RecordingHead
+from berth.schemas.status import SnapshotBody
+from berth.schemas.subjects import StreamName, Subjects
+from berth.schemas.versions import encode_record
+
+_CHUNK_BYTES: Final = 1 << 20
+_SNAPSHOT_CHUNK: Final = 500_000
+
+
+def is_backup(path: Path) -> bool:
+    """Whether a file begins as a backup does.
+
+    Raises:
+        OSError: It cannot be read.
+    """
+    with path.open("rb") as file:
+        return file.read(len(MAGIC)) == MAGIC
+
+
+@contextmanager
+def merged(path: Path, recording: Path | None) -> Iterator[Path]:
+    """A backup out of a backup or recording, and a recording that continues it; a temporary file, unless it is one.
+
+    Args:
+        path: A backup or a recording.
+        recording: What comes after the backup; None for nothing.
+
+    Raises:
+        DamagedError: As :func:`merge`.
+        OSError: As :func:`merge`.
+    """
+    if recording is None and is_backup(path):
+        yield path
+        return
+    with TemporaryDirectory(prefix="berth-restore-") as folder:
+        target = Path(folder) / "backup"
+        if recording is not None:
+            merge(path, recording, target)
+        else:
+            merge(None, path, target)
+        yield target
+
+
+def merge(base: Path | None, recording: Path, target: Path) -> None:
+    """Write a backup that also has what a recording has after it, or one out of a recording alone.
+
+    A recording that was cut off counts up to its last whole frame.
+
+    Args:
+        base: A backup; None for none. Without one the requests (INTAKE) and statuses are missing: all that matters of
+            them is in the facts, but for requests that had no verdict yet.
+        recording: Facts and records.
+        target: The file.
+
+    Raises:
+        DamagedError: A file is damaged, or the recording begins after the end of the backup.
+        OSError: A file cannot be read or written.
+    """
+    try:
+        head, facts_to, ledger_to = _reach_of(recording)
+        if head.anonymous:
+            raise DamagedError("the recording is anonymous: the names of its jobs and nodes were replaced")
+        if base is None:
+            _write(target, _head_alone(head, facts_to, ledger_to), _Alone(head, recording))
+            return
+        with base.open("rb") as file:
+            before = BackupReading(_chunks(file)).head
+        _see_joined(before, head)
+        if before.cell != head.cell:
+            raise DamagedError(f"the backup is one of the cell {before.cell!r}, the recording of {head.cell!r}")
+        _write(target, _head_joined(before, facts_to, ledger_to), _Joined(before, base, recording))
+    except RecordingError as error:
+        raise DamagedError(str(error)) from error
+    except ValueError as error:
+        raise DamagedError(f"the recording does not fit: {error}") from error
+
+
+def _chunks(file: object) -> Iterator[bytes]:
+    return iter(lambda: file.read(_CHUNK_BYTES), b"")  # type: ignore[attr-defined]  # an open file
+
+
+def _reach_of(recording: Path) -> tuple[RecordingHead, int, int]:
+    with read_file(recording, salvage=True) as reading:
+        for _ in reading:
+            pass
+        return reading.head, reading.order.facts_seq, reading.order.ledger_seq
+
+
+def _see_joined(before: BackupHead, head: RecordingHead) -> None:
+    """See that a recording begins before the end of a backup.
+
+    Raises:
+        DamagedError: It begins after it.
+    """
+    last = {stream.name: stream.last_seq for stream in before.streams}
+    for name, start in ((StreamName.LEDGER, head.start.ledger_seq), (StreamName.FACTS, head.start.facts_seq)):
+        if start > last.get(name.value, 0):
+            raise DamagedError(
+                f"the recording begins after {name.value} {start}, and the backup ends at {last.get(name.value, 0)}:"
+                " what is between is missing"
+            )
+
+
+def _write(target: Path, head: BackupHead, messages: "_Alone | _Joined") -> None:
+    frames = BackupFrames(head)
+    with replacing(target) as file:
+        file.write(frames.begin())
+        for stream, entry in messages:
+            file.write(frames.add(stream, entry))
+        file.write(frames.end())
+
+
+def _head_joined(before: BackupHead, facts_to: int, ledger_to: int) -> BackupHead:
+    ends = {StreamName.FACTS.value: facts_to, StreamName.LEDGER.value: ledger_to}
+    streams = [
+        BackupStream(one.name, one.first_seq, max(one.last_seq, ends.get(one.name, 0)), one.replicas, one.max_bytes)
+        for one in before.streams
+    ]
+    return BackupHead(before.release, before.cell, before.made_at_ms, streams)
+
+
+def _head_alone(head: RecordingHead, facts_to: int, ledger_to: int) -> BackupHead:
+    start = head.start
+    streams = [
+        BackupStream(StreamName.SNAPSHOT, 1, 0),
+        BackupStream(StreamName.LEDGER, start.ledger_seq + 1, ledger_to),
+        BackupStream(StreamName.LATEST, 1, start.facts_seq),
+        BackupStream(StreamName.FACTS, start.facts_seq + 1, facts_to),
+        BackupStream(StreamName.INTAKE, 1, 0),
+    ]
+    return BackupHead(head.release, head.cell, head.made_at_ms, streams)
+
+
+class _Alone:
+    """Messages of a backup out of a recording alone."""
+
+    def __init__(self, head: RecordingHead, recording: Path) -> None:
+        self._head = head
+        self._root = Subjects(head.cell).root
+        self._recording = recording
+
+    def __iter__(self) -> Iterator[Message]:
+        start = self._head.start
+        for number, (subject, data) in enumerate(_snapshot(start), start=1):
+            yield Message(StreamName.SNAPSHOT, Entry(number, data, subject))
+        for entry in _entries(self._recording, are_facts=False):
+            yield Message(StreamName.LEDGER, Entry(entry.sequence, entry.data, "ledger"))
+        for fact in sorted(start.facts, key=lambda kept: kept.sequence):
+            yield Message(StreamName.LATEST, Entry(fact.sequence, fact.data, fact.subject.removeprefix(self._root)))
+        for entry in _entries(self._recording, are_facts=True):
+            yield Message(StreamName.FACTS, Entry(entry.sequence, entry.data, entry.subject.removeprefix(self._root)))
+
+
+class _Joined:
+    """Messages of a backup, and what a recording has after it."""
+
+    def __init__(self, before: BackupHead, base: Path, recording: Path) -> None:
+        self._last = {stream.name: stream.last_seq for stream in before.streams}
+        self._names = [stream.name for stream in before.streams]
+        self._root = Subjects(before.cell).root
+        self._base = base
+        self._recording = recording
+
+    def __iter__(self) -> Iterator[Message]:
+        with self._base.open("rb") as file:
+            at = 0
+            for stored in BackupReading(_chunks(file)):
+                while self._names[at] != stored.stream:
+                    yield from self._more(self._names[at])
+                    at += 1
+                yield stored
+            for name in self._names[at:]:
+                yield from self._more(name)
+
+    def _more(self, name: str) -> Iterator[Message]:
+        if name not in {StreamName.LEDGER, StreamName.FACTS}:
+            return
+        for entry in _entries(self._recording, are_facts=name == StreamName.FACTS):
+            if entry.sequence > self._last[name]:
+                subject = entry.subject.removeprefix(self._root) or "ledger"
+                yield Message(name, Entry(entry.sequence, entry.data, subject))
+
+
+def _entries(recording: Path, *, are_facts: bool) -> Iterator[Entry]:
+    with read_file(recording, salvage=True) as reading:
+        for entry in reading:
+            if bool(entry.subject) is are_facts:
+                yield entry
+
+
+def _snapshot(start: SnapshotBody) -> list[tuple[str, bytes]]:
+    """Messages of the snapshot at which a recording starts; none for the beginning of a cell.
+
+    Raises:
+        DamagedError: It does not decode.
+    """
+    if not start.ledger:
+        return []
+    try:
+        settings: Settings = dump_of(start.ledger).settings
+    except DecodeError as error:
+        raise DamagedError(f"the start of the recording: {error}") from error
+    chunks, end = chunks_of(
+        encode_record(start, settings),
+        ledger_seq=start.ledger_seq,
+        facts_seq=start.facts_seq,
+        size=_SNAPSHOT_CHUNK,
+        at_ms=0,
+    )
+    root = f"snapshot.{start.ledger_seq}"
+    return [*((f"{root}.{number}", chunk) for number, chunk in enumerate(chunks)), (f"{root}.end", encode(end))]

@@ -1,0 +1,23 @@
+"""Void messages of the ledger, as every service that folds it counts and reports them."""
+
+from berth.runtime.logs import Logger
+from berth.runtime.metrics import MetricsRegistry
+
+
+class VoidRecords:
+    """Counts messages that count for nothing, each once in a process.
+
+    Args:
+        registry: Registry on which the metric is created.
+    """
+
+    def __init__(self, registry: MetricsRegistry) -> None:
+        self._counter = registry.counter("void_records_total", "Messages on the ledger's subject that change nothing.")
+        self._last = 0
+
+    def note(self, sequence: int, reason: str, log: Logger) -> None:
+        """Count and report a void message, unless this process has read it before."""
+        if sequence > self._last:
+            self._last = sequence
+            self._counter.inc()
+            log.warning("void message in the ledger", sequence=sequence, reason=reason)

@@ -1,0 +1,209 @@
+"""Chain of the ledger: which messages of its stream count, as far as their first fields say.
+
+Each record has a digest over the one before it, its sequence and its bytes. While the setting ``chain`` is in force, a
+message that does not have the right one is void: it moves the head, and changes nothing. So are, with the setting or
+without, records of a past epoch and those that were decided on another record than the last. Void messages are left out
+of the chain. ``docs/decisions/ledger-chain.md`` gives the reasons.
+"""
+
+import hashlib
+import struct
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+import msgspec
+
+from berth.schemas.envelope import DecodeError, Envelope, NewerVersionError, body_of, open_envelope
+from berth.schemas.ledger import Epoch, RecordHead, Settings, head_of, see_readable
+from berth.schemas.status import KeptFact, SnapshotBody
+
+DIGEST_BYTES: Final = 16
+FIRST: Final = bytes(DIGEST_BYTES)
+"""Digest before the first record with one."""
+UNREADABLE: Final = "it is no message of Berth"
+OTHER_KIND: Final = "it is no record"
+UNCHAINED: Final = "its chain value is missing or wrong"
+PAST_EPOCH: Final = "its writer does not lead"
+OTHER_BASE: Final = "it was decided on another record than the last"
+_RAW: Final = msgspec.Raw()
+
+
+class Position(NamedTuple):
+    """How far a reader of the ledger is.
+
+    Attributes:
+        base_seq: Sequence of the last message that it read, void ones included; a record names it.
+        epoch: Leading epoch.
+        in_force: Whether messages must be chained.
+        digest: Digest of the last record that counted and had one.
+    """
+
+    base_seq: int = 0
+    epoch: int = 0
+    in_force: bool = False
+    digest: bytes = FIRST
+
+    def after(self, link: "Link") -> "Position":
+        """Position after a message."""
+        if link.void or link.head is None:
+            return self._replace(base_seq=link.sequence)
+        in_force = self.in_force if link.epoch is None else link.epoch.settings.chain > 0
+        return Position(link.sequence, link.head.epoch, in_force, link.digest)
+
+
+class Link(NamedTuple):
+    """A message of the ledger's stream, before its body is read.
+
+    Attributes:
+        sequence: Its sequence.
+        digest: Digest of the chain after it.
+        void: Why it counts for nothing; empty if it counts.
+        envelope: Its envelope; None if it has none.
+        head: First fields of the record; None if they were not read.
+        epoch: The record, if it begins an epoch.
+        facts_seq: Facts that are applied before it.
+    """
+
+    sequence: int
+    digest: bytes
+    void: str = ""
+    envelope: Envelope | None = None
+    head: RecordHead | None = None
+    epoch: Epoch | None = None
+    facts_seq: int = 0
+
+
+def chained(digest: bytes, sequence: int, envelope: Envelope) -> bytes:
+    """Digest of a record: over the digest before it, its sequence, kind, version and body."""
+    kind = envelope.kind.encode()
+    hashed = hashlib.blake2b(digest, digest_size=DIGEST_BYTES)
+    hashed.update(struct.pack("<QII", sequence, envelope.version, len(kind)) + kind)
+    hashed.update(envelope.body)
+    return hashed.digest()
+
+
+def link_of(position: Position, sequence: int, data: bytes) -> Link:
+    """See whether a message counts.
+
+    Args:
+        position: Of the reader, just before it.
+        sequence: Its sequence.
+        data: The message.
+
+    Raises:
+        DecodeError: It does not decode, and either nothing is chained yet, or its chain value is right: its writer led.
+        NewerVersionError: Only a newer release reads it.
+    """
+    digest = position.digest
+    try:
+        envelope = open_envelope(data)
+    except DecodeError:
+        if position.in_force:
+            return Link(sequence, digest, UNREADABLE)
+        raise
+    try:
+        is_record = see_readable(envelope)
+    except NewerVersionError as error:
+        raise NewerVersionError(envelope, sequence=sequence) from error
+    if not is_record:
+        return Link(sequence, digest, OTHER_KIND, envelope)
+    if position.in_force and not _is_chained(digest, sequence, envelope):
+        return Link(sequence, digest, UNCHAINED, envelope)
+    return _link(position, sequence, envelope)
+
+
+def _link(position: Position, sequence: int, envelope: Envelope) -> Link:
+    """A record whose chain value is right, if the chain is in force.
+
+    Raises:
+        DecodeError: It does not decode.
+    """
+    head = head_of(envelope)
+    epoch = body_of(envelope, Epoch) if envelope.kind == Epoch.KIND else None
+    in_force = position.in_force or (epoch is not None and epoch.settings.chain > 0)
+    void = ""
+    if in_force and not position.in_force and not _is_chained(position.digest, sequence, envelope):
+        void = UNCHAINED
+    elif head.epoch <= position.epoch if epoch is not None else head.epoch != position.epoch:
+        void = PAST_EPOCH
+    elif head.base_seq != position.base_seq:
+        void = OTHER_BASE
+    digest = envelope.chain if in_force and not void else position.digest
+    facts_seq = 0 if in_force and void else head.facts_seq
+    return Link(sequence, digest, void, envelope, head, epoch, facts_seq)
+
+
+def _is_chained(digest: bytes, sequence: int, envelope: Envelope) -> bool:
+    return envelope.version > 0 and envelope.chain == chained(digest, sequence, envelope)
+
+
+class ChainReader:
+    """Follows the ledger without folding it.
+
+    Attributes:
+        position: How far it is.
+    """
+
+    def __init__(self, position: Position) -> None:
+        self.position = position
+
+    def read(self, sequence: int, data: bytes) -> Link:
+        """Read the next message.
+
+        Raises:
+            DecodeError: See :func:`link_of`.
+            NewerVersionError: As before.
+        """
+        link = link_of(self.position, sequence, data)
+        self.position = self.position.after(link)
+        return link
+
+
+class _Folded(msgspec.Struct, array_like=True, gc=False):
+    """Where the ledger was, out of the folded ledger of a snapshot; fields as in the core's ``LedgerDump``."""
+
+    head: int
+    epoch: int
+    holder: msgspec.Raw
+    settings: Settings
+    facts_seq: msgspec.Raw
+    at_ms: msgspec.Raw
+    rounds: msgspec.Raw
+    holdings: msgspec.Raw
+    gangs: msgspec.Raw
+    intake_seq: msgspec.Raw = _RAW
+    nodes_seq: msgspec.Raw = _RAW
+    leaving: msgspec.Raw = _RAW
+    waiting: msgspec.Raw = _RAW
+    run_times: msgspec.Raw = _RAW
+    held: msgspec.Raw = _RAW
+    epoch_ms: msgspec.Raw = _RAW
+    lost: msgspec.Raw = _RAW
+    chain: bytes = b""
+    base_seq: int = -1
+
+
+_FOLDED: Final = msgspec.msgpack.Decoder(_Folded)
+
+
+def position_of(body: SnapshotBody) -> Position:
+    """Position of a reader that starts from a snapshot.
+
+    Raises:
+        DecodeError: Its folded ledger does not decode.
+    """
+    if not body.ledger:
+        return Position(base_seq=body.ledger_seq)
+    try:
+        found = _FOLDED.decode(body.ledger)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise DecodeError(f"the folded ledger does not decode: {error}", kind=SnapshotBody.KIND) from error
+    base_seq = found.head if found.base_seq < 0 else found.base_seq
+    return Position(base_seq, found.epoch, found.settings.chain > 0, found.chain or FIRST)
+
+
+def state_digest(facts: Iterable[KeptFact], ledger: bytes) -> bytes:
+    """Digest of what a snapshot contains: the facts kept and the folded ledger."""
+    hashed = hashlib.blake2b(ledger, digest_size=DIGEST_BYTES)
+    hashed.update(msgspec.msgpack.encode(list(facts)))
+    return hashed.digest()

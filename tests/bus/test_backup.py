@@ -1,0 +1,247 @@
+"""Backup and restore of a cell on a real server: what is kept, what is refused, and what an interruption leaves."""
+
+import asyncio
+import zlib
+from pathlib import Path
+
+import pytest
+
+from berth.cli.app import call
+from berth.core.state.cell import State
+from berth.runtime.backups.backup import backup
+from berth.runtime.backups.checks import DamagedError, check_file
+from berth.runtime.backups.restore import HOLDER, RestoreError, restore
+from berth.runtime.bus.nats_bus import NatsBus
+from berth.runtime.clock import SystemClock
+from berth.runtime.history import state_now
+from berth.schemas.envelope import decode, encode
+from berth.schemas.facts import LedgerSeen
+from berth.schemas.intake import JobCancel
+from berth.schemas.ledger import Epoch, Round, Settings
+from berth.schemas.status import LeaseHeld, SnapshotChunk, SnapshotEnd
+from berth.schemas.subjects import StreamName
+
+pytestmark = pytest.mark.timeout(90)
+SETTINGS = Settings(attempts_max=3)
+CLOCK = SystemClock()
+KEPT = (StreamName.INTAKE, StreamName.FACTS, StreamName.LATEST, StreamName.LEDGER, StreamName.SNAPSHOT, StreamName.DEAD)
+
+
+async def decided(bus: NatsBus, known: int) -> int:
+    head = (await bus.state(StreamName.LEDGER)).last_seq
+    if head == 0:
+        return await bus.append(encode(Epoch(1, 0, known, 1000, "d", SETTINGS)), expected_seq=0)
+    return await bus.append(encode(Round(1, head, known, 1000 + head, head)), expected_seq=head)
+
+
+async def fact(bus: NatsBus, number: int) -> int:
+    return await bus.publish(bus.subjects.fact_node(f"d{number}"), encode(LedgerSeen("s", number)))
+
+
+async def snapshot(bus: NatsBus) -> None:
+    state = State(keeps=True)
+    for one in await bus.read(StreamName.FACTS):
+        state.apply_fact(one.subject, one.sequence, one.data)
+    for one in await bus.read(StreamName.LEDGER):
+        state.apply_record(one.sequence, one.data)
+    body, seq = state.dump(), state.fold.head
+    await bus.publish(bus.subjects.snapshot_chunk(seq, 0), encode(SnapshotChunk(body)))
+    end = SnapshotEnd(seq, state.facts_seq, 1, len(body), zlib.crc32(body))
+    await bus.publish(bus.subjects.snapshot_end(seq), encode(end))
+
+
+@pytest.fixture
+async def full(real_bus: NatsBus) -> NatsBus:
+    """A cell with a history whose beginning was removed from the ledger."""
+    bus = real_bus
+    for number in range(20):
+        await decided(bus, await fact(bus, number % 7))
+        if number == 12:
+            await snapshot(bus)
+    await bus.purge(StreamName.LEDGER, keep_from_seq=10)
+    for number in range(3):
+        await bus.publish(bus.subjects.intake_cancel("ns", f"j{number}"), encode(JobCancel("ns", f"j{number}")))
+    await bus.publish(bus.subjects.dead(StreamName.FACTS, 3), b"dead")
+    await bus.wait_mirror(StreamName.LATEST, at_least=20, timeout_s=20)
+    return bus
+
+
+async def content(bus: NatsBus) -> dict[StreamName, list[tuple[int, str, bytes]]]:
+    return {
+        name: [(one.sequence, one.subject, one.data) for one in await bus.read(name)]
+        for name in KEPT
+        if await bus.keeping(name) is not None
+    }
+
+
+def names_in(folder: Path) -> list[str]:
+    return sorted(file.name for file in folder.iterdir())
+
+
+async def delete_all(bus: NatsBus) -> None:
+    for spec in reversed(bus.subjects.streams()):
+        await bus.delete_stream(spec.name)
+
+
+async def test_a_cell_that_was_deleted_is_as_it_was_before(full: NatsBus, tmp_path: Path) -> None:
+    before, stream = await content(full), (await full.state(StreamName.LEDGER)).created
+    written = await backup(full, CLOCK, tmp_path / "b")
+    assert names_in(tmp_path) == ["b"]
+    assert (written.checked.state.fold.head, written.checked.state.facts_seq) == (20, 20)
+    await delete_all(full)
+    await restore(full, CLOCK, tmp_path / "b")
+    assert await content(full) == before
+    assert (await full.state(StreamName.LEDGER)).created != stream
+    state = await state_now(full, CLOCK)
+    assert (state.fold.head, state.facts_seq) == (20, 20)
+    assert await decided(full, await fact(full, 1)) == 21
+    released = await full.last(StreamName.LEASE, full.subjects.lease("dispatcher"))
+    assert released is None or decode(released.data, LeaseHeld).holder == ""
+    await full.ensure_streams()
+
+
+async def test_a_cell_that_is_not_empty_is_left_alone_unless_told(full: NatsBus, tmp_path: Path) -> None:
+    await backup(full, CLOCK, tmp_path / "b")
+    before = await content(full)
+    await decided(full, await fact(full, 5))
+    with pytest.raises(RestoreError, match=r"is not empty: .*LEDGER \(21\).*--replace"):
+        await restore(full, CLOCK, tmp_path / "b")
+    assert (await full.state(StreamName.LEDGER)).last_seq == 21
+    await restore(full, CLOCK, tmp_path / "b", replace=True)
+    assert await content(full) == before
+
+
+async def test_a_damaged_or_short_file_changes_nothing(full: NatsBus, tmp_path: Path) -> None:
+    await backup(full, CLOCK, tmp_path / "b")
+    data = (tmp_path / "b").read_bytes()
+    before = await content(full)
+    for at in range(0, len(data), max(len(data) // 15, 1)):
+        (tmp_path / "bad").write_bytes(data[:at] + bytes([data[at] ^ 0x10]) + data[at + 1 :])
+        with pytest.raises(DamagedError):
+            await restore(full, CLOCK, tmp_path / "bad", replace=True)
+        (tmp_path / "bad").write_bytes(data[:at])
+        with pytest.raises(DamagedError):
+            await restore(full, CLOCK, tmp_path / "bad", replace=True)
+    (tmp_path / "bad").write_bytes(data + b"x")
+    with pytest.raises(DamagedError, match="something follows"):
+        await restore(full, CLOCK, tmp_path / "bad", replace=True)
+    assert await content(full) == before
+
+
+async def test_a_restore_that_was_interrupted_keeps_dispatchers_away_and_is_completed_by_the_next(
+    full: NatsBus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await backup(full, CLOCK, tmp_path / "b")
+    before = await content(full)
+    await delete_all(full)
+    calls = 0
+    submit = NatsBus.submit_wait
+
+    async def breaks(self: NatsBus, subject: str, data: bytes) -> object:
+        nonlocal calls
+        calls += 1
+        if calls > 25:
+            raise OSError("killed")
+        return await submit(self, subject, data)
+
+    monkeypatch.setattr(NatsBus, "submit_wait", breaks)
+    with pytest.raises(OSError, match="killed"):
+        await restore(full, CLOCK, tmp_path / "b")
+    monkeypatch.undo()
+    assert await content(full) != before
+    held = await full.last(StreamName.LEASE, full.subjects.lease("dispatcher"))
+    assert held is not None
+    assert decode(held.data, LeaseHeld).holder == HOLDER
+    await restore(full, CLOCK, tmp_path / "b")
+    assert await content(full) == before
+
+
+async def test_a_dispatcher_that_leads_is_not_disturbed(full: NatsBus, tmp_path: Path) -> None:
+    await backup(full, CLOCK, tmp_path / "b")
+    await full.publish(full.subjects.lease("dispatcher"), encode(LeaseHeld("someone", 1, 1)))
+    with pytest.raises(RestoreError, match="dispatcher someone leads"):
+        await restore(full, CLOCK, tmp_path / "b", replace=True)
+
+
+async def test_a_message_of_somebody_else_ends_the_restore(
+    full: NatsBus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await backup(full, CLOCK, tmp_path / "b")
+    submit = NatsBus.submit_wait
+
+    async def disturbed(self: NatsBus, subject: str, data: bytes) -> object:
+        if subject.endswith("fact.node.d3"):
+            await fact(self, 9)
+        return await submit(self, subject, data)
+
+    monkeypatch.setattr(NatsBus, "submit_wait", disturbed)
+    with pytest.raises(RestoreError, match="something else writes"):
+        await restore(full, CLOCK, tmp_path / "b", replace=True)
+
+
+async def test_a_backup_of_another_cell_is_refused(full: NatsBus, nats_server: str, tmp_path: Path) -> None:
+    await backup(full, CLOCK, tmp_path / "b")
+    async with await NatsBus.connect(nats_server, "other", name="test") as other:
+        with pytest.raises(RestoreError, match="is a backup of the cell"):
+            await restore(other, CLOCK, tmp_path / "b")
+        assert await other.keeping(StreamName.LEDGER) is None
+
+
+async def test_facts_that_only_the_mirror_still_has_come_back(real_bus: NatsBus, tmp_path: Path) -> None:
+    """Facts expire by age, the mirror keeps the newest of each subject. The snapshot is older than the oldest fact."""
+    bus = real_bus
+    for number in range(6):
+        await decided(bus, await fact(bus, number))
+    await snapshot(bus)
+    for number in range(6, 12):
+        await decided(bus, await fact(bus, number))
+    await bus.wait_mirror(StreamName.LATEST, at_least=12, timeout_s=10)
+    before = {one.subject: one.data for one in await bus.read(StreamName.LATEST)}
+    stored = await bus.read(StreamName.FACTS)
+    await bus.delete_stream(StreamName.FACTS)
+    await bus.make_stream(StreamName.FACTS, first_seq=11, replicas=1)
+    for one in stored[10:]:
+        await bus.publish(one.subject, one.data)
+    written = await backup(bus, CLOCK, tmp_path / "b")
+    assert not written.checked.has_history
+    assert written.checked.counts["LATEST"] == 10
+    await restore(bus, CLOCK, tmp_path / "b", replace=True)
+    assert {one.subject: one.data for one in await bus.read(StreamName.LATEST)} == before
+    assert (await bus.state(StreamName.FACTS)).last_seq == 12
+    state = await state_now(bus, CLOCK)
+    assert (state.fold.head, state.facts_seq) == (12, 12)
+
+
+async def test_new_requests_come_after_those_that_have_verdicts(full: NatsBus, tmp_path: Path) -> None:
+    await backup(full, CLOCK, tmp_path / "b")
+    await restore(full, CLOCK, tmp_path / "b", replace=True)
+    assert await full.publish(full.subjects.intake_cancel("ns", "next"), encode(JobCancel("ns", "next"))) == 4
+
+
+async def test_the_commands_write_and_read(
+    full: NatsBus, nats_server: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    where = ["--url", nats_server, "--cell", full.subjects.cell]
+    file = str(tmp_path / "b")
+
+    async def run(*tokens: str) -> int:
+        return await asyncio.to_thread(call, [*tokens, *where])
+
+    assert await run("backup", file) == 0
+    assert "up to record 20 and fact 20" in capfd.readouterr().out
+    assert await run("backup", file) == 2
+    assert await run("restore", file) == 1
+    assert "is not empty" in capfd.readouterr().err
+    assert await run("restore", file, "--replace", "--json") == 0
+    assert '"records_to":20' in capfd.readouterr().out.replace(" ", "")
+    (tmp_path / "b").write_bytes(b"BERTHBAK")
+    assert await run("restore", file, "--replace") == 1
+    assert "nothing was changed" in capfd.readouterr().err
+    assert await run("restore", str(tmp_path / "none")) == 2
+    assert await run("restore", file, "--replicas", "2") == 2
+
+
+def test_a_check_reads_the_whole_file(tmp_path: Path) -> None:
+    (tmp_path / "b").write_bytes(b"")
+    with pytest.raises(DamagedError, match="no backup of Berth"):
+        check_file(tmp_path / "b")

@@ -1,0 +1,183 @@
+"""Messages on the ledger's subject that no leader wrote: every service passes over them, or stops and says why."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import aiohttp
+import pytest
+
+from berth.core.state.ledger import LedgerFold
+from berth.runtime.bus.nats_bus import NatsBus
+from berth.runtime.errors import ConflictError
+from berth.runtime.local.nats_server import EmbeddedServer
+from berth.runtime.local.ports import free_ports
+from berth.schemas.envelope import encode
+from berth.schemas.facts import TimerSeen
+from berth.schemas.ledger import Round, Verdict
+from berth.schemas.subjects import StreamName
+from berth.schemas.versions import encode_record
+from tests.support.cells import a_job
+from tests.support.load import give_jobs, status
+from tests.support.probes import samples
+from tests.support.processes import Service, services
+from tests.support.waiting import pause, until
+from tests.support.watch import Watch
+
+CLUSTER = """
+apiVersion: berth/v1
+kind: Cluster
+nodes:
+  - {product: module910bx8, count: 4, name: "node-{index}"}
+"""
+FOLDERS = ("dispatcher", "scorer", "binder")
+"""Services that fold the ledger."""
+VOID = "berth_void_records_total"
+
+
+class Chain(NamedTuple):
+    """Services of a cell that run, and the ports of their metrics."""
+
+    services: dict[str, Service]
+    ports: dict[str, int]
+
+
+async def started(bus: NatsBus, made: dict[str, Service]) -> None:
+    """Start all, and see a job run."""
+    for service in made.values():
+        service.start()
+    await runs(bus, "first")
+
+
+async def runs(bus: NatsBus, name: str) -> None:
+    await give_jobs(bus, a_job(name, chips=4))
+    async with asyncio.timeout(30):
+        while (found := await status(bus, name)) is None or found.phase != "running":
+            await pause(0.02)
+
+
+async def planted(bus: NatsBus, message: Callable[[LedgerFold], bytes]) -> int:
+    """Publish a message as the next of the ledger; returns its sequence."""
+    while True:
+        fold = LedgerFold()
+        for stored in await bus.read(StreamName.LEDGER):
+            fold.apply(stored.sequence, stored.data)
+        try:
+            return await bus.append(message(fold), expected_seq=fold.head)
+        except ConflictError:
+            continue
+
+
+def ghost(fold: LedgerFold, *, epoch: int) -> Round:
+    """A round that gives the places of a job to another one."""
+    taken = fold.holdings[min(fold.holdings)].placement
+    verdict = Verdict("default", "ghost", "uid-ghost", 1, taken)
+    return Round(epoch, fold.base_seq, fold.facts_seq, fold.at_ms, fold.rounds + 1, verdicts=[verdict])
+
+
+def garbage(_: LedgerFold) -> bytes:
+    return b"\xff\x00 not a message"
+
+
+def unknown_kind(_: LedgerFold) -> bytes:
+    return encode(TimerSeen(5))
+
+
+def unchained(fold: LedgerFold) -> bytes:
+    """What a leader could have written, with the chain value of another history."""
+    record = ghost(fold, epoch=fold.epoch)
+    return encode_record(record, fold.settings, chain=bytes(range(16)), sequence=fold.head + 1)
+
+
+def zombie(fold: LedgerFold) -> bytes:
+    """What a leader of the past sends, with the chain value that is right by chance."""
+    record = ghost(fold, epoch=fold.epoch - 1)
+    return encode_record(record, fold.settings, chain=fold.chain, sequence=fold.head + 1)
+
+
+@pytest.fixture
+async def chain(own_server: EmbeddedServer, cell: str, tmp_path: Path) -> AsyncIterator[Callable[..., Chain]]:
+    """Maker of the services of a cell."""
+    (tmp_path / "cluster.yaml").write_text(CLUSTER)
+    with services(tmp_path, own_server.url) as made:
+
+        def make(**decisions: object) -> Chain:
+            settings: dict[str, dict[str, Any]] = {
+                "nodesim": {"topology_file": str(tmp_path / "cluster.yaml")},
+                "scorer": {"shards": 1},
+                "dispatcher": {"shards": 1, "decisions": decisions},
+                "binder": {},
+            }
+            ports = dict(zip(settings, free_ports(len(settings)), strict=True))
+            return Chain(
+                {name: made.service(name, cell, probes={"port": ports[name]}, **one) for name, one in settings.items()},
+                ports,
+            )
+
+        yield make
+
+
+@pytest.mark.timeout(120)
+async def test_a_chained_cell_passes_over_what_its_leader_did_not_write(
+    own_server: EmbeddedServer, cell: str, chain: Callable[..., Chain]
+) -> None:
+    running, ports = chain(chain=1)
+    async with (
+        aiohttp.ClientSession() as session,
+        await NatsBus.connect(own_server.url, cell, name="test") as bus,
+    ):
+        await bus.ensure_streams()
+        watch = Watch(bus)
+        watch.start()
+        await started(bus, running)
+        planters = (garbage, unknown_kind, unchained, zombie)
+        at: list[int] = []
+        for number, message in enumerate(planters, start=1):
+            at.append(await planted(bus, message))
+            await runs(bus, f"after-{number}")
+            for name in FOLDERS:
+                async with asyncio.timeout(20):
+                    while (await samples(session, ports[name]))[VOID] != number:
+                        await pause(0.02)
+        assert all(service.starts == 1 and service.is_running for service in running.values())
+        for name in FOLDERS:
+            told = [line for line in running[name].whole_log().splitlines() if "void message in the ledger" in line]
+            assert [f"sequence={sequence} " in line for line, sequence in zip(told, at, strict=True)] == [True] * 4
+        # A service that starts anew passes over them as well.
+        for name in FOLDERS:
+            await running[name].kill()
+            running[name].start()
+        await runs(bus, "after-all")
+        await watch.reach_heads()
+        assert watch.fold.voided == len(at)
+        assert {uid for uid, _ in watch.placed} == {
+            "uid-first",
+            "uid-after-all",
+            *(f"uid-after-{n}" for n in range(1, 5)),
+        }
+        assert set(watch.placed.values()) == {1}
+        watch.replay()
+        await watch.stop()
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("message", [garbage], ids=["garbage"])
+async def test_before_the_chain_every_service_stops_and_says_at_which_message(
+    own_server: EmbeddedServer, cell: str, chain: Callable[..., Chain], message: Callable[[LedgerFold], bytes]
+) -> None:
+    running, _ = chain(chain=0)
+    async with await NatsBus.connect(own_server.url, cell, name="test") as bus:
+        await bus.ensure_streams()
+        await started(bus, running)
+        sequence = await planted(bus, message)
+        for name in FOLDERS:
+            service = running[name]
+            if name == "scorer":  # it reads the ledger when the dispatcher asks it to, or when it starts
+                await service.kill()
+                service.start()
+            assert await service.ended() == 1
+            assert f"record {sequence} breaks the ledger: the message: does not decode" in service.log(), service.log()
+            assert "berth repair" in service.log()
+        assert running["nodesim"].is_running
+        await until(lambda: all(not running[name].is_running for name in FOLDERS), deadline_s=5, what="the end of all")
