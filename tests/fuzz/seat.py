@@ -4,9 +4,10 @@ from berth.core.scheduling.scheduler import Scheduler
 from berth.core.scheduling.turn import MissingShards, Opening, Recorded
 from berth.core.state.cell import State
 from berth.core.state.ledger import Folded
-from berth.schemas.envelope import decode, encode
-from berth.schemas.ledger import Round
+from berth.schemas.envelope import decode
+from berth.schemas.ledger import Epoch, Round
 from berth.schemas.status import SnapshotBody
+from berth.schemas.versions import encode_record
 
 
 class Seat:
@@ -58,12 +59,19 @@ class Seat:
         turn, self.turn = self.turn, None
         self.scheduler.take_back(turn)
 
+    def encoded(self, record: Epoch | Round) -> bytes:
+        """A record as it is written behind the newest one."""
+        fold = self.state.fold
+        settings = record.settings if isinstance(record, Epoch) else fold.settings
+        return encode_record(record, settings, chain=fold.chain, sequence=fold.head + 1)
+
     def stored(self, sequence: int, data: bytes) -> Folded:
         """Take a record that was stored."""
+        is_own = self.turn is not None and data == self.encoded(self.turn.round)
         folded = self.state.apply_record(sequence, data)
         if folded.epoch:
             self.scheduler.begin(folded.changes, resumes=folded.resumes)
-        elif self.turn is not None and data == encode(self.turn.round):
+        elif is_own and self.turn is not None:
             turn, self.turn = self.turn, None
             self.scheduler.adopt(turn, folded)
         else:
@@ -78,7 +86,7 @@ class Seat:
         """
         rounds = 0
         while (record := self.decided(at_ms, MissingShards())) is not None:
-            self.stored(self.state.fold.head + 1, encode(record))
+            self.stored(self.state.fold.head + 1, self.encoded(record))
             rounds += 1
             assert rounds < ROUNDS_MAX, "the same moment is decided again and again"
         return rounds

@@ -32,8 +32,8 @@ def see_nobody_sleeps(snapshot: bytes, at_ms: int) -> None:
     anew = Seat.loaded(seat.snapshot())
     fold = anew.state.fold
     settings = msgspec.structs.replace(fold.settings, round_gangs_max=_GANGS_MAX, round_bytes_max=_BYTES_MAX)
-    epoch = Epoch(fold.epoch + 1, fold.head, anew.state.facts_seq, at_ms, "anew", settings)
-    anew.stored(fold.head + 1, encode(epoch))
+    epoch = Epoch(fold.epoch + 1, fold.base_seq, anew.state.facts_seq, at_ms, "anew", settings)
+    anew.stored(fold.head + 1, anew.encoded(epoch))
     rounds = 0
     while (record := anew.decided(at_ms, MissingShards())) is not None:
         rounds += 1
@@ -43,4 +43,4 @@ def see_nobody_sleeps(snapshot: bytes, at_ms: int) -> None:
         if placed:
             asleep = [one.uid for one in seat.scheduler.dump().sleeping]
             raise Failure("sleepers: somebody waits who could be placed", f"{placed}; asleep were classes of {asleep}")
-        anew.stored(fold.head + 1, encode(record))
+        anew.stored(fold.head + 1, anew.encoded(record))

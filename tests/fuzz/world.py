@@ -25,6 +25,7 @@ from berth.schemas.subjects import token
 from berth.services.inventory.pods.foreign import PREFIX
 from tests.fuzz import constraint_tally, tally, trouble
 from tests.fuzz.constraint_draws import constrained
+from tests.fuzz.failure import Failure
 from tests.fuzz.fault_draws import TRAIT, faulty_pods, group_of, later_outcome, replacements_of
 from tests.fuzz.ground import Ground, Told
 from tests.fuzz.neighbours import Neighbours
@@ -157,12 +158,13 @@ class World:
             return False
         if how in {_VOID, _UNKNOWN}:
             self._count["record: behind another"] += 1
-            rival = Round(epoch=0, base_seq=seat.state.fold.head, facts_seq=0, at_ms=1, number=999)
-            self._record(encode(rival) if how == _VOID else encode(TimerSeen(1)), None)
+            rival = Round(epoch=0, base_seq=seat.state.fold.base_seq, facts_seq=0, at_ms=1, number=999)
+            void = seat.encoded(rival) if seat.state.fold.head % 2 else encode(rival)  # of a past epoch, or not chained
+            self._record(void if how == _VOID else encode(TimerSeen(1)), None, counts=False)
             seat.take_back()
             self._watch.taken_back()
             return False
-        self._record(encode(record), record)
+        self._record(seat.encoded(record), record)
         return True
 
     def settle(self) -> None:
@@ -172,12 +174,14 @@ class World:
             if not self.turn():
                 return
 
-    def _record(self, data: bytes, record: Round | None) -> None:
+    def _record(self, data: bytes, record: Round | None, *, counts: bool = True) -> None:
         sequence = self.seat.state.fold.head + 1
         if record is not None:
             tally.note_record(self._count, record, self.seat.state)
             constraint_tally.note_record(self._count, record, self.seat.state)
         folded = self.seat.stored(sequence, data)
+        if counts == bool(folded.void):
+            raise Failure("ledger: a message counts that is void, or the other way about", folded.void)
         tally.note_folded(self._count, folded)
         self._watch.stored(Entry(sequence, data), record)
 
@@ -204,8 +208,8 @@ class World:
         self._epochs += 1
         tally.note_settings(self._count, settings)
         resumes = self._epochs % 3 > 0
-        epoch = Epoch(fold.epoch + 1, fold.head, self.seat.state.facts_seq, self.now_ms, "d", settings, resumes)
-        self._record(encode(epoch), None)
+        epoch = Epoch(fold.epoch + 1, fold.base_seq, self.seat.state.facts_seq, self.now_ms, "d", settings, resumes)
+        self._record(self.seat.encoded(epoch), None)
 
     # Requests and verdicts on them.
 
