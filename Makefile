@@ -10,11 +10,7 @@ PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_INPUT=1 $(BIN)/python -m pip --qui
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-<<<<<<< HEAD
-.PHONY: help setup demo demo-kube test test-kube kube-assets lint bench fuzz sim results vectors mutants schemas samples lock clean
-=======
-.PHONY: help setup demo demo-kube test test-kube kube-assets lint bench fuzz decoders results vectors mutants schemas samples lock clean
->>>>>>> main
+.PHONY: help setup demo demo-kube test test-kube kube-assets lint bench fuzz sim decoders results vectors mutants schemas samples lock clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -60,16 +56,14 @@ SECONDS := 60
 fuzz: setup ## Test random histories of a whole decider for SECONDS; failing ones are minimized
 	@$(BIN)/python -m tests.fuzz --seconds $(SECONDS)
 
-<<<<<<< HEAD
 SEEDS := 100
 sim: setup ## Simulate SEEDS whole cells, or seeds such as 100-199, with everything that may break; failing ones are minimized
 	@$(BIN)/python -m tests.sim --seeds $(SEEDS)
-=======
+
 ENGINE := damage
 decoders: setup ## Give decoders damaged input for SECONDS; DECODER names one; ENGINE=atheris follows coverage
 	@test $(ENGINE) != atheris || $(PIP) install --require-hashes -r tests/decoders/requirements.txt
 	@$(BIN)/python -m tests.decoders --seconds $(SECONDS) --engine $(ENGINE) $(addprefix --decoder ,$(DECODER))
->>>>>>> main
 
 results: setup ## Simulate real traces into docs/results; BERTH_TRACES names their folder
 	@$(BIN)/python -m bench.results

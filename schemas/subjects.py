@@ -98,9 +98,12 @@ _GIB: Final = 1 << 30
 
 
 class Subjects(msgspec.Struct, frozen=True):
-    """Subjects of one cell."""
+    """Subjects and streams of one cell."""
 
     cell: str
+    gone_s: int = 8 * _DAY_S
+    """Seconds for which the last message about something that is over is kept: a tombstone, or the status of a job that
+    has ended. It is longer than FACTS and INTAKE keep anything, so nothing before it can be read again."""
 
     @property
     def root(self) -> str:
@@ -274,13 +277,26 @@ class Subjects(msgspec.Struct, frozen=True):
                 subjects=(f"{root}fact.>",),
                 max_age_s=7 * _DAY_S,
                 max_bytes=4 * _GIB,
+                allow_ttl=True,
                 backup="all",
             ),
-            StreamSpec(name=StreamName.LATEST, mirror_of=StreamName.FACTS, per_subject=1, is_view=True, backup="old"),
+            StreamSpec(
+                name=StreamName.LATEST,
+                mirror_of=StreamName.FACTS,
+                per_subject=1,
+                allow_ttl=True,
+                is_view=True,
+                backup="old",
+            ),
             StreamSpec(name=StreamName.LEDGER, subjects=(self.ledger,), backup="all"),
             StreamSpec(name=StreamName.SNAPSHOT, subjects=(f"{root}snapshot.>",), backup="latest"),
             StreamSpec(
-                name=StreamName.STATUS, subjects=(f"{root}status.>",), per_subject=1, is_view=True, backup="latest"
+                name=StreamName.STATUS,
+                subjects=(f"{root}status.>",),
+                per_subject=1,
+                allow_ttl=True,
+                is_view=True,
+                backup="latest",
             ),
             StreamSpec(
                 name=StreamName.SUMMARY,

@@ -89,8 +89,9 @@ def sweeps() -> list[Sweep]:
             "kalos-strategies",
             "Kalos with failures: healthy pods stay, or the whole job restarts",
             [
-                "- `whole job restarts` is `--recovery job`, `pods first` is `pods`: if a new pod finds no place within 12 s,"
-                " the whole job restarts. `pods only` never does that.",
+                "- `whole job restarts` is `--recovery job`: the job leaves once its faulty pods have other places, or after"
+                " 60 s. `pods first` is `pods`: if a new pod finds no place within 12 s, the whole job restarts. `pods only`"
+                " never does that.",
                 "- `places held`: the setting `faults.hold_places_ms`, 60 s where nothing is said. A repair takes 4 h.",
                 "- `rejoin 1 min` says that training goes on 1 min after the last new pod started if some pods stayed,"
                 " instead of 5 min, and `replica` that the work since the last checkpoint is not lost then. Both depend on"

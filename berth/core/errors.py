@@ -14,12 +14,14 @@ class InvariantError(CoreError):
     """A rule that must always hold does not: a fault of Berth, never of its input.
 
     Attributes:
+        what: Both of what follows, without the sequence or advice that the text of the error may have.
         rule: The rule, in words.
         subject: What breaks it: a node, a gang, a sequence.
     """
 
     def __init__(self, rule: str, *, subject: str) -> None:
-        super().__init__(f"{subject}: {rule}")
+        self.what = f"{subject}: {rule}"
+        super().__init__(self.what)
         self.rule = rule
         self.subject = subject
 
@@ -39,7 +41,7 @@ class LedgerBrokenError(InvariantError):
         self.sequence = sequence
         self.epoch = epoch
         where = f"record {sequence} of epoch {epoch}" if epoch else f"record {sequence}"
-        self.args = (f"{where} breaks the ledger: {subject}: {rule}; berth fsck shows it, berth repair mends it",)
+        self.args = (f"{where} breaks the ledger: {self.what}; berth fsck shows it, berth repair mends it",)
 
 
 class HistoryError(CoreError):

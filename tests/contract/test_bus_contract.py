@@ -154,7 +154,7 @@ async def test_a_lease_expires(bus: Bus) -> None:
 
 async def test_a_lifetime_is_refused_where_the_stream_has_none(bus: Bus) -> None:
     with pytest.raises(PoisonError):
-        await bus.publish(bus.subjects.fact_timer, b"x", ttl_s=5)
+        await bus.publish(bus.subjects.intake_cancel("ns", "job"), b"x", ttl_s=5)
 
 
 async def test_the_last_message_of_a_subject(bus: Bus) -> None:

@@ -10,6 +10,7 @@ import msgspec
 from berth.formats.ascend.bind_annotations import BoundPod, NodeCard, annotations, physical_ids, takes_whole_node
 from berth.formats.ascend.block_annotations import block_of
 from berth.formats.ascend.device_list import PodChips, available, chips_held
+from berth.formats.ascend.ledger_mark import ledger_mark, mark_of
 from berth.formats.ascend.pod_annotations import BASE_DEVICE_INFOS, RACK_ID, SERVER_INDEX, SUPERPOD_ID
 from berth.formats.ascend.rank_table import RankedPod, rank_tables, read_configuration, servers_of
 from berth.formats.ascend.report_error import ReportError
@@ -119,6 +120,9 @@ def read_a_pod(data: bytes) -> None:
     minimum(found.key, group=None, facts=None, pod=pod, size=found.size, has_chips=bool(ask.chips))
     texts = meta.annotations or {}
     state_of(texts)
+    for text in texts.values():
+        mark = mark_of(text)
+        assert mark is None or mark_of(ledger_mark(*mark)) == mark, "a mark differs after it was written and read"
     block_of(texts)
     chips_held(PodChips(meta.name, pod.status.phase, texts), ask.resource)
     configuration = next((one for one in map(read_configuration, texts.values()) if one is not None), None)

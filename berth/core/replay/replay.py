@@ -142,7 +142,9 @@ class Replay:
         self._records += 1
         try:
             found = self._record(entry)
-        except (InvariantError, HistoryError, DecodeError) as error:
+        except InvariantError as error:
+            raise ReplayError(entry.sequence, error.what) from error
+        except (HistoryError, DecodeError) as error:
             raise ReplayError(entry.sequence, str(error)) from error
         self._before.append(entry)
         return found
@@ -174,7 +176,7 @@ class Replay:
         except DecodeError as error:
             raise ReplayError(0, error.reason) from error
         except InvariantError as error:
-            raise ReplayError(0, f"the folded ledger cannot be: {error}") from error
+            raise ReplayError(0, f"the folded ledger cannot be: {error.what}") from error
         if waiting is None:
             self._why_not = "the snapshot at the start, of a release before 0.4, does not contain the jobs that waited: rounds are compared from the next epoch on"
             self.scheduler.begin(changes)

@@ -1,9 +1,8 @@
 """State of a cell: the folded facts and the folded ledger, and the columns that follow from both.
 
 The columns do not depend on the order in which facts and records were applied to one another, only on how far each
-went: a scorer that took them in another order than the dispatcher has the same columns at the same sequences.
-
-Longer than 400 lines because this is where facts and ledger meet, and each kind of fact has its step.
+went: all readers have the same columns at the same sequences. Longer than 400 lines because
+each kind of fact has its step here.
 """
 
 from collections import Counter
@@ -188,7 +187,7 @@ class State:
             record: What :meth:`LedgerFold.round_of` gave of it, if that was called.
 
         Raises:
-            LedgerBrokenError: It breaks a rule of the ledger, or does not decode. Nothing of it was applied.
+            LedgerBrokenError: See :meth:`apply_record`.
         """
         before = self.fold.settings
         return self._follow(self.fold.apply_link(link, record), before)

@@ -53,6 +53,7 @@ class Order:
         records: Records so far.
         facts_seq: Last fact.
         ledger_seq: Last record.
+        position: Position in the chain of the ledger after it.
     """
 
     def __init__(self, start: SnapshotBody) -> None:
@@ -61,7 +62,7 @@ class Order:
         self.facts_seq = start.facts_seq
         self.ledger_seq = start.ledger_seq
         self._known = start.facts_seq
-        self._position = _position(start)
+        self.position = _position(start)
 
     def add(self, entry: Entry) -> str:
         """Take the next entry. Returns why it is out of order, and then it was not taken; empty if it is in order."""
@@ -71,11 +72,11 @@ class Order:
                 self.facts += 1
                 self.facts_seq = entry.sequence
             return wrong
-        position, wrong = self._position, _missing("record", self.ledger_seq, entry.sequence, first=not self.records)
+        position, wrong = self.position, _missing("record", self.ledger_seq, entry.sequence, first=not self.records)
         if not wrong:
             position, wrong = self._early_or_late(entry)
         if not wrong:
-            self._position = position
+            self.position = position
             self.records += 1
             self.ledger_seq = entry.sequence
             self._known = self.facts_seq
@@ -83,7 +84,7 @@ class Order:
 
     def _early_or_late(self, record: Entry) -> tuple[Position, str]:
         """Position after a record, and why it is early or late; empty if it is not."""
-        before, wrong = self._position, ""
+        before, wrong = self.position, ""
         try:
             link = link_of(before, record.sequence, record.data)
         except NewerVersionError:

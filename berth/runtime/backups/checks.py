@@ -13,7 +13,6 @@ from berth.formats.recordings.backup import BackupReading, RecordingError, Store
 from berth.runtime.errors import ShellError
 from berth.runtime.stored_snapshots import body_of_chunks
 from berth.schemas.envelope import DecodeError, decode
-from berth.schemas.ledger import facts_known
 from berth.schemas.recording import BackupHead, BackupStream, Entry
 from berth.schemas.status import SnapshotBody, SnapshotChunk, SnapshotEnd
 from berth.schemas.subjects import StreamName, Subjects
@@ -237,12 +236,13 @@ class _Checks:
         while self._records:
             record = self._records[0]
             try:
-                knew = facts_known(record.data)
+                link = self._state.fold.link(record.sequence, record.data)
+                knew = link.facts_seq
                 if knew > known and not is_end:
                     return
                 if knew > known:
                     raise DamagedError(f"LEDGER: record {record.sequence} knew fact {knew}, and FACTS ends at {known}")
-                self._state.apply_record(record.sequence, record.data)
+                self._state.apply_link(link)
             except (DecodeError, HistoryError, InvariantError) as error:
                 raise DamagedError(f"LEDGER: record {record.sequence} does not fold: {error}") from error
             self._records.popleft()

@@ -16,7 +16,7 @@ from berth.runtime.clock import Clock
 from berth.runtime.errors import FatalError
 from berth.runtime.recording import NoHistoryError, head_of, read_file, replacing, start_of
 from berth.runtime.stream_ranges import NotKeptError, pieces
-from berth.schemas.ledger import facts_known
+from berth.schemas.chain import Position, link_of
 from berth.schemas.recording import Entry, RecordingEnd, RecordingHead
 from berth.schemas.subjects import StreamName
 
@@ -60,6 +60,7 @@ class ContinuousRecording:
         self._facts: deque[Stored] = deque()
         self._records: deque[Stored] = deque()
         self._received = 0
+        self._position = Position()
         self._gap: Gap | None = None
         self._moved = asyncio.Event()
         self.began = asyncio.Event()
@@ -80,6 +81,7 @@ class ContinuousRecording:
         ledger, facts = await bus.state(StreamName.LEDGER), await bus.state(StreamName.FACTS)
         await self._see_same(place)
         self._received = order.facts_seq
+        self._position = order.position
         followers = [
             bus.follow(stream, on_message=take, on_gap=self._on_gap, start_seq=first, created=state.created)
             for stream, state, first, take in (
@@ -123,10 +125,11 @@ class ContinuousRecording:
         found: list[Entry] = []
         while self._records:
             record = self._records[0]
-            known = facts_known(record.data)
-            if known > self._received:
+            link = link_of(self._position, record.sequence, record.data)
+            if link.facts_seq > self._received:
                 break
-            while self._facts and self._facts[0].sequence <= known:
+            self._position = self._position.after(link)
+            while self._facts and self._facts[0].sequence <= link.facts_seq:
                 fact = self._facts.popleft()
                 found.append(Entry(fact.sequence, fact.data, fact.subject))
             found.append(Entry(record.sequence, record.data))

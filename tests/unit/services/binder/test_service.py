@@ -307,7 +307,7 @@ async def append_junk(world: World) -> None:
 async def test_a_record_that_cannot_be_read_ends_the_binder_as_it_ends_every_reader(world: World) -> None:
     with pytest.raises(ExceptionGroup) as caught:
         await append_junk(world)
-    assert caught.group_contains(FatalError, match="ledger record 2 cannot be folded")
+    assert caught.group_contains(FatalError, match="record 2 breaks the ledger: .* berth repair")
 
 
 async def break_history(world: World) -> None:

@@ -1,7 +1,7 @@
 import pytest
 
-from berth.core.errors import HistoryError, InvariantError
-from berth.schemas.envelope import DecodeError, encode
+from berth.core.errors import HistoryError, InvariantError, LedgerBrokenError
+from berth.schemas.envelope import encode
 from berth.schemas.facts import OutcomeSeen, OutcomeState, TimerSeen
 from berth.schemas.ledger import Adoption, Epoch, Eviction, Release, Round, Settings, Verdict
 from berth.schemas.placement import Run, placement_of
@@ -226,7 +226,7 @@ def test_unknown_kinds_are_void() -> None:
 
 def test_an_unreadable_record_is_an_error_and_changes_nothing() -> None:
     history = History()
-    with pytest.raises(DecodeError):
+    with pytest.raises(LedgerBrokenError):
         history.work.apply_record(history.sequence + 1, b"junk")
     assert history.work.head == history.sequence
 
