@@ -13,6 +13,7 @@ from bench import (
     replay,
     restart,
     score,
+    sim,
     simulate,
     spine,
     superpod,
@@ -41,6 +42,7 @@ _BENCHES = {
     "restart": restart.run,
     "fault": fault.run,
     "health": health.run,
+    "sim": sim.run,
 }
 _ROWS = {"kube": tuple(bindings.ROWS), "restart": tuple(restart.NAMES)}
 """Rows of the benches whose rows can be run alone."""

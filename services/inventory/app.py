@@ -124,7 +124,7 @@ async def _restore(
     for job in jobs.values():
         loop.note_job(job)
     for outcome in _read(found["outcome"], OutcomeSeen, log):
-        loop.note_outcome(outcome)
+        loop.restore_outcome(outcome)
     loop.steering.restore(_read(await _of_kind(bus, "group"), GroupSeen, log))
     storage: list[StorageFact] = [
         *_read(await _of_kind(bus, "namespace"), NamespaceSeen, log),

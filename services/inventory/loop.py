@@ -78,6 +78,7 @@ class Loop:
         self._queue = PublishQueue(bus, instruments)
         self._pod_uids: set[str] = set()
         self._groups: set[tuple[str, str]] = set()
+        self._restored_outcomes: list[OutcomeSeen] = []
         self._paces = [Pace(clock, apart_s) for apart_s in (*[config.settle_s] * 4, _LEDGER_APART_S)]
         self._nodes_pace, self._usage_pace, self._capacity_pace, self._report_pace, self._ledger_pace = self._paces
         self.devices = DeviceReports(self.nodes, config, self._changed.set, self._log)
@@ -201,6 +202,11 @@ class Loop:
         self.gangs.note_outcome(outcome)
         self._changed.set()
 
+    def restore_outcome(self, outcome: OutcomeSeen) -> None:
+        """Restore a result of the binder."""
+        self.note_outcome(outcome)
+        self._restored_outcomes.append(outcome)
+
     def note_status(self, status: JobStatus) -> None:
         """Take the status of a job."""
         self.pods.note_status(status)
@@ -231,7 +237,9 @@ class Loop:
     # What is published.
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Publish changes until ``stop`` is set; the next run publishes the rest."""
+        """Publish changes until ``stop`` is set, once all objects are listed; the next run publishes the rest."""
+        for outcome in self._restored_outcomes:
+            self.pods.restore_bound(outcome)
         backoff, failures = Backoff(first_s=self._config.retry_wait_s, max_s=self._config.retry_wait_max_s), 0
         while await self._until_something_is_due(stop):
             self._changed.clear()

@@ -15,7 +15,7 @@ from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.clock import SystemClock
 from berth.runtime.history import state_now
 from berth.schemas.envelope import decode, encode
-from berth.schemas.facts import LedgerSeen
+from berth.schemas.facts import JobSeen, LedgerSeen
 from berth.schemas.intake import JobCancel
 from berth.schemas.ledger import Epoch, Round, Settings
 from berth.schemas.status import LeaseHeld, SnapshotChunk, SnapshotEnd
@@ -175,7 +175,7 @@ async def test_a_message_of_somebody_else_ends_the_restore(
         return await submit(self, subject, data)
 
     monkeypatch.setattr(NatsBus, "submit_wait", disturbed)
-    with pytest.raises(RestoreError, match="something else writes"):
+    with pytest.raises(RestoreError, match=r"had sequence \d+ got \d+: something else writes"):
         await restore(full, CLOCK, tmp_path / "b", replace=True)
 
 
@@ -213,7 +213,10 @@ async def test_facts_that_only_the_mirror_still_has_come_back(real_bus: NatsBus,
 
 
 async def test_new_requests_come_after_those_that_have_verdicts(full: NatsBus, tmp_path: Path) -> None:
-    await backup(full, CLOCK, tmp_path / "b")
+    verdict = JobSeen("ns", "j2", "u2", "cancelled", intake_seq=3, accepted_seq=3, at_ms=1)
+    await full.publish(full.subjects.fact_job("ns", "j2"), encode(verdict))
+    written = await backup(full, CLOCK, tmp_path / "b")
+    assert written.checked.state.intake_seq == 3
     await restore(full, CLOCK, tmp_path / "b", replace=True)
     assert await full.publish(full.subjects.intake_cancel("ns", "next"), encode(JobCancel("ns", "next"))) == 4
 

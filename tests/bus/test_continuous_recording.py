@@ -128,6 +128,7 @@ async def test_a_file_of_a_cell_that_was_restored_since_is_not_continued(real_bu
         await until(lambda: reach(file)[:2] == (2, 2), deadline_s=10, what="all of it")
     await restore(bus, CLOCK, tmp_path / "b", replace=True)
     stop = asyncio.Event()
+    stop.set()
     with pytest.raises(NoHistoryError, match="begin a new file"):
         await ContinuousRecording(bus, CLOCK, file).run(stop)
     await fact(bus, 1)

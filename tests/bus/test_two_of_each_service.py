@@ -61,6 +61,8 @@ METRICS: dict[str, Callable[[Any], object]] = {
     "scorer": ScorerMetrics,
     "summary": SummaryMetrics,
 }
+SHARED = ("berth_process_", "berth_void_records_total")
+"""How names of metrics begin that several services have."""
 
 
 class Instance:
@@ -158,7 +160,7 @@ class Pair:
         for instance in self.instances:
             values = await samples(session, instance.port)
             own = {name: value for name, value in values.items() if name.startswith("berth_")}
-            foreign = {name for name in own if not name.startswith((f"berth_{instance.name}_", "berth_process_"))}
+            foreign = {name for name in own if not name.startswith((f"berth_{instance.name}_", *SHARED))}
             assert not foreign, f"{instance.name} shows metrics of another service"
             found.update((name, value) for name, value in own.items() if name in self.expected)
         return found

@@ -204,6 +204,7 @@ QUESTIONS: Final = (
     "drains",
     "recoveries of faulty jobs",
     "restarts that are held back",
+    "backup and restore",
     "metrics",
     "product forms",
 )

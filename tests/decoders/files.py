@@ -20,6 +20,7 @@ from berth.formats.manifests.reader import parse_jobs, read_jobs
 from berth.formats.manifests.writer import write_ascend_job, write_batch_job, write_volcano_job
 from berth.formats.quantities import QuantityError, cpu_milli, duration_ms, memory_mib, pieces
 from berth.formats.recordings.anonymisation import Anonymiser
+from berth.formats.recordings.backup import BackupFrames, BackupReading
 from berth.formats.recordings.recording import RecordingError, frames_of, interleaved, read
 from berth.formats.traces.jobs import kubernetes_name
 from berth.formats.traces.reader import TraceError, read_trace
@@ -29,6 +30,7 @@ from berth.runtime.kube.plain_kubeconfig import read_plain
 from berth.runtime.metrics import MetricsRegistry
 from berth.runtime.probes import Readiness, _Pages, _Server
 from berth.schemas.envelope import DecodeError, NewerVersionError, encode
+from berth.schemas.recording import BackupHead, BackupStream, Entry
 from berth.services.dispatcher.config import DispatcherConfig
 from berth.services.health.config import HealthConfig
 from berth.services.inventory.config import InventoryConfig
@@ -119,6 +121,27 @@ def read_recording(data: bytes) -> None:
                 clock.moment_of(entry)
         except NewerVersionError:
             return  # a damaged version cannot be told from that of a newer release
+
+
+def read_backup(data: bytes) -> None:
+    """Backup, in pieces.
+
+    Raises:
+        RecordingError: It is damaged.
+    """
+    for _ in BackupReading(data[at : at + 1000] for at in range(0, len(data), 1000)):
+        pass
+
+
+def small_backups() -> dict[str, bytes]:
+    """Backups with and without messages."""
+    head = BackupHead("0.5.0", "cell", 1, [BackupStream("LEDGER", 1, 2), BackupStream("FACTS", 1, 0)])
+    found = {}
+    for count in (0, 2):
+        frames = BackupFrames(head)
+        parts = [frames.add("LEDGER", Entry(number, b"record", "ledger")) for number in range(1, count + 1)]
+        found[f"backup-{count}"] = b"".join([frames.begin(), *parts, frames.end()])
+    return found
 
 
 def anonymise(data: bytes) -> None:
@@ -265,6 +288,7 @@ DECODERS: Final = (
     Decoder("trace", read_trace_lines, (TraceError, NotTextError), echoes=True),
     Decoder("trace-file", read_trace_file, (CommandError,), "bytes", echoes=True),
     Decoder("recording", read_recording, (RecordingError,), "bytes", small_recordings),
+    Decoder("backup", read_backup, (RecordingError,), "bytes", small_backups),
     Decoder("anonymisation", anonymise, (RecordingError, DecodeError, NewerVersionError), "bytes", small_recordings),
     Decoder("quantity", read_quantities, (QuantityError, NotTextError)),
     Decoder("settings", read_settings, (ConfigError,)),

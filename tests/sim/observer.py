@@ -135,8 +135,10 @@ class Observer:
         """See that a snapshot is what follows from the one before it."""
         found = decode(body, SnapshotBody)
         reader, (ledger_seq, facts_seq) = self._reader, self._reader_at
+        if reader is not None and (found.facts_seq < facts_seq or found.ledger_seq < ledger_seq):
+            return  # of one that led before, and was late
         self._reader, self._reader_at = Seat.loaded(body), (found.ledger_seq, found.facts_seq)
-        if reader is None or found.facts_seq < facts_seq:
+        if reader is None:
             return
         facts = deque(fact for fact in self.facts if facts_seq < fact.sequence <= found.facts_seq)
         for record in self.records:

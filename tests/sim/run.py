@@ -1,6 +1,7 @@
 """One seed, lived through from the first event to the verdict."""
 
 import asyncio
+import warnings
 from collections import Counter
 from collections.abc import Sequence
 from typing import Final
@@ -60,7 +61,10 @@ def live(seed: int, kept: Sequence[int] | None = None, *, is_told: bool = False)
     world = World(loop, seed, whole.only(numbers))
     lived = Lived(seed, numbers, len(whole.events))
     try:
-        loop.run_until_complete(_go_through(world))
+        with warnings.catch_warnings():
+            # What a dead process was about to start never runs.
+            warnings.filterwarnings("ignore", "coroutine .* was never awaited", RuntimeWarning)
+            loop.run_until_complete(_go_through(world))
     except Failure as failure:
         lived.kind, lived.details = failure.kind, _details(failure)
     except SimulationError as error:

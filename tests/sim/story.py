@@ -31,6 +31,8 @@ WEIGHTS: Final[dict[str, int]] = {
     "drain": 4,
     "pod": 6,
     "end": 8,
+    "again": 5,
+    "remove": 6,
     "cancel": 4,
     "request": 4,
     "rubbish": 1,
@@ -63,7 +65,7 @@ WEIGHTS: Final[dict[str, int]] = {
 }
 """What may happen, and how often where everything does."""
 VERBS: Final = tuple(verb for verb, weight in WEIGHTS.items() for _ in range(weight))
-USERS: Final = ("job", "ascend", "pod", "end", "cancel", "request")
+USERS: Final = ("job", "ascend", "pod", "end", "again", "remove", "cancel", "request", "rubbish", "drain")
 
 
 class Event(msgspec.Struct, frozen=True):
@@ -117,22 +119,22 @@ def draw(seed: int) -> Story:
         snapshot_records=chance.choice((10, 20, 50)),
     )
     # Not everything happens in every story: what is rare would never be alone with what is common.
-    verbs = [verb for verb in VERBS if verb in USERS or _is_in(seed, verb)]
-    count = chance.randrange(15, 45)
-    events = sorted(
-        (
-            Event(
-                round(FIRST_S + chance.random() * (HORIZON_S - FIRST_S), 3),
-                chance.choice(verbs),
-                chance.randrange(1000),
-                chance.randrange(1000),
-                round(chance.choice((0.3, 2.0, 8.0, 20.0)) * (0.2 + chance.random()), 3),
-            )
-            for _ in range(count)
-        ),
-        key=lambda event: event.at_s,
-    )
+    troubles = [verb for verb in VERBS if verb not in USERS and _is_in(seed, verb)] or ["kill"]
+    wishes = [verb for verb in VERBS if verb in USERS]
+    drawn = [chance.choice(wishes) for _ in range(chance.randrange(8, 26))]
+    drawn += [chance.choice(troubles) for _ in range(chance.randrange(6, 32))]
+    events = sorted((_event(chance, verb) for verb in drawn), key=lambda event: event.at_s)
     return Story(kind, settings, tuple(events))
+
+
+def _event(chance: Random, verb: str) -> Event:
+    return Event(
+        round(FIRST_S + chance.random() * (HORIZON_S - FIRST_S), 3),
+        verb,
+        chance.randrange(1000),
+        chance.randrange(1000),
+        round(chance.choice((0.3, 2.0, 8.0, 20.0)) * (0.2 + chance.random()), 3),
+    )
 
 
 def _is_in(seed: int, verb: str) -> bool:

@@ -4,6 +4,7 @@ from typing import Final
 
 import msgspec
 
+from berth.runtime.errors import TransientError
 from berth.schemas.envelope import encode
 from berth.schemas.fault_facts import DrainSeen
 from berth.schemas.intake import JobCancel
@@ -38,15 +39,36 @@ class Users(Stage):
 
     # Users.
 
+    def _do_again(self, event: Event) -> None:
+        """A user deletes a job and makes another one with its name at once, or soon."""
+        if self.jobs:
+            self._do_end(event)
+            body = self._job(event.one % self.jobs, event)
+            self.later(0.0 if event.two % 2 else event.for_s, self._put_job, body)
+
+    def _put_job(self, body: Tree) -> None:
+        if not any(one["metadata"]["name"] == body["metadata"]["name"] for one in self.cell.kube.objects(JOBS)):
+            self.cell.kube.put(JOBS, body)
+
+    def _do_remove(self, event: Event) -> None:
+        """A user deletes a pod, with or without its time to end; its controller may make another one."""
+        pods = [pod["metadata"]["name"] for pod in self.cell.kube.objects(PODS)]
+        if pods:
+            path = f"{PODS}/{pods[event.one % len(pods)]}"
+            finished(self.cell.kube.delete(path, grace_s=0 if event.two % 2 else None))
+
     def _do_job(self, event: Event) -> None:
         """A Volcano job; some have label that let them recover from faults."""
         number, self.jobs = self.jobs, self.jobs + 1
+        self.cell.kube.put(JOBS, self._job(number, event))
+
+    def _job(self, number: int, event: Event) -> Tree:
         sizes = SIZES[self.story.kind]
         chips = sizes[event.two % len(sizes)]
         replicas = (1, 1, 2, 3, 4)[event.one % 5]
         labels = LABELS[event.two // 7 % len(LABELS)]
         annotations = {"berth/run-for": f"{(3, 10, 30)[event.one // 5 % 3]}s"}
-        body = {
+        return {
             "apiVersion": "batch.volcano.sh/v1alpha1",
             "kind": "Job",
             "metadata": {
@@ -69,7 +91,6 @@ class Users(Stage):
                 ],
             },
         }
-        self.cell.kube.put(JOBS, body)
 
     def _spec(self, chips: int) -> Tree:
         resources: Tree = {"requests": {"cpu": "1", "memory": "1Gi"}}
@@ -184,7 +205,10 @@ class Users(Stage):
         self.loop.create_task(self._break(wish), context=self.loop.main.context)
 
     async def _break(self, wish: BreakNode) -> None:
-        await self.user._ask({0: self.user.subjects.sim("break")}, encode(wish), 5.0)
+        try:
+            await self.user.request(self.user.subjects.sim("break"), encode(wish), timeout_s=5.0)
+        except TransientError:
+            return  # the cluster or the connection is away: nothing breaks
 
     def _do_cordon(self, event: Event) -> None:
         name = self.nodes[event.one % len(self.nodes)]

@@ -6,7 +6,7 @@ from berth.core.errors import CoreError
 from berth.core.explain.job_status import digest, status_of
 from berth.core.state.cell import State
 from berth.core.state.invariants import check
-from berth.formats.ascend.pod_annotations import ATTEMPT, JOB_UID
+from berth.formats.ascend.pod_annotations import ATTEMPT, GROUP_NAME, JOB_UID
 from berth.runtime.feeds import Feeds
 from berth.schemas.envelope import decode
 from berth.schemas.status import JobStatus
@@ -19,6 +19,7 @@ from tests.sim.world import World
 from tests.support.replays import entries_of, see_same
 from tests.support.watch import summary
 
+GROUPS = "/apis/scheduling.volcano.sh/v1beta1/namespaces/ns/podgroups"
 RESTLESS = frozenset({"placed", "bound", "running", "ending"})
 
 
@@ -125,15 +126,28 @@ def _see_chips(world: World) -> None:
 
 
 def _see_pods(world: World) -> None:
-    """Each pod of Berth is bound, is over, or has a job that says why it waits.
+    """A pod that waits has a job that says why, and PodGroups are as their pods are.
 
     Raises:
         Failure: It is not so.
     """
-    known = {job.uid for job in world.observer.state.jobs.values()}
-    for pod in world.cell.kube.objects(PODS):
-        world.observer.count["pods at rest"] += 1
-        if pod["spec"].get("schedulerName") != "berth" or (pod.get("status") or {}).get("phase") != "Pending":
-            continue
-        if not known:
+    count, kube = world.observer.count, world.cell.kube
+    waiting = {job.uid for job in world.observer.state.jobs.values() if job.state != "tombstone"}
+    phases: dict[str, list[str]] = {}
+    for pod in kube.objects(PODS):
+        count["pods at rest"] += 1
+        phase = (pod.get("status") or {}).get("phase", "")
+        annotations = pod["metadata"].get("annotations") or {}
+        phases.setdefault(annotations.get(GROUP_NAME, ""), []).append(phase)
+        if phase == "Pending" and not waiting:
             raise Failure("a pod waits and no job knows it", pod["metadata"]["name"])
+    for group in kube.objects(GROUPS):
+        found = phases.get(group["metadata"]["name"], [])
+        said = (group.get("status") or {}).get("phase", "")
+        if not found:
+            continue
+        count["PodGroups"] += 1
+        if said == "Running" and not any(phase in {"Running", "Succeeded", "Failed"} for phase in found):
+            raise Failure("a PodGroup runs and its pods do not", f"{group['metadata']['name']}: {said}, {found}")
+        if said in {"", "Pending", "Inqueue"} and set(found) == {"Running"}:
+            raise Failure("the pods of a PodGroup run and it does not", f"{group['metadata']['name']}: {said}, {found}")

@@ -39,11 +39,23 @@ class DrainedGangs:
 
     def last_ms(self, gang: Gang) -> int:
         """Last moment of a drain before a gang is expected to end if it starts now; 0 without."""
-        upto = self._begun
-        if not self.are_alike:
-            run_ms = run_ms_of(self._state, gang.namespace, gang.runs, gang.run_ms)
-            upto = max(upto, bisect.bisect_left(self._times, self._at_ms + run_ms))
+        upto = self._begun if self.are_alike else self._upto(self._run_ms(gang))
         return self._times[upto - 1] if upto else 0
+
+    def next_ms(self, gang: Gang) -> int:
+        """When a further drain counts for a gang that still waits then; 0 for never."""
+        if self.are_alike:
+            return 0
+        run_ms = self._run_ms(gang)
+        upto = self._upto(run_ms)
+        return max(self._times[upto] - run_ms, self._at_ms) + 1 if upto < len(self._times) else 0
+
+    def _run_ms(self, gang: Gang) -> int:
+        return run_ms_of(self._state, gang.namespace, gang.runs, gang.run_ms)
+
+    def _upto(self, run_ms: int) -> int:
+        """How many of the drains begin before a gang is expected to end."""
+        return max(self._begun, bisect.bisect_left(self._times, self._at_ms + run_ms))
 
     def applied(self, gang: Gang) -> Gang:
         """A gang whose shapes leave out the nodes that are drained before it is expected to end."""

@@ -53,7 +53,7 @@ def take_effect(state: State, queue: Queue, folded: Folded, opening: Opening | N
             unblocked |= _refused(queue, gang, gang.refusal, settings)
     for request_class, refused in uneven.items():
         unblocked |= _refused_for_now(queue, drained, request_class, refused, settings)
-    _hold_reserved(state, queue, folded, opening)
+    _hold_reserved(state, queue, drained, folded, opening)
     has_left = folded.given_back or folded.freed or folded.moved or folded.unheld
     # Reservations follow from which jobs run, and until when.
     if has_left or (settings.corrected and (folded.taken or folded.ending)):
@@ -130,7 +130,7 @@ def _freed_uid(state: State, gang: GangRecord) -> dict[JobKey, None]:
     return {}
 
 
-def _hold_reserved(state: State, queue: Queue, folded: Folded, opening: Opening | None) -> None:
+def _hold_reserved(state: State, queue: Queue, drained: DrainedGangs, folded: Folded, opening: Opening | None) -> None:
     """Hold the gangs that a reservation keeps from starting, also those of which the record has nothing new."""
     fold = state.fold
     if fold.settings.queue_policy not in _BACKFILLS:
@@ -142,8 +142,19 @@ def _hold_reserved(state: State, queue: Queue, folded: Folded, opening: Opening 
     held = [gang for gang in kept.values() if gang.refusal is not None and gang.refusal.code == RESERVED]
     late_ms = next_end_ms(state, fold.at_ms) if held else 0  # a job that is late by then makes reservations move
     heard_ms = fold.at_ms + fold.settings.shard_retry_ms if folded.silent else 0
+    drain_ms = _next_drain_ms(queue, drained, fold.settings) if held else 0
     for gang in held:
         if gang.phase == "waiting" and gang.refusal is not None:
             start_ms = gang.refusal.start_ms if gang.refusal.start_ms > fold.at_ms else 0
-            moments = (start_ms, late_ms if fold.settings.corrected or not start_ms else 0, heard_ms)
+            moments = (start_ms, late_ms if fold.settings.corrected or not start_ms else 0, heard_ms, drain_ms)
             queue.hold(gang.uid, retry_at_ms=min(filter(None, moments), default=0))
+
+
+def _next_drain_ms(queue: Queue, drained: DrainedGangs, settings: Settings) -> int:
+    """When a planned drain takes nodes from a gang that may have a reservation: it may have none then; 0 for never."""
+    if drained.are_alike:
+        return 0
+    large = (
+        gang for gang in queue.waiting_for_room(held=True) if chips_of(gang.request_class) >= settings.reserve_chips
+    )
+    return min(filter(None, map(drained.next_ms, large)), default=0)

@@ -93,8 +93,7 @@ class State:
         self.nodes_seq = 0
         """Last fact that scores depend on; scorers need no later one."""
         self.time_ms = 0
-        self.ledger_seen: LedgerSeen | None = None
-        """What bound pods say of the ledger; nothing is decided by it."""
+        self.ledger_seen: LedgerSeen | None = None  # what bound pods say of the ledger; nothing is decided by it
         self.unknown: Counter[str] = Counter()
         self.applied = 0
         """Facts and records that changed something."""

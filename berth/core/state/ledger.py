@@ -138,6 +138,13 @@ class LedgerFold:
         """Digest of the chain."""
         return self._position.digest
 
+    def pods_of(self, holding: Holding) -> list[PodShare]:
+        """All that an attempt owns: what its ranks own, in rank order, and then the places reserved for them.
+
+        Callers do not change the list.
+        """
+        return self._owners.pods_of(holding)
+
     def link(self, sequence: int, data: bytes) -> Link:
         """See whether the message stored at ``sequence`` counts; nothing is folded.
 

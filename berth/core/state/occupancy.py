@@ -87,7 +87,8 @@ class Occupancy:
     def take(self, holding: Holding) -> Changes:
         """Give an attempt what its placement contains."""
         found = ChangesBuilder()
-        self._note(holding, owned_by(holding), holding.reserved())
+        owned = owned_by(holding) if holding.moves else list(self._fold.pods_of(holding))
+        self._note(holding, owned, holding.reserved())
         for pod in self.held_by(holding.key):
             self._hold(pod, holding.placement.share, found)
         self._attempts_of.setdefault((holding.namespace, holding.name), {})[holding.key] = None

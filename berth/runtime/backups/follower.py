@@ -18,6 +18,7 @@ from berth.runtime.ledger_reader import follow_ledger
 from berth.runtime.recording import NoHistoryError, head_of, read_file, replacing, start_of
 from berth.runtime.stream_ranges import NotKeptError, pieces
 from berth.schemas.chain import Position, link_of
+from berth.schemas.envelope import DecodeError
 from berth.schemas.recording import Entry, RecordingEnd, RecordingHead
 from berth.schemas.subjects import StreamName
 
@@ -81,8 +82,7 @@ class ContinuousRecording:
         order, bus = place.order, self._bus
         ledger, facts = await bus.state(StreamName.LEDGER), await bus.state(StreamName.FACTS)
         await self._see_same(place)
-        self._received = order.facts_seq
-        self._position = order.position
+        self._received, self._position = order.facts_seq, order.position
         records = await follow_ledger(
             bus, ledger, on_message=self._records.append, on_gap=self._on_gap, start_seq=order.ledger_seq + 1
         )
@@ -125,19 +125,26 @@ class ContinuousRecording:
                 continue
 
     def _ready(self) -> list[Entry]:
-        """Records whose facts have arrived, each after those."""
+        """Records whose facts have arrived, each after those.
+
+        Raises:
+            FatalError: A record does not decode.
+        """
         found: list[Entry] = []
         while self._records:
             record = self._records[0]
-            link = link_of(self._position, record.sequence, record.data)
+            try:
+                link = link_of(self._position, record.sequence, record.data)
+            except DecodeError as error:
+                raise FatalError(f"record {record.sequence} does not decode: {error}; see: berth fsck") from error
             if link.facts_seq > self._received:
                 break
-            self._position = self._position.after(link)
             while self._facts and self._facts[0].sequence <= link.facts_seq:
                 fact = self._facts.popleft()
                 found.append(Entry(fact.sequence, fact.data, fact.subject))
             found.append(Entry(record.sequence, record.data))
             self._records.popleft()
+            self._position = self._position.after(link)
         return found
 
     def _found(self) -> _Place:

@@ -186,18 +186,25 @@ class _Filling:
                     f"stream {spec.name.value} cannot be made ({error.reason}): stop all services, then start the"
                     " restore again"
                 ) from error
-        with self._path.open("rb") as file:
-            for name, entry in BackupReading(iter(lambda: file.read(_CHUNK_BYTES), b"")):
-                stream = StreamName.FACTS if name == StreamName.LATEST else StreamName(name)
-                if stream is not StreamName.INTAKE or not self._all_are_judged:
-                    await self._store(stream, entry.subject, entry.data)
-        await self._settle(0)
+        try:
+            await self._store_all()
+        finally:
+            for _, _, future in self._outstanding:
+                future.cancel()  # after an error nobody asks what became of them
         if not self._checked.has_history:
             await self._write_snapshot()
         for name, last in self._last.items():
             found = (await self._bus.state(name)).last_seq
             if found != last:
                 raise RestoreError(f"{name.value} ends at {found}, not at {last}: something else writes to it")
+
+    async def _store_all(self) -> None:
+        with self._path.open("rb") as file:
+            for name, entry in BackupReading(iter(lambda: file.read(_CHUNK_BYTES), b"")):
+                stream = StreamName.FACTS if name == StreamName.LATEST else StreamName(name)
+                if stream is not StreamName.INTAKE or not self._all_are_judged:
+                    await self._store(stream, entry.subject, entry.data)
+        await self._settle(0)
 
     def _first_of(self, name: StreamName, old: int) -> int:
         """First sequence of a stream: old facts come right before the others, in their order."""

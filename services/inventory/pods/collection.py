@@ -2,14 +2,16 @@
 
 A pod belongs to a placement if its annotations name it and the bus knows the job. Any other pod with chips is
 *foreign*: its chips are adopted. The resources of a foreign pod without chips are subtracted from its node instead.
- One subject reports one attempt of a job. While pods of an attempt live, it keeps the subject; then the next one
+One subject reports one attempt of a job. While pods of an attempt live, it keeps the subject; then the next one
 follows.
+
+Longer than 400 lines because what is known of a pod has several sources, and all of them end in one fact.
 """
 
 from collections.abc import Iterable, Mapping
 from typing import Final, Literal, TypeAlias
 
-from berth.schemas.facts import JobSeen, PodPhase, PodsSeen, is_repeat
+from berth.schemas.facts import JobSeen, OutcomeSeen, PodPhase, PodsSeen, is_repeat
 from berth.schemas.status import JobStatus
 from berth.schemas.units import UnixMs
 from berth.services.inventory.nodes.collection import Naming, Nodes, Use
@@ -104,6 +106,22 @@ class Pods:
             self._jobs[key] = NameHolder(job.uid, None)
         if self._jobs.get(key) != before:
             self._reevaluate(key)
+
+    def restore_bound(self, outcome: OutcomeSeen) -> None:
+        """Note that an earlier run of the binder bound all pods of an attempt; called when all pods are listed.
+
+        Those that are not there are gone: they came and went before a fact about them was published.
+        """
+        key = (outcome.namespace, outcome.name)
+        job = self._jobs.get(key)
+        is_whole = outcome.state == "bound" and not outcome.step and not outcome.failures
+        if not is_whole or job is None or (job.uid, job.pods) != (outcome.uid, outcome.bound):
+            return
+        attempt = self._gangs.setdefault(key, JobPods()).attempts.setdefault((outcome.uid, outcome.attempt), Attempt())
+        for rank in range(outcome.bound):
+            if rank not in attempt.pods and rank not in attempt.gone:
+                attempt.gone[rank] = RankState("", PodPhase.GONE, 0)
+                self._dirty[key] = None
 
     def note_status(self, status: JobStatus) -> None:
         """Take the status of a job."""

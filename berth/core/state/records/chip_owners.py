@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from berth.core.errors import InvariantError
-from berth.core.state.holdings.holding import PodShare
-from berth.schemas.placement import Share
+from berth.core.state.holdings.holding import Holding, PodShare, owned_by
+from berth.schemas.placement import Placement, Share
 
 _PERCENT: Final = 100
 
@@ -30,6 +30,19 @@ class ChipOwners:
         """Chips that one pod owns alone, by node."""
         self.shared: dict[str, dict[int, SharedChip]] = {}
         """Chips that soft-share pods use, by node and chip; a draft replaces the inner tables, and changes none."""
+        self._pods: dict[tuple[str, int], tuple[Placement, list[PodShare]]] = {}
+        """What attempts own that have all ranks at the places of their placement; others may be missing."""
+
+    def pods_of(self, holding: Holding) -> list[PodShare]:
+        """All that an attempt owns: what its ranks own, in rank order, and then the places reserved for them.
+
+        Callers do not change the list.
+        """
+        if not holding.moves and not holding.gone:
+            known = self._pods.get(holding.key)
+            if known is not None and known[0] is holding.placement:
+                return known[1]
+        return [*owned_by(holding), *holding.reserved().values()]
 
     def draft(self) -> "Draft":
         """An empty draft."""
@@ -37,6 +50,11 @@ class ChipOwners:
 
     def install(self, draft: "Draft") -> None:
         """Let a draft of these owners count."""
+        for key, known in draft.pods.items():
+            if known is None:
+                self._pods.pop(key, None)
+            else:
+                self._pods[key] = known
         for node, mask in draft.masks.items():
             if mask:
                 self.masks[node] = mask
@@ -60,6 +78,22 @@ class Draft:
         self._owners = owners
         self.masks: dict[str, int] = {}
         self.shared: dict[str, dict[int, SharedChip]] = {}
+        self.pods: dict[tuple[str, int], tuple[Placement, list[PodShare]] | None] = {}
+
+    def place(self, holding: Holding) -> None:
+        """Give an attempt all that it owns.
+
+        Raises:
+            InvariantError: See :meth:`take`.
+        """
+        pods = [*owned_by(holding), *holding.reserved().values()]
+        self.take(pods, holding.placement.share)
+        self.pods[holding.key] = (holding.placement, pods) if not holding.moves and not holding.gone else None
+
+    def remove(self, holding: Holding) -> None:
+        """Take back all that an attempt owned before."""
+        self.give_back(self._owners.pods_of(holding), holding.placement.share)
+        self.pods[holding.key] = None
 
     def give_back(self, pods: Iterable[PodShare], share: Share | None) -> None:
         """Take chips from pods."""

@@ -8,7 +8,7 @@ without.
 from copy import copy
 
 from berth.core.errors import InvariantError
-from berth.core.state.holdings.holding import Holding, PodShare, owned_by, pods_at
+from berth.core.state.holdings.holding import Holding, pods_at
 from berth.core.state.records.chip_owners import ChipOwners, Draft
 from berth.core.state.records.entries import Entries, Folded
 from berth.core.state.records.round_steps import fold_round
@@ -46,18 +46,10 @@ def draft_of(entries: Entries) -> Draft:
     """
     draft = ChipOwners().draft()
     for holding in entries.holdings.values():
-        draft.take(owned(holding), holding.placement.share)
+        draft.place(holding)
     for held in entries.held.values():
         draft.take(held.places().values(), held.placement.share)
     return draft
-
-
-def owned(holding: Holding) -> list[PodShare]:
-    """All that an attempt owns: what its ranks own, in rank order, and then the places that are reserved for them."""
-    pods = owned_by(holding)
-    if holding.moves:
-        pods += holding.reserved().values()
-    return pods
 
 
 def _touched(entries: Entries, record: Round) -> Entries:
@@ -118,7 +110,7 @@ def _owners_after(entries: Entries, owners: ChipOwners, folded: Folded) -> Draft
     gone = set()
     for holding in folded.given_back:
         gone.add(holding.key)
-        draft.give_back(owned(before[holding.key]), holding.placement.share)
+        draft.remove(before[holding.key])
     for held in folded.unheld:
         draft.give_back(held.places().values(), held.placement.share)
     for held in folded.held:
@@ -127,11 +119,13 @@ def _owners_after(entries: Entries, owners: ChipOwners, folded: Folded) -> Draft
     for holding, ranks in folded.freed:
         if holding.key not in moved:
             draft.give_back(pods_at(before[holding.key].placement, ranks).values(), holding.placement.share)
+            draft.pods[holding.key] = None
     for key, holding in moved.items():
-        draft.give_back(owned(before[key]), holding.placement.share)
-        draft.take(owned(holding), holding.placement.share)
+        draft.remove(before[key])
+        draft.place(holding)
+        draft.pods[key] = None
     for holding in folded.taken:
-        draft.take(owned(holding), holding.placement.share)
+        draft.place(holding)
     return draft
 
 

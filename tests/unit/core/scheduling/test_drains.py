@@ -8,6 +8,7 @@ from berth.core.scheduling.following import follow_record
 from berth.core.scheduling.scheduler import Scheduler
 from berth.core.state.cell import State
 from berth.schemas.envelope import decode, encode
+from berth.schemas.facts import TimerSeen
 from berth.schemas.fault_facts import REASON_MAX, DrainSeen
 from berth.schemas.ledger import Release, Settings, Verdict
 from berth.schemas.refusal import NodeReason
@@ -174,6 +175,26 @@ def test_time_brings_a_planned_drain_nearer(policy: str) -> None:
     assert placed(ground) == {}
     ground.ask(a_job("b", chips=2, run_ms=5_000))
     assert placed(ground) == ({} if policy == "fifo" else {"b": ["n0"]})
+
+
+@pytest.mark.parametrize("policy", ["easy", "conservative"])
+def test_a_reservation_that_a_planned_drain_makes_impossible_holds_nobody_any_longer(policy: str) -> None:
+    ground = a_cell(2, queue_policy=policy, reserve_chips=16)
+    ground.place(a_job("late", chips=8, run_ms=1_000))
+    drain(ground, "n1", ground.now_ms + 10_000)
+    last_ms = ground.now_ms + 10_000 - 4_000
+    ground.ask(a_job("large", chips=8, replicas=2, run_ms=4_000), a_job("small", chips=8, run_ms=3_000))
+    assert placed(ground) == {}
+    refusal = ground.state.fold.gangs["uid-small"].refusal
+    assert refusal is not None
+    assert (refusal.code, refusal.ahead) == ("reserved", "default/large")
+    found: dict[str, list[str]] = {}
+    while (due_ms := ground.scheduler.queue.retry_at_ms) > ground.now_ms:
+        ground.now_ms = due_ms
+        ground.fact(SUBJECTS.fact_timer, TimerSeen(due_ms))
+        found |= placed(ground)
+    assert found == {"small": ["n1"]}
+    assert ground.now_ms == last_ms + 1, "large would end when the drain begins if it started one moment earlier"
 
 
 def test_a_shorter_job_of_the_same_class_starts_before_a_longer_one() -> None:

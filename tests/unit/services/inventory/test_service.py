@@ -15,8 +15,17 @@ from structlog.testing import capture_logs
 from berth.core.cluster.node_packing import unpack_nodes
 from berth.runtime.instruments import Instruments
 from berth.schemas.envelope import decode, encode
-from berth.schemas.facts import JobSeen, LedgerSeen, MembersSeen, NodesSeen, PodPhase, PodsSeen, TopologySeen
-from berth.schemas.intake import JobCancel, JobRequest
+from berth.schemas.facts import (
+    JobSeen,
+    LedgerSeen,
+    MembersSeen,
+    NodesSeen,
+    OutcomeSeen,
+    PodPhase,
+    PodsSeen,
+    TopologySeen,
+)
+from berth.schemas.intake import JobCancel, JobRequest, Task
 from berth.schemas.message import Message
 from berth.schemas.status import JobStatus, Phase
 from berth.schemas.subjects import StreamName
@@ -480,3 +489,19 @@ async def test_without_bound_pods_the_stream_of_the_ledger_is_confirmed(world: W
     async with world.inventory():
         await world.has(lambda: len(world.ledgers()) == 2, "the new stream")
     assert (world.ledgers()[-1].stream, world.ledgers()[-1].sequence) == (stream, 0)
+
+
+async def test_a_pod_that_was_bound_and_came_and_went_unseen_is_gone_for_the_next_run(world: World) -> None:
+    stream = (await world.bus.state(StreamName.LEDGER)).created
+    subjects = world.bus.subjects
+    request = JobRequest("team", "job", "u", RESOURCE, [Task("t", 2, 2)])
+    await world.bus.publish(
+        subjects.fact_job("team", "job"), encode(JobSeen("team", "job", "u", "accepted", 1, request=request))
+    )
+    await world.bus.publish(
+        subjects.fact_outcome("team", "job"), encode(OutcomeSeen("team", "job", "u", 1, "bound", bound=2))
+    )
+    world.kube.put("/api/v1/nodes", a_node("a"))
+    world.kube.put("/api/v1/namespaces/team/pods", a_bound_pod("p0", 0, 7, stream=stream))
+    async with world.inventory():
+        await world.has(lambda: world.phases() == [("job", ["RUNNING", "GONE"])], "the rank without a pod is gone")
