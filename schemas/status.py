@@ -110,6 +110,23 @@ class DeadLetter(Message, frozen=True):
     at_ms: UnixMs
 
 
+class Skip(Message, frozen=True):
+    """Readers of the ledger pass over some of its messages, for a reason that a person has agreed to."""
+
+    KIND: ClassVar[str] = "skip.record"
+
+    sequence: Sequence
+    """First of the messages."""
+    last_seq: Sequence
+    """Last of them."""
+    digest: str = ""
+    """BLAKE2b-128 of the message as stored, in hexadecimal digits; empty for messages that were deleted."""
+    reason: str = ""
+    by: str = ""
+    """Process that wrote it."""
+    at_ms: UnixMs = 0
+
+
 class SnapshotChunk(Message, frozen=True):
     """Part of a snapshot: bytes, to be joined in order."""
 

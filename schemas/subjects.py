@@ -69,6 +69,7 @@ class StreamName(StrEnum):
     SUMMARY = "SUMMARY"
     LEASE = "LEASE"
     DEAD = "DEAD"
+    SKIPS = "SKIPS"
 
 
 class StreamSpec(msgspec.Struct, frozen=True, kw_only=True):
@@ -245,6 +246,10 @@ class Subjects(msgspec.Struct, frozen=True):
         """A message that can never be handled."""
         return f"{self.root}dead.{stream.value}.{sequence}"
 
+    def skip(self, ledger_seq: int) -> str:
+        """A skip of messages of the ledger, by the first of them."""
+        return f"{self.root}skip.{ledger_seq}"
+
     def score(self, shard: int) -> str:
         """Score requests of a shard (core NATS, queue group per shard)."""
         return f"{self.root}score.{shard}"
@@ -312,6 +317,7 @@ class Subjects(msgspec.Struct, frozen=True):
             StreamSpec(
                 name=StreamName.DEAD, subjects=(f"{root}dead.>",), per_subject=1, max_age_s=30 * _DAY_S, backup="latest"
             ),
+            StreamSpec(name=StreamName.SKIPS, subjects=(f"{root}skip.>",), per_subject=1, backup="latest"),
         )
 
 

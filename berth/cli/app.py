@@ -14,6 +14,7 @@ from berth.cli.cluster.drain import drain, undrain
 from berth.cli.cluster.fault_list import faults
 from berth.cli.cluster.faults import break_node, repair_node
 from berth.cli.cluster.nodes import nodes
+from berth.cli.cluster.repair import repair_ledger
 from berth.cli.cluster.superpods import superpods
 from berth.cli.cluster.switches import switches
 from berth.cli.jobs.explain import explain_job
@@ -61,6 +62,7 @@ APP.command(log)
 APP.command(replay)
 APP.command(backup_cell, name="backup")
 APP.command(restore_cell, name="restore")
+APP.command(repair_ledger, name="repair")
 APP.command(simulate)
 APP.command(what_if, name="what-if")
 APP.command(check_config)

@@ -14,9 +14,10 @@ from berth.core.changes import Changes, ChangesBuilder
 from berth.core.state.cell import State
 from berth.core.state.ledger import Folded
 from berth.core.state.waiting_dump import WaitingDump
-from berth.runtime.bus.port import Bus, Follower, Gap, Stored
+from berth.runtime.bus.port import Bus, Follower, Gap, GapReason, Stored, StreamState
 from berth.runtime.clock import Clock
 from berth.runtime.errors import ConflictError, FatalError, TransientError
+from berth.runtime.ledger_reader import follow_ledger, last_kept
 from berth.runtime.logs import DEFAULT_LOG, Logger
 from berth.runtime.stored_snapshots import newest_snapshot
 from berth.runtime.void_records import VoidRecords
@@ -61,6 +62,27 @@ class Feed:
             filters=filters,
             created=created,
         )
+
+    async def start_ledger(self, bus: Bus, state: StreamState, *, start_seq: int) -> None:
+        """Follow the ledger from ``start_seq`` on, with its skips.
+
+        Raises:
+            TransientError: The bus did not answer.
+        """
+        self._follower = await follow_ledger(
+            bus, state, on_message=self._take_in, on_gap=self._on_gap, start_seq=start_seq
+        )
+
+    def see_deleted(self, state: StreamState, kept: int) -> None:
+        """Note a gap if the messages after those received were deleted.
+
+        Args:
+            state: Of the stream.
+            kept: The last message that it still has.
+        """
+        if self.gap is None and kept <= self.received < state.last_seq:
+            gap = Gap(StreamName.LEDGER, GapReason.DELETED, self.received + 1, state.first_seq, state.last_seq)
+            self._on_gap(gap)
 
     @property
     def received(self) -> int:
@@ -220,7 +242,7 @@ class Feeds:
             found.add(await self._load_latest(facts.last_seq, filters))
             start = self.state.facts_seq + 1
         self.facts.start(self.bus, StreamName.FACTS, start_seq=start, filters=filters, created=facts.created)
-        self.records.start(self.bus, StreamName.LEDGER, start_seq=self.state.fold.head + 1, created=ledger.created)
+        await self.records.start_ledger(self.bus, ledger, start_seq=self.state.fold.head + 1)
         return found.build()
 
     async def caught_up(self) -> None:
@@ -287,8 +309,15 @@ class Feeds:
 
         Raises:
             TransientError: It was not received within ``timeout_s``.
+            FatalError: It was deleted.
         """
-        await self._reach(self.records, sequence, timeout_s)
+        try:
+            await self._reach(self.records, sequence, timeout_s)
+        except TransientError:
+            state = await self.bus.state(StreamName.LEDGER)
+            self.records.see_deleted(state, await last_kept(self.bus, state))
+            self.records.see_whole()
+            raise
 
     async def _reach(self, feed: Feed, sequence: int, timeout_s: float) -> None:
         try:

@@ -6,6 +6,7 @@ from typing import Final
 
 from berth.runtime.bus.port import Bus, Gap, Stored, StreamState
 from berth.runtime.errors import ShellError, TransientError
+from berth.runtime.ledger_reader import follow_ledger
 from berth.schemas.subjects import StreamName
 
 _QUIET_S: Final = 10.0
@@ -68,9 +69,12 @@ async def pieces(bus: Bus, stream: StreamName, start: int, end: int) -> AsyncIte
             raise NotKeptError(stream, start if found.first_seq > start else end, found)
         created = found.created
         piece = _Piece(end)
-        follower = bus.follow(
-            stream, on_message=piece.take, on_gap=piece.stumble, start_seq=start, created=found.created
-        )
+        if stream is StreamName.LEDGER:
+            follower = await follow_ledger(bus, found, on_message=piece.take, on_gap=piece.stumble, start_seq=start)
+        else:
+            follower = bus.follow(
+                stream, on_message=piece.take, on_gap=piece.stumble, start_seq=start, created=found.created
+            )
         try:
             while not piece.is_full and piece.gap is None:
                 piece.moved.clear()

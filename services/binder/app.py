@@ -11,6 +11,7 @@ from berth.runtime.errors import FatalError, TransientError
 from berth.runtime.instruments import Instruments
 from berth.runtime.kube.client import KubeApi
 from berth.runtime.kube.port import Api
+from berth.runtime.ledger_reader import follow_ledger
 from berth.runtime.logs import Logger
 from berth.runtime.stored_snapshots import newest_snapshot
 from berth.runtime.waits import all_set
@@ -172,12 +173,8 @@ class _Following:
         snapshot = await newest_snapshot(bus, self._log)
         if snapshot is not None:
             intake.work.restore(dump_of(snapshot.ledger))
-        records = bus.follow(
-            StreamName.LEDGER,
-            on_message=intake.take_record,
-            on_gap=intake.take_gap,
-            start_seq=intake.work.head + 1,
-            created=ledger.created,
+        records = await follow_ledger(
+            bus, ledger, on_message=intake.take_record, on_gap=intake.take_gap, start_seq=intake.work.head + 1
         )
         self._followers.append(records)
         if intake.notices is not None:

@@ -55,6 +55,10 @@ class FakeStream:
         self.expires_ms.pop(sequence, None)
         if stored is not None and self.newest.get(stored.subject) == sequence:
             del self.newest[stored.subject]
+            if not self.spec.per_subject:
+                older = (one for one in reversed(self.messages) if self.messages[one].subject == stored.subject)
+                if (newest := next(older, None)) is not None:
+                    self.newest[stored.subject] = newest
 
     def expire(self, now_ms: int) -> None:
         gone = [sequence for sequence, at_ms in self.expires_ms.items() if at_ms <= now_ms]

@@ -14,6 +14,7 @@ from berth.formats.recordings.recording import Frames, Order, RecordingError
 from berth.runtime.bus.port import Bus, Gap, Stored
 from berth.runtime.clock import Clock
 from berth.runtime.errors import FatalError
+from berth.runtime.ledger_reader import follow_ledger
 from berth.runtime.recording import NoHistoryError, head_of, read_file, replacing, start_of
 from berth.runtime.stream_ranges import NotKeptError, pieces
 from berth.schemas.chain import Position, link_of
@@ -82,13 +83,16 @@ class ContinuousRecording:
         ledger, facts = await bus.state(StreamName.LEDGER), await bus.state(StreamName.FACTS)
         await self._see_same(place)
         self._received, self._position = order.facts_seq, order.position
-        followers = [
-            bus.follow(stream, on_message=take, on_gap=self._on_gap, start_seq=first, created=state.created)
-            for stream, state, first, take in (
-                (StreamName.FACTS, facts, order.facts_seq + 1, self._on_fact),
-                (StreamName.LEDGER, ledger, order.ledger_seq + 1, self._records.append),
-            )
-        ]
+        records = await follow_ledger(
+            bus, ledger, on_message=self._records.append, on_gap=self._on_gap, start_seq=order.ledger_seq + 1
+        )
+        start = order.facts_seq + 1
+        followers = (
+            bus.follow(
+                StreamName.FACTS, on_message=self._on_fact, on_gap=self._on_gap, start_seq=start, created=facts.created
+            ),
+            records,
+        )
         frames = Frames(place.head, order)
         try:
             with self._path.open("r+b") as file:

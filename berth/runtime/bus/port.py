@@ -45,6 +45,7 @@ class GapReason(StrEnum):
     RECREATED = "stream was deleted and created again"
     BACKWARDS = "history went backwards"
     TOO_OLD = "older than kept history"
+    DELETED = "messages were deleted from it, use: berth repair"
 
 
 class Gap(NamedTuple):

@@ -1,0 +1,211 @@
+"""The ledger as its readers see it: with skips in place of the messages that they pass over.
+
+A skip says that readers pass over messages of the ledger: one that stops them, or some that were deleted. Skips are in
+a stream of their own and are read before the ledger. A reader gets the skip at the sequence of what is skipped; being
+no record, it is void for all of them, and a recording contains it like any message of the ledger. Where messages were
+deleted and no skip says so, the reader stops. ``docs/decisions/ledger-chain.md`` gives the reasons.
+"""
+
+import asyncio
+import hashlib
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from berth.runtime.bus.port import Bus, Follower, Gap, GapReason, Stored, StreamState
+from berth.runtime.errors import TransientError
+from berth.schemas.envelope import DecodeError, decode, encode
+from berth.schemas.status import Skip
+from berth.schemas.subjects import StreamName
+
+_DIGEST_BYTES: Final = 16
+
+
+def stored_digest(data: bytes) -> str:
+    """Digest of a message as a skip contains it."""
+    return hashlib.blake2b(data, digest_size=_DIGEST_BYTES).hexdigest()
+
+
+class Skips:
+    """Skips of a cell."""
+
+    def __init__(self, skips: Iterable[Skip] = ()) -> None:
+        self._skips = [(skip, encode(skip)) for skip in skips]
+
+    def over(self, sequence: int, data: bytes | None) -> bytes | None:
+        """The skip of a sequence, encoded; None without one.
+
+        Args:
+            sequence: A sequence of the ledger.
+            data: What is stored there; None if it was deleted. A skip of other bytes does not count: it is of another
+                stream of this name.
+        """
+        for skip, encoded in self._skips:
+            is_there = skip.sequence <= sequence <= skip.last_seq
+            if is_there and (data is None or skip.digest == stored_digest(data)):
+                return encoded
+        return None
+
+
+async def read_skips(bus: Bus) -> Skips:
+    """All skips of the cell.
+
+    A skip that does not decode counts for nothing: the reader then stops where it would have without it.
+
+    Raises:
+        TransientError: The bus did not answer.
+    """
+    try:
+        state = await bus.state(StreamName.SKIPS)
+    except TransientError:
+        return Skips()  # a cell of a release before 0.5 does not have the stream
+    found = []
+    for stored in await bus.read(StreamName.SKIPS) if state.messages else ():
+        try:
+            found.append(decode(stored.data, Skip))
+        except DecodeError:
+            continue
+    return Skips(found)
+
+
+async def last_kept(bus: Bus, state: StreamState) -> int:
+    """Sequence of the last message that the ledger's stream still has.
+
+    Args:
+        bus: The cell.
+        state: Of the stream, read before.
+
+    Returns:
+        The sequence; ``state.last_seq`` if the stream is empty, which it is after its messages were removed for age.
+
+    Raises:
+        TransientError: The bus did not answer.
+    """
+    if state.messages == max(0, state.last_seq - state.first_seq + 1):
+        return state.last_seq
+    last = await bus.last(StreamName.LEDGER, bus.subjects.ledger)
+    return state.last_seq if last is None else min(last.sequence, state.last_seq)
+
+
+async def follow_ledger(
+    bus: Bus,
+    state: StreamState,
+    *,
+    on_message: Callable[[Stored], None],
+    on_gap: Callable[[Gap], None],
+    start_seq: int,
+) -> Follower:
+    """Follow the ledger; see :meth:`Bus.follow`.
+
+    Each message that is skipped, deleted or not, is delivered as its skip. A deleted one without a skip is a gap.
+
+    Args:
+        bus: The cell.
+        state: Of the ledger's stream, read before.
+        on_message: Called with each message.
+        on_gap: Called before the follower ends.
+        start_seq: First sequence to deliver; up to 1 means from the oldest stored.
+
+    Raises:
+        TransientError: The bus did not answer.
+    """
+    skips = await read_skips(bus)
+    kept = await last_kept(bus, state)
+    follower = _LedgerFollower(skips, state, kept, on_message, on_gap, start_seq)
+    follower.start(bus)
+    return follower
+
+
+class _LedgerFollower:
+    """Follower of the ledger that puts skips in place.
+
+    Args:
+        skips: Of the cell.
+        state: Of the stream at the start.
+        kept: The last message that it had then.
+        on_message: Called with each message.
+        on_gap: Called before the end.
+        start_seq: First sequence.
+    """
+
+    def __init__(
+        self,
+        skips: Skips,
+        state: StreamState,
+        kept: int,
+        on_message: Callable[[Stored], None],
+        on_gap: Callable[[Gap], None],
+        start_seq: int,
+    ) -> None:
+        self.applied = max(0, start_seq - 1)
+        self.caught_up = asyncio.Event()
+        self.gaps = 0
+        self.recreations = 0
+        self._skips = skips
+        self._state = state
+        self._kept = kept
+        self._on_message = on_message
+        self._on_gap = on_gap
+        self._subject = ""
+        self._follower: Follower | None = None
+        self._gap: Gap | None = None
+
+    def start(self, bus: Bus) -> None:
+        """Begin to deliver."""
+        self._subject = bus.subjects.ledger
+        start_seq = self.applied + 1
+        follower = bus.follow(
+            StreamName.LEDGER,
+            on_message=self._take,
+            on_gap=self._end,
+            start_seq=start_seq,
+            created=self._state.created,
+        )
+        self._follower = follower
+        self.caught_up = follower.caught_up
+        if self._kept < start_seq:
+            self._fill(self._state.last_seq)
+
+    async def stop(self) -> None:
+        """Stop; no message is delivered afterwards."""
+        if self._follower is not None:
+            await self._follower.stop()
+
+    async def wait(self) -> Gap | None:
+        """Wait for the end; see :meth:`Follower.wait`."""
+        ended = None if self._follower is None else await self._follower.wait()
+        return self._gap or ended
+
+    def _take(self, stored: Stored) -> None:
+        if self._gap is not None:
+            return
+        self.recreations = self._follower.recreations if self._follower is not None else 0
+        is_first = not self.applied
+        if is_first and any(self._skips.over(one, None) is None for one in range(1, stored.sequence)):
+            self.applied = stored.sequence - 1  # the oldest that is kept
+        self._fill(stored.sequence - 1)
+        if self._gap is not None:
+            return
+        skip = self._skips.over(stored.sequence, stored.data)
+        self._deliver(stored if skip is None else stored._replace(data=skip))
+        if stored.sequence == self._kept:
+            self._fill(self._state.last_seq)
+
+    def _fill(self, end: int) -> None:
+        """Deliver skips for the messages up to ``end``, which were deleted."""
+        while self.applied < end and self._gap is None:
+            sequence = self.applied + 1
+            skip = self._skips.over(sequence, None)
+            if skip is None:
+                state = self._state
+                self._end(Gap(StreamName.LEDGER, GapReason.DELETED, sequence, state.first_seq, state.last_seq))
+            else:
+                self._deliver(Stored(self._subject, sequence, skip, 0))
+
+    def _deliver(self, stored: Stored) -> None:
+        self._on_message(stored)
+        self.applied = stored.sequence
+
+    def _end(self, gap: Gap) -> None:
+        self._gap = gap
+        self.gaps = 1
+        self._on_gap(gap)

@@ -1,0 +1,243 @@
+"""Repair of a ledger that stops its readers: the smallest set of skips with which they go on.
+
+Readers stop at a message that breaks a rule or does not decode, and where messages were deleted. The ledger is folded
+as they do it, and each such place gets a skip. What was applied by anyone is not skipped: a deleted record that a later
+one follows, or by which a job has a status or pods are bound, cannot be made good by a skip, because readers that start
+anew would give its chips again.
+"""
+
+from typing import Final
+
+import msgspec
+
+from berth.core.errors import LedgerBrokenError
+from berth.core.state.ledger import LedgerFold, dump_of
+from berth.runtime.bus.port import Bus, StreamState
+from berth.runtime.clock import Clock
+from berth.runtime.errors import ConflictError, ShellError
+from berth.runtime.ledger_reader import read_skips, stored_digest
+from berth.runtime.stored_snapshots import newest_snapshot
+from berth.schemas.chain import UNCHAINED, Link
+from berth.schemas.envelope import DecodeError, decode, encode
+from berth.schemas.facts import LedgerSeen, OutcomeSeen
+from berth.schemas.ledger import Round
+from berth.schemas.status import JobStatus, LeaseHeld, Skip
+from berth.schemas.subjects import StreamName
+
+ROLE: Final = "dispatcher"
+HOLDER: Final = "berth repair"
+"""Holder of the lease during a repair; one that was interrupted is taken over by the next."""
+_LEASE_S: Final = 30
+_RESTORE: Final = "no skip can make that good; use: berth restore. Nothing was changed"
+_DELETED: Final = "deleted"
+
+
+class RepairError(ShellError):
+    """The ledger cannot be repaired; the message says why, and what helps."""
+
+
+class Found(msgspec.Struct, frozen=True):
+    """What stops the readers of a ledger.
+
+    Attributes:
+        first_seq: First message that was read: the one after the newest snapshot.
+        last_seq: Last message of the ledger.
+        skips: What lets readers go on, ascending; empty if nothing stops them.
+    """
+
+    first_seq: int
+    last_seq: int
+    skips: list[Skip]
+
+
+async def find(bus: Bus, clock: Clock, *, by: str) -> Found:
+    """Find what stops the readers of the ledger. Nothing is changed.
+
+    Args:
+        bus: The cell.
+        clock: For the time in the skips.
+        by: Name of this process, for the skips.
+
+    Raises:
+        RepairError: A skip would not make it good.
+        NewerVersionError: Only a newer release reads a record or the newest snapshot.
+        TransientError: The bus did not answer.
+    """
+    body = await newest_snapshot(bus)
+    state = await bus.state(StreamName.LEDGER)
+    fold = LedgerFold()
+    if body is not None:
+        fold.load(dump_of(body.ledger))
+    start = fold.head + 1
+    if fold.head > state.last_seq:
+        raise RepairError(
+            f"the newest snapshot is at record {fold.head}, but the ledger ends at {state.last_seq}: {_RESTORE}"
+        )
+    if start < state.first_seq <= state.last_seq and start > 1:
+        raise RepairError(f"records {start} to {state.first_seq - 1} were removed from the ledger: {_RESTORE}")
+    stored = {one.sequence: one.data for one in await bus.read(StreamName.LEDGER, start_seq=start)}
+    skips = await read_skips(bus)
+    search = _Search(fold, by, clock.now_ms())
+    for sequence in range(start, state.last_seq + 1):
+        data = stored.get(sequence)
+        search.read(sequence, data, skips.over(sequence, data))
+    for skip in search.skips:
+        await _see_unused(bus, state, skip)
+    return Found(start, state.last_seq, search.skips)
+
+
+class _Search:
+    """Folds a ledger and skips what stops it.
+
+    Attributes:
+        skips: What had to be skipped.
+    """
+
+    def __init__(self, fold: LedgerFold, by: str, at_ms: int) -> None:
+        self.skips: list[Skip] = []
+        self._fold = fold
+        self._by = by
+        self._at_ms = at_ms
+
+    def read(self, sequence: int, data: bytes | None, known: bytes | None) -> None:
+        """Fold the next message.
+
+        Args:
+            sequence: Its sequence.
+            data: The message; None if it was deleted.
+            known: Its skip, if there is one.
+
+        Raises:
+            RepairError: It follows a deleted record, or one that would be skipped.
+        """
+        fold = self._fold
+        if known is not None:
+            fold.apply(sequence, known)
+            return
+        if data is None:
+            self._skip(sequence, "", _DELETED)
+            return
+        try:
+            link = fold.link(sequence, data)
+            record = fold.round_of(link)
+            self._see_whole(link, record)
+            fold.apply_link(link, record)
+        except LedgerBrokenError as error:
+            if any(skip.reason == _DELETED for skip in self.skips) and error.epoch:
+                raise RepairError(
+                    f"{error.what} in record {sequence}, after {_words(self.skips[0])}: {_RESTORE}"
+                ) from error
+            self._skip(sequence, stored_digest(data), error.what)
+
+    def _see_whole(self, link: Link, record: Round | None) -> None:
+        """See that nothing that counted is skipped.
+
+        Raises:
+            RepairError: Something is: this message was decided on it.
+        """
+        if not self.skips:
+            return
+        fold = self._fold
+        follows = link.void == UNCHAINED
+        if not link.void:
+            epoch = link.epoch.epoch if link.epoch is not None else fold.epoch + 1
+            number = record.number if record is not None else fold.rounds + 1
+            follows = epoch > fold.epoch + 1 or number > fold.rounds + 1
+        if follows:
+            raise RepairError(f"record {link.sequence} does not follow without {_words(self.skips[-1])}: {_RESTORE}")
+
+    def _skip(self, sequence: int, digest: str, reason: str) -> None:
+        last = self.skips[-1] if self.skips else None
+        if last is not None and last.reason == reason == _DELETED and last.last_seq == sequence - 1:
+            self.skips[-1] = msgspec.structs.replace(last, last_seq=sequence)
+        else:
+            self.skips.append(Skip(sequence, sequence, digest, reason, self._by, self._at_ms))
+        self._fold.apply(sequence, encode(self.skips[-1]))
+
+
+def _words(skip: Skip) -> str:
+    return (
+        f"record {skip.sequence}" if skip.sequence == skip.last_seq else f"records {skip.sequence} to {skip.last_seq}"
+    )
+
+
+async def _see_unused(bus: Bus, state: StreamState, skip: Skip) -> None:
+    """See that nothing was made of what is to be skipped.
+
+    Raises:
+        RepairError: A job has a status, or pods are bound, by it.
+        TransientError: The bus did not answer.
+    """
+    seen = await bus.last(StreamName.FACTS, bus.subjects.fact_ledger)
+    used: list[tuple[int, str]] = []
+    if seen is not None:
+        try:
+            fact = decode(seen.data, LedgerSeen)
+            used += [(fact.sequence, "a pod is bound")] if fact.stream == state.created else []
+        except DecodeError:
+            pass  # it is a dead letter of the dispatcher
+    for stored in await bus.read(StreamName.STATUS):
+        try:
+            status = decode(stored.data, JobStatus)
+        except DecodeError:
+            continue  # a view, written again
+        used.append((status.ledger_seq, f"job {status.namespace}/{status.name} has a status"))
+    for stored in await bus.read(StreamName.LATEST, filters=(bus.subjects.facts("outcome"),)):
+        try:
+            outcome = decode(stored.data, OutcomeSeen)
+        except DecodeError:
+            continue
+        used.append((outcome.ledger_seq, f"job {outcome.namespace}/{outcome.name} has pods"))
+    for sequence, what in used:
+        if skip.sequence <= sequence <= skip.last_seq:
+            raise RepairError(f"{what} by record {sequence}, which {_why(skip)}: {_RESTORE}")
+
+
+def _why(skip: Skip) -> str:
+    return "was deleted" if skip.reason == _DELETED else f"breaks the ledger: {skip.reason}"
+
+
+async def repair(bus: Bus, clock: Clock, found: Found, *, by: str) -> Found:
+    """Write the skips that were found, while no dispatcher leads.
+
+    The lease is taken from a dispatcher that holds it. If it is interrupted, the same command goes on.
+
+    Args:
+        bus: The cell.
+        clock: For the lease.
+        found: What a person has agreed to.
+        by: Name of this process.
+
+    Returns:
+        What is found afterwards: nothing to skip.
+
+    Raises:
+        RepairError: The ledger is not as it was found; nothing was changed.
+        TransientError: The bus did not answer.
+    """
+    lease = bus.subjects.lease(ROLE)
+    last = await bus.last(StreamName.LEASE, lease)
+    revision = last.sequence if last is not None else 0
+    try:
+        held = encode(LeaseHeld(HOLDER, 0, clock.now_ms()))
+        revision = await bus.publish(lease, held, expected_subject_seq=revision, ttl_s=_LEASE_S)
+        again = await find(bus, clock, by=by)
+        if _places(again) != _places(found):
+            raise RepairError("the ledger is not as it was found any more; nothing was changed. Start the repair again")
+        for skip in found.skips:
+            subject = bus.subjects.skip(skip.sequence)
+            before = await bus.last(StreamName.SKIPS, subject)
+            expected = before.sequence if before is not None else 0
+            await bus.publish(subject, encode(skip), expected_subject_seq=expected)
+        after = await find(bus, clock, by=by)
+    except ConflictError as error:
+        raise RepairError(
+            f"another process wrote meanwhile ({error.reason}); start the repair again, it goes on where this one ended"
+        ) from error
+    released = encode(LeaseHeld("", 0, clock.now_ms()))
+    await bus.publish(lease, released, expected_subject_seq=revision, ttl_s=1)
+    return after
+
+
+def _places(found: Found) -> list[tuple[int, int, str]]:
+    return [(skip.sequence, skip.last_seq, skip.digest) for skip in found.skips]

@@ -1,0 +1,197 @@
+"""A ledger that stops every service: one command, and all go on. Nothing is given twice."""
+
+import asyncio
+import json
+import sys
+from collections.abc import AsyncIterator, Callable, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from berth.core.state.invariants import check
+from berth.core.state.ledger import LedgerFold
+from berth.runtime.bus.nats_bus import NatsBus
+from berth.runtime.clock import SystemClock
+from berth.runtime.history import state_now
+from berth.runtime.local.nats_server import EmbeddedServer
+from berth.schemas.subjects import StreamName
+from berth.schemas.versions import encode_record
+from tests.e2e.test_foreign_messages import CLUSTER, garbage, ghost, planted, runs, started
+from tests.support.processes import Service, services
+
+FOLDERS: Final = ("dispatcher", "scorer", "binder")
+"""Services that fold the ledger."""
+Cell = Callable[..., dict[str, Service]]
+
+
+def twice(fold: LedgerFold) -> bytes:
+    """A record of the leader, with the right chain value, that gives the places of a job to another one."""
+    record = ghost(fold, epoch=fold.epoch)
+    return encode_record(record, fold.settings, chain=fold.chain, sequence=fold.head + 1)
+
+
+@pytest.fixture
+async def made(own_server: EmbeddedServer, cell: str, tmp_path: Path) -> AsyncIterator[Cell]:
+    """Maker of the services of a cell."""
+    (tmp_path / "cluster.yaml").write_text(CLUSTER)
+    with services(tmp_path, own_server.url) as of:
+
+        def make(*, chain: int) -> dict[str, Service]:
+            settings: dict[str, dict[str, Any]] = {
+                "nodesim": {"topology_file": str(tmp_path / "cluster.yaml")},
+                "scorer": {"shards": 1},
+                "dispatcher": {"shards": 1, "decisions": {"chain": chain}},
+                "binder": {},
+            }
+            return {name: of.service(name, cell, **one) for name, one in settings.items()}
+
+        yield make
+
+
+async def berth(server: EmbeddedServer, cell: str, *words: str, of_cell: bool = True) -> tuple[int, str]:
+    """Run the command; returns its exit code and what it printed."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "berth.cli", *words, *(("--url", server.url, "--cell", cell) if of_cell else ()),
+        stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
+    )  # fmt: skip
+    out, _ = await process.communicate()
+    assert process.returncode is not None
+    return process.returncode, out.decode()
+
+
+async def deleted(bus: NatsBus, sequence: int) -> None:
+    """Delete one message of the ledger, as an operator of NATS may."""
+    subject = f"$JS.API.STREAM.MSG.DELETE.{bus.subjects.stream(StreamName.LEDGER)}"
+    answer = json.loads(await bus.request(subject, json.dumps({"seq": sequence}).encode(), timeout_s=5))
+    assert answer["success"], answer
+
+
+async def killed(running: dict[str, Service], names: Sequence[str] = FOLDERS) -> None:
+    for name in names:
+        await running[name].kill()
+
+
+async def stop_naming_the_command(running: dict[str, Service], sequence: int, names: Sequence[str] = FOLDERS) -> None:
+    """All end by themselves, with the sequence and the command in the log, and not after many lines."""
+    for name in names:
+        assert await running[name].ended() == 1
+        log = running[name].log()
+        assert "berth repair" in log, log
+        assert f"record {sequence} " in log or f"sequence {sequence} " in log, log
+        assert len(log.splitlines()) < 40, log
+
+
+async def repaired(server: EmbeddedServer, cell: str, bus: NatsBus, first: int, last: int) -> None:
+    """Nothing without consent; then one command; the same command again finds nothing."""
+    code, said = await berth(server, cell, "repair")
+    assert code == 1, said
+    assert "nothing was changed" in said
+    assert (await bus.state(StreamName.SKIPS)).last_seq == 0
+    code, said = await berth(server, cell, "repair", "--yes", "--json")
+    assert code == 0, said
+    skips = [(skip["sequence"], skip["last_seq"]) for skip in json.loads(said)["skips"]]
+    assert skips == [(first, last)]
+    head = (await bus.state(StreamName.SKIPS)).last_seq
+    code, said = await berth(server, cell, "repair", "--yes")
+    assert code == 0, said
+    assert "Nothing stops" in said
+    assert (await bus.state(StreamName.SKIPS)).last_seq == head == 1
+
+
+async def go_on(bus: NatsBus, running: dict[str, Service], names: Sequence[str] = FOLDERS) -> None:
+    """Start what stopped, and see a job run; no chip has two owners."""
+    for name in names:
+        running[name].start()
+    await runs(bus, "second")
+    state = await state_now(bus, SystemClock())
+    check(state)
+    assert {uid for uid, _ in state.fold.holdings} == {"uid-first", "uid-second"}
+    assert all(service.is_running for service in running.values())
+
+
+async def is_recorded(server: EmbeddedServer, cell: str, folder: Path) -> None:
+    """A recording and a backup of a cell that was repaired contain what was skipped."""
+    for words in (("record", "plain.rec"), ("record", "secret.rec", "--anonymise"), ("backup", "cell.backup")):
+        command, name, *more = words
+        code, said = await berth(server, cell, command, str(folder / name), *more)
+        assert code == 0, said
+    for name in ("plain.rec", "secret.rec"):
+        code, said = await berth(server, cell, "replay", str(folder / name), "--json", of_cell=False)
+        assert code == 0, said
+        assert json.loads(said)["identical"] is True
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("chain", [0, 1])
+async def test_garbage_that_was_deleted_before_anyone_read_it(
+    own_server: EmbeddedServer, cell: str, made: Cell, chain: int
+) -> None:
+    running = made(chain=chain)
+    async with await NatsBus.connect(own_server.url, cell, name="test") as bus:
+        await bus.ensure_streams()
+        await started(bus, running)
+        await killed(running)
+        sequence = await planted(bus, garbage)
+        await deleted(bus, sequence)
+        for name in FOLDERS:
+            running[name].start()
+        await stop_naming_the_command(running, sequence)
+        await repaired(own_server, cell, bus, sequence, sequence)
+        await go_on(bus, running)
+
+
+@pytest.mark.timeout(120)
+async def test_garbage_that_was_passed_over_and_deleted_later(
+    own_server: EmbeddedServer, cell: str, made: Cell, tmp_path: Path
+) -> None:
+    running = made(chain=1)
+    async with await NatsBus.connect(own_server.url, cell, name="test") as bus:
+        await bus.ensure_streams()
+        await started(bus, running)
+        sequence = await planted(bus, garbage)
+        await runs(bus, "second")
+        await deleted(bus, sequence)
+        await killed(running, ("scorer", "binder"))
+        running["scorer"].start()
+        running["binder"].start()
+        await stop_naming_the_command(running, sequence, ("scorer", "binder"))
+        assert running["dispatcher"].is_running
+        await repaired(own_server, cell, bus, sequence, sequence)  # it takes the lease from the dispatcher
+        await go_on(bus, running, ("scorer", "binder"))
+    await is_recorded(own_server, cell, tmp_path)
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize(("chain", "message"), [(1, twice), (0, garbage)], ids=["breaks a rule", "before the chain"])
+async def test_a_message_that_stops_all(
+    own_server: EmbeddedServer, cell: str, made: Cell, chain: int, message: Callable[[LedgerFold], bytes]
+) -> None:
+    running = made(chain=chain)
+    async with await NatsBus.connect(own_server.url, cell, name="test") as bus:
+        await bus.ensure_streams()
+        await started(bus, running)
+        sequence = await planted(bus, message)
+        await running["scorer"].kill()  # it reads the ledger when the dispatcher asks it to, or when it starts
+        running["scorer"].start()
+        await stop_naming_the_command(running, sequence)
+        await repaired(own_server, cell, bus, sequence, sequence)
+        await go_on(bus, running)
+
+
+@pytest.mark.timeout(120)
+async def test_a_deleted_record_that_placed_a_job_is_not_skipped(
+    own_server: EmbeddedServer, cell: str, made: Cell
+) -> None:
+    running = made(chain=1)
+    async with await NatsBus.connect(own_server.url, cell, name="test") as bus:
+        await bus.ensure_streams()
+        await started(bus, running)
+        await killed(running)
+        placed = (await bus.state(StreamName.LEDGER)).last_seq
+        await deleted(bus, placed)
+        code, said = await berth(own_server, cell, "repair", "--yes")
+        assert code == 1, said
+        assert f"record {placed}" in said
+        assert "berth restore" in said
+        assert (await bus.state(StreamName.SKIPS)).last_seq == 0
