@@ -102,9 +102,6 @@ class Subjects(msgspec.Struct, frozen=True):
     """Subjects and streams of one cell."""
 
     cell: str
-    gone_s: int = 8 * _DAY_S
-    """Seconds for which the last message about something that is over is kept: a tombstone, or the status of a job that
-    has ended. It is longer than FACTS and INTAKE keep anything, so nothing before it can be read again."""
 
     @property
     def root(self) -> str:
@@ -282,14 +279,12 @@ class Subjects(msgspec.Struct, frozen=True):
                 subjects=(f"{root}fact.>",),
                 max_age_s=7 * _DAY_S,
                 max_bytes=4 * _GIB,
-                allow_ttl=True,
                 backup="all",
             ),
             StreamSpec(
                 name=StreamName.LATEST,
                 mirror_of=StreamName.FACTS,
                 per_subject=1,
-                allow_ttl=True,
                 is_view=True,
                 backup="old",
             ),
@@ -299,7 +294,6 @@ class Subjects(msgspec.Struct, frozen=True):
                 name=StreamName.STATUS,
                 subjects=(f"{root}status.>",),
                 per_subject=1,
-                allow_ttl=True,
                 is_view=True,
                 backup="latest",
             ),

@@ -28,7 +28,6 @@ from berth.services.binder.loop import Loop
 from berth.services.binder.metrics import BinderMetrics
 from berth.services.binder.node_cards import NodeLean
 from berth.services.binder.notice_loop import NoticeLoop
-from berth.services.binder.renewal import renew_outcomes
 from berth.services.binder.work import Work
 
 _NODES: Final = "/api/v1/nodes"
@@ -128,9 +127,7 @@ async def bind_on(
         ledger = await following.start(mirror_wait_s=config.mirror_wait_s)
         async with asyncio.TaskGroup() as group:
             group.create_task(intake.fail_when_broken(), name="watch for gaps")
-            working = group.create_task(
-                _work(loop, bus, clock, cluster, intake, instruments, ledger.caught_up, stop), name="work"
-            )
+            working = group.create_task(_work(loop, cluster, intake, instruments, ledger.caught_up, stop), name="work")
             working.add_done_callback(lambda _: intake.end())
     finally:
         await following.stop()
@@ -199,8 +196,6 @@ class _Following:
 
 async def _work(
     loop: Loop,
-    bus: Bus,
-    clock: Clock,
     cluster: Cluster,
     intake: "_Intake",
     instruments: Instruments[BinderMetrics],
@@ -218,9 +213,7 @@ async def _work(
     intake.is_folded = True
     loop.wake(loop.work.pending())
     instruments.readiness.ready()
-    async with asyncio.TaskGroup() as group:
-        group.create_task(renew_outcomes(bus, clock, loop, instruments.log, stop), name="renew outcomes")
-        await loop.run(stop)
+    await loop.run(stop)
 
 
 async def _begin(cluster: Cluster, loop: Loop, log: Logger, stop: asyncio.Event) -> bool:

@@ -92,10 +92,6 @@ class Loop:
         """Whether no work is due; attempts that wait for a retry do not count."""
         return not self._ready and not self._busy
 
-    def is_busy(self, key: AttemptKey) -> bool:
-        """Whether a worker is at an attempt."""
-        return key in self._busy
-
     async def run(self, stop: asyncio.Event) -> None:
         """Work until ``stop`` is set, then finish the current work."""
         async with asyncio.TaskGroup() as group:
@@ -186,7 +182,7 @@ class Loop:
         recovered_s = self._recovered_s(attempt, outcome)
         key = (attempt.uid, attempt.attempt)
         if key in self.work.attempts:  # otherwise it was released meanwhile, and another attempt may own the subject
-            await self._publish(outcome)
+            await self._publish(attempt, outcome)
         took_s = self._clock.monotonic_s() - began_s
         if recovered_s is not None:
             self._metrics.recovered.observe(recovered_s)
@@ -213,15 +209,14 @@ class Loop:
             return None
         return max(self._clock.now_ms() - found.since_ms, 0) / _MS
 
-    async def _publish(self, outcome: OutcomeSeen) -> None:
+    async def _publish(self, attempt: Attempt, outcome: OutcomeSeen) -> None:
         """Publish an outcome.
 
         Raises:
             TransientError: The bus did not answer.
         """
         self._faults.hit("outcome.before")
-        subject = self._bus.subjects.fact_outcome(outcome.namespace, outcome.name)
-        await self._bus.publish(subject, encode(outcome), ttl_s=self._bus.subjects.gone_s)
+        await self._bus.publish(self._bus.subjects.fact_outcome(attempt.namespace, attempt.name), encode(outcome))
         self._faults.hit("outcome.after")
         self.work.apply_outcome(outcome)
 
@@ -234,7 +229,7 @@ class Loop:
         before = self.work.outcome_of(attempt)
         open_ranks = self.work.open_ranks(attempt)
         if before is not None and before.state == "bound" and before.open != open_ranks:
-            await self._publish(msgspec.structs.replace(before, open=open_ranks, at_ms=self._clock.now_ms()))
+            await self._publish(attempt, msgspec.structs.replace(before, open=open_ranks, at_ms=self._clock.now_ms()))
 
     async def _clear(self, clearing: Clearing) -> None:
         """Delete ended pods of earlier attempts of a job that starts anew.
@@ -419,7 +414,8 @@ class Loop:
         before = self.work.outcome_of(attempt)
         if before is not None and before.held != held:
             outcome = msgspec.structs.replace(before, held=held, at_ms=self._clock.now_ms())
-            await self._publish(outcome)
+            await self._bus.publish(self._bus.subjects.fact_outcome(attempt.namespace, attempt.name), encode(outcome))
+            self.work.apply_outcome(outcome)
 
     def _why_evict(self, attempt: Attempt) -> str:
         """Reason of the eviction, as a text."""

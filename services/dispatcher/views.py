@@ -10,7 +10,6 @@ import heapq
 import itertools
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import Final
 
 import msgspec
@@ -35,17 +34,7 @@ _BATCH_BYTES_MAX: Final = 500_000
 """Bytes of statuses that share an acknowledgement, unless one alone is larger."""
 _REVIEW_MAX: Final = 500
 """Maximum number of statuses that are reviewed per cycle."""
-_MS: Final = 1000
 _OVER: Final = frozenset({"succeeded", "failed", "cancelled", "rejected"})
-
-
-@dataclass(slots=True)
-class _Batch:
-    """Statuses that share an acknowledgement, and their bytes: all of jobs that are over, or of none."""
-
-    entries: list[tuple[JobKey, bytes]] = field(default_factory=list)
-    size: int = 0
-    is_over: bool = False
 
 
 class Views:
@@ -105,8 +94,6 @@ class Views:
             if self._head is None or key not in self._written:  # what this dispatcher wrote itself is newer
                 self._written[key] = digest(status)
         self._is_learning = self._head is None or self._stored.received < self._head
-        if not self._is_learning:  # the statuses of jobs that are over stay a while after their names are free
-            self._written = {key: mark for key, mark in self._written.items() if key in self._state.jobs}
 
     async def begin(self) -> None:
         """Review all jobs: another dispatcher wrote their statuses."""
@@ -143,7 +130,8 @@ class Views:
     async def publish(self) -> None:
         """Write changed statuses, a bounded number at a time; those that cannot be written stay due."""
         at_ms = self._clock.now_ms()
-        batches = {is_over: _Batch(is_over=is_over) for is_over in (False, True)}
+        batch: list[tuple[JobKey, bytes]] = []
+        size = 0
         due = self._due()
         if self.is_reading and not self._is_learning:
             await self.stop()  # otherwise all statuses that this leader writes would pile up
@@ -156,22 +144,19 @@ class Views:
                 continue
             mark = digest(status)
             is_written = self._written.get(key) == mark
-            is_over = status.phase in _OVER
-            if is_over and (is_reviewed or not is_written):
+            if status.phase in _OVER and (is_reviewed or not is_written):
                 heapq.heappush(self._over, (status.since_ms, key, status.uid))
             if is_written:
                 continue
             self._written[key] = mark
             data = encode(status)
-            batch = batches[is_over]
-            if batch.entries and batch.size + len(data) > _BATCH_BYTES_MAX:
+            if batch and size + len(data) > _BATCH_BYTES_MAX:
                 await self._submit(batch)
-                batch = batches[is_over] = _Batch(is_over=is_over)
-            batch.entries.append((key, data))
-            batch.size += len(data)
-        for batch in batches.values():
-            if batch.entries:
-                await self._submit(batch)
+                batch, size = [], 0
+            batch.append((key, data))
+            size += len(data)
+        if batch:
+            await self._submit(batch)
 
     def _due(self) -> list[tuple[JobKey, bool]]:
         """Jobs to look at now, and whether each is reviewed."""
@@ -206,9 +191,8 @@ class Views:
                 job, state="tombstone", request=None, refusal=None, rejection=None, at_ms=now_ms
             )
             self._faults.hit("fact.before")
-            subjects = self._bus.subjects
             try:
-                future = await self._bus.submit_wait(subjects.fact_job(*key), encode(tombstone), ttl_s=subjects.gone_s)
+                future = await self._bus.submit_wait(self._bus.subjects.fact_job(*key), encode(tombstone))
             except TransientError:
                 later.append((now_ms, key, uid))
                 break
@@ -216,32 +200,25 @@ class Views:
         for entry in later:
             heapq.heappush(self._over, entry)
 
-    def _kept_s(self, batch: _Batch) -> int | None:
-        """Seconds for which statuses are kept; None: without end."""
-        after_s = -(-self._state.fold.settings.tombstone_after_ms // _MS)
-        return after_s + self._bus.subjects.gone_s if batch.is_over else None
-
-    async def _submit(self, batch: _Batch) -> None:
+    async def _submit(self, batch: list[tuple[JobKey, bytes]]) -> None:
         """Write statuses with one acknowledgement: all of them can be written again."""
-        for _ in batch.entries:
+        for _ in batch:
             self._faults.hit("status.before")
         subjects = self._bus.subjects
         try:
-            future = await self._bus.submit_batch(
-                [(subjects.status(*key), data) for key, data in batch.entries], ttl_s=self._kept_s(batch)
-            )
+            future = await self._bus.submit_batch([(subjects.status(*key), data) for key, data in batch])
         except TransientError:
             self._lost(batch)
             return
         future.add_done_callback(functools.partial(self._on_statuses, batch))
-        self.published += len(batch.entries)
+        self.published += len(batch)
 
-    def _on_statuses(self, batch: _Batch, future: "asyncio.Future[int]") -> None:
+    def _on_statuses(self, batch: list[tuple[JobKey, bytes]], future: "asyncio.Future[int]") -> None:
         if future.cancelled():
             return
         error = future.exception()
         if error is None:
-            for _ in batch.entries:
+            for _ in batch:
                 self._faults.hit("status.after")
         elif isinstance(error, TransientError):
             self._lost(batch)
@@ -250,14 +227,14 @@ class Views:
         else:
             raise error
 
-    def _refused(self, batch: _Batch, error: ShellError) -> None:
+    def _refused(self, batch: list[tuple[JobKey, bytes]], error: ShellError) -> None:
         """Write the statuses of a refused batch one by one, to find the one that cannot be written."""
-        if len(batch.entries) == 1:
-            self._log.error("status cannot be written", job="/".join(batch.entries[0][0]), reason=str(error))
+        if len(batch) == 1:
+            self._log.error("status cannot be written", job="/".join(batch[0][0]), reason=str(error))
             return
-        for key, data in batch.entries:
-            alone = _Batch([(key, data)], is_over=batch.is_over)
-            future = self._bus.submit(self._bus.subjects.status(*key), data, ttl_s=self._kept_s(alone))
+        for key, data in batch:
+            alone = [(key, data)]
+            future = self._bus.submit(self._bus.subjects.status(*key), data)
             future.add_done_callback(functools.partial(self._on_statuses, alone))
 
     def _on_tombstone(self, entry: tuple[int, JobKey, str], future: "asyncio.Future[int]") -> None:
@@ -272,7 +249,7 @@ class Views:
             self._log.warning("tombstone not stored, retrying later", reason=str(error))
             heapq.heappush(self._over, entry)
 
-    def _lost(self, batch: _Batch) -> None:
-        for key, _ in batch.entries:
+    def _lost(self, batch: list[tuple[JobKey, bytes]]) -> None:
+        for key, _ in batch:
             self._written.pop(key, None)
             self._touched[key] = None

@@ -1,13 +1,11 @@
 """Streams on a real server: what they are, and what is never done to them."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
 
 import msgspec
 import pytest
 
 from berth.runtime.bus.nats_bus import NatsBus
-from berth.runtime.bus.streams import stream_config
 from berth.runtime.errors import FatalError, TransientError
 from berth.schemas.subjects import StreamName
 
@@ -107,38 +105,3 @@ async def test_a_handler_that_stops_answers_all_it_was_sent(nats_server: str, re
                     group.create_task(ask(asking, subject))
     assert answered + refused == 2000  # none was left to its time-out
     assert answered
-
-
-async def test_what_says_that_something_is_over_goes_after_its_time(real_bus: NatsBus) -> None:
-    subjects = real_bus.subjects
-    kept = await real_bus.publish(subjects.fact_node("stays"), b"x")
-    await real_bus.publish(subjects.fact_outcome("ns", "published"), b"x", ttl_s=1)
-    await real_bus.submit(subjects.fact_job("ns", "submitted"), b"x", ttl_s=1)
-    await (await real_bus.submit_wait(subjects.fact_pod("ns", "waited"), b"x", ttl_s=1))
-    names = [subjects.status("ns", name) for name in ("first", "second")]
-    await (await real_bus.submit_batch([(name, b"x") for name in names], ttl_s=1))
-    await (await real_bus.submit_batch([(subjects.status("ns", "running"), b"x")]))
-    await until_true(lambda: left(real_bus, StreamName.LATEST, [kept]), within_s=20)
-    assert [stored.subject for stored in await real_bus.read(StreamName.STATUS)] == [subjects.status("ns", "running")]
-    assert [stored.sequence for stored in await real_bus.read(StreamName.FACTS)] == [kept]
-
-
-async def left(bus: NatsBus, stream: StreamName, sequences: list[int]) -> bool:
-    return [stored.sequence for stored in await bus.read(stream)] == sequences
-
-
-async def until_true(condition: Callable[[], Awaitable[bool]], *, within_s: float) -> None:
-    async with asyncio.timeout(within_s):
-        while not await condition():
-            await asyncio.sleep(0.1)
-
-
-async def test_streams_from_before_message_times_are_corrected(nats_server: str, cell: str) -> None:
-    async with await NatsBus.connect(nats_server, cell, name="test") as bus:
-        names = {spec.name: bus.subjects.stream(spec.name) for spec in bus.subjects.streams()}
-        for spec in bus.subjects.streams():
-            config = {**stream_config(bus.subjects, spec, replicas=1, max_bytes=0), "allow_msg_ttl": False}
-            await bus.request(f"$JS.API.STREAM.CREATE.{names[spec.name]}", msgspec.json.encode(config), timeout_s=5)
-        await bus.ensure_streams()
-        for stream in (StreamName.FACTS, StreamName.LATEST, StreamName.STATUS):
-            assert (await config_of(bus, stream))["allow_msg_ttl"]

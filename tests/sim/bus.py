@@ -218,24 +218,22 @@ class SimBus(FakeBus):
     async def append(self, data: bytes, *, expected_seq: int, timeout_s: float = _API_S) -> int:
         return await self._store(self.subjects.ledger, data, ("stream", expected_seq), None, timeout_s)
 
-    def submit(self, subject: str, data: bytes, *, ttl_s: int | None = None) -> SimFuture:
+    def submit(self, subject: str, data: bytes) -> SimFuture:
         try:
             self._fit(subject, data)
-            return self._call(lambda: self.server.store(subject, data, None, ttl_s), subject, _SUBMIT_S, is_write=True)
+            return self._call(lambda: self.server.store(subject, data, None, None), subject, _SUBMIT_S, is_write=True)
         except ShellError as error:
             future = self.loop.create_future()
             future.set_exception(error)
             return future
 
-    async def submit_wait(self, subject: str, data: bytes, *, ttl_s: int | None = None) -> asyncio.Future[int]:
+    async def submit_wait(self, subject: str, data: bytes) -> asyncio.Future[int]:
         await asyncio.sleep(0)
-        return self.submit(subject, data, ttl_s=ttl_s)
+        return self.submit(subject, data)
 
-    async def submit_batch(
-        self, messages: Sequence[tuple[str, bytes]], *, ttl_s: int | None = None
-    ) -> asyncio.Future[int]:
+    async def submit_batch(self, messages: Sequence[tuple[str, bytes]]) -> asyncio.Future[int]:
         await asyncio.sleep(0)
-        futures = [self.submit(subject, data, ttl_s=ttl_s) for subject, data in messages]
+        futures = [self.submit(subject, data) for subject, data in messages]
         whole = self.loop.create_future()
 
         def settle(_: asyncio.Future[int]) -> None:

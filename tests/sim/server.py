@@ -103,9 +103,9 @@ class SimServer(FakeServer):
     def _mirror(self) -> None:
         if not self._mirrored:
             return
-        mirror, origin, stored = self._mirrored.popleft()
+        mirror, _, stored = self._mirrored.popleft()
         if stored.sequence > mirror.last_seq:
-            mirror.put(stored, self.streams[origin].expires_ms.get(stored.sequence))
+            mirror.put(stored, None)
         for name, stream in self.streams.items():
             if stream is mirror:
                 self._notify(name)

@@ -162,7 +162,7 @@ class FakeBus:
 
     def __init__(self, server: FakeServer, cell: str) -> None:
         self.server = server
-        self.subjects = Subjects(cell, gone_s=server.gone_s)
+        self.subjects = Subjects(cell)
         self.link_changes = 0
         self.lost: asyncio.Future[FatalError] = asyncio.get_running_loop().create_future()
         self._specs = {spec.name: spec for spec in self.subjects.streams()}
@@ -201,24 +201,22 @@ class FakeBus:
         expected = None if expected_subject_seq is None else ("subject", expected_subject_seq)
         return await self._store(subject, data, expected, ttl_s)
 
-    def submit(self, subject: str, data: bytes, *, ttl_s: int | None = None) -> asyncio.Future[int]:
+    def submit(self, subject: str, data: bytes) -> asyncio.Future[int]:
         future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         try:
             self._check()
-            future.set_result(self.server.store(subject, data, None, ttl_s))
+            future.set_result(self.server.store(subject, data, None, None))
         except (TransientError, PoisonError, FatalError) as error:
             future.set_exception(error)
         return future
 
-    async def submit_wait(self, subject: str, data: bytes, *, ttl_s: int | None = None) -> asyncio.Future[int]:
+    async def submit_wait(self, subject: str, data: bytes) -> asyncio.Future[int]:
         await asyncio.sleep(0)
-        return self.submit(subject, data, ttl_s=ttl_s)
+        return self.submit(subject, data)
 
-    async def submit_batch(
-        self, messages: Sequence[tuple[str, bytes]], *, ttl_s: int | None = None
-    ) -> asyncio.Future[int]:
+    async def submit_batch(self, messages: Sequence[tuple[str, bytes]]) -> asyncio.Future[int]:
         await asyncio.sleep(0)
-        return [self.submit(subject, data, ttl_s=ttl_s) for subject, data in messages][-1]
+        return [self.submit(subject, data) for subject, data in messages][-1]
 
     async def append(self, data: bytes, *, expected_seq: int, timeout_s: float = 5.0) -> int:
         del timeout_s

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from berth.runtime.bus.port import Stored
 from berth.runtime.errors import AmbiguousError, ConflictError, OversizeError, PoisonError, TransientError
-from berth.schemas.subjects import StreamSpec, Subjects
+from berth.schemas.subjects import StreamSpec
 from tests.support.clock import ManualClock
 
 
@@ -92,8 +92,6 @@ class FakeServer:
     def __init__(self, clock: ManualClock | None = None, *, payload_limit_bytes: int = 7_549_747) -> None:
         self.clock = clock or ManualClock()
         self.payload_limit_bytes = payload_limit_bytes
-        self.gone_s = Subjects("").gone_s
-        """For how long its clients let it keep what says that something is over."""
         self.is_down = False
         self.lose_answers = 0
         self.lose_messages = 0
@@ -169,7 +167,7 @@ class FakeServer:
     def _stored(self, name: str, stored: Stored) -> None:
         """Let mirrors and followers have a message."""
         for mirror in self._mirrors_of(name):
-            mirror.put(stored, self.streams[name].expires_ms.get(stored.sequence))
+            mirror.put(stored, None)
         self.wake()
 
     def route(self, subject: str) -> list[Service]:

@@ -155,27 +155,26 @@ class NatsBus:
         timeout_s: float = 5.0,
     ) -> int:
         """Store a message; returns its sequence."""
-        headers: dict[str, str] = {}
+        headers = {}
         if expected_subject_seq is not None:
             headers["Nats-Expected-Last-Subject-Sequence"] = str(expected_subject_seq)
-        headers |= _expiring(ttl_s)
+        if ttl_s is not None:
+            headers["Nats-TTL"] = f"{ttl_s}s"
         return await self._publisher.submit(subject, data, headers or None, timeout_s=timeout_s, awaited=True)
 
-    def submit(self, subject: str, data: bytes, *, ttl_s: int | None = None) -> asyncio.Future[int]:
+    def submit(self, subject: str, data: bytes) -> asyncio.Future[int]:
         """Store a message without waiting; the future gets its sequence."""
-        return self._publisher.submit(subject, data, _expiring(ttl_s) or None)
+        return self._publisher.submit(subject, data)
 
-    async def submit_wait(self, subject: str, data: bytes, *, ttl_s: int | None = None) -> asyncio.Future[int]:
+    async def submit_wait(self, subject: str, data: bytes) -> asyncio.Future[int]:
         """Do :meth:`submit`, after a wait until fewer messages are outstanding."""
         await self._publisher.wait_for_room()
-        return self._publisher.submit(subject, data, _expiring(ttl_s) or None, timeout_s=SUBMIT_TIMEOUT_S)
+        return self._publisher.submit(subject, data, timeout_s=SUBMIT_TIMEOUT_S)
 
-    async def submit_batch(
-        self, messages: Sequence[tuple[str, bytes]], *, ttl_s: int | None = None
-    ) -> asyncio.Future[int]:
+    async def submit_batch(self, messages: Sequence[tuple[str, bytes]]) -> asyncio.Future[int]:
         """Store messages of one stream, in order, with one acknowledgement."""
         await self._publisher.wait_for_room()
-        return self._publisher.submit_batch(messages, _expiring(ttl_s) or None)
+        return self._publisher.submit_batch(messages)
 
     async def append(self, data: bytes, *, expected_seq: int, timeout_s: float = 5.0) -> int:
         """Append a record to the ledger if ``expected_seq`` is its last sequence; returns its own sequence."""
@@ -311,8 +310,3 @@ def newest_of_each(messages: Iterable[Stored]) -> list[Stored]:
         newest.pop(stored.subject, None)  # so that it takes its place at the end
         newest[stored.subject] = stored
     return list(newest.values())
-
-
-def _expiring(ttl_s: int | None) -> dict[str, str]:
-    """Headers of a message that the server removes after ``ttl_s`` seconds."""
-    return {} if ttl_s is None else {"Nats-TTL": f"{ttl_s}s"}

@@ -143,8 +143,8 @@ class Bus(Protocol):
             AmbiguousError: No acknowledgement came; the message may be stored.
         """
 
-    def submit(self, subject: str, data: bytes, *, ttl_s: int | None = None) -> asyncio.Future[int]:
-        """Store a message without waiting; the future gets its sequence. ``ttl_s`` is as for :meth:`publish`.
+    def submit(self, subject: str, data: bytes) -> asyncio.Future[int]:
+        """Store a message without waiting; the future gets its sequence.
 
         Messages are sent in the order of the calls. Every future is resolved: with the sequence, or with
         :class:`TransientError` (not sent, or no stream), :class:`AmbiguousError` (no acknowledgement within 10 s, or
@@ -155,12 +155,10 @@ class Bus(Protocol):
             TransientError: 16,384 messages or 64 MiB are outstanding; nothing was sent. See :meth:`submit_wait`.
         """
 
-    async def submit_wait(self, subject: str, data: bytes, *, ttl_s: int | None = None) -> asyncio.Future[int]:
+    async def submit_wait(self, subject: str, data: bytes) -> asyncio.Future[int]:
         """Do :meth:`submit`, after a wait until fewer messages are outstanding."""
 
-    async def submit_batch(
-        self, messages: Sequence[tuple[str, bytes]], *, ttl_s: int | None = None
-    ) -> asyncio.Future[int]:
+    async def submit_batch(self, messages: Sequence[tuple[str, bytes]]) -> asyncio.Future[int]:
         """Store (subject, data) messages of one stream, in order, with one acknowledgement.
 
         Waits as :meth:`submit_wait`. The future gets the sequence of the last message: the stream then holds all of
@@ -169,7 +167,6 @@ class Bus(Protocol):
 
         Args:
             messages: At least one.
-            ttl_s: As for :meth:`publish`, of each of them.
         """
 
     async def append(self, data: bytes, *, expected_seq: int, timeout_s: float = 5.0) -> int:

@@ -117,18 +117,16 @@ class Publisher:
         self._enqueue(_Outstanding(future, subject, data, headers, self._loop.time() + timeout_s))
         return future
 
-    def submit_batch(
-        self, messages: Sequence[tuple[str, bytes]], headers: Mapping[str, str] | None = None
-    ) -> asyncio.Future[int]:
+    def submit_batch(self, messages: Sequence[tuple[str, bytes]]) -> asyncio.Future[int]:
         """Queue messages of one stream; see :meth:`berth.runtime.bus.port.Bus.submit_batch`."""
         future: asyncio.Future[int] = self._loop.create_future()
         for subject, data in messages:
-            refused = self._refused(subject, data, headers)
+            refused = self._refused(subject, data, None)
             if refused is not None:
                 future.set_exception(refused)
                 return future
         subject, data = messages[-1]
-        entry = _Outstanding(future, subject, data, headers, self._loop.time() + SUBMIT_TIMEOUT_S)
+        entry = _Outstanding(future, subject, data, None, self._loop.time() + SUBMIT_TIMEOUT_S)
         entry.before = messages[:-1]
         entry.size = sum(len(data) for _, data in messages)
         self._enqueue(entry)
@@ -199,7 +197,7 @@ class Publisher:
                 try:
                     entry.is_sent = True
                     for subject, data in entry.before:
-                        await wire.write(subject, data, "", entry.headers)
+                        await wire.write(subject, data)
                     await wire.write(entry.subject, entry.data, self._prefix + token, entry.headers)
                 except (TransientError, PoisonError, FatalError) as error:
                     self._fail(token, error)

@@ -7,15 +7,10 @@ from berth.runtime.bus.port import Bus
 from berth.runtime.errors import PoisonError, TransientError
 from berth.runtime.instruments import Instruments
 from berth.schemas.envelope import encode
-from berth.schemas.facts import MembersSeen, PodPhase, PodsSeen
-from berth.schemas.fault_facts import GroupSeen, ReplacementsSeen
 from berth.schemas.message import Message
-from berth.schemas.usage_facts import NamespaceSeen
-from berth.schemas.volume_facts import ClaimSeen, StorageSeen, VolumeSeen
 from berth.services.inventory.metrics import InventoryMetrics
 
 _AT_ONCE: Final = 256
-_ENDED: Final = frozenset({PodPhase.SUCCEEDED, PodPhase.FAILED, PodPhase.GONE})
 
 
 class OutboundMessage(NamedTuple):
@@ -23,21 +18,6 @@ class OutboundMessage(NamedTuple):
 
     subject: str
     message: Message
-
-
-def is_gone(message: Message) -> bool:
-    """Whether a fact says that what it names is not there any more: some days later, readers need it no more."""
-    match message:
-        case GroupSeen() | NamespaceSeen() | ClaimSeen() | VolumeSeen() | StorageSeen():
-            return message.gone
-        case MembersSeen():
-            return not (message.pods or message.hold)
-        case PodsSeen():
-            return all(phase in _ENDED for phase in message.phase)
-        case ReplacementsSeen():
-            return not (message.ranks or message.backups)
-        case _:
-            return False
 
 
 class PublishQueue:
@@ -68,21 +48,13 @@ class PublishQueue:
                 break
         return settled
 
-    def _kept_s(self, outbound: OutboundMessage) -> int | None:
-        """Seconds for which a message is kept; None for as long as it is the latest of its subject."""
-        return self._bus.subjects.gone_s if is_gone(outbound.message) else None
-
     async def _store_part(self, messages: Sequence[OutboundMessage]) -> int:
         """Length of the settled prefix."""
         futures = []
         broken = False
         for outbound in messages:
             try:
-                futures.append(
-                    await self._bus.submit_wait(
-                        outbound.subject, encode(outbound.message), ttl_s=self._kept_s(outbound)
-                    )
-                )
+                futures.append(await self._bus.submit_wait(outbound.subject, encode(outbound.message)))
             except TransientError as error:
                 self._log.warning("message not stored", subject=outbound.subject, reason=error.reason)
                 break

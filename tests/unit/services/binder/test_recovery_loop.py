@@ -14,7 +14,7 @@ from berth.schemas.placement import Placement, Run, placement_of
 from berth.schemas.recovery import How, Recovery, Scope
 from berth.services.binder.cluster import BindResult, Gang, Leave, Manner, NotYetError
 from berth.services.binder.loop import Loop
-from berth.services.binder.work import AttemptKey, Clearing
+from berth.services.binder.work import Attempt, AttemptKey, Clearing
 from tests.unit.services.binder.test_loop import KEY, Binder, Cluster, NotedLoop
 
 CAUSE = "pod of rank 1: its chip 0 on node n1 is unhealthy"
@@ -204,10 +204,10 @@ async def test_a_step_is_taken_up_once_that_is_published() -> None:
     left = [True, False]
     """Whether the next outcomes reach the bus: the announcement does."""
 
-    async def unreliable(outcome: OutcomeSeen) -> None:
+    async def unreliable(attempt: Attempt, outcome: OutcomeSeen) -> None:
         if left and not left.pop(0):
             raise TransientError("away", retry_after_s=1)
-        await publish(outcome)
+        await publish(attempt, outcome)
 
     desk.loop._publish = unreliable  # type: ignore[method-assign]  # the bus is away
     assert said(await desk.go()) == ("bound", 3, [], 0, 0)

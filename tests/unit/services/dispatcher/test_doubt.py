@@ -240,11 +240,9 @@ async def test_a_status_that_was_lost_is_written_again() -> None:
 class NoBatches(FakeBus):
     """Refuses every batch of more than one message, as a server does when one of them is too large."""
 
-    async def submit_batch(
-        self, messages: Sequence[tuple[str, bytes]], *, ttl_s: int | None = None
-    ) -> asyncio.Future[int]:
+    async def submit_batch(self, messages: Sequence[tuple[str, bytes]]) -> asyncio.Future[int]:
         if len(messages) == 1:
-            return await super().submit_batch(messages, ttl_s=ttl_s)
+            return await super().submit_batch(messages)
         future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         future.set_exception(PoisonError("one of them is too large"))
         return future
