@@ -221,22 +221,27 @@ async def repair(bus: Bus, clock: Clock, found: Found, *, by: str) -> Found:
     try:
         held = encode(LeaseHeld(HOLDER, 0, clock.now_ms()))
         revision = await bus.publish(lease, held, expected_subject_seq=revision, ttl_s=_LEASE_S)
-        again = await find(bus, clock, by=by)
-        if _places(again) != _places(found):
-            raise RepairError("the ledger is not as it was found any more; nothing was changed. Start the repair again")
-        for skip in found.skips:
-            subject = bus.subjects.skip(skip.sequence)
-            before = await bus.last(StreamName.SKIPS, subject)
-            expected = before.sequence if before is not None else 0
-            await bus.publish(subject, encode(skip), expected_subject_seq=expected)
-        after = await find(bus, clock, by=by)
+        try:
+            return await _write(bus, clock, found, by)
+        finally:
+            released = encode(LeaseHeld("", 0, clock.now_ms()))
+            await bus.publish(lease, released, expected_subject_seq=revision, ttl_s=1)
     except ConflictError as error:
         raise RepairError(
             f"another process wrote meanwhile ({error.reason}); start the repair again, it goes on where this one ended"
         ) from error
-    released = encode(LeaseHeld("", 0, clock.now_ms()))
-    await bus.publish(lease, released, expected_subject_seq=revision, ttl_s=1)
-    return after
+
+
+async def _write(bus: Bus, clock: Clock, found: Found, by: str) -> Found:
+    again = await find(bus, clock, by=by)
+    if _places(again) != _places(found):
+        raise RepairError("the ledger is not as it was found any more; nothing was changed. Start the repair again")
+    for skip in found.skips:
+        subject = bus.subjects.skip(skip.sequence)
+        before = await bus.last(StreamName.SKIPS, subject)
+        expected = before.sequence if before is not None else 0
+        await bus.publish(subject, encode(skip), expected_subject_seq=expected)
+    return await find(bus, clock, by=by)
 
 
 def _places(found: Found) -> list[tuple[int, int, str]]:

@@ -49,8 +49,7 @@ class LedgerGuard:
         if seen.sequence > found.last_seq:
             return (
                 f"the ledger ends at record {found.last_seq}, but a pod is bound by record {seen.sequence} of epoch"
-                f" {seen.epoch} of the same stream: the newest records were lost. See what differs with: berth fsck"
-                " --cluster, then use: berth repair, or: berth restore"
+                f" {seen.epoch} of the same stream: the newest records were lost. Use: berth restore"
             )
         return ""
 

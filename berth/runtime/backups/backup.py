@@ -82,7 +82,7 @@ async def backup(bus: NatsBus, clock: Clock, path: Path) -> Written:
     except NotKeptError as error:
         raise BackupError(f"{error}: the cell removed it during the backup; try again") from error
     except DamagedError as error:
-        raise BackupError(f"the cell is damaged: {error}; see: berth fsck") from error
+        raise BackupError(f"the cell is damaged: {error}; see: berth repair") from error
     finally:
         unchecked.unlink(missing_ok=True)
     return Written(path, checked.bytes_total, checked)
@@ -116,7 +116,7 @@ async def _frames(bus: NatsBus, clock: Clock) -> AsyncIterator[bytes]:
 async def _stream(bus: NatsBus, name: StreamName) -> BackupStream:
     kept = await bus.keeping(name)
     if kept is None:
-        raise BackupError(f"the cell has no stream {name.value}: is it damaged? See: berth fsck")
+        raise BackupError(f"the cell has no stream {name.value}: it is made when a service starts")
     return BackupStream(name.value, kept.state.first_seq, kept.state.last_seq, kept.replicas, kept.max_bytes)
 
 

@@ -11,8 +11,8 @@ from berth.runtime.feeds import Feeds
 from berth.runtime.history import state_now
 from berth.runtime.ledger_reader import Skips, follow_ledger, stored_digest
 from berth.runtime.ledger_repair import RepairError, find, repair
-from berth.schemas.envelope import encode
-from berth.schemas.status import Skip
+from berth.schemas.envelope import decode, encode
+from berth.schemas.status import LeaseHeld, Skip
 from berth.schemas.subjects import StreamName
 from tests.support.cells import Cell, a_job, a_node
 from tests.support.fake_bus import FakeBus
@@ -133,6 +133,9 @@ async def test_a_repair_that_finds_something_else_than_was_agreed_to_changes_not
     with pytest.raises(RepairError, match="not as it was found"):
         await repair(bus, cell.clock, found, by="me")
     assert (await bus.state(StreamName.SKIPS)).last_seq == 0
+    lease = await bus.last(StreamName.LEASE, bus.subjects.lease("dispatcher"))
+    assert lease is not None
+    assert decode(lease.data, LeaseHeld).holder == ""
 
 
 async def test_a_deleted_record_on_which_another_was_decided_is_not_skipped() -> None:

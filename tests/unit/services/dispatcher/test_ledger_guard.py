@@ -66,7 +66,7 @@ async def test_a_record_that_the_ledger_does_not_have_ends_the_reign_before_anyt
         CannotLeadError, match=f"ends at record {head}, but a pod is bound by record {head + 1}"
     ) as error:
         await cell.dispatcher.turn()
-    assert "berth repair" in str(error.value)
+    assert "berth restore" in str(error.value)
     assert (await cell.user.state(StreamName.LEDGER)).last_seq == head
 
 
