@@ -100,6 +100,7 @@ class NatsFollower:
         self._holes_until = 0  # sequences up to here may be missing, because the stream removed single messages
         self._has_hole = False
         self._queue: deque[Received] = deque()
+        self._session: _Session | None = None
         self._wake = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         # Not in a task group: the bus owns it and stops it at close; its failure goes to `lost` and `wait()`.
@@ -128,9 +129,31 @@ class NatsFollower:
     async def reach_head(self, progress_s: float) -> None:
         """Wait until every message that was stored at the time of the connection is delivered.
 
+        Where the stream keeps the latest message of each subject: until the last of the stream is delivered too. What
+        the server says of messages that are still to come is too low there while it replaces them.
+
         Raises:
             TransientError: The follower ended, or no message came for ``progress_s`` seconds.
         """
+        await self._catch_up(progress_s)
+        while self._wanted.is_latest:
+            self.caught_up.clear()  # before the look: what is delivered meanwhile may set it
+            if await self._has_last():
+                self.caught_up.set()
+                return
+            await self._catch_up(progress_s)
+
+    async def _has_last(self) -> bool:
+        """Whether the last message of the stream, or of the filters, is delivered."""
+        info = await self._api.stream(self._wanted.stream)
+        if self._covered >= info.state.last_seq or self._session is None:
+            return True
+        if not self._wanted.filters:
+            return False
+        consumer = await self._api.consumer(self._wanted.stream, self._session.name)
+        return not consumer.num_pending and consumer.delivered.consumer_seq <= self._session.consumer_seq
+
+    async def _catch_up(self, progress_s: float) -> None:
         caught_up = self._loop.create_task(self.caught_up.wait(), name="reach head")
         try:
             while not caught_up.done():
@@ -166,7 +189,7 @@ class NatsFollower:
 
     async def _follow(self) -> Gap | None:
         """Read with one consumer; returns None if a new one is needed."""
-        session = _Session(self._wire, self._wanted.stream)
+        session = self._session = _Session(self._wire, self._wanted.stream)
         self._queue.clear()
         consumer = await self._api.create_consumer(self._wanted.stream, self._consumer_config(session.name))
         listening = None
