@@ -20,6 +20,7 @@ from tests.support.faulty_cell import (
     seats_of,
     settings,
     statuses_of,
+    steps_of,
     submit,
     told,
     until_seats,
@@ -67,12 +68,12 @@ async def test_after_the_fault_of_a_chip_healthy_ranks_keep_their_places_or_the_
 async def test_pods_of_nodes_that_are_not_ready_or_gone_leave_at_once_and_a_leaf_takes_all_its_pods_along(
     running: RunningCell, namespace: str
 ) -> None:
-    async with running() as world:
-        names = {"not-ready": "grace", "gone": "grace", "leaf": "force"}
+    async with running(a2_nodes(24)) as world:
+        names = {"not-ready": "grace", "forced": "force", "gone": "grace", "leaf": "force", "leaf-grace": "grace"}
         for name, how in names.items():
             await submit(world, namespace, name, 2, fault_scheduling=how, pod_rescheduling="on")
         seats = {name: await until_seats(world, namespace, name, 2) for name in names}
-        for name, fault in (("not-ready", "kubelet"), ("gone", "gone")):
+        for name, fault in (("not-ready", "kubelet"), ("forced", "kubelet"), ("gone", "gone")):
             old = seats[name]
             await break_node(world, BreakNode(old[1].node, fault))
             # The pod is deleted with grace 0: a kubelet that is dead never confirms the end of its pods.
@@ -80,16 +81,22 @@ async def test_pods_of_nodes_that_are_not_ready_or_gone_leave_at_once_and_a_leaf
             assert seats[name][0] == old[0]
             assert seats[name][1].node != old[1].node
             await break_node(world, BreakNode(old[1].node, fault, mend=True))
-        leaf = int(seats["leaf"][1].node.removeprefix("a2-")) // 4
-        below = {f"a2-{leaf * 4 + index:02}" for index in range(4)}
-        await break_node(world, BreakNode(f"leaf-{leaf}", "kubelet", leaf=True))
-        for name, old in seats.items():
-            left = {rank for rank, seat in old.items() if seat.node in below}
-            if 0 in left:  # the fault of the master restarts the whole job
-                left = {0, 1}
-            now = await until_seats(world, namespace, name, 2, without=frozenset(old[rank].uid for rank in left))
-            assert [now[rank] for rank in old if rank not in left] == [old[rank] for rank in old if rank not in left]
-            assert not below & {seat.node for seat in now.values()}
+        for broken in ("leaf", "leaf-grace"):
+            leaf = int(seats[broken][1].node.removeprefix("a2-")) // 4
+            below = {f"a2-{leaf * 4 + index:02}" for index in range(4)}
+            await break_node(world, BreakNode(f"leaf-{leaf}", "kubelet", leaf=True))
+            for name, old in seats.items():
+                left = {rank for rank, seat in old.items() if seat.node in below}
+                if 0 in left:  # the fault of the master restarts the whole job
+                    left = {0, 1}
+                now = await until_seats(world, namespace, name, 2, without=frozenset(old[rank].uid for rank in left))
+                stay = {rank: seat for rank, seat in old.items() if rank not in left}
+                assert {rank: now[rank] for rank in stay} == stay
+                assert not below & {seat.node for seat in now.values()}
+                seats[name] = now
+        for name, how in names.items():
+            steps = await steps_of(world, f"vcjob.{name}")
+            assert {step.how for step in steps if step.how != "place"} == {how}, f"pods of {name} leave"
         await world.check_chips(namespace)
 
 
