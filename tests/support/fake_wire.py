@@ -59,6 +59,9 @@ class FakeWire:
         lost: Sequences of messages that are sent and do not arrive, each once.
         is_holding: The server keeps what was asked for to itself until :meth:`release`.
         looks: Times that a consumer was asked about.
+        stream_looks: Times that the stream was asked about.
+        held_from: Messages from this sequence on are held back until :meth:`release`; 0 for none.
+        too_few: By how many messages the server's count of what is to come is too low.
     """
 
     def __init__(self) -> None:
@@ -71,6 +74,9 @@ class FakeWire:
         self.lost: set[int] = set()
         self.is_holding = False
         self.looks = 0
+        self.stream_looks = 0
+        self.held_from = 0
+        self.too_few = 0
         self.last_seq = 0
         self._kept: dict[int, bytes] = {}
         self._consumers: dict[str, _Consumer] = {}
@@ -93,6 +99,7 @@ class FakeWire:
         verb, _, name = subject.removeprefix(f"{PREFIX}.").rpartition(".")
         match verb:
             case "STREAM.INFO":
+                self.stream_looks += 1
                 self._answer(reply, {"config": {}, "created": self.created, "state": self._state()})
             case _ if verb.startswith("CONSUMER.CREATE"):
                 self._consumers[name] = _Consumer(msgspec.json.decode(data)["config"]["opt_start_seq"])
@@ -140,6 +147,7 @@ class FakeWire:
     def release(self) -> None:
         """Hold nothing back any more."""
         self.is_holding = False
+        self.held_from = 0
         self._deliver()
 
     def break_once(self) -> None:
@@ -177,12 +185,12 @@ class FakeWire:
             return
         for name, found in self._consumers.items():
             due = self._due(found)
-            while due and found.asked:
+            while due and found.asked and not 0 < self.held_from <= due[0]:
                 sequence = due.pop(0)
                 found.next_seq = sequence + 1
                 found.asked -= 1
                 found.delivered += 1
-                reply = f"$JS.ACK.{STREAM}.{name}.1.{sequence}.{found.delivered}.0.{len(due)}"
+                reply = f"$JS.ACK.{STREAM}.{name}.1.{sequence}.{found.delivered}.0.{max(0, len(due) - self.too_few)}"
                 if sequence in self.lost:
                     self.lost.remove(sequence)
                 else:

@@ -179,6 +179,24 @@ async def test_a_consumer_that_the_server_removed_is_made_again(monkeypatch: pyt
     await reader.follower.stop()
 
 
+@pytest.mark.parametrize("filters", [(), ("cell.events.one",)])
+async def test_a_read_of_latest_messages_ends_with_the_last_though_the_server_counts_too_few(
+    filters: tuple[str, ...],
+) -> None:
+    reader = Reader()
+    reader.wire.store(4)
+    reader.wire.held_from, reader.wire.too_few = 3, 2
+    await reader.start(filters=filters, is_latest=True)
+    async with asyncio.TaskGroup() as group:
+        reading = group.create_task(reader.follower.reach_head(_DEADLINE_S))
+        await until(lambda: reader.wire.stream_looks > 1, deadline_s=_DEADLINE_S, what="a look at the stream")
+        assert reader.taken == [1, 2]
+        assert not reading.done()
+        reader.wire.release()
+    assert reader.taken == [1, 2, 3, 4]
+    await reader.follower.stop()
+
+
 async def test_what_replaced_a_message_is_waited_for_where_the_latest_of_each_subject_is_kept() -> None:
     reader = Reader()
     reader.wire.store(2)
