@@ -147,8 +147,10 @@ class Pods:
             attempt = gang.attempts.setdefault((row.identity.uid, row.identity.attempt), Attempt())
             attempt.pods.setdefault(row.identity.rank, {})[row.uid] = row
             self._dirty[row.namespace, row.identity.job] = None
-            if self._ownership_of(row.namespace, row.identity) == "unknown":
-                self.awaiting_job.setdefault(row.uid, now_ms)
+            # A pod that was adopted does not wait, not even in a later run: its chips would be free meanwhile.
+            is_new = before is None and not self._foreign.is_published(row.uid)
+            if is_new and self._ownership_of(row.namespace, row.identity) == "unknown":
+                self.awaiting_job[row.uid] = now_ms
         self._account(row)
 
     def remove(self, uid: str) -> None:

@@ -37,6 +37,10 @@ class Foreign:
         else:
             self._reserved_names[seen.namespace, seen.gang] = seen.at_ms
 
+    def is_published(self, uid: str) -> bool:
+        """Whether facts say that a pod is foreign."""
+        return uid in self._published
+
     @property
     def is_changed(self) -> bool:
         """Whether facts may be due."""

@@ -330,6 +330,27 @@ def test_pods_of_an_unknown_job_wait_for_word_of_it_and_are_adopted_then() -> No
     assert world.said() == [("j", "u", 1, {0: ("n1", R, 1)}), ("pod/a", "uid-a", 0, {})]
 
 
+def test_what_changes_about_an_adopted_pod_gives_none_of_its_chips_back() -> None:
+    world = World()
+    world.put(a_pod("a", job=("j", "u", 1, 0), chips="Ascend910-0"))
+    world.now_ms = 1000
+    assert world.said() == [("pod/a", "uid-a", 0, {0: ("n1", R, 1)})]
+    world.put(a_pod("a", job=("j", "u", 1, 0), chips="Ascend910-0", phase="Pending"))
+    assert [rows for *_, rows in world.said() if not rows] == [], "it has not ended"
+    assert world.pods.next_due_ms() is None, "and waits for nobody"
+
+
+def test_an_adopted_pod_stays_adopted_over_a_restart() -> None:
+    world = World()
+    world.put(a_pod("a", job=("j", "u", 1, 0), chips="Ascend910-0"))
+    world.now_ms = 1000
+    (fact,) = world.facts()
+    again = World()
+    again.pods.restore(fact)
+    again.put(a_pod("a", job=("j", "u", 1, 0), chips="Ascend910-0"))
+    assert again.said() == []
+
+
 def test_pods_of_an_attempt_that_is_over_are_adopted() -> None:
     world = World()
     world.pods.note_job(accepted("j", "u", 2))
