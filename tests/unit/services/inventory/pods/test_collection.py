@@ -1,3 +1,8 @@
+"""Facts of bound pods: of jobs, of others, and of those that nobody knows.
+
+Longer than 400 lines because every way in which a pod changes hands is tried in the same small world.
+"""
+
 from typing import Any
 
 import msgspec
