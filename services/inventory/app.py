@@ -143,8 +143,8 @@ async def _restore(
         loop.restore_members(members, jobs.get((members.namespace, members.job)))
     for replacements in _read(await _of_kind(bus, "replacement"), ReplacementsSeen, log):
         loop.gangs.restore_replacements(replacements)
-    for told in _read(await bus.read(StreamName.LATEST, filters=(subjects.fact_ledger,)), LedgerSeen, log):
-        loop.ledger.restore(told)
+    for ledger in _read(await bus.read(StreamName.LATEST, filters=(subjects.fact_ledger,)), LedgerSeen, log):
+        loop.ledger.restore(ledger)
     log.info("facts restored", jobs=len(jobs), domains=len(found["node"]), gangs=len(found["pod"]))
 
 

@@ -278,14 +278,7 @@ class SimBus(FakeBus):
 
     async def purge(self, stream: StreamName, *, keep_from_seq: int | None = None, subject: str | None = None) -> None:
         refuse_purge(self._specs[stream], keep_from_seq, subject)
-
-        def remove(found: FakeStream) -> None:
-            for stored in list(found.messages.values()):
-                is_named = subject is not None and matches(stored.subject, (subject,))
-                if stored.sequence < (keep_from_seq or 0) or is_named:
-                    found.remove(stored.sequence)
-
-        await self._read(stream, remove)
+        await self._read(stream, lambda found: found.purge(keep_from_seq, subject))
 
     def follow(  # type: ignore[override]  # another class than that of the fake
         self,

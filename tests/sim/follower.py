@@ -4,8 +4,7 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from berth.runtime.bus.port import Gap, GapReason, Stored
-from berth.runtime.bus.streams import is_pruned
+from berth.runtime.bus.port import Gap, Stored
 from berth.runtime.errors import FatalError
 from berth.schemas.subjects import StreamSpec
 from tests.sim.loop import SimFuture
@@ -125,13 +124,7 @@ class SimFollower:
         if self._is_from_oldest:
             self._is_from_oldest = False
             self._covered = max(self._covered, stream.first_seq - 1)
-        if self._created and stream.created != self._created:
-            reason = GapReason.RECREATED
-        elif stream.last_seq < self._covered:
-            reason = GapReason.BACKWARDS
-        elif stream.first_seq > self._covered + 1 and not is_pruned(self._spec):
-            reason = GapReason.TOO_OLD
-        else:
+        gap = stream.gap_after(self._covered, self._created)
+        if gap is None:
             self._created = stream.created
-            return None
-        return Gap(self._spec.name, reason, self._covered + 1, stream.first_seq, stream.last_seq)
+        return gap

@@ -9,8 +9,8 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Self
 
-from berth.runtime.bus.port import Gap, GapReason, Gathered, Stored, StreamState
-from berth.runtime.bus.streams import is_pruned, refuse_purge
+from berth.runtime.bus.port import Gap, Gathered, Stored, StreamState
+from berth.runtime.bus.streams import refuse_purge
 from berth.runtime.errors import FatalError, OversizeError, PoisonError, TransientError
 from berth.schemas.subjects import StreamName, StreamSpec, Subjects
 from tests.support.fake_server import FakeServer, FakeStream, matches
@@ -81,16 +81,10 @@ class FakeFollower:
         if self._is_from_oldest:
             self._is_from_oldest = False
             self._covered = max(self._covered, stream.first_seq - 1)
-        if self._created and stream.created != self._created:
-            reason = GapReason.RECREATED
-        elif stream.last_seq < self._covered:
-            reason = GapReason.BACKWARDS
-        elif stream.first_seq > self._covered + 1 and not is_pruned(self._spec):
-            reason = GapReason.TOO_OLD
-        else:
+        gap = stream.gap_after(self._covered, self._created)
+        if gap is None:
             self._created = stream.created
-            return None
-        return Gap(self._spec.name, reason, self._covered + 1, stream.first_seq, stream.last_seq)
+        return gap
 
     def _ended(self, task: asyncio.Task[Gap]) -> None:
         self._bus.server.followers.remove(self.wake)
@@ -242,9 +236,7 @@ class FakeBus:
     async def purge(self, stream: StreamName, *, keep_from_seq: int | None = None, subject: str | None = None) -> None:
         refuse_purge(self._specs[stream], keep_from_seq, subject)
         found = await self._stream(stream)
-        for stored in list(found.messages.values()):
-            if stored.sequence < (keep_from_seq or 0) or (subject is not None and matches(stored.subject, (subject,))):
-                found.remove(stored.sequence)
+        found.purge(keep_from_seq, subject)
         self.server.wake()
 
     def follow(

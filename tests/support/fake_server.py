@@ -5,7 +5,8 @@ from collections.abc import Callable, Sequence
 from itertools import count
 from typing import Protocol
 
-from berth.runtime.bus.port import Stored
+from berth.runtime.bus.port import Gap, GapReason, Stored
+from berth.runtime.bus.streams import is_pruned
 from berth.runtime.errors import AmbiguousError, ConflictError, OversizeError, PoisonError, TransientError
 from berth.schemas.subjects import StreamSpec
 from tests.support.clock import ManualClock
@@ -59,6 +60,24 @@ class FakeStream:
                 older = (one for one in reversed(self.messages) if self.messages[one].subject == stored.subject)
                 if (newest := next(older, None)) is not None:
                     self.newest[stored.subject] = newest
+
+    def purge(self, keep_from_seq: int | None, subject: str | None) -> None:
+        """Remove the messages before a sequence, or those of a subject."""
+        for stored in list(self.messages.values()):
+            if stored.sequence < (keep_from_seq or 0) or (subject is not None and matches(stored.subject, (subject,))):
+                self.remove(stored.sequence)
+
+    def gap_after(self, covered: int, created: str) -> Gap | None:
+        """Why a reader of the stream that was made then, and that has read up to a sequence, cannot go on."""
+        if created and self.created != created:
+            reason = GapReason.RECREATED
+        elif self.last_seq < covered:
+            reason = GapReason.BACKWARDS
+        elif self.first_seq > covered + 1 and not is_pruned(self.spec):
+            reason = GapReason.TOO_OLD
+        else:
+            return None
+        return Gap(self.spec.name, reason, covered + 1, self.first_seq, self.last_seq)
 
     def expire(self, now_ms: int) -> None:
         gone = [sequence for sequence, at_ms in self.expires_ms.items() if at_ms <= now_ms]

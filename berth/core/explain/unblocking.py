@@ -4,9 +4,10 @@ The search tries events alone first, then many in the order of declared ends and
 the events that are not needed. Every reported set was planned by the code that decides, on the state after the events.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple, TypeVar
 
+import msgspec
 import numpy as np
 
 from berth.core.explain.evidence import Event, Unblocking, Way
@@ -15,7 +16,7 @@ from berth.core.requests.gangs import Gang, gang_of
 from berth.core.scheduling.trial import Assumptions, Trial, may_take
 from berth.core.scheduling.turn import MissingShards
 from berth.core.state.cell import State
-from berth.core.state.ledger import Holding
+from berth.core.state.ledger import Holding, PodShare
 from berth.schemas.facts import NodeHealth
 from berth.schemas.offers import Shape
 from berth.schemas.refusal import NodeReason, Refusal
@@ -232,38 +233,36 @@ class _Search:
         state = self._state
         for key, holding in sorted(self._trial.holdings.items()):
             pods = [pod for pod in state.held_by(key) if pod.mask or pod.cpu_milli or pod.memory_mib]
-            nodes = dict.fromkeys(pod.node for pod in pods)
-            near = min((self._near[node] for node in nodes if node in self._near), default=None)
-            if key[0] in {gang.uid for gang in self._gangs} or near is None:
-                continue
             event = Event(
                 "job-ends",
                 job=f"{holding.namespace}/{holding.name}",
                 uid=holding.uid,
                 attempt=holding.attempt,
-                nodes=len(nodes),
-                chips=sum(len(pod.chips) for pod in pods),
                 since_ms=holding.at_ms,
                 end_ms=end_of(state, holding),
                 is_ending=bool(holding.ending),
             )
-            yield key, Ending(near, event)
+            if (ending := self._ending(event, pods)) is not None:
+                yield key, ending
         for key, held in sorted(self._trial.held.items()):
-            pods = list(held.places().values())
-            nodes = dict.fromkeys(pod.node for pod in pods)
-            near = min((self._near[node] for node in nodes if node in self._near), default=None)
-            if key[0] in {gang.uid for gang in self._gangs} or near is None:
-                continue
             event = Event(
                 "hold-ends",
                 job=f"{held.namespace}/{held.name}",
                 uid=held.uid,
                 attempt=held.attempt,
-                nodes=len(nodes),
-                chips=sum(len(pod.chips) for pod in pods),
                 end_ms=held.until_ms,
             )
-            yield key, Ending(near, event)
+            if (ending := self._ending(event, held.places().values())) is not None:
+                yield key, ending
+
+    def _ending(self, event: Event, pods: Collection[PodShare]) -> Ending | None:
+        """An end with the size of what it frees; None if that is the gangs' own, or no node of it may take a pod."""
+        nodes = dict.fromkeys(pod.node for pod in pods)
+        near = min((self._near[node] for node in nodes if node in self._near), default=None)
+        if near is None or event.uid in {gang.uid for gang in self._gangs}:
+            return None
+        sized = msgspec.structs.replace(event, nodes=len(nodes), chips=sum(len(pod.chips) for pod in pods))
+        return Ending(near, sized)
 
     def _nearness(self) -> dict[str, Near]:
         """Sort key of each node that may take a pod."""

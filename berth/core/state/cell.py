@@ -1,8 +1,8 @@
 """State of a cell: the folded facts and the folded ledger, and the columns that follow from both.
 
 The columns do not depend on the order in which facts and records were applied to one another, only on how far each
-went: all readers have the same columns at the same sequences. Longer than 400 lines because
-each kind of fact has its step here.
+went: all readers have the same columns at the same sequences. Longer than 400 lines because each kind of fact has its
+step here.
 """
 
 from collections import Counter

@@ -39,7 +39,7 @@ class Pace:
         return not self._is_wanted
 
     def begin_turn(self) -> None:
-        """Forget whether the work is wanted: whoever wants it asks again in this turn."""
+        """Forget whether the work is wanted: if it still is, :meth:`may_run` is called again in this turn."""
         self._is_wanted = False
 
     def note_run(self) -> None:
