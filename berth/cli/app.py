@@ -13,6 +13,7 @@ from berth.cli.cluster.approvals import approve
 from berth.cli.cluster.drain import drain, undrain
 from berth.cli.cluster.fault_list import faults
 from berth.cli.cluster.faults import break_node, repair_node
+from berth.cli.cluster.fsck import fsck
 from berth.cli.cluster.nodes import nodes
 from berth.cli.cluster.repair import repair_ledger
 from berth.cli.cluster.superpods import superpods
@@ -62,6 +63,7 @@ APP.command(log)
 APP.command(replay)
 APP.command(backup_cell, name="backup")
 APP.command(restore_cell, name="restore")
+APP.command(fsck)
 APP.command(repair_ledger, name="repair")
 APP.command(simulate)
 APP.command(what_if, name="what-if")
