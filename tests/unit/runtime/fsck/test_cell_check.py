@@ -217,6 +217,22 @@ async def test_a_snapshot_of_another_history_with_which_the_ledger_begins() -> N
     await other.close()
 
 
+async def test_a_snapshot_of_another_history_while_the_ledger_is_broken() -> None:
+    cell, other = await grown("one", "two", "three"), await grown("x", "y", "z")
+    at = heads(cell)
+    await cell.dispatcher.stop()
+    copy_snapshot(other, cell, at[2])
+    head = cell.dispatcher.state.fold.head
+    await cell.user.append(GARBAGE, expected_seq=head)
+    stream(cell, StreamName.LEDGER).remove(head + 1)
+    assert await found(cell) == [
+        ("foreign-snapshot", "SNAPSHOT", at[2], at[2], RESTORE),
+        ("deleted-record", "LEDGER", head + 1, head + 1, REPAIR),
+    ]
+    await cell.close()
+    await other.close()
+
+
 async def test_a_damaged_snapshot(cell: Cell) -> None:
     at = heads(cell)
     for sequence, stored in list(stream(cell, StreamName.SNAPSHOT).messages.items()):
