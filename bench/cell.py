@@ -57,6 +57,24 @@ def described(
     )
 
 
+def many_nodes(count: int, *, below: int = 48) -> list[NodeDescription]:
+    """Nodes of 8 chips, ``below`` of them below each leaf switch."""
+    return [
+        described(f"node-{index:06d}", leaf=f"leaf-{index // below:04d}", position=index % below)
+        for index in range(count)
+    ]
+
+
+async def give_nodes(bus: NatsBus, nodes: Sequence[NodeDescription]) -> None:
+    """Publish the facts of nodes and of the leaf switches above them."""
+    by_name = {node.name: node for node in nodes}
+    for domain, names in domains(nodes).items():
+        fact = pack_nodes(domain, [by_name[name] for name in names])
+        await bus.publish(bus.subjects.fact_node(domain), encode(fact))
+    switches = pack_switches(nodes)
+    await bus.publish(bus.subjects.fact_topology(switches.kind), encode(switches))
+
+
 class Client:
     """Publishes requests, ends placed jobs, and follows statuses.
 
@@ -79,21 +97,11 @@ class Client:
 
     async def nodes(self, count: int, *, below: int = 48) -> None:
         """Publish the facts of ``count`` nodes of 8 chips, ``below`` of them below each leaf switch."""
-        await self.give(
-            [
-                described(f"node-{index:06d}", leaf=f"leaf-{index // below:04d}", position=index % below)
-                for index in range(count)
-            ]
-        )
+        await give_nodes(self.bus, many_nodes(count, below=below))
 
     async def give(self, nodes: Sequence[NodeDescription]) -> None:
         """Publish the facts of nodes and of the leaf switches above them."""
-        by_name = {node.name: node for node in nodes}
-        for domain, names in domains(nodes).items():
-            fact = pack_nodes(domain, [by_name[name] for name in names])
-            await self.bus.publish(self.bus.subjects.fact_node(domain), encode(fact))
-        switches = pack_switches(nodes)
-        await self.bus.publish(self.bus.subjects.fact_topology(switches.kind), encode(switches))
+        await give_nodes(self.bus, nodes)
 
     async def submit(
         self, name: str, *, chips: int, replicas: int = 1, labels: Mapping[str, str] | None = None

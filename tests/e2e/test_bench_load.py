@@ -1,0 +1,22 @@
+"""The bench of load runs, on a small cell for a short time."""
+
+from pathlib import Path
+
+from bench.load.hour import Settings, load
+from bench.load.samples import WATCHED, read_course
+from bench.load.verdict import rows_of
+
+
+async def test_jobs_come_and_go_and_all_that_grows_is_sampled(tmp_path: Path) -> None:
+    settings = Settings(seconds=4, nodes=20, names=200, used=0.5, rate=20, sample_s=0.5)
+    course = await load(settings, tmp_path / "samples.jsonl")
+    assert read_course(tmp_path / "samples.jsonl") == course
+    last = course.samples[-1]
+    assert 0 < last.placed <= last.submitted
+    assert sum(one.latency.jobs for one in course.samples) <= last.placed
+    assert set(last.processes) == {"nats-server", "leader", "standby", "scorer", "health", "client"}
+    assert all(one.pss_mib > 0 for one in last.processes.values())
+    assert set(last.streams) == {name.value for name in WATCHED}
+    assert last.streams["INTAKE"].messages == last.streams["INTAKE"].last_seq > 0
+    assert last.streams["LEDGER"].consumers >= 3, "leader, standby, scorer and client read it"  # those
+    assert {one.metric for one in rows_of(course)} >= {"memory of leader, growth", "LEDGER, growth beyond 1 MiB"}
