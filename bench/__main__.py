@@ -23,13 +23,14 @@ from bench import (
 )
 from bench.kube import bindings
 from bench.kube import gang as kube_gang
-from bench.load import hour
+from bench.load import hour, waiting
 from bench.processes import ROOT
 from bench.report import Report, show
 
 _BENCHES = {
     "score": score.run,
     "spine": spine.run,
+    "waiting": waiting.run,
     "gang": gang.run,
     "switch": switch.run,
     "superpod": superpod.run,

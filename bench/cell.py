@@ -75,6 +75,22 @@ async def give_nodes(bus: NatsBus, nodes: Sequence[NodeDescription]) -> None:
     await bus.publish(bus.subjects.fact_topology(switches.kind), encode(switches))
 
 
+def pods_seen(namespace: str, name: str, uid: str, placement: Placement, phase: PodPhase) -> PodsSeen:
+    """All pods of a placed job in one phase."""
+    pods = placement.pods()
+    return PodsSeen(
+        namespace,
+        name,
+        uid,
+        1,
+        rank=pack(range(pods), 4),
+        nodes=placement.nodes,
+        node_index=placement.node_index,
+        phase=bytes([phase]) * pods,
+        chips=bytes(8 * pods),
+    )
+
+
 class Client:
     """Publishes requests, ends placed jobs, and follows statuses.
 
@@ -141,19 +157,8 @@ class Client:
         self.used_chips_most = max(self.used_chips_most, self.used_chips)
         while self.used_chips > self.keep_chips:
             name, placement = self._running.popleft()
-            pods = placement.pods()
             self.used_chips -= len(placement.chips)
-            gone = PodsSeen(
-                "bench",
-                name,
-                name,
-                1,
-                rank=pack(range(pods), 4),
-                nodes=placement.nodes,
-                node_index=placement.node_index,
-                phase=bytes([PodPhase.SUCCEEDED]) * pods,
-                chips=bytes(8 * pods),
-            )
+            gone = pods_seen("bench", name, name, placement, PodPhase.SUCCEEDED)
             future = self.bus.submit(self.bus.subjects.fact_pod("bench", name), encode(gone))
             future.add_done_callback(_look)  # publishes in flight at the end of the bench do not matter
 

@@ -8,13 +8,12 @@ from collections import deque
 from typing import Final, NamedTuple
 
 from bench.arrivals import fail
-from bench.cell import PRODUCT
+from bench.cell import PRODUCT, pods_seen
 from bench.load.samples import Latency
 from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.bus.port import Stored
-from berth.schemas.columns import pack
 from berth.schemas.envelope import body_of, encode, open_envelope
-from berth.schemas.facts import PodPhase, PodsSeen
+from berth.schemas.facts import PodPhase
 from berth.schemas.intake import JobRequest, Task
 from berth.schemas.ledger import Round
 from berth.schemas.placement import Placement
@@ -164,18 +163,7 @@ class Traffic:
         self._changed.set()
 
     def _report(self, name: str, uid: str, placement: Placement, phase: PodPhase) -> None:
-        pods = placement.pods()
-        seen = PodsSeen(
-            _NAMESPACE,
-            name,
-            uid,
-            1,
-            rank=pack(range(pods), 4),
-            nodes=placement.nodes,
-            node_index=placement.node_index,
-            phase=bytes([phase]) * pods,
-            chips=bytes(8 * pods),
-        )
+        seen = pods_seen(_NAMESPACE, name, uid, placement, phase)
         self._facts.put_nowait((self._bus.subjects.fact_pod(_NAMESPACE, name), encode(seen)))
 
     def _look(self, future: "asyncio.Future[int]") -> None:

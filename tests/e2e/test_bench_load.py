@@ -1,10 +1,11 @@
-"""The bench of load runs, on a small cell for a short time."""
+"""The benches of load run, on small cells for a short time."""
 
 from pathlib import Path
 
 from bench.load.hour import Settings, load
 from bench.load.samples import WATCHED, read_course
 from bench.load.verdict import rows_of
+from bench.load.waiting import measure
 
 
 async def test_jobs_come_and_go_and_all_that_grows_is_sampled(tmp_path: Path) -> None:
@@ -20,3 +21,11 @@ async def test_jobs_come_and_go_and_all_that_grows_is_sampled(tmp_path: Path) ->
     assert last.streams["INTAKE"].messages == last.streams["INTAKE"].last_seq > 0
     assert last.streams["LEDGER"].consumers >= 3, "leader, standby, scorer and client read it"  # those
     assert {one.metric for one in rows_of(course)} >= {"memory of leader, growth", "LEDGER, growth beyond 1 MiB"}
+
+
+async def test_gangs_wait_until_jobs_end() -> None:
+    rows = await measure("alike", lambda _: 1_000, nodes=4, waiting=20, ends=2, starts=1, idle_s=0.1)
+    found = {one.metric: one.value for one in rows}
+    assert found["a job ends: records, mean"] >= 1
+    assert found["a job ends: to the placement of a gang, p50"] > 0
+    assert found["memory of the dispatcher after a start"] > 0
