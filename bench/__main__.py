@@ -23,7 +23,7 @@ from bench import (
 )
 from bench.kube import bindings
 from bench.kube import gang as kube_gang
-from bench.load import hour, waiting
+from bench.load import hour, nodes, waiting
 from bench.processes import ROOT
 from bench.report import Report, show
 
@@ -46,6 +46,8 @@ _BENCHES = {
     "health": health.run,
     "sim": sim.run,
 }
+_LONG = ("load", "nodes")
+"""Benches that need an hour or most of a machine, so that ``all`` leaves them out."""
 _ROWS = {"kube": tuple(bindings.ROWS), "restart": tuple(restart.NAMES)}
 """Rows of the benches whose rows can be run alone."""
 
@@ -53,11 +55,11 @@ _ROWS = {"kube": tuple(bindings.ROWS), "restart": tuple(restart.NAMES)}
 def main() -> int:
     """Run one bench, or all of them, each in its own process: memory of one bench slows the next one."""
     parser = argparse.ArgumentParser(prog="python -m bench")
-    parser.add_argument("name", choices=[*_BENCHES, "load", "all"])
+    parser.add_argument("name", choices=[*_BENCHES, *_LONG, "all"])
     parser.add_argument("--json", action="store_true", help="one JSON document a bench")
     parser.add_argument("--events", type=int, default=0, help="replay: also a log of so many events, for its memory")
     parser.add_argument("--row", action="append", default=[], metavar="ROW", help="kube, restart: only this row")
-    parser.add_argument("--nodes", type=int, default=0, help="kube: number of nodes; without it 1,000 and 5,000")
+    parser.add_argument("--nodes", type=int, default=0, help="kube, nodes: number of nodes")
     parser.add_argument("--code", type=Path, default=ROOT, help="restart: run the services of another tree")
     parser.add_argument("--seconds", type=float, default=3_600.0, help="load: how long; 3,600 without it")
     parser.add_argument("--samples", type=Path, help="load: file for the samples, a line of JSON each")
@@ -67,8 +69,8 @@ def main() -> int:
         parser.error("--row is for: kube, restart")
     if wrong := [one for one in arguments.row if one not in rows]:
         parser.error(f"--row is {wrong[0]!r}, expected one of {', '.join(rows)}")
-    if arguments.nodes and arguments.name != "kube":
-        parser.error("--nodes is for: kube")
+    if arguments.nodes and arguments.name not in {"kube", "nodes"}:
+        parser.error("--nodes is for: kube, nodes")
     if arguments.events and arguments.name != "replay":
         parser.error("--events is for: replay")
     if arguments.code != ROOT and arguments.name != "restart":
@@ -88,6 +90,8 @@ def _run(arguments: argparse.Namespace) -> Report:
     match arguments.name:
         case "load":
             return hour.run(hour.Settings(seconds=arguments.seconds), arguments.samples)
+        case "nodes":
+            return nodes.run(arguments.nodes or nodes.NODES)
         case "restart":
             return restart.run(arguments.row, arguments.code)
         case "replay":
