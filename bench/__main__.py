@@ -23,7 +23,7 @@ from bench import (
 )
 from bench.kube import bindings
 from bench.kube import gang as kube_gang
-from bench.load import hour, nodes, waiting
+from bench.load import hour, nodes, reports, waiting
 from bench.processes import ROOT
 from bench.report import Report, show
 
@@ -31,6 +31,7 @@ _BENCHES = {
     "score": score.run,
     "spine": spine.run,
     "waiting": waiting.run,
+    "reports": reports.run,
     "gang": gang.run,
     "switch": switch.run,
     "superpod": superpod.run,

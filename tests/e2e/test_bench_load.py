@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from bench.load import nodes, waiting
+from bench.load import nodes, reports, waiting
 from bench.load.hour import Settings, load
 from bench.load.samples import WATCHED, read_course
 from bench.load.verdict import rows_of
@@ -36,3 +36,10 @@ async def test_jobs_are_placed_on_nodes_of_several_scorers() -> None:
     found = {one.metric: one.value for one in rows}
     assert found["one gang of 90 nodes to its placement"] > 0
     assert found["memory of all"] > found["memory of the dispatcher"] + 2 * found["memory of a scorer, median"] - 0.01
+
+
+async def test_all_reports_are_taken() -> None:
+    rows = await reports.measure(nodes=50, seconds=3, changed=5)
+    found = {one.metric: one.value for one in rows}
+    assert found["reports not taken"] == 0
+    assert found["report to fact, p50"] > 0
