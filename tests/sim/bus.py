@@ -256,6 +256,9 @@ class SimBus(FakeBus):
 
         return await self._read(stream, look)
 
+    async def message(self, stream: StreamName, sequence: int) -> Stored | None:
+        return await self._read(stream, lambda found: found.messages.get(sequence))
+
     async def state(self, stream: StreamName) -> StreamState:
         return await self._read(
             stream, lambda found: StreamState(found.first_seq, found.last_seq, found.created, len(found.messages))

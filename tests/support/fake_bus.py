@@ -221,6 +221,10 @@ class FakeBus:
         sequence = found.newest.get(subject)
         return None if sequence is None else found.messages[sequence]
 
+    async def message(self, stream: StreamName, sequence: int) -> Stored | None:
+        found = await self._stream(stream)
+        return found.messages.get(sequence)
+
     async def state(self, stream: StreamName) -> StreamState:
         found = await self._stream(stream)
         return StreamState(found.first_seq, found.last_seq, found.created, len(found.messages))

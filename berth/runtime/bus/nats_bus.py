@@ -188,6 +188,13 @@ class NatsBus:
         message = await self._api.last_message(self.subjects.stream(stream), subject)
         return None if message is None else Stored(message.subject, message.seq, message.data, message.at_ms)
 
+    async def message(self, stream: StreamName, sequence: int) -> Stored | None:
+        """Message with a sequence, read from the leader of the stream; None if there is none."""
+        if sequence < 1:  # the server calls it a bad request
+            return None
+        message = await self._api.message(self.subjects.stream(stream), sequence)
+        return None if message is None else Stored(message.subject, message.seq, message.data, message.at_ms)
+
     async def state(self, stream: StreamName) -> StreamState:
         """Current content of a stream."""
         info = await self._api.stream(self.subjects.stream(stream))
