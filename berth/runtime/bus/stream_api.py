@@ -11,6 +11,8 @@ from berth.runtime.errors import ConflictError, PoisonError, ShellError, Transie
 _Answer = TypeVar("_Answer")
 
 PREFIX: Final = "$JS.API"
+FLOOR: Final = "berth.floor"
+"""Key of a stream's metadata on the server."""
 _TIMEOUT_S: Final = 5.0
 _EPOCH: Final = datetime.fromtimestamp(0, UTC)
 _NO_MESSAGE: Final = 10037
@@ -51,9 +53,15 @@ class StreamInfo(msgspec.Struct, frozen=True):
     state: _Counts
 
     @property
+    def floor(self) -> int:
+        """Sequence below which messages do not count, although the server may still have some; 0 without."""
+        return int((self.config.get("metadata") or {}).get(FLOOR, 0))
+
+    @property
     def first_seq(self) -> int:
-        """Oldest stored sequence; the one after the last if the stream is empty."""
-        return self.state.first_seq if self.state.messages else self.state.last_seq + 1
+        """Oldest stored sequence that counts; the one after the last if there is none."""
+        stored = self.state.first_seq if self.state.messages else self.state.last_seq + 1
+        return max(stored, min(self.floor, self.state.last_seq + 1))
 
 
 class _Delivered(msgspec.Struct, frozen=True):
