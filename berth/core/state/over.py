@@ -19,8 +19,8 @@ def is_over(state: State, data: bytes) -> bool:
     """Whether the latest fact of a subject says only that something is gone, or is about a job that is.
 
     A uid is never accepted again for what is over, and a name that is used again has newer facts: so a fact that is
-    over stays over. Facts of kinds that name no job and no object, and those that do not decode, are never over; verdicts
-    on requests are a matter of :func:`ended_name`.
+    over stays over. Facts of kinds that name no job and no object, and those that do not decode, are never over.
+    Verdicts on requests are a matter of :func:`ended_name`.
 
     Args:
         state: The cell.
