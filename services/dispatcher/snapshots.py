@@ -66,7 +66,7 @@ class Snapshots:
         records = self._state.fold.head - self._ledger_seq
         facts = self._state.facts_seq - self._facts_seq
         many = records >= self._config.snapshot_records / share
-        if many or self._is_asked or (records and facts >= self._config.snapshot_facts / share):
+        if many or (records and (self._is_asked or facts >= self._config.snapshot_facts / share)):
             await self.write()
 
     async def write(self) -> None:

@@ -21,6 +21,8 @@ _NO_CONSUMER: Final = 10_014  # the server removes one that had no reader for to
 _WRONG_LAST: Final = frozenset({10071, 10164})  # the second, without a number, under concurrency on replicated streams
 _NO_PEERS: Final = 10005
 """Too few servers for the replicas of a stream: the leader of a starting cluster has not found all of them yet."""
+_NO_PURGE: Final = 10110
+"""The stream forbids it, for good, although its code is that of a server error."""
 _NO_CLUSTER: Final = 10074
 """Replicas on a server without a cluster. This is a wrong setting, although its code is that of a server error."""
 _SERVER_TROUBLE: Final = 500  # this code and above: no leader, no resources, not ready
@@ -97,7 +99,7 @@ def refusal(what: str, error: ApiError) -> ShellError:
     if error.err_code in _WRONG_LAST:
         number = error.description.rpartition(" ")[2]
         return ConflictError(reason, last_seq=int(number) if number.isdigit() else None)
-    if error.err_code == _NO_CLUSTER:
+    if error.err_code in {_NO_CLUSTER, _NO_PURGE}:
         return PoisonError(reason)
     if error.code >= _SERVER_TROUBLE or error.err_code in {_NO_STREAM, _NO_CONSUMER, _NO_PEERS}:
         return TransientError(reason)

@@ -89,6 +89,45 @@ async def test_what_is_over_goes_after_its_time_and_the_rest_stays() -> None:
     await cell.close()
 
 
+async def test_what_is_stored_again_stays_at_the_old_end_until_the_next_pass() -> None:
+    cell = await a_cell()
+    await cell.submit(a_job("runs", chips=8))
+    await cell.turns(3)
+    await over(cell, "old")
+    await aged(cell)
+    await cell.dispatcher.old_jobs.sweep(StreamName.STATUS, lambda: True)
+    assert "status.default.runs" in await names(cell, StreamName.STATUS)
+    assert (await cell.user.state(StreamName.STATUS)).floor == 0
+    await cell.close()
+
+
+async def test_a_stream_is_purged_one_pass_after_its_floor_was_raised() -> None:
+    cell = await a_cell()
+    await over(cell, "old")
+    await aged(cell)
+    status = cell.server.streams[cell.user.subjects.stream(StreamName.STATUS)]
+    below = []
+    for _ in range(4):
+        await cell.dispatcher.old_jobs.sweep(StreamName.STATUS, lambda: True)
+        below.append((status.floor > 0, min(status.messages) < status.floor))
+    assert below == [(True, True), (True, True), (True, False), (True, False)]
+    await cell.close()
+
+
+async def test_a_leader_does_not_remember_statuses_of_jobs_without_names() -> None:
+    cell = await a_cell()
+    await over(cell, "old")
+    await cell.submit(a_job("runs", chips=8))
+    await cell.turns(3)
+    first = cell.dispatcher
+    await cell.start_dispatcher()
+    await cell.turns(2)
+    assert list(cell.dispatcher.views._written) == [("default", "runs")]
+    assert await of_job(cell, "old")
+    await first.stop()
+    await cell.close()
+
+
 async def test_nothing_that_reappears_below_the_floor_counts() -> None:
     cell = await a_cell()
     await over(cell, "old")
@@ -215,6 +254,7 @@ def pods(*phases: PodPhase, gang: str = "gone") -> PodsSeen:
         (pods(PodPhase.SUCCEEDED, PodPhase.GONE), True),
         (pods(PodPhase.SUCCEEDED, PodPhase.RUNNING), False),
         (pods(PodPhase.SUCCEEDED, gang="runs"), False),
+        (msgspec.structs.replace(pods(PodPhase.SUCCEEDED), uid="uid-runs"), False),
         (MembersSeen("default", "gone", "u"), True),
         (MembersSeen("default", "gone", "u", pods=["p"]), False),
         (MembersSeen("default", "gone", "u", hold="not complete"), False),
