@@ -145,7 +145,11 @@ class ChaosCell:
         return "".join(f"\n--- {name}\n{component.log()}" for name, component in self.components.items())
 
     async def until_stands(self) -> None:
-        """Wait until the cluster is known and somebody decides."""
+        """Wait until the cluster is known and somebody decides.
+
+        Raises:
+            AssertionError: It takes too long; shows the logs.
+        """
 
         async def stands() -> bool:
             try:
@@ -154,7 +158,10 @@ class ChaosCell:
             except TransientError:
                 return False
 
-        await until_true(stands, deadline_s=_SOON_S, what=f"the cell stands{self.logs()}")
+        try:
+            await until_true(stands, deadline_s=_SOON_S, what="the cell stands")
+        except AssertionError as error:
+            raise AssertionError(f"{error}{self.logs()}") from error
 
     def _make_servers(self) -> None:
         names = self.setup.nats
@@ -231,6 +238,7 @@ class ChaosCell:
         """A service, which reaches its servers through proxies only."""
         kind, _, label = name.partition("-")
         settings = dict(_SETTINGS.get(kind, {}))
+        settings["bus"] = {"cell": CELL, "replicas": self.setup.servers}
         if kind == "dispatcher":
             settings["shards"] = self.setup.shards
             settings["decisions"] = {**_DECISIONS, "needs_health": bool(self.setup.kube)}
