@@ -33,6 +33,7 @@ class Length(NamedTuple):
     lasts_min_s: float = 0.5
 
 
+LONG: Final = Length()
 SHORT: Final = Length(3, 4, 4.0)
 
 
@@ -62,7 +63,7 @@ class Plan:
         length: Of a round.
     """
 
-    def __init__(self, seed: int, setup: Setup, names: Collection[str] = (), length: Length = Length()) -> None:  # noqa: B008  # frozen
+    def __init__(self, seed: int, setup: Setup, names: Collection[str] = (), length: Length = LONG) -> None:
         self._random = Random(seed)  # noqa: S311  # the same faults every time
         self._setup = setup
         self._kinds = kinds_for(setup, names)
