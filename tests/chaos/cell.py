@@ -31,6 +31,7 @@ _ROUTE_PORT: Final = 6222
 _PROXY_PORTS_FROM: Final = 5000
 _STARTS_MAX: Final = 400
 _SOON_S: Final = 60.0
+_TAIL_CHARS: Final = 1500
 NODES: Final = 4
 TOPOLOGY: Final = f"""
 apiVersion: berth/v1
@@ -142,7 +143,7 @@ class ChaosCell:
 
     def logs(self) -> str:
         """Ends of all logs, for messages of failed runs."""
-        return "".join(f"\n--- {name}\n{component.log()}" for name, component in self.components.items())
+        return "".join(f"\n--- {name}\n{component.log()[-_TAIL_CHARS:]}" for name, component in self.components.items())
 
     async def until_stands(self) -> None:
         """Wait until the cluster is known and somebody decides.

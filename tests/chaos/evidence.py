@@ -15,7 +15,7 @@ from berth.schemas.status import JobStatus
 from berth.schemas.subjects import StreamName
 from tests.chaos.cell import NAMESPACE, ChaosCell
 from tests.chaos.checker import End, Evidence, Fate, LivePod, Placing
-from tests.chaos.users import JOBS, PODS
+from tests.chaos.users import JOBS, PODS, short
 from tests.support.kube_api import RefusedError
 from tests.support.waiting import pause
 
@@ -85,7 +85,7 @@ class Observer:
                 (node, sum(1 << chip for chip in own))
                 for node, own in zip(holding.placement.names(), chips, strict=True)
             )
-            placings.append(Placing(holding.name, holding.uid, holding.attempt, places))
+            placings.append(Placing(short(holding.name), holding.uid, holding.attempt, places))
         return Evidence(
             ends=await self.ends(),
             uids={name: frozenset(uids) for name, uids in self._accepted().items()},
@@ -99,7 +99,7 @@ class Observer:
         found = {}
         for message in await self._cell.bus.read(StreamName.STATUS):
             status = decode(message.data, JobStatus)
-            found[status.name] = _end(status)
+            found[short(status.name)] = _end(status)
         return found if self._cell.api is None else await self._objects(found)
 
     async def _objects(self, statuses: dict[str, End]) -> dict[str, End]:
@@ -127,7 +127,7 @@ class Observer:
             except DecodeError:
                 continue
             if seen.state == "accepted" and seen.namespace == NAMESPACE:
-                found[seen.name].add(seen.uid)
+                found[short(seen.name)].add(seen.uid)
         return found
 
 

@@ -17,7 +17,7 @@ from tests.chaos.checker import Verdict, check
 from tests.chaos.evidence import Observer
 from tests.chaos.fault import Setup
 from tests.chaos.schedule import LONG, Length, Plan, Strike
-from tests.chaos.users import STAYS_S, Users
+from tests.chaos.users import STAYS_S, Users, short
 from tests.support.waiting import pause, until, until_true
 from tests.support.watch import at_rest, verify
 
@@ -176,7 +176,7 @@ async def _recover(cell: ChaosCell, users: Users, name: str, kinds: tuple[str, .
 
     def placed() -> bool:
         cell.check()
-        return any(holding.name == name for holding in watch.history[before:])
+        return any(short(holding.name) == name for holding in watch.history[before:])
 
     try:
         async with asyncio.TaskGroup() as group:

@@ -34,6 +34,11 @@ STAYS_S: Final = 100_000
 """Run time of jobs that do not end by themselves."""
 
 
+def short(name: str) -> str:
+    """Name that a user gave: inventory puts the kind of the object before it."""
+    return name.rpartition(".")[2]
+
+
 class Wanted(NamedTuple):
     """A job that a user wants.
 
@@ -204,7 +209,7 @@ class Users:
 
     def _is_room(self) -> bool:
         """Whether few enough jobs wait for their first placement, as far as the observer knows."""
-        self._due -= {holding.name for holding in self._cell.watch.history[-4 * self._ahead :]}
+        self._due -= {short(holding.name) for holding in self._cell.watch.history[-4 * self._ahead :]}
         return len(self._due) < self._ahead
 
     def _job(self) -> Wanted:
