@@ -284,6 +284,16 @@ async def test_a_message_that_the_mirror_lacks(cell: Cell) -> None:
     assert await found(cell) == [("wrong-latest", "LATEST", sequence, sequence, RESTORE)]
 
 
+async def test_what_a_floor_has_passed_is_not_missing(cell: Cell) -> None:
+    latest = stream(cell, StreamName.LATEST)
+    last = max(one.sequence for one in latest.messages.values() if ".job." in one.subject)
+    await cell.user.raise_floor(StreamName.LATEST, last)
+    latest.purge(last, None)
+    assert await found(cell) == []
+    await cell.user.raise_floor(StreamName.LATEST, latest.last_seq + 5)
+    assert ("wrong-floor", "LATEST", latest.last_seq + 1, latest.last_seq + 4, RESTORE) in await found(cell)
+
+
 # Statuses.
 
 
