@@ -41,6 +41,8 @@ from tests.sim.server import SimServer
 
 NAME: Final = "sim"
 CLUSTER: Final = "cluster"
+EXPIRE_S: Final = (20, 60, 0)
+"""After so long what is over is forgotten, by seed; 0: never."""
 _AGAIN_S: Final = 1.0
 """Pause before a supervisor starts a process again that has ended by itself."""
 
@@ -56,6 +58,7 @@ class CellSettings(msgspec.Struct, frozen=True):
         snapshot_records: Records between two snapshots.
         agents: Settings of the cluster below that differ from those of :meth:`SimCell._play`.
         binder: Settings of the binder that differ from those of :meth:`SimCell._bind`.
+        sync: Whether the bus's server has each write on its disk before it acknowledges it: ``always``, or ``default``.
     """
 
     shards: int = 0
@@ -65,6 +68,7 @@ class CellSettings(msgspec.Struct, frozen=True):
     snapshot_records: int = 20
     agents: dict[str, Any] = {}
     binder: dict[str, Any] = {}
+    sync: str = "always"
 
 
 class Kind(NamedTuple):
@@ -88,6 +92,7 @@ class SimCell:
         kills: How often a process was killed.
         ends: How often a process ended by itself, by the reason.
         passed: How often each fault point was passed.
+        held: Processes that the operator does not let start.
     """
 
     def __init__(self, loop: SimLoop, seed: int, cluster: Cluster, settings: CellSettings) -> None:
@@ -103,6 +108,7 @@ class SimCell:
         self.kills = 0
         self.ends: Counter[str] = Counter()
         self.passed: Counter[str] = Counter()
+        self.held: set[str] = set()
         self.logs: list[Process] = []
         self.failures: list[Failure] = []
         self._lives: Counter[str] = Counter()
@@ -130,7 +136,7 @@ class SimCell:
     def start(self, name: str) -> None:
         """Start a process; one that lives is left alone."""
         self._wanted.add(name)
-        if name in self.processes:
+        if name in self.processes or name in self.held:
             return
         kind = self._kind(name)
         clock = self.clocks.setdefault(name, SimClock(self.loop))
@@ -220,6 +226,8 @@ class SimCell:
             holder=f"{self._holder} {process.name}" if self._holder else "",
             snapshot_records=settings.snapshot_records,
             snapshot_apart_s=0,
+            expire_after_s=EXPIRE_S[self.seed % len(EXPIRE_S)],
+            expire_every_s=3,
         )
         await dispatcher.serve_beside(
             process.beside,

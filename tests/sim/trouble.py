@@ -41,7 +41,7 @@ class Trouble(Stage):
         names = (
             ("bind", "outcome", "volume", "unbound", "leave", "mark")
             if is_binder
-            else ("lease", "epoch", "fact", "append", "status", "snapshot", "purge", "dead")
+            else ("lease", "epoch", "fact", "append", "status", "snapshot", "purge", "dead", "expire")
         )
         point = f"{names[event.two % len(names)]}.{('before', 'after')[event.one // 3 % 2]}"
         for name, process in list(self.cell.processes.items()):

@@ -14,13 +14,14 @@ from tests.sim.kube import Weather
 from tests.sim.loop import SimLoop
 from tests.sim.nature import Nature
 from tests.sim.observer import Observer
+from tests.sim.operator import Operator
 from tests.sim.story import UNREACHED, Event, Story
 from tests.sim.trouble import Trouble
 from tests.sim.users import PODS, Users
 from tests.support.kube_rules import Place, Tree
 
 
-class World(Users, Nature, Trouble):
+class World(Users, Nature, Trouble, Operator):
     """A cell, its users and its bad luck.
 
     Args:
