@@ -118,6 +118,7 @@ def _see_nothing_failed(world: World) -> None:
             raise failures[0]
     if world.loop.errors:
         raise Failure("an error in a callback", world.loop.errors[0])
+    world.middle.look(world.loop.steps, world.cell.clocks["bus"].now_ms())
     for process in world.cell.logs:
         for level, event in process.log.said:
             if level == "error" and event in FATAL_LINES:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from tests.sim.bus import SimBus
 from tests.sim.kube import Weather
 from tests.sim.loop import SimLoop
+from tests.sim.middle import Middle
 from tests.sim.observer import Observer
 from tests.sim.operator import Operator
 from tests.sim.story import Event, Story
@@ -22,6 +23,7 @@ class World(Users, Trouble, Operator):
         story: What happens.
 
     Attributes:
+        middle: What looks at it in the middle.
         told: What has happened, by verb.
     """
 
@@ -30,6 +32,7 @@ class World(Users, Trouble, Operator):
         self.observer = Observer(self.cell.ground.cell)
         self.cell.server.on_store = self.observer.stored
         self.cell.kube.on_change = self.observer.changed
+        self.middle = Middle(self.observer, seed)
         self.told: Counter[str] = Counter()
         self._acts: dict[str, Callable[[Event], object]] = {
             verb.removeprefix("_do_").replace("_", "-"): getattr(self, verb)
