@@ -136,7 +136,8 @@ class SimServer(FakeServer):
             if not stream.spec.is_view:
                 continue
             lost = min(int(self._rng.random() * (most + 1)), stream.last_seq)
-            self.rewind(name, stream.last_seq - lost)
+            self.rewind(name, max(stream.last_seq - lost, stream.floor - 1))  # what is below a floor is old
+            stream.raise_ghosts()
             self._fill_mirror(name)
 
     def rewind(self, name: str, last_seq: int) -> None:
