@@ -57,8 +57,9 @@ fuzz: setup ## Test random histories of a whole decider for SECONDS; failing one
 	@$(BIN)/python -m tests.fuzz --seconds $(SECONDS)
 
 SEEDS := 100
-sim: setup ## Simulate SEEDS whole cells, or seeds such as 100-199, with everything that may break; failing ones are minimized
-	@$(BIN)/python -m tests.sim --seeds $(SEEDS)
+sim: setup ## Simulate SEEDS whole cells, or seeds such as 100-199, with everything that may break; PAGE=1 writes a page
+	@$(BIN)/python -m tests.sim --seeds $(SEEDS) $(if $(PAGE),--page)
+	@$(BIN)/python -m tests.sim.older --seeds 10
 
 ENGINE := damage
 decoders: setup ## Give decoders damaged input for SECONDS; DECODER names one; ENGINE=atheris follows coverage
