@@ -8,7 +8,7 @@ from pathlib import Path
 from random import Random
 
 from berth.runtime.clock import SystemClock
-from berth.runtime.errors import TransientError
+from berth.runtime.errors import ShellError, TransientError
 from berth.schemas.envelope import body_of, open_envelope
 from berth.schemas.intake import JobCancel, JobRequest
 from berth.schemas.subjects import StreamName
@@ -117,7 +117,7 @@ async def run(options: Options, folder: Path, say: Callable[[str], None]) -> Fig
                 await _settle(cell, users, observer)
                 observer.stop()
             await _judge(cell, users, observer, figures)
-    except (AssertionError, TimeoutError, ExceptionGroup) as error:
+    except (AssertionError, TimeoutError, ShellError, ExceptionGroup) as error:
         raise ChaosError(f"{_flat(error)}\nlogs are in {folder}") from error
     figures.took_s = clock.monotonic_s() - began_s
     _see_it_tried(figures)
