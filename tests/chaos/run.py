@@ -120,7 +120,7 @@ async def run(options: Options, folder: Path, say: Callable[[str], None]) -> Fig
     except (AssertionError, TimeoutError, ShellError, ExceptionGroup) as error:
         raise ChaosError(f"{_flat(error)}\nlogs are in {folder}") from error
     figures.took_s = clock.monotonic_s() - began_s
-    _see_it_tried(figures)
+    see_it_tried(figures)
     return figures
 
 
@@ -247,7 +247,7 @@ async def _requests(cell: ChaosCell) -> list[tuple[int, JobRequest | JobCancel |
     return found
 
 
-def _see_it_tried(figures: Figures) -> None:
+def see_it_tried(figures: Figures) -> None:
     """A run that tried nothing shows nothing.
 
     Raises:
