@@ -23,6 +23,7 @@ def main(words: list[str] | None = None) -> int:
     """Run; returns 0 if nothing was lost, doubled or left unexplained."""
     parser = argparse.ArgumentParser(prog="tests.chaos", description=__doc__)
     parser.add_argument("--seconds", type=float, default=60.0, help="how long faults begin, over all cells")
+    parser.add_argument("--rounds", type=int, default=1, help="least number of rounds of each cell")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--faults", default="", help="kinds, separated by commas; all by default")
     parser.add_argument("--cells", default=",".join(_SETUPS), help="kube or bus and the number of nats-servers")
@@ -67,7 +68,9 @@ async def _run(options: argparse.Namespace) -> int:
             return 2
         say(f"cell {cell}, seed {seed}")
         folder = Path(tempfile.mkdtemp(prefix=f"chaos-{cell}-", dir=options.folder))
-        one = Options(setup, seed, options.seconds / len(cells), names, SHORT if options.short else LONG)
+        one = Options(
+            setup, seed, options.seconds / len(cells), options.rounds, names, SHORT if options.short else LONG
+        )
         try:
             figures = await run(one, folder, say)
         except ChaosError as error:

@@ -35,7 +35,8 @@ class Options:
     """What a run is made of.
 
     Attributes:
-        seconds: Rounds begin for so long.
+        seconds: Rounds begin for so long ...
+        rounds_min: ... and until there were so many.
         faults: Kinds of faults; none for all that suit the cell.
         pace_s: Mean pause of a user between two requests.
     """
@@ -43,6 +44,7 @@ class Options:
     setup: Setup
     seed: int
     seconds: float
+    rounds_min: int = 1
     faults: tuple[str, ...] = ()
     length: Length = LONG
     pace_s: float = 1.0
@@ -111,7 +113,7 @@ async def run(options: Options, folder: Path, say: Callable[[str], None]) -> Fig
                 group.create_task(users.run(), name="users")
                 group.create_task(observer.run(), name="observer")
                 end_s = clock.monotonic_s() + options.seconds
-                while clock.monotonic_s() < end_s or not figures.rounds:
+                while clock.monotonic_s() < end_s or figures.rounds < options.rounds_min:
                     await _round(cell, users, plan.next_round(), figures, say)
                 users.stop()
                 await _settle(cell, users, observer)

@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.chaos.fault import Setup
 from tests.support.chaos_runs import chaos, see_nothing_lost
 
 
 @pytest.mark.timeout(150)
 def test_every_acknowledged_job_is_accounted_for_whatever_breaks(tmp_path: Path) -> None:
-    ended = chaos("--cells", "bus-3", "--seconds", "14", "--seed", "1", "--short", timeout_s=400, folder=tmp_path)
-    see_nothing_lost(ended, "kill", "split servers", "stop server", "partition one way")
+    see_nothing_lost(Setup("bus", 3), timeout_s=400, folder=tmp_path)
 
 
 def test_a_cell_or_a_fault_that_does_not_exist_is_told(tmp_path: Path) -> None:

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.chaos_runs import chaos, see_nothing_lost
+from tests.chaos.fault import Setup
+from tests.support.chaos_runs import see_nothing_lost
 
 
 @pytest.mark.timeout(200)
 def test_every_acknowledged_job_is_accounted_for_whatever_breaks(tmp_path: Path) -> None:
-    ended = chaos("--cells", "kube-1", "--seconds", "16", "--seed", "1", "--short", timeout_s=550, folder=tmp_path)
-    see_nothing_lost(ended, "kill", "split etcd", "stop server", "delay")
+    see_nothing_lost(Setup("kube", 1), timeout_s=550, folder=tmp_path)
