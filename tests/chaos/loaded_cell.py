@@ -7,9 +7,10 @@ from typing import Final, Self
 
 from berth.core.state.cell import State
 from berth.runtime.bus.nats_bus import NatsBus
+from berth.runtime.errors import FatalError, TransientError
 from tests.support.load import Load
 from tests.support.processes import Service, services
-from tests.support.waiting import until
+from tests.support.waiting import until, until_true
 from tests.support.watch import Watch, verify
 
 NAMES: Final = ("dispatcher", "dispatcher-2", "scorer")
@@ -62,7 +63,7 @@ class LoadedCell:
         try:
             self.bus = await NatsBus.connect(self._urls, self._cell, name="observer")
             self._stack.push_async_callback(self.bus.close)
-            await self.bus.ensure_streams(replicas=self._replicas)
+            await until_true(self._has_streams, deadline_s=40, what="the streams are there")
             self.watch = Watch(self.bus)
             self.watch.start()
             self._stack.push_async_callback(self.watch.stop)
@@ -120,6 +121,13 @@ class LoadedCell:
         for process in self.processes.values():
             await process.stop()
         return await verify(self.watch, self.load.acked)
+
+    async def _has_streams(self) -> bool:
+        try:
+            await self.bus.ensure_streams(replicas=self._replicas)
+        except (TransientError, FatalError):  # servers that have only just met refuse replicas for a moment
+            return False
+        return True
 
     def _count(self, words: str) -> int:
         return sum(process.whole_log().count(words) for process in self.processes.values())
