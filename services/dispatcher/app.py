@@ -131,7 +131,7 @@ class _Term:
                 await self._dispatcher.load()
                 await self._stand_by()
                 if not self._stop.is_set():
-                    await self._lead()
+                    await self._lead(group)
                 waking.cancel()
         except* CannotLeadError:
             self._log.warning("stops deciding")  # the next term says why
@@ -170,11 +170,12 @@ class _Term:
         else:
             self._readiness.ready()
 
-    async def _lead(self) -> None:
+    async def _lead(self, group: asyncio.TaskGroup) -> None:
         """Decide until the lease is lost, another dispatcher is leader, or the end is asked for."""
         dispatcher, standing = self._dispatcher, self._standing
         await dispatcher.lead()
         self._metrics.leads.set(1)
+        forgetting = group.create_task(dispatcher.old_jobs.run(lambda: standing.leads), name="forget old jobs")
         while standing.leads and not self._stop.is_set():
             dispatcher.feeds.arrived.clear()
             try:
@@ -186,6 +187,7 @@ class _Term:
             standing.progress = dispatcher.progress
             if not dispatcher.has_work:
                 await _rest(dispatcher)
+        forgetting.cancel()
 
     async def _wake(self) -> None:
         while True:

@@ -19,6 +19,7 @@ from tests.chaos.users import JOBS, PODS, short
 from tests.support.kube_api import RefusedError
 from tests.support.waiting import pause
 
+GROUPS: Final = f"/apis/scheduling.volcano.sh/v1beta1/namespaces/{NAMESPACE}/podgroups"
 _LOOK_S: Final = 0.7
 _ASK_S: Final = 2.0
 _COUNTED: Final = ("double_allocations", "overcommits", "swapped", "admission_errors")
@@ -106,6 +107,10 @@ class Observer:
         """What has become of each job that is an object; those that wait have their reason from the status."""
         assert self._cell.api is not None
         found: dict[str, End] = {}
+        for group in await self._cell.api.items(GROUPS):
+            for owner in group["metadata"].get("ownerReferences", ()):
+                if (reason := _not_admitted(group)) and owner["name"] not in statuses:
+                    statuses[owner["name"]] = End("refused", reason)
         for job in await self._cell.api.items(JOBS):
             phase = job.get("status", {}).get("state", {}).get("phase", "")
             found[job["metadata"]["name"]] = _end_of_object(phase, statuses.get(job["metadata"]["name"]))
@@ -136,6 +141,14 @@ def _end(status: JobStatus) -> End:
     if fate == "waiting" and status.refusal is not None:
         fate = "refused"
     return End(fate, status.sentence if fate in {"refused", "failed", "waiting"} else "")
+
+
+def _not_admitted(group: dict[str, Any]) -> str:
+    """Why a PodGroup has no pods yet; nothing if it may have them."""
+    status = group.get("status", {})
+    if status.get("phase") not in {"", "Pending", None}:
+        return ""
+    return "; ".join(one.get("message", "") for one in status.get("conditions", ()) if one.get("status") == "True")
 
 
 def _end_of_object(phase: str, status: End | None) -> End:
