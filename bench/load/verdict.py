@@ -29,14 +29,18 @@ class Windows(NamedTuple):
     late: list[Sample]
 
 
-def windows(samples: Sequence[Sample]) -> Windows:
+def windows(samples: Sequence[Sample], from_s: float = SETTLED_S) -> Windows:
     """Split the samples.
+
+    Args:
+        samples: In order of time.
+        from_s: When the first window begins; in shorter runs after a sixth of the time.
 
     Raises:
         ValueError: Too few for two windows that do not overlap.
     """
     end_s = samples[-1].at_s if samples else 0.0
-    settled_s, length_s = min(SETTLED_S, end_s / 6), min(_WINDOW_S, end_s / 6)
+    settled_s, length_s = (min(SETTLED_S, end_s / 6) if from_s == SETTLED_S else from_s), min(_WINDOW_S, end_s / 6)
     early = [one for one in samples if settled_s <= one.at_s < settled_s + length_s]
     late = [one for one in samples if one.at_s > end_s - length_s]
     if not early or not late or early[-1].at_s >= late[0].at_s:
@@ -44,8 +48,12 @@ def windows(samples: Sequence[Sample]) -> Windows:
     return Windows(early, late)
 
 
-def rows_of(course: Course) -> list[Row]:
+def rows_of(course: Course, latency_from_s: float = SETTLED_S) -> list[Row]:
     """The verdict: a row for each process, stream and figure; one without a target is for information.
+
+    Args:
+        course: The load.
+        latency_from_s: When the first window for latency begins: conditions must be equal from then on.
 
     Raises:
         ValueError: There are too few samples.
@@ -66,9 +74,12 @@ def rows_of(course: Course) -> list[Row]:
         rows += _memory(case, name, early, late)
     for stream in WATCHED:
         rows += _stream(case, stream.value, early, late)
+    early, late = windows(course.samples, latency_from_s)
+    case = f"second {early[0].at_s:.0f} to {last_s:.0f}"
     rows += _latency(case, "p50", early, late, lambda one: one.latency.p50_ms, _P50_FACTOR)
     rows += _latency(case, "p99", early, late, lambda one: one.latency.p99_ms, _P99_FACTOR)
-    rows.append(row(case, "longest latency", "ms", [max(one.latency.most_ms for one in _from(course, first_s))]))
+    most = max(one.latency.most_ms for one in course.samples if one.at_s >= early[0].at_s)
+    rows.append(row(case, "longest latency", "ms", [most]))
     return rows
 
 
@@ -117,7 +128,3 @@ def _latency(
 
 def _median(samples: Iterable[Sample], of: Callable[[Sample], float]) -> float:
     return statistics.median(of(one) for one in samples)
-
-
-def _from(course: Course, at_s: float) -> list[Sample]:
-    return [one for one in course.samples if one.at_s >= at_s]
