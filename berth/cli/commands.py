@@ -141,6 +141,11 @@ COMMANDS: Final = (
         "Make the streams of a cell anew from a backup. Its services must not run.",
     ),
     Command(
+        "fsck",
+        "cluster.fsck:fsck",
+        "Check ledger, snapshots, facts and statuses, and with --cluster the pods; nothing is changed.",
+    ),
+    Command(
         "repair",
         "cluster.repair:repair_ledger",
         "Let the readers of the ledger go on where a message stops them, or was deleted.",
