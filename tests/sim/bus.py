@@ -14,7 +14,6 @@ from random import Random
 from typing import Final, NamedTuple, TypeVar
 
 from berth.runtime.bus.port import Follower, Gap, Gathered, Stored, StreamState
-from berth.runtime.bus.streams import refuse_purge
 from berth.runtime.errors import AmbiguousError, ShellError, TransientError
 from berth.schemas.subjects import StreamName
 from tests.sim.follower import SimFollower
@@ -250,23 +249,20 @@ class SimBus(FakeBus):
         return whole
 
     async def last(self, stream: StreamName, subject: str) -> Stored | None:
-        def look(found: FakeStream) -> Stored | None:
-            sequence = found.newest.get(subject)
-            return None if sequence is None else found.messages[sequence]
+        return await self._read(stream, lambda found: found.last(subject))
 
-        return await self._read(stream, look)
+    async def message(self, stream: StreamName, sequence: int) -> Stored | None:
+        return await self._read(stream, lambda found: found.messages.get(sequence))
 
     async def state(self, stream: StreamName) -> StreamState:
-        return await self._read(
-            stream, lambda found: StreamState(found.first_seq, found.last_seq, found.created, len(found.messages))
-        )
+        return await self._read(stream, lambda found: found.state)
 
     async def read(self, stream: StreamName, *, start_seq: int = 1, filters: Sequence[str] = ()) -> list[Stored]:
         return await self._read(
             stream,
             lambda found: [
                 stored
-                for stored in found.messages.values()
+                for stored in found.counting()
                 if stored.sequence >= start_seq and matches(stored.subject, filters)
             ],
         )
@@ -277,8 +273,10 @@ class SimBus(FakeBus):
         return result
 
     async def purge(self, stream: StreamName, *, keep_from_seq: int | None = None, subject: str | None = None) -> None:
-        refuse_purge(self._specs[stream], keep_from_seq, subject)
         await self._read(stream, lambda found: found.purge(keep_from_seq, subject))
+
+    async def raise_floor(self, stream: StreamName, sequence: int) -> None:
+        await self._read(stream, lambda found: found.raise_floor(sequence))
 
     def follow(  # type: ignore[override]  # another class than that of the fake
         self,

@@ -41,6 +41,8 @@ from tests.sim.server import SimServer
 
 NAME: Final = "sim"
 CLUSTER: Final = "cluster"
+EXPIRE_S: Final = (20, 60, 0)
+"""After so long what is over is forgotten, by seed; 0: never."""
 _AGAIN_S: Final = 1.0
 """Pause before a supervisor starts a process again that has ended by itself."""
 
@@ -216,6 +218,8 @@ class SimCell:
             holder=f"{self._holder} {process.name}" if self._holder else "",
             snapshot_records=settings.snapshot_records,
             snapshot_apart_s=0,
+            expire_after_s=EXPIRE_S[self.seed % len(EXPIRE_S)],
+            expire_every_s=3,
         )
         await dispatcher.serve_beside(
             process.beside,

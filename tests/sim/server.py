@@ -117,7 +117,8 @@ class SimServer(FakeServer):
             if not stream.spec.is_view:
                 continue
             lost = min(int(self._rng.random() * (most + 1)), stream.last_seq)
-            self.rewind(name, stream.last_seq - lost)
+            self.rewind(name, max(stream.last_seq - lost, stream.floor - 1))  # what is below a floor is old
+            stream.raise_ghosts()
             if stream.spec.mirror_of is StreamName.FACTS:
                 self._mirrored_s = self._loop.now_s + 0.2
                 origin = self.streams[f"{stream.spec.mirror_of.value}_{name.partition('_')[2]}"]

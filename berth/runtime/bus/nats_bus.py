@@ -185,13 +185,23 @@ class NatsBus:
 
     async def last(self, stream: StreamName, subject: str) -> Stored | None:
         """Latest message of a subject, read from the leader of the stream; None if there is none."""
-        message = await self._api.last_message(self.subjects.stream(stream), subject)
+        name = self.subjects.stream(stream)
+        message = await self._api.last_message(name, subject)
+        if message is None or (self._specs[stream].has_floor and message.seq < (await self._api.stream(name)).floor):
+            return None
+        return Stored(message.subject, message.seq, message.data, message.at_ms)
+
+    async def message(self, stream: StreamName, sequence: int) -> Stored | None:
+        """Message with a sequence, read from the leader of the stream; None if there is none."""
+        if sequence < 1:  # the server calls it a bad request
+            return None
+        message = await self._api.message(self.subjects.stream(stream), sequence)
         return None if message is None else Stored(message.subject, message.seq, message.data, message.at_ms)
 
     async def state(self, stream: StreamName) -> StreamState:
         """Current content of a stream."""
         info = await self._api.stream(self.subjects.stream(stream))
-        return StreamState(info.first_seq, info.state.last_seq, info.created, info.state.messages)
+        return StreamState(info.first_seq, info.state.last_seq, info.created, info.state.messages, info.floor)
 
     async def read(self, stream: StreamName, *, start_seq: int = 1, filters: Sequence[str] = ()) -> list[Stored]:
         """Read all stored messages from ``start_seq`` to the head at the time of the call, in order.
@@ -224,6 +234,10 @@ class NatsBus:
         """Remove all messages below ``keep_from_seq``, or all messages of ``subject``."""
         await streams.purge(self._api, self.subjects, self._specs[stream], keep_from_seq, subject)
 
+    async def raise_floor(self, stream: StreamName, sequence: int) -> None:
+        """Let no message below ``sequence`` count any more, for all readers."""
+        await streams.raise_floor(self._api, self.subjects, self._specs[stream], sequence)
+
     def follow(
         self,
         stream: StreamName,
@@ -243,6 +257,7 @@ class NatsBus:
             created=created,
             is_pruned=streams.is_pruned(self._specs[stream]),
             is_latest=bool(self._specs[stream].per_subject),
+            has_floor=self._specs[stream].has_floor,
         )
         follower = NatsFollower(self._wire, self._api, wanted, on_message, on_gap)
         self._followers = [*(known for known in self._followers if not known.is_done), follower]
