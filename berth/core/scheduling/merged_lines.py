@@ -9,13 +9,14 @@ import heapq
 from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
 
-from berth.core.scheduling.gang_class import Entry
-
 Order = tuple[int, int, str]
-T = TypeVar("T")
+L = TypeVar("L")
+G = TypeVar("G")
 
 
-def merged(lines: list[tuple[Order, int, T]], entries_of: Callable[[T], Iterable[Entry]]) -> Iterator[Entry]:
+def merged(
+    lines: list[tuple[Order, int, L]], entries_of: Callable[[L], Iterable[tuple[Order, G]]]
+) -> Iterator[tuple[Order, G]]:
     """All entries of lines in order. A line is opened when nothing that is known comes before its bound.
 
     Args:
@@ -24,7 +25,7 @@ def merged(lines: list[tuple[Order, int, T]], entries_of: Callable[[T], Iterable
         entries_of: Opens a line; gives its entries in order.
     """
     heapq.heapify(lines)
-    opened: list[tuple[Order, int, Entry, Iterator[Entry]]] = []
+    opened: list[tuple[Order, int, tuple[Order, G], Iterator[tuple[Order, G]]]] = []
     while lines or opened:
         while lines and (not opened or lines[0][0] <= opened[0][0]):
             _, number, line = heapq.heappop(lines)
