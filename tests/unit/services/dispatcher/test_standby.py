@@ -6,7 +6,9 @@ from collections.abc import AsyncIterator
 import msgspec
 import pytest
 
+from berth.runtime.bus.port import Stored
 from berth.runtime.errors import FatalError
+from berth.runtime.feeds import Feed
 from berth.runtime.instruments import Instruments
 from berth.schemas.envelope import body_of, decode, encode, open_envelope
 from berth.schemas.facts import PodPhase
@@ -103,6 +105,37 @@ async def test_gangs_that_were_refused_are_not_refused_again_by_the_next_leader(
         if verdict.placement is not None
     ]
     assert placed == ["wait0", "wait2"], "what waits wakes as before"
+
+
+class _Endless(Feed):
+    """Records up to a sequence that this standby has already, of which another one arrives whenever one is done."""
+
+    def __init__(self, received: int, head: int) -> None:
+        super().__init__(asyncio.Event())
+        self.done = 0
+        self._arrived_seq = received
+        self._head = head
+
+    @property
+    def received(self) -> int:
+        return self._arrived_seq
+
+    @property
+    def next(self) -> Stored | None:
+        return Stored("ledger", self.done + 1, b"", 0) if self.done < self._arrived_seq else None
+
+    def skip(self) -> None:
+        self.done += 1
+        self._arrived_seq = min(self._arrived_seq + 1, self._head)
+
+
+async def test_a_standby_has_time_for_other_things_however_many_records_arrive(pair: Pair) -> None:
+    heir = await pair.standby()
+    heir.feeds.records = endless = _Endless(1, heir.state.fold.head)
+    await heir.follow(Progress())
+    assert endless.done == 1
+    await heir.follow(Progress())
+    assert endless.done == 2, "the next time it goes on with what arrived meanwhile"  # one more
 
 
 async def test_an_epoch_with_other_settings_tries_everybody_again(pair: Pair) -> None:
