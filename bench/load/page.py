@@ -77,33 +77,33 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.load.page")
     parser.add_argument("samples", type=Path)
     parser.add_argument("--note", action="append", default=[], help="what else is to be said of the hour, a sentence")
-    parser.add_argument("--latency-from", type=float, default=SETTLED_S, metavar="S", help="see bench.load.verdict")
+    parser.add_argument("--equal-from", type=float, default=SETTLED_S, metavar="S", help="see bench.load.verdict")
+    parser.add_argument("--again", type=Path, help="samples of a shorter load that repeats this one")
+    parser.add_argument("--again-note", action="append", default=[], help="what is to be said of that")
     parser.add_argument("reports", type=Path, nargs="*")
     parser.add_argument("--out", type=Path, default=_FOLDER)
     arguments = parser.parse_args()
     course = read_course(arguments.samples)
     for name, content in pictures(course).items():
         (arguments.out / f"load-{name}.png").write_bytes(content)
+    parts = [page(course, arguments.note, arguments.equal_from)]
+    if arguments.again is not None:
+        parts.append(repetition(read_course(arguments.again), arguments.again_note))
     reports = [msgspec.json.decode(path.read_bytes(), type=Report) for path in arguments.reports]
-    (arguments.out / "load.md").write_text(
-        "\n".join([page(course, arguments.note, arguments.latency_from), *map(section, reports)]), "utf-8"
-    )
+    (arguments.out / "load.md").write_text("\n".join([*parts, *map(section, reports)]), "utf-8")
     return 0
 
 
-def page(course: Course, notes: Sequence[str] = (), latency_from_s: float = SETTLED_S) -> str:
+def page(course: Course, notes: Sequence[str] = (), equal_from_s: float = SETTLED_S) -> str:
     """The page.
 
     Args:
         course: The load.
         notes: What else is to be said of it.
-        latency_from_s: When the first window for latency begins.
+        equal_from_s: When conditions are equal from; see :func:`bench.load.verdict.rows_of`.
     """
-    rows = rows_of(course, latency_from_s)
+    rows = rows_of(course, equal_from_s)
     early, late = windows(course.samples)
-    judged = [one for one in rows if one.ok is not None]
-    missed = [one.metric for one in judged if not one.ok]
-    words = f"{len(judged) - len(missed)} of {len(judged)} are met" + (f"; not: {', '.join(missed)}" if missed else "")
     named: dict[str, Any] = course.settings | {
         "measured": course.measured_rate,
         "rate": course.rate,
@@ -112,11 +112,26 @@ def page(course: Course, notes: Sequence[str] = (), latency_from_s: float = SETT
         "early": early[-1].at_s,
         "late": late[0].at_s,
         "notes": "".join(textwrap.fill(f"- {note}", _COLUMNS, subsequent_indent="  ") + "\n" for note in notes),
-        "verdict": textwrap.fill(f"**Verdict: {words}**", _COLUMNS),
+        "verdict": textwrap.fill(f"**Verdict: {_met(rows)}**", _COLUMNS),
         "head": _HEAD,
         "rows": _lines(rows),
     }
     return _TEXT.format(**named)
+
+
+def repetition(course: Course, notes: Sequence[str]) -> str:
+    """Part of the page about a shorter load like the one before."""
+    rows = rows_of(course)
+    lines = "".join(textwrap.fill(f"- {note}", _COLUMNS, subsequent_indent="  ") + "\n" for note in notes)
+    text = textwrap.fill(f"**Verdict: {_met(rows)}**", _COLUMNS)
+    seconds = course.settings["seconds"]
+    return f"## The same again, for {seconds:,.0f} s\n\n{lines}\n{text}\n\n{_HEAD}\n{_lines(rows)}\n"
+
+
+def _met(rows: Sequence[Row]) -> str:
+    judged = [one for one in rows if one.ok is not None]
+    missed = [one.metric for one in judged if not one.ok]
+    return f"{len(judged) - len(missed)} of {len(judged)} are met" + (f"; not: {', '.join(missed)}" if missed else "")
 
 
 def section(report: Report) -> str:

@@ -4,8 +4,11 @@ import statistics
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final, NamedTuple
 
+import msgspec
+
 from bench.load.samples import WATCHED, Course, Sample
 from bench.report import Row, row
+from berth.schemas.subjects import StreamName
 
 SETTLED_S: Final = 600.0
 """After so long a cell is in its steady state; in shorter runs after a sixth of the time."""
@@ -48,12 +51,13 @@ def windows(samples: Sequence[Sample], from_s: float = SETTLED_S) -> Windows:
     return Windows(early, late)
 
 
-def rows_of(course: Course, latency_from_s: float = SETTLED_S) -> list[Row]:
+def rows_of(course: Course, equal_from_s: float = SETTLED_S) -> list[Row]:
     """The verdict: a row for each process, stream and figure; one without a target is for information.
 
     Args:
         course: The load.
-        latency_from_s: When the first window for latency begins: conditions must be equal from then on.
+        equal_from_s: When conditions are equal from, such as the priority of the processes: streams and latency are
+            compared from then on.
 
     Raises:
         ValueError: There are too few samples.
@@ -63,8 +67,9 @@ def rows_of(course: Course, latency_from_s: float = SETTLED_S) -> list[Row]:
     case = f"second {first_s:.0f} to {last_s:.0f}"
     lasted_s = last_s - course.samples[0].at_s
     placed = (course.samples[-1].placed - course.samples[0].placed) / lasted_s
-    rows = [
-        row("before", "jobs placed, as many as it can", "1/s", [course.measured_rate]),
+    is_measured = not course.settings.get("rate")
+    rows = [row("before", "jobs placed, as many as it can", "1/s", [course.measured_rate])] if is_measured else []
+    rows += [
         row("whole run", "jobs submitted", "1/s", [course.rate]),
         row("whole run", "jobs placed", "1/s", [placed], target=_RATE_SHARE * course.rate, better="more"),
         row("whole run", "jobs placed in all", "1", [course.samples[-1].placed - course.samples[0].placed]),
@@ -72,10 +77,14 @@ def rows_of(course: Course, latency_from_s: float = SETTLED_S) -> list[Row]:
     ]
     for name in course.samples[-1].processes:
         rows += _memory(case, name, early, late)
+    early, late = windows(course.samples, equal_from_s)
+    if early[0].at_s > first_s:
+        case = f"second {early[0].at_s:.0f} to {last_s:.0f}"
+        for name in course.samples[-1].processes:
+            growth = _memory(case, name, early, late)[2]
+            rows.append(msgspec.structs.replace(growth, target=None, ok=None))
     for stream in WATCHED:
         rows += _stream(case, stream.value, early, late)
-    early, late = windows(course.samples, latency_from_s)
-    case = f"second {early[0].at_s:.0f} to {last_s:.0f}"
     rows += _latency(case, "p50", early, late, lambda one: one.latency.p50_ms, _P50_FACTOR)
     rows += _latency(case, "p99", early, late, lambda one: one.latency.p99_ms, _P99_FACTOR)
     most = max(one.latency.most_ms for one in course.samples if one.at_s >= early[0].at_s)
@@ -103,12 +112,21 @@ def _memory(case: str, name: str, early: list[Sample], late: list[Sample]) -> li
 
 def _stream(case: str, name: str, early: list[Sample], late: list[Sample]) -> list[Row]:
     before, after = (_median(part, lambda one: one.streams[name].bytes) for part in (early, late))
-    growth = 100 * (after - before - _STREAM_SLACK) / max(before, 1)
+    slack = _STREAM_SLACK
+    if name == StreamName.SNAPSHOT:  # one more or one fewer is kept, depending on the moment
+        slack += max(round(one.streams[name].bytes / max(one.snapshots, 1)) for one in late)
+    growth = 100 * (after - before - slack) / max(before, 1)
     least_lag = min(one.streams[name].lag for one in late)
     return [
         row(case, f"{name}, at first", "MiB", [before / (1 << 20)]),
         row(case, f"{name}, at last", "MiB", [after / (1 << 20)]),
-        row(case, f"{name}, growth beyond 1 MiB", "%", [max(growth, 0.0)], target=_STREAM_GROWTH),
+        row(
+            case,
+            f"{name}, growth beyond {'a snapshot' if name == StreamName.SNAPSHOT else '1 MiB'}",
+            "%",
+            [max(growth, 0.0)],
+            target=_STREAM_GROWTH,
+        ),
         row(case, f"{name}, messages at last", "1", [_median(late, lambda one: one.streams[name].messages)]),
         row(case, f"{name}, least lag at last", "messages", [least_lag], target=0.0),
         row(case, f"{name}, most lag at last", "messages", [max(one.streams[name].lag for one in late)]),

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from bench.load.hour import Settings
-from bench.load.page import page, pictures, section
+from bench.load.page import page, pictures, repetition, section
 from bench.load.samples import (
     WATCHED,
     Course,
@@ -19,6 +19,7 @@ from bench.load.samples import (
 )
 from bench.load.verdict import rows_of, windows
 from bench.report import Machine, Report, Row, row
+from berth.schemas.subjects import StreamName
 
 _MIB = 1 << 20
 _SETTINGS = dict.fromkeys(Settings.__struct_fields__, 10.0) | {"seconds": 3600.0, "used": 0.7}
@@ -74,7 +75,8 @@ def test_latency_is_compared_from_the_moment_on_from_which_conditions_are_equal(
     found = {one.metric: one for one in rows_of(_course(samples), 1500.0)}
     assert (found["latency p99, at first"].value, found["latency p99, last over first"].value) == (9.0, 1.0)
     assert (found["longest latency"].value, found["longest latency"].case) == (18.0, "second 1500 to 3600")
-    assert found["memory of leader, growth"].case == "second 600 to 3600"
+    rows = [one for one in rows_of(_course(samples), 1500.0) if one.metric == "memory of leader, growth"]
+    assert [(one.case, one.ok) for one in rows] == [("second 600 to 3600", True), ("second 1500 to 3600", None)]
 
 
 def test_what_grows_before_minute_10_does_not_count() -> None:
@@ -87,7 +89,7 @@ def test_what_grows_before_minute_10_does_not_count() -> None:
         ({"memory": 101.9}, set()),
         ({"memory": 102.1}, {"memory of leader, growth"}),
         ({"mib": 53.4}, set()),
-        ({"mib": 53.6}, {f"{name}, growth beyond 1 MiB" for name in WATCHED}),
+        ({"mib": 53.6}, {f"{name}, growth beyond 1 MiB" for name in WATCHED if name != StreamName.SNAPSHOT}),
         ({"lag": 1}, {f"{name}, least lag at last" for name in WATCHED}),
         ({"p99_ms": 13.4}, set()),
         ({"p99_ms": 13.6}, {"latency p99, last over first"}),
@@ -95,6 +97,17 @@ def test_what_grows_before_minute_10_does_not_count() -> None:
 )
 def test_growth_beyond_a_bound_misses_its_target(changes: dict[str, float], missed: set[str]) -> None:
     assert _missed(_hour(**changes)) == missed
+
+
+@pytest.mark.parametrize(("mib", "missed"), [(70.0, set()), (90.0, {"SNAPSHOT, growth beyond a snapshot"})])
+def test_one_snapshot_more_is_no_growth(mib: float, missed: set[str]) -> None:
+    assert _missed(_hour(mib=mib)) & {"SNAPSHOT, growth beyond a snapshot"} == missed, "three are kept of mib / 3 each"
+
+
+def test_a_repetition_has_its_own_verdict() -> None:
+    text = repetition(_course(_hour(memory=110.0)), ["With something mended."])
+    assert "## The same again, for 3,600 s\n\n- With something mended.\n\n**Verdict: " in text
+    assert "are met; not: memory of leader, growth**" in text
 
 
 def test_jobs_that_are_not_placed_miss_the_target() -> None:
