@@ -6,6 +6,7 @@ one follows, or by which a job has a status or pods are bound, cannot be made go
 anew would give its chips again.
 """
 
+from collections.abc import Container
 from typing import Final
 
 import msgspec
@@ -50,20 +51,21 @@ class Found(msgspec.Struct, frozen=True):
     skips: list[Skip]
 
 
-async def find(bus: Bus, clock: Clock, *, by: str) -> Found:
+async def find(bus: Bus, clock: Clock, *, by: str, without: Container[int] = frozenset()) -> Found:
     """Find what stops the readers of the ledger. Nothing is changed.
 
     Args:
         bus: The cell.
         clock: For the time in the skips.
         by: Name of this process, for the skips.
+        without: Records of snapshots that are left out.
 
     Raises:
         RepairError: A skip would not make it good.
         NewerVersionError: Only a newer release reads a record or the newest snapshot.
         TransientError: The bus did not answer.
     """
-    body = await newest_snapshot(bus)
+    body = await newest_snapshot(bus, without=without)
     state = await bus.state(StreamName.LEDGER)
     fold = LedgerFold()
     if body is not None:
@@ -197,7 +199,7 @@ def _why(skip: Skip) -> str:
     return "was deleted" if skip.reason == _DELETED else f"breaks the ledger: {skip.reason}"
 
 
-async def repair(bus: Bus, clock: Clock, found: Found, *, by: str) -> Found:
+async def repair(bus: Bus, clock: Clock, found: Found, *, by: str, without: Container[int] = frozenset()) -> Found:
     """Write the skips that were found, while no dispatcher leads.
 
     The lease is taken from a dispatcher that holds it. If it is interrupted, the same command goes on.
@@ -207,6 +209,7 @@ async def repair(bus: Bus, clock: Clock, found: Found, *, by: str) -> Found:
         clock: For the lease.
         found: What a person has agreed to.
         by: Name of this process.
+        without: Records of snapshots that are left out.
 
     Returns:
         What is found afterwards: nothing to skip.
@@ -222,7 +225,7 @@ async def repair(bus: Bus, clock: Clock, found: Found, *, by: str) -> Found:
         held = encode(LeaseHeld(HOLDER, 0, clock.now_ms()))
         revision = await bus.publish(lease, held, expected_subject_seq=revision, ttl_s=_LEASE_S)
         try:
-            return await _write(bus, clock, found, by)
+            return await _write(bus, clock, found, by, without)
         finally:
             released = encode(LeaseHeld("", 0, clock.now_ms()))
             await bus.publish(lease, released, expected_subject_seq=revision, ttl_s=1)
@@ -232,8 +235,8 @@ async def repair(bus: Bus, clock: Clock, found: Found, *, by: str) -> Found:
         ) from error
 
 
-async def _write(bus: Bus, clock: Clock, found: Found, by: str) -> Found:
-    again = await find(bus, clock, by=by)
+async def _write(bus: Bus, clock: Clock, found: Found, by: str, without: Container[int]) -> Found:
+    again = await find(bus, clock, by=by, without=without)
     if _places(again) != _places(found):
         raise RepairError("the ledger is not as it was found any more; nothing was changed. Start the repair again")
     for skip in found.skips:
@@ -241,7 +244,7 @@ async def _write(bus: Bus, clock: Clock, found: Found, by: str) -> Found:
         before = await bus.last(StreamName.SKIPS, subject)
         expected = before.sequence if before is not None else 0
         await bus.publish(subject, encode(skip), expected_subject_seq=expected)
-    return await find(bus, clock, by=by)
+    return await find(bus, clock, by=by, without=without)
 
 
 def _places(found: Found) -> list[tuple[int, int, str]]:

@@ -87,7 +87,7 @@ class Dispatcher:
         self.scheduler = Scheduler(self.state)
         self.intake = Intake(bus, clock, self.state, self.feeds.arrived, instruments)
         self.scatter = Scatter(
-            bus, self.state, shards=config.shards, timeout_s=config.gather_timeout_s, log=instruments.log
+            bus, clock, self.state, shards=config.shards, timeout_s=config.gather_timeout_s, log=instruments.log
         )
         self.views = Views(bus, clock, self.state, instruments)
         self.snapshots = Snapshots(bus, clock, self.scheduler, config, instruments)

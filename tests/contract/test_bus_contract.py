@@ -491,3 +491,14 @@ async def test_a_drained_bus_is_closed_and_not_lost(bus: Bus) -> None:
     with pytest.raises(FatalError):
         await bus.publish(bus.subjects.fact_timer, b"x")
     await bus.close()
+
+
+async def test_a_message_is_read_by_its_sequence(bus: Bus) -> None:
+    assert await bus.message(StreamName.LEDGER, 1) is None
+    assert await bus.append(b"one", expected_seq=0) == 1
+    assert await bus.append(b"two", expected_seq=1) == 2
+    found = await bus.message(StreamName.LEDGER, 1)
+    assert found is not None
+    assert (found.subject, found.sequence, found.data) == (bus.subjects.ledger, 1, b"one")
+    assert await bus.message(StreamName.LEDGER, 3) is None
+    assert await bus.message(StreamName.LEDGER, 0) is None

@@ -27,7 +27,7 @@ def unrest(world: World) -> list[str]:
     """What a cell has still to do, in words."""
     observer = world.observer
     observer.catch_up()
-    found: list[str] = []
+    found: list[str] = ["the operator is at work"] if world.is_at_work else []
     for key in observer.state.jobs:
         status = status_of(observer.state, key, at_ms=0)
         if status is None or status.phase in RESTLESS:
@@ -48,7 +48,7 @@ async def see_rest(world: World) -> None:
     count = observer.count
     try:
         check(observer.state)
-        see_same(entries_of(observer.facts, observer.records))
+        see_same(entries_of(observer.facts, observer.records), observer.base)
         count["replay"] += 1
         now_ms = world.cell.clocks["bus"].now_ms()
         see_nobody_sleeps(observer.state.dump(observer.scheduler.dump()), now_ms)
@@ -112,16 +112,18 @@ def _see_chips(world: World) -> None:
         Failure: It is not so.
     """
     live: Counter[tuple[str, int]] = Counter()
+    holdings = world.observer.state.fold.holdings
     for pod in world.cell.kube.objects(PODS):
         annotations = pod["metadata"].get("annotations") or {}
         if JOB_UID in annotations and (pod.get("status") or {}).get("phase") not in {"Succeeded", "Failed"}:
-            live[annotations[JOB_UID], int(annotations[ATTEMPT])] += 1
-    for key, holding in world.observer.state.fold.holdings.items():
+            adopted = (pod["metadata"]["uid"], 0)
+            live[adopted if adopted in holdings else (annotations[JOB_UID], int(annotations[ATTEMPT]))] += 1
+    for key, holding in holdings.items():
         world.observer.count["holdings at rest"] += 1
         if not live[key]:
             raise Failure("chips are held for nobody", f"{holding.name} {key}")
     for key in live:
-        if key not in world.observer.state.fold.holdings:
+        if key not in holdings:
             raise Failure("a pod lives and holds nothing", f"{key}")
 
 
@@ -132,15 +134,17 @@ def _see_pods(world: World) -> None:
         Failure: It is not so.
     """
     count, kube = world.observer.count, world.cell.kube
-    waiting = {job.uid for job in world.observer.state.jobs.values() if job.state != "tombstone"}
     phases: dict[str, list[str]] = {}
     for pod in kube.objects(PODS):
         count["pods at rest"] += 1
         phase = (pod.get("status") or {}).get("phase", "")
         annotations = pod["metadata"].get("annotations") or {}
         phases.setdefault(annotations.get(GROUP_NAME, ""), []).append(phase)
-        if phase == "Pending" and not waiting:
-            raise Failure("a pod waits and no job knows it", pod["metadata"]["name"])
+        conditions = {one["type"]: one for one in (pod.get("status") or {}).get("conditions") or ()}
+        scheduled = conditions.get("PodScheduled", {})
+        is_waiting = not pod["spec"].get("nodeName") and "deletionTimestamp" not in pod["metadata"]
+        if is_waiting and not (scheduled.get("status") == "False" and scheduled.get("message")):
+            raise Failure("a pod waits and nothing says why", f"{pod['metadata']['name']}: {conditions}")
     for group in kube.objects(GROUPS):
         found = phases.get(group["metadata"]["name"], [])
         said = (group.get("status") or {}).get("phase", "")

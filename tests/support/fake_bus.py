@@ -219,6 +219,10 @@ class FakeBus:
         found = await self._stream(stream)
         return found.last(subject)
 
+    async def message(self, stream: StreamName, sequence: int) -> Stored | None:
+        found = await self._stream(stream)
+        return found.messages.get(sequence)
+
     async def state(self, stream: StreamName) -> StreamState:
         found = await self._stream(stream)
         return found.state

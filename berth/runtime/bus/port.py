@@ -183,6 +183,9 @@ class Bus(Protocol):
     async def last(self, stream: StreamName, subject: str) -> Stored | None:
         """Latest message of a subject, read from the leader of the stream; None if there is none."""
 
+    async def message(self, stream: StreamName, sequence: int) -> Stored | None:
+        """Message with a sequence; None if there is none, or it was removed."""
+
     async def state(self, stream: StreamName) -> StreamState:
         """Current content of a stream."""
 

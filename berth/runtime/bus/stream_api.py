@@ -155,8 +155,15 @@ class Api:
 
     async def last_message(self, stream: str, subject: str) -> _Message | None:
         """Latest message of a subject, from the stream's leader; None if there is none."""
+        return await self._message(stream, {"last_by_subj": subject})
+
+    async def message(self, stream: str, sequence: int) -> _Message | None:
+        """Message with a sequence, from the stream's leader; None if there is none."""
+        return await self._message(stream, {"seq": sequence})
+
+    async def _message(self, stream: str, which: dict[str, Any]) -> _Message | None:
         verb = f"STREAM.MSG.GET.{stream}"
-        answer = await self._send(verb, {"last_by_subj": subject})
+        answer = await self._send(verb, which)
         error = msgspec.json.decode(answer, type=_Outcome).error
         if error is not None and error.err_code == _NO_MESSAGE:
             return None
