@@ -143,6 +143,7 @@ def _see_nothing_failed(world: World) -> None:
     for failures in (world.observer.failures, world.cell.failures):
         if failures:
             raise failures[0]
+    world.see_codes()
     if world.loop.errors:
         raise Failure("an error in a callback", world.loop.errors[0])
     world.middle.look(world.loop.steps, world.cell.clocks["bus"].now_ms())
