@@ -25,7 +25,16 @@ from tests.sim.story import WEIGHTS
 BATCH: Final = 4
 """Seeds that a process lives through before it says how they went."""
 FAILURES_MAX: Final = 10
-AT_REST: Final = ("replay", "sleepers", "starts", "statuses", "pods at rest")
+AT_REST: Final = (
+    "replay",
+    "sleepers",
+    "starts",
+    "statuses",
+    "pods at rest",
+    "nodes at rest",
+    "health at rest",
+    "requests",
+)
 """Checks at the end."""
 
 

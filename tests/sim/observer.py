@@ -23,6 +23,7 @@ from berth.schemas.status import SnapshotBody, SnapshotChunk, SnapshotEnd
 from berth.schemas.subjects import StreamName, Subjects
 from tests.fuzz.seat import Seat
 from tests.sim.errors import Failure
+from tests.sim.ledger_oracle import LedgerOracle
 from tests.support.kube_cells import chips_of
 from tests.support.kube_rules import Place, Tree
 
@@ -53,6 +54,7 @@ class Observer:
         self.state = State(keeps=True)
         self.scheduler = Scheduler(self.state)
         self.failures: list[Failure] = []
+        self.oracle = LedgerOracle()
         self._subjects = Subjects(cell)
         self._names = {self._subjects.stream(name): name for name in StreamName}
         self._pending: deque[Stored] = deque()
@@ -86,8 +88,12 @@ class Observer:
     def _record(self, stored: Stored) -> None:
         self.records.append(stored)
         self.count["records"] += 1
+        counts = self.oracle.read(stored.sequence, stored.data)
         try:
             link = self.state.fold.link(stored.sequence, stored.data)
+            if counts == bool(link.void):
+                does, why = ("counts", "must not") if not counts else ("does not count", f"must: {link.void}")
+                self.fail(f"a message of the ledger {does} and {why}", f"{stored.sequence}: {stored.data[:200]!r}")
             while self._pending and self._pending[0].sequence <= link.facts_seq:
                 self._apply(self._pending.popleft())
             folded = follow_record(self.scheduler, link)

@@ -62,6 +62,9 @@ WEIGHTS: Final[dict[str, int]] = {
     "kube-down": 2,
     "clock": 2,
     "settings": 2,
+    "doubt": 8,
+    "rival": 6,
+    "stray": 5,
 }
 """What may happen, and how often where everything does."""
 VERBS: Final = tuple(verb for verb, weight in WEIGHTS.items() for _ in range(weight))
@@ -114,7 +117,7 @@ def draw(seed: int) -> Story:
     settings = CellSettings(
         shards=chance.choice((0, 0, 1, 2, 3)),
         dispatchers=chance.choice((1, 2, 2)),
-        decisions={"queue_policy": chance.choice(("skip", "skip", "fifo", "easy"))},
+        decisions={"queue_policy": chance.choice(("skip", "skip", "fifo", "easy")), "chain": int(seed % 4 != 1)},
         faults={"enabled": True, "plan_before_delete": chance.random() < 0.5} if recoveries else {},
         snapshot_records=chance.choice((10, 20, 50)),
     )

@@ -7,12 +7,13 @@ from tests.sim.bus import SimBus
 from tests.sim.kube import Weather
 from tests.sim.loop import SimLoop
 from tests.sim.observer import Observer
+from tests.sim.rivals import Rivals
 from tests.sim.story import Event, Story
 from tests.sim.trouble import Trouble
 from tests.sim.users import Users
 
 
-class World(Users, Trouble):
+class World(Users, Trouble, Rivals):
     """A cell, its users and its bad luck.
 
     Args:
@@ -64,6 +65,8 @@ class World(Users, Trouble):
             for connection in process.connections:
                 connection.outgoing.held_until_s = connection.incoming.held_until_s = 0.0
                 connection.lose_replies = 0
+            for bus in process.buses:
+                bus.on_append = None
         for name in self.nodes:
             self.patch_node(name, {"spec": {"unschedulable": None}})
             self.undrain(name)
