@@ -57,6 +57,40 @@ def described(
     )
 
 
+def many_nodes(count: int, *, below: int = 48) -> list[NodeDescription]:
+    """Nodes of 8 chips, ``below`` of them below each leaf switch."""
+    return [
+        described(f"node-{index:06d}", leaf=f"leaf-{index // below:04d}", position=index % below)
+        for index in range(count)
+    ]
+
+
+async def give_nodes(bus: NatsBus, nodes: Sequence[NodeDescription]) -> None:
+    """Publish the facts of nodes and of the leaf switches above them."""
+    by_name = {node.name: node for node in nodes}
+    for domain, names in domains(nodes).items():
+        fact = pack_nodes(domain, [by_name[name] for name in names])
+        await bus.publish(bus.subjects.fact_node(domain), encode(fact))
+    switches = pack_switches(nodes)
+    await bus.publish(bus.subjects.fact_topology(switches.kind), encode(switches))
+
+
+def pods_seen(namespace: str, name: str, uid: str, placement: Placement, phase: PodPhase) -> PodsSeen:
+    """All pods of a placed job in one phase."""
+    pods = placement.pods()
+    return PodsSeen(
+        namespace,
+        name,
+        uid,
+        1,
+        rank=pack(range(pods), 4),
+        nodes=placement.nodes,
+        node_index=placement.node_index,
+        phase=bytes([phase]) * pods,
+        chips=bytes(8 * pods),
+    )
+
+
 class Client:
     """Publishes requests, ends placed jobs, and follows statuses.
 
@@ -79,21 +113,11 @@ class Client:
 
     async def nodes(self, count: int, *, below: int = 48) -> None:
         """Publish the facts of ``count`` nodes of 8 chips, ``below`` of them below each leaf switch."""
-        await self.give(
-            [
-                described(f"node-{index:06d}", leaf=f"leaf-{index // below:04d}", position=index % below)
-                for index in range(count)
-            ]
-        )
+        await give_nodes(self.bus, many_nodes(count, below=below))
 
     async def give(self, nodes: Sequence[NodeDescription]) -> None:
         """Publish the facts of nodes and of the leaf switches above them."""
-        by_name = {node.name: node for node in nodes}
-        for domain, names in domains(nodes).items():
-            fact = pack_nodes(domain, [by_name[name] for name in names])
-            await self.bus.publish(self.bus.subjects.fact_node(domain), encode(fact))
-        switches = pack_switches(nodes)
-        await self.bus.publish(self.bus.subjects.fact_topology(switches.kind), encode(switches))
+        await give_nodes(self.bus, nodes)
 
     async def submit(
         self, name: str, *, chips: int, replicas: int = 1, labels: Mapping[str, str] | None = None
@@ -133,19 +157,8 @@ class Client:
         self.used_chips_most = max(self.used_chips_most, self.used_chips)
         while self.used_chips > self.keep_chips:
             name, placement = self._running.popleft()
-            pods = placement.pods()
             self.used_chips -= len(placement.chips)
-            gone = PodsSeen(
-                "bench",
-                name,
-                name,
-                1,
-                rank=pack(range(pods), 4),
-                nodes=placement.nodes,
-                node_index=placement.node_index,
-                phase=bytes([PodPhase.SUCCEEDED]) * pods,
-                chips=bytes(8 * pods),
-            )
+            gone = pods_seen("bench", name, name, placement, PodPhase.SUCCEEDED)
             future = self.bus.submit(self.bus.subjects.fact_pod("bench", name), encode(gone))
             future.add_done_callback(_look)  # publishes in flight at the end of the bench do not matter
 

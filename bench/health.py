@@ -15,22 +15,19 @@ import msgspec
 import uvloop
 
 from bench.arrivals import Arrivals
-from bench.cell import described
+from bench.cell import give_nodes, many_nodes
 from bench.processes import Process
 from bench.report import Report, Row, machine, row
-from berth.core.cluster.domains import domains
-from berth.core.cluster.node_packing import pack_nodes, unpack_health
+from berth.core.cluster.node_packing import unpack_health
 from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.bus.port import Stored
 from berth.runtime.errors import TransientError
 from berth.runtime.local.nats_server import EmbeddedServer
-from berth.schemas.envelope import decode, encode
+from berth.schemas.envelope import decode
 from berth.schemas.facts import HealthSeen
-from berth.schemas.nodes import NodeDescription
 from berth.schemas.subjects import StreamName
 
 _NODES: Final = 10_000
-_BELOW: Final = 48
 _BATCH: Final = 1_000
 _ROUNDS: Final = 10
 """Reports of each node in a case."""
@@ -42,8 +39,12 @@ _MEMORY_TARGET_MIB: Final = 64.0
 _ASK_S: Final = 60.0
 
 
-class _Facts:
-    """Health facts as they arrive."""
+class Facts:
+    """Health facts as they arrive.
+
+    Args:
+        bus: The cell.
+    """
 
     def __init__(self, bus: NatsBus) -> None:
         self.unhealthy: dict[str, int] = {}
@@ -71,13 +72,13 @@ async def _measure() -> list[Row]:
         async with EmbeddedServer(Path(root) / "nats") as server:
             bus = await NatsBus.connect(server.url, "bench", name="bench")
             await bus.ensure_streams()
-            await _give(bus, [described(name, leaf=f"leaf-{at // _BELOW:04d}") for at, name in enumerate(names)])
+            await give_nodes(bus, many_nodes(_NODES))
             settings = {"source": "none", "flap_hold_s": 0, "bus": {"url": server.url, "cell": "bench"}}
             service = Process(Path(root), "health", settings)
             service.start()
             try:
-                facts = _Facts(bus)
-                await _until_taken(bus, names[0])
+                facts = Facts(bus)
+                await until_taken(bus, names[0])
                 await _send(bus, names, {})
                 before_mib = service.pss_mib()
                 rows = await _case(bus, service, facts, names, "the same again", 0)
@@ -91,7 +92,7 @@ async def _measure() -> list[Row]:
     return [*rows, row(case, "memory grown", "MiB", [grown_mib], target=_MEMORY_TARGET_MIB)]
 
 
-async def _case(bus: NatsBus, service: Process, facts: _Facts, names: list[str], what: str, changed: int) -> list[Row]:
+async def _case(bus: NatsBus, service: Process, facts: Facts, names: list[str], what: str, changed: int) -> list[Row]:
     rates: list[float] = []
     took_ms: list[float] = []
     cpu_s, sent = service.cpu_s(), 0
@@ -136,7 +137,7 @@ async def _send(bus: NatsBus, names: list[str], unhealthy: dict[str, list[int]])
     return sent_s
 
 
-async def _until_taken(bus: NatsBus, name: str) -> None:
+async def until_taken(bus: NatsBus, name: str) -> None:
     """Wait until the service takes reports of the nodes."""
     async with asyncio.timeout(_ASK_S):
         while True:
@@ -148,14 +149,6 @@ async def _until_taken(bus: NatsBus, name: str) -> None:
             await asyncio.sleep(0.1)
 
 
-async def _until_facts(facts: _Facts, names: list[str], wanted: int) -> None:
+async def _until_facts(facts: Facts, names: list[str], wanted: int) -> None:
     """Wait until facts show the chips of some nodes."""
     await facts.until(lambda: all(facts.unhealthy.get(name, 0) == wanted for name in names))
-
-
-async def _give(bus: NatsBus, nodes: list[NodeDescription]) -> None:
-    """Publish the facts of nodes."""
-    by_name = {node.name: node for node in nodes}
-    for domain, names in domains(nodes).items():
-        fact = pack_nodes(domain, [by_name[name] for name in names])
-        await bus.publish(bus.subjects.fact_node(domain), encode(fact))

@@ -13,7 +13,7 @@ from typing import Final
 import aiohttp
 import msgspec
 
-from berth.runtime.local.nats_server import die_with
+from berth.runtime.local.place import die_with
 
 ROOT: Final = Path(__file__).parents[1]
 _TICK_S: Final = 1 / os.sysconf("SC_CLK_TCK")

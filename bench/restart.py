@@ -24,7 +24,7 @@ from typing import Any, Final
 import uvloop
 
 from bench.arrivals import Arrivals
-from bench.cell import Client
+from bench.cell import Client, pods_seen
 from bench.kube.restarts import kube_rows
 from bench.processes import ROOT, Process, until_ready
 from bench.report import Report, Row, machine, row
@@ -32,9 +32,8 @@ from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.bus.port import Stored
 from berth.runtime.local.nats_server import EmbeddedServer
 from berth.runtime.local.ports import free_ports
-from berth.schemas.columns import pack
 from berth.schemas.envelope import body_of, encode, open_envelope
-from berth.schemas.facts import PodPhase, PodsSeen
+from berth.schemas.facts import PodPhase
 from berth.schemas.ledger import Epoch, Round
 from berth.schemas.placement import Placement
 from berth.schemas.subjects import StreamName
@@ -46,7 +45,7 @@ _WAITING: Final = 20_000
 _WAITING_CLASSES: Final = 20
 _REPEATS: Final = 9
 _STARTS: Final = 5
-_DEADLINE_S: Final = 300.0
+_DEADLINE_S: Final = 600.0
 _POLL_S: Final = 0.02
 
 
@@ -126,17 +125,7 @@ class Cell:
             await self.client.submit(f"run-{number}", chips=8)
         await self.ledger.until(lambda: len(self.ledger.placed) >= count)
         for name, placement in self.ledger.placed.items():
-            seen = PodsSeen(
-                "bench",
-                name,
-                name,
-                1,
-                rank=pack(range(1), 4),
-                nodes=placement.nodes,
-                node_index=placement.node_index,
-                phase=bytes([PodPhase.RUNNING]),
-                chips=bytes(8),
-            )
+            seen = pods_seen("bench", name, name, placement, PodPhase.RUNNING)
             await self.bus.submit_wait(self.bus.subjects.fact_pod("bench", name), encode(seen))
 
 

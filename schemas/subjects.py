@@ -86,6 +86,9 @@ class StreamSpec(msgspec.Struct, frozen=True, kw_only=True):
     max_bytes: int = 0
     allow_ttl: bool = False
     storage: Literal["file", "memory"] = "file"
+    has_floor: bool = False
+    """It keeps the latest message of each subject for ever, so what is over is passed by a floor; see decision
+    old-jobs."""
     is_view: bool = False
     """Its content follows from other streams: on one replica the server may acknowledge a message before it is on
     disk."""
@@ -285,6 +288,7 @@ class Subjects(msgspec.Struct, frozen=True):
                 name=StreamName.LATEST,
                 mirror_of=StreamName.FACTS,
                 per_subject=1,
+                has_floor=True,
                 is_view=True,
                 backup="old",
             ),
@@ -294,6 +298,7 @@ class Subjects(msgspec.Struct, frozen=True):
                 name=StreamName.STATUS,
                 subjects=(f"{root}status.>",),
                 per_subject=1,
+                has_floor=True,
                 is_view=True,
                 backup="latest",
             ),

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Final
 import uvloop
 from cyclopts import Parameter
 
-from berth.cli.output import FAILED, OK, WRONG_USE, CommandError, complain
+from berth.cli.output import FAILED, OK, WRONG_USE, CommandError, complain, print_progress
 from berth.core.errors import LedgerBrokenError
 from berth.runtime import logs
 from berth.runtime.bus.access import access_of
@@ -22,6 +22,8 @@ from berth.schemas.subjects import StreamName
 
 DEFAULT_URL: Final = "nats://127.0.0.1:4222"
 _CONNECT_S: Final = 3.0
+_SILENT_S: Final = 0.7
+"""Without an answer for so long, users are told what the command waits for."""
 _NUMBERED: Final = re.compile(r"^\w+\(-?\d+, '(?P<words>[^']*)'\)$")
 """Text of an operating system error in Python's format."""
 
@@ -73,8 +75,13 @@ async def connected(common: Common, *, needs_cell: bool = True) -> AsyncIterator
     """
     url = common.address
     access = access_of(bus_from_environment(url))
+    waiting = asyncio.get_running_loop().call_later(
+        _SILENT_S, print_progress, f"waiting for the NATS server at {url}, up to {_CONNECT_S:g} s"
+    )
     try:
-        bus = await NatsBus.connect(url.split(","), common.cell, name="berth", timeout_s=_CONNECT_S, access=access)
+        bus = await NatsBus.connect(
+            url.split(","), common.cell, name="berth", timeout_s=_CONNECT_S, access=access, is_patient=False
+        )
     except FatalError as error:
         raise CommandError(
             f"the server at {url} rejects the connection ({_cause(error)}); set BERTH_BUS__USER and"
@@ -85,6 +92,8 @@ async def connected(common: Common, *, needs_cell: bool = True) -> AsyncIterator
             f"no NATS server answers at {url} ({_cause(error)}); start everything with: berth up, or name another"
             " address with --url"
         ) from error
+    finally:
+        waiting.cancel()
     async with bus:
         try:
             if needs_cell:
@@ -101,7 +110,9 @@ def _cause(error: ShellError) -> str:
     """Last part of an error message; the names of exceptions before it do not help users."""
     words = str(error).rpartition(": ")[2] or str(error)
     words = _NUMBERED.sub(r"\g<words>", words)
-    return "connection refused" if "refused" in words.lower() else words
+    if "refused" in words.lower():
+        return "connection refused"
+    return "no answer" if words == "TimeoutError()" else words
 
 
 def run(work: Callable[[], Coroutine[Any, Any, int | None]]) -> int:

@@ -14,7 +14,7 @@ from berth.runtime.backoff import Backoff
 from berth.runtime.clock import Clock
 from berth.runtime.config import environment_of_child
 from berth.runtime.errors import FatalError
-from berth.runtime.local.nats_server import die_with
+from berth.runtime.local.place import die_with
 
 RESTARTS_MAX: Final = 5
 """Short starts in a row after which a child is not restarted."""

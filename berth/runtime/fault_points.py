@@ -14,7 +14,7 @@ def _around(*writes: str) -> tuple[str, ...]:
     return tuple(f"{write}.{side}" for write in writes for side in ("before", "after"))
 
 
-POINTS: Final = _around("lease", "epoch", "fact", "append", "status", "snapshot", "purge", "dead")
+POINTS: Final = _around("lease", "epoch", "fact", "append", "status", "snapshot", "purge", "expire", "dead")
 """Points of the dispatcher."""
 BINDER_POINTS: Final = _around("bind", "outcome")
 VOLUME_POINTS: Final = _around("volume", "unbound")

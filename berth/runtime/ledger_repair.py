@@ -6,6 +6,7 @@ one follows, or by which a job has a status or pods are bound, cannot be made go
 anew would give its chips again.
 """
 
+from collections.abc import Container
 from typing import Final
 
 import msgspec
@@ -50,20 +51,21 @@ class Found(msgspec.Struct, frozen=True):
     skips: list[Skip]
 
 
-async def find(bus: Bus, clock: Clock, *, by: str) -> Found:
+async def find(bus: Bus, clock: Clock, *, by: str, without: Container[int] = frozenset()) -> Found:
     """Find what stops the readers of the ledger. Nothing is changed.
 
     Args:
         bus: The cell.
         clock: For the time in the skips.
         by: Name of this process, for the skips.
+        without: Records of snapshots that are left out.
 
     Raises:
         RepairError: A skip would not make it good.
         NewerVersionError: Only a newer release reads a record or the newest snapshot.
         TransientError: The bus did not answer.
     """
-    body = await newest_snapshot(bus)
+    body = await newest_snapshot(bus, without=without)
     state = await bus.state(StreamName.LEDGER)
     fold = LedgerFold()
     if body is not None:

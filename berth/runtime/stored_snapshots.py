@@ -1,7 +1,7 @@
 """Snapshots as they are stored: their ends, and the newest one that is whole."""
 
 import zlib
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 
 from berth.runtime.bus.port import Bus
 from berth.runtime.logs import DEFAULT_LOG, Logger
@@ -11,10 +11,12 @@ from berth.schemas.status import SnapshotBody, SnapshotChunk, SnapshotEnd
 from berth.schemas.subjects import StreamName
 
 
-async def newest_snapshot(bus: Bus, log: Logger = DEFAULT_LOG) -> SnapshotBody | None:
-    """The newest complete snapshot; damaged and incomplete ones are skipped."""
+async def newest_snapshot(
+    bus: Bus, log: Logger = DEFAULT_LOG, *, without: Container[int] = frozenset()
+) -> SnapshotBody | None:
+    """The newest complete snapshot; damaged and incomplete ones are skipped, and those at the records ``without``."""
     for end in reversed(await snapshot_ends(bus, log)):
-        body = await read_snapshot(bus, end, log)
+        body = await read_snapshot(bus, end, log) if end.ledger_seq not in without else None
         if body is not None:
             return body
     return None

@@ -6,8 +6,9 @@ sequence of a lost one. See decision ledger-marks.
 """
 
 from berth.runtime.feeds import Feeds
-from berth.schemas.envelope import DecodeError, decode
+from berth.schemas.envelope import DecodeError, decode, open_envelope
 from berth.schemas.facts import LedgerSeen
+from berth.schemas.ledger import record_head
 from berth.schemas.subjects import StreamName
 
 
@@ -27,6 +28,8 @@ class LedgerGuard:
         self._feeds = feeds
         self._state = feeds.state
         self._stream = ""
+        self._agreed: LedgerSeen | None = None
+        """Newest fact that agrees with the record that it names."""
 
     async def obstacle(self) -> str:
         """Why nothing may be decided on this ledger; empty if nothing is known against it.
@@ -37,7 +40,9 @@ class LedgerGuard:
             TransientError: The bus did not answer.
         """
         seen = self._seen()
-        if seen is None or (seen.stream == self._stream and seen.sequence <= self._state.fold.head):
+        fold = self._state.fold
+        is_known = seen is not None and (seen == self._agreed or seen.epoch == fold.epoch)
+        if seen is None or (is_known and seen.stream == self._stream and seen.sequence <= fold.head):
             return ""
         found = await self._bus.state(StreamName.LEDGER)
         self._stream = found.created
@@ -51,7 +56,26 @@ class LedgerGuard:
                 f"the ledger ends at record {found.last_seq}, but a pod is bound by record {seen.sequence} of epoch"
                 f" {seen.epoch} of the same stream: the newest records were lost. Use: berth restore"
             )
+        epoch = await self._epoch_of(seen.sequence)
+        if epoch > seen.epoch:
+            return (
+                f"record {seen.sequence} of the ledger is of epoch {epoch}, but a pod is bound by record"
+                f" {seen.sequence} of epoch {seen.epoch} of the same stream: records were lost, and others have their"
+                " sequences. Use: berth restore"
+            )
+        self._agreed = seen
         return ""
+
+    async def _epoch_of(self, sequence: int) -> int:
+        """Epoch of a stored record; 0 for a message that is none, or was removed."""
+        stored = await self._bus.message(StreamName.LEDGER, sequence)
+        if stored is None:
+            return 0
+        try:
+            head = record_head(open_envelope(stored.data))
+        except DecodeError:
+            return 0
+        return head.epoch if head is not None else 0
 
     def _seen(self) -> LedgerSeen | None:
         """The newest fact of the ledger, also if it is received and not applied: a standby waits for the leader."""

@@ -33,6 +33,7 @@ from berth.services.dispatcher.config import DispatcherConfig
 from berth.services.dispatcher.intake import Intake
 from berth.services.dispatcher.leadership import Progress
 from berth.services.dispatcher.metrics import DispatcherMetrics
+from berth.services.dispatcher.old_jobs import OldJobs
 from berth.services.dispatcher.scatter import Offers, Scatter
 from berth.services.dispatcher.snapshots import Snapshots
 from berth.services.dispatcher.standby import FencedError, Standby
@@ -86,10 +87,11 @@ class Dispatcher:
         self.scheduler = Scheduler(self.state)
         self.intake = Intake(bus, clock, self.state, self.feeds.arrived, instruments)
         self.scatter = Scatter(
-            bus, self.state, shards=config.shards, timeout_s=config.gather_timeout_s, log=instruments.log
+            bus, clock, self.state, shards=config.shards, timeout_s=config.gather_timeout_s, log=instruments.log
         )
         self.views = Views(bus, clock, self.state, instruments)
         self.snapshots = Snapshots(bus, clock, self.scheduler, config, instruments)
+        self.old_jobs = OldJobs(bus, clock, self.state, self.views, self.snapshots, config, instruments)
         self.epoch = 0
         self._standby = Standby(
             bus,

@@ -1,20 +1,27 @@
 """Offers for a round: from the shards over the bus, or computed in this process when there are none."""
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from berth.core.cluster.domains import shard_of
 from berth.core.placement.offers import OwnRows, candidates_of, merge
 from berth.core.placement.scoring import Candidates, Scorer
 from berth.core.state.cell import State
-from berth.runtime.bus.port import Bus
+from berth.runtime.bus.port import Bus, Gathered
+from berth.runtime.clock import Clock
 from berth.runtime.logs import Logger
 from berth.schemas.envelope import DecodeError, decode, encode
 from berth.schemas.offers import Advance, Ask, Offer, ScoreRequest, Shape, ShapeOffer
+from berth.services.dispatcher.late_shards import BRIEF_SHARE, LateShards
 
 _ANSWER_SHARE: Final = 0.8
 """Part of the deadline that a shard may use to reach the sequences."""
+
+
+_WHOLE_SHARE: Final = 0.9
+"""Part of the deadline after which a shard without an answer is late; less means that it has no process. A timer may
+fire a little early."""
 
 
 def _is_of(shard: int, shards: int, domain: str) -> bool:
@@ -35,17 +42,20 @@ class Scatter:
 
     Args:
         bus: The cell.
+        clock: Source of time.
         state: State of the dispatcher.
         shards: Number of shards; with 0 this process computes the offers.
         timeout_s: Deadline of one request to all shards, in seconds.
         log: Logger of the service.
     """
 
-    def __init__(self, bus: Bus, state: State, *, shards: int, timeout_s: float, log: Logger) -> None:
+    def __init__(self, bus: Bus, clock: Clock, state: State, *, shards: int, timeout_s: float, log: Logger) -> None:
         self._bus = bus
+        self._clock = clock
         self._state = state
         self._shards = shards
         self._timeout_s = timeout_s
+        self._late = LateShards(timeout_s=timeout_s)
         self._log = log
         self._own = [OwnRows(functools.partial(_is_of, shard, shards)) for shard in range(shards)]
         self.shapes_asked = 0
@@ -79,8 +89,7 @@ class Scatter:
             asks=[Ask(shape, count) for shape, count in asks.items()],
             wait_ms=int(self._timeout_s * _ANSWER_SHARE * 1000),
         )
-        subjects = {shard: self._bus.subjects.score(shard) for shard in range(self._shards)}
-        gathered = await self._bus.gather(subjects, encode(request), timeout_s=self._timeout_s)
+        gathered = await self._gathered(encode(request))
         answers = {shard: self._read(shard, gathered.replies[shard], request) for shard in sorted(gathered.replies)}
         views: dict[Shape, Candidates] = {}
         missing = dict.fromkeys(gathered.missing)
@@ -91,6 +100,25 @@ class Scatter:
             sound = [part for part in parts.values() if part is not None]
             views[shape] = merge(self._state.table, sound, missing_nodes=self._nodes_of(lost))
         return Offers(views, sorted(missing), [shard for shard in sorted(missing) if answers.get(shard) is not None])
+
+    async def _gathered(self, request: bytes) -> Gathered:
+        """Replies of all shards; those that are late get a short deadline of their own, after the others."""
+        began_s = self._clock.monotonic_s()
+        brief = self._late.brief(began_s)
+        prompt = [shard for shard in range(self._shards) if shard not in brief]
+        replies, missing = await self._ask(prompt, request, self._timeout_s)
+        now_s = self._clock.monotonic_s()
+        if now_s - began_s >= _WHOLE_SHARE * self._timeout_s:
+            self._late.note(missing, now_s=now_s)
+        if brief:
+            more = await self._ask(sorted(brief), request, BRIEF_SHARE * self._timeout_s)
+            replies, missing = {**replies, **more.replies}, [*missing, *more.missing]
+        self._late.answered(replies)
+        return Gathered(replies, sorted(missing))
+
+    async def _ask(self, shards: Sequence[int], request: bytes, timeout_s: float) -> Gathered:
+        subjects = {shard: self._bus.subjects.score(shard) for shard in shards}
+        return await self._bus.gather(subjects, request, timeout_s=timeout_s)
 
     def _read(self, shard: int, data: bytes, request: ScoreRequest) -> list[Candidates | None] | None:
         """Answer of a shard by shape, None if unusable; shapes with switch affinity may be unusable on their own."""

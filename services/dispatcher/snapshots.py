@@ -43,6 +43,11 @@ class Snapshots:
         self._ledger_seq = 0
         self._facts_seq = 0
         self._written_s = clock.monotonic_s()
+        self._is_asked = False
+
+    def ask(self) -> None:
+        """Let the next snapshot be written soon, however little has happened since the last one."""
+        self._is_asked = True
 
     def found(self, ledger_seq: int, facts_seq: int) -> None:
         """Note the sequences of a snapshot that is stored."""
@@ -61,11 +66,12 @@ class Snapshots:
         records = self._state.fold.head - self._ledger_seq
         facts = self._state.facts_seq - self._facts_seq
         many = records >= self._config.snapshot_records / share
-        if many or (records and facts >= self._config.snapshot_facts / share):
+        if many or (records and (self._is_asked or facts >= self._config.snapshot_facts / share)):
             await self.write()
 
     async def write(self) -> None:
         """Write a snapshot of the current state; after a failure the next one follows as usual."""
+        self._is_asked = False
         ledger_seq, facts_seq = self._state.fold.head, self._state.facts_seq
         body = self._state.dump(self._scheduler.dump())
         size = self._config.snapshot_chunk_bytes

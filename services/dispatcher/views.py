@@ -94,6 +94,8 @@ class Views:
             if self._head is None or key not in self._written:  # what this dispatcher wrote itself is newer
                 self._written[key] = digest(status)
         self._is_learning = self._head is None or self._stored.received < self._head
+        if not self._is_learning:  # those of jobs that gave up their names stay stored for a while
+            self._written = {key: mark for key, mark in self._written.items() if key in self._state.jobs}
 
     async def begin(self) -> None:
         """Review all jobs: another dispatcher wrote their statuses."""
@@ -109,6 +111,11 @@ class Views:
 
     def touch(self, key: JobKey) -> None:
         """Note that a job may have changed."""
+        self._touched[key] = None
+
+    def renew(self, key: JobKey) -> None:
+        """Write the status of a job again, also if it did not change."""
+        self._written.pop(key, None)
         self._touched[key] = None
 
     def note_held(self, held: Mapping[JobKey, str]) -> None:

@@ -327,6 +327,54 @@ async def test_purging_what_must_stay_is_refused(bus: Bus, stream: StreamName) -
     assert (await bus.state(StreamName.FACTS)).messages == 1
 
 
+@pytest.mark.parametrize("stream", [StreamName.LATEST, StreamName.STATUS])
+async def test_what_is_below_the_floor_of_a_stream_does_not_count(bus: Bus, stream: StreamName) -> None:
+    is_status = stream is StreamName.STATUS
+    names = [bus.subjects.status("ns", name) if is_status else bus.subjects.fact_job("ns", name) for name in "abc"]
+    for subject in names:
+        await bus.publish(subject, b"x")
+    await bus.wait_mirror(stream, at_least=3, timeout_s=_DEADLINE_S)
+    following: list[int] = []
+    before = bus.follow(stream, on_message=lambda stored: following.append(stored.sequence), on_gap=no_gap)
+    async with asyncio.timeout(_DEADLINE_S):
+        await before.caught_up.wait()
+    await bus.raise_floor(stream, 3)
+    await bus.raise_floor(stream, 2)  # it never sinks
+    assert (await bus.state(stream)).first_seq == 3
+    assert [stored.sequence for stored in await bus.read(stream)] == [3]
+    assert [await bus.last(stream, subject) is not None for subject in names] == [False, False, True]
+    seen: list[int] = []
+    follower = bus.follow(stream, on_message=lambda stored: seen.append(stored.sequence), on_gap=no_gap)
+    async with asyncio.timeout(_DEADLINE_S):
+        await follower.caught_up.wait()
+    assert seen == [3]
+    with pytest.raises(FatalError, match=stream.value):
+        await bus.purge(stream, keep_from_seq=4)
+    await bus.purge(stream, keep_from_seq=3)
+    assert (await bus.state(stream)).messages == 1
+    await bus.publish(names[0], b"y")
+    await bus.wait_mirror(stream, at_least=4, timeout_s=_DEADLINE_S)
+    assert [stored.sequence for stored in await bus.read(stream)] == [3, 4]
+    await until(lambda: following == [1, 2, 3, 4] and seen == [3, 4], deadline_s=_DEADLINE_S, what="the new message")
+
+
+async def test_the_whole_of_a_stream_may_be_below_its_floor(bus: Bus) -> None:
+    subject = bus.subjects.status("ns", "a")
+    await bus.publish(subject, b"x")
+    await bus.raise_floor(StreamName.STATUS, 2)
+    await bus.purge(StreamName.STATUS, keep_from_seq=2)
+    state = await bus.state(StreamName.STATUS)
+    assert (state.first_seq, state.last_seq, state.messages) == (2, 1, 0)
+    assert await bus.read(StreamName.STATUS) == []
+    await bus.publish(subject, b"y")
+    assert [(stored.sequence, stored.data) for stored in await bus.read(StreamName.STATUS)] == [(2, b"y")]
+
+
+async def test_only_some_streams_have_a_floor(bus: Bus) -> None:
+    with pytest.raises(FatalError, match="LEDGER has no floor"):
+        await bus.raise_floor(StreamName.LEDGER, 2)
+
+
 async def test_purging_everything_is_refused(bus: Bus) -> None:
     with pytest.raises(FatalError):
         await bus.purge(StreamName.LEDGER)
@@ -443,3 +491,14 @@ async def test_a_drained_bus_is_closed_and_not_lost(bus: Bus) -> None:
     with pytest.raises(FatalError):
         await bus.publish(bus.subjects.fact_timer, b"x")
     await bus.close()
+
+
+async def test_a_message_is_read_by_its_sequence(bus: Bus) -> None:
+    assert await bus.message(StreamName.LEDGER, 1) is None
+    assert await bus.append(b"one", expected_seq=0) == 1
+    assert await bus.append(b"two", expected_seq=1) == 2
+    found = await bus.message(StreamName.LEDGER, 1)
+    assert found is not None
+    assert (found.subject, found.sequence, found.data) == (bus.subjects.ledger, 1, b"one")
+    assert await bus.message(StreamName.LEDGER, 3) is None
+    assert await bus.message(StreamName.LEDGER, 0) is None

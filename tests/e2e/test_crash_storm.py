@@ -30,6 +30,7 @@ COUNTS: Final = {
     "append": (1, 2, 3, 7),
     "fact": (1, 3, 11, 25),
     "status": (1, 3, 11, 25),
+    "expire": (1, 2, 3),
 }
 """At which passings of a point to die. The second lease is a renewal; a second epoch would need a second reign."""
 CELLS: Final = 6
@@ -74,6 +75,8 @@ class Storm:
             intake_batch_max=8,
             tick_s=0.1,
             gather_timeout_s=0.5,
+            expire_after_s=3,
+            expire_every_s=0.2,
             decisions={"round_gangs_max": 4, "shard_retry_ms": 100, "tombstone_after_ms": 300},
         )
         self.scorers: list[Service] = [

@@ -1,8 +1,6 @@
 """A ledger that stops every service: one command, and all go on. Nothing is given twice."""
 
-import asyncio
 import json
-import sys
 from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -18,6 +16,7 @@ from berth.runtime.local.nats_server import EmbeddedServer
 from berth.schemas.subjects import StreamName
 from berth.schemas.versions import encode_record
 from tests.e2e.test_foreign_messages import CLUSTER, garbage, ghost, planted, runs, started
+from tests.support import command
 from tests.support.processes import Service, services
 
 FOLDERS: Final = ("dispatcher", "scorer", "binder")
@@ -51,13 +50,18 @@ async def made(own_server: EmbeddedServer, cell: str, tmp_path: Path) -> AsyncIt
 
 async def berth(server: EmbeddedServer, cell: str, *words: str, of_cell: bool = True) -> tuple[int, str]:
     """Run the command; returns its exit code and what it printed."""
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "berth.cli", *words, *(("--url", server.url, "--cell", cell) if of_cell else ()),
-        stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT,
-    )  # fmt: skip
-    out, _ = await process.communicate()
-    assert process.returncode is not None
-    return process.returncode, out.decode()
+    code, out, err = await command.berth(*words, url=server.url if of_cell else "", cell=cell)
+    return code, out + err
+
+
+async def see_clean(server: EmbeddedServer, cell: str) -> None:
+    """Nothing is to be mended, and everything was checked; whatever runs."""
+    code, said = await berth(server, cell, "fsck", "--json")
+    assert code == 0, said
+    result = json.loads(said)
+    assert result["clean"], said
+    count = {one["what"]: one["count"] for one in result["checked"]}
+    assert min(count[what] for what in ("records", "snapshots", "facts", "latest facts", "statuses")) > 0, said
 
 
 async def deleted(bus: NatsBus, sequence: int) -> None:
@@ -84,6 +88,10 @@ async def stop_naming_the_command(running: dict[str, Service], sequence: int, na
 
 async def repaired(server: EmbeddedServer, cell: str, bus: NatsBus, first: int, last: int) -> None:
     """Nothing without consent; then one command; the same command again finds nothing."""
+    code, said = await berth(server, cell, "fsck", "--json")
+    assert code == 1, said
+    findings = json.loads(said)["findings"]
+    assert [(one["sequence"], one["last_seq"]) for one in findings if one["mend"] == "berth repair"] == [(first, last)]
     code, said = await berth(server, cell, "repair")
     assert code == 1, said
     assert "nothing was changed" in said
@@ -139,6 +147,7 @@ async def test_garbage_that_was_deleted_before_anyone_read_it(
         await stop_naming_the_command(running, sequence)
         await repaired(own_server, cell, bus, sequence, sequence)
         await go_on(bus, running)
+        await see_clean(own_server, cell)
 
 
 @pytest.mark.timeout(120)
@@ -177,6 +186,7 @@ async def test_a_message_that_stops_all(
         await stop_naming_the_command(running, sequence)
         await repaired(own_server, cell, bus, sequence, sequence)
         await go_on(bus, running)
+        await see_clean(own_server, cell)
 
 
 @pytest.mark.timeout(120)
@@ -190,6 +200,10 @@ async def test_a_deleted_record_that_placed_a_job_is_not_skipped(
         await killed(running)
         placed = (await bus.state(StreamName.LEDGER)).last_seq
         await deleted(bus, placed)
+        code, said = await berth(own_server, cell, "fsck")
+        assert code == 1, said
+        assert f"LEDGER {placed}: " in said
+        assert "Use: berth restore" in said
         code, said = await berth(own_server, cell, "repair", "--yes")
         assert code == 1, said
         assert f"record {placed}" in said

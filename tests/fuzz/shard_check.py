@@ -75,7 +75,7 @@ class Shards:
 
     def __init__(self, count: int) -> None:
         self.count = count
-        clock = ManualClock()
+        self._clock = clock = ManualClock()
         self._shards = [
             Shard(_Mute(), clock, shard=number, shards=count, instruments=Instruments.make(ScorerMetrics))  # type: ignore[arg-type]  # as its docstring says
             for number in range(count)
@@ -99,6 +99,7 @@ class Shards:
         self._catch_up()
         scatter = Scatter(
             _Line(self._shards, missing_shards),  # type: ignore[arg-type]  # all of a bus that gathering needs
+            self._clock,
             seat.state,
             shards=self.count,
             timeout_s=1.0,

@@ -8,13 +8,14 @@ from hypothesis import strategies as st
 
 from berth.core.cluster.node_packing import unpack_nodes
 from berth.formats.ascend.tor_config import Slot
+from berth.formats.kubernetes.bound_pods import RankIdentity
 from berth.formats.kubernetes.objects import Node
 from berth.schemas.columns import unpack, unpack_names
 from berth.schemas.facts import JobSeen, NodesSeen, PodPhase, PodsSeen
 from berth.schemas.intake import JobRequest, Task
 from berth.services.inventory.nodes.collection import Nodes
 from berth.services.inventory.pods.collection import Pods
-from berth.services.inventory.pods.rows import ENDED, PodRow, RankIdentity
+from berth.services.inventory.pods.rows import ENDED, PodRow
 from berth.services.inventory.usage.collection import Usage
 
 NAMES = [f"n{index}" for index in range(8)]

@@ -14,7 +14,7 @@ from random import Random
 from typing import Final, NamedTuple, TypeVar
 
 from berth.runtime.bus.port import Follower, Gap, Gathered, Stored, StreamState
-from berth.runtime.bus.streams import refuse_purge
+from berth.runtime.bus.streams import Keeping
 from berth.runtime.errors import AmbiguousError, ShellError, TransientError
 from berth.schemas.subjects import StreamName
 from tests.sim.follower import SimFollower
@@ -76,6 +76,11 @@ class SimBus(FakeBus):
         self._waiting: dict[SimFuture, bool] = {}
         """Calls under way, and whether they are writes."""
         self._readers: list[SimFollower] = []
+
+    @property
+    def connected(self) -> bool:
+        """Whether the server is in reach."""
+        return self.is_connected
 
     # Faults.
 
@@ -254,24 +259,37 @@ class SimBus(FakeBus):
             future.add_done_callback(settle)
         return whole
 
-    async def last(self, stream: StreamName, subject: str) -> Stored | None:
-        def look(found: FakeStream) -> Stored | None:
-            sequence = found.newest.get(subject)
-            return None if sequence is None else found.messages[sequence]
+    # What backups and restores need of a real bus besides its port.
 
-        return await self._read(stream, look)
+    async def keeping(self, stream: StreamName) -> Keeping | None:
+        name = self.subjects.stream(stream)
+        is_there = await self._call(lambda: name in self.server.streams, name, _API_S, is_write=False)
+        return Keeping(await self.state(stream), 1, 0) if is_there else None
+
+    async def delete_stream(self, stream: StreamName) -> None:
+        name = self.subjects.stream(stream)
+        await self._call(lambda: self.server.delete(name), name, _API_S, is_write=True)
+
+    async def make_stream(self, stream: StreamName, *, first_seq: int, replicas: int, max_bytes: int = 0) -> None:
+        del replicas, max_bytes
+        name, spec = self.subjects.stream(stream), self._specs[stream]
+        await self._call(lambda: self.server.make(name, spec, first_seq=first_seq), name, _API_S, is_write=True)
+
+    async def last(self, stream: StreamName, subject: str) -> Stored | None:
+        return await self._read(stream, lambda found: found.last(subject))
+
+    async def message(self, stream: StreamName, sequence: int) -> Stored | None:
+        return await self._read(stream, lambda found: found.messages.get(sequence))
 
     async def state(self, stream: StreamName) -> StreamState:
-        return await self._read(
-            stream, lambda found: StreamState(found.first_seq, found.last_seq, found.created, len(found.messages))
-        )
+        return await self._read(stream, lambda found: found.state)
 
     async def read(self, stream: StreamName, *, start_seq: int = 1, filters: Sequence[str] = ()) -> list[Stored]:
         return await self._read(
             stream,
             lambda found: [
                 stored
-                for stored in found.messages.values()
+                for stored in found.counting()
                 if stored.sequence >= start_seq and matches(stored.subject, filters)
             ],
         )
@@ -282,8 +300,10 @@ class SimBus(FakeBus):
         return result
 
     async def purge(self, stream: StreamName, *, keep_from_seq: int | None = None, subject: str | None = None) -> None:
-        refuse_purge(self._specs[stream], keep_from_seq, subject)
-        await self._read(stream, lambda found: found.purge(keep_from_seq, subject))
+        await self._read(stream, lambda found: self.server.dated(found).purge(keep_from_seq, subject))
+
+    async def raise_floor(self, stream: StreamName, sequence: int) -> None:
+        await self._read(stream, lambda found: found.raise_floor(sequence))
 
     def follow(  # type: ignore[override]  # another class than that of the fake
         self,

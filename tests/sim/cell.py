@@ -41,6 +41,8 @@ from tests.sim.server import SimServer
 
 NAME: Final = "sim"
 CLUSTER: Final = "cluster"
+EXPIRE_S: Final = (20, 60, 0)
+"""After so long what is over is forgotten, by seed; 0: never."""
 _AGAIN_S: Final = 1.0
 """Pause before a supervisor starts a process again that has ended by itself."""
 
@@ -54,6 +56,7 @@ class CellSettings(msgspec.Struct, frozen=True):
         decisions: Settings of decisions that differ from the defaults.
         faults: Settings of faults that differ from the defaults.
         snapshot_records: Records between two snapshots.
+        sync: Whether the bus's server has each write on its disk before it acknowledges it: ``always``, or ``default``.
     """
 
     shards: int = 0
@@ -61,6 +64,7 @@ class CellSettings(msgspec.Struct, frozen=True):
     decisions: dict[str, Any] = {}
     faults: dict[str, Any] = {}
     snapshot_records: int = 20
+    sync: str = "always"
 
 
 class Kind(NamedTuple):
@@ -84,6 +88,7 @@ class SimCell:
         kills: How often a process was killed.
         ends: How often a process ended by itself, by the reason.
         passed: How often each fault point was passed.
+        held: Processes that the operator does not let start.
     """
 
     def __init__(self, loop: SimLoop, seed: int, cluster: Cluster, settings: CellSettings) -> None:
@@ -99,6 +104,7 @@ class SimCell:
         self.kills = 0
         self.ends: Counter[str] = Counter()
         self.passed: Counter[str] = Counter()
+        self.held: set[str] = set()
         self.logs: list[Process] = []
         self.failures: list[Failure] = []
         self._lives: Counter[str] = Counter()
@@ -126,7 +132,7 @@ class SimCell:
     def start(self, name: str) -> None:
         """Start a process; one that lives is left alone."""
         self._wanted.add(name)
-        if name in self.processes:
+        if name in self.processes or name in self.held:
             return
         kind = self._kind(name)
         clock = self.clocks.setdefault(name, SimClock(self.loop))
@@ -216,6 +222,8 @@ class SimCell:
             holder=f"{self._holder} {process.name}" if self._holder else "",
             snapshot_records=settings.snapshot_records,
             snapshot_apart_s=0,
+            expire_after_s=EXPIRE_S[self.seed % len(EXPIRE_S)],
+            expire_every_s=3,
         )
         await dispatcher.serve_beside(
             process.beside,

@@ -4,6 +4,7 @@ The last fact of each subject is compared with the objects of the API server. Of
 nothing is read, so a fact that was not stored is missed here, whoever believes that it is.
 """
 
+from collections.abc import Sequence
 from typing import Any, Final, TypeVar
 
 from berth.core.cluster.node_packing import unpack_health, unpack_nodes
@@ -13,6 +14,7 @@ from berth.schemas.facts import HealthSeen, JobSeen, NodeHealth, NodesSeen
 from berth.schemas.intake import JobRequest
 from berth.schemas.message import Message
 from berth.schemas.nodes import NodeCondition, NodeDescription
+from berth.schemas.status import KeptFact
 from berth.schemas.subjects import StreamName
 from tests.sim.errors import Failure
 from tests.sim.users import NODES
@@ -98,10 +100,13 @@ async def _see_verdicts(world: World) -> None:
     """
     facts = [decode(fact.data, JobSeen) for fact in _of(world, "job")]
     judged = {fact.intake_seq for fact in facts} | {fact.rejection.intake_seq for fact in facts if fact.rejection}
+    base = world.observer.base
+    # Of a restored cell only the newest verdict on each name is known; requests were judged in order.
+    before = max((decode(fact.data, JobSeen).intake_seq for fact in _of(world, "job", base.facts)), default=0)
     for stored in await world.user.read(StreamName.INTAKE):
         if _is_request(stored):
             world.observer.count["requests"] += 1
-            if stored.sequence not in judged:
+            if stored.sequence > before and stored.sequence not in judged:
                 raise Failure("a request has no verdict", f"{stored.sequence} {stored.subject}")
 
 
@@ -119,6 +124,8 @@ def _latest(world: World, kind: str, form: type[M]) -> list[M]:
     return [decode(data, form) for data in last.values()]
 
 
-def _of(world: World, kind: str) -> list[Stored]:
+def _of(world: World, kind: str, facts: Sequence[Stored | KeptFact] | None = None) -> list[Stored | KeptFact]:
+    """Facts of a kind in order, among some or all; of a restored cell, those that its backup kept and all after."""
     prefix = world.user.subjects.facts(kind).removesuffix(">")
-    return [fact for fact in world.observer.facts if fact.subject.startswith(prefix)]
+    whole = [*world.observer.base.facts, *world.observer.facts] if facts is None else facts
+    return [fact for fact in whole if fact.subject.startswith(prefix)]

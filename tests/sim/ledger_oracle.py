@@ -30,6 +30,9 @@ class Position(NamedTuple):
     digest: bytes = bytes(_DIGEST_BYTES)
 
 
+_BEGINNING: Final = Position()
+
+
 class _Message(msgspec.Struct, array_like=True):
     kind: str
     version: int
@@ -41,13 +44,16 @@ class _Message(msgspec.Struct, array_like=True):
 class LedgerOracle:
     """Reads each message of the ledger as it is stored.
 
+    Args:
+        base: Where it begins.
+
     Attributes:
         position: After the last message.
     """
 
-    def __init__(self) -> None:
-        self.position = Position()
-        self._after = {0: self.position}
+    def __init__(self, base: Position = _BEGINNING) -> None:
+        self.position = base
+        self._after = {base.sequence: base}
 
     def read(self, sequence: int, data: bytes) -> bool:
         """Whether a message counts; one with a sequence that was read before takes its place, and all after it go.

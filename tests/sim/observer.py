@@ -7,7 +7,7 @@ had anything to check is an error of the simulation, see :meth:`Observer.see_all
 """
 
 from collections import Counter, deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from berth.core.errors import CoreError
@@ -18,12 +18,14 @@ from berth.core.state.invariants import check
 from berth.core.state.ledger import LedgerDump, dump_of
 from berth.formats.ascend.pod_annotations import ATTEMPT, JOB_UID, RANK
 from berth.runtime.bus.port import Stored
+from berth.schemas.chain import position_of
 from berth.schemas.envelope import decode
+from berth.schemas.recording import BEGINNING
 from berth.schemas.status import SnapshotBody, SnapshotChunk, SnapshotEnd
 from berth.schemas.subjects import StreamName, Subjects
 from tests.fuzz.seat import Seat
 from tests.sim.errors import Failure
-from tests.sim.ledger_oracle import LedgerOracle
+from tests.sim.ledger_oracle import LedgerOracle, Position
 from tests.support.kube_cells import chips_of
 from tests.support.kube_rules import Place, Tree
 
@@ -65,6 +67,9 @@ class Observer:
         self._parts: dict[str, bytes] = {}
         self._reader: Seat | None = None
         self._reader_at = (0, 0)
+        self.base = BEGINNING
+        """Where the history begins: at the beginning of the cell, or with the snapshot of a restored one."""
+        self.is_paused = False
 
     def fail(self, kind: str, details: str = "", cause: BaseException | None = None) -> None:
         """Note that a rule does not hold."""
@@ -74,6 +79,8 @@ class Observer:
 
     def stored(self, name: str, stored: Stored) -> None:
         """A message was stored."""
+        if self.is_paused:
+            return
         match self._names[name]:
             case StreamName.FACTS:
                 self.facts.append(stored)
@@ -122,6 +129,35 @@ class Observer:
         """Apply all facts that are stored."""
         while self._pending:
             self._apply(self._pending.popleft())
+
+    def lose_records(self, last_seq: int) -> None:
+        """Forget the records after a sequence: the bus has lost them, and facts are all there."""
+        self.begin_again(self.base, self.facts, [one for one in self.records if one.sequence <= last_seq])
+
+    def begin_again(self, base: SnapshotBody, facts: Sequence[Stored], records: Sequence[Stored]) -> None:
+        """Follow another history: that of a restored cell, or of one that has lost records.
+
+        Args:
+            base: Where it begins.
+            facts: What is stored after it.
+            records: What is stored after it.
+        """
+        self.is_paused = False
+        self.base = base
+        self._reader = None
+        self._parts.clear()
+        self.state = State(keeps=True)
+        self.scheduler = Scheduler(self.state)
+        at = position_of(base)
+        self.oracle = LedgerOracle(Position(base.ledger_seq, at.epoch, at.in_force, at.digest))
+        if base is not BEGINNING:
+            loaded = self.state.load(base)
+            if loaded.waiting is not None:
+                self.scheduler.load(loaded.waiting, loaded.changes)
+        self.facts, self.records = list(facts), []
+        self._pending = deque(facts)
+        for stored in records:
+            self._record(stored)
 
     # Snapshots.
 
@@ -223,10 +259,6 @@ class Observer:
         fits = [one for one in shares.get(rank, ()) if one.node == pod["spec"]["nodeName"] and one.mask == mask]
         if holding.placement.share is None and not fits:
             self.fail("a pod is bound elsewhere than the ledger says", f"{name}, chips {mask:x}: {shares.get(rank)}")
-
-    def holders(self) -> dict[tuple[str, int], int]:
-        """Live pods that the ledger's attempts could have, by attempt; see :func:`tests.sim.verdict`."""
-        return dict.fromkeys(self.state.fold.holdings, 0)
 
     def see_all_checked(self) -> list[str]:
         """Checks that were never made."""

@@ -194,6 +194,7 @@ class Process:
         error: Exception | None = None
         try:
             bus = self.connect()
+            self.instruments.readiness.attach(bus)
             await self._ensure(bus)
             try:
                 await supervise(

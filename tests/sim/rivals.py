@@ -8,6 +8,7 @@ from berth.schemas.envelope import encode, sealed
 from berth.schemas.ledger import Epoch, Release, Round, Settings
 from berth.schemas.message import Message
 from berth.schemas.status import Heartbeat, LeaseHeld
+from berth.schemas.subjects import StreamName
 from tests.sim.bus import SimBus
 from tests.sim.ledger_oracle import Position
 from tests.sim.observer import Observer
@@ -23,6 +24,7 @@ class Rivals(Stage):
     """See above."""
 
     observer: Observer
+    is_at_work: bool
 
     def _do_doubt(self, event: Event) -> None:
         """Dispatchers learn late, or never, what became of their next record."""
@@ -71,8 +73,10 @@ class Rivals(Stage):
 
     def _do_stray(self, event: Event) -> None:
         """Two messages are in the ledger that no leader decided."""
-        if not self.observer.records:
+        if not self.observer.records or self.is_at_work or self.observer.is_paused:
             return
+        if self.user.subjects.stream(StreamName.LEDGER) not in self.cell.server.streams:
+            return  # somebody has deleted it
         for kind in (event.two % STRAYS, event.two // STRAYS % STRAYS):
             data = self._stray(kind, self.observer.oracle.position, event.one)
             self.cell.server.store(self.user.subjects.ledger, data, None, None)

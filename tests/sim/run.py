@@ -77,6 +77,7 @@ def live(seed: int, kept: Sequence[int] | None = None, *, is_told: bool = False)
             process.die("the end")
         loop.kill(loop.main)
         loop.bury()
+        world.clean()
         loop.close()
     return lived
 

@@ -1,13 +1,14 @@
 """The bus's server in a simulation: streams that followers hear of, mirrors that lag, and what a restart forgets."""
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from random import Random
 from typing import Protocol
 
 from berth.runtime.bus.port import Stored
 from berth.runtime.clock import Clock
-from berth.schemas.subjects import StreamName
+from berth.schemas.subjects import StreamSpec
+from tests.sim.durability import SYNC_S, SimStream
 from tests.sim.loop import Lane, SimLoop
 from tests.support.fake_server import FakeServer, FakeStream
 
@@ -56,6 +57,22 @@ class SimServer(FakeServer):
         if reader in readers:
             readers.remove(reader)
 
+    def make(self, name: str, spec: StreamSpec, *, first_seq: int = 1) -> None:
+        """Make a stream; one that exists is left alone. A mirror is filled from its origin."""
+        if name in self.streams:
+            return
+        created = f"creation {next(self._creations)}"
+        phase_s = self._loop.now_s + SYNC_S * self._rng.random()
+        self.streams[name] = SimStream(spec, created, phase_s=phase_s, first_seq=first_seq)
+        self._fill_mirror(name)
+
+    def delete(self, name: str) -> None:
+        """Delete a stream, as an operator might; one that does not exist is no error."""
+        if name in self.streams:
+            del self.streams[name]
+            self._names.clear()
+            self.wake()
+
     def name_of(self, subject: str) -> str:
         """Stream that takes a subject; empty if there is none."""
         kind = subject.split(".", 3)[2] if subject.count(".") > 1 else subject
@@ -84,8 +101,10 @@ class SimServer(FakeServer):
 
     def store(self, subject: str, data: bytes, expected: tuple[str, int] | None, ttl_s: int | None) -> int:
         """Store a message; raises as the real server answers."""
-        sequence = super().store(subject, data, expected, ttl_s)
         name = self.name_of(subject)
+        if name:
+            self.dated(self.streams[name])
+        sequence = super().store(subject, data, expected, ttl_s)
         stored = self.streams[name].messages[sequence]
         self._loop.trace(f"store {subject} {sequence}", data)
         if self.on_store is not None:
@@ -105,7 +124,7 @@ class SimServer(FakeServer):
             return
         mirror, _, stored = self._mirrored.popleft()
         if stored.sequence > mirror.last_seq:
-            mirror.put(stored, None)
+            self.dated(mirror).put(stored, None)
         for name, stream in self.streams.items():
             if stream is mirror:
                 self._notify(name)
@@ -117,11 +136,54 @@ class SimServer(FakeServer):
             if not stream.spec.is_view:
                 continue
             lost = min(int(self._rng.random() * (most + 1)), stream.last_seq)
-            self.rewind(name, stream.last_seq - lost)
-            if stream.spec.mirror_of is StreamName.FACTS:
-                self._mirrored_s = self._loop.now_s + 0.2
-                origin = self.streams[f"{stream.spec.mirror_of.value}_{name.partition('_')[2]}"]
-                for sequence, stored in origin.messages.items():
-                    if sequence > stream.last_seq:
-                        self._mirrored.append((stream, name, stored))
-                        self._loop.call_at(self._mirrored_s, self._mirror, context=self.lane.context)
+            self.rewind(name, max(stream.last_seq - lost, stream.floor - 1))  # what is below a floor is old
+            stream.raise_ghosts()
+            self._fill_mirror(name)
+
+    def rewind(self, name: str, last_seq: int) -> None:
+        """Let history go backwards."""
+        super().rewind(name, last_seq)
+        stream = self.streams[name]
+        assert isinstance(stream, SimStream)
+        stream.forget_after(last_seq)
+
+    def lose_power(self, safe: Collection[str] = ()) -> dict[str, int]:
+        """Restart after a power cut: each stream is as its last sync left it, and a bit newer.
+
+        Args:
+            safe: Streams that were just synced, by their names on the server.
+
+        Returns:
+            How many acknowledged messages each stream lost.
+        """
+        self._mirrored.clear()
+        lost: dict[str, int] = {}
+        for name, stream in self.streams.items():
+            assert isinstance(stream, SimStream)
+            share = self._rng.random()
+            if name not in safe and (count := stream.lose_power(self._loop.now_s, share)):
+                lost[name] = count
+        for name in self.streams:
+            self._fill_mirror(name)
+        self.wake()
+        return lost
+
+    def _fill_mirror(self, name: str) -> None:
+        """Let a mirror read what it does not have."""
+        stream = self.streams[name]
+        if stream.spec.mirror_of is None:
+            return
+        origin = self.streams.get(f"{stream.spec.mirror_of.value}_{name.partition('_')[2]}")
+        if origin is None:
+            return
+        self._mirrored_s = max(self._mirrored_s, self._loop.now_s + 0.2)
+        for sequence, stored in origin.messages.items():
+            if sequence > stream.last_seq:
+                self._mirrored.append((stream, name, stored))
+                self._loop.call_at(self._mirrored_s, self._mirror, context=self.lane.context)
+
+    def dated(self, stream: FakeStream) -> SimStream:
+        """A stream that is about to change: it knows when."""
+        assert isinstance(stream, SimStream)
+        stream.now_s = self._loop.now_s
+        return stream

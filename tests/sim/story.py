@@ -15,6 +15,8 @@ from tests.sim.cell import CellSettings
 HORIZON_S: Final = 60.0
 """Events happen within this time; then all that is broken is mended."""
 FIRST_S: Final = 2.0
+UNSYNCED: Final = 0.2
+"""Share of the seeds whose server does not sync each write."""
 
 CLUSTERS: Final = (
     '{product: module910bx8, count: 4, name: "a2-{index}", leaf: {size: 2}}',
@@ -62,6 +64,9 @@ WEIGHTS: Final[dict[str, int]] = {
     "kube-down": 2,
     "clock": 2,
     "settings": 2,
+    "power": 2,
+    "backup": 0,
+    "delete-stream": 1,
     "doubt": 8,
     "rival": 6,
     "stray": 5,
@@ -120,12 +125,15 @@ def draw(seed: int) -> Story:
         decisions={"queue_policy": chance.choice(("skip", "skip", "fifo", "easy")), "chain": int(seed % 4 != 1)},
         faults={"enabled": True, "plan_before_delete": chance.random() < 0.5} if recoveries else {},
         snapshot_records=chance.choice((10, 20, 50)),
+        sync="default" if _is_unsynced(seed) else "always",
     )
     # Not everything happens in every story: what is rare would never be alone with what is common.
     troubles = [verb for verb in VERBS if verb not in USERS and _is_in(seed, verb)] or ["kill"]
     wishes = [verb for verb in VERBS if verb in USERS]
     drawn = [chance.choice(wishes) for _ in range(chance.randrange(8, 26))]
     drawn += [chance.choice(troubles) for _ in range(chance.randrange(6, 32))]
+    if settings.sync != "always":
+        drawn += ["backup"] * 5 + ["power"] * chance.choice((1, 1, 2))
     events = sorted((_event(chance, verb) for verb in drawn), key=lambda event: event.at_s)
     return Story(kind, settings, tuple(events))
 
@@ -138,6 +146,11 @@ def _event(chance: Random, verb: str) -> Event:
         chance.randrange(1000),
         round(chance.choice((0.3, 2.0, 8.0, 20.0)) * (0.2 + chance.random()), 3),
     )
+
+
+def _is_unsynced(seed: int) -> bool:
+    """Whether the bus's server of a seed acknowledges what it may still lose with the power."""
+    return Random(f"{seed} sync").random() < UNSYNCED  # noqa: S311  # a simulation
 
 
 def _is_in(seed: int, verb: str) -> bool:

@@ -38,9 +38,8 @@ class Trouble(Stage):
     def _do_point(self, event: Event) -> None:
         """A process dies at a fault point."""
         is_binder = event.one % 3 == 0
-        names = (
-            ("bind", "outcome") if is_binder else ("lease", "epoch", "fact", "append", "status", "snapshot", "purge")
-        )
+        of_dispatcher = ("lease", "epoch", "fact", "append", "status", "snapshot", "purge", "expire")
+        names = ("bind", "outcome") if is_binder else of_dispatcher
         point = f"{names[event.two % len(names)]}.{('before', 'after')[event.one // 3 % 2]}"
         for name, process in list(self.cell.processes.items()):
             if name.startswith("binder" if is_binder else "dispatcher"):

@@ -28,7 +28,7 @@ def unrest(world: World) -> list[str]:
     """What a cell has still to do, in words."""
     observer = world.observer
     observer.catch_up()
-    found: list[str] = []
+    found: list[str] = ["the operator is at work"] if world.is_at_work else []
     if world.loop.now_s < faults_over_s(world):
         found.append("faults are not over")
     for key in observer.state.jobs:
@@ -51,7 +51,7 @@ async def see_rest(world: World) -> None:
     count = observer.count
     try:
         check(observer.state)
-        see_same(entries_of(observer.facts, observer.records))
+        see_same(entries_of(observer.facts, observer.records), observer.base)
         count["replay"] += 1
         now_ms = world.cell.clocks["bus"].now_ms()
         see_nobody_sleeps(observer.state.dump(observer.scheduler.dump()), now_ms)
@@ -116,16 +116,18 @@ def _see_chips(world: World) -> None:
         Failure: It is not so.
     """
     live: Counter[tuple[str, int]] = Counter()
+    holdings = world.observer.state.fold.holdings
     for pod in world.cell.kube.objects(PODS):
         annotations = pod["metadata"].get("annotations") or {}
         if JOB_UID in annotations and (pod.get("status") or {}).get("phase") not in {"Succeeded", "Failed"}:
-            live[annotations[JOB_UID], int(annotations[ATTEMPT])] += 1
-    for key, holding in world.observer.state.fold.holdings.items():
+            adopted = (pod["metadata"]["uid"], 0)
+            live[adopted if adopted in holdings else (annotations[JOB_UID], int(annotations[ATTEMPT]))] += 1
+    for key, holding in holdings.items():
         world.observer.count["holdings at rest"] += 1
         if not live[key]:
             raise Failure("chips are held for nobody", f"{holding.name} {key}")
     for key in live:
-        if key not in world.observer.state.fold.holdings:
+        if key not in holdings:
             raise Failure("a pod lives and holds nothing", f"{key}")
 
 

@@ -7,13 +7,14 @@ from tests.sim.bus import SimBus
 from tests.sim.kube import Weather
 from tests.sim.loop import SimLoop
 from tests.sim.observer import Observer
+from tests.sim.operator import Operator
 from tests.sim.rivals import Rivals
 from tests.sim.story import Event, Story
 from tests.sim.trouble import Trouble
 from tests.sim.users import Users
 
 
-class World(Users, Trouble, Rivals):
+class World(Users, Trouble, Operator, Rivals):
     """A cell, its users and its bad luck.
 
     Args:

@@ -20,7 +20,8 @@ from typing import Any, Final
 
 import yaml
 
-from berth.runtime.local.nats_server import die_with, server_binary
+from berth.runtime.local.nats_server import server_binary
+from berth.runtime.local.place import die_with
 from berth.runtime.local.ports import free_ports
 from tests.support.waiting import pause
 

@@ -10,7 +10,6 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Self
 
 from berth.runtime.bus.port import Gap, Gathered, Stored, StreamState
-from berth.runtime.bus.streams import refuse_purge
 from berth.runtime.errors import FatalError, OversizeError, PoisonError, TransientError
 from berth.schemas.subjects import StreamName, StreamSpec, Subjects
 from tests.support.fake_server import FakeServer, FakeStream, matches
@@ -218,26 +217,29 @@ class FakeBus:
 
     async def last(self, stream: StreamName, subject: str) -> Stored | None:
         found = await self._stream(stream)
-        sequence = found.newest.get(subject)
-        return None if sequence is None else found.messages[sequence]
+        return found.last(subject)
+
+    async def message(self, stream: StreamName, sequence: int) -> Stored | None:
+        found = await self._stream(stream)
+        return found.messages.get(sequence)
 
     async def state(self, stream: StreamName) -> StreamState:
         found = await self._stream(stream)
-        return StreamState(found.first_seq, found.last_seq, found.created, len(found.messages))
+        return found.state
 
     async def read(self, stream: StreamName, *, start_seq: int = 1, filters: Sequence[str] = ()) -> list[Stored]:
         found = await self._stream(stream)
         return [
-            stored
-            for stored in found.messages.values()
-            if stored.sequence >= start_seq and matches(stored.subject, filters)
+            stored for stored in found.counting() if stored.sequence >= start_seq and matches(stored.subject, filters)
         ]
 
     async def purge(self, stream: StreamName, *, keep_from_seq: int | None = None, subject: str | None = None) -> None:
-        refuse_purge(self._specs[stream], keep_from_seq, subject)
         found = await self._stream(stream)
         found.purge(keep_from_seq, subject)
         self.server.wake()
+
+    async def raise_floor(self, stream: StreamName, sequence: int) -> None:
+        (await self._stream(stream)).raise_floor(sequence)
 
     def follow(
         self,

@@ -5,8 +5,8 @@ from collections.abc import Callable, Sequence
 from itertools import count
 from typing import Protocol
 
-from berth.runtime.bus.port import Gap, GapReason, Stored
-from berth.runtime.bus.streams import is_pruned
+from berth.runtime.bus.port import Gap, GapReason, Stored, StreamState
+from berth.runtime.bus.streams import is_pruned, refuse_floor, refuse_purge
 from berth.runtime.errors import AmbiguousError, ConflictError, OversizeError, PoisonError, TransientError
 from berth.schemas.subjects import StreamSpec
 from tests.support.clock import ManualClock
@@ -36,14 +36,37 @@ class FakeStream:
         self.messages: dict[int, Stored] = {}
         self.expires_ms: dict[int, int] = {}
         self.newest: dict[str, int] = {}
+        self.floor = 0
+        self._replaced: dict[str, Stored] = {}
+        """The message before the latest one of each subject, where a floor allows purges."""
+        self._ghosts: list[Stored] = []
 
     @property
     def first_seq(self) -> int:
-        return next(iter(self.messages), self.last_seq + 1)
+        return max(next(iter(self.messages), self.last_seq + 1), min(self.floor, self.last_seq + 1))
+
+    @property
+    def state(self) -> StreamState:
+        return StreamState(self.first_seq, self.last_seq, self.created, len(self.messages), self.floor)
+
+    def counting(self) -> list[Stored]:
+        """Messages from the floor on."""
+        return [stored for stored in self.messages.values() if stored.sequence >= self.floor]
+
+    def last(self, subject: str) -> Stored | None:
+        """Latest message of a subject, if it counts."""
+        sequence = self.newest.get(subject, 0)
+        return self.messages[sequence] if sequence and sequence >= self.floor else None
+
+    def raise_floor(self, sequence: int) -> None:
+        refuse_floor(self.spec)
+        self.floor = max(self.floor, sequence)
 
     def put(self, stored: Stored, expires_ms: int | None) -> None:
         older = self.newest.get(stored.subject)
         if self.spec.per_subject and older is not None:
+            if self.spec.has_floor and older in self.messages:
+                self._replaced[stored.subject] = self.messages[older]
             self.remove(older)
         self.messages[stored.sequence] = stored
         self.newest[stored.subject] = stored.sequence
@@ -63,9 +86,19 @@ class FakeStream:
 
     def purge(self, keep_from_seq: int | None, subject: str | None) -> None:
         """Remove the messages before a sequence, or those of a subject."""
+        refuse_purge(self.spec, keep_from_seq, subject, floor=self.floor)
         for stored in list(self.messages.values()):
+            if stored.sequence < (keep_from_seq or 0) and stored.subject in self._replaced:
+                self._ghosts.append(self._replaced.pop(stored.subject))
             if stored.sequence < (keep_from_seq or 0) or (subject is not None and matches(stored.subject, (subject,))):
                 self.remove(stored.sequence)
+
+    def raise_ghosts(self) -> None:
+        """Let messages be there again that had been replaced before a purge: what a killed server really does."""
+        ghosts = {one.sequence: one for one in self._ghosts if one.subject not in self.newest}
+        self.messages = dict(sorted({**ghosts, **self.messages}.items()))
+        self.newest.update((one.subject, one.sequence) for one in ghosts.values())
+        self._ghosts.clear()
 
     def gap_after(self, covered: int, created: str) -> Gap | None:
         """Why a reader of the stream that was made then, and that has read up to a sequence, cannot go on."""

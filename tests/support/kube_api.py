@@ -31,19 +31,28 @@ class RefusedError(Exception):
 
 
 class KubeApi:
-    """Calls of one user, with dictionaries in and out; paths start with a slash. An async context manager."""
+    """Calls of one user, with dictionaries in and out; paths start with a slash. An async context manager.
 
-    def __init__(self, server: KubeServer, *, user: str = ADMIN) -> None:
+    Args:
+        server: The API server.
+        user: Who calls.
+        url: Where the server is reached, if not at its own address.
+        timeout_s: Longest call.
+    """
+
+    def __init__(self, server: KubeServer, *, user: str = ADMIN, url: str = "", timeout_s: float = _TIMEOUT_S) -> None:
         self.server = server
         self._user = user
+        self._url = url or server.url
+        self._timeout_s = timeout_s
         self._session: aiohttp.ClientSession | None = None
 
     async def __aenter__(self) -> Self:
         self._session = aiohttp.ClientSession(
-            base_url=self.server.url,
+            base_url=self._url,
             connector=aiohttp.TCPConnector(ssl=self.server.ssl_context()),
             headers={"Authorization": f"Bearer {self.server.token(self._user)}", "Accept-Encoding": "identity"},
-            timeout=aiohttp.ClientTimeout(total=_TIMEOUT_S),
+            timeout=aiohttp.ClientTimeout(total=self._timeout_s),
         )
         return self
 

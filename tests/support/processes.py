@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from berth.runtime.local.nats_server import die_with
+from berth.runtime.local.place import HERE, Place
 from tests.support.waiting import until
 
 ROOT: Final = Path(__file__).parents[2]
@@ -32,12 +32,28 @@ class Service:
         cell: Of the bus.
         settings: The service's own.
         label: Tells processes of one service and cell apart.
+        place: Where it runs.
+
+    Attributes:
+        env: More environment variables of its next starts.
     """
 
-    def __init__(self, folder: Path, name: str, *, url: str, cell: str, settings: Table, label: str = "") -> None:
+    def __init__(
+        self,
+        folder: Path,
+        name: str,
+        *,
+        url: str,
+        cell: str,
+        settings: Table,
+        label: str = "",
+        place: Place = HERE,
+    ) -> None:
         self.name = name
         self.label = f"{name}{label}-{cell}"
         self.starts = 0
+        self.env: dict[str, str] = {}
+        self._place = place
         self._url = url
         self._file = folder / f"{self.label}.toml"
         self._log = folder / f"{self.label}.log"
@@ -54,12 +70,17 @@ class Service:
             self._child = subprocess.Popen(  # noqa: S603  # our own interpreter and words
                 [sys.executable, "-m", f"berth.services.{self.name}", "--config", str(self._file)],
                 cwd=ROOT,
-                env={"BERTH_BUS__URL": self._url, "BERTH_FAULT_POINT": fault_point, "OMP_NUM_THREADS": "1"},
+                env={
+                    "BERTH_BUS__URL": self._url,
+                    "BERTH_FAULT_POINT": fault_point,
+                    "OMP_NUM_THREADS": "1",
+                    **self.env,
+                },
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
-                preexec_fn=die_with(os.getpid()),  # noqa: PLW1509  # two system calls, nothing that takes a lock
+                preexec_fn=self._place.prepare(),  # noqa: PLW1509  # system calls, nothing that takes a lock
             )
 
     @property

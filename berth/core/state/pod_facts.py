@@ -7,7 +7,7 @@ from berth.core.changes import JobKey
 from berth.core.state.ledger import LedgerFold
 from berth.schemas.facts import OutcomeSeen, PodPhase, PodsSeen
 
-_ENDED: Final = frozenset({PodPhase.SUCCEEDED, PodPhase.FAILED, PodPhase.GONE})
+ENDED: Final = frozenset({PodPhase.SUCCEEDED, PodPhase.FAILED, PodPhase.GONE})
 
 
 class PodFacts:
@@ -35,7 +35,7 @@ class PodFacts:
         key = (fact.namespace, fact.gang)
         self.pods[key] = fact
         self._podless.pop(key, None)
-        if all(phase in _ENDED for phase in fact.phase):
+        if all(phase in ENDED for phase in fact.phase):
             self._podless[key] = sequence
             self.short.pop(fact.uid, None)
         self._subjects_of.setdefault(key, {})[subject] = None

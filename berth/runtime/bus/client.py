@@ -80,6 +80,8 @@ class NatsConnection:
         self._is_away = False
         self._is_closing = False
         self._is_opening = False
+        self._tries_left: int | None = None
+        """How many servers may still be unreachable before opening fails; None while it may take its time."""
         self._access = Access()
         self._watch_timer: asyncio.TimerHandle | None = None
 
@@ -108,8 +110,14 @@ class NatsConnection:
             self._log.error("bus lost", error=error.reason)
             self.lost.set_result(error)
 
-    async def open(self, servers: list[str], name: str, access: Access) -> None:
+    async def open(self, servers: list[str], name: str, access: Access, *, is_patient: bool = True) -> None:
         """Connect, and stay connected until :meth:`close`.
+
+        Args:
+            servers: Their URLs.
+            name: Name of the process.
+            access: Credentials, and requirements for the server.
+            is_patient: Whether to try again where all servers are unreachable.
 
         Raises:
             TransientError: No server answers.
@@ -117,6 +125,7 @@ class NatsConnection:
         """
         self._access = access
         self._is_opening = True
+        self._tries_left = None if is_patient else len(servers)
         if any(server.startswith(_WEBSOCKET) for server in servers):
             for needed in _WEBSOCKET_NEEDS:
                 setattr(transport, needed, importlib.import_module(needed))
@@ -223,6 +232,10 @@ class NatsConnection:
             self.fail(refusal)
             if self._is_opening:
                 raise refusal  # the library retries without limit; its callbacks can end that
+        elif self._is_opening and self._tries_left is not None and isinstance(error, OSError):
+            self._tries_left -= 1
+            if self._tries_left <= 0:
+                raise TransientError(self.last_error)  # as above
         elif isinstance(error, _CLIENT_ERRORS):
             self._log.debug("client error", error=self.last_error)
         else:  # raised by code of Berth in a callback

@@ -44,7 +44,8 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
 
     ``stream`` is the name on the server. ``is_pruned`` states that the stream removes messages in normal operation,
     ``is_latest`` that it keeps the latest message of each subject: the head then moves on with what replaces messages
-    that are still to be delivered, and all are delivered only when the server has none left.
+    that are still to be delivered, and all are delivered only when the server has none left. ``has_floor`` states that
+    messages below the floor of the stream do not count.
     """
 
     name: StreamName
@@ -54,6 +55,7 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     created: str = ""
     is_pruned: bool = False
     is_latest: bool = False
+    has_floor: bool = False
 
 
 class _Pull(msgspec.Struct):
@@ -189,6 +191,8 @@ class NatsFollower:
 
     async def _follow(self) -> Gap | None:
         """Read with one consumer; returns None if a new one is needed."""
+        if self._wanted.has_floor:
+            self._start_at((await self._api.stream(self._wanted.stream)).floor)
         session = self._session = _Session(self._wire, self._wanted.stream)
         self._queue.clear()
         consumer = await self._api.create_consumer(self._wanted.stream, self._consumer_config(session.name))
@@ -214,6 +218,11 @@ class NatsFollower:
             if self._wire.connected:  # optional: the server removes an idle consumer
                 with contextlib.suppress(TransientError):
                     await self._wire.write(f"{PREFIX}.CONSUMER.DELETE.{self._wanted.stream}.{session.name}", b"")
+
+    def _start_at(self, floor: int) -> None:
+        """Leave out what is below the floor of the stream: an older message may be on file there again."""
+        self.applied = max(self.applied, floor - 1)
+        self._covered = max(self._covered, self.applied)
 
     async def _consume(self, session: _Session) -> Gap | None:
         session.heard_at = self._loop.time()

@@ -50,6 +50,7 @@ class NatsBus:
         name: str,
         timeout_s: float = 10.0,
         access: Access = _NO_ACCESS,
+        is_patient: bool = True,
         log: Logger = DEFAULT_LOG,
     ) -> Self:
         """Connect to one of the servers.
@@ -60,6 +61,7 @@ class NatsBus:
             name: Name of the process, shown by the server; also the prefix of its reply subjects.
             timeout_s: Seconds to try.
             access: Credentials, and requirements for the server.
+            is_patient: Whether to try again, up to ``timeout_s``, where each server refuses the connection.
             log: Logger for lines about the connection.
 
         Raises:
@@ -69,8 +71,8 @@ class NatsBus:
         bus = cls(cell, log)
         try:
             async with asyncio.timeout(timeout_s):
-                await bus._open([url] if isinstance(url, str) else list(url), name, access)
-        except FatalError:
+                await bus._open([url] if isinstance(url, str) else list(url), name, access, is_patient=is_patient)
+        except (FatalError, TransientError):
             await bus.close()
             raise
         except TimeoutError as error:
@@ -80,8 +82,8 @@ class NatsBus:
             raise TransientError(f"no bus at {url} within {timeout_s} s: {bus._wire.last_error}") from error
         return bus
 
-    async def _open(self, servers: list[str], name: str, access: Access) -> None:
-        await self._wire.open(servers, name, access)
+    async def _open(self, servers: list[str], name: str, access: Access, *, is_patient: bool) -> None:
+        await self._wire.open(servers, name, access, is_patient=is_patient)
         self._inbox = Inbox(self._wire)
         self._publisher = Publisher(self._wire)
         self._api = Api(self._inbox)
@@ -183,13 +185,23 @@ class NatsBus:
 
     async def last(self, stream: StreamName, subject: str) -> Stored | None:
         """Latest message of a subject, read from the leader of the stream; None if there is none."""
-        message = await self._api.last_message(self.subjects.stream(stream), subject)
+        name = self.subjects.stream(stream)
+        message = await self._api.last_message(name, subject)
+        if message is None or (self._specs[stream].has_floor and message.seq < (await self._api.stream(name)).floor):
+            return None
+        return Stored(message.subject, message.seq, message.data, message.at_ms)
+
+    async def message(self, stream: StreamName, sequence: int) -> Stored | None:
+        """Message with a sequence, read from the leader of the stream; None if there is none."""
+        if sequence < 1:  # the server calls it a bad request
+            return None
+        message = await self._api.message(self.subjects.stream(stream), sequence)
         return None if message is None else Stored(message.subject, message.seq, message.data, message.at_ms)
 
     async def state(self, stream: StreamName) -> StreamState:
         """Current content of a stream."""
         info = await self._api.stream(self.subjects.stream(stream))
-        return StreamState(info.first_seq, info.state.last_seq, info.created, info.state.messages)
+        return StreamState(info.first_seq, info.state.last_seq, info.created, info.state.messages, info.floor)
 
     async def read(self, stream: StreamName, *, start_seq: int = 1, filters: Sequence[str] = ()) -> list[Stored]:
         """Read all stored messages from ``start_seq`` to the head at the time of the call, in order.
@@ -222,6 +234,10 @@ class NatsBus:
         """Remove all messages below ``keep_from_seq``, or all messages of ``subject``."""
         await streams.purge(self._api, self.subjects, self._specs[stream], keep_from_seq, subject)
 
+    async def raise_floor(self, stream: StreamName, sequence: int) -> None:
+        """Let no message below ``sequence`` count any more, for all readers."""
+        await streams.raise_floor(self._api, self.subjects, self._specs[stream], sequence)
+
     def follow(
         self,
         stream: StreamName,
@@ -241,6 +257,7 @@ class NatsBus:
             created=created,
             is_pruned=streams.is_pruned(self._specs[stream]),
             is_latest=bool(self._specs[stream].per_subject),
+            has_floor=self._specs[stream].has_floor,
         )
         follower = NatsFollower(self._wire, self._api, wanted, on_message, on_gap)
         self._followers = [*(known for known in self._followers if not known.is_done), follower]

@@ -21,15 +21,16 @@ class Stored(NamedTuple):
 class StreamState(NamedTuple):
     """Content of a stream.
 
-    ``first_seq`` is the oldest stored sequence (``last_seq + 1`` if the stream is empty), ``last_seq`` the newest
+    ``first_seq`` is the oldest stored sequence that counts (``last_seq + 1`` if there is none), ``last_seq`` the newest
     sequence ever assigned, 0 before the first. ``created`` is opaque and differs after a stream was deleted and created
-    again.
+    again. ``floor`` is the sequence below which messages do not count, 0 without.
     """
 
     first_seq: int
     last_seq: int
     created: str
     messages: int
+    floor: int = 0
 
 
 class Gathered(NamedTuple):
@@ -182,6 +183,9 @@ class Bus(Protocol):
     async def last(self, stream: StreamName, subject: str) -> Stored | None:
         """Latest message of a subject, read from the leader of the stream; None if there is none."""
 
+    async def message(self, stream: StreamName, sequence: int) -> Stored | None:
+        """Message with a sequence; None if there is none, or it was removed."""
+
     async def state(self, stream: StreamName) -> StreamState:
         """Current content of a stream."""
 
@@ -201,7 +205,18 @@ class Bus(Protocol):
 
         Raises:
             FatalError: The stream is FACTS or keeps one message for each subject (an older message can reappear there
-                after the server was killed: overwrite instead), or not exactly one of the two arguments is given.
+                after the server was killed: overwrite instead), or not exactly one of the two arguments is given. Below
+                its floor a stream may be purged: what reappears there does not count.
+            PoisonError: The server forbids it for this stream.
+        """
+
+    async def raise_floor(self, stream: StreamName, sequence: int) -> None:
+        """Let no message below ``sequence`` count any more: no reader is given one from then on.
+
+        What is below the floor may be purged afterwards. A floor that is higher already stays.
+
+        Raises:
+            FatalError: The stream has no floor.
         """
 
     def follow(

@@ -11,6 +11,8 @@ from berth.runtime.errors import ConflictError, PoisonError, ShellError, Transie
 _Answer = TypeVar("_Answer")
 
 PREFIX: Final = "$JS.API"
+FLOOR: Final = "berth.floor"
+"""Key of a stream's metadata on the server."""
 _TIMEOUT_S: Final = 5.0
 _EPOCH: Final = datetime.fromtimestamp(0, UTC)
 _NO_MESSAGE: Final = 10037
@@ -19,6 +21,8 @@ _NO_CONSUMER: Final = 10_014  # the server removes one that had no reader for to
 _WRONG_LAST: Final = frozenset({10071, 10164})  # the second, without a number, under concurrency on replicated streams
 _NO_PEERS: Final = 10005
 """Too few servers for the replicas of a stream: the leader of a starting cluster has not found all of them yet."""
+_NO_PURGE: Final = 10110
+"""The stream forbids it, for good, although its code is that of a server error."""
 _NO_CLUSTER: Final = 10074
 """Replicas on a server without a cluster. This is a wrong setting, although its code is that of a server error."""
 _SERVER_TROUBLE: Final = 500  # this code and above: no leader, no resources, not ready
@@ -51,9 +55,15 @@ class StreamInfo(msgspec.Struct, frozen=True):
     state: _Counts
 
     @property
+    def floor(self) -> int:
+        """Sequence below which messages do not count, although the server may still have some; 0 without."""
+        return int((self.config.get("metadata") or {}).get(FLOOR, 0))
+
+    @property
     def first_seq(self) -> int:
-        """Oldest stored sequence; the one after the last if the stream is empty."""
-        return self.state.first_seq if self.state.messages else self.state.last_seq + 1
+        """Oldest stored sequence that counts; the one after the last if there is none."""
+        stored = self.state.first_seq if self.state.messages else self.state.last_seq + 1
+        return max(stored, min(self.floor, self.state.last_seq + 1))
 
 
 class _Delivered(msgspec.Struct, frozen=True):
@@ -89,7 +99,7 @@ def refusal(what: str, error: ApiError) -> ShellError:
     if error.err_code in _WRONG_LAST:
         number = error.description.rpartition(" ")[2]
         return ConflictError(reason, last_seq=int(number) if number.isdigit() else None)
-    if error.err_code == _NO_CLUSTER:
+    if error.err_code in {_NO_CLUSTER, _NO_PURGE}:
         return PoisonError(reason)
     if error.code >= _SERVER_TROUBLE or error.err_code in {_NO_STREAM, _NO_CONSUMER, _NO_PEERS}:
         return TransientError(reason)
@@ -145,8 +155,15 @@ class Api:
 
     async def last_message(self, stream: str, subject: str) -> _Message | None:
         """Latest message of a subject, from the stream's leader; None if there is none."""
+        return await self._message(stream, {"last_by_subj": subject})
+
+    async def message(self, stream: str, sequence: int) -> _Message | None:
+        """Message with a sequence, from the stream's leader; None if there is none."""
+        return await self._message(stream, {"seq": sequence})
+
+    async def _message(self, stream: str, which: dict[str, Any]) -> _Message | None:
         verb = f"STREAM.MSG.GET.{stream}"
-        answer = await self._send(verb, {"last_by_subj": subject})
+        answer = await self._send(verb, which)
         error = msgspec.json.decode(answer, type=_Outcome).error
         if error is not None and error.err_code == _NO_MESSAGE:
             return None

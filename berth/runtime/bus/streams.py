@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 
 from berth.runtime.backoff import Backoff
 from berth.runtime.bus.port import StreamState
-from berth.runtime.bus.stream_api import Api
+from berth.runtime.bus.stream_api import FLOOR, Api
 from berth.runtime.errors import FatalError, PoisonError, TransientError
 from berth.runtime.logs import Logger
 from berth.schemas.subjects import StreamName, StreamSpec, Subjects
@@ -101,18 +101,45 @@ async def wait_head(api: Api, stream: str, *, at_least: int, timeout_s: float) -
 
 async def purge(api: Api, subjects: Subjects, spec: StreamSpec, keep_from_seq: int | None, subject: str | None) -> None:
     """Remove messages; see :meth:`berth.runtime.bus.port.Bus.purge`."""
-    refuse_purge(spec, keep_from_seq, subject)
+    floor = (await api.stream(subjects.stream(spec.name))).floor if spec.has_floor else 0
+    refuse_purge(spec, keep_from_seq, subject, floor=floor)
     what = {"filter": subject} if keep_from_seq is None else {"seq": keep_from_seq}
     await api.purge(subjects.stream(spec.name), what)
 
 
-def refuse_purge(spec: StreamSpec, keep_from_seq: int | None, subject: str | None) -> None:
+async def raise_floor(api: Api, subjects: Subjects, spec: StreamSpec, sequence: int) -> None:
+    """Let no message below a sequence count; see :meth:`berth.runtime.bus.port.Bus.raise_floor`."""
+    refuse_floor(spec)
+    info = await api.stream(subjects.stream(spec.name))
+    if info.floor < sequence:
+        metadata = {**(info.config.get("metadata") or {}), FLOOR: str(sequence)}
+        await api.update_stream({**info.config, "metadata": metadata})
+
+
+def refuse_floor(spec: StreamSpec) -> None:
+    """Check that a stream may have a floor.
+
+    Raises:
+        FatalError: It may not.
+    """
+    if not spec.has_floor:
+        raise FatalError(f"{spec.name} has no floor: every message of it counts")
+
+
+def refuse_purge(spec: StreamSpec, keep_from_seq: int | None, subject: str | None, *, floor: int = 0) -> None:
     """Check that a purge is safe.
+
+    Args:
+        spec: The stream.
+        keep_from_seq: First sequence to keep, if messages are removed by sequence.
+        subject: Whose messages to remove, otherwise.
+        floor: The floor of the stream; 0 without.
 
     Raises:
         FatalError: It is not safe.
     """
-    if spec.per_subject:
+    is_below_floor = keep_from_seq is not None and keep_from_seq <= floor and subject is None
+    if spec.per_subject and not is_below_floor:
         raise FatalError(f"{spec.name} is never purged: an older message of the subject can reappear; overwrite it")
     if spec.name in _FOREVER_KEPT:
         raise FatalError(f"{spec.name} is never purged: messages are removed by age and size only")
@@ -143,7 +170,7 @@ async def keeping(api: Api, stream: str) -> Keeping | None:
     info = await api.find_stream(stream)
     if info is None:
         return None
-    state = StreamState(info.first_seq, info.state.last_seq, info.created, info.state.messages)
+    state = StreamState(info.first_seq, info.state.last_seq, info.created, info.state.messages, info.floor)
     return Keeping(state, info.config.get("num_replicas", 1), max(info.config.get("max_bytes", 0), 0))
 
 
@@ -160,8 +187,7 @@ async def delete(api: Api, stream: str) -> None:
 
 def stream_config(subjects: Subjects, spec: StreamSpec, *, replicas: int, max_bytes: int) -> dict[str, Any]:
     """Settings of a stream in the form of the server, limited to those that Berth controls."""
-    is_mirror = spec.mirror_of is not None
-    is_undeletable = spec.name in _FOREVER_KEPT or is_mirror
+    is_undeletable = spec.name in _FOREVER_KEPT or spec.mirror_of is not None
     config: dict[str, Any] = {
         "name": subjects.stream(spec.name),
         "retention": "limits",
@@ -175,8 +201,9 @@ def stream_config(subjects: Subjects, spec: StreamSpec, *, replicas: int, max_by
         "allow_msg_ttl": spec.allow_ttl,
         "allow_direct": False,  # a direct read may come from a lagging replica
         "deny_delete": is_undeletable,
-        "deny_purge": is_undeletable,
     }
+    if not spec.has_floor:  # what is below a floor is purged; a stream of before 0.5 may forbid it, for good
+        config["deny_purge"] = is_undeletable
     if spec.is_view and replicas == 1:
         config["persist_mode"] = "async"  # otherwise each message costs a write to disk with sync: always
     if spec.mirror_of is not None:

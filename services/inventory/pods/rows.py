@@ -4,24 +4,16 @@ Only the fields that facts need are kept of a pod, not its object.
 """
 
 from collections.abc import Mapping
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
 
 from berth.formats.ascend.block_annotations import INFER_SERVICE, block_of
-from berth.formats.ascend.device_list import ASCEND_REAL, CHIPS_MAX, chip_mask, resource_of
+from berth.formats.ascend.device_list import ASCEND_REAL
 from berth.formats.ascend.fault_marks import pod_marks, steering_labels
-from berth.formats.ascend.pod_annotations import (
-    ATTEMPT,
-    CONSUMED,
-    JOB,
-    JOB_UID,
-    PREDICATE_TIME,
-    RANK,
-    STEP,
-    TOR_AFFINITY,
-)
+from berth.formats.ascend.pod_annotations import CONSUMED, PREDICATE_TIME, STEP, TOR_AFFINITY
 from berth.formats.ascend.switch_annotations import state_of
+from berth.formats.kubernetes.bound_pods import RankIdentity, identity_of, named_chips, number_in, quoted
 from berth.formats.kubernetes.events import Involved
 from berth.formats.kubernetes.objects import Pod
 from berth.formats.kubernetes.pods import PodAsks
@@ -29,8 +21,6 @@ from berth.schemas.facts import PodPhase
 from berth.schemas.pod_constraints import PodConstraints
 
 ENDED: Final = frozenset({PodPhase.SUCCEEDED, PodPhase.FAILED, PodPhase.GONE})
-RANK_MAX: Final = (1 << 31) - 1
-_QUOTED_MAX: Final = 80
 _CODE_BITS: Final = (1 << 32) - 1
 _PHASES: Final[Mapping[str, PodPhase]] = {
     "Succeeded": PodPhase.SUCCEEDED,
@@ -38,15 +28,6 @@ _PHASES: Final[Mapping[str, PodPhase]] = {
     "Running": PodPhase.RUNNING,
     "Unknown": PodPhase.RUNNING,
 }
-
-
-class RankIdentity(NamedTuple):
-    """Job, attempt and rank of a bound pod, from its annotations."""
-
-    job: str
-    uid: str
-    attempt: int
-    rank: int
 
 
 class PodRow(msgspec.Struct, frozen=True, gc=False):
@@ -117,10 +98,10 @@ def read_row(pod: Pod, asks: PodAsks) -> PodRow | None:
         return None
     ask = asks.ask(pod.spec, pod.metadata)
     wrong: list[str] = []
-    identity = _identity(pod, wrong)
+    identity = identity_of(pod.metadata, wrong)
     step = _step(pod, wrong) if identity is not None else 0
     phase = phase_of(pod)
-    resource, chips = _chips(pod, ask.resource, wrong)
+    resource, chips = named_chips(pod.metadata, ask.resource, wrong)
     meta = pod.metadata
     block = block_of(meta.annotations or {})
     has_taken = phase != PodPhase.PENDING or meta.annotation(PREDICATE_TIME) == CONSUMED or not ask.chips
@@ -167,70 +148,10 @@ def phase_of(pod: Pod) -> PodPhase:
     return PodPhase.TERMINATING
 
 
-def _identity(pod: Pod, wrong: list[str]) -> RankIdentity | None:
-    """Placement of a pod that Berth bound; None for any other pod, and for annotations that name no placement."""
-    meta = pod.metadata
-    job, uid = meta.annotation(JOB), meta.annotation(JOB_UID)
-    if not job and not uid:
-        return None
-    numbers: list[int] = []
-    for key, least in ((ATTEMPT, 1), (RANK, 0)):
-        number = _number(meta.annotation(key), least)
-        if number is not None:
-            numbers.append(number)
-        else:
-            wrong.append(f"annotation {key} is {_quoted(meta.annotation(key))}: expected a whole number from {least}")
-    if not job or not uid:
-        wrong.append(f"annotations {JOB} and {JOB_UID} are {_quoted(job)} and {_quoted(uid)}: expected both")
-    return None if wrong else RankIdentity(job, uid, numbers[0], numbers[1])
-
-
 def _step(pod: Pod, wrong: list[str]) -> int:
     """Step of a pod that Berth bound; a text that is no number counts as none."""
     text = pod.metadata.annotation(STEP)
-    number = _number(text, 1)
+    number = number_in(text, 1)
     if text and number is None:
-        wrong.append(f"annotation {STEP} is {_quoted(text)}: expected a whole number from 1")
+        wrong.append(f"annotation {STEP} is {quoted(text)}: expected a whole number from 1")
     return number or 0
-
-
-def _number(text: str, least: int) -> int | None:
-    is_number = text.isascii() and text.isdigit() and len(text) <= len(str(RANK_MAX))
-    return int(text) if is_number and least <= int(text) <= RANK_MAX else None
-
-
-def _chips(pod: Pod, asked: str, wrong: list[str]) -> tuple[str, int]:
-    """Resource and bitmap of the chips that annotations name.
-
-    They are in ``huawei.com/AscendReal``, or in the annotation with the resource's name where that is absent or
-    empty. The latter may hold device ids.
-
-    Source: docs/reference/nodes-and-chips.md, "Free list" and "Pod annotations of chips".
-    """
-    meta = pod.metadata
-    key = ASCEND_REAL if meta.annotation(ASCEND_REAL) else asked
-    text = meta.annotation(key) if key else ""
-    names = [name for name in (part.strip() for part in text.split(",")) if name]
-    if not names:
-        return asked, 0
-    if len(names) > CHIPS_MAX:
-        wrong.append(f"annotation {key} is {_quoted(text)}: expected at most {CHIPS_MAX} chips, it has {len(names)}")
-        return asked, 0
-    resource = asked or resource_of(names[0])
-    mask = 0
-    for name in names:
-        if name.count("-") > 1:  # a virtual chip: its node counts as one without chips
-            continue
-        try:
-            chip = chip_mask(name)
-        except ValueError:
-            chip = 0
-        if not chip or resource_of(name) != resource or mask & chip:
-            wrong.append(f"annotation {key} names {_quoted(name)}: expected chips of {resource}, each once")
-        else:
-            mask |= chip
-    return resource, mask
-
-
-def _quoted(text: str) -> str:
-    return repr(text if len(text) <= _QUOTED_MAX else f"{text[:_QUOTED_MAX]}…")

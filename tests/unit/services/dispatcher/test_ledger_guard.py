@@ -132,3 +132,47 @@ async def test_without_the_bus_it_is_not_known_whether_to_lead(cell: Cell) -> No
     with pytest.raises(TransientError):
         await cell.dispatcher.obstacle()
     cell.server.is_down = False
+
+
+async def test_a_record_of_a_later_epoch_in_the_place_of_a_lost_one_ends_the_reign(cell: Cell) -> None:
+    """The ledger lost its end and grew again before the fact arrived: the lost record's sequence is used anew."""
+    heir = await successor(cell)
+    await heir.lead()
+    began = heir.state.fold.head
+    await heir.stop()
+    last = await successor(cell)
+    await last.lead()
+    await say(cell, await stream_of(cell), began)
+    await last.follow(last.progress)
+    with pytest.raises(
+        CannotLeadError, match=f"record {began} of the ledger is of epoch 2, but .* of epoch 1"
+    ) as error:
+        await last.turn()
+    assert "berth restore" in str(error.value)
+    assert await last.obstacle()
+    await last.stop()
+
+
+async def test_a_record_that_agrees_is_read_once(cell: Cell) -> None:
+    """A pod of an earlier epoch is bound by a record that the ledger has; it is not read again each turn."""
+    record = cell.dispatcher.state.fold.head
+    heir = await successor(cell)
+    await heir.lead()
+    await say(cell, await stream_of(cell), record)
+    await heir.turn()
+    assert heir.state.ledger_seen is not None
+    cell.server.is_down = True
+    assert await heir.obstacle() == ""
+    cell.server.is_down = False
+    await heir.stop()
+
+
+async def test_a_message_that_is_no_record_contradicts_nothing(cell: Cell) -> None:
+    sequence = await cell.user.append(b"no record", expected_seq=cell.dispatcher.state.fold.head)
+    heir = await successor(cell)
+    await heir.lead()
+    await say(cell, await stream_of(cell), sequence)
+    await heir.turn()
+    assert heir.state.ledger_seen is not None
+    assert await heir.obstacle() == ""
+    await heir.stop()

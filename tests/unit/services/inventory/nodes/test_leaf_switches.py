@@ -6,13 +6,14 @@ import msgspec
 import pytest
 
 from berth.core.switches.occupancy.leaf_table import check_topology
+from berth.formats.kubernetes.bound_pods import RankIdentity
 from berth.formats.kubernetes.objects import ConfigMap
 from berth.schemas.envelope import decode, encode
 from berth.schemas.facts import Leaf, NodesSeen, PodPhase, TopologySeen
 from berth.services.inventory.nodes.collection import Nodes
 from berth.services.inventory.nodes.leaf_switches import Switches
 from berth.services.inventory.pods.collection import Pods
-from berth.services.inventory.pods.rows import PodRow, RankIdentity
+from berth.services.inventory.pods.rows import PodRow
 from berth.services.inventory.usage.collection import Usage
 from tests.unit.services.inventory.nodes.test_collection import node
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from berth.formats.kubernetes.bound_pods import RankIdentity
 from berth.formats.kubernetes.objects import Node, Pod
 from berth.formats.kubernetes.pods import PodAsks
 from berth.schemas.columns import unpack, unpack_names
@@ -15,7 +16,7 @@ from berth.schemas.intake import JobRequest, Task
 from berth.schemas.status import JobStatus
 from berth.services.inventory.nodes.collection import Nodes
 from berth.services.inventory.pods.collection import Pods
-from berth.services.inventory.pods.rows import RankIdentity, read_row
+from berth.services.inventory.pods.rows import read_row
 from berth.services.inventory.usage.collection import Usage
 
 ASKS = PodAsks()

@@ -1,0 +1,168 @@
+"""The commands as data: name, function and summary of each, so that the list of commands imports none of them."""
+
+import importlib
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+
+
+class Command(msgspec.Struct, frozen=True):
+    """A command, or a group of commands with a function of its own.
+
+    Attributes:
+        name: Word on the command line.
+        place: Module and function as ``module:function``; the module is below ``berth.cli``.
+        summary: The first line of the function's docstring, for the list of commands.
+        parts: Commands of a group.
+        is_shown: Whether it is in the list of commands.
+    """
+
+    name: str
+    place: str
+    summary: str
+    parts: tuple["Command", ...] = ()
+    is_shown: bool = True
+
+    def load(self) -> Callable[..., object]:
+        """Import the function.
+
+        Raises:
+            ImportError: There is no such module.
+            AttributeError: The module has no such function.
+        """
+        module, _, function = self.place.partition(":")
+        loaded: Callable[..., object] = getattr(importlib.import_module(f"berth.cli.{module}"), function)
+        return loaded
+
+
+COMMANDS: Final = (
+    Command(
+        "up",
+        "local.up:up",
+        "Start NATS, all services and a simulated cluster, and keep them running until Ctrl-C or SIGTERM.",
+    ),
+    Command(
+        "demo",
+        "local.demo:demo",
+        "Start a cell with a simulated cluster, run some fifty jobs on it, show their placements, and stop everything.",
+    ),
+    Command(
+        "submit",
+        "jobs.submit:submit",
+        "Send job requests and print the verdicts. Nothing is sent if any of them is invalid.",
+    ),
+    Command(
+        "jobs",
+        "jobs.listing:jobs",
+        "List jobs: phase, pods, chips, time in the phase, and their nodes or why they wait.",
+    ),
+    Command("cancel", "jobs.listing:cancel", "Cancel a job, whether it waits or runs."),
+    Command(
+        "nodes",
+        "cluster.nodes:nodes",
+        "List nodes with their chips drawn, by ring, pair, mesh or card.",
+        (
+            Command("break", "cluster.faults:break_node", "Break a part of a simulated node."),
+            Command(
+                "repair",
+                "cluster.faults:repair_node",
+                "Repair a part of a simulated node that ``berth nodes break`` broke.",
+            ),
+            Command(  # the name until 0.4
+                "mend",
+                "cluster.faults:repair_node",
+                "Repair a part of a simulated node that ``berth nodes break`` broke.",
+                is_shown=False,
+            ),
+        ),
+    ),
+    Command(
+        "faults",
+        "cluster.fault_list:faults",
+        "List faults of nodes and chips, the jobs and ranks that they affect, and jobs that recover from them.",
+        (
+            Command(
+                "approve",
+                "cluster.approvals:approve",
+                "Let jobs restart for faults that only one source reports, although they are many.",
+            ),
+        ),
+    ),
+    Command(
+        "drain",
+        "cluster.drain:drain",
+        "Take a node, or all nodes of a leaf switch or SuperPoD, out of service: they accept no new work.",
+    ),
+    Command(
+        "undrain",
+        "cluster.drain:undrain",
+        "Return a node, leaf switch or SuperPoD to service that ``berth drain`` took out of it.",
+    ),
+    Command(
+        "switches",
+        "cluster.switches:switches",
+        "List leaf switches (ToR): their nodes drawn, the number of free nodes, their state, and the jobs there.",
+    ),
+    Command(
+        "superpods",
+        "cluster.superpods:superpods",
+        "List physical SuperPoDs: their nodes drawn with the blocks on them, the number of free nodes, and the jobs"
+        " there.",
+    ),
+    Command(
+        "explain",
+        "jobs.explain:explain_job",
+        "Explain a decision: request, known state, next-best nodes, or why a job waits and what would help.",
+    ),
+    Command(
+        "record",
+        "recordings.record:record_cell",
+        "Write the history of a cell to a file: its facts and its decisions.",
+    ),
+    Command(
+        "log",
+        "recordings.record:log",
+        "Print the facts and decisions of a recording, or of a live cell as they arrive.",
+    ),
+    Command(
+        "replay",
+        "recordings.replay:replay",
+        "Repeat the decisions of a recording, from its facts, times and settings alone, and compare them.",
+    ),
+    Command(
+        "backup",
+        "recordings.backup:backup_cell",
+        "Write everything of a cell that cannot be made again to a file, and check the file.",
+    ),
+    Command(
+        "restore",
+        "recordings.backup:restore_cell",
+        "Make the streams of a cell anew from a backup. Its services must not run.",
+    ),
+    Command(
+        "fsck",
+        "cluster.fsck:fsck",
+        "Check ledger, snapshots, facts and statuses, and with --cluster the pods; nothing is changed.",
+    ),
+    Command(
+        "repair",
+        "cluster.repair:repair_ledger",
+        "Let the readers of the ledger go on where a message stops them, or was deleted.",
+    ),
+    Command(
+        "simulate",
+        "simulation.simulate:simulate",
+        "Simulate a trace of jobs on a cluster, with the scheduler core of a real cell.",
+    ),
+    Command(
+        "what-if",
+        "simulation.what_if:what_if",
+        "Compare three courses of events: as recorded, simulated without the change, and simulated with it.",
+    ),
+    Command(
+        "check-config",
+        "check_config:check_config",
+        "Print the effective settings of a service from a file, the environment and the defaults.",
+    ),
+)

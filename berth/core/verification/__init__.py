@@ -1,0 +1,1 @@
+"""Verification: what is stored of a cell, compared with its ledger."""

@@ -1,0 +1,123 @@
+"""Bound pods of the cluster, compared with the ledger and with one another."""
+
+from collections.abc import Iterable
+from typing import Final
+
+import msgspec
+
+from berth.core.explain.text import ranges
+from berth.core.state.holdings.holding import Holding, PodShare
+from berth.core.state.ledger import LedgerFold
+from berth.core.verification.findings import RESTORE, Finding
+
+POD: Final = "pod"
+
+
+class BoundPod(msgspec.Struct, frozen=True, kw_only=True):
+    """A pod on a node that has not ended.
+
+    Attributes:
+        name: Namespace and name, with a slash between.
+        uid: Its uid.
+        node: Its node.
+        chips: Physical ids of the chips that its annotations name, as a mask.
+        is_shared: It has a part of a chip, which others may share.
+        job_uid: Uid of the job by which Berth bound it; empty if it did not.
+        attempt: Attempt of that job.
+        rank: Rank in it.
+        wrong: Why its annotations cannot be read; empty if they can.
+        stream: Stream of the ledger that it names; empty without one.
+        sequence: Record of that stream.
+    """
+
+    name: str
+    uid: str
+    node: str
+    chips: int = 0
+    is_shared: bool = False
+    job_uid: str = ""
+    attempt: int = 0
+    rank: int = 0
+    wrong: str = ""
+    stream: str = ""
+    sequence: int = 0
+
+
+def twice_given(pods: Iterable[BoundPod]) -> list[Finding]:
+    """Chips that two pods name, as one finding for each pod but the first of a chip."""
+    owners: dict[tuple[str, int], BoundPod] = {}
+    found: list[Finding] = []
+    for pod in sorted(pods, key=lambda one: (one.name, one.uid)):
+        others: dict[str, list[int]] = {}
+        for chip in _bits(0 if pod.is_shared else pod.chips):
+            first = owners.setdefault((pod.node, chip), pod)
+            if first.uid != pod.uid:
+                others.setdefault(first.name, []).append(chip)
+        found += [
+            _finding(
+                "chip-given-twice", pod,
+                f"pod {other} on node {pod.node} has chips {ranges(chips)} too; delete the one that should not be there",
+                _delete(pod),
+            )
+            for other, chips in others.items()
+        ]  # fmt: skip
+    return found
+
+
+def pod_finding(pod: BoundPod, fold: LedgerFold, *, stream: str, last_seq: int) -> Finding | None:
+    """What is wrong with a pod by the ledger; None if nothing is.
+
+    Args:
+        pod: The pod.
+        fold: The folded ledger, at a later time than the pod.
+        stream: Id of the ledger's stream.
+        last_seq: Its last record.
+    """
+    if pod.stream == stream and pod.sequence > last_seq:
+        return _finding(
+            "pod-ahead", pod,
+            f"it was bound by record {pod.sequence}, but the ledger ends at {last_seq}: the newest records were lost",
+            RESTORE,
+        )  # fmt: skip
+    if pod.wrong:
+        return _finding("unreadable-pod", pod, f"{pod.wrong}; Berth does not know what it owns", _delete(pod))
+    if not pod.job_uid:
+        return None
+    holding = fold.holdings.get((pod.job_uid, pod.attempt)) or fold.holdings.get((pod.uid, 0))
+    if holding is None:
+        return _finding(
+            "pod-without-record", pod,
+            f"attempt {pod.attempt} of its job holds nothing in the ledger, so its chips may be given again; the"
+            " inventory adopts it when it runs",
+            _delete(pod),
+        )  # fmt: skip
+    shares = _shares(holding, fold, 0 if holding.foreign else pod.rank)
+    if any(one.node == pod.node and (pod.is_shared or one.mask == pod.chips) for one in shares):
+        return None
+    right = " or ".join(f"{one.node} with chips {ranges(_bits(one.mask)) or 'none'}" for one in shares) or "no place"
+    return _finding(
+        "pod-elsewhere", pod,
+        f"it is on {pod.node} with chips {ranges(_bits(pod.chips)) or 'none'}, the ledger has {right} for rank {pod.rank}",
+        _delete(pod),
+    )  # fmt: skip
+
+
+def _shares(holding: Holding, fold: LedgerFold, rank: int) -> list[PodShare]:
+    """Places at which the pod of a rank may be: its own, and one that is reserved for it."""
+    ranks = fold.pods_of(holding)[: holding.placement.pods()]
+    own = [ranks[rank]] if rank < len(ranks) and ranks[rank].pods else []
+    reserved = holding.reserved().get(rank)
+    return own if reserved is None else [*own, reserved]
+
+
+def _bits(mask: int) -> list[int]:
+    return [chip for chip in range(mask.bit_length()) if mask >> chip & 1]
+
+
+def _delete(pod: BoundPod) -> str:
+    namespace, _, name = pod.name.partition("/")
+    return f"kubectl delete pod -n {namespace} {name}"
+
+
+def _finding(code: str, pod: BoundPod, text: str, mend: str) -> Finding:
+    return Finding(code, POD, name=pod.name, text=text, mend=mend)

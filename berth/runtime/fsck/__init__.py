@@ -1,0 +1,1 @@
+"""Check of everything that is stored of a cell; nothing is written."""

@@ -1,0 +1,116 @@
+"""Check of a whole cell: ledger, snapshots, facts, statuses, summaries, and pods on the API server."""
+
+from typing import Final
+
+import msgspec
+
+from berth.core.state.cell import State
+from berth.core.verification.findings import RESTORE, Checked, Finding, needs_mending
+from berth.runtime.bus.port import Bus
+from berth.runtime.clock import Clock
+from berth.runtime.feeds import Feeds
+from berth.runtime.fsck.facts_check import check_facts
+from berth.runtime.fsck.ledger_check import LedgerCheck, check_ledger
+from berth.runtime.fsck.pod_check import check_pods
+from berth.runtime.fsck.status_check import Pause, StatusCheck, check_statuses, check_summaries, pause
+from berth.runtime.fsck.streams import ChangedError
+from berth.runtime.kube.port import Api
+from berth.runtime.ledger_repair import RepairError, find
+
+_TRIES: Final = 5
+_BLOCKED: Final = "facts or ledger must be mended first"
+
+
+class CellCheck(msgspec.Struct, frozen=True):
+    """Result of a check.
+
+    Attributes:
+        findings: What is wrong, by what was checked.
+        checked: How much was checked.
+        ledger_seq: Last record.
+        facts_seq: Last fact.
+    """
+
+    findings: list[Finding]
+    checked: list[Checked]
+    ledger_seq: int
+    facts_seq: int
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether nothing needs to be done."""
+        return not needs_mending(self.findings)
+
+
+async def check_cell(bus: Bus, clock: Clock, *, api: Api | None = None, wait: Pause = pause) -> CellCheck:
+    """Check everything that is stored of a cell. Nothing is written.
+
+    Args:
+        bus: The cell, which may go on.
+        clock: Source of time.
+        api: The API server, to check pods; None to leave them out.
+        wait: Waits before the next look at what a living cell may be about to change.
+
+    Raises:
+        FatalError: The history broke meanwhile.
+        NewerVersionError: Only a newer release reads a record or a snapshot.
+        RefusedError: The API server does not let this user list pods or nodes.
+        TransientError: The bus or the API server did not answer, or the cell removed history all the time.
+    """
+    ledger, findings, checked = await _streams(bus)
+    findings = await _with_remedy(bus, clock, ledger, findings)
+    parts = ["statuses", *(["pods on nodes"] if api is not None else [])]
+    if needs_mending(findings):
+        checked += [Checked(part, 0, _BLOCKED) for part in parts]
+    else:
+        feeds = Feeds(bus, clock, State())
+        try:
+            await feeds.start()
+            statuses: StatusCheck = await check_statuses(bus, clock, feeds, wait=wait)
+            findings += statuses.findings
+            checked += statuses.checked
+            if api is not None:
+                of_pods, pods = await check_pods(bus, clock, api, feeds, wait=wait)
+                findings += of_pods
+                checked += pods
+        finally:
+            await feeds.stop()
+    of_summaries, summaries = await check_summaries(bus, clock, wait=wait)
+    return CellCheck([*findings, *of_summaries], [*checked, *summaries], ledger.ledger.last_seq, ledger.facts.last_seq)
+
+
+async def _streams(bus: Bus) -> tuple[LedgerCheck, list[Finding], list[Checked]]:
+    """Check ledger, snapshots and facts, again if the cell removed old messages meanwhile.
+
+    Raises:
+        ChangedError: It did so each time.
+    """
+    tries = 1
+    while True:
+        try:
+            ledger = await check_ledger(bus)
+            of_facts, facts = await check_facts(bus, ledger.snapshots, ledger.facts)
+        except ChangedError:
+            if tries == _TRIES:
+                raise
+            tries += 1
+        else:
+            return ledger, [*ledger.findings, *of_facts], [*ledger.checked, *facts]
+
+
+async def _with_remedy(bus: Bus, clock: Clock, ledger: LedgerCheck, findings: list[Finding]) -> list[Finding]:
+    """See whether a repair can let readers go on where they stop."""
+    if not ledger.stops:
+        return findings
+    try:
+        await find(bus, clock, by="fsck", without=frozenset(ledger.removable))
+    except RepairError as error:
+        changed = []
+        for one in findings:
+            is_stop = one.sequence in ledger.stops or one.sequence <= ledger.stops[0] <= one.last_seq
+            if is_stop and one.where == "LEDGER" and one.mend:
+                changed.append(msgspec.structs.replace(one, mend=RESTORE, text=f"{one.text}; {error}"))
+            else:
+                changed.append(one)
+        return changed
+    return findings

@@ -1,0 +1,147 @@
+"""Check of bound pods on the API server while the cell goes on: pods are read first, then the ledger."""
+
+from collections.abc import AsyncIterator
+from typing import Final, TypeVar
+
+from berth.core.verification.findings import Checked, Finding
+from berth.core.verification.pod_check import BoundPod, pod_finding, twice_given
+from berth.formats.ascend.bind_annotations import LABEL_CHIP_NAME, NodeCard, physical_ids
+from berth.formats.ascend.ledger_mark import mark_of
+from berth.formats.ascend.pod_annotations import ASCEND_REAL, BASE_DEVICE_INFOS, LEDGER, SHARE_LABEL
+from berth.formats.kubernetes.bound_pods import identity_of, named_chips
+from berth.formats.kubernetes.lean import Lean, Meta
+from berth.formats.kubernetes.objects import Listed, Pod
+from berth.formats.kubernetes.pods import PodAsks
+from berth.runtime.bus.port import Bus
+from berth.runtime.clock import Clock
+from berth.runtime.feeds import Feeds
+from berth.runtime.fsck.status_check import PATIENCE_S, SETTLE_S, Pause, pause
+from berth.runtime.kube.port import Api
+from berth.schemas.subjects import StreamName
+
+T = TypeVar("T")
+_PAGE: Final = "1000"
+_ENDED: Final = frozenset({"Succeeded", "Failed"})
+_CHIP_BITS: Final = 64
+
+
+class _Node(Lean, frozen=True):
+    metadata: Meta = Meta()
+
+
+async def bound_pods(api: Api) -> list[BoundPod]:
+    """All pods on nodes that have not ended.
+
+    Raises:
+        TransientError: The server did not answer.
+        RefusedError: It does not let this user list pods or nodes.
+    """
+    cards: dict[str, NodeCard] = {}
+    async for node in _each(api, "/api/v1/nodes", Listed[_Node]):
+        meta = node.metadata
+        infos, chip = meta.annotation(BASE_DEVICE_INFOS), meta.label(LABEL_CHIP_NAME)
+        cards[meta.name] = NodeCard(name=meta.name, base_device_infos=infos, chip_name=chip)
+    asks = PodAsks()
+    return [
+        _bound(pod, asks, cards)
+        async for pod in _each(api, "/api/v1/pods", Listed[Pod])
+        if pod.spec.node_name and pod.status.phase not in _ENDED
+    ]
+
+
+async def _each(api: Api, path: str, kind: type[Listed[T]]) -> AsyncIterator[T]:
+    """Objects of a collection, page by page."""
+    params = {"limit": _PAGE}
+    while True:
+        page = await api.get(path, kind, params=params)
+        for item in page.items or ():
+            yield item
+        if not page.metadata.continue_:
+            return
+        params = {"limit": _PAGE, "continue": page.metadata.continue_}
+
+
+def _bound(pod: Pod, asks: PodAsks, cards: dict[str, NodeCard]) -> BoundPod:
+    meta = pod.metadata
+    wrong: list[str] = []
+    identity = identity_of(meta, wrong)
+    resource, chips = named_chips(meta, asks.ask(pod.spec, meta).resource, wrong)
+    card = cards.get(pod.spec.node_name)
+    if card is not None and card.has_device_ids and not meta.annotation(ASCEND_REAL):
+        ids = physical_ids(card, resource, (1 << len(card.devices())) - 1)
+        chips = sum(1 << ids[bit] for bit in range(_CHIP_BITS) if chips >> bit & 1 and bit in ids)
+    mark = mark_of(meta.annotation(LEDGER))
+    keys = {**(meta.labels or {}), **(meta.annotations or {})}
+    return BoundPod(
+        name=f"{meta.namespace}/{meta.name}",
+        uid=meta.uid,
+        node=pod.spec.node_name,
+        chips=chips,
+        is_shared=any(key.startswith(SHARE_LABEL) for key in keys),
+        job_uid=identity.uid if identity is not None else "",
+        attempt=identity.attempt if identity is not None else 0,
+        rank=identity.rank if identity is not None else 0,
+        wrong="; ".join(wrong),
+        stream=mark.stream if mark is not None else "",
+        sequence=mark.sequence if mark is not None else 0,
+    )
+
+
+async def check_pods(
+    bus: Bus, clock: Clock, api: Api, feeds: Feeds, *, wait: Pause = pause
+) -> tuple[list[Finding], list[Checked]]:
+    """Check bound pods.
+
+    What is wrong must be so for 5 s: a pod may be deleted, and its chips given back, between both reads.
+
+    Args:
+        bus: The cell.
+        clock: Source of time, for the wait.
+        api: The API server.
+        feeds: Facts and ledger, which were started and not stopped.
+        wait: Waits before the next look.
+
+    Raises:
+        FatalError: The history broke.
+        RefusedError: The API server does not let this user list pods or nodes.
+        TransientError: The bus or the server did not answer.
+    """
+    since: dict[Finding, float] = {}
+    end_s = clock.monotonic_s() + PATIENCE_S
+    while True:
+        pods = await bound_pods(api)
+        found = await _look(bus, feeds, pods)
+        now_s = clock.monotonic_s()
+        since = {one: since.get(one, now_s) for one in found}
+        is_settled = all(now_s - first_s >= SETTLE_S for first_s in since.values())
+        if is_settled or now_s >= end_s:
+            break
+        await wait()
+    settled = [one for one in found if now_s - since[one] >= SETTLE_S]
+    left_out = f"{len(found) - len(settled)} of them changed all the time" if len(settled) < len(found) else ""
+    ours = [pod for pod in pods if pod.job_uid]
+    state = await bus.state(StreamName.LEDGER)
+    marks = sum(pod.stream == state.created for pod in ours)
+    return settled, [
+        Checked("pods on nodes", len(pods), left_out),
+        Checked("chips of pods", sum(pod.chips.bit_count() for pod in pods if not pod.is_shared)),
+        Checked("pods that Berth bound", len(ours)),
+        Checked("pods that name a record of this ledger", marks, _others(len(ours) - marks)),
+    ]
+
+
+def _others(count: int) -> str:
+    return f"{count} were bound by another ledger, or by a release before 0.5" if count > 0 else ""
+
+
+async def _look(bus: Bus, feeds: Feeds, pods: list[BoundPod]) -> list[Finding]:
+    ledger = await bus.state(StreamName.LEDGER)
+    await feeds.reach_record(ledger.last_seq, timeout_s=10.0)
+    feeds.replay()
+    fold = feeds.state.fold
+    found = twice_given(pods)
+    for pod in pods:
+        finding = pod_finding(pod, fold, stream=ledger.created, last_seq=ledger.last_seq)
+        if finding is not None:
+            found.append(finding)
+    return found

@@ -1,0 +1,1 @@
+"""Chaos on real components: processes, servers and networks that break at moments that a seed decides."""

@@ -1,0 +1,26 @@
+"""All kinds of faults."""
+
+from typing import Final
+
+from tests.chaos import faults
+from tests.chaos.fault import Kind
+
+KINDS: Final = {
+    kind.name: kind
+    for kind in (
+        Kind("kill", faults.kill, weight=4),
+        Kind("kill server", faults.kill_server),
+        Kind("stop", faults.pause, weight=3),
+        Kind("stop server", faults.pause_server),
+        Kind("partition", faults.partition),
+        Kind("partition one way", faults.partition_one_way),
+        Kind("isolated server", faults.isolate_server),
+        Kind("split servers", faults.split_servers, lambda setup: setup.servers > 1, weight=3),
+        Kind("split etcd", faults.split_etcd, lambda setup: setup.world == "kube", weight=1),
+        Kind("delay", faults.delay),
+        Kind("loss", faults.loss),
+        Kind("stall", faults.stall),
+        Kind("cut", faults.cut),
+    )
+}
+"""By name."""

@@ -1,0 +1,55 @@
+"""The list of commands: complete, in agreement with the commands, and imported without them."""
+
+import inspect
+import subprocess
+import sys
+
+import pytest
+
+from berth.cli.app import call
+from berth.cli.commands import COMMANDS, Command
+
+EVERY = [one for command in COMMANDS for one in (command, *command.parts)]
+
+
+@pytest.mark.parametrize("command", EVERY, ids=lambda command: command.name)
+def test_a_summary_is_the_first_line_of_the_command(command: Command) -> None:
+    text = inspect.getdoc(command.load())
+    assert text is not None
+    assert command.summary == text.splitlines()[0]
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)
+def test_the_help_of_a_command_has_its_options(command: Command, capsys: pytest.CaptureFixture[str]) -> None:
+    assert call([command.name, "--help"]) == 0
+    out = capsys.readouterr().out
+    assert "─ Parameters ─" in out
+    for part in command.parts:
+        assert (part.name in out) == part.is_shown
+
+
+@pytest.mark.parametrize(
+    ("words", "unwanted"),
+    [
+        ("--help", "berth.cli.cell berth.core asyncio numpy nats"),
+        ("--version", "berth.cli.cell berth.core numpy nats"),
+        ("jobs --help", "berth.cli.cluster numpy aiohttp"),
+    ],
+)
+def test_a_command_imports_no_other(words: str, unwanted: str) -> None:
+    code = (
+        "import sys; from berth.cli.app import call; call(sys.argv[2:]); "
+        "print(*[name for name in sys.argv[1].split() if name in sys.modules], file=sys.stderr)"
+    )
+    done = subprocess.run(  # noqa: S603  # our own code
+        [sys.executable, "-c", code, unwanted, *words.split()], capture_output=True, text=True, check=True
+    )
+    assert done.stdout
+    assert done.stderr.split() == []
+
+
+def test_a_server_that_refuses_connections_is_reported_at_once(capsys: pytest.CaptureFixture[str]) -> None:
+    assert call(["jobs", "--url", "nats://127.0.0.1:9,nats://127.0.0.1:19"]) == 1
+    err = capsys.readouterr().err
+    assert "no NATS server answers at nats://127.0.0.1:9,nats://127.0.0.1:19 (connection refused)" in err
+    assert "waiting for" not in err
