@@ -157,6 +157,14 @@ def test_a_page_has_no_row_for_a_mutant_without_a_killer() -> None:
     assert rows(page) == ["| `two` | the larger one is taken | seed 1 | 2 | wrong |"]
 
 
+@pytest.mark.timeout(240)
+def test_a_seed_of_the_real_simulation_kills_a_real_mutant(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    page = tmp_path / "page.md"
+    assert main(["ledger-base-unchecked", "--most", "12"], page=page) == 0
+    assert "a message of the ledger counts and must not" in capsys.readouterr().out
+    assert list(known_from(page.read_text())) == ["ledger-base-unchecked"]
+
+
 # The oracle.
 
 
