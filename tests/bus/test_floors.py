@@ -40,6 +40,7 @@ async def test_nothing_old_comes_back_when_the_server_is_killed(own_server: Embe
             await bus.ensure_streams()
             subject = bus.subjects.status if stream is StreamName.STATUS else bus.subjects.fact_job
             over = [subject("ns", f"over-{number}-{index}") for index in range(5)]
+            head = 0
             for text in (b"runs", b"ended"):  # the first is the one that must not come back
                 for name in [*over, subject("ns", "stays")]:
                     head = await bus.publish(name, b"%s %d" % (text, number))
@@ -69,6 +70,7 @@ async def test_a_mirror_of_an_earlier_release_has_a_floor_but_is_not_purged(own_
         )
         assert "error" not in msgspec.json.decode(answer)
         await bus.ensure_streams()
+        head = 0
         for job in "ab":
             head = await bus.publish(bus.subjects.fact_job("ns", job), b"x")
         await bus.wait_mirror(StreamName.LATEST, at_least=head, timeout_s=_DEADLINE_S)

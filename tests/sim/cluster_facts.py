@@ -17,18 +17,19 @@ from berth.schemas.nodes import NodeCondition, NodeDescription
 from berth.schemas.status import KeptFact
 from berth.schemas.subjects import StreamName
 from tests.sim.errors import Failure
-from tests.sim.users import NODES
+from tests.sim.nature import NODES
 from tests.sim.world import World
 
-FAULTS: Final = frozenset({"break"})
-_SETTLES_S: Final = 5.0
-"""How long after the end of a fault a cell may take to say that it is over."""
+FAULTS: Final = {"break": 0.5, "stuck": 25.0}
+"""Events that break something below, and how much longer than they say it may last."""
+_SETTLES_S: Final = 10.0
+"""How late a fault may begin, and how long after its end a cell may take to say that it is over."""
 M = TypeVar("M", bound=Message)
 
 
 def faults_over_s(world: World) -> float:
     """When the last fault of the cluster is over, and known to be."""
-    ends = [event.at_s + event.for_s + 0.5 for event in world.story.events if event.verb in FAULTS]
+    ends = [event.at_s + event.for_s + FAULTS[event.verb] for event in world.story.events if event.verb in FAULTS]
     return max(ends, default=0.0) + _SETTLES_S
 
 

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from berth.core.errors import CoreError
+from berth.core.requests.job_validation import SHARE_AICORE
 from berth.core.scheduling.following import follow_record
 from berth.core.scheduling.scheduler import Scheduler
 from berth.core.state.cell import State
@@ -31,6 +32,8 @@ from tests.support.kube_rules import Place, Tree
 
 CHECKS: Final = ("records", "chips of pods", "bindings", "snapshots")
 """What must have been checked at least once in a run."""
+WHOLE: Final = 100
+"""Percent of a chip that a pod has who shares it with nobody."""
 _OVER: Final = frozenset({"Succeeded", "Failed"})
 
 
@@ -60,8 +63,8 @@ class Observer:
         self._subjects = Subjects(cell)
         self._names = {self._subjects.stream(name): name for name in StreamName}
         self._pending: deque[Stored] = deque()
-        self._chips: dict[str, dict[int, str]] = {}
-        """Pod (uid) that has a chip, by node and chip; only those that Berth bound."""
+        self._chips: dict[str, dict[int, dict[str, int]]] = {}
+        """Percent of a chip that pods (uid) have, by node and chip; only those that Berth bound."""
         self._places: dict[str, tuple[str, int]] = {}
         """Node and chips of each live pod."""
         self._parts: dict[str, bytes] = {}
@@ -219,8 +222,8 @@ class Observer:
     def _leave(self, uid: str) -> None:
         node, mask = self._places.pop(uid, ("", 0))
         chips = self._chips.get(node, {})
-        for chip in [chip for chip, owner in chips.items() if owner == uid and mask >> chip & 1]:
-            del chips[chip]
+        for chip in range(mask.bit_length()):
+            chips.get(chip, {}).pop(uid, None)
 
     def _take(self, uid: str, pod: Tree) -> None:
         annotations = pod["metadata"].get("annotations") or {}
@@ -233,11 +236,13 @@ class Observer:
         self._places[uid] = (node, mask)
         chips = self._chips.setdefault(node, {})
         self.count["chips of pods"] += 1
+        percent = int(annotations.get(SHARE_AICORE, WHOLE))
         for chip in range(mask.bit_length()):
             if mask >> chip & 1:
-                if chip in chips:
-                    self.fail("two live pods have one chip", f"{node} chip {chip}: {uid} and {chips[chip]}")
-                chips[chip] = uid
+                owners = chips.setdefault(chip, {})
+                owners[uid] = percent
+                if sum(owners.values()) > WHOLE:
+                    self.fail("two live pods have one chip", f"{node} chip {chip}: {owners}")
 
     def _bound(self, pod: Tree) -> None:
         """A pod is bound: the ledger must have given it its place."""

@@ -116,6 +116,7 @@ def _see_nothing_failed(world: World) -> None:
     for failures in (world.observer.failures, world.cell.failures):
         if failures:
             raise failures[0]
+    world.see_codes()
     if world.loop.errors:
         raise Failure("an error in a callback", world.loop.errors[0])
     for process in world.cell.logs:

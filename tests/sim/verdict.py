@@ -138,15 +138,17 @@ def _see_pods(world: World) -> None:
         Failure: It is not so.
     """
     count, kube = world.observer.count, world.cell.kube
-    waiting = {job.uid for job in world.observer.state.jobs.values() if job.state != "tombstone"}
     phases: dict[str, list[str]] = {}
     for pod in kube.objects(PODS):
         count["pods at rest"] += 1
         phase = (pod.get("status") or {}).get("phase", "")
         annotations = pod["metadata"].get("annotations") or {}
         phases.setdefault(annotations.get(GROUP_NAME, ""), []).append(phase)
-        if phase == "Pending" and not waiting:
-            raise Failure("a pod waits and no job knows it", pod["metadata"]["name"])
+        conditions = {one["type"]: one for one in (pod.get("status") or {}).get("conditions") or ()}
+        scheduled = conditions.get("PodScheduled", {})
+        is_waiting = not pod["spec"].get("nodeName") and "deletionTimestamp" not in pod["metadata"]
+        if is_waiting and not (scheduled.get("status") == "False" and scheduled.get("message")):
+            raise Failure("a pod waits and nothing says why", f"{pod['metadata']['name']}: {conditions}")
     for group in kube.objects(GROUPS):
         found = phases.get(group["metadata"]["name"], [])
         said = (group.get("status") or {}).get("phase", "")
