@@ -70,7 +70,9 @@ def main(
     """
     parser = argparse.ArgumentParser(prog="python -m tests.sim.mutants", description="Mutants in the simulation.")
     parser.add_argument("names", nargs="*", metavar="NAME", help="mutants whose names begin so; all that say so")
-    parser.add_argument("--seeds", type=seeds_of, default=(0, 299), help="seeds such as 0-99, or how many (300)")
+    parser.add_argument(
+        "--seeds", type=seeds_of, default=(900, 1199), help="seeds such as 0-99, or how many (900-1199)"
+    )
     parser.add_argument("--most", type=int, default=30, metavar="N", help="seeds that are lived through for one (30)")
     parser.add_argument("--jobs", type=int, default=1, metavar="N", help="copies of the tree at once (1)")
     parser.add_argument("--limit", type=float, default=400.0, metavar="SECONDS", help="longest search for one (400)")

@@ -70,11 +70,15 @@ WEIGHTS: Final[dict[str, int]] = {
     "power": 2,
     "backup": 0,
     "delete-stream": 1,
-    "doubt": 8,
-    "rival": 6,
-    "stray": 5,
+    "doubt": 0,
+    "rival": 0,
+    "stray": 0,
 }
 """What may happen, and how often where everything does."""
+RIVALS: Final = ("doubt", "doubt", "rival", "rival", "stray")
+CONTESTED: Final = 4
+CONTESTED_FROM: Final = 1000
+"""In one story of so many, from this seed on, the fences of the ledger are tried: see ``tests/sim/rivals.py``."""
 VERBS: Final = tuple(verb for verb, weight in WEIGHTS.items() for _ in range(weight))
 USERS: Final = (
     "job", "ascend", "pod", "end", "again", "remove", "cancel", "request", "rubbish", "drain", "wrong", "claim",
@@ -142,7 +146,7 @@ def draw(seed: int) -> Story:
     settings = CellSettings(
         shards=chance.choice((0, 0, 1, 2, 3)),
         dispatchers=chance.choice((1, 2, 2)),
-        decisions={**CLUSTERS[kind].decisions, **_decisions(chance), "chain": int(seed % 4 != 1)},
+        decisions={**CLUSTERS[kind].decisions, **_decisions(chance)},
         faults=_faults(chance),
         snapshot_records=chance.choice((10, 20, 50)),
         agents=_agents(chance),
@@ -156,6 +160,9 @@ def draw(seed: int) -> Story:
     drawn += [chance.choice(troubles) for _ in range(chance.randrange(6, 32))]
     if settings.sync != "always":
         drawn += ["backup"] * 5 + ["power"] * chance.choice((1, 1, 2))
+    if _is_contested(seed):
+        settings.decisions["chain"] = seed // CONTESTED % 2
+        drawn += [chance.choice(RIVALS) for _ in range(chance.randrange(6, 16))]
     events = sorted((_event(chance, verb) for verb in drawn), key=lambda event: event.at_s)
     return Story(kind, settings, tuple(events))
 
@@ -235,6 +242,10 @@ def _event(chance: Random, verb: str) -> Event:
         chance.randrange(1000),
         round(chance.choice((0.3, 2.0, 8.0, 20.0)) * (0.2 + chance.random()), 3),
     )
+
+
+def _is_contested(seed: int) -> bool:
+    return seed >= CONTESTED_FROM and seed % CONTESTED == 0 and not _is_unsynced(seed)
 
 
 def _is_unsynced(seed: int) -> bool:

@@ -129,13 +129,13 @@ def test_mutants_that_do_not_say_so_are_tried_by_name(tiny: Tiny, capsys: pytest
 
 def test_seeds_with_the_named_events_come_first() -> None:
     mutant = mutant_of("m", a_patch(head=f"Killed-by: {KILLER}\nSimulated: seed with doubt, kill\n"))
-    order = seeds_for(mutant, range(40))
-    assert sorted(order) == list(range(40))
+    order = seeds_for(mutant, range(990, 1030))
+    assert sorted(order) == list(range(990, 1030))
 
     def least(seed: int) -> int:
         return min(sum(event.verb == verb for event in draw(seed).events) for verb in ("doubt", "kill"))
 
-    assert [least(seed) for seed in order] == sorted((least(seed) for seed in range(40)), reverse=True)
+    assert [least(seed) for seed in order] == sorted((least(seed) for seed in range(990, 1030)), reverse=True)
     with pytest.raises(PatchError, match="m: Simulated: there is no event nothing"):
         seeds_for(msgspec.structs.replace(mutant, verbs=("nothing",)), range(3))
 

@@ -13,7 +13,6 @@ from berth.schemas.status import JobStatus
 from berth.schemas.subjects import StreamName
 from tests.fuzz.failure import Failure as FuzzFailure
 from tests.fuzz.sleepers import see_nobody_sleeps
-from tests.sim.cluster_facts import faults_over_s, see_facts
 from tests.sim.errors import Failure
 from tests.sim.users import PODS
 from tests.sim.world import World
@@ -29,8 +28,6 @@ def unrest(world: World) -> list[str]:
     observer = world.observer
     observer.catch_up()
     found: list[str] = ["the operator is at work"] if world.is_at_work else []
-    if world.loop.now_s < faults_over_s(world):
-        found.append("faults are not over")
     for key in observer.state.jobs:
         status = status_of(observer.state, key, at_ms=0)
         if status is None or status.phase in RESTLESS:
@@ -64,7 +61,6 @@ async def see_rest(world: World) -> None:
     await _see_statuses(world)
     _see_chips(world)
     _see_pods(world)
-    await see_facts(world)
 
 
 async def _see_start(world: World) -> None:
