@@ -18,7 +18,7 @@ import msgspec
 from tests.mutants.patches import Mutant, PatchError
 from tests.mutants.trees import Tree
 from tests.mutants.trials import outcome_of
-from tests.sim.story import WEIGHTS, draw
+from tests.sim.story import RIVALS, WEIGHTS, draw
 
 PAGE: Final = Path(__file__).with_name("MUTANTS.md")
 _TEST_LIMIT_S: Final = 50.0
@@ -106,9 +106,10 @@ def seeds_for(mutant: Mutant, seeds: Iterable[int]) -> list[int]:
     Raises:
         PatchError: It names an event that there is not.
     """
-    unknown = [verb for verb in mutant.verbs if verb not in WEIGHTS]
+    verbs = sorted({*WEIGHTS, *RIVALS})
+    unknown = [verb for verb in mutant.verbs if verb not in verbs]
     if unknown:
-        raise PatchError(f"{mutant.name}: Simulated: there is no event {unknown[0]}; there are {', '.join(WEIGHTS)}")
+        raise PatchError(f"{mutant.name}: Simulated: there is no event {unknown[0]}; there are {', '.join(verbs)}")
     if not mutant.verbs:
         return list(seeds)
 

@@ -71,6 +71,10 @@ class Observer:
         self._reader: Seat | None = None
         self._reader_at = (0, 0)
         self.base = BEGINNING
+        self.generation = 0
+        """How often it began again."""
+        self.known_seq = 0
+        """Last fact that the newest record knew."""
         """Where the history begins: at the beginning of the cell, or with the snapshot of a restored one."""
         self.is_paused = False
 
@@ -106,6 +110,7 @@ class Observer:
                 self.fail(f"a message of the ledger {does} and {why}", f"{stored.sequence}: {stored.data[:200]!r}")
             while self._pending and self._pending[0].sequence <= link.facts_seq:
                 self._apply(self._pending.popleft())
+            self.known_seq = max(self.known_seq, link.facts_seq)
             folded = follow_record(self.scheduler, link)
             check(self.state)
         except (
@@ -147,6 +152,8 @@ class Observer:
         """
         self.is_paused = False
         self.base = base
+        self.generation += 1
+        self.known_seq = base.facts_seq
         self._reader = None
         self._parts.clear()
         self.state = State(keeps=True)

@@ -70,15 +70,13 @@ WEIGHTS: Final[dict[str, int]] = {
     "power": 2,
     "backup": 0,
     "delete-stream": 1,
-    "doubt": 0,
-    "rival": 0,
-    "stray": 0,
 }
 """What may happen, and how often where everything does."""
 RIVALS: Final = ("doubt", "doubt", "rival", "rival", "stray")
+"""What happens in stories in which the fences of the ledger are tried, see ``tests/sim/rivals.py``."""
 CONTESTED: Final = 4
 CONTESTED_FROM: Final = 1000
-"""In one story of so many, from this seed on, the fences of the ledger are tried: see ``tests/sim/rivals.py``."""
+"""Fences are tried in one story of so many, from this seed on."""
 VERBS: Final = tuple(verb for verb, weight in WEIGHTS.items() for _ in range(weight))
 USERS: Final = (
     "job", "ascend", "pod", "end", "again", "remove", "cancel", "request", "rubbish", "drain", "wrong", "claim",
