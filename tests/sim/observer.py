@@ -68,6 +68,10 @@ class Observer:
         self._reader: Seat | None = None
         self._reader_at = (0, 0)
         self.base = BEGINNING
+        self.generation = 0
+        """How often it began again."""
+        self.known_seq = 0
+        """Last fact that the newest record knew."""
         """Where the history begins: at the beginning of the cell, or with the snapshot of a restored one."""
         self.is_paused = False
 
@@ -99,6 +103,7 @@ class Observer:
             link = self.state.fold.link(stored.sequence, stored.data)
             while self._pending and self._pending[0].sequence <= link.facts_seq:
                 self._apply(self._pending.popleft())
+            self.known_seq = max(self.known_seq, link.facts_seq)
             folded = follow_record(self.scheduler, link)
             check(self.state)
         except (
@@ -140,6 +145,8 @@ class Observer:
         """
         self.is_paused = False
         self.base = base
+        self.generation += 1
+        self.known_seq = base.facts_seq
         self._reader = None
         self._parts.clear()
         self.state = State(keeps=True)

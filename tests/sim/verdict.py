@@ -14,6 +14,7 @@ from berth.schemas.subjects import StreamName
 from tests.fuzz.failure import Failure as FuzzFailure
 from tests.fuzz.sleepers import see_nobody_sleeps
 from tests.sim.errors import Failure
+from tests.sim.middle import see_refused
 from tests.sim.users import PODS
 from tests.sim.world import World
 from tests.support.replays import entries_of, see_same
@@ -53,6 +54,8 @@ async def see_rest(world: World) -> None:
         now_ms = world.cell.clocks["bus"].now_ms()
         see_nobody_sleeps(observer.state.dump(observer.scheduler.dump()), now_ms)
         count["sleepers"] += 1
+        world.middle.see_replayed()
+        see_refused(observer)
     except FuzzFailure as failure:
         raise Failure(failure.kind, failure.details) from failure
     except (AssertionError, CoreError) as error:

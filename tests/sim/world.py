@@ -12,6 +12,7 @@ from tests.sim.bus import SimBus
 from tests.sim.errors import Failure
 from tests.sim.kube import Weather
 from tests.sim.loop import SimLoop
+from tests.sim.middle import Middle
 from tests.sim.nature import Nature
 from tests.sim.observer import Observer
 from tests.sim.operator import Operator
@@ -30,6 +31,7 @@ class World(Users, Nature, Trouble, Operator):
         story: What happens.
 
     Attributes:
+        middle: What looks at it in the middle.
         told: What has happened, by verb.
     """
 
@@ -39,6 +41,7 @@ class World(Users, Nature, Trouble, Operator):
         self.cell.server.on_store = self._stored
         self.cell.kube.on_change = self._changed
         self._verdicts = Subjects(self.cell.ground.cell).facts("job").removesuffix(">").removesuffix("*.*")
+        self.middle = Middle(self.observer, seed)
         self.told: Counter[str] = Counter()
         self._acts: dict[str, Callable[[Event], object]] = {
             verb.removeprefix("_do_").replace("_", "-"): getattr(self, verb)
