@@ -180,7 +180,6 @@ class _Folded(msgspec.Struct, array_like=True, gc=False):
     epoch_ms: msgspec.Raw = _RAW
     lost: msgspec.Raw = _RAW
     chain: bytes = b""
-    base_seq: int = -1
 
 
 _FOLDED: Final = msgspec.msgpack.Decoder(_Folded)
@@ -198,8 +197,7 @@ def position_of(body: SnapshotBody) -> Position:
         found = _FOLDED.decode(body.ledger)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise DecodeError(f"the folded ledger does not decode: {error}", kind=SnapshotBody.KIND) from error
-    base_seq = found.head if found.base_seq < 0 else found.base_seq
-    return Position(base_seq, found.epoch, found.settings.chain > 0, found.chain or FIRST)
+    return Position(found.head, found.epoch, found.settings.chain > 0, found.chain or FIRST)
 
 
 def state_digest(facts: Iterable[KeptFact], ledger: bytes) -> bytes:

@@ -148,7 +148,7 @@ COMMANDS: Final = (
     Command(
         "repair",
         "cluster.repair:repair_ledger",
-        "Let the readers of the ledger go on where a message stops them, or was deleted.",
+        "Let the readers of the ledger go on where a message stops them, or was deleted; correct snapshots and statuses.",
     ),
     Command(
         "simulate",

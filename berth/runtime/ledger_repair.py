@@ -199,7 +199,7 @@ def _why(skip: Skip) -> str:
     return "was deleted" if skip.reason == _DELETED else f"breaks the ledger: {skip.reason}"
 
 
-async def repair(bus: Bus, clock: Clock, found: Found, *, by: str) -> Found:
+async def repair(bus: Bus, clock: Clock, found: Found, *, by: str, without: Container[int] = frozenset()) -> Found:
     """Write the skips that were found, while no dispatcher leads.
 
     The lease is taken from a dispatcher that holds it. If it is interrupted, the same command goes on.
@@ -209,6 +209,7 @@ async def repair(bus: Bus, clock: Clock, found: Found, *, by: str) -> Found:
         clock: For the lease.
         found: What a person has agreed to.
         by: Name of this process.
+        without: Records of snapshots that are left out.
 
     Returns:
         What is found afterwards: nothing to skip.
@@ -224,7 +225,7 @@ async def repair(bus: Bus, clock: Clock, found: Found, *, by: str) -> Found:
         held = encode(LeaseHeld(HOLDER, 0, clock.now_ms()))
         revision = await bus.publish(lease, held, expected_subject_seq=revision, ttl_s=_LEASE_S)
         try:
-            return await _write(bus, clock, found, by)
+            return await _write(bus, clock, found, by, without)
         finally:
             released = encode(LeaseHeld("", 0, clock.now_ms()))
             await bus.publish(lease, released, expected_subject_seq=revision, ttl_s=1)
@@ -234,8 +235,8 @@ async def repair(bus: Bus, clock: Clock, found: Found, *, by: str) -> Found:
         ) from error
 
 
-async def _write(bus: Bus, clock: Clock, found: Found, by: str) -> Found:
-    again = await find(bus, clock, by=by)
+async def _write(bus: Bus, clock: Clock, found: Found, by: str, without: Container[int]) -> Found:
+    again = await find(bus, clock, by=by, without=without)
     if _places(again) != _places(found):
         raise RepairError("the ledger is not as it was found any more; nothing was changed. Start the repair again")
     for skip in found.skips:
@@ -243,7 +244,7 @@ async def _write(bus: Bus, clock: Clock, found: Found, by: str) -> Found:
         before = await bus.last(StreamName.SKIPS, subject)
         expected = before.sequence if before is not None else 0
         await bus.publish(subject, encode(skip), expected_subject_seq=expected)
-    return await find(bus, clock, by=by)
+    return await find(bus, clock, by=by, without=without)
 
 
 def _places(found: Found) -> list[tuple[int, int, str]]:

@@ -25,6 +25,8 @@ class InventoryConfig(ServiceConfig, frozen=True, kw_only=True, forbid_unknown_f
     stranger_s: Annotated[float, Meta(ge=0, le=3_600)] = 10.0
     """How long a pod whose annotations name an unknown job waits for the verdict on the job; then its chips are
     adopted."""
+    unseen_s: Annotated[float, Meta(gt=0, le=3_600)] = 5.0
+    """How long after its binding a pod may be unknown; then the pods of its namespace are listed."""
     event_apart_s: Annotated[float, Meta(ge=0, le=86_400)] = 300.0
     """Least time between two Events about one object that has something wrong."""
     calls_at_once: Annotated[int, Meta(ge=1, le=256)] = 16

@@ -29,6 +29,7 @@ from berth.services.inventory.nodes.collection import Nodes
 from berth.services.inventory.nodes.device_reports import DeviceReports
 from berth.services.inventory.nodes.leaf_switches import Switches
 from berth.services.inventory.nodes.suspects import Suspects
+from berth.services.inventory.pod_lookups import PodLookups
 from berth.services.inventory.podgroups.collection import Capacity
 from berth.services.inventory.podgroups.steering import SteeringGroups
 from berth.services.inventory.pods.collection import Pods
@@ -74,6 +75,9 @@ class Loop:
         self.gangs = Gangs(config.gangs, settle_ms=settle_ms)
         self.switches = Switches(self.nodes, self.pods.on_node)
         self.api_tasks = ApiTasks(config, instruments)
+        self._lookups = PodLookups(
+            self.pods, api, self.api_tasks, clock, wait_s=config.unseen_s, on_change=self._changed.set
+        )
         self._asks = PodAsks()
         self._queue = PublishQueue(bus, instruments)
         self._pod_uids: set[str] = set()
@@ -200,11 +204,12 @@ class Loop:
     def note_outcome(self, outcome: OutcomeSeen) -> None:
         """Take a result of the binder."""
         self.gangs.note_outcome(outcome)
+        self._lookups.note_outcome(outcome)
         self._changed.set()
 
     def restore_outcome(self, outcome: OutcomeSeen) -> None:
         """Restore a result of the binder."""
-        self.note_outcome(outcome)
+        self.gangs.note_outcome(outcome)
         self._restored_outcomes.append(outcome)
 
     def note_status(self, status: JobStatus) -> None:
@@ -239,7 +244,7 @@ class Loop:
     async def run(self, stop: asyncio.Event) -> None:
         """Publish changes until ``stop`` is set, once all objects are listed; the next run publishes the rest."""
         for outcome in self._restored_outcomes:
-            self.pods.restore_bound(outcome)
+            self.pods.note_bound(outcome)
         backoff, failures = Backoff(first_s=self._config.retry_wait_s, max_s=self._config.retry_wait_max_s), 0
         while await self._until_something_is_due(stop):
             self._changed.clear()
@@ -260,6 +265,7 @@ class Loop:
         for pace in self._paces:
             pace.begin_turn()
         self.pods.wake(now_ms)
+        self._lookups.look(now_ms)
         self._resolve(now_ms)
         must = self._outlet.has_request or not self.ledger.is_confirmed
         published = await self._publish_nodes(now_ms, must=must) and await self._publish_pods(now_ms)
@@ -382,7 +388,8 @@ class Loop:
 
     async def _until_something_is_due(self, stop: asyncio.Event) -> bool:
         """Wait for a change, a moment or ``stop``; returns whether ``stop`` is not set."""
-        moments = (self.gangs.next_due_ms(), self.pods.next_due_ms(), self._reporters.next_due_ms())
+        due = (self.gangs, self.pods, self._lookups, self._reporters)
+        moments = [one.next_due_ms() for one in due]
         now_ms = self._clock.now_ms()
         waits = [max(moment - now_ms, 0) / _MS for moment in moments if moment is not None]
         waits += [wait_s for pace in self._paces if (wait_s := pace.due_in_s()) is not None]

@@ -33,6 +33,7 @@ _ROUTE_PORT: Final = 6222
 _PROXY_PORTS_FROM: Final = 5000
 _STARTS_MAX: Final = 400
 _SOON_S: Final = 60.0
+_START_S: Final = 150.0
 _TAIL_CHARS: Final = 1500
 NODES: Final = 4
 TOPOLOGY: Final = f"""
@@ -187,13 +188,16 @@ class ChaosCell:
                 port=NATS_PORT,
                 sync="always",
                 more=more if len(names) > 1 else "",
+                start_deadline_s=_START_S,
                 place=host.place,
             )
             self.disks[name] = Disk(server.store)
             self.servers[name] = server
             self.components[name] = NatsComponent(name, host, server)
         if self.setup.kube:
-            self.kube = KubeServer(self.folder / "kube", users=dict.fromkeys(SERVICES, ()), controllers=())
+            self.kube = KubeServer(
+                self.folder / "kube", users=dict.fromkeys(SERVICES, ()), controllers=(), start_deadline_s=_START_S
+            )
             for name in (ETCD, API_SERVER):
                 host = self.network.host(name)
                 self.kube.places[name] = host.place

@@ -8,17 +8,23 @@ import msgspec
 import pytest
 
 from berth.cli.recordings.replay import replay_file
+from berth.runtime.backups.backup import backup
+from berth.runtime.backups.restore import restore
 from berth.runtime.bus.access import Access
 from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.clock import SystemClock
-from berth.runtime.errors import TransientError
+from berth.runtime.errors import FatalError, TransientError
+from berth.runtime.fsck.cell_check import check_cell
+from berth.runtime.fsck.mending import carry_out, plan_of
 from berth.runtime.local.nats_server import EmbeddedServer
 from berth.runtime.recording import record
 from berth.schemas.envelope import encode
 from berth.schemas.fault_facts import ApprovalSeen, DrainSeen
+from berth.schemas.status import JobStatus
+from berth.schemas.subjects import StreamName
 from tests.support.cells import a_job
 from tests.support.load import give_jobs, status
-from tests.support.nats_rights import PEOPLE, rights
+from tests.support.nats_rights import PEOPLE, rights, rights_of_command
 from tests.support.processes import ROOT, services
 from tests.support.waiting import pause, until
 
@@ -32,11 +38,16 @@ SETTINGS: Final[dict[str, dict[str, Any]]] = {
 }
 
 
+COMMANDS: Final = ("fsck", "backup", "repair", "restore")
+
+
 def server_lines() -> str:
-    users = [
+    of = rights(CELL) | {f"who-{command}s": rights_of_command(CELL, command) for command in COMMANDS}
+    users: list[dict[str, Any]] = [
         {"user": name, "password": f"of-{name}", "permissions": {**may, "allow_responses": True}}
-        for name, may in rights(CELL).items()
+        for name, may in of.items()
     ]
+    users.append({"user": "all", "password": "of-all"})
     return f"authorization {msgspec.json.encode({'users': users}).decode()}"
 
 
@@ -93,3 +104,56 @@ async def test_a_service_that_goes_beyond_its_rights_ends(tmp_path: Path) -> Non
                 await bus.send(bus.subjects.ledger, b"a chip for me")
                 await until(bus.lost.done, deadline_s=10, what="the word of the server")
                 assert bus.subjects.ledger in bus.lost.result().reason
+
+
+def person(server: EmbeddedServer, user: str) -> Any:  # noqa: ANN401  # an async context manager that is awaited first
+    """A connection as the command makes it, with the rights of a user."""
+    return NatsBus.connect(server.url, CELL, name=PEOPLE, access=Access(user=user, password=f"of-{user}"))
+
+
+async def test_commands_work_with_these_rights(tmp_path: Path) -> None:
+    clock = SystemClock()
+    async with EmbeddedServer(tmp_path / "nats", more=server_lines()) as server:
+        async with await person(server, "all") as bus:
+            await bus.ensure_streams()
+            await bus.append(b"\xff stops all", expected_seq=0)
+            await bus.publish(bus.subjects.snapshot_chunk(1, 0), b"\xff damaged")
+            await bus.publish(bus.subjects.snapshot_end(1), b"\xff damaged")
+            ghost = JobStatus("default", "ghost", "uid", "placed", 1, 1)
+            await bus.publish(bus.subjects.status("default", "ghost"), encode(ghost))
+        async with await person(server, "who-fscks") as bus:
+            found = await check_cell(bus, clock)
+            assert [one.code for one in found.findings] == ["broken-record", "damaged-snapshot"]
+        async with await person(server, "who-repairs") as bus:
+            changed = []
+            while not (plan := await plan_of(bus, clock, by="me")).is_empty:
+                await carry_out(bus, clock, plan, by="me")
+                changed.append((len(plan.found.skips), len(plan.snapshots), len(plan.statuses or ())))
+            assert changed == [(1, 1, 0), (0, 0, 1)]
+        async with await person(server, "who-fscks") as bus:
+            assert (await check_cell(bus, clock)).findings == []
+        async with await person(server, "who-backups") as bus:
+            written = await backup(bus, clock, tmp_path / "backup")
+            assert written.checked.counts["SKIPS"] == 1
+        async with await person(server, "who-restores") as bus:
+            await restore(bus, clock, tmp_path / "backup", replace=True)
+        async with await person(server, "who-fscks") as bus:
+            after = await check_cell(bus, clock)
+            assert (after.findings, after.ledger_seq) == ([], 1)
+            assert [one.count for one in after.checked if one.what == "skips"] == [1]
+
+
+async def test_other_users_may_neither_repair_nor_restore(tmp_path: Path) -> None:
+    clock = SystemClock()
+    async with EmbeddedServer(tmp_path / "nats", more=server_lines()) as server:
+        async with await person(server, "all") as bus:
+            await bus.ensure_streams()
+            await bus.append(b"\xff stops all", expected_seq=0)
+        async with await person(server, PEOPLE) as bus:
+            plan = await plan_of(bus, clock, by="me")
+            with pytest.raises((TransientError, FatalError)):
+                await carry_out(bus, clock, plan, by="me")
+            await until(bus.lost.done, deadline_s=10, what="the word of the server")
+            assert bus.subjects.lease("dispatcher") in bus.lost.result().reason
+        async with await person(server, PEOPLE) as bus:
+            assert (await bus.state(StreamName.SKIPS)).last_seq == 0

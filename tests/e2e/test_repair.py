@@ -130,6 +130,23 @@ async def is_recorded(server: EmbeddedServer, cell: str, folder: Path) -> None:
         assert json.loads(said)["identical"] is True
 
 
+async def is_restored(
+    server: EmbeddedServer, cell: str, bus: NatsBus, running: dict[str, Service], folder: Path
+) -> None:
+    """A restore of the backup comes to the same ledger, with the skip in the place of what was deleted."""
+    before = (await state_now(bus, SystemClock())).fold.holdings
+    for service in reversed(running.values()):
+        await service.stop()
+    code, said = await berth(server, cell, "restore", str(folder / "cell.backup"), "--replace")
+    assert code == 0, said
+    await see_clean(server, cell)
+    assert set((await state_now(bus, SystemClock())).fold.holdings) == set(before)
+    for service in running.values():
+        service.start()
+    await runs(bus, "third")
+    await see_clean(server, cell)
+
+
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("chain", [0, 1])
 async def test_garbage_that_was_deleted_before_anyone_read_it(
@@ -168,7 +185,8 @@ async def test_garbage_that_was_passed_over_and_deleted_later(
         assert running["dispatcher"].is_running
         await repaired(own_server, cell, bus, sequence, sequence)  # it takes the lease from the dispatcher
         await go_on(bus, running, ("scorer", "binder"))
-    await is_recorded(own_server, cell, tmp_path)
+        await is_recorded(own_server, cell, tmp_path)
+        await is_restored(own_server, cell, bus, running, tmp_path)
 
 
 @pytest.mark.timeout(120)

@@ -56,6 +56,8 @@ class CellSettings(msgspec.Struct, frozen=True):
         decisions: Settings of decisions that differ from the defaults.
         faults: Settings of faults that differ from the defaults.
         snapshot_records: Records between two snapshots.
+        agents: Settings of the cluster below that differ from those of :meth:`SimCell._play`.
+        binder: Settings of the binder that differ from those of :meth:`SimCell._bind`.
         sync: Whether the bus's server has each write on its disk before it acknowledges it: ``always``, or ``default``.
     """
 
@@ -64,6 +66,8 @@ class CellSettings(msgspec.Struct, frozen=True):
     decisions: dict[str, Any] = {}
     faults: dict[str, Any] = {}
     snapshot_records: int = 20
+    agents: dict[str, Any] = {}
+    binder: dict[str, Any] = {}
     sync: str = "always"
 
 
@@ -203,7 +207,7 @@ class SimCell:
             kube=KubeConfig(),
             agents=AgentsConfig(
                 report_s=1.0, admit_s=0.1, start_s=0.3, seed=self.seed, controllers=["volcano", "ascend", "podgroup"],
-                writes_at_once=4,
+                writes_at_once=4, **self.settings.agents,
             ),
             run_default_s=20.0,
             terminating_s=0.5,
@@ -251,7 +255,13 @@ class SimCell:
         )
 
     async def _bind(self, process: Process, stop: asyncio.Event) -> None:
-        config = BinderConfig(kube=KubeConfig(), members_wait_s=10.0, gangs_at_once=4, binds_at_once=8)
+        usual: dict[str, Any] = {
+            "members_wait_s": 10.0,
+            "gangs_at_once": 4,
+            "binds_at_once": 8,
+            "volumes_timeout_s": 8.0,
+        }
+        config = BinderConfig(kube=KubeConfig(), **usual | self.settings.binder)
         await binder.bind_in_kubernetes(
             process.connect_api(), process.buses[0], process.clock, config, process.instruments, stop
         )

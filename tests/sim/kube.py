@@ -2,7 +2,8 @@
 
 The objects and rules are those of :class:`tests.support.fake_kube.FakeKube`. What comes on top is what a network and a
 busy server do: late and lost answers, 429 with Retry-After, 500 after a write that landed, conflicts of writes that
-name a version, admission that denies, and watches whose history is compacted, so that they list again.
+name a version, admission that denies, and watches whose history is compacted, so that they list again, at once or late.
+An object with finalizers stays until the last of them is taken away.
 """
 
 import asyncio
@@ -65,6 +66,31 @@ class SimKube(FakeKube):
         self.refusals: dict[str, int] = {}
         """How often each kind of trouble was made."""
         self._random = rng.random
+        self._ended: set[str] = set()
+        """Objects (uid) that only their finalizers keep."""
+
+    def release(self, path: str) -> None:
+        """Take the finalizers of an object away; it is gone if it was deleted."""
+        found = self.object(path)
+        self.put(path, {**found, "metadata": {**found["metadata"], "finalizers": []}})
+
+    def _keep(self, place: Place, new: Tree) -> Tree:
+        kept = super()._keep(place, new)
+        if kept["metadata"]["uid"] in self._ended and not kept["metadata"].get("finalizers"):
+            self._drop(place)
+        return kept
+
+    def _drop(self, place: Place) -> None:
+        found = self._store(place)[place.key]
+        meta = found["metadata"]
+        if not meta.get("finalizers"):
+            self._ended.discard(meta["uid"])
+            super()._drop(place)
+        elif meta["uid"] not in self._ended:
+            self._ended.add(meta["uid"])
+            if "deletionTimestamp" not in meta:
+                marks = {"deletionTimestamp": self._now(), "deletionGracePeriodSeconds": 0}
+                self._keep(place, {**found, "metadata": {**meta, **marks}})
 
     async def _begin(self, method: str, path: str, body: Tree, *, is_question: bool = False) -> Place:
         """Read the path; nothing waits here, so a call happens at one moment.
@@ -156,6 +182,7 @@ class SimApi:
     Attributes:
         is_dead: Its process is dead: nothing that it does has an effect.
         lose_replies: So many writes that land get no answer.
+        blind_until_s: Until when lists take.
     """
 
     def __init__(self, server: SimKube, lane: Lane, rng: Random, *, delay_s: float = 0.002) -> None:
@@ -168,6 +195,7 @@ class SimApi:
         self.is_dead = False
         self.is_connected = True
         self.lose_replies = 0
+        self.blind_until_s = 0.0
         self._generation = 0
         self._waiting: dict[SimFuture, bool] = {}
         self._reflections: list[SimReflection[Any]] = []
@@ -194,8 +222,13 @@ class SimApi:
         if generation == self._generation and not self.is_dead:
             self.is_connected = True
 
-    def expire_watches(self) -> None:
-        """The history of all watches is compacted: they are told 410 and list again."""
+    def expire_watches(self, *, blind_s: float = 0.0) -> None:
+        """The history of all watches is compacted: they are told 410 and list again.
+
+        Args:
+            blind_s: How long the lists take: what happens meanwhile, and is over, nobody sees.
+        """
+        self.blind_until_s = self.loop.now_s + blind_s
         for reflection in self._reflections:
             reflection.relist()
 
@@ -332,6 +365,8 @@ class SimReflection(FakeReflection[T]):
             while True:
                 await self._news.wait()
                 await asyncio.sleep(max(api.incoming.arrival_s() - loop.now_s, 0.0))
+                if self._is_listing and loop.now_s < api.blind_until_s:
+                    await asyncio.sleep(api.blind_until_s - loop.now_s)
                 await self._gate.wait()
                 if not api.is_connected or api.server.is_down:
                     self.errors += 1

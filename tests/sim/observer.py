@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from berth.core.errors import CoreError
+from berth.core.requests.job_validation import SHARE_AICORE
 from berth.core.scheduling.following import follow_record
 from berth.core.scheduling.scheduler import Scheduler
 from berth.core.state.cell import State
@@ -18,17 +19,21 @@ from berth.core.state.invariants import check
 from berth.core.state.ledger import LedgerDump, dump_of
 from berth.formats.ascend.pod_annotations import ATTEMPT, JOB_UID, RANK
 from berth.runtime.bus.port import Stored
+from berth.schemas.chain import position_of
 from berth.schemas.envelope import decode
 from berth.schemas.recording import BEGINNING
 from berth.schemas.status import SnapshotBody, SnapshotChunk, SnapshotEnd
 from berth.schemas.subjects import StreamName, Subjects
 from tests.fuzz.seat import Seat
 from tests.sim.errors import Failure
+from tests.sim.ledger_oracle import LedgerOracle, Position
 from tests.support.kube_cells import chips_of
 from tests.support.kube_rules import Place, Tree
 
 CHECKS: Final = ("records", "chips of pods", "bindings", "snapshots")
 """What must have been checked at least once in a run."""
+WHOLE: Final = 100
+"""Percent of a chip that a pod has who shares it with nobody."""
 _OVER: Final = frozenset({"Succeeded", "Failed"})
 
 
@@ -54,17 +59,22 @@ class Observer:
         self.state = State(keeps=True)
         self.scheduler = Scheduler(self.state)
         self.failures: list[Failure] = []
+        self.oracle = LedgerOracle()
         self._subjects = Subjects(cell)
         self._names = {self._subjects.stream(name): name for name in StreamName}
         self._pending: deque[Stored] = deque()
-        self._chips: dict[str, dict[int, str]] = {}
-        """Pod (uid) that has a chip, by node and chip; only those that Berth bound."""
+        self._chips: dict[str, dict[int, dict[str, int]]] = {}
+        """Percent of a chip that pods (uid) have, by node and chip; only those that Berth bound."""
         self._places: dict[str, tuple[str, int]] = {}
         """Node and chips of each live pod."""
         self._parts: dict[str, bytes] = {}
         self._reader: Seat | None = None
         self._reader_at = (0, 0)
         self.base = BEGINNING
+        self.generation = 0
+        """How often it began again."""
+        self.known_seq = 0
+        """Last fact that the newest record knew."""
         """Where the history begins: at the beginning of the cell, or with the snapshot of a restored one."""
         self.is_paused = False
 
@@ -92,10 +102,15 @@ class Observer:
     def _record(self, stored: Stored) -> None:
         self.records.append(stored)
         self.count["records"] += 1
+        counts = self.oracle.read(stored.sequence, stored.data)
         try:
             link = self.state.fold.link(stored.sequence, stored.data)
+            if counts == bool(link.void):
+                does, why = ("counts", "must not") if not counts else ("does not count", f"must: {link.void}")
+                self.fail(f"a message of the ledger {does} and {why}", f"{stored.sequence}: {stored.data[:200]!r}")
             while self._pending and self._pending[0].sequence <= link.facts_seq:
                 self._apply(self._pending.popleft())
+            self.known_seq = max(self.known_seq, link.facts_seq)
             folded = follow_record(self.scheduler, link)
             check(self.state)
         except (
@@ -137,10 +152,14 @@ class Observer:
         """
         self.is_paused = False
         self.base = base
+        self.generation += 1
+        self.known_seq = base.facts_seq
         self._reader = None
         self._parts.clear()
         self.state = State(keeps=True)
         self.scheduler = Scheduler(self.state)
+        at = position_of(base)
+        self.oracle = LedgerOracle(Position(base.ledger_seq, at.epoch, at.in_force, at.digest))
         if base is not BEGINNING:
             loaded = self.state.load(base)
             if loaded.waiting is not None:
@@ -210,8 +229,8 @@ class Observer:
     def _leave(self, uid: str) -> None:
         node, mask = self._places.pop(uid, ("", 0))
         chips = self._chips.get(node, {})
-        for chip in [chip for chip, owner in chips.items() if owner == uid and mask >> chip & 1]:
-            del chips[chip]
+        for chip in range(mask.bit_length()):
+            chips.get(chip, {}).pop(uid, None)
 
     def _take(self, uid: str, pod: Tree) -> None:
         annotations = pod["metadata"].get("annotations") or {}
@@ -224,11 +243,13 @@ class Observer:
         self._places[uid] = (node, mask)
         chips = self._chips.setdefault(node, {})
         self.count["chips of pods"] += 1
+        percent = int(annotations.get(SHARE_AICORE, WHOLE))
         for chip in range(mask.bit_length()):
             if mask >> chip & 1:
-                if chip in chips:
-                    self.fail("two live pods have one chip", f"{node} chip {chip}: {uid} and {chips[chip]}")
-                chips[chip] = uid
+                owners = chips.setdefault(chip, {})
+                owners[uid] = percent
+                if sum(owners.values()) > WHOLE:
+                    self.fail("two live pods have one chip", f"{node} chip {chip}: {owners}")
 
     def _bound(self, pod: Tree) -> None:
         """A pod is bound: the ledger must have given it its place."""

@@ -3,11 +3,13 @@
 from collections.abc import Callable
 
 from berth.formats.clusters.topology_file import parse_cluster
-from berth.products.catalogue import NODE_PRODUCTS
+from berth.schemas.nodes import NodeDescription
 from tests.sim.bus import SimBus
 from tests.sim.cell import SimCell
 from tests.sim.loop import SimLoop
-from tests.sim.story import PRODUCTS, SERVICES, Event, Story
+from tests.sim.storage import SimStorage
+from tests.sim.story import SERVICES, Event, Story
+from tests.sim.worlds import Ask
 
 RETRY_S = 0.5
 
@@ -23,7 +25,7 @@ class Stage:
     Attributes:
         user: Connection of users to the bus.
         nodes: Names of the nodes.
-        product: What the nodes are.
+        storage: Controllers of volumes.
     """
 
     user: SimBus
@@ -33,7 +35,16 @@ class Stage:
         self.story = story
         self.cell = SimCell(loop, seed, parse_cluster(story.topology), story.settings)
         self.nodes = [node.name for node in self.cell.cluster.nodes]
-        self.product = NODE_PRODUCTS[PRODUCTS[story.kind]]
+        self.storage = SimStorage(loop, self.cell.kube, self.cell.chance("storage"))
+
+    def node_of(self, event: Event) -> NodeDescription:
+        """Which node an event is about."""
+        return self.cell.cluster.nodes[event.one % len(self.nodes)]
+
+    def ask_of(self, event: Event) -> Ask:
+        """How a job of an event asks for chips."""
+        asks = self.story.cluster.asks
+        return asks[event.two % len(asks)]
 
     def later(self, delay_s: float, callback: Callable[..., object], *args: object) -> None:
         """Let something happen after some time."""

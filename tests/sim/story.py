@@ -4,13 +4,15 @@ An event has a time and is possible in any state of the cell, so every part of a
 one is made shorter.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from random import Random
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
+from berth.schemas.refusal import Code
 from tests.sim.cell import CellSettings
+from tests.sim.worlds import CLUSTERS, COMMON, Cluster
 
 HORIZON_S: Final = 60.0
 """Events happen within this time; then all that is broken is mended."""
@@ -18,14 +20,6 @@ FIRST_S: Final = 2.0
 UNSYNCED: Final = 0.2
 """Share of the seeds whose server does not sync each write."""
 
-CLUSTERS: Final = (
-    '{product: module910bx8, count: 4, name: "a2-{index}", leaf: {size: 2}}',
-    '{product: module910bx8, count: 8, name: "a2-{index}", leaf: {size: 4}}',
-    '{product: module910a3x16, count: 6, name: "a3-{index}", superpod: {size: 3}}',
-    '{product: module910bx8, count: 2, name: "a2-{index}"}',
-)
-PRODUCTS: Final = ("module910bx8", "module910bx8", "module910a3x16", "module910bx8")
-SIZES: Final = ((1, 2, 4, 8), (1, 4, 8, 8), (2, 4, 8, 16), (1, 2, 4, 8))
 SERVICES: Final = ("dispatcher-0", "dispatcher-1", "inventory", "health", "binder", "summary")
 WEIGHTS: Final[dict[str, int]] = {
     "job": 40,
@@ -36,11 +30,19 @@ WEIGHTS: Final[dict[str, int]] = {
     "again": 5,
     "remove": 6,
     "cancel": 4,
-    "request": 4,
-    "rubbish": 1,
+    "request": 6,
+    "rubbish": 2,
+    "wrong": 10,
+    "claim": 6,
+    "unclaim": 2,
+    "policy": 3,
     "break": 10,
     "cordon": 4,
     "relabel": 3,
+    "annotate": 4,
+    "leaves": 3,
+    "stuck": 3,
+    "storage": 2,
     "kill": 8,
     "blackout": 1,
     "fuse": 8,
@@ -61,6 +63,7 @@ WEIGHTS: Final[dict[str, int]] = {
     "denying": 2,
     "hanging": 2,
     "expire": 3,
+    "blind": 4,
     "kube-down": 2,
     "clock": 2,
     "settings": 2,
@@ -69,8 +72,21 @@ WEIGHTS: Final[dict[str, int]] = {
     "delete-stream": 1,
 }
 """What may happen, and how often where everything does."""
+RIVALS: Final = ("doubt", "doubt", "rival", "rival", "stray")
+"""What happens in stories in which the fences of the ledger are tried, see ``tests/sim/rivals.py``."""
+CONTESTED: Final = 4
+CONTESTED_FROM: Final = 1000
+"""Fences are tried in one story of so many, from this seed on."""
 VERBS: Final = tuple(verb for verb, weight in WEIGHTS.items() for _ in range(weight))
-USERS: Final = ("job", "ascend", "pod", "end", "again", "remove", "cancel", "request", "rubbish", "drain")
+USERS: Final = (
+    "job", "ascend", "pod", "end", "again", "remove", "cancel", "request", "rubbish", "drain", "wrong", "claim",
+    "unclaim", "policy", "annotate",
+)  # fmt: skip
+UNREACHED: Final[Mapping[Code, str]] = {
+    "undecodable": "nothing gives it: a message that does not decode is a dead letter, no job has it",
+    "internal": "an error of Berth set the gang aside",
+}
+"""Refusals that must not occur, and why."""
 
 
 class Event(msgspec.Struct, frozen=True):
@@ -93,6 +109,11 @@ class Event(msgspec.Struct, frozen=True):
     def __str__(self) -> str:
         return f"{self.at_s:8.3f} s {self.verb} {self.one} {self.two} for {self.for_s:.2f} s"
 
+    @property
+    def dice(self) -> Random:
+        """Chance of its own, for what has more sides than the numbers."""
+        return Random(f"{self.verb} {self.one} {self.two} {self.for_s}")  # noqa: S311  # a simulation
+
 
 class Story(msgspec.Struct, frozen=True):
     """A cluster, the settings of the services, and events in order of time."""
@@ -106,22 +127,28 @@ class Story(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(self, events=tuple(self.events[number] for number in kept))
 
     @property
+    def cluster(self) -> Cluster:
+        """The cluster."""
+        return CLUSTERS[self.kind]
+
+    @property
     def topology(self) -> str:
         """Text of the topology file."""
-        return f"apiVersion: berth/v1\nkind: Cluster\nnodes:\n  - {CLUSTERS[self.kind]}\n"
+        return self.cluster.topology
 
 
 def draw(seed: int) -> Story:
     """The story of a seed."""
     chance = Random(f"{seed} story")  # noqa: S311  # a simulation
-    kind = chance.randrange(len(CLUSTERS))
-    recoveries = chance.random() < 0.5
+    kind = chance.randrange(COMMON) if chance.random() < 0.4 else chance.randrange(len(CLUSTERS))
     settings = CellSettings(
         shards=chance.choice((0, 0, 1, 2, 3)),
         dispatchers=chance.choice((1, 2, 2)),
-        decisions={"queue_policy": chance.choice(("skip", "skip", "fifo", "easy"))},
-        faults={"enabled": True, "plan_before_delete": chance.random() < 0.5} if recoveries else {},
+        decisions={**CLUSTERS[kind].decisions, **_decisions(chance)},
+        faults=_faults(chance),
         snapshot_records=chance.choice((10, 20, 50)),
+        agents=_agents(chance),
+        binder=_binder(chance),
         sync="default" if _is_unsynced(seed) else "always",
     )
     # Not everything happens in every story: what is rare would never be alone with what is common.
@@ -131,8 +158,78 @@ def draw(seed: int) -> Story:
     drawn += [chance.choice(troubles) for _ in range(chance.randrange(6, 32))]
     if settings.sync != "always":
         drawn += ["backup"] * 5 + ["power"] * chance.choice((1, 1, 2))
+    if _is_contested(seed):
+        settings.decisions["chain"] = seed // CONTESTED % 2
+        drawn += [chance.choice(RIVALS) for _ in range(chance.randrange(6, 16))]
     events = sorted((_event(chance, verb) for verb in drawn), key=lambda event: event.at_s)
     return Story(kind, settings, tuple(events))
+
+
+def _decisions(chance: Random) -> dict[str, Any]:
+    """Settings of decisions; most stories have most of the defaults."""
+    found: dict[str, Any] = {"queue_policy": chance.choice(("skip", "skip", "fifo", "easy", "conservative"))}
+    if found["queue_policy"] in {"easy", "conservative"}:
+        found |= {"reserve_chips": chance.choice((8, 16, 64)), "reserve_depth": chance.choice((1, 2, 16))}
+        found["unknown_run_ms"] = chance.choice((5_000, 60_000))
+    found["strict_product_support"] = chance.random() < 0.3
+    rare: dict[str, tuple[Any, ...]] = {
+        "strict_job_shape": (False,),
+        "strict_label_values": (False,),
+        "health_first": (True,),
+        "reference_parity": (True,),
+        "shared_tor_num": (1,),
+        "attempts_max": (1, 2),
+        "round_gangs_max": (1, 2),
+        "round_bytes_max": (10_000,),
+        "tombstone_after_ms": (0, 2_000, 15_000),
+        "constraints": (0, 1, 2),
+        "plain_pods": (False,),
+        "skims_classes": (False,),
+        "drains": (0,),
+        "needs_health": (False,),
+    }
+    found |= {name: chance.choice(values) for name, values in rare.items() if chance.random() < 0.1}
+    return found
+
+
+def _faults(chance: Random) -> dict[str, Any]:
+    if chance.random() < 0.4:
+        return {}
+    found: dict[str, Any] = {"enabled": True, "plan_before_delete": chance.random() < 0.5}
+    rare: dict[str, tuple[Any, ...]] = {
+        "fault_wait_ms": (0, 5_000),
+        "hold_places_ms": (0, 5_000),
+        "fault_settle_ms": (0, 2_000),
+        "grace_over_ms": (2_000, 10_000),
+        "not_ready_ms": (3_000,),
+        "restarts_at_once": (1,),
+        "restart_share_percent": (100,),
+    }
+    return found | {name: chance.choice(values) for name, values in rare.items() if chance.random() < 0.25}
+
+
+def _agents(chance: Random) -> dict[str, Any]:
+    """How the cluster below behaves."""
+    found: dict[str, Any] = {}
+    if chance.random() < 0.3:
+        found |= {"recovery": True, "recovery_wait_s": chance.choice((3.0, 20.0)), "hot_switch_wait_s": 8.0}
+    if chance.random() < 0.2:
+        found |= {"clusterd": True, "clusterd_s": 3.0}
+    if chance.random() < 0.25:
+        found["reads_retries"] = True
+    return found
+
+
+def _binder(chance: Random) -> dict[str, Any]:
+    rare: dict[str, tuple[Any, ...]] = {
+        "partial": ("leave",),
+        "gangs_at_once": (1,),
+        "binds_at_once": (1,),
+        "members_wait_s": (0.0, 2.0),
+        "consume_wait_s": (2.0,),
+        "volumes_timeout_s": (2.0, 30.0),
+    }
+    return {name: chance.choice(values) for name, values in rare.items() if chance.random() < 0.12}
 
 
 def _event(chance: Random, verb: str) -> Event:
@@ -143,6 +240,10 @@ def _event(chance: Random, verb: str) -> Event:
         chance.randrange(1000),
         round(chance.choice((0.3, 2.0, 8.0, 20.0)) * (0.2 + chance.random()), 3),
     )
+
+
+def _is_contested(seed: int) -> bool:
+    return seed >= CONTESTED_FROM and seed % CONTESTED == 0 and not _is_unsynced(seed)
 
 
 def _is_unsynced(seed: int) -> bool:

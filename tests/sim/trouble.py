@@ -38,8 +38,11 @@ class Trouble(Stage):
     def _do_point(self, event: Event) -> None:
         """A process dies at a fault point."""
         is_binder = event.one % 3 == 0
-        of_dispatcher = ("lease", "epoch", "fact", "append", "status", "snapshot", "purge", "expire")
-        names = ("bind", "outcome") if is_binder else of_dispatcher
+        names = (
+            ("bind", "outcome", "volume", "unbound", "leave", "mark")
+            if is_binder
+            else ("lease", "epoch", "fact", "append", "status", "snapshot", "purge", "dead", "expire")
+        )
         point = f"{names[event.two % len(names)]}.{('before', 'after')[event.one // 3 % 2]}"
         for name, process in list(self.cell.processes.items()):
             if name.startswith("binder" if is_binder else "dispatcher"):
@@ -158,6 +161,13 @@ class Trouble(Stage):
         if process is not None:
             for api in process.apis:
                 api.expire_watches()
+
+    def _do_blind(self, event: Event) -> None:
+        """Watches expire, and the lists that follow take long."""
+        process = self.cell.processes.get(("inventory", "inventory", "binder", "summary", CLUSTER)[event.one % 5])
+        if process is not None:
+            for api in process.apis:
+                api.expire_watches(blind_s=event.for_s)
 
     def _do_kube_down(self, event: Event) -> None:
         self.cell.kube.is_down = True

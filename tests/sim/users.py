@@ -1,34 +1,36 @@
-"""What users do, and what happens to nodes: jobs, pods, requests, faults of chips, labels."""
+"""What users do: jobs of all kinds, pods, claims, requests, and everything wrong."""
 
+from collections.abc import Callable
 from typing import Final
 
 import msgspec
 
-from berth.runtime.errors import TransientError
 from berth.schemas.envelope import encode
 from berth.schemas.fault_facts import DrainSeen
 from berth.schemas.intake import JobCancel
-from berth.schemas.simulation import BreakNode
 from tests.sim.kube import finished
+from tests.sim.manifests import PRIORITIES, ascend_job, owned, pod, run_for, volcano_job
 from tests.sim.stage import Stage
-from tests.sim.story import PRODUCTS, SIZES, Event
+from tests.sim.storage import KINDS
+from tests.sim.story import Event
+from tests.sim.wrong import BODIES, REQUESTS
 from tests.support.cells import a_job
 from tests.support.kube_rules import Tree
 
 JOBS: Final = "/apis/batch.volcano.sh/v1alpha1/namespaces/ns/jobs"
 ASCEND_JOBS: Final = "/apis/mindxdl.gitee.com/v1/namespaces/ns/ascendjobs"
+BATCH_JOBS: Final = "/apis/batch/v1/namespaces/ns/jobs"
+REPLICA_SETS: Final = "/apis/apps/v1/namespaces/ns/replicasets"
+GROUPS: Final = "/apis/scheduling.volcano.sh/v1beta1/namespaces/ns/podgroups"
+QUEUES: Final = "/apis/scheduling.volcano.sh/v1beta1/queues"
+PRIORITY_CLASSES: Final = "/apis/scheduling.k8s.io/v1/priorityclasses"
 PODS: Final = "/api/v1/namespaces/ns/pods"
-NODES: Final = "/api/v1/nodes"
-LABELS: Final[tuple[dict[str, str], ...]] = (
-    {},
-    {"fault-scheduling": "grace"},
-    {"fault-scheduling": "force", "pod-rescheduling": "on"},
-    {"fault-scheduling": "grace", "pod-rescheduling": "on", "subHealthyStrategy": "graceExit"},
-)
-FAULTS: Final = (
-    ("chip", ""), ("chip", "SeparateNPU"), ("network", ""), ("node", "PreSeparateFault"), ("node", "SeparateFault"),
-    ("kubelet", ""), ("container", ""), ("plugin", ""), ("recovering", ""), ("gone", ""),
+WRONG_FIELDS: Final[tuple[tuple[str, str], ...]] = (
+    ("chips", "many"), ("chips", "99"), ("resource", "huawei.com/Ascend910-2c"), ("policy", "chip3-node5"),
+    ("label", "subHealthyStrategy=hope"), ("label", "tor-affinity=hope"), ("label", "fault-scheduling=hope"),
+    ("claim", "never-made"), ("least", "99"), ("note", "berth/run-for=soon"), ("note", "sp-block=many"),
 )  # fmt: skip
+"""What is wrong with a pod or with the PodGroup of one."""
 
 
 class Users(Stage):
@@ -37,91 +39,23 @@ class Users(Stage):
     jobs = pods = requests = ascend_jobs = 0
     """How many were made."""
 
-    # Users.
+    # Jobs.
 
     def _do_again(self, event: Event) -> None:
         """A user deletes a job and makes another one with its name at once, or soon."""
         if self.jobs:
             self._do_end(event)
-            body = self._job(event.one % self.jobs, event)
+            body = volcano_job(f"j{event.one % self.jobs}", self.ask_of(event), event.dice)
             self.later(0.0 if event.two % 2 else event.for_s, self._put_job, body)
 
     def _put_job(self, body: Tree) -> None:
         if not any(one["metadata"]["name"] == body["metadata"]["name"] for one in self.cell.kube.objects(JOBS)):
             self.cell.kube.put(JOBS, body)
 
-    def _do_remove(self, event: Event) -> None:
-        """A user deletes a pod, with or without its time to end; its controller may make another one."""
-        pods = [pod["metadata"]["name"] for pod in self.cell.kube.objects(PODS)]
-        if pods:
-            path = f"{PODS}/{pods[event.one % len(pods)]}"
-            finished(self.cell.kube.delete(path, grace_s=0 if event.two % 2 else None))
-
     def _do_job(self, event: Event) -> None:
-        """A Volcano job; some have label that let them recover from faults."""
+        """A Volcano job; some have labels that let them recover from faults."""
         number, self.jobs = self.jobs, self.jobs + 1
-        self.cell.kube.put(JOBS, self._job(number, event))
-
-    def _job(self, number: int, event: Event) -> Tree:
-        sizes = SIZES[self.story.kind]
-        chips = sizes[event.two % len(sizes)]
-        replicas = (1, 1, 2, 3, 4)[event.one % 5]
-        labels = LABELS[event.two // 7 % len(LABELS)]
-        annotations = {"berth/run-for": f"{(3, 10, 30)[event.one // 5 % 3]}s"}
-        return {
-            "apiVersion": "batch.volcano.sh/v1alpha1",
-            "kind": "Job",
-            "metadata": {
-                "name": f"j{number}",
-                "annotations": annotations,
-                "labels": {"framework": "pytorch", **labels},
-            },
-            "spec": {
-                "schedulerName": "berth",
-                "minAvailable": replicas,
-                "tasks": [
-                    {
-                        "name": "worker",
-                        "replicas": replicas,
-                        "template": {
-                            "metadata": {"annotations": annotations, "labels": dict(self.product.job_labels)},
-                            "spec": self._spec(chips),
-                        },
-                    }
-                ],
-            },
-        }
-
-    def _spec(self, chips: int) -> Tree:
-        resources: Tree = {"requests": {"cpu": "1", "memory": "1Gi"}}
-        if chips:
-            resources = {
-                "requests": {**resources["requests"], self.product.resource: str(chips)},
-                "limits": {self.product.resource: str(chips)},
-            }
-        return {
-            "schedulerName": "berth",
-            "restartPolicy": "Never",
-            "nodeSelector": dict(self.product.selector),
-            "containers": [{"name": "main", "image": "registry.example/none:1", "resources": resources}],
-        }
-
-    def _do_pod(self, event: Event) -> None:
-        """A pod of its own, with or without chips."""
-        number, self.pods = self.pods, self.pods + 1
-        sizes = (0, *SIZES[self.story.kind])
-        metadata = {
-            "name": f"p{number}",
-            "annotations": {"berth/run-for": "8s"},
-            "labels": dict(self.product.job_labels),
-        }
-        body = {
-            "apiVersion": "v1",
-            "kind": "Pod",
-            "metadata": metadata,
-            "spec": self._spec(sizes[event.one % len(sizes)]),
-        }
-        finished(self.cell.kube.create(PODS, body))
+        self.cell.kube.put(JOBS, volcano_job(f"j{number}", self.ask_of(event), event.dice))
 
     def _do_end(self, event: Event) -> None:
         """A user deletes a job."""
@@ -132,35 +66,117 @@ class Users(Stage):
 
     def _do_cancel(self, event: Event) -> None:
         """A user cancels a job by the command line."""
-        if self.jobs:
-            name = f"vcjob.j{event.one % self.jobs}"
+        names = [
+            *(f"vcjob.j{number}" for number in range(self.jobs)),
+            *(f"acjob.a{number}" for number in range(self.ascend_jobs)),
+            *(f"r{number}" for number in range(self.requests)),
+        ]
+        if names:
+            name = names[event.one % len(names)]
             self.say(self.user.subjects.intake_cancel("ns", name), encode(JobCancel("ns", name, "")))
 
     def _do_ascend(self, event: Event) -> None:
-        """An AscendJob; its labels let it recover from faults, or not."""
+        """An AscendJob."""
         number, self.ascend_jobs = self.ascend_jobs, self.ascend_jobs + 1
-        workers = event.one % 3
-        template = {
-            "metadata": {
-                "annotations": {"berth/run-for": f"{(5, 15, 30)[event.one // 5 % 3]}s"},
-                "labels": dict(self.product.job_labels),
-            },
-            "spec": self._spec(SIZES[self.story.kind][-1]),
-        }
-        specs = {"Master": {"replicas": 1, "restartPolicy": "Never", "template": template}}
-        if workers:
-            specs["Worker"] = {"replicas": workers, "restartPolicy": "Never", "template": template}
-        body = {
-            "apiVersion": "mindxdl.gitee.com/v1",
-            "kind": "AscendJob",
-            "metadata": {"name": f"a{number}", "labels": LABELS[event.two % len(LABELS)]},
-            "spec": {
-                "schedulerName": "berth",
-                "runPolicy": {"schedulingPolicy": {"minAvailable": workers + 1}},
-                "replicaSpecs": specs,
-            },
-        }
-        self.cell.kube.put(ASCEND_JOBS, body)
+        self.cell.kube.put(ASCEND_JOBS, ascend_job(f"a{number}", self.ask_of(event), event.dice))
+
+    # Pods.
+
+    def _do_pod(self, event: Event) -> None:
+        """A pod of its own, or pods of a PodGroup, a Job or a ReplicaSet; nobody makes these anew."""
+        dice, ask = event.dice, self.ask_of(event)
+        name, count = self._pod_name(), dice.choice((1, 2, 3))
+        bodies = [pod(f"{name}-{index}" if count > 1 else name, ask, dice) for index in range(count)]
+        kind = dice.choice(("pod", "group", "Job", "ReplicaSet")) if count > 1 else "pod"
+        if kind == "group":
+            least = dice.randrange(1, count + 1)
+            self._group(name, least)
+            bodies = [_noted(body, "scheduling.k8s.io/group-name", name) for body in bodies]
+        elif kind == "Job":
+            made = self.cell.kube.put(
+                BATCH_JOBS, {"metadata": {"name": name}, "spec": {"parallelism": count, "completions": count}}
+            )
+            bodies = [owned(body, "Job", "batch/v1", made) for body in bodies]
+        elif kind == "ReplicaSet":
+            made = self.cell.kube.put(REPLICA_SETS, {"metadata": {"name": name}, "spec": {"replicas": count}})
+            bodies = [owned(body, "ReplicaSet", "apps/v1", made) for body in bodies]
+        for body in bodies:
+            finished(self.cell.kube.create(PODS, body))
+
+    def _pod_name(self) -> str:
+        number, self.pods = self.pods, self.pods + 1
+        return f"p{number}"
+
+    def _group(self, name: str, least: int) -> None:
+        spec = {"minMember": least, "queue": "default"}
+        self.cell.kube.put(GROUPS, {"metadata": {"name": name}, "spec": spec, "status": {"phase": "Pending"}})
+
+    def _do_remove(self, event: Event) -> None:
+        """A user deletes a pod, with or without its time to end; its controller may make another one."""
+        names = [found["metadata"]["name"] for found in self.cell.kube.objects(PODS)]
+        if names:
+            path = f"{PODS}/{names[event.one % len(names)]}"
+            finished(self.cell.kube.delete(path, grace_s=0 if event.two % 2 else None))
+
+    def _do_claim(self, event: Event) -> None:
+        """Claims, and a pod or a job that uses them: before they are there, or afterwards."""
+        dice, ask = event.dice, self.ask_of(event)
+        name = self._pod_name()
+        claims = [f"c{event.one % 4}-{number}" for number in range(dice.choice((1, 1, 2)))]
+        for claim in claims:
+            late_s = event.for_s if dice.random() < 0.2 else 0.0
+            self.later(late_s, self.storage.claim, claim, dice.choice(KINDS))
+        if dice.random() < 0.3:
+            number, self.jobs = self.jobs, self.jobs + 1
+            self.cell.kube.put(JOBS, volcano_job(f"j{number}", ask, dice, claims=claims))
+        else:
+            finished(self.cell.kube.create(PODS, pod(name, ask, dice, claims=claims)))
+
+    def _do_unclaim(self, event: Event) -> None:
+        """A user deletes a claim; it stays as long as pods use it."""
+        names = self.storage.names()
+        if names:
+            self.storage.unclaim(names[event.one % len(names)])
+
+    def _do_annotate(self, event: Event) -> None:
+        """Somebody writes labels and annotations of pods and PodGroups that steer faults, or takes a label away."""
+        kube, dice = self.cell.kube, event.dice
+        path, patch = dice.choice(
+            (
+                (PODS, {"labels": {"fault-type": "Separate"}}),
+                (PODS, {"labels": {"fault-type": None}}),
+                (PODS, {"annotations": {"inHotSwitchFlow": "true", "needOperatorOpe": "create"}}),
+                (PODS, {"annotations": {"needVolcanoOpe": "delete"}, "labels": {"fault-type": "SubHealth"}}),
+                (GROUPS, {"labels": {"fault-scheduling": "force"}}),
+                (GROUPS, {"labels": {"process-recover-enable": "pause"}}),
+                (GROUPS, {"labels": {"process-recover-enable": "on"}}),
+                (GROUPS, {"labels": {"pod-rescheduling": None}}),
+            )
+        )
+        names = [found["metadata"]["name"] for found in kube.objects(path)]
+        if names:
+            finished(kube.patch(f"{path}/{names[event.one % len(names)]}", {"metadata": patch}))
+
+    def _do_policy(self, event: Event) -> None:
+        """An administrator changes a queue or a priority."""
+        kube, dice = self.cell.kube, event.dice
+        if dice.random() < 0.5:
+            state = dice.choice(("Open", "Closed"))
+            capability = {"cpu": "2", "huawei.com/Ascend910": "4"} if dice.random() < 0.5 else {}
+            body = {"metadata": {"name": "small"}, "spec": {"capability": capability}, "status": {"state": state}}
+            kube.put(QUEUES, body)
+        else:
+            name = dice.choice(sorted(PRIORITIES))
+            kube.put(PRIORITY_CLASSES, {"metadata": {"name": name}, "value": dice.choice((-5, 0, 2000))})
+
+    def begin_policies(self) -> None:
+        """Make what administrators have made before."""
+        for name, value in PRIORITIES.items():
+            self.cell.kube.put(PRIORITY_CLASSES, {"metadata": {"name": name}, "value": value})
+        body = {"metadata": {"name": "small"}, "spec": {"capability": {"cpu": "2"}}, "status": {"state": "Open"}}
+        self.cell.kube.put(QUEUES, body)
+
+    # Requests.
 
     def _do_drain(self, event: Event) -> None:
         """A user drains a node, and takes it back."""
@@ -178,52 +194,98 @@ class Users(Stage):
         self.say(self.user.subjects.fact_drain("node", name), encode(gone))
 
     def _do_request(self, event: Event) -> None:
-        """A request without pods, as the command line makes it."""
-        number, self.requests = self.requests, self.requests + 1
-        sizes = SIZES[self.story.kind]
-        product = PRODUCTS[self.story.kind]
-        job = a_job(f"r{number}", chips=sizes[event.one % len(sizes)], replicas=1 + event.two % 3, product=product)
-        job = msgspec.structs.replace(job, namespace="ns")
+        """A request without pods, as the command line makes it; some have the name or the uid of another one."""
+        dice, ask = event.dice, self.ask_of(event)
+        number = self.requests
+        if number and dice.random() < 0.4:
+            number = dice.randrange(number)
+        else:
+            self.requests += 1
+        uid = f"uid-{dice.randrange(self.requests)}" if dice.random() < 0.2 else dice.choice(("", f"uid-r{number}"))
+        job = a_job(
+            f"r{number}",
+            chips=dice.choice(ask.sizes),
+            replicas=dice.choice(ask.pods),
+            product=ask.product,
+            namespace="ns",
+            uid=uid,
+            labels=ask.all_labels,
+            annotations=ask.all_annotations,
+            run_ms=dice.choice((0, 3_000, 20_000)),
+            priority=dice.choice((0, 0, 5)),
+        )
         self.say(self.user.subjects.intake_request("ns", job.name), encode(job))
+
+    def _do_wrong(self, event: Event) -> None:
+        """Something is wrong: some requests, a pod or a PodGroup."""
+        dice = event.dice
+        if dice.random() < 0.5:
+            for name in dice.sample(list(REQUESTS), 3):
+                self._ask_wrongly(event, name)
+            return
+        name, (what, value) = self._pod_name(), dice.choice(WRONG_FIELDS)
+        body = pod(name, self.ask_of(event), dice, chips=1)
+        wrongs: dict[str, Callable[[Tree, str], None]] = {
+            "chips": _wrong_chips,
+            "resource": _wrong_resource,
+            "policy": lambda found, text: _wrong_note(found, f"huawei.com/schedule_policy={text}"),
+            "label": _wrong_label,
+            "claim": _wrong_claim,
+            "note": _wrong_note,
+        }
+        if what == "least":
+            self._group(name, int(value))
+            body = _noted(body, "scheduling.k8s.io/group-name", name)
+        else:
+            wrongs[what](body, value)
+        finished(self.cell.kube.create(PODS, body))
+
+    def _ask_wrongly(self, event: Event, what: str) -> None:
+        number, self.requests = self.requests, self.requests + 1
+        ask = self.ask_of(event)
+        job = a_job(f"r{number}", chips=ask.sizes[0], product=ask.product, namespace="ns")
+        self.say(self.user.subjects.intake_request("ns", job.name), _encoded(REQUESTS[what](job)))
 
     def _do_rubbish(self, event: Event) -> None:
         """Something that is no request."""
-        self.say(self.user.subjects.intake_request("ns", f"x{event.one}"), b"no request at all")
+        self.say(self.user.subjects.intake_request("ns", f"x{event.one}"), BODIES[event.two % len(BODIES)])
 
-    # The cluster.
 
-    def _do_break(self, event: Event) -> None:
-        fault, level = FAULTS[event.two % len(FAULTS)]
-        chips = [event.one // 7 % self.product.chips] if fault in {"chip", "network", "recovering"} else []
-        wish = BreakNode(
-            node=self.nodes[event.one % len(self.nodes)],
-            fault=fault,
-            chips=chips,
-            level=level,
-            lasts_ms=round(event.for_s * 1000) + 500,
-        )
-        self.loop.create_task(self._break(wish), context=self.loop.main.context)
+def _encoded(job: msgspec.Struct) -> bytes:
+    return encode(job)  # type: ignore[arg-type]  # also what no client could make
 
-    async def _break(self, wish: BreakNode) -> None:
-        try:
-            await self.user.request(self.user.subjects.sim("break"), encode(wish), timeout_s=5.0)
-        except TransientError:
-            return  # the cluster or the connection is away: nothing breaks
 
-    def _do_cordon(self, event: Event) -> None:
-        name = self.nodes[event.one % len(self.nodes)]
-        self.patch_node(name, {"spec": {"unschedulable": True}})
-        self.later(event.for_s, self.patch_node, name, {"spec": {"unschedulable": None}})
+def _noted(body: Tree, key: str, value: str) -> Tree:
+    meta = body["metadata"]
+    return {**body, "metadata": {**meta, "annotations": {**(meta.get("annotations") or {}), key: value}}}
 
-    def _do_relabel(self, event: Event) -> None:
-        """A label of a node goes, and comes back."""
-        name = self.nodes[event.one % len(self.nodes)]
-        labels = dict(self.product.labels) | dict(self.product.selector)
-        key = sorted(labels)[event.two % len(labels)]
-        self.patch_node(name, {"metadata": {"labels": {key: "other"}}})
-        self.later(event.for_s, self.patch_node, name, {"metadata": {"labels": {key: labels[key]}}})
 
-    def patch_node(self, name: str, patch: Tree) -> None:
-        """Change a node, if it is there."""
-        if any(found["metadata"]["name"] == name for found in self.cell.kube.objects(NODES)):
-            finished(self.cell.kube.patch(f"{NODES}/{name}", patch))
+def _wrong_note(body: Tree, text: str) -> None:
+    key, _, value = text.partition("=")
+    body["metadata"]["annotations"][key] = value
+
+
+def _wrong_label(body: Tree, text: str) -> None:
+    key, _, value = text.partition("=")
+    body["metadata"]["labels"][key] = value
+
+
+def _wrong_claim(body: Tree, name: str) -> None:
+    body["spec"]["volumes"] = [{"name": name, "persistentVolumeClaim": {"claimName": name}}]
+
+
+def _wrong_chips(body: Tree, count: str) -> None:
+    resources = body["spec"]["containers"][0]["resources"]
+    for part in ("requests", "limits"):
+        for key in [key for key in resources[part] if "/" in key]:
+            resources[part][key] = count
+
+
+def _wrong_resource(body: Tree, name: str) -> None:
+    resources = body["spec"]["containers"][0]["resources"]
+    for part in ("requests", "limits"):
+        for key in [key for key in resources[part] if "/" in key]:
+            resources[part][name] = resources[part].pop(key)
+
+
+__all__ = ["GROUPS", "JOBS", "PODS", "Users", "run_for"]

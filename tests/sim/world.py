@@ -3,17 +3,27 @@
 from collections import Counter
 from collections.abc import Callable
 
+from berth.runtime.bus.port import Stored
+from berth.schemas.envelope import decode
+from berth.schemas.facts import JobSeen
+from berth.schemas.subjects import Subjects
+from berth.services.nodesim.agents.registration import leaves_data
 from tests.sim.bus import SimBus
+from tests.sim.errors import Failure
 from tests.sim.kube import Weather
 from tests.sim.loop import SimLoop
+from tests.sim.middle import Middle
+from tests.sim.nature import Nature
 from tests.sim.observer import Observer
 from tests.sim.operator import Operator
-from tests.sim.story import Event, Story
+from tests.sim.rivals import Rivals
+from tests.sim.story import UNREACHED, Event, Story
 from tests.sim.trouble import Trouble
-from tests.sim.users import Users
+from tests.sim.users import PODS, Users
+from tests.support.kube_rules import Place, Tree
 
 
-class World(Users, Trouble, Operator):
+class World(Users, Nature, Trouble, Operator, Rivals):
     """A cell, its users and its bad luck.
 
     Args:
@@ -22,14 +32,17 @@ class World(Users, Trouble, Operator):
         story: What happens.
 
     Attributes:
+        middle: What looks at it in the middle.
         told: What has happened, by verb.
     """
 
     def __init__(self, loop: SimLoop, seed: int, story: Story) -> None:
         super().__init__(loop, seed, story)
         self.observer = Observer(self.cell.ground.cell)
-        self.cell.server.on_store = self.observer.stored
-        self.cell.kube.on_change = self.observer.changed
+        self.cell.server.on_store = self._stored
+        self.cell.kube.on_change = self._changed
+        self._verdicts = Subjects(self.cell.ground.cell).facts("job").removesuffix(">").removesuffix("*.*")
+        self.middle = Middle(self.observer, seed)
         self.told: Counter[str] = Counter()
         self._acts: dict[str, Callable[[Event], object]] = {
             verb.removeprefix("_do_").replace("_", "-"): getattr(self, verb)
@@ -37,10 +50,35 @@ class World(Users, Trouble, Operator):
             if verb.startswith("_do_")
         }
 
+    def _stored(self, name: str, stored: Stored) -> None:
+        self.observer.stored(name, stored)
+        if stored.subject.startswith(self._verdicts):
+            seen = decode(stored.data, JobSeen)
+            rejected = seen.rejection is not None and seen.rejection.intake_seq == seen.intake_seq
+            refusal = seen.rejection.refusal if seen.rejection is not None and rejected else seen.refusal
+            if refusal is not None:
+                self.observer.codes[refusal.code] += 1
+
+    def _changed(self, place: Place, old: Tree | None, new: Tree | None) -> None:
+        self.observer.changed(place, old, new)
+        self.storage.changed(place, old, new)
+
+    def see_codes(self) -> None:
+        """See that no refusal was given that there must not be.
+
+        Raises:
+            Failure: One was.
+        """
+        for code, reason in UNREACHED.items():
+            if self.observer.codes[code]:
+                raise Failure(f"a refusal that must not be: {code}", reason)
+
     async def begin(self) -> None:
         """Start everything."""
         self.user = SimBus(self.cell.server, self.cell.ground.cell, self.loop.main, self.cell.chance("user"))
         self.cell.kube.put("/api/v1/namespaces", {"metadata": {"name": "ns"}})
+        self.begin_policies()
+        self.storage.begin(self.nodes)
         for name in self.cell.names:
             self.cell.start(name)
         for event in self.story.events:
@@ -65,8 +103,18 @@ class World(Users, Trouble, Operator):
             for connection in process.connections:
                 connection.outgoing.held_until_s = connection.incoming.held_until_s = 0.0
                 connection.lose_replies = 0
-        for name in self.nodes:
-            self.patch_node(name, {"spec": {"unschedulable": None}})
-            self.undrain(name)
+            for bus in process.buses:
+                bus.on_append = None
+        self.mend_storage()
+        for process in cell.processes.values():
+            for api in process.apis:
+                api.blind_until_s = 0.0
+        for pod in list(cell.kube.objects(PODS)):
+            self.release(pod["metadata"]["name"])
+        if leaves := leaves_data(cell.cluster):
+            self.put_leaves(leaves)
+        for node in cell.cluster.nodes:
+            self.patch_node(node.name, {"spec": {"unschedulable": None}, "metadata": {"labels": node.labels}})
+            self.undrain(node.name)
         for name in cell.names:
             cell.start(name)

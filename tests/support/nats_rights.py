@@ -12,6 +12,8 @@ _ROW: Final = re.compile(
     r"^\| (?P<user>[a-z `]+) \| (?P<publish>none|`[^|]*`) \| (?P<subscribe>none|`[^|]*`) \|$", re.MULTILINE
 )
 
+_COMMAND: Final = re.compile(r"^\| `berth (\w+)` \| (`[^|]*`) \|$", re.MULTILINE)
+
 
 def rights(cell: str) -> dict[str, dict[str, list[str]]]:
     """Subjects that each user may ``publish`` and ``subscribe``, by the user's name, in the order of the page."""
@@ -32,6 +34,16 @@ def rights(cell: str) -> dict[str, dict[str, list[str]]]:
             for column in ("publish", "subscribe")
         }
     return found
+
+
+def rights_of_command(cell: str, command: str) -> dict[str, list[str]]:
+    """Subjects that a person may ``publish`` and ``subscribe`` who uses a command: those of all, and its own."""
+    table = _PAGE.read_text("utf-8").partition("| command | may also publish |")[2].partition("\n\n")[0]
+    rows = dict(_COMMAND.findall(table))
+    root, of_all = Subjects(cell).root, rights(cell)[PEOPLE]
+    named = re.findall(r"`([^`]+)`", rows[command]) if command in rows else []
+    more = [subject if subject[0] in "$_" else root + subject for subject in named]
+    return {"publish": [*of_all["publish"], *more], "subscribe": of_all["subscribe"]}
 
 
 def access_conf(cell: str, users: list[str]) -> str:

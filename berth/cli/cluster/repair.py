@@ -1,4 +1,4 @@
-"""``berth repair``: lets the readers of the ledger go on where a message stops them."""
+"""``berth repair``: lets the readers of the ledger go on, and corrects snapshots and statuses that are wrong."""
 
 import asyncio
 import sys
@@ -9,9 +9,10 @@ from cyclopts import Parameter
 
 from berth.cli.cell import Common, connected, run
 from berth.cli.output import CommandError, emit, print_result
+from berth.core.explain.text import pluralize
 from berth.runtime.clock import SystemClock
+from berth.runtime.fsck.mending import Plan, carry_out, plan_of
 from berth.runtime.identity import process_identity
-from berth.runtime.ledger_repair import Found, find, repair
 
 
 class SkipRow(msgspec.Struct, frozen=True):
@@ -24,6 +25,21 @@ class SkipRow(msgspec.Struct, frozen=True):
     """Empty if they were deleted."""
 
 
+class SnapshotRow(msgspec.Struct, frozen=True):
+    """A snapshot that was removed."""
+
+    ledger_seq: int
+    reason: str
+
+
+class StatusRow(msgspec.Struct, frozen=True):
+    """A status that was written again."""
+
+    namespace: str
+    name: str
+    reason: str
+
+
 class RepairResult(msgspec.Struct, frozen=True):
     """Result of ``berth repair --json``."""
 
@@ -32,10 +48,12 @@ class RepairResult(msgspec.Struct, frozen=True):
     last_seq: int
     skips: list[SkipRow]
     """What stopped the readers and is passed over now."""
+    snapshots: list[SnapshotRow] = []
+    statuses: list[StatusRow] = []
 
 
 def repair_ledger(*, yes: Annotated[bool, Parameter(negative=())] = False, common: Common | None = None) -> int:
-    """Let the readers of the ledger go on where a message stops them, or was deleted.
+    """Let the readers of the ledger go on where a message stops them, or was deleted; correct snapshots and statuses.
 
     Args:
         yes: Make the change without a question.
@@ -46,25 +64,35 @@ def repair_ledger(*, yes: Annotated[bool, Parameter(negative=())] = False, commo
     async def work() -> None:
         by, clock = process_identity(), SystemClock()
         async with connected(options) as bus:
-            found = await find(bus, clock, by=by)
+            plan = await plan_of(bus, clock, by=by)
             if not options.json:
-                _show(found)
-            if found.skips:
+                _show(plan)
+            left = []
+            if not plan.is_empty:
                 if not yes and not await asyncio.to_thread(_agrees):
                     raise CommandError("nothing was changed; make the change with: berth repair --yes")
-                await repair(bus, clock, found, by=by)
+                left = await carry_out(bus, clock, plan, by=by)
         if options.json:
-            rows = [SkipRow(skip.sequence, skip.last_seq, skip.reason, skip.digest) for skip in found.skips]
-            emit(RepairResult(found.first_seq, found.last_seq, rows))
-        elif found.skips:
-            print_result(
-                "Done. Services that stopped go on when they are started again; the dispatcher begins an epoch."
-            )
+            emit(_result_of(plan))
+        elif not plan.is_empty:
+            _show_done(plan, len(left))
 
     return run(work)
 
 
-def _show(found: Found) -> None:
+def _result_of(plan: Plan) -> RepairResult:
+    found = plan.found
+    return RepairResult(
+        found.first_seq,
+        found.last_seq,
+        [SkipRow(skip.sequence, skip.last_seq, skip.reason, skip.digest) for skip in found.skips],
+        [SnapshotRow(one.ledger_seq, one.reason) for one in plan.snapshots],
+        [StatusRow(*one.key, one.finding.text) for one in plan.statuses or ()],
+    )
+
+
+def _show(plan: Plan) -> None:
+    found = plan.found
     print_result(f"Messages {found.first_seq} to {found.last_seq} of the ledger were read.")
     for skip in found.skips:
         which = f"{skip.sequence}" if skip.sequence == skip.last_seq else f"{skip.sequence} to {skip.last_seq}"
@@ -72,7 +100,27 @@ def _show(found: Found) -> None:
     if found.skips:
         print_result("Readers will pass over them. The bytes that are stored stay as they are.")
     else:
-        print_result("Nothing stops their readers; nothing was changed.")
+        print_result("Nothing stops their readers.")
+    if plan.snapshots:
+        print_result("These snapshots will be removed:")
+    for one in plan.snapshots:
+        print_result(f"  at record {one.ledger_seq}: {one.reason}")
+    if plan.statuses:
+        print_result("These statuses will be written again:")
+    for wrong in plan.statuses or ():
+        print_result(f"  {'/'.join(wrong.key)}: {wrong.finding.text}")
+    if plan.statuses is None:
+        print_result("Statuses are compared when this is done: start the command again.")
+    elif plan.is_empty:
+        print_result("Nothing was changed.")
+
+
+def _show_done(plan: Plan, left: int) -> None:
+    print_result("Done.")
+    if plan.found.skips:
+        print_result("Services that stopped go on when they are started again; the dispatcher begins an epoch.")
+    if left:
+        print_result(f"{pluralize(left, 'job')}: the status changed meanwhile and stays as it is.")
 
 
 def _agrees() -> bool:

@@ -20,6 +20,7 @@ from berth.cli.recordings.log_lines import Lines, tree_of
 from berth.core.explain.text import pluralize
 from berth.runtime.bus.port import Bus, Gap, Stored
 from berth.runtime.clock import SystemClock
+from berth.runtime.ledger_reader import follow_ledger
 from berth.runtime.recording import Recorded, When, read_file, record, when_of
 from berth.schemas.envelope import DecodeError, NewerVersionError
 from berth.schemas.ledger import facts_known
@@ -265,13 +266,16 @@ class Live:
         facts = await bus.state(StreamName.FACTS)
         self._facts_seq = facts.last_seq
         self.began.set()
-        followers = [
-            bus.follow(stream, on_message=take, on_gap=self._on_gap, start_seq=head.last_seq + 1, created=head.created)
-            for stream, head, take in (
-                (StreamName.FACTS, facts, self._on_fact),
-                (StreamName.LEDGER, ledger, self._on_record),
-            )
-        ]
+        start = facts.last_seq + 1
+        records = await follow_ledger(
+            bus, ledger, on_message=self._on_record, on_gap=self._on_gap, start_seq=ledger.last_seq + 1
+        )
+        followers = (
+            records,
+            bus.follow(
+                StreamName.FACTS, on_message=self._on_fact, on_gap=self._on_gap, start_seq=start, created=facts.created
+            ),
+        )
         try:
             while not self._gaps:
                 self._moved.clear()

@@ -70,10 +70,6 @@ class LedgerDump(msgspec.Struct, array_like=True, gc=False):
     """Nodes that are gone, not ready, or to be left, of the facts."""
     chain: bytes = b""
     """Digest of the chain; empty while nothing is chained."""
-    base_seq: int = -1
-    """Sequence of the last message that was read; -1 in snapshots before 0.5, where that is ``head``."""
-    skips: list[int] = []
-    """Sequences that readers pass over; none yet."""
 
 
 def dump_of(data: bytes) -> LedgerDump:
@@ -110,8 +106,6 @@ class LedgerFold:
         self.epoch_ms = 0
         """When the epoch began."""
         self._become(Entries(), ChipOwners())
-        self.skips: list[int] = []
-        """Sequences that were passed over; none yet."""
         self._leaving: dict[str, int] = {}
         """Gangs (uid) to be forgotten once they hold nothing, and the fact that freed their names."""
 
@@ -271,8 +265,6 @@ class LedgerFold:
             held=[self.held[uid] for uid in sorted(self.held)],
             epoch_ms=self.epoch_ms,
             chain=self.chain if self.settings.chain else b"",
-            base_seq=self.base_seq,
-            skips=list(self.skips),
         )
 
     def load(self, dump: LedgerDump) -> None:
@@ -293,9 +285,8 @@ class LedgerFold:
         except InvariantError as error:
             raise LedgerBrokenError(error.rule, error.subject, sequence=dump.head, epoch=dump.epoch) from error
         self._become(entries, owners)
-        self.head, self.holder, self.skips = dump.head, dump.holder, list(dump.skips)
-        base_seq = dump.head if dump.base_seq < 0 else dump.base_seq
-        self._position = Position(base_seq, dump.epoch, dump.settings.chain > 0, dump.chain or FIRST)
+        self.head, self.holder = dump.head, dump.holder
+        self._position = Position(dump.head, dump.epoch, dump.settings.chain > 0, dump.chain or FIRST)
         self.settings, self.facts_seq, self.at_ms, self.rounds = dump.settings, dump.facts_seq, dump.at_ms, dump.rounds
         self._leaving = dict(dump.leaving)
         self.epoch_ms = dump.epoch_ms

@@ -216,6 +216,9 @@ class LedgerWalk:
                     RESTORE,
                 )  # fmt: skip
             return
+        if link.envelope is not None and link.envelope.kind == Skip.KIND:
+            self.skipped += 1  # a restore put it in the place of what it skips
+            return
         self.voided += 1
         if folded.void == UNCHAINED and link.envelope is not None and link.envelope.kind in _RECORDS:
             self._unfollowed.append(sequence)

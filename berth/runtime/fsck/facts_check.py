@@ -85,6 +85,8 @@ async def check_facts(
         text = f"it does not follow FACTS: {error.reason}; services that start from it do not know the newest facts"
         found.add(Finding("mirror-behind", _LATEST, text=text, mend="restart the NATS server"))
         return found.all(), [*checked, Checked("latest facts", 0, "the mirror does not follow")]
+    mirror = await bus.state(StreamName.LATEST)
+    found.extend(_floors(mirror))
     latest = await bus.read(StreamName.LATEST)
     for stored in latest:
         known = scan.newest.pop(stored.subject, None)
@@ -95,8 +97,17 @@ async def check_facts(
                 _other(stored.subject, known[0], f"it has fact {stored.sequence} of this subject, or other bytes")
             )
     for subject, (sequence, _) in scan.newest.items():
+        if sequence < mirror.floor:
+            continue  # it is over, and was passed
         found.add(_other(subject, sequence, "it has no message of this subject"))
     return found.all(), [*checked, Checked("latest facts", len(latest))]
+
+
+def _floors(mirror: StreamState) -> list[Finding]:
+    if mirror.floor <= mirror.last_seq + 1:
+        return []
+    text = f"its floor is {mirror.floor}, but it ends at {mirror.last_seq}: services do not read what comes next"
+    return [Finding("wrong-floor", _LATEST, mirror.last_seq + 1, mirror.floor - 1, "", text, RESTORE)]
 
 
 def _other(subject: str, sequence: int, what: str) -> Finding:

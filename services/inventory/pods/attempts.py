@@ -38,6 +38,10 @@ class Attempt:
         """All existing pods."""
         return (row for pods in self.pods.values() for row in pods.values())
 
+    def knows(self, rank: int) -> bool:
+        """Whether a pod of a rank is or was there."""
+        return rank in self.pods or rank in self.gone
+
     @property
     def is_live(self) -> bool:
         """Whether a pod lives."""

@@ -8,7 +8,7 @@ follows.
 Longer than 400 lines because what is known of a pod has several sources, and all of them end in one fact.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final, Literal, TypeAlias
 
 from berth.formats.kubernetes.bound_pods import RankIdentity
@@ -108,21 +108,40 @@ class Pods:
         if self._jobs.get(key) != before:
             self._reevaluate(key)
 
-    def restore_bound(self, outcome: OutcomeSeen) -> None:
-        """Note that an earlier run of the binder bound all pods of an attempt; called when all pods are listed.
+    def lacks(self, outcome: OutcomeSeen) -> bool:
+        """Whether no pod was seen of a rank that an outcome says was bound, and the attempt is not over."""
+        key, attempt = (outcome.namespace, outcome.name), (outcome.uid, outcome.attempt)
+        gang = self._gangs.get(key)
+        known = gang.attempts.get(attempt) if gang is not None else None
+        if self._ownership(key, attempt) != "own":
+            return False
+        return any(known is None or not known.knows(rank) for rank in self._ranks_bound(outcome))
+
+    def note_bound(self, outcome: OutcomeSeen, *, there: Collection[int] = ()) -> None:
+        """Note that the binder bound pods of an attempt, after all pods were listed.
 
         Those that are not there are gone: they came and went before a fact about them was published.
+
+        Args:
+            outcome: What the binder said before the list.
+            there: Ranks whose pods are in the list, beside those that are known.
         """
         key = (outcome.namespace, outcome.name)
-        job = self._jobs.get(key)
-        is_whole = outcome.state == "bound" and not outcome.step and not outcome.failures
-        if not is_whole or job is None or (job.uid, job.pods) != (outcome.uid, outcome.bound):
+        ranks = self._ranks_bound(outcome)
+        if not ranks:
             return
         attempt = self._gangs.setdefault(key, JobPods()).attempts.setdefault((outcome.uid, outcome.attempt), Attempt())
-        for rank in range(outcome.bound):
-            if rank not in attempt.pods and rank not in attempt.gone:
+        for rank in ranks:
+            if rank not in there and not attempt.knows(rank):
                 attempt.gone[rank] = RankState("", PodPhase.GONE, 0)
-                self._dirty[key] = None
+        self._dirty[key] = None
+
+    def _ranks_bound(self, outcome: OutcomeSeen) -> Collection[int]:
+        """Ranks that were bound by an outcome; none if it does not say that these were all."""
+        job = self._jobs.get((outcome.namespace, outcome.name))
+        is_whole = outcome.state == "bound" and not outcome.step and not outcome.failures
+        is_whole = is_whole and job is not None and (job.uid, job.pods) == (outcome.uid, outcome.bound)
+        return range(outcome.bound) if is_whole else ()
 
     def note_status(self, status: JobStatus) -> None:
         """Take the status of a job."""

@@ -104,13 +104,13 @@ def test_a_refusal_lets_a_gang_wait_and_a_final_one_ends_it() -> None:
 def test_a_void_record_moves_the_head_and_nothing_else(record: bytes) -> None:
     ledger = Ledger()
     before = msgspec.to_builtins(ledger.fold.dump())
-    moved = {LedgerDump.__struct_fields__.index(name) for name in ("head", "base_seq")}
+    moved = LedgerDump.__struct_fields__.index("head")
     folded = ledger.fold.apply(2, record)
     assert folded.void
     assert (ledger.fold.head, ledger.fold.voided) == (2, 1)
     after = msgspec.to_builtins(ledger.fold.dump())
-    assert [value for place, value in enumerate(after) if place not in moved] == [
-        value for place, value in enumerate(before) if place not in moved
+    assert [value for place, value in enumerate(after) if place != moved] == [
+        value for place, value in enumerate(before) if place != moved
     ]
     assert ledger.verdict("u", placed())
 

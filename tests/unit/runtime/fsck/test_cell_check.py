@@ -10,34 +10,28 @@ from berth.runtime.fsck.cell_check import CellCheck, check_cell
 from berth.runtime.fsck.status_check import SETTLE_S
 from berth.schemas.envelope import encode
 from berth.schemas.facts import PodPhase
-from berth.schemas.intake import JobRequest
 from berth.schemas.ledger import Round, Verdict
-from berth.schemas.status import JobStatus, JobSummary, LeaseHeld, SnapshotChunk
+from berth.schemas.status import JobSummary, LeaseHeld, SnapshotChunk
 from berth.schemas.subjects import StreamName
 from berth.schemas.versions import encode_record
-from tests.support.cells import Cell, a_job, a_node
-from tests.support.fake_server import FakeStream
+from tests.support.cells import Cell, a_job
+from tests.support.stored_cells import (
+    GARBAGE,
+    change,
+    checked,
+    copy_snapshot,
+    grown,
+    heads,
+    placed,
+    stream,
+    tell,
+    told,
+)
 
-GARBAGE = b"\xff no message"
 ALL = {
     "records", "void messages", "skips", "snapshots", "facts", "facts in snapshots", "latest facts", "statuses",
     "summaries",
 }  # fmt: skip
-
-
-async def grown(*names: str, chain: int = 1) -> Cell:
-    """A cell in which jobs were placed one after the other, with a snapshot after each; it goes on."""
-    cell = await Cell(chain=chain).open()
-    await cell.nodes([a_node("a"), a_node("b")])
-    for name in names:
-        await placed(cell, a_job(name, chips=2))
-        await cell.dispatcher.snapshots.write()
-    return cell
-
-
-async def placed(cell: Cell, job: JobRequest) -> None:
-    await cell.submit(job)
-    await cell.turns(3)
 
 
 @pytest.fixture
@@ -48,32 +42,9 @@ async def cell() -> AsyncIterator[Cell]:
     await made.close()
 
 
-def stream(cell: Cell, name: StreamName) -> FakeStream:
-    return cell.server.stream(cell.user.subjects.stream(name))
-
-
-def change(cell: Cell, name: StreamName, sequence: int, data: bytes) -> None:
-    """Change a message on the disk."""
-    messages = stream(cell, name).messages
-    messages[sequence] = messages[sequence]._replace(data=data)
-
-
-async def checked(cell: Cell) -> CellCheck:
-    async def wait() -> None:
-        cell.clock.advance(1)
-
-    return await check_cell(cell.user, cell.clock, wait=wait)
-
-
 async def found(cell: Cell) -> list[tuple[str, str, int, int, str]]:
     """Findings: code, where, first and last sequence, command."""
     return [(one.code, one.where, one.sequence, one.last_seq, one.mend) for one in (await checked(cell)).findings]
-
-
-def heads(cell: Cell) -> list[int]:
-    """Records of the snapshots."""
-    subjects = [one.subject for one in stream(cell, StreamName.SNAPSHOT).messages.values()]
-    return sorted(int(subject.split(".")[-2]) for subject in subjects if subject.endswith(".end"))
 
 
 def counts(result: CellCheck) -> dict[str, int]:
@@ -216,15 +187,6 @@ async def test_a_pruned_ledger_is_read_from_its_oldest_snapshot_on(cell: Cell) -
 # Snapshots.
 
 
-def copy_snapshot(source: Cell, target: Cell, at: int) -> None:
-    """Put the snapshot of one cell where another has its own."""
-    ours = stream(target, StreamName.SNAPSHOT)
-    ours.purge(None, target.user.subjects.snapshot_all(at))
-    for stored in list(stream(source, StreamName.SNAPSHOT).messages.values()):
-        if f".snapshot.{at}." in stored.subject:
-            target.server.store(stored.subject, stored.data, None, None)
-
-
 @pytest.mark.parametrize("chain", [0, 1])
 @pytest.mark.parametrize("pruned", [False, True])
 @pytest.mark.parametrize("number", [1, 2])
@@ -251,6 +213,22 @@ async def test_a_snapshot_of_another_history_with_which_the_ledger_begins() -> N
     stream(cell, StreamName.SNAPSHOT).purge(None, cell.user.subjects.snapshot_all(at[3]))
     codes = [(one.code, one.mend) for one in (await checked(cell)).findings]
     assert codes == [("foreign-snapshot", RESTORE), ("no-start", RESTORE)]
+    await cell.close()
+    await other.close()
+
+
+async def test_a_snapshot_of_another_history_while_the_ledger_is_broken() -> None:
+    cell, other = await grown("one", "two", "three"), await grown("x", "y", "z")
+    at = heads(cell)
+    await cell.dispatcher.stop()
+    copy_snapshot(other, cell, at[2])
+    head = cell.dispatcher.state.fold.head
+    await cell.user.append(GARBAGE, expected_seq=head)
+    stream(cell, StreamName.LEDGER).remove(head + 1)
+    assert await found(cell) == [
+        ("foreign-snapshot", "SNAPSHOT", at[2], at[2], RESTORE),
+        ("deleted-record", "LEDGER", head + 1, head + 1, REPAIR),
+    ]
     await cell.close()
     await other.close()
 
@@ -306,17 +284,17 @@ async def test_a_message_that_the_mirror_lacks(cell: Cell) -> None:
     assert await found(cell) == [("wrong-latest", "LATEST", sequence, sequence, RESTORE)]
 
 
+async def test_what_a_floor_has_passed_is_not_missing(cell: Cell) -> None:
+    latest = stream(cell, StreamName.LATEST)
+    last = max(one.sequence for one in latest.messages.values() if ".job." in one.subject)
+    await cell.user.raise_floor(StreamName.LATEST, last)
+    latest.purge(last, None)
+    assert await found(cell) == []
+    await cell.user.raise_floor(StreamName.LATEST, latest.last_seq + 5)
+    assert ("wrong-floor", "LATEST", latest.last_seq + 1, latest.last_seq + 4, RESTORE) in await found(cell)
+
+
 # Statuses.
-
-
-async def told(cell: Cell, name: str) -> JobStatus:
-    status = await cell.status(name)
-    assert status is not None
-    return status
-
-
-async def tell(cell: Cell, status: JobStatus) -> int:
-    return await cell.user.publish(cell.user.subjects.status(status.namespace, status.name), encode(status))
 
 
 async def lead(cell: Cell) -> None:

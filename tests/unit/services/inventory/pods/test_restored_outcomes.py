@@ -20,7 +20,7 @@ def two_of_three() -> World:
 
 def test_a_rank_that_was_bound_and_has_no_pod_is_gone() -> None:
     world = two_of_three()
-    world.pods.restore_bound(bound())
+    world.pods.note_bound(bound())
     (fact,) = world.facts()
     assert {rank: phase for rank, (_, phase, _) in rows(fact).items()} == {
         0: PodPhase.RUNNING,
@@ -32,7 +32,7 @@ def test_a_rank_that_was_bound_and_has_no_pod_is_gone() -> None:
 def test_all_ranks_are_gone_when_no_pod_is_left() -> None:
     world = World()
     world.pods.note_job(accepted("job", "u", 3))
-    world.pods.restore_bound(bound())
+    world.pods.note_bound(bound())
     (fact,) = world.facts()
     assert fact.phase == bytes([PodPhase.GONE] * 3)
 
@@ -50,7 +50,7 @@ def test_all_ranks_are_gone_when_no_pod_is_left() -> None:
 )
 def test_what_does_not_say_that_all_were_bound_says_nothing_of_missing_ones(outcome: OutcomeSeen) -> None:
     world = two_of_three()
-    world.pods.restore_bound(outcome)
+    world.pods.note_bound(outcome)
     (fact,) = world.facts()
     assert sorted(rows(fact)) == [0, 2]
 
@@ -59,5 +59,5 @@ def test_an_attempt_that_is_over_is_left_alone() -> None:
     world = World()
     world.pods.note_job(accepted("job", "u", 3))
     world.pods.note_status(status("job", "u", 1, "failed"))
-    world.pods.restore_bound(bound())
+    world.pods.note_bound(bound())
     assert world.facts() == []
