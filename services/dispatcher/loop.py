@@ -17,7 +17,7 @@ from berth.core.scheduling.queue import Queue
 from berth.core.scheduling.scheduler import Scheduler
 from berth.core.scheduling.turn import Asking, Choice, MissingShards, OffersExhaustedError, Opening, Recorded, Turn
 from berth.core.state.cell import JobKey, State
-from berth.core.state.internal_errors import SetAside
+from berth.core.state.internal_errors import RETRY_MS, SetAside
 from berth.core.state.ledger import Folded
 from berth.runtime.bus.port import Bus
 from berth.runtime.clock import Clock
@@ -43,6 +43,10 @@ _APPENDS_MAX: Final = 3
 """Times that a record is sent in one turn while its result is unknown."""
 _NAMED_MAX: Final = 20
 """Jobs that one line of the log names."""
+_BEHIND_MAX: Final = 100_000
+_BEHIND_SNAPSHOTS: Final = 4
+"""A standby keeps what it received in memory; it gives up when that is more than so many facts, and than the facts of
+so many snapshots."""
 _REST_S: Final = 0.001
 """Shortest pause between two turns."""
 _READ_S: Final = 5.0
@@ -140,9 +144,16 @@ class Dispatcher:
             self.snapshots.found(*self.feeds.snapshot)
 
     async def follow(self, leader: Progress) -> None:
-        """Apply what another leader decided; see :meth:`berth.services.dispatcher.standby.Standby.follow`."""
+        """Apply what another leader decided; see :meth:`berth.services.dispatcher.standby.Standby.follow`.
+
+        Raises:
+            TransientError: It is so far behind that the newest snapshot is nearer: load that with another dispatcher.
+        """
         await self._standby.follow(leader)
         self.views.look()
+        behind = self.feeds.facts.waiting
+        if behind > max(_BEHIND_MAX, _BEHIND_SNAPSHOTS * self.config.snapshot_facts):
+            raise TransientError(f"{behind} facts behind the leader: starts again from the newest snapshot")
 
     async def lead(self) -> None:
         """Apply all that is stored, and begin an epoch.
@@ -254,10 +265,13 @@ class Dispatcher:
             return
         self._tick_s = now_s
         await self.scatter.advance(at_ms=now_ms)
-        is_due = 0 < self.queue.retry_at_ms <= now_ms
-        if is_due and now_s - self._timer_s >= self.state.fold.settings.shard_retry_ms / 1000:
+        retry_at_ms, retry_ms = self.queue.retry_at_ms, self.state.fold.settings.shard_retry_ms
+        # Nothing waits for longer: if it seems so, the clock was set back, perhaps by hours.
+        is_set_back = retry_at_ms - now_ms > max(retry_ms, RETRY_MS)
+        if (is_set_back or 0 < retry_at_ms <= now_ms) and now_s - self._timer_s >= retry_ms / 1000:
             self._timer_s = now_s
-            await self.bus.publish(self.bus.subjects.fact_timer, encode(TimerSeen(now_ms)))
+            fact = TimerSeen(retry_at_ms if is_set_back else now_ms)
+            await self.bus.publish(self.bus.subjects.fact_timer, encode(fact))
         if self.feeds.facts.reconnections != self._reconnections:
             # The server may have lost views that it had acknowledged: publish everything again.
             self._reconnections = self.feeds.facts.reconnections

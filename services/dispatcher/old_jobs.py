@@ -139,7 +139,7 @@ class OldJobs:
                 if stored.at_ms > until_ms:
                     return floor
                 if stored.sequence >= end_seq:
-                    self._ask_for_snapshot()
+                    self._ask_for_snapshot(stream)
                     return floor
                 if not await self._is_over(stream, stored):
                     is_clear = False
@@ -154,18 +154,21 @@ class OldJobs:
     async def _end_of(self, stream: StreamName, state: StreamState) -> int:
         """First sequence that is not looked at.
 
-        A start loads a snapshot, and then LATEST if FACTS no longer reaches back to it. So a fact that takes something
-        back stays until the newest snapshots have it; there are several, because one may be damaged.
+        The last message of a stream always stays: a server that loses power after everything was purged may begin to
+        count anew, below the floor. A start loads a snapshot, and then LATEST if FACTS no longer reaches back to it. So
+        a fact that takes something back stays until the newest snapshots have it; there are several, because one may be
+        damaged.
         """
         if stream is not StreamName.LATEST:
-            return state.last_seq + 1
+            return state.last_seq
         ends = await snapshot_ends(self._bus, self._log)
-        return min((end.facts_seq for end in ends[-_SNAPSHOTS:]), default=0) + 1
+        reached = min((end.facts_seq for end in ends[-_SNAPSHOTS:]), default=0)
+        return min(reached + 1, state.last_seq)
 
-    def _ask_for_snapshot(self) -> None:
+    def _ask_for_snapshot(self, stream: StreamName) -> None:
         """Let a snapshot be written although little has happened since the last one."""
         now_ms = self._clock.now_ms()
-        if now_ms - self._asked_ms >= min(self._after_s, _SNAPSHOT_APART_S) * _MS:
+        if stream is StreamName.LATEST and now_ms - self._asked_ms >= min(self._after_s, _SNAPSHOT_APART_S) * _MS:
             self._asked_ms = now_ms
             self._snapshots.ask()
 

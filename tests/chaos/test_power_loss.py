@@ -11,43 +11,12 @@ from berth.runtime.errors import TransientError
 from berth.runtime.local.nats_server import EmbeddedServer
 from berth.schemas.subjects import StreamName
 from tests.chaos.disk.mount import Disk, see_disks_work
-from tests.support.load import Load
-from tests.support.processes import Service, Services, services
+from tests.chaos.loaded_cell import LoadedCell
+from tests.support.processes import services
 from tests.support.waiting import until, until_true
-from tests.support.watch import Watch, verify
 
 pytestmark = pytest.mark.timeout(120)
-SHARDS: Final = 1
 VIEWS: Final = (StreamName.LATEST, StreamName.STATUS, StreamName.SUMMARY)
-
-
-def services_of(made: Services, cell: str) -> list[Service]:
-    """A dispatcher with a standby, and a scorer."""
-    settings: dict[str, object] = {
-        "shards": SHARDS,
-        "lease_s": 1,
-        "snapshot_records": 10,
-        "intake_batch_max": 8,
-        "tick_s": 0.1,
-        "gather_timeout_s": 0.5,
-        "decisions": {"round_gangs_max": 4, "shard_retry_ms": 100, "tombstone_after_ms": 300},
-    }
-    dispatchers = [made.service("dispatcher", cell, label=label, **settings) for label in ("", "-2")]
-    return [*dispatchers, made.service("scorer", cell, shard=0, shards=SHARDS)]
-
-
-async def worked(load: Load, processes: list[Service], *, more: int) -> None:
-    """Wait until some more requests have their verdict; a process that ended is started again meanwhile."""
-    goal = load.watch.judged + more
-
-    def is_reached() -> bool:
-        for process in processes:
-            if not process.is_running:
-                assert process.returncode in {0, 1, -9}, process.log()
-                process.start()
-        return load.watch.judged >= goal
-
-    await until(is_reached, deadline_s=30, what=f"verdicts up to {goal}, at {load.watch.judged}")
 
 
 async def test_with_each_write_synced_nothing_acknowledged_is_lost(cell: str, tmp_path: Path) -> None:
@@ -57,38 +26,24 @@ async def test_with_each_write_synced_nothing_acknowledged_is_lost(cell: str, tm
     """
     see_disks_work()
     server = EmbeddedServer(tmp_path / "nats", sync="always")
-    async with Disk(server.store) as disk, server:
-        with services(tmp_path, server.url) as made:
-            processes = services_of(made, cell)
-            bus = await NatsBus.connect(server.url, cell, name="power")
-            await bus.ensure_streams()
-            first = await bus.state(StreamName.STATUS)
-            watch = Watch(bus)
-            watch.start()
-            load = Load(watch, seed=1)
-            for process in processes:
-                process.start()
-            async with asyncio.TaskGroup() as group:
-                group.create_task(load.run(), name="load")
-                for seed in (None, 1, 2):
-                    await worked(load, processes, more=40)
-                    if seed == 1:
-                        for process in processes:
-                            await process.kill()
-                    await server.kill()
-                    disk.lose_power(seed)
-                    await server.start()
-                await worked(load, processes, more=40)
-                load.stop()
-            await load.settle()
-            assert (await bus.state(StreamName.STATUS)).created != first.created
-            assert disk.figures().losses == 3
-            assert disk.figures().syncs > len(load.acked)
-            for process in processes:
-                await process.stop()
-            await verify(watch, load.acked)
-            await watch.stop()
-            await bus.close()
+    async with Disk(server.store) as disk, server, LoadedCell(tmp_path, [server.url], cell) as loaded:
+        first = await loaded.bus.state(StreamName.STATUS)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(loaded.load.run(), name="load")
+            for seed in (None, 1, 2):
+                await loaded.worked()
+                if seed == 1:
+                    for process in loaded.processes.values():
+                        await process.kill()
+                await server.kill()
+                disk.lose_power(seed)
+                await server.start()
+            await loaded.worked()
+            loaded.load.stop()
+        await loaded.judge()
+        assert (await loaded.bus.state(StreamName.STATUS)).created != first.created
+        assert disk.figures().losses == 3
+        assert disk.figures().syncs > len(loaded.load.acked)
 
 
 async def test_a_view_that_is_gone_is_made_again_while_all_services_live(cell: str, tmp_path: Path) -> None:
@@ -96,7 +51,7 @@ async def test_a_view_that_is_gone_is_made_again_while_all_services_live(cell: s
     server = EmbeddedServer(tmp_path / "nats", sync="always")
     async with Disk(server.store) as disk, server:
         with services(tmp_path, server.url) as made:
-            dispatcher, *_ = services_of(made, cell)
+            dispatcher = made.service("dispatcher", cell)
             async with await NatsBus.connect(server.url, cell, name="power") as bus:
                 dispatcher.start()
                 await until(lambda: "became leader" in dispatcher.log(), deadline_s=30, what="a leader")

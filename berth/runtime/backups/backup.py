@@ -91,6 +91,7 @@ async def backup(bus: NatsBus, clock: Clock, path: Path) -> Written:
 async def _frames(bus: NatsBus, clock: Clock) -> AsyncIterator[bytes]:
     """The bytes of the file."""
     await bus.wait_mirror(StreamName.LATEST, at_least=(await bus.state(StreamName.FACTS)).last_seq, timeout_s=_MIRROR_S)
+    latest = await bus.read(StreamName.LATEST)  # before the heads: what is stored again meanwhile is in FACTS then
     specs = backup_order(bus.subjects.streams())
     snapshots = whole_snapshots([_entry(bus, stored) for stored in await bus.read(StreamName.SNAPSHOT)])
     found = {spec.name: await _stream(bus, spec.name) for spec in specs}
@@ -108,7 +109,7 @@ async def _frames(bus: NatsBus, clock: Clock) -> AsyncIterator[bytes]:
             for entry in snapshots:
                 yield frames.add(spec.name, entry)
             continue
-        async for entry in _entries(bus, spec, found):
+        async for entry in _entries(bus, spec, found, latest):
             yield frames.add(spec.name, entry)
     yield frames.end()
 
@@ -120,7 +121,9 @@ async def _stream(bus: NatsBus, name: StreamName) -> BackupStream:
     return BackupStream(name.value, kept.state.first_seq, kept.state.last_seq, kept.replicas, kept.max_bytes)
 
 
-async def _entries(bus: NatsBus, spec: StreamSpec, found: dict[StreamName, BackupStream]) -> AsyncIterator[Entry]:
+async def _entries(
+    bus: NatsBus, spec: StreamSpec, found: dict[StreamName, BackupStream], latest: list[Stored]
+) -> AsyncIterator[Entry]:
     """Messages of a stream that belong to the backup, ascending."""
     if spec.backup == "all":
         head = found[spec.name]
@@ -128,9 +131,13 @@ async def _entries(bus: NatsBus, spec: StreamSpec, found: dict[StreamName, Backu
             for stored in piece:
                 yield _entry(bus, stored)
         return
-    first = found[spec.mirror_of].first_seq if spec.mirror_of is not None else None
-    for stored in await bus.read(spec.name):
-        if first is None or stored.sequence < first:
+    if spec.mirror_of is None:
+        for stored in await bus.read(spec.name):
+            yield _entry(bus, stored)
+        return
+    first = found[spec.mirror_of].first_seq
+    for stored in latest:
+        if stored.sequence < first:
             yield _entry(bus, stored)
 
 

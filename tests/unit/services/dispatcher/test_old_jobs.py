@@ -4,6 +4,7 @@ import msgspec
 import pytest
 
 from berth.core.state.over import is_over
+from berth.runtime.stored_snapshots import snapshot_ends
 from berth.schemas.columns import pack, pack_names
 from berth.schemas.envelope import decode, encode
 from berth.schemas.facts import JobSeen, MembersSeen, OutcomeSeen, PodPhase, PodsSeen
@@ -128,6 +129,17 @@ async def test_a_leader_does_not_remember_statuses_of_jobs_without_names() -> No
     await cell.close()
 
 
+async def test_the_last_message_of_a_stream_stays() -> None:
+    cell = await a_cell()
+    await over(cell, "first", "last")
+    cell.clock.advance(9 * DAY_S)
+    await sweeps(cell)
+    state = await cell.user.state(StreamName.STATUS)
+    assert [stored.sequence for stored in await cell.user.read(StreamName.STATUS)] == [state.last_seq]
+    assert 0 < state.floor <= state.last_seq
+    await cell.close()
+
+
 async def test_nothing_that_reappears_below_the_floor_counts() -> None:
     cell = await a_cell()
     await over(cell, "old")
@@ -166,7 +178,7 @@ async def test_the_verdict_on_the_newest_request_stays() -> None:
         await cell.dispatcher.snapshots.write()
     await sweeps(cell)
     assert await of_job(cell, "first") == []
-    assert await of_job(cell, "last") == ["fact.job.default.last"]
+    assert "fact.job.default.last" in await of_job(cell, "last")
     await cell.close()
 
 
@@ -188,15 +200,14 @@ async def test_what_became_of_a_job_is_known_as_long_as_the_cluster_has_its_pods
 
 async def test_a_fact_that_the_newest_snapshots_lack_stays() -> None:
     cell = await a_cell()
-    await over(cell, "old")
+    await over(cell, "old", "other")
     cell.clock.advance(9 * DAY_S)
-    asked = cell.dispatcher.snapshots
-    await cell.dispatcher.old_jobs.sweep(StreamName.LATEST, lambda: True)
+    for _ in range(3):  # without a turn, which might write a snapshot
+        await cell.dispatcher.old_jobs.sweep(StreamName.LATEST, lambda: True)
     assert "fact.job.default.old" in await of_job(cell, "old")
-    before = await cell.user.last(StreamName.SNAPSHOT, cell.user.subjects.snapshot_end(asked._ledger_seq))
+    newest = (await snapshot_ends(cell.user))[-1]
     await cell.turns()
-    ends = [stored for stored in await cell.user.read(StreamName.SNAPSHOT) if stored.subject.endswith(".end")]
-    assert before is None or ends[-1].sequence > before.sequence, "no snapshot was asked for"
+    assert (await snapshot_ends(cell.user))[-1].facts_seq > newest.facts_seq, "no snapshot was asked for"
     await cell.close()
 
 
