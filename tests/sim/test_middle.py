@@ -41,14 +41,15 @@ def test_a_record_that_is_not_what_is_decided_again_is_found(
 
 
 def test_a_gang_that_waits_although_there_is_room_is_found(observer: Observer, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A job that has run and is over, as if it had been refused: nobody has its chips any more."""
+    """Jobs that were accepted, as if each had been refused; nobody has any chips."""
     state = observer.state
-    key, job = next((key, job) for key, job in state.jobs.items() if job.request and job.uid in state.fold.gangs)
     monkeypatch.setattr(state.fold, "holdings", {})
-    monkeypatch.setitem(state.jobs, key, msgspec.structs.replace(job, state="accepted"))
+    monkeypatch.setattr(state.fold, "settings", msgspec.structs.replace(state.fold.settings, queue_policy="skip"))
     see_refused(observer)
-    gang = state.fold.gangs[job.uid]
-    refused = SimpleNamespace(phase="waiting", refusal=Refusal("no-room", form="module910bx8"), uid=gang.uid)
-    monkeypatch.setitem(state.fold.gangs, job.uid, refused)
+    refused = SimpleNamespace(phase="waiting", refusal=Refusal("no-room", form="module910bx8"))
+    for key, job in list(state.jobs.items()):
+        if job.request is not None and job.state != "rejected":
+            monkeypatch.setitem(state.jobs, key, msgspec.structs.replace(job, state="accepted"))
+            monkeypatch.setitem(state.fold.gangs, job.uid, refused)
     with pytest.raises(Failure, match="could be placed"):
         see_refused(observer)
