@@ -84,13 +84,12 @@ class Rivals(Stage):
     def _stray(self, kind: int, at: Position, choice: int) -> bytes:
         records = self.observer.records
         fold = self.observer.state.fold
-        if kind == 0 and at.is_chained:
-            return b"no record"
         if kind == 1 and records:
             return records[choice % len(records)].data
         held = sorted(fold.holdings)
         releases = [Release(*held[choice % len(held)], "succeeded")] if held else []
         heads = {
+            0: (at.epoch - 2, at.sequence),
             2: (at.epoch - 1, at.sequence),  # of a leader that is over
             3: (at.epoch, at.sequence),  # an epoch that began already
             4: (at.epoch, at.sequence - 1),  # decided before the last record
