@@ -309,13 +309,15 @@ class Gangs:
         look = group_owner(group)
         self._resolver.lookups.use(key, look)
         lookup = self._resolver.lookups.lookup(key, now_ms)
-        if look is not None and not lookup.is_known:
+        if look is not None and (not lookup.is_known or (lookup.is_unread and lookup.is_old)):
             asked = self._resolver.lookups.ask(key)
             reads += [ReadOwner(asked)] if asked is not None else []
+        if look is not None and not lookup.is_known:
             return GroupPods(is_ours=None)
         scheduler = lookup.facts.scheduler_name if lookup.facts is not None else ""
         is_ours = scheduler in self._schedulers if scheduler else self._takes_unknown
-        return GroupPods(is_ours=is_ours, priority=self._resolver.priorities.of((), group))
+        again_ms = self._resolver.lookups.again_ms(lookup) if lookup.is_unread and not lookup.is_old else None
+        return GroupPods(is_ours=is_ours, priority=self._resolver.priorities.of((), group), again_ms=again_ms)
 
     @property
     def _takes_unknown(self) -> bool:

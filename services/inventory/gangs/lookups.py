@@ -44,6 +44,11 @@ class LookupResult:
     at_ms: int = 0
     ended: str = ""
 
+    @property
+    def is_unread(self) -> bool:
+        """Whether the owner could not be read; an API server that starts refuses reads until it knows the rights."""
+        return self.is_known and self.facts is None and not self.ended
+
 
 class Lookups:
     """Results of lookups. A result is kept as long as a gang uses it."""

@@ -185,8 +185,11 @@ class Groups:
         """Note the state of a PodGroup's pods, and whether it waits or claims."""
         group = self._groups[name]
         group.pods = pods_of(group.observed)
-        group.due_ms = None
-        self._due.pop(name, None)
+        group.due_ms = group.pods.again_ms
+        if group.due_ms is None:
+            self._due.pop(name, None)
+        else:
+            self._due[name] = group.due_ms
         waits = bool(group.pods.is_ours) and group.phase in NOT_ADMITTED
         claims = bool(group.pods.is_ours) and group.phase == "Inqueue" and not group.pods.counts.scheduled
         if waits:

@@ -18,6 +18,7 @@ class GroupPods:
         priority: Highest priority of its pods.
         is_placed: A request for its pods has chips, or had them.
         why: Why its pods wait.
+        again_ms: When its owner is to be read again, because it could not be read; None for never.
     """
 
     is_ours: bool | None
@@ -25,6 +26,7 @@ class GroupPods:
     priority: int = 0
     is_placed: bool = False
     why: Why = NO_REASON
+    again_ms: int | None = None
 
 
 def group_pods(gang: Gang, published_members: Mapping[tuple[str, str], MembersSeen], *, priority: int) -> GroupPods:

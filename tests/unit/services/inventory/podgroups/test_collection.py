@@ -204,6 +204,35 @@ def test_a_group_without_pods_belongs_to_the_scheduler_of_its_owner(
     assert world.phase() == ("Inqueue" if is_ours else "Pending")
 
 
+def test_an_owner_that_could_not_be_read_is_read_again_and_one_that_is_gone_is_not() -> None:
+    key = OwnerKey("VolcanoJob", "ns", "llm")
+    world = GroupWorld(GangSettings())
+    world.show(pending(owner=VCJOB))
+    world.run()
+    world.gangs.set_owner(key, None)  # refused, as by an API server that has just started
+    world.run()
+    world.run(after_s=29)
+    assert world.looks == [key]
+    assert world.gangs.next_due_ms() == world.now_ms + 1_000
+    world.run(after_s=1)
+    assert world.looks == [key, key]
+    world.run(after_s=100)
+    assert world.looks == [key, key]  # the answer is on its way
+    world.gangs.set_owner(key, None, is_gone=True)
+    world.run(after_s=100)
+    assert (world.looks, world.phase()) == ([key, key], "Pending")
+
+    world = GroupWorld(GangSettings())
+    world.show(pending(owner=VCJOB))
+    world.run()
+    world.gangs.set_owner(key, None)
+    world.run()
+    world.run(after_s=30)
+    world.gangs.set_owner(key, facts_of(key, {"schedulerName": "berth"}))
+    world.run()
+    assert world.phase() == "Inqueue"
+
+
 @pytest.mark.parametrize(
     ("settings", "phase"),
     [
