@@ -31,8 +31,8 @@ PODS_MAX: Final = 6
 RINGS: Final = {"module910x8": 4, "module910bx16": 8}
 """Forms in which up to so many chips of a pod are in one ring."""
 PAIRS: Final = frozenset({"module910a3x16"})
-MESHES: Final = frozenset({"module910bx8", ""})
-"""Forms in which any chips go together; no form: pods without chips."""
+MESHES: Final = {"": 64, "module910bx8": 8, "half910x4": 4, "card910x2": 2}
+"""Forms in which any chips go together, and how many a node has at most; no form: pods without chips."""
 _OTHER_RULES: Final = ("sp-block", "ra-block", "tor-affinity", "huawei.com/affinity-config", "inferserviceid")
 _UNREADY: Final = ("NoSchedule", "NoExecute")
 
@@ -115,6 +115,7 @@ class Planner:
         hosts = [
             msgspec.structs.replace(host, free=host.chips if is_empty else host.network if is_multi else host.free)
             for host in self._hosts.values()
+            if not request.resource or host.chips.bit_count() <= MESHES.get(refusal.form, 16)
         ]
         names: list[str] = []
         found = _place(asks, hosts, request.resource, refusal.form, names, first=0)

@@ -80,6 +80,9 @@ def test_a_gang_fits_where_all_its_pods_do(chips: int, pods: int, taken: tuple[i
         ("module910a3x16", 0b0111_0111, 6, 1, False),
         ("module910a3x16", 0b0001_0001, 1, 2, True),
         ("module910bx8", 0b0111_0111, 6, 2, True),
+        ("half910x4", 0b1111, 4, 2, True),
+        ("card910x2", 0b11, 1, 4, True),
+        ("card910x2", 0b111, 1, 1, False),
     ],
 )
 def test_chips_go_together_as_the_form_says(form: str, mask: int, chips: int, pods: int, *, fits: bool) -> None:
