@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from tests.chaos import clock_faults, disk_faults, faults
+from tests.chaos import disk_faults, faults
 from tests.chaos.fault import Kind
 
 KINDS: Final = {
@@ -27,7 +27,6 @@ KINDS: Final = {
         Kind("slow disk", disk_faults.slow),
         Kind("stalled disk", disk_faults.stalled),
         Kind("lost disk", disk_faults.lost, lambda setup: setup.servers > 1, weight=1),
-        Kind("clock", clock_faults.step),
     )
 }
 """By name."""

@@ -70,7 +70,7 @@ async def test_a_view_that_is_gone_is_made_again_while_all_services_live(cell: s
                     except TransientError:
                         return False
 
-                await until_true(are_new, deadline_s=20, what="new views")
+                await until_true(are_new, deadline_s=40, what="new views")
                 assert dispatcher.starts == 1
                 assert dispatcher.is_running
 
