@@ -71,7 +71,6 @@ async def test_a_mirror_of_an_earlier_release_has_a_floor_but_is_not_purged(own_
         )
         assert "error" not in msgspec.json.decode(answer)
         await bus.ensure_streams()
-        head = 0
         for job in "ab":
             await bus.publish(bus.subjects.fact_job("ns", job), b"x")
         await bus.wait_mirror(StreamName.LATEST, at_least=2, timeout_s=_DEADLINE_S)
