@@ -10,7 +10,7 @@ PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_INPUT=1 $(BIN)/python -m pip --qui
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo demo-kube test test-kube kube-assets lint bench fuzz sim decoders results vectors mutants schemas samples lock clean
+.PHONY: help setup demo demo-kube test test-kube kube-assets lint bench fuzz sim chaos decoders results vectors mutants sim-mutants schemas samples lock clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -57,8 +57,14 @@ fuzz: setup ## Test random histories of a whole decider for SECONDS; failing one
 	@$(BIN)/python -m tests.fuzz --seconds $(SECONDS)
 
 SEEDS := 100
-sim: setup ## Simulate SEEDS whole cells, or seeds such as 100-199, with everything that may break; failing ones are minimized
-	@$(BIN)/python -m tests.sim --seeds $(SEEDS)
+sim: setup ## Simulate SEEDS whole cells, or seeds such as 100-199, with everything that may break; PAGE=1 writes a page
+	@$(BIN)/python -m tests.sim --seeds $(SEEDS) $(if $(PAGE),--page)
+	@$(BIN)/python -m tests.sim.older --seeds 10
+
+SEED := 1
+chaos: setup kube-assets ## Break real cells for SECONDS and account for every job; FAULTS, CELLS and SEED choose, PAGE names a report
+	@command -v ip >/dev/null || { echo "installing iproute2"; apt-get install --quiet --yes iproute2; }
+	@$(BIN)/python -m tests.chaos --seconds $(SECONDS) --seed $(SEED) $(if $(FAULTS),--faults "$(FAULTS)") $(if $(CELLS),--cells "$(CELLS)") $(addprefix --page ,$(PAGE))
 
 ENGINE := damage
 decoders: setup ## Give decoders damaged input for SECONDS; DECODER names one; ENGINE=atheris follows coverage
@@ -73,6 +79,9 @@ vectors: setup ## Compare decisions with recorded ones; BERTH_VECTORS names the 
 
 mutants: setup ## Check that tests detect small faults; ARGS names some of them
 	@$(BIN)/python -m tests.mutants $(ARGS)
+
+sim-mutants: setup ## See which seeds of the simulation detect small faults, and write tests/sim/MUTANTS.md
+	@$(BIN)/python -m tests.sim.mutants $(ARGS)
 
 schemas: setup ## Write schemas/json again
 	@$(BIN)/python -m tests.contract.schema_files

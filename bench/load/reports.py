@@ -64,7 +64,7 @@ async def measure(*, nodes: int = _NODES, seconds: int = _SECONDS, changed: int 
         taken, used_s = await _taken(port), service.cpu_s()
         early_mib, began_s = 0.0, time.perf_counter()
         for second in range(seconds):
-            await agents.second(second)
+            await agents.second(second, began_s + second)
             if second == min(_SETTLED_S, seconds // 2):
                 early_mib = service.pss_mib()
         took_s = time.perf_counter() - began_s
@@ -104,10 +104,10 @@ class _Agents:
         unhealthy = [second % 2] if at < self._changed else []
         return msgspec.json.encode({"node": self.names[at], "unhealthy": unhealthy, "source": "bench"})
 
-    async def second(self, second: int) -> None:
-        """Let each node report once, evenly over a second."""
+    async def second(self, second: int, began_s: float) -> None:
+        """Let each node report once, evenly over the second that begins then."""
         self._note_facts()
-        began_s, sent = time.perf_counter(), 0
+        sent = 0
         while sent < len(self.names):
             due = min(len(self.names), int((time.perf_counter() - began_s) * len(self.names)) + 1)
             for at in range(sent, due):
@@ -115,8 +115,8 @@ class _Agents:
                 if at < self._changed:
                     self._sent_s.setdefault(name, time.perf_counter())
                 await self._bus.send(self._bus.subjects.report_health(name), self.report(at, second))
-            self.sent += due - sent
-            sent = due
+            self.sent += max(due - sent, 0)
+            sent = max(due, sent)
             await asyncio.sleep(_TICK_S)
 
     async def until_facts(self) -> None:

@@ -95,6 +95,11 @@ class Feed:
         return self._follower.recreations if self._follower is not None else 0
 
     @property
+    def waiting(self) -> int:
+        """Number of received messages that are not applied."""
+        return len(self._waiting)
+
+    @property
     def next(self) -> Stored | None:
         """The oldest received message that is not applied."""
         return self._waiting[0] if self._waiting else None

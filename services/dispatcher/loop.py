@@ -43,6 +43,10 @@ _APPENDS_MAX: Final = 3
 """Times that a record is sent in one turn while its result is unknown."""
 _NAMED_MAX: Final = 20
 """Jobs that one line of the log names."""
+_BEHIND_MAX: Final = 100_000
+_BEHIND_SNAPSHOTS: Final = 4
+"""A standby keeps what it received in memory; it gives up when that is more than so many facts, and than the facts of
+so many snapshots."""
 _REST_S: Final = 0.001
 """Shortest pause between two turns."""
 _READ_S: Final = 5.0
@@ -140,9 +144,16 @@ class Dispatcher:
             self.snapshots.found(*self.feeds.snapshot)
 
     async def follow(self, leader: Progress) -> None:
-        """Apply what another leader decided; see :meth:`berth.services.dispatcher.standby.Standby.follow`."""
+        """Apply what another leader decided; see :meth:`berth.services.dispatcher.standby.Standby.follow`.
+
+        Raises:
+            TransientError: It is so far behind that the newest snapshot is nearer: load that with another dispatcher.
+        """
         await self._standby.follow(leader)
         self.views.look()
+        behind = self.feeds.facts.waiting
+        if behind > max(_BEHIND_MAX, _BEHIND_SNAPSHOTS * self.config.snapshot_facts):
+            raise TransientError(f"{behind} facts behind the leader: starts again from the newest snapshot")
 
     async def lead(self) -> None:
         """Apply all that is stored, and begin an epoch.

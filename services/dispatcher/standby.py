@@ -95,6 +95,9 @@ class Standby:
     async def follow(self, leader: Progress) -> None:
         """Apply what another leader decided and what its decisions knew: each record after its facts.
 
+        Only records are applied that are received now. Under load there is always one more, and the caller has other
+        things to do between them.
+
         Args:
             leader: How far the leader is: no later record knows fewer facts.
 
@@ -106,7 +109,8 @@ class Standby:
         feeds, scheduler, fold = self._feeds, self._scheduler, self._state.fold
         feeds.facts.see_whole()
         feeds.records.see_whole()
-        while (stored := feeds.records.next) is not None:
+        last = feeds.records.received
+        while (stored := feeds.records.next) is not None and stored.sequence <= last:
             if stored.sequence > fold.head:
                 link = fold.link(stored.sequence, stored.data)
                 if feeds.facts.received < link.facts_seq:

@@ -23,10 +23,12 @@ def main(words: list[str] | None = None) -> int:
     """Run; returns 0 if nothing was lost, doubled or left unexplained."""
     parser = argparse.ArgumentParser(prog="tests.chaos", description=__doc__)
     parser.add_argument("--seconds", type=float, default=60.0, help="how long faults begin, over all cells")
+    parser.add_argument("--rounds", type=int, default=1, help="least number of rounds of each cell")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--faults", default="", help="kinds, separated by commas; all by default")
     parser.add_argument("--cells", default=",".join(_SETUPS), help="kube or bus and the number of nats-servers")
     parser.add_argument("--short", action="store_true", help="short rounds")
+    parser.add_argument("--folder", type=Path, help="where cells keep their files; a temporary one by default")
     parser.add_argument("--page", type=Path, help="file for the page of results")
     options = parser.parse_args(words)
     try:
@@ -55,8 +57,8 @@ async def _run(options: argparse.Namespace) -> int:
     done, failed = [], 0
     for cell, seed in zip(cells, seeds(options.seed, len(cells)), strict=True):
         world, _, servers = cell.partition("-")
-        if world not in {"bus", "kube"} or servers not in {"1", "3"}:
-            sys.stderr.write(f"cell {cell} is unknown: expected one of {', '.join(_SETUPS)}\n")
+        if cell not in _SETUPS or world not in {"bus", "kube"}:
+            sys.stderr.write(f"cell {cell} is unknown: expected {', '.join(_SETUPS)}, separated by commas\n")
             return 2
         setup = Setup(world, int(servers))
         try:
@@ -65,13 +67,16 @@ async def _run(options: argparse.Namespace) -> int:
             sys.stderr.write(f"{error}\n")
             return 2
         say(f"cell {cell}, seed {seed}")
-        folder = Path(tempfile.mkdtemp(prefix=f"chaos-{cell}-"))
-        one = Options(setup, seed, options.seconds / len(cells), names, SHORT if options.short else LONG)
+        folder = Path(tempfile.mkdtemp(prefix=f"chaos-{cell}-", dir=options.folder))
+        one = Options(
+            setup, seed, options.seconds / len(cells), options.rounds, names, SHORT if options.short else LONG
+        )
         try:
             figures = await run(one, folder, say)
         except ChaosError as error:
             failed += 1
-            say(f"FAILED: {error}\nagain: python -m tests.chaos --cells {cell} --seed {seed} --seconds {one.seconds:g}")
+            again = f"--cells {cell} --seed {seed} --seconds {one.seconds:g}{' --short' if options.short else ''}"
+            say(f"FAILED: {error}\nagain: python -m tests.chaos {again}")
             continue
         done.append(figures)
         say(summary(figures))

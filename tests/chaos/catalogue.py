@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from tests.chaos import faults
+from tests.chaos import clock_faults, disk_faults, faults
 from tests.chaos.fault import Kind
 
 KINDS: Final = {
@@ -21,6 +21,13 @@ KINDS: Final = {
         Kind("loss", faults.loss),
         Kind("stall", faults.stall),
         Kind("cut", faults.cut),
+        Kind("power loss", disk_faults.power_loss),
+        Kind("power loss of all", disk_faults.power_loss_of_all, weight=1),
+        Kind("full disk", disk_faults.full, weight=1),
+        Kind("slow disk", disk_faults.slow),
+        Kind("stalled disk", disk_faults.stalled),
+        Kind("lost disk", disk_faults.lost, lambda setup: setup.servers > 1, weight=1),
+        Kind("clock", clock_faults.step),
     )
 }
 """By name."""

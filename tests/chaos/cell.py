@@ -14,7 +14,9 @@ from berth.runtime.local.kube_assets import API_SERVER, ETCD
 from berth.runtime.local.kube_server import KubeServer
 from berth.runtime.local.nats_server import EmbeddedServer
 from berth.schemas.subjects import StreamName
+from tests.chaos.clocks import SteppedClock
 from tests.chaos.component import UNREACHED, Component, KubeComponent, NatsComponent, ServiceComponent, start_all
+from tests.chaos.disk.mount import Disk
 from tests.chaos.fault import USERS, Setup
 from tests.chaos.network import Network
 from tests.chaos.proxy import Proxy
@@ -31,6 +33,7 @@ _ROUTE_PORT: Final = 6222
 _PROXY_PORTS_FROM: Final = 5000
 _STARTS_MAX: Final = 400
 _SOON_S: Final = 60.0
+_START_S: Final = 150.0
 _TAIL_CHARS: Final = 1500
 NODES: Final = 4
 TOPOLOGY: Final = f"""
@@ -57,6 +60,8 @@ class ChaosCell:
         network: Hosts and what is lost between them.
         components: All processes, by name.
         servers: The nats-servers, by name.
+        disks: The disks of the nats-servers, by name. Each write is synced, so a loss of power may take nothing.
+        clocks: The wall clocks of the services, by name.
         proxies: By client and server.
         ended: How often each component ended by itself and was started again.
         api: Calls of the observer to the API server, which no proxy disturbs; None without one.
@@ -68,6 +73,8 @@ class ChaosCell:
         self.network = Network()
         self.components: dict[str, Component] = {}
         self.servers: dict[str, EmbeddedServer] = {}
+        self.disks: dict[str, Disk] = {}
+        self.clocks: dict[str, SteppedClock] = {}
         self.proxies: dict[tuple[str, str], Proxy] = {}
         self.ended: Counter[str] = Counter()
         self.kube: KubeServer | None = None
@@ -75,6 +82,7 @@ class ChaosCell:
         self._watch: Watch | None = None
         self._random = Random(seed)  # noqa: S311  # the same jitter every time
         self._stack = AsyncExitStack()
+        self._mounts = AsyncExitStack()
         self._keeper: asyncio.Task[None] | None = None
         self._make_servers()
         self._make_proxies()
@@ -106,6 +114,7 @@ class ChaosCell:
             await server.kill()
         if self.kube is not None:
             await self.kube.stop()
+        await self._mounts.aclose()
         for proxy in self.proxies.values():
             await proxy.stop()
         self.network.__exit__()
@@ -175,12 +184,20 @@ class ChaosCell:
                 f" routes: [{routes}], no_advertise: true }}"
             )
             server = EmbeddedServer(
-                self.folder / name, port=NATS_PORT, more=more if len(names) > 1 else "", place=host.place
+                self.folder / name,
+                port=NATS_PORT,
+                sync="always",
+                more=more if len(names) > 1 else "",
+                start_deadline_s=_START_S,
+                place=host.place,
             )
+            self.disks[name] = Disk(server.store)
             self.servers[name] = server
             self.components[name] = NatsComponent(name, host, server)
         if self.setup.kube:
-            self.kube = KubeServer(self.folder / "kube", users=dict.fromkeys(SERVICES, ()), controllers=())
+            self.kube = KubeServer(
+                self.folder / "kube", users=dict.fromkeys(SERVICES, ()), controllers=(), start_deadline_s=_START_S
+            )
             for name in (ETCD, API_SERVER):
                 host = self.network.host(name)
                 self.kube.places[name] = host.place
@@ -203,6 +220,8 @@ class ChaosCell:
         return [(way, proxy) for way, proxy in self.proxies.items() if way[1] in self.servers]
 
     async def _start(self) -> None:
+        for disk in self.disks.values():
+            await self._mounts.enter_async_context(disk)
         await start_all([self.components[name] for name in self.setup.nats])
         for proxy in self.proxies.values():
             await proxy.start()
@@ -253,7 +272,7 @@ class ChaosCell:
                 settings["agents"] = _AGENTS
         if name in self.setup.on_kubernetes:
             settings["kube"] = {"kubeconfig": self._kubeconfig(name)}
-        return Service(
+        service = Service(
             self.folder,
             kind,
             url=",".join(self.urls(name)),
@@ -262,6 +281,9 @@ class ChaosCell:
             label=f"-{label}" if label else "",
             place=self.network.host(name).place,
         )
+        clock = self.clocks[name] = SteppedClock(self.folder / f"clock-{name}")
+        service.env.update(clock.env)
+        return service
 
     def _kubeconfig(self, name: str) -> Path:
         assert self.kube is not None

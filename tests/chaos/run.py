@@ -8,7 +8,7 @@ from pathlib import Path
 from random import Random
 
 from berth.runtime.clock import SystemClock
-from berth.runtime.errors import TransientError
+from berth.runtime.errors import ShellError, TransientError
 from berth.schemas.envelope import body_of, open_envelope
 from berth.schemas.intake import JobCancel, JobRequest
 from berth.schemas.subjects import StreamName
@@ -35,7 +35,8 @@ class Options:
     """What a run is made of.
 
     Attributes:
-        seconds: Rounds begin for so long.
+        seconds: Rounds begin for so long ...
+        rounds_min: ... and until there were so many.
         faults: Kinds of faults; none for all that suit the cell.
         pace_s: Mean pause of a user between two requests.
     """
@@ -43,6 +44,7 @@ class Options:
     setup: Setup
     seed: int
     seconds: float
+    rounds_min: int = 1
     faults: tuple[str, ...] = ()
     length: Length = LONG
     pace_s: float = 1.0
@@ -111,16 +113,16 @@ async def run(options: Options, folder: Path, say: Callable[[str], None]) -> Fig
                 group.create_task(users.run(), name="users")
                 group.create_task(observer.run(), name="observer")
                 end_s = clock.monotonic_s() + options.seconds
-                while clock.monotonic_s() < end_s or not figures.rounds:
+                while clock.monotonic_s() < end_s or figures.rounds < options.rounds_min:
                     await _round(cell, users, plan.next_round(), figures, say)
                 users.stop()
                 await _settle(cell, users, observer)
                 observer.stop()
             await _judge(cell, users, observer, figures)
-    except (AssertionError, TimeoutError, ExceptionGroup) as error:
+    except (AssertionError, TimeoutError, ShellError, ExceptionGroup) as error:
         raise ChaosError(f"{_flat(error)}\nlogs are in {folder}") from error
     figures.took_s = clock.monotonic_s() - began_s
-    _see_it_tried(figures)
+    see_it_tried(figures)
     return figures
 
 
@@ -247,7 +249,7 @@ async def _requests(cell: ChaosCell) -> list[tuple[int, JobRequest | JobCancel |
     return found
 
 
-def _see_it_tried(figures: Figures) -> None:
+def see_it_tried(figures: Figures) -> None:
     """A run that tried nothing shows nothing.
 
     Raises:

@@ -9,45 +9,18 @@ import pytest
 from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.errors import TransientError
 from berth.runtime.local.nats_server import EmbeddedServer
+from berth.schemas.envelope import encode
+from berth.schemas.facts import LedgerSeen
 from berth.schemas.subjects import StreamName
 from tests.chaos.disk.mount import Disk, see_disks_work
-from tests.support.load import Load
-from tests.support.processes import Service, Services, services
+from tests.chaos.loaded_cell import LoadedCell
+from tests.support.cells import a_job, a_node
+from tests.support.load import give_jobs, give_nodes, status
+from tests.support.processes import Service, services
 from tests.support.waiting import until, until_true
-from tests.support.watch import Watch, verify
 
 pytestmark = pytest.mark.timeout(120)
-SHARDS: Final = 1
 VIEWS: Final = (StreamName.LATEST, StreamName.STATUS, StreamName.SUMMARY)
-
-
-def services_of(made: Services, cell: str) -> list[Service]:
-    """A dispatcher with a standby, and a scorer."""
-    settings: dict[str, object] = {
-        "shards": SHARDS,
-        "lease_s": 1,
-        "snapshot_records": 10,
-        "intake_batch_max": 8,
-        "tick_s": 0.1,
-        "gather_timeout_s": 0.5,
-        "decisions": {"round_gangs_max": 4, "shard_retry_ms": 100, "tombstone_after_ms": 300},
-    }
-    dispatchers = [made.service("dispatcher", cell, label=label, **settings) for label in ("", "-2")]
-    return [*dispatchers, made.service("scorer", cell, shard=0, shards=SHARDS)]
-
-
-async def worked(load: Load, processes: list[Service], *, more: int) -> None:
-    """Wait until some more requests have their verdict; a process that ended is started again meanwhile."""
-    goal = load.watch.judged + more
-
-    def is_reached() -> bool:
-        for process in processes:
-            if not process.is_running:
-                assert process.returncode in {0, 1, -9}, process.log()
-                process.start()
-        return load.watch.judged >= goal
-
-    await until(is_reached, deadline_s=30, what=f"verdicts up to {goal}, at {load.watch.judged}")
 
 
 async def test_with_each_write_synced_nothing_acknowledged_is_lost(cell: str, tmp_path: Path) -> None:
@@ -57,38 +30,24 @@ async def test_with_each_write_synced_nothing_acknowledged_is_lost(cell: str, tm
     """
     see_disks_work()
     server = EmbeddedServer(tmp_path / "nats", sync="always")
-    async with Disk(server.store) as disk, server:
-        with services(tmp_path, server.url) as made:
-            processes = services_of(made, cell)
-            bus = await NatsBus.connect(server.url, cell, name="power")
-            await bus.ensure_streams()
-            first = await bus.state(StreamName.STATUS)
-            watch = Watch(bus)
-            watch.start()
-            load = Load(watch, seed=1)
-            for process in processes:
-                process.start()
-            async with asyncio.TaskGroup() as group:
-                group.create_task(load.run(), name="load")
-                for seed in (None, 1, 2):
-                    await worked(load, processes, more=40)
-                    if seed == 1:
-                        for process in processes:
-                            await process.kill()
-                    await server.kill()
-                    disk.lose_power(seed)
-                    await server.start()
-                await worked(load, processes, more=40)
-                load.stop()
-            await load.settle()
-            assert (await bus.state(StreamName.STATUS)).created != first.created
-            assert disk.figures().losses == 3
-            assert disk.figures().syncs > len(load.acked)
-            for process in processes:
-                await process.stop()
-            await verify(watch, load.acked)
-            await watch.stop()
-            await bus.close()
+    async with Disk(server.store) as disk, server, LoadedCell(tmp_path, [server.url], cell) as loaded:
+        first = await loaded.bus.state(StreamName.STATUS)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(loaded.load.run(), name="load")
+            for seed in (None, 1, 2):
+                await loaded.worked()
+                if seed == 1:
+                    for process in loaded.processes.values():
+                        await process.kill()
+                await server.kill()
+                disk.lose_power(seed)
+                await server.start()
+            await loaded.worked()
+            loaded.load.stop()
+        await loaded.judge()
+        assert (await loaded.bus.state(StreamName.STATUS)).created != first.created
+        assert disk.figures().losses == 3
+        assert disk.figures().syncs > len(loaded.load.acked)
 
 
 async def test_a_view_that_is_gone_is_made_again_while_all_services_live(cell: str, tmp_path: Path) -> None:
@@ -96,7 +55,7 @@ async def test_a_view_that_is_gone_is_made_again_while_all_services_live(cell: s
     server = EmbeddedServer(tmp_path / "nats", sync="always")
     async with Disk(server.store) as disk, server:
         with services(tmp_path, server.url) as made:
-            dispatcher, *_ = services_of(made, cell)
+            dispatcher = made.service("dispatcher", cell)
             async with await NatsBus.connect(server.url, cell, name="power") as bus:
                 dispatcher.start()
                 await until(lambda: "became leader" in dispatcher.log(), deadline_s=30, what="a leader")
@@ -114,3 +73,59 @@ async def test_a_view_that_is_gone_is_made_again_while_all_services_live(cell: s
                 await until_true(are_new, deadline_s=20, what="new views")
                 assert dispatcher.starts == 1
                 assert dispatcher.is_running
+
+
+async def until_placed(bus: NatsBus, name: str) -> None:
+    async def is_placed() -> bool:
+        found = await status(bus, name)
+        return found is not None and found.phase == "placed"
+
+    await until_true(is_placed, deadline_s=30, what=f"{name} has its place")
+
+
+async def until_refuses(dispatcher: Service, lost: int) -> None:
+    """Wait until the dispatcher says, since its last start, that it does not lead."""
+    start, words = f"--- start {dispatcher.starts}", f"record {lost} of the ledger is of epoch 2"
+    await until(lambda: words in dispatcher.whole_log().partition(start)[2], deadline_s=30, what="it does not lead")
+
+
+async def test_without_syncs_a_dispatcher_that_led_too_early_stops_when_it_hears_of_the_lost_record(
+    cell: str, tmp_path: Path
+) -> None:
+    """Facts and ledger lose their ends, and the next leader begins its epoch with the sequence of a lost record."""
+    see_disks_work()
+    server = EmbeddedServer(tmp_path / "nats")
+    async with Disk(server.store) as disk, server:
+        with services(tmp_path, server.url) as made:
+            dispatcher = made.service("dispatcher", cell, lease_s=1)
+            async with await NatsBus.connect(server.url, cell, name="power") as bus:
+                dispatcher.start()
+                await bus.ensure_streams()
+                await give_nodes(bus, [a_node("a"), a_node("b")])
+                await give_jobs(bus, a_job("first", chips=8))
+                await until_placed(bus, "first")
+                disk.write_back()
+                kept = await bus.state(StreamName.LEDGER)
+                await give_jobs(bus, a_job("second", chips=8))
+                await until_placed(bus, "second")
+                lost = (await bus.state(StreamName.LEDGER)).last_seq
+                assert lost > kept.last_seq
+                await dispatcher.kill()
+                await server.kill()
+                disk.lose_power()
+                await server.start()
+                await until(lambda: bus.connected, deadline_s=20, what="a connection to the bus")
+                assert await bus.state(StreamName.LEDGER) == kept
+
+                dispatcher.start()
+                await give_jobs(bus, *(a_job(f"early-{number}", chips=4) for number in range(2)))
+                await until_placed(bus, "early-1")
+                assert (await bus.state(StreamName.LEDGER)).last_seq >= lost
+                seen = LedgerSeen(kept.created, 1, lost)
+                await bus.publish(bus.subjects.fact_ledger, encode(seen))
+                await until_refuses(dispatcher, lost)
+                assert "Use: berth restore" in dispatcher.log()
+                await dispatcher.kill()
+                dispatcher.start()
+                await until_refuses(dispatcher, lost)
+                assert "became leader" not in dispatcher.whole_log().partition("--- start 3")[2]

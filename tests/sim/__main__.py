@@ -11,22 +11,19 @@ import multiprocessing
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Final
 
 from berth.runtime.clock import SystemClock
-from berth.runtime.fault_points import BINDER_POINTS, POINTS, RECOVERY_POINTS, VOLUME_POINTS
-from berth.schemas.refusal import Code
 from tests.fuzz.steps import numbers_of
 from tests.sim.batch import Result, command, run_batch
-from tests.sim.observer import CHECKS
+from tests.sim.figures import ALL, heading, page, untouched, wrongs
 from tests.sim.run import Lived, live
-from tests.sim.story import UNREACHED, WEIGHTS
 
 BATCH: Final = 4
 """Seeds that a process lives through before it says how they went."""
 FAILURES_MAX: Final = 10
-AT_REST: Final = ("replay", "sleepers", "starts", "statuses", "pods at rest")
-"""Checks at the end."""
+PAGE: Final = Path(__file__).parents[2] / "docs" / "results" / "simulation.md"
 
 
 def run_all(first: int, last: int, jobs: int) -> Result:
@@ -46,6 +43,7 @@ def run_all(first: int, last: int, jobs: int) -> Result:
                 whole.count += found.count
                 whole.failed += found.failed
                 whole.seeds += found.seeds
+                whole.steps += found.steps
                 for lived in found.failed:
                     _tell(lived)
 
@@ -66,39 +64,21 @@ def _say(line: str = "") -> None:
     sys.stdout.flush()
 
 
-def untouched(count: Counter[str]) -> dict[str, list[str]]:
-    """What never happened: kinds of events, fault points, refusals."""
-    points = (*POINTS, *BINDER_POINTS, *VOLUME_POINTS, *RECOVERY_POINTS)
-    codes: tuple[str, ...] = Code.__args__  # type: ignore[attr-defined]  # of a Literal
-    return {
-        "events": [verb for verb in WEIGHTS if not count[f"event: {verb}"]],
-        "fault points": [point for point in points if not count[f"point: {point}"]],
-        "refusals": [code for code in codes if code not in UNREACHED and not count[f"refusal: {code}"]],
-    }
-
-
 def report(result: Result, seconds: float) -> int:
     """Print figures; returns the exit code."""
     count = result.count
-    hours = count["virtual ms"] / 3_600_000
-    _say(
-        f"{result.seeds} seeds, {count['steps']} steps, {count['records']} records, {count['kills']} kills,"
-        f" {hours:.1f} hours in {seconds:.0f} s"
-    )
+    _say(f"{heading(result)}, in {seconds:.0f} s")
     for name in sorted(count):
         if ":" in name:
             _say(f"  {count[name]:>9} {name}")
-    for what, names in untouched(count).items():
-        if names:
-            _say(f"never touched, {what}: {', '.join(names)}")
-    unchecked = [name for name in (*CHECKS, *AT_REST) if not count[f"check: {name}"]]
-    for name in unchecked:
-        _say(f"nothing was checked: {name}")
-    for kind, times in Counter(one.kind for one in result.failed).most_common():
-        _say(f"{times} x {kind}")
-    if result.failed:
-        _say(f"{len(result.failed)} seeds fail")
-    return 1 if result.failed or unchecked else 0
+    if result.seeds < ALL:
+        for what, names in untouched(count).items():
+            if names:
+                _say(f"never touched, {what}: {', '.join(names)}")
+    wrong = wrongs(result)
+    for line in wrong:
+        _say(line)
+    return 1 if wrong else 0
 
 
 def again(seed: int, ranges: str | None) -> int:
@@ -131,6 +111,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, help="one seed alone")
     parser.add_argument("--events", help="only these events of it, such as 0-3,9")
     parser.add_argument("--jobs", type=int, default=2, help="processes")
+    parser.add_argument("--page", action="store_true", help="write docs/results/simulation.md as well")
     options = parser.parse_args()
     if (options.seeds is None) == (options.seed is None):
         parser.error("name either --seeds or --seed")
@@ -140,6 +121,8 @@ def main() -> int:
     began_s = clock.monotonic_s()
     first, last = options.seeds
     result = run_all(first, last, options.jobs)
+    if options.page:
+        PAGE.write_text(page(result, f"python -m tests.sim --seeds {first}-{last} --page"), "utf-8")
     return report(result, clock.monotonic_s() - began_s)
 
 

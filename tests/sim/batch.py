@@ -14,11 +14,16 @@ TWICE_EVERY: Final = 20
 
 
 class Result(msgspec.Struct):
-    """How some seeds went: figures, and those that failed, the first of each kind as short as it gets."""
+    """How some seeds went: figures, and those that failed, the first of each kind as short as it gets.
+
+    Attributes:
+        steps: Of each seed.
+    """
 
     count: Counter[str]
     failed: list[Lived]
     seeds: int
+    steps: list[int] = []
 
 
 def run_batch(seeds: list[int]) -> Result:
@@ -32,6 +37,7 @@ def run_batch(seeds: list[int]) -> Result:
             if again.trace != lived.trace:
                 lived.kind, lived.details = "the same seed leaves another trace", f"{lived.trace} and {again.trace}"
         result.count.update(lived.count)
+        result.steps.append(lived.steps)
         result.count.update(
             {"steps": lived.steps, "callbacks": lived.callbacks, "virtual ms": round(lived.virtual_s * 1000)}
         )

@@ -49,8 +49,8 @@ class SimStream(FakeStream):
         super().put(stored, expires_ms)
 
     def purge(self, keep_from_seq: int | None, subject: str | None) -> None:
-        self._changes.append(_Change(self.now_s, None, None, keep_from_seq, subject))
         super().purge(keep_from_seq, subject)
+        self._changes.append(_Change(self.now_s, None, None, keep_from_seq, subject))
 
     def forget_after(self, last_seq: int) -> None:
         """Take note that later messages were taken away."""
@@ -77,6 +77,8 @@ class SimStream(FakeStream):
         self.messages.clear()
         self.expires_ms.clear()
         self.newest.clear()
+        self._replaced.clear()
+        self._ghosts.clear()
         self.last_seq = self._first_seq - 1
         for one in changes:
             self.now_s = one.at_s
@@ -84,4 +86,6 @@ class SimStream(FakeStream):
                 self.put(one.stored, one.expires_ms)
             else:
                 self.purge(one.keep_from_seq, one.subject)
+        # The floor is in the stream's settings: what is lost came after it was raised.
+        self.floor = min(self.floor, self.last_seq + 1)
         return lost

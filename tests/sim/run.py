@@ -3,7 +3,7 @@
 import asyncio
 import warnings
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import msgspec
@@ -11,7 +11,7 @@ import msgspec
 from tests.sim.errors import Failure, SimulationError
 from tests.sim.log import told
 from tests.sim.loop import SimLoop
-from tests.sim.story import HORIZON_S, draw
+from tests.sim.story import HORIZON_S, Story, draw
 from tests.sim.verdict import see_rest, unrest
 from tests.sim.world import World
 
@@ -19,6 +19,8 @@ QUIET_S: Final = 8.0
 """A cell is at rest when nothing was decided for so long, and nothing is to be done."""
 REST_MAX_S: Final = 400.0
 CALLBACKS_MAX: Final = 3_000_000
+STEPS_MIN: Final = 1_000
+"""Fewer steps of a whole seed are an error of its story."""
 FATAL_LINES: Final = frozenset({"decision failed, gang set aside", "unexpected error"})
 
 
@@ -47,15 +49,26 @@ class Lived(msgspec.Struct):
     story: list[str] = []
 
 
-def live(seed: int, kept: Sequence[int] | None = None, *, is_told: bool = False) -> Lived:
+def live(
+    seed: int,
+    kept: Sequence[int] | None = None,
+    *,
+    is_told: bool = False,
+    change: Callable[[Story], Story] | None = None,
+    on_end: Callable[[World], object] | None = None,
+) -> Lived:
     """Live through a seed, or through some of its events.
 
     Args:
         seed: The seed.
         kept: Numbers of events; None for all.
         is_told: Whether to tell what happened.
+        change: Makes another story of the one of the seed.
+        on_end: Is given the world when all went well.
     """
     whole = draw(seed)
+    if change is not None:
+        whole = change(whole)
     numbers = list(range(len(whole.events))) if kept is None else list(kept)
     loop = SimLoop(seed, callbacks_max=CALLBACKS_MAX)
     world = World(loop, seed, whole.only(numbers))
@@ -65,12 +78,16 @@ def live(seed: int, kept: Sequence[int] | None = None, *, is_told: bool = False)
             # What a dead process was about to start never runs.
             warnings.filterwarnings("ignore", "coroutine .* was never awaited", RuntimeWarning)
             loop.run_until_complete(_go_through(world))
+        if on_end is not None:
+            on_end(world)
     except Failure as failure:
         lived.kind, lived.details = failure.kind, _details(failure)
     except SimulationError as error:
         lived.kind, lived.details = f"simulation: {type(error).__name__}", f"{error}; {unrest(world)[:10]}"
     finally:
         _figure(lived, world, loop)
+        if not lived.kind and kept is None:
+            lived.kind, lived.details = _thin(lived)
         if is_told:
             lived.story = _tell(world)
         for process in list(world.cell.processes.values()):
@@ -80,6 +97,16 @@ def live(seed: int, kept: Sequence[int] | None = None, *, is_told: bool = False)
         world.clean()
         loop.close()
     return lived
+
+
+def _thin(lived: Lived) -> tuple[str, str]:
+    """Why a whole seed that went well says nothing; empty if it does."""
+    if lived.steps < STEPS_MIN:
+        return "a seed of too few steps", f"{lived.steps} of {STEPS_MIN}"
+    missing = [
+        name for name in ("records", "looks", "replay", "sleepers", "starts") if not lived.count.get(f"check: {name}")
+    ]
+    return ("a seed in which nothing was checked", ", ".join(missing)) if missing else ("", "")
 
 
 def _details(failure: Failure) -> str:
@@ -119,6 +146,7 @@ def _see_nothing_failed(world: World) -> None:
     world.see_codes()
     if world.loop.errors:
         raise Failure("an error in a callback", world.loop.errors[0])
+    world.middle.look(world.loop.steps, world.cell.clocks["bus"].now_ms())
     for process in world.cell.logs:
         for level, event in process.log.said:
             if level == "error" and event in FATAL_LINES:

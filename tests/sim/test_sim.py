@@ -1,29 +1,42 @@
 """Some seeds of the simulation, and what it says when something is wrong."""
 
+import os
 import subprocess
 import sys
 from collections import Counter
 
 import pytest
 
-from tests.sim.__main__ import main, report, untouched
-from tests.sim.batch import command, run_batch, shrunk
-from tests.sim.observer import Observer
-from tests.sim.run import Lived, live
+from tests.sim.__main__ import main, report, run_all
+from tests.sim.batch import Result, command, run_batch, shrunk
+from tests.sim.figures import ALL, AT_REST, page, unchecked, untouched, wrongs
+from tests.sim.middle import MIDDLE
+from tests.sim.observer import CHECKS, Observer
+from tests.sim.run import STEPS_MIN, Lived, live
 from tests.sim.story import WEIGHTS, draw
 
-SEEDS = 24
-BATCH = 4
+SEEDS = 100
 
 
-@pytest.mark.parametrize("first", range(0, SEEDS, BATCH))
-@pytest.mark.timeout(180)
-def test_seeds_are_lived_through_and_nothing_is_wrong(first: int) -> None:
-    result = run_batch(list(range(first, first + BATCH)))
-    assert [(one.seed, one.kind, one.details, command(one)) for one in result.failed] == []
-    assert result.count["kills"] > 0
-    for check in ("records", "bindings", "chips of pods", "replay", "sleepers", "starts", "statuses"):
-        assert result.count[f"check: {check}"], check
+@pytest.fixture(scope="module")
+def lived() -> Result:
+    """Many seeds, on all cores."""
+    return run_all(0, SEEDS - 1, os.cpu_count() or 1)
+
+
+@pytest.mark.timeout(900)
+def test_seeds_are_lived_through_and_nothing_is_wrong(lived: Result) -> None:
+    assert [(one.seed, one.kind, one.details, command(one)) for one in lived.failed] == []
+    assert (lived.seeds, len(lived.steps)) == (SEEDS, SEEDS)
+    assert min(lived.steps) >= STEPS_MIN
+
+
+@pytest.mark.timeout(900)
+def test_every_check_had_something_to_check(lived: Result) -> None:
+    assert unchecked(lived) == []
+    assert lived.count["kills"] > SEEDS
+    for name in ("restores", "backups", "messages lost with the power"):
+        assert lived.count[f"check: {name}"], name
 
 
 def test_the_same_seed_leaves_the_same_trace_in_any_process() -> None:
@@ -74,6 +87,25 @@ def test_a_checker_that_checked_nothing_fails(capsys: pytest.CaptureFixture[str]
     result.count["check: bindings"] = 0
     assert report(result, 1.0) == 1
     assert "nothing was checked: bindings" in capsys.readouterr().out
+
+
+def test_a_run_of_many_seeds_that_leaves_something_untouched_fails() -> None:
+    checks = {f"check: {name}": 1 for name in (*CHECKS, *AT_REST, *MIDDLE)}
+    few = Result(Counter(checks), [], ALL - 1, [2_000])
+    assert wrongs(few) == []
+    many = Result(Counter(checks), [], ALL, [2_000])
+    assert [line.partition(":")[0] for line in wrongs(many)] == [
+        "never touched, events",
+        "never touched, fault points",
+        "never touched, refusals",
+    ]
+    assert "| looks | 1 |" in page(many, "the command")
+
+
+def test_a_seed_that_says_nothing_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tests.sim.run.STEPS_MIN", 1_000_000)
+    assert live(9).kind == "a seed of too few steps"
+    assert live(9, [0, 1]).kind == ""
 
 
 def test_what_was_never_touched_is_named() -> None:

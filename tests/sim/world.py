@@ -12,16 +12,18 @@ from tests.sim.bus import SimBus
 from tests.sim.errors import Failure
 from tests.sim.kube import Weather
 from tests.sim.loop import SimLoop
+from tests.sim.middle import Middle
 from tests.sim.nature import Nature
 from tests.sim.observer import Observer
 from tests.sim.operator import Operator
+from tests.sim.rivals import Rivals
 from tests.sim.story import UNREACHED, Event, Story
 from tests.sim.trouble import Trouble
 from tests.sim.users import PODS, Users
 from tests.support.kube_rules import Place, Tree
 
 
-class World(Users, Nature, Trouble, Operator):
+class World(Users, Nature, Trouble, Operator, Rivals):
     """A cell, its users and its bad luck.
 
     Args:
@@ -30,6 +32,7 @@ class World(Users, Nature, Trouble, Operator):
         story: What happens.
 
     Attributes:
+        middle: What looks at it in the middle.
         told: What has happened, by verb.
     """
 
@@ -39,6 +42,7 @@ class World(Users, Nature, Trouble, Operator):
         self.cell.server.on_store = self._stored
         self.cell.kube.on_change = self._changed
         self._verdicts = Subjects(self.cell.ground.cell).facts("job").removesuffix(">").removesuffix("*.*")
+        self.middle = Middle(self.observer, seed)
         self.told: Counter[str] = Counter()
         self._acts: dict[str, Callable[[Event], object]] = {
             verb.removeprefix("_do_").replace("_", "-"): getattr(self, verb)
@@ -99,6 +103,8 @@ class World(Users, Nature, Trouble, Operator):
             for connection in process.connections:
                 connection.outgoing.held_until_s = connection.incoming.held_until_s = 0.0
                 connection.lose_replies = 0
+            for bus in process.buses:
+                bus.on_append = None
         self.mend_storage()
         for process in cell.processes.values():
             for api in process.apis:

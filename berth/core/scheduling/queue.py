@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from berth.core.requests.gangs import ClassKey, Gang
 from berth.core.scheduling.gang_class import ORDER, Entry, GangClass, Sleep
+from berth.core.scheduling.merged_lines import merged
 from berth.core.state.waiting_dump import SleeperDump
 
 
@@ -155,15 +156,13 @@ class Queue:
             most: Most gangs of a class that can be decided before it sleeps, at least one; of those behind them only
                 the ones that never had a verdict are taken.
         """
-        lines = self._lines(gangs_max, most or (lambda _: gangs_max), plain=False)
-        return _taken(lines, gangs_max=gangs_max, bytes_max=bytes_max)
+        return self._taken(gangs_max, bytes_max, most, plain=False)
 
     def take_plain(self, *, gangs_max: int, bytes_max: int) -> list[Gang]:
         """Gangs of the lane without chips for a round; the arguments are those of :meth:`take`."""
         if not self._lanes:
             return []
-        lines = self._lines(gangs_max, lambda _: gangs_max, plain=True)
-        return _taken(lines, gangs_max=gangs_max, bytes_max=bytes_max)
+        return self._taken(gangs_max, bytes_max, None, plain=True)
 
     def refused(self, uid: str, *, retry_at_ms: int, never: bool = False, by_any_change: bool = False) -> None:
         """Put the class of a refused gang to sleep.
@@ -393,29 +392,28 @@ class Queue:
         behind = [(gang.order, gang) for gang in gangs if last is None or gang.order > last[0]]
         yield from sorted(behind, key=ORDER)
 
-    def _lines(self, count: int, most: Callable[[ClassKey], int], *, plain: bool) -> Iterator[Iterable[Entry]]:
-        is_strict = self._strict and not plain
-        head = self.head() if is_strict else None
-        for key in self.awake:
-            members = self._classes[key]
-            if members.is_plain != plain:
-                continue
-            if is_strict:
-                yield self._strict_line(members, count, head)
-            else:
-                yield members.free() if members.held else self._some(members, most(key))
-        for key in self.asleep_with_fresh:
-            if self._classes[key].is_plain == plain:
-                yield self._classes[key].first_fresh(count)
+    def _taken(self, count: int, bytes_max: int, most: Callable[[ClassKey], int] | None, *, plain: bool) -> list[Gang]:
+        """The first gangs of a lane that may be taken, in order."""
+        head = self.head() if self._strict and not plain else None
+        classes = self._classes
+        lines = [
+            (members.line[0][0], number, members)  # a bound: the first entries may be of gangs that left
+            for number, key in enumerate(itertools.chain(self.awake, self.asleep_with_fresh))
+            if (members := classes[key]).is_plain == plain
+        ]
 
+        def entries_of(members: GangClass) -> Iterable[Entry]:
+            if members.sleeps:
+                return members.first_fresh(count)
+            if self._strict and not plain:
+                return self._strict_line(members, count, head)
+            return members.free() if members.held else self._some(members, most(members.key) if most else count)
 
-def _taken(lines: Iterable[Iterable[Entry]], *, gangs_max: int, bytes_max: int) -> list[Gang]:
-    """The first gangs of some lines, in order."""
-    taken: list[Gang] = []
-    size = 0
-    for _, gang in heapq.merge(*lines):
-        size += gang.bytes_in_record
-        if taken and (len(taken) == gangs_max or size > bytes_max):
-            break
-        taken.append(gang)
-    return taken
+        taken: list[Gang] = []
+        size = 0
+        for _, gang in merged(lines, entries_of):
+            size += gang.bytes_in_record
+            if taken and (len(taken) == count or size > bytes_max):
+                break
+            taken.append(gang)
+        return taken

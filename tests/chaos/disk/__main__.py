@@ -91,6 +91,8 @@ class Process:
                 self._selector.register(self._kernel, selectors.EVENT_READ)
             case "write_back":
                 self._volume.write_back()
+            case "erase":
+                self._volume.erase()
             case "lose_power":
                 self._volume.lose_power(order["seed"])
             case "figures":

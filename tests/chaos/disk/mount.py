@@ -63,6 +63,10 @@ class Disk:
         """Make everything durable, as the operating system does after half a minute."""
         self._ask("write_back")
 
+    def erase(self) -> None:
+        """Lose all files; as with :meth:`lose_power`, nobody may use the disk."""
+        self._ask("erase")
+
     def lose_power(self, seed: int | None = None) -> None:
         """Forget what was not synced; a seed draws what survives of that. Who used the disk must be killed before."""
         self._ask("lose_power", seed=seed)

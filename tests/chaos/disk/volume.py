@@ -218,6 +218,13 @@ class Volume:
         for node in self._nodes.values():
             _write_back(node)
 
+    def erase(self) -> None:
+        """Lose all files, as when the disk is replaced by a new one."""
+        self._journal.clear()
+        self._unused.clear()
+        self._nodes = {ROOT: Node(ROOT, stat.S_IFDIR | 0o755, time.time_ns())}
+        self.figures.used_bytes = 0
+
     def lose_power(self, seed: int | None = None) -> None:
         """Be as the disk is after a power loss.
 

@@ -5,7 +5,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from bench.load.page import page, pictures
+from bench.load.hour import Settings
+from bench.load.page import page, pictures, repetition, section
 from bench.load.samples import (
     WATCHED,
     Course,
@@ -17,18 +18,11 @@ from bench.load.samples import (
     read_course,
 )
 from bench.load.verdict import rows_of, windows
-from bench.report import Machine, Row
+from bench.report import Machine, Report, Row, row
+from berth.schemas.subjects import StreamName
 
 _MIB = 1 << 20
-_SETTINGS = {
-    "seconds": 3600.0,
-    "fast_s": 60.0,
-    "nodes": 10,
-    "names": 100,
-    "used": 0.7,
-    "kept_s": 300.0,
-    "outstanding": 5,
-}
+_SETTINGS = dict.fromkeys(Settings.__struct_fields__, 10.0) | {"seconds": 3600.0, "used": 0.7}
 
 
 def _sample(at_s: float, *, memory: float = 100.0, mib: float = 50.0, lag: int = 0, p99_ms: float = 9.0) -> Sample:
@@ -76,6 +70,15 @@ def test_the_windows_of_an_hour_are_minutes_10_to_20_and_the_last_10() -> None:
     assert (early[0].at_s, early[-1].at_s, late[0].at_s, late[-1].at_s) == (600, 1190, 3010, 3600)
 
 
+def test_latency_is_compared_from_the_moment_on_from_which_conditions_are_equal() -> None:
+    samples = [_sample(float(at), p99_ms=90.0 if at < 1500 else 9.0) for at in range(10, 3601, 10)]  # s
+    found = {one.metric: one for one in rows_of(_course(samples), 1500.0)}
+    assert (found["latency p99, at first"].value, found["latency p99, last over first"].value) == (9.0, 1.0)
+    assert (found["longest latency"].value, found["longest latency"].case) == (18.0, "second 1500 to 3600")
+    rows = [one for one in rows_of(_course(samples), 1500.0) if one.metric == "memory of leader, growth"]
+    assert [(one.case, one.ok) for one in rows] == [("second 600 to 3600", True), ("second 1500 to 3600", None)]
+
+
 def test_what_grows_before_minute_10_does_not_count() -> None:
     assert not _missed([_sample(float(at), memory=min(at, 600) / 6) for at in range(10, 3601, 10)])
 
@@ -86,7 +89,7 @@ def test_what_grows_before_minute_10_does_not_count() -> None:
         ({"memory": 101.9}, set()),
         ({"memory": 102.1}, {"memory of leader, growth"}),
         ({"mib": 53.4}, set()),
-        ({"mib": 53.6}, {f"{name}, growth beyond 1 MiB" for name in WATCHED}),
+        ({"mib": 53.6}, {f"{name}, growth beyond 1 MiB" for name in WATCHED if name != StreamName.SNAPSHOT}),
         ({"lag": 1}, {f"{name}, least lag at last" for name in WATCHED}),
         ({"p99_ms": 13.4}, set()),
         ({"p99_ms": 13.6}, {"latency p99, last over first"}),
@@ -94,6 +97,25 @@ def test_what_grows_before_minute_10_does_not_count() -> None:
 )
 def test_growth_beyond_a_bound_misses_its_target(changes: dict[str, float], missed: set[str]) -> None:
     assert _missed(_hour(**changes)) == missed
+
+
+@pytest.mark.parametrize(("mib", "missed"), [(70.0, set()), (90.0, {"SNAPSHOT, growth beyond a snapshot"})])
+def test_one_snapshot_more_is_no_growth(mib: float, missed: set[str]) -> None:
+    assert _missed(_hour(mib=mib)) & {"SNAPSHOT, growth beyond a snapshot"} == missed, "three are kept of mib / 3 each"
+
+
+def test_a_short_load_is_compared_from_the_moment_on_at_which_it_is_settled() -> None:
+    samples = [_sample(float(at), memory=min(at, 400) / 4) for at in range(10, 721, 10)]
+    assert "memory of leader, growth" in {one.metric for one in rows_of(_course(samples)) if one.ok is False}
+    rows = rows_of(_course(samples), 400.0, settled_s=400.0)
+    assert {one.ok for one in rows} == {True, None}
+    assert {one.case for one in rows if "memory" in one.metric} == {"second 400 to 720"}
+
+
+def test_a_repetition_has_its_own_verdict() -> None:
+    text = repetition(_course(_hour(memory=110.0)), ["With something mended."])
+    assert "## The same again, for 3,600 s\n\n- With something mended.\n\n**Verdict: " in text
+    assert "are met; not: memory of leader, growth**" in text
 
 
 def test_jobs_that_are_not_placed_miss_the_target() -> None:
@@ -122,7 +144,8 @@ def test_a_course_is_read_as_it_was_written_without_a_line_that_is_not_whole(tmp
 
 def test_the_page_has_the_verdict_and_all_figures() -> None:
     course = _course(_hour(memory=110.0))
-    text = page(course)
+    text = page(course, ["Somebody was loud beside it."])
+    assert "\n- Somebody was loud beside it.\n\n" in text
     rows: list[Row] = rows_of(course)
     judged = sum(one.ok is not None for one in rows)
     assert f"**Verdict: {judged - 1} of {judged} are met; not: memory of leader, growth**" in text
@@ -134,3 +157,12 @@ def test_each_plot_is_a_png_and_differs_from_the_others() -> None:
     assert sorted(made) == ["latency", "memory", "streams"]
     assert all(content.startswith(b"\x89PNG") for content in made.values())
     assert len(set(made.values())) == len(made)
+
+
+@pytest.mark.parametrize("bench", ["waiting", "nodes", "reports", "health"])
+def test_a_section_says_what_a_bench_measures_and_has_its_rows(bench: str) -> None:
+    rows = [row("some case", "how long", "s", [3.0], target=2.0), row("some case", "how much", "MiB", [1234.5])]
+    text = section(Report(bench=bench, machine=_course([]).machine, rows=rows))
+    assert f"`{bench}`: " in text
+    assert "| some case | how long | 3.00 | s | 2.00 | no |" in text
+    assert "| some case | how much | 1,234.50 | MiB |  |  |" in text

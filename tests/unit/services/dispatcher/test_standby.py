@@ -6,7 +6,9 @@ from collections.abc import AsyncIterator
 import msgspec
 import pytest
 
-from berth.runtime.errors import FatalError
+from berth.runtime.bus.port import Stored
+from berth.runtime.errors import FatalError, TransientError
+from berth.runtime.feeds import Feed
 from berth.runtime.instruments import Instruments
 from berth.schemas.envelope import body_of, decode, encode, open_envelope
 from berth.schemas.facts import PodPhase
@@ -103,6 +105,62 @@ async def test_gangs_that_were_refused_are_not_refused_again_by_the_next_leader(
         if verdict.placement is not None
     ]
     assert placed == ["wait0", "wait2"], "what waits wakes as before"
+
+
+class _Endless(Feed):
+    """Records up to a sequence that this standby has already, of which another one arrives whenever one is done."""
+
+    def __init__(self, received: int, head: int) -> None:
+        super().__init__(asyncio.Event())
+        self.done = 0
+        self._arrived_seq = received
+        self._head = head
+
+    @property
+    def received(self) -> int:
+        return self._arrived_seq
+
+    @property
+    def next(self) -> Stored | None:
+        return Stored("ledger", self.done + 1, b"", 0) if self.done < self._arrived_seq else None
+
+    def skip(self) -> None:
+        self.done += 1
+        self._arrived_seq = min(self._arrived_seq + 1, self._head)
+
+
+async def test_a_standby_has_time_for_other_things_however_many_records_arrive(pair: Pair) -> None:
+    heir = await pair.standby()
+    heir.feeds.records = endless = _Endless(1, heir.state.fold.head)
+    await heir.follow(Progress())
+    assert endless.done == 1
+    await heir.follow(Progress())
+    assert endless.done == 2, "the next time it goes on with what arrived meanwhile"  # one more
+
+
+class _Behind(Feed):
+    """Facts of which so many wait that have no record yet."""
+
+    def __init__(self, waiting: int) -> None:
+        super().__init__(asyncio.Event())
+        self._count = waiting
+
+    @property
+    def waiting(self) -> int:
+        return self._count
+
+
+@pytest.mark.parametrize(("every", "most"), [(100, 100_000), (50_000, 200_000)])
+async def test_a_standby_that_is_far_behind_gives_up_so_that_the_newest_snapshot_is_loaded(
+    pair: Pair, every: int, most: int
+) -> None:
+    pair.cell.config = msgspec.structs.replace(pair.cell.config, snapshot_facts=every)
+    heir = await pair.standby()
+    heir.feeds.facts = _Behind(most)
+    await heir.follow(Progress())
+    heir.feeds.facts = _Behind(most + 1)
+    with pytest.raises(TransientError, match=f"{most + 1} facts behind the leader"):
+        await heir.follow(Progress())
 
 
 async def test_an_epoch_with_other_settings_tries_everybody_again(pair: Pair) -> None:

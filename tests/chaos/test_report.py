@@ -1,0 +1,67 @@
+"""A run that tried nothing fails, and the figures of others are told as they are."""
+
+from collections import Counter
+from dataclasses import replace
+from typing import Final
+
+import pytest
+
+from tests.chaos.checker import Verdict, Violation
+from tests.chaos.fault import Setup
+from tests.chaos.report import page, summary
+from tests.chaos.run import ChaosError, Figures, Options, Recovery, see_it_tried
+
+FIGURES: Final = Figures(
+    Options(Setup("kube", 3), seed=5, seconds=60),
+    injected=Counter({"kill": 3, "delay": 1}),
+    overlaps=2,
+    rounds=2,
+    recoveries=[Recovery(("kill",), 0.5, 1.5), Recovery(("delay", "kill"), 2.5, 3.5)],
+    operations=Counter({("submit", "ok"): 40, ("submit", "unknown"): 2, ("cancel", "ok"): 4}),
+    verdict=Verdict(acknowledged=40, unknown=2, fates=Counter({"finished": 36, "cancelled": 4}), placings=41, pods=50),
+    records=90,
+    looks=30,
+    took_s=90.0,
+)
+
+NOTHING: Final[list[tuple[Figures, str]]] = [
+    (replace(FIGURES, injected=Counter()), "no fault was injected"),
+    (replace(FIGURES, verdict=replace(FIGURES.verdict, acknowledged=0)), "no submit was acknowledged"),
+    (replace(FIGURES, verdict=replace(FIGURES.verdict, placings=0)), "nothing was placed"),
+    (replace(FIGURES, looks=0), "nobody looked"),
+    (replace(FIGURES, verdict=replace(FIGURES.verdict, pods=0)), "no live pod was seen"),
+]
+
+
+def test_a_run_that_tried_all_is_one() -> None:
+    see_it_tried(FIGURES)
+
+
+@pytest.mark.parametrize(("figures", "words"), NOTHING, ids=[words for _, words in NOTHING])
+def test_a_run_that_tried_nothing_fails(figures: Figures, words: str) -> None:
+    with pytest.raises(ChaosError, match=words):
+        see_it_tried(figures)
+
+
+def test_the_summary_has_the_figures_and_the_violations() -> None:
+    text = summary(FIGURES)
+    assert "4 faults in 2 rounds, 2 pairs at the same time: delay 1, kill 3" in text
+    assert "next placement 1.50 s, 2.50 s, of a new job 2.50 s, 3.50 s" in text
+    assert "submits: 40 acknowledged, 2 without answer, 0 refused" in text
+    assert text.endswith("lost 0, doubled 0, other violations 0")
+    found = [Violation("lost", "a"), Violation("doubled", "b"), Violation("chip twice", "c"), Violation("ghost", "d")]
+    text = summary(replace(FIGURES, verdict=replace(FIGURES.verdict, violations=found)))
+    assert "lost 1, doubled 2, other violations 1" in text
+    assert "VIOLATION chip twice: c" in text
+
+
+def test_the_page_has_a_column_for_each_run_and_a_row_for_each_kind() -> None:
+    other = replace(FIGURES, options=Options(Setup("bus", 1), seed=6, seconds=60), injected=Counter({"cut": 1}))
+    text = page([FIGURES, other])
+    assert "| | kube-3 | bus-1 |" in text
+    assert "| seed | 5 | 6 |" in text
+    assert "| **lost** | 0 | 0 |" in text
+    assert "| delay | 1 | 2.50 s, 2.50 s | 3.50 s, 3.50 s |" in text
+    assert "| cut | 1 | none | none |" in text
+    assert "- `kube-3`: cancelled 4, finished 36" in text
+    assert max(len(line) for line in text.splitlines() if not line.startswith(("|", "- "))) <= 120

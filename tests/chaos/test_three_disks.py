@@ -1,0 +1,84 @@
+"""Three nats-servers: one gets a new disk, two are gone, all lose power."""
+
+import asyncio
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import pytest
+
+from berth.runtime.local.nats_server import EmbeddedServer
+from berth.runtime.local.ports import free_ports
+from tests.chaos.disk.mount import Disk, see_disks_work
+from tests.chaos.loaded_cell import LoadedCell
+from tests.chaos.replicas import are_whole
+from tests.support.waiting import until_true
+
+
+def three_servers(folder: Path) -> list[EmbeddedServer]:
+    """Servers of one cluster that sync each write."""
+    ports = free_ports(3)
+    routes = ", ".join(f'"nats://127.0.0.1:{port}"' for port in ports)
+    return [
+        EmbeddedServer(
+            folder / f"server-{number}",
+            sync="always",
+            more=f'server_name: "server-{number}"\n'
+            f'cluster {{ name: "disks", listen: "127.0.0.1:{port}", routes: [{routes}] }}',
+        )
+        for number, port in enumerate(ports)
+    ]
+
+
+async def start(servers: list[EmbeddedServer]) -> None:
+    async with asyncio.TaskGroup() as group:
+        for number, server in enumerate(servers):
+            group.create_task(server.start(), name=f"start server {number}")
+
+
+@pytest.mark.timeout(180)
+async def test_a_cell_outlives_a_lost_disk_waits_without_a_majority_and_loses_nothing(
+    cell: str, tmp_path: Path
+) -> None:
+    see_disks_work()
+    servers = three_servers(tmp_path)
+    async with AsyncExitStack() as stack:
+        disks = [await stack.enter_async_context(Disk(server.store)) for server in servers]
+        for server in servers:
+            stack.push_async_callback(server.kill)
+        await start(servers)
+        urls = [server.url for server in servers]
+        loaded = await stack.enter_async_context(LoadedCell(tmp_path, urls, cell, replicas=3))
+
+        async def is_whole() -> bool:
+            loaded.keep_alive()
+            return await are_whole(loaded.bus, 3)
+
+        async with asyncio.TaskGroup() as group:
+            group.create_task(loaded.load.run(), name="load")
+            await loaded.worked(more=30)
+            await until_true(is_whole, deadline_s=40, what="all replicas are current")
+            await servers[0].kill()
+            disks[0].erase()
+            await loaded.worked(more=30)
+            await servers[0].start()
+            await until_true(is_whole, deadline_s=60, what="the new disk has everything")
+
+            # A majority that counts the server with the new disk.
+            await servers[1].kill()
+            await loaded.worked(more=30)
+            await servers[2].kill()
+            await loaded.said("lease not renewed")
+            acked = len(loaded.load.acked)
+            await loaded.said("lease not renewed")
+            assert len(loaded.load.acked) == acked, "a request was acknowledged by one of three servers"
+            await start(servers)
+            await loaded.worked(more=30)
+
+            for server in servers:
+                await server.kill()
+            for disk in disks:
+                disk.lose_power(1)
+            await start(servers)
+            await loaded.worked(more=30)
+            loaded.load.stop()
+        await loaded.judge()

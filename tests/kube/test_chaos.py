@@ -1,0 +1,13 @@
+"""A cell on a real API server whose processes, connections and etcd break at the same time: no job is lost."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.chaos.fault import Setup
+from tests.support.chaos_runs import see_nothing_lost
+
+
+@pytest.mark.timeout(200)
+def test_every_acknowledged_job_is_accounted_for_whatever_breaks(tmp_path: Path) -> None:
+    see_nothing_lost(Setup("kube", 1), timeout_s=550, folder=tmp_path)

@@ -1,0 +1,151 @@
+"""What must hold in the middle of a run as well as at its end: checked every so many steps, on what the streams say.
+
+The observer knows exactly what the newest record knew. A decision that is due then is not yet an error, so waiting jobs
+are only judged at a moment at which nothing is to be decided.
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+from berth.cli.recordings.replay import lines_of
+from berth.core.errors import CoreError
+from berth.core.replay.replay import ReplayError
+from berth.core.state.cell import State
+from berth.schemas.recording import BEGINNING
+from tests.fuzz.failure import Failure as FuzzFailure
+from tests.fuzz.likeness import see_alike
+from tests.fuzz.seat import Seat
+from tests.fuzz.sleepers import see_nobody_sleeps
+from tests.sim.errors import Failure
+from tests.sim.observer import Observer
+from tests.sim.planner import Planner
+from tests.sim.shard_replay import ShardReplay
+from tests.support.replays import entries_of
+
+EVERY: Final = 500
+"""Steps between two looks."""
+SHARDS: Final = (1, 2, 4)
+"""Numbers of scorers with which a history is decided again, one of them in each seed."""
+MIDDLE: Final = (
+    "looks",
+    "snapshots in the middle",
+    "sleepers in the middle",
+    "planner, judged",
+    *(f"decided with {count} scorers" for count in SHARDS),
+)
+"""What must have been checked at least once in a run of many seeds."""
+_FAILURES: Final = (CoreError, AssertionError, LookupError, ValueError, ArithmeticError, TypeError, AttributeError)
+
+
+class Middle:
+    """Looks at a cell while it runs.
+
+    Args:
+        observer: Follows the cell.
+        seed: Chooses the number of scorers with which decisions are made again.
+
+    Attributes:
+        due: Step at which the next look is due.
+    """
+
+    def __init__(self, observer: Observer, seed: int) -> None:
+        self._observer = observer
+        self._shards = SHARDS[seed % len(SHARDS)]
+        self._replay = ShardReplay(BEGINNING, self._shards)
+        self._generation = observer.generation
+        self._fed = (0, 0)
+        self.due = EVERY
+
+    def look(self, steps: int, now_ms: int) -> None:
+        """Look if it is time.
+
+        Raises:
+            Failure: Something is wrong.
+        """
+        observer = self._observer
+        if steps < self.due or observer.is_paused:
+            return
+        self.due = steps + EVERY
+        observer.count["looks"] += 1
+        self.see_replayed()
+        try:
+            self._see_alike()
+            if not observer.scheduler.has_work:
+                see_refused(observer)
+                if observer.count["looks"] % 2:  # it decides everything anew, twice
+                    see_nobody_sleeps(observer.state.dump(observer.scheduler.dump()), now_ms)
+                    observer.count["sleepers in the middle"] += 1
+        except FuzzFailure as failure:
+            raise Failure(f"in the middle: {failure.kind}", failure.details) from failure
+        except _FAILURES as error:
+            raise Failure(f"in the middle: {type(error).__name__}", str(error)[:2000]) from error
+
+    def see_replayed(self) -> None:
+        """The records since the last look are decided again, on the offers of scorers, and come out the same.
+
+        Raises:
+            Failure: One does not.
+        """
+        observer = self._observer
+        if self._generation != observer.generation:
+            self._generation, self._fed = observer.generation, (0, 0)
+            self._replay = ShardReplay(observer.base, self._shards)
+        facts, records = self._fed
+        until = len(observer.facts)
+        while until > facts and observer.facts[until - 1].sequence > observer.known_seq:
+            until -= 1
+        entries = entries_of(observer.facts[facts:until], observer.records[records:])
+        before = self._replay.on_offers
+        try:
+            for entry in entries:
+                found = self._replay.feed(entry)
+                if found is not None:
+                    raise Failure(f"decided otherwise with {self._shards} scorers", "\n".join(lines_of(found))[:3000])
+        except FuzzFailure as failure:
+            raise Failure(f"decided again: {failure.kind}", failure.details) from failure
+        except (ReplayError, *_FAILURES) as error:
+            raise Failure(f"decided again: {type(error).__name__}", str(error)[:2000]) from error
+        observer.count[f"decided with {self._shards} scorers"] += self._replay.on_offers - before
+        self._fed = (until, len(observer.records))
+
+    def _see_alike(self) -> None:
+        """A reader that begins at a snapshot of this moment has the state that is there."""
+        observer = self._observer
+        seat = Seat()
+        seat.state, seat.scheduler = observer.state, observer.scheduler
+        see_alike(seat, seat.snapshot())
+        observer.count["snapshots in the middle"] += 1
+
+
+def see_refused(observer: Observer) -> None:
+    """Each gang that was refused, and waits, cannot be placed.
+
+    Raises:
+        Failure: One can.
+    """
+    state = observer.state
+    planner = Planner(_facts(observer), list(state.fold.holdings.values()), state.fold.settings.queue_policy)
+    for job in _waiting(state):
+        gang = state.fold.gangs.get(job)
+        seen = next(one for one in state.jobs.values() if one.uid == job)
+        if gang is None or gang.refusal is None or seen.request is None:
+            continue
+        found = planner.could_place(seen.request, gang.refusal)
+        if found:
+            raise Failure("a gang waits that could be placed", f"{found}: {gang.refusal}"[:2000])
+    for name, number in planner.count.items():
+        observer.count[f"planner, {name}"] += number
+
+
+def _waiting(state: State) -> Iterable[str]:
+    for job in state.jobs.values():
+        gang = state.fold.gangs.get(job.uid)
+        if job.state == "accepted" and gang is not None and gang.phase == "waiting":
+            yield job.uid
+
+
+def _facts(observer: Observer) -> dict[str, bytes]:
+    """The newest fact of each subject that the observer has applied."""
+    latest = {kept.subject: kept.data for kept in observer.base.facts}
+    latest |= {fact.subject: fact.data for fact in observer.facts if fact.sequence <= observer.state.facts_seq}
+    return latest

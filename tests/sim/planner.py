@@ -1,0 +1,319 @@
+"""A planner that tries everything: whether a gang that waits could be placed.
+
+It reads facts and what attempts hold, and knows none of the product's rules of placement: which nodes a pod may use
+(readiness, cordon, drains, labels, taints, health, cpu, memory), which chips of a node go together (any of a mesh,
+whole pairs, one ring), and that all pods of a gang start together. Where the rules leave room it says no: that a gang
+could be placed is then certain. What is outside of it is not judged, and counted by the reason.
+
+Sizes are bounded (:data:`NODES_MAX`, :data:`PODS_MAX`), so that every way to place a gang is tried.
+
+Source: docs/reference/nodes-and-chips.md, "Product forms", "Usable chips", "Rules per product".
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple
+
+import msgspec
+
+from berth.core.state.holdings.holding import Holding, owned_by
+from berth.schemas.columns import unpack, unpack_names
+from berth.schemas.constraints import Expression, Taint, Term, Toleration
+from berth.schemas.envelope import decode
+from berth.schemas.facts import HealthSeen, NodeHealth, NodesSeen
+from berth.schemas.fault_facts import DrainSeen
+from berth.schemas.intake import JobRequest, Task
+from berth.schemas.refusal import NodeReason, Refusal
+from berth.schemas.usage_facts import UNLIMITED, UsageSeen
+
+NODES_MAX: Final = 12
+PODS_MAX: Final = 6
+RINGS: Final = {"module910x8": 4, "module910bx16": 8}
+"""Forms in which up to so many chips of a pod are in one ring."""
+PAIRS: Final = frozenset({"module910a3x16"})
+MESHES: Final = frozenset({"module910bx8", ""})
+"""Forms in which any chips go together; no form: pods without chips."""
+_OTHER_RULES: Final = ("sp-block", "ra-block", "tor-affinity", "huawei.com/affinity-config", "inferserviceid")
+_UNREADY: Final = ("NoSchedule", "NoExecute")
+
+
+class Host(msgspec.Struct):
+    """A node, and what is left of it.
+
+    Attributes:
+        name: Its name.
+        labels: Of it.
+        taints: Of it.
+        free: Chips that a single pod may get, as a mask.
+        network: Those of them that a pod of several may get.
+        chips: All chips that are healthy, whoever has them.
+        cpu_milli: Left.
+        memory_mib: Left.
+        resource: Of its chips.
+        pods: How many more it takes.
+    """
+
+    name: str
+    labels: dict[str, str]
+    taints: list[Taint]
+    resource: str
+    free: int
+    network: int
+    chips: int
+    cpu_milli: int
+    memory_mib: int
+    pods: int = UNLIMITED
+
+
+class Ask(NamedTuple):
+    """A pod that wants a place."""
+
+    task: Task
+    selector: Mapping[str, str]
+
+
+class Planner:
+    """The cluster as facts and attempts show it at one moment.
+
+    Args:
+        facts: The newest fact of each subject.
+        holdings: What attempts have.
+        queue_policy: In force.
+
+    Attributes:
+        count: Judged gangs, and the reasons why others were not.
+    """
+
+    def __init__(self, facts: Mapping[str, bytes], holdings: Iterable[Holding], queue_policy: str) -> None:
+        self.count: Counter[str] = Counter()
+        self._queue_policy = queue_policy
+        self._hosts = _hosts(facts)
+        for holding in holdings:
+            for share in [*owned_by(holding), *holding.reserved().values()]:
+                if share.pods and (host := self._hosts.get(share.node)) is not None:
+                    host.free &= ~share.mask
+                    host.network &= ~share.mask
+                    host.cpu_milli -= share.cpu_milli
+                    host.memory_mib -= share.memory_mib
+                    host.pods -= 1
+
+    def could_place(self, request: JobRequest, refusal: Refusal) -> str:
+        """How a gang that was refused could be placed; empty if it cannot, or is not judged."""
+        outside = self._outside(request, refusal)
+        if outside:
+            self.count[f"not judged: {outside}"] += 1
+            return ""
+        self.count["judged"] += 1
+        asks = [
+            Ask(task, {**request.node_selector, **task.node_selector})
+            for task in request.tasks
+            for _ in range(task.replicas)
+        ]
+        asks.sort(key=lambda ask: (-ask.task.chips, ask.task.name))
+        is_multi = sum(ask.task.chips > 0 for ask in asks) > 1
+        is_empty = refusal.code == "larger-than-cluster"
+        hosts = [
+            msgspec.structs.replace(host, free=host.chips if is_empty else host.network if is_multi else host.free)
+            for host in self._hosts.values()
+        ]
+        names: list[str] = []
+        found = _place(asks, hosts, request.resource, refusal.form, names, first=0)
+        return f"{request.namespace}/{request.name} on {', '.join(names)}" if found else ""
+
+    def _outside(self, request: JobRequest, refusal: Refusal) -> str:
+        """Why a gang is not judged; empty if it is."""
+        said = {**request.labels, **request.annotations}
+        tasks = request.tasks
+        is_constrained = any(task.constraints is not None for task in tasks) or any(
+            NodeReason.RESOURCE <= one.reason <= NodeReason.SPREAD for one in refusal.counts
+        )
+        is_large = sum(task.replicas for task in tasks) > PODS_MAX or len(self._hosts) > NODES_MAX
+        reasons = {
+            f"refusal {refusal.code}": refusal.code not in {"no-room", "larger-than-cluster"},
+            "a scorer is missing": bool(refusal.missing_shards),
+            f"queue policy {self._queue_policy}": self._queue_policy != "skip",
+            "leaves and SuperPoDs": any(key in said for key in _OTHER_RULES),
+            f"form {refusal.form}": refusal.form not in {*MESHES, *PAIRS, *RINGS},
+            "constraints": is_constrained,
+            "too many pods or nodes": is_large,
+        }
+        return next((reason for reason, holds in reasons.items() if holds), "")
+
+
+def _place(asks: list[Ask], hosts: list[Host], resource: str, form: str, names: list[str], *, first: int) -> bool:
+    """Place pods one after another, in every way; equal pods in the order of nodes."""
+    if not asks:
+        return True
+    ask, rest = asks[0], asks[1:]
+    for number in range(first, len(hosts)):
+        host = hosts[number]
+        if not _admits(host, ask, resource):
+            continue
+        for mask in _choices(host.free, ask.task.chips, form):
+            before = (host.free, host.cpu_milli, host.memory_mib, host.pods)
+            host.free &= ~mask
+            host.cpu_milli -= ask.task.cpu_milli
+            host.memory_mib -= ask.task.memory_mib
+            host.pods -= 1
+            names.append(host.name)
+            is_equal = bool(rest) and rest[0] == ask
+            if _place(rest, hosts, resource, form, names, first=number if is_equal else 0):
+                return True
+            names.pop()
+            host.free, host.cpu_milli, host.memory_mib, host.pods = before
+    return False
+
+
+def _choices(free: int, chips: int, form: str) -> list[int]:
+    """Chips that a pod may get of a node; of choices that leave equally much one is enough."""
+    if not chips:
+        return [0]
+    if form in PAIRS:
+        pairs = [3 << at for at in range(0, free.bit_length(), 2) if free >> at & 3 == 3]
+        if chips == 1:
+            return [1 << at for at in range(free.bit_length()) if free >> at & 1][:1]
+        return [sum(pairs[: chips // 2])] if chips % 2 == 0 and len(pairs) >= chips // 2 else []
+    size = RINGS.get(form, 64)
+    if chips > size:
+        return [free] if free.bit_count() == chips == 2 * size else []
+    rings = [free & ((1 << size) - 1) << at for at in range(0, max(free.bit_length(), 1), size)]
+    return [_lowest(ring, chips) for ring in rings if ring.bit_count() >= chips]
+
+
+def _lowest(mask: int, count: int) -> int:
+    taken = 0
+    for _ in range(count):
+        bit = mask & -mask
+        taken |= bit
+        mask &= ~bit
+    return taken
+
+
+def _admits(host: Host, ask: Ask, resource: str) -> bool:
+    task = ask.task
+    return (
+        (not task.chips or host.resource == resource)
+        and host.cpu_milli >= task.cpu_milli
+        and host.memory_mib >= task.memory_mib
+        and host.pods > 0
+        and all(host.labels.get(key) == value for key, value in ask.selector.items())
+        and (not task.affinity or any(_matches(term, host) for term in task.affinity))
+        and all(
+            taint.effect not in _UNREADY or any(_tolerates(one, taint) for one in task.tolerations)
+            for taint in host.taints
+        )
+    )
+
+
+def _matches(term: Term, host: Host) -> bool:
+    return bool(term.expressions) and all(_holds(one, host) for one in term.expressions)
+
+
+def _holds(one: Expression, host: Host) -> bool:
+    value = host.name if one.key == "metadata.name" else host.labels.get(one.key)
+    match one.operator:
+        case "In":
+            return value in one.values
+        case "NotIn":
+            return value not in one.values
+        case "Exists":
+            return value is not None
+        case "DoesNotExist":
+            return value is None
+        case _:
+            return False  # Gt and Lt: it is not certain, so it says no
+
+
+def _tolerates(one: Toleration, taint: Taint) -> bool:
+    if one.effect and one.effect != taint.effect:
+        return False
+    if one.operator == "Exists":
+        return not one.key or one.key == taint.key
+    return one.key == taint.key and one.value == taint.value
+
+
+# Facts.
+
+
+def _hosts(facts: Mapping[str, bytes]) -> dict[str, Host]:
+    """Nodes that may take work, by name, in order of names; each with all its healthy chips free."""
+    found: dict[str, Host] = {}
+    places: dict[tuple[str, str], set[str]] = {}
+    for subject, data in facts.items():
+        if ".fact.node." in subject:
+            _read_nodes(decode(data, NodesSeen), found, places)
+    healthy: set[str] = set()
+    for subject, data in facts.items():
+        if ".fact.health." in subject:
+            healthy |= _read_health(decode(data, HealthSeen), found)
+        elif ".fact.usage." in subject:
+            _read_usage(decode(data, UsageSeen), found)
+    drained = {
+        (drain.kind, drain.name)
+        for subject, data in facts.items()
+        if ".fact.drain." in subject and not (drain := decode(data, DrainSeen)).gone
+    }
+    at_drained = {name for kind, place in drained for name in places.get((kind, place), {place})}
+    return {name: found[name] for name in sorted(found) if name in healthy and name not in at_drained}
+
+
+def _read_nodes(seen: NodesSeen, found: dict[str, Host], places: dict[tuple[str, str], set[str]]) -> None:
+    names, index = unpack_names(seen.names), unpack(seen.class_index, 2)
+    chips, allocatable = unpack(seen.chips, 8), unpack(seen.allocatable, 2)
+    cpu, memory = unpack(seen.cpu_milli, 4), unpack(seen.memory_mib, 4)
+    cpu_others, memory_others = unpack(seen.cpu_others, 4), unpack(seen.memory_others, 4)
+    at = [
+        ("superpod", seen.superpods, unpack(seen.superpod_index, 4)),
+        ("leaf", seen.leaves, unpack(seen.leaf_index, 4)),
+    ]
+    for row, name in enumerate(names):
+        kind = seen.classes[index[row]]
+        for place, table, column in at:
+            if column and column[row]:
+                places.setdefault((place, table[column[row] - 1]), set()).add(name)
+        if kind.cordoned or not kind.ready:
+            continue
+        mask = chips[row] if chips[row].bit_count() <= allocatable[row] else 0
+        found[name] = Host(
+            name,
+            kind.labels,
+            list(kind.taints),
+            kind.resource,
+            mask,
+            mask,
+            mask,
+            cpu[row] - (cpu_others[row] if cpu_others else 0),
+            memory[row] - (memory_others[row] if memory_others else 0),
+        )
+
+
+def _read_health(seen: HealthSeen, found: Mapping[str, Host]) -> set[str]:
+    """Take unhealthy chips away; returns the nodes that may take work."""
+    names, level = unpack_names(seen.names), unpack(seen.level, 1)
+    columns = [unpack(one, 8) for one in (seen.unhealthy, seen.recovering, seen.withheld, seen.sub_healthy) if one]
+    network, known = unpack(seen.network_unhealthy, 8), unpack(seen.network_known, 1)
+    flapping: dict[int, int] = {}
+    for one in seen.flapping:
+        flapping[one.row] = flapping.get(one.row, 0) | 1 << one.chip
+    healthy = set()
+    for row, name in enumerate(names):
+        host = found.get(name)
+        if host is None or level[row] != NodeHealth.OK:
+            continue
+        healthy.add(name)
+        bad = flapping.get(row, 0)
+        for column in columns:
+            bad |= column[row]
+        host.free &= ~bad
+        host.chips = host.free & ~network[row] if known[row] else 0
+        host.network = host.chips
+    return healthy
+
+
+def _read_usage(seen: UsageSeen, found: Mapping[str, Host]) -> None:
+    """Take note of how many more pods nodes take."""
+    names, others, most = unpack_names(seen.names), unpack(seen.pods, 4), unpack(seen.pods_max, 4)
+    for row, name in enumerate(names):
+        host = found.get(name)
+        if host is not None and most:
+            host.pods = min(host.pods, most[row] - (others[row] if others else 0))
