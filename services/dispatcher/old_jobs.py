@@ -116,12 +116,12 @@ class OldJobs:
         is_settled = self._settled.get(stream) == floor
         self._settled[stream] = floor
         if floor and is_settled and self._purged.get(stream) != floor and leads():
-            self._purged[stream] = floor
             self._faults.hit("expire.before")
             try:
                 await self._bus.purge(stream, keep_from_seq=floor)
             except PoisonError as error:  # a stream that an earlier release made; what is below the floor stays there
                 self._log.info("old messages are not purged", stream=stream.value, reason=error.reason)
+            self._purged[stream] = floor
             self._faults.hit("expire.after")
 
     async def _look(self, stream: StreamName, state: StreamState) -> int:

@@ -48,6 +48,7 @@ async def test_nothing_old_comes_back_when_the_server_is_killed(own_server: Embe
             await bus.wait_mirror(stream, at_least=head, timeout_s=_DEADLINE_S)
             assert {**newest, **dict.fromkeys(over, b"ended %d" % number)} == await seen_of(bus, stream)
             await bus.raise_floor(stream, head)
+            assert await seen_of(bus, stream) == newest  # also while they are on file
             await bus.purge(stream, keep_from_seq=head)
             assert await seen_of(bus, stream) == newest
         await own_server.restart()
