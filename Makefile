@@ -10,7 +10,7 @@ PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_INPUT=1 $(BIN)/python -m pip --qui
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo demo-kube test test-kube kube-assets lint bench fuzz sim chaos decoders results vectors mutants schemas samples lock clean
+.PHONY: help setup demo demo-kube test test-kube kube-assets lint bench fuzz sim chaos decoders results vectors mutants sim-mutants schemas samples lock clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -79,6 +79,9 @@ vectors: setup ## Compare decisions with recorded ones; BERTH_VECTORS names the 
 
 mutants: setup ## Check that tests detect small faults; ARGS names some of them
 	@$(BIN)/python -m tests.mutants $(ARGS)
+
+sim-mutants: setup ## See which seeds of the simulation detect small faults, and write tests/sim/MUTANTS.md
+	@$(BIN)/python -m tests.sim.mutants $(ARGS)
 
 schemas: setup ## Write schemas/json again
 	@$(BIN)/python -m tests.contract.schema_files

@@ -16,7 +16,8 @@ named here; each of them alone must fail. It remembers in `mutants.json` what it
 patch, a file that it changes or a file with its tests is another. `make mutants ARGS=<name>` tries those whose names begin so.
 
 A patch begins with `Mutant:` and what the change does, and `Killed-by:` with a test, or `Equivalent:` with the reason why no test
-can notice it. A new one needs a line here: `python -m tests.mutants --table > tests/mutants/README.md`.
+can notice it. A new one needs a line here: `python -m tests.mutants --table > tests/mutants/README.md`. `Simulated:` says whether
+a seed of the simulation has to notice it, too: `make sim-mutants`, `docs/testing.md`.
 
 | mutant | the change | killed by |
 |---|---|---|

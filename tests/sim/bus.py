@@ -54,6 +54,7 @@ class SimBus(FakeBus):
     Attributes:
         lose_replies: So many writes that the server stores get no answer.
         is_dead: Its process is dead: nothing that it does has an effect.
+        on_append: Called before the next append, once.
     """
 
     server: SimServer
@@ -68,6 +69,7 @@ class SimBus(FakeBus):
         self.outgoing = Link(loop, rng, delay_s)
         self.incoming = Link(loop, rng, delay_s)
         self.lose_replies = 0
+        self.on_append: Callable[[], object] | None = None
         self.is_connected = True
         self.is_dead = False
         self._generation = 0
@@ -221,6 +223,9 @@ class SimBus(FakeBus):
         return await self._store(subject, data, expected, ttl_s, timeout_s)
 
     async def append(self, data: bytes, *, expected_seq: int, timeout_s: float = _API_S) -> int:
+        on_append, self.on_append = self.on_append, None
+        if on_append is not None:
+            on_append()
         return await self._store(self.subjects.ledger, data, ("stream", expected_seq), None, timeout_s)
 
     def submit(self, subject: str, data: bytes) -> SimFuture:

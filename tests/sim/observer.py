@@ -19,12 +19,14 @@ from berth.core.state.invariants import check
 from berth.core.state.ledger import LedgerDump, dump_of
 from berth.formats.ascend.pod_annotations import ATTEMPT, JOB_UID, RANK
 from berth.runtime.bus.port import Stored
+from berth.schemas.chain import position_of
 from berth.schemas.envelope import decode
 from berth.schemas.recording import BEGINNING
 from berth.schemas.status import SnapshotBody, SnapshotChunk, SnapshotEnd
 from berth.schemas.subjects import StreamName, Subjects
 from tests.fuzz.seat import Seat
 from tests.sim.errors import Failure
+from tests.sim.ledger_oracle import LedgerOracle, Position
 from tests.support.kube_cells import chips_of
 from tests.support.kube_rules import Place, Tree
 
@@ -57,6 +59,7 @@ class Observer:
         self.state = State(keeps=True)
         self.scheduler = Scheduler(self.state)
         self.failures: list[Failure] = []
+        self.oracle = LedgerOracle()
         self._subjects = Subjects(cell)
         self._names = {self._subjects.stream(name): name for name in StreamName}
         self._pending: deque[Stored] = deque()
@@ -99,8 +102,12 @@ class Observer:
     def _record(self, stored: Stored) -> None:
         self.records.append(stored)
         self.count["records"] += 1
+        counts = self.oracle.read(stored.sequence, stored.data)
         try:
             link = self.state.fold.link(stored.sequence, stored.data)
+            if counts == bool(link.void):
+                does, why = ("counts", "must not") if not counts else ("does not count", f"must: {link.void}")
+                self.fail(f"a message of the ledger {does} and {why}", f"{stored.sequence}: {stored.data[:200]!r}")
             while self._pending and self._pending[0].sequence <= link.facts_seq:
                 self._apply(self._pending.popleft())
             self.known_seq = max(self.known_seq, link.facts_seq)
@@ -151,6 +158,8 @@ class Observer:
         self._parts.clear()
         self.state = State(keeps=True)
         self.scheduler = Scheduler(self.state)
+        at = position_of(base)
+        self.oracle = LedgerOracle(Position(base.ledger_seq, at.epoch, at.in_force, at.digest))
         if base is not BEGINNING:
             loaded = self.state.load(base)
             if loaded.waiting is not None:

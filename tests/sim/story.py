@@ -72,6 +72,11 @@ WEIGHTS: Final[dict[str, int]] = {
     "delete-stream": 1,
 }
 """What may happen, and how often where everything does."""
+RIVALS: Final = ("doubt", "doubt", "rival", "rival", "stray")
+"""What happens in stories in which the fences of the ledger are tried, see ``tests/sim/rivals.py``."""
+CONTESTED: Final = 4
+CONTESTED_FROM: Final = 1000
+"""Fences are tried in one story of so many, from this seed on."""
 VERBS: Final = tuple(verb for verb, weight in WEIGHTS.items() for _ in range(weight))
 USERS: Final = (
     "job", "ascend", "pod", "end", "again", "remove", "cancel", "request", "rubbish", "drain", "wrong", "claim",
@@ -153,6 +158,9 @@ def draw(seed: int) -> Story:
     drawn += [chance.choice(troubles) for _ in range(chance.randrange(6, 32))]
     if settings.sync != "always":
         drawn += ["backup"] * 5 + ["power"] * chance.choice((1, 1, 2))
+    if _is_contested(seed):
+        settings.decisions["chain"] = seed // CONTESTED % 2
+        drawn += [chance.choice(RIVALS) for _ in range(chance.randrange(6, 16))]
     events = sorted((_event(chance, verb) for verb in drawn), key=lambda event: event.at_s)
     return Story(kind, settings, tuple(events))
 
@@ -232,6 +240,10 @@ def _event(chance: Random, verb: str) -> Event:
         chance.randrange(1000),
         round(chance.choice((0.3, 2.0, 8.0, 20.0)) * (0.2 + chance.random()), 3),
     )
+
+
+def _is_contested(seed: int) -> bool:
+    return seed >= CONTESTED_FROM and seed % CONTESTED == 0 and not _is_unsynced(seed)
 
 
 def _is_unsynced(seed: int) -> bool:

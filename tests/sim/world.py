@@ -16,13 +16,14 @@ from tests.sim.middle import Middle
 from tests.sim.nature import Nature
 from tests.sim.observer import Observer
 from tests.sim.operator import Operator
+from tests.sim.rivals import Rivals
 from tests.sim.story import UNREACHED, Event, Story
 from tests.sim.trouble import Trouble
 from tests.sim.users import PODS, Users
 from tests.support.kube_rules import Place, Tree
 
 
-class World(Users, Nature, Trouble, Operator):
+class World(Users, Nature, Trouble, Operator, Rivals):
     """A cell, its users and its bad luck.
 
     Args:
@@ -102,6 +103,8 @@ class World(Users, Nature, Trouble, Operator):
             for connection in process.connections:
                 connection.outgoing.held_until_s = connection.incoming.held_until_s = 0.0
                 connection.lose_replies = 0
+            for bus in process.buses:
+                bus.on_append = None
         self.mend_storage()
         for process in cell.processes.values():
             for api in process.apis:

@@ -1,0 +1,207 @@
+"""What kills mutants in the simulation: the search, and the page that tells it.
+
+A mutant says in its head whether a seed must kill it (``Simulated: seed``) or why none can (``Simulated: test, ...``).
+Seeds change their stories when the simulation changes, so the page holds what was found last, and the search begins
+with it.
+"""
+
+import re
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from tests.mutants.patches import Mutant, PatchError
+from tests.mutants.trees import Tree
+from tests.mutants.trials import outcome_of
+from tests.sim.story import RIVALS, WEIGHTS, draw
+
+PAGE: Final = Path(__file__).with_name("MUTANTS.md")
+_TEST_LIMIT_S: Final = 50.0
+_CALLBACKS_MAX: Final = 600_000
+"""Ten times what a seed usually takes: a cell that runs in circles is found sooner than in ``make sim``."""
+_LIVE: Final = f"""
+import json, sys
+from tests.sim import run
+run.CALLBACKS_MAX = {_CALLBACKS_MAX}
+for seed in map(int, sys.argv[1:]):
+    try:
+        lived = run.live(seed)
+        said = [seed, lived.steps, lived.kind, lived.trace]
+    except Exception as error:
+        said = [seed, 0, f"the simulation raises {{type(error).__name__}}: {{error!s:.100}}", ""]
+    print(json.dumps(said), flush=True)
+    if said[2]:
+        break
+"""
+_HEAD: Final = """# Mutants in the simulation
+
+Mutants of `tests/mutants` whose faults a whole cell shows, and what shows them: the first failing seed of the
+simulation that was found, after how many of its steps, and what it says. Where no seed can, the tests of the mutant
+kill it, and the table says why. `make sim-mutants` searches anew, the known seed first, and writes this page; it fails
+if a patch does not apply, if a seed fails without any mutant, or if no seed kills a mutant that one must kill.
+
+| mutant | the change | killed by | steps | what is wrong |
+|---|---|---|---|---|
+"""
+_ROW: Final = re.compile(r"^\| `([^`]+)` \| .* \| seed (\d+) \| (\d+) \| (.*) \|$", re.MULTILINE)
+
+
+class Lived(msgspec.Struct, array_like=True, frozen=True):
+    """How a seed went in a copy of the tree; ``kind`` is empty if nothing was wrong."""
+
+    seed: int
+    steps: int
+    kind: str
+    trace: str
+
+
+class Killing(msgspec.Struct, frozen=True):
+    """What kills a mutant.
+
+    Attributes:
+        seed: The seed; -1 for tests alone.
+        steps: Steps of the simulation until then.
+        kind: What is wrong.
+    """
+
+    seed: int
+    steps: int = 0
+    kind: str = ""
+
+
+class Survived(Exception):  # noqa: N818  # what became of a mutant
+    """Nothing kills a mutant, or it could not be tried; the message says which."""
+
+
+def lived_in(tree: Tree, seeds: Sequence[int], *, limit_s: float) -> list[Lived]:
+    """Live through seeds in a copy of the tree, until one fails.
+
+    Raises:
+        Survived: The copy does not run, or not within the time.
+    """
+    try:
+        done = subprocess.run(  # noqa: S603  # our own interpreter and text
+            [sys.executable, "-c", _LIVE, *map(str, seeds)],
+            cwd=tree.root,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=limit_s,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise Survived(f"seeds {seeds[0]} to {seeds[-1]} take more than {limit_s:.0f} s") from error
+    if done.returncode:
+        raise Survived(f"the simulation does not run: {' / '.join(done.stderr.splitlines()[-3:])}")
+    return [msgspec.json.decode(line, type=Lived) for line in done.stdout.splitlines()]
+
+
+def seeds_for(mutant: Mutant, seeds: Iterable[int]) -> list[int]:
+    """Seeds in the order in which they are tried: first those in which most happens of what the mutant names.
+
+    Raises:
+        PatchError: It names an event that there is not.
+    """
+    verbs = sorted({*WEIGHTS, *RIVALS})
+    unknown = [verb for verb in mutant.verbs if verb not in verbs]
+    if unknown:
+        raise PatchError(f"{mutant.name}: Simulated: there is no event {unknown[0]}; there are {', '.join(verbs)}")
+    if not mutant.verbs:
+        return list(seeds)
+
+    def rank(seed: int) -> tuple[int, int]:
+        told = Counter(event.verb for event in draw(seed).events)
+        return -min(told[verb] for verb in mutant.verbs), -sum(told[verb] for verb in mutant.verbs)
+
+    return sorted(seeds, key=rank)
+
+
+class Search:
+    """Looks for what kills mutants, in one copy of the tree.
+
+    Args:
+        tree: The copy.
+        seeds: Seeds to choose from.
+        most: How many of them are lived through for a mutant.
+        limit_s: Longest time for all seeds of a mutant.
+    """
+
+    def __init__(self, tree: Tree, seeds: Sequence[int], *, most: int, limit_s: float) -> None:
+        self._tree = tree
+        self._seeds = seeds
+        self._most = most
+        self._limit_s = limit_s
+        self._sound: set[int] = set()
+
+    def killing(self, mutant: Mutant, known: Killing | None) -> Killing:
+        """What kills a mutant.
+
+        Args:
+            mutant: The mutant.
+            known: What killed it before.
+
+        Raises:
+            Survived: Nothing does, or it could not be tried.
+        """
+        if mutant.unseen:
+            outcome = outcome_of(self._tree, mutant, limit_s=_TEST_LIMIT_S)
+            if not outcome.is_good:
+                raise Survived(f"{outcome.verdict}: {outcome.why}")
+            return Killing(-1)
+        wrong = self._tree.apply(mutant)
+        if wrong:
+            raise Survived(f"does not apply: {wrong}")
+        first = [known.seed] if known is not None and known.seed >= 0 else []
+        seeds = [*first, *(seed for seed in seeds_for(mutant, self._seeds)[: self._most] if seed not in first)]
+        try:
+            lives = lived_in(self._tree, seeds, limit_s=self._limit_s)
+        finally:
+            self._tree.reverse(mutant)
+        last = lives[-1]
+        if not last.kind:
+            raise Survived(f"lives through {len(lives)} seeds")
+        self._see_sound(last.seed)
+        return Killing(last.seed, last.steps, last.kind)
+
+    def _see_sound(self, seed: int) -> None:
+        """See that a seed fails because of the mutant.
+
+        Raises:
+            Survived: It fails without one.
+        """
+        if seed in self._sound:
+            return
+        without = lived_in(self._tree, [seed], limit_s=self._limit_s)[0]
+        if without.kind:
+            raise Survived(f"seed {seed} fails without any mutant: {without.kind}")
+        self._sound.add(seed)
+
+
+def known_from(page: str) -> dict[str, Killing]:
+    """What a page says of the mutants that a seed killed."""
+    return {
+        name: Killing(int(seed), int(steps), kind.replace("\\|", "|")) for name, seed, steps, kind in _ROW.findall(page)
+    }
+
+
+def page_of(mutants: Iterable[Mutant], found: Mapping[str, Killing]) -> str:
+    """The page; a mutant that a seed must kill has no row without one."""
+    return _HEAD + "".join(
+        _row(mutant, found.get(mutant.name)) for mutant in mutants if mutant.unseen or mutant.name in found
+    )
+
+
+def _row(mutant: Mutant, killing: Killing | None) -> str:
+    says = _cell(mutant.says)
+    if mutant.unseen or killing is None:
+        tests = "<br>".join(f"`{_cell(test)}`" for test in mutant.killed_by)
+        return f"| `{mutant.name}` | {says} | {tests} | | {_cell(mutant.unseen)} |\n"
+    return f"| `{mutant.name}` | {says} | seed {killing.seed} | {killing.steps} | {_cell(killing.kind)} |\n"
+
+
+def _cell(words: str) -> str:
+    return words.replace("|", "\\|").replace("\n", " ")
