@@ -5,12 +5,15 @@ from pathlib import Path
 import pytest
 
 from tests.chaos.fault import Setup
+from tests.chaos.schedule import kinds_for
 from tests.support.chaos_runs import chaos, see_nothing_lost
 
 
 @pytest.mark.timeout(150)
 def test_every_acknowledged_job_is_accounted_for_whatever_breaks(tmp_path: Path) -> None:
-    see_nothing_lost(Setup("bus", 3), timeout_s=400, folder=tmp_path)
+    setup = Setup("bus", 3)
+    kinds = see_nothing_lost(setup, rounds=6, timeout_s=400, folder=tmp_path)
+    assert kinds == {kind.name for kind in kinds_for(setup)}, "with this seed each kind occurs in so many rounds"
 
 
 def test_a_cell_or_a_fault_that_does_not_exist_is_told(tmp_path: Path) -> None:

@@ -10,4 +10,5 @@ from tests.support.chaos_runs import see_nothing_lost
 
 @pytest.mark.timeout(200)
 def test_every_acknowledged_job_is_accounted_for_whatever_breaks(tmp_path: Path) -> None:
-    see_nothing_lost(Setup("kube", 1), timeout_s=550, folder=tmp_path)
+    kinds = see_nothing_lost(Setup("kube", 1), rounds=3, timeout_s=550, folder=tmp_path)
+    assert kinds >= {"kill", "stop server", "isolated server", "partition one way", "loss", "cut", "stall"}
