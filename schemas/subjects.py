@@ -87,7 +87,7 @@ class StreamSpec(msgspec.Struct, frozen=True, kw_only=True):
     allow_ttl: bool = False
     storage: Literal["file", "memory"] = "file"
     has_floor: bool = False
-    """It keeps the latest message of each subject for ever, so what is over is passed by a floor; see decision
+    """It keeps the latest message of each subject forever, so what is over is passed by a floor; see decision
     old-jobs."""
     is_view: bool = False
     """Its content follows from other streams: on one replica the server may acknowledge a message before it is on

@@ -79,6 +79,7 @@ def main() -> int:
     parser.add_argument("--note", action="append", default=[], help="what else is to be said of the hour, a sentence")
     parser.add_argument("--equal-from", type=float, default=SETTLED_S, metavar="S", help="see bench.load.verdict")
     parser.add_argument("--again", type=Path, help="samples of a shorter load that repeats this one")
+    parser.add_argument("--again-from", type=float, default=SETTLED_S, metavar="S", help="when that was settled")
     parser.add_argument("--again-note", action="append", default=[], help="what is to be said of that")
     parser.add_argument("reports", type=Path, nargs="*")
     parser.add_argument("--out", type=Path, default=_FOLDER)
@@ -88,7 +89,7 @@ def main() -> int:
         (arguments.out / f"load-{name}.png").write_bytes(content)
     parts = [page(course, arguments.note, arguments.equal_from)]
     if arguments.again is not None:
-        parts.append(repetition(read_course(arguments.again), arguments.again_note))
+        parts.append(repetition(read_course(arguments.again), arguments.again_note, arguments.again_from))
     reports = [msgspec.json.decode(path.read_bytes(), type=Report) for path in arguments.reports]
     (arguments.out / "load.md").write_text("\n".join([*parts, *map(section, reports)]), "utf-8")
     return 0
@@ -119,9 +120,15 @@ def page(course: Course, notes: Sequence[str] = (), equal_from_s: float = SETTLE
     return _TEXT.format(**named)
 
 
-def repetition(course: Course, notes: Sequence[str]) -> str:
-    """Part of the page about a shorter load like the one before."""
-    rows = rows_of(course)
+def repetition(course: Course, notes: Sequence[str], settled_s: float = SETTLED_S) -> str:
+    """Part of the page about a shorter load like the one before.
+
+    Args:
+        course: The load.
+        notes: What is to be said of it.
+        settled_s: When the cell was in its steady state.
+    """
+    rows = rows_of(course, settled_s, settled_s=settled_s)
     lines = "".join(textwrap.fill(f"- {note}", _COLUMNS, subsequent_indent="  ") + "\n" for note in notes)
     text = textwrap.fill(f"**Verdict: {_met(rows)}**", _COLUMNS)
     seconds = course.settings["seconds"]

@@ -51,18 +51,19 @@ def windows(samples: Sequence[Sample], from_s: float = SETTLED_S) -> Windows:
     return Windows(early, late)
 
 
-def rows_of(course: Course, equal_from_s: float = SETTLED_S) -> list[Row]:
+def rows_of(course: Course, equal_from_s: float = SETTLED_S, *, settled_s: float = SETTLED_S) -> list[Row]:
     """The verdict: a row for each process, stream and figure; one without a target is for information.
 
     Args:
         course: The load.
         equal_from_s: When conditions are equal from, such as the priority of the processes: streams and latency are
             compared from then on.
+        settled_s: When the cell is in its steady state: memory is compared from then on.
 
     Raises:
         ValueError: There are too few samples.
     """
-    early, late = windows(course.samples)
+    early, late = windows(course.samples, settled_s)
     first_s, last_s = early[0].at_s, late[-1].at_s
     case = f"second {first_s:.0f} to {last_s:.0f}"
     lasted_s = last_s - course.samples[0].at_s

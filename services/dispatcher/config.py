@@ -181,7 +181,7 @@ class DispatcherConfig(ServiceConfig, frozen=True, kw_only=True, forbid_unknown_
     fault_point: str = ""
     """For tests of crashes: ``point:count``, where the process kills itself."""
     expire_after_s: Annotated[int, Meta(ge=0, le=3650 * 86_400)] = 8 * 86_400
-    """What is over leaves LATEST and STATUS after so long; 0 keeps it for ever."""
+    """What is over leaves LATEST and STATUS after so long; 0 keeps it forever."""
     expire_every_s: Annotated[float, Meta(gt=0, le=86_400)] = 600.0
     """Pause between two looks for what is over."""
 

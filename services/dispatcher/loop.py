@@ -17,7 +17,7 @@ from berth.core.scheduling.queue import Queue
 from berth.core.scheduling.scheduler import Scheduler
 from berth.core.scheduling.turn import Asking, Choice, MissingShards, OffersExhaustedError, Opening, Recorded, Turn
 from berth.core.state.cell import JobKey, State
-from berth.core.state.internal_errors import RETRY_MS, SetAside
+from berth.core.state.internal_errors import SetAside
 from berth.core.state.ledger import Folded
 from berth.runtime.bus.port import Bus
 from berth.runtime.clock import Clock
@@ -265,13 +265,10 @@ class Dispatcher:
             return
         self._tick_s = now_s
         await self.scatter.advance(at_ms=now_ms)
-        retry_at_ms, retry_ms = self.queue.retry_at_ms, self.state.fold.settings.shard_retry_ms
-        # Nothing waits for longer: if it seems so, the clock was set back, perhaps by hours.
-        is_set_back = retry_at_ms - now_ms > max(retry_ms, RETRY_MS)
-        if (is_set_back or 0 < retry_at_ms <= now_ms) and now_s - self._timer_s >= retry_ms / 1000:
+        is_due = 0 < self.queue.retry_at_ms <= now_ms
+        if is_due and now_s - self._timer_s >= self.state.fold.settings.shard_retry_ms / 1000:
             self._timer_s = now_s
-            fact = TimerSeen(retry_at_ms if is_set_back else now_ms)
-            await self.bus.publish(self.bus.subjects.fact_timer, encode(fact))
+            await self.bus.publish(self.bus.subjects.fact_timer, encode(TimerSeen(now_ms)))
         if self.feeds.facts.reconnections != self._reconnections:
             # The server may have lost views that it had acknowledged: publish everything again.
             self._reconnections = self.feeds.facts.reconnections

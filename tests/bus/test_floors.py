@@ -35,7 +35,6 @@ async def seen_of(bus: NatsBus, stream: StreamName) -> dict[str, bytes]:
 @pytest.mark.parametrize("stream", [StreamName.LATEST, StreamName.STATUS])
 async def test_nothing_old_comes_back_when_the_server_is_killed(own_server: EmbeddedServer, stream: StreamName) -> None:
     newest: dict[str, bytes] = {}
-    head = 0
     for number in range(KILLS):
         async with await NatsBus.connect(own_server.url, "cell", name="test") as bus:
             await bus.ensure_streams()

@@ -9,10 +9,14 @@ import pytest
 from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.errors import TransientError
 from berth.runtime.local.nats_server import EmbeddedServer
+from berth.schemas.envelope import encode
+from berth.schemas.facts import LedgerSeen
 from berth.schemas.subjects import StreamName
 from tests.chaos.disk.mount import Disk, see_disks_work
 from tests.chaos.loaded_cell import LoadedCell
-from tests.support.processes import services
+from tests.support.cells import a_job, a_node
+from tests.support.load import give_jobs, give_nodes, status
+from tests.support.processes import Service, services
 from tests.support.waiting import until, until_true
 
 pytestmark = pytest.mark.timeout(120)
@@ -69,3 +73,59 @@ async def test_a_view_that_is_gone_is_made_again_while_all_services_live(cell: s
                 await until_true(are_new, deadline_s=20, what="new views")
                 assert dispatcher.starts == 1
                 assert dispatcher.is_running
+
+
+async def until_placed(bus: NatsBus, name: str) -> None:
+    async def is_placed() -> bool:
+        found = await status(bus, name)
+        return found is not None and found.phase == "placed"
+
+    await until_true(is_placed, deadline_s=30, what=f"{name} has its place")
+
+
+async def until_refuses(dispatcher: Service, lost: int) -> None:
+    """Wait until the dispatcher says, since its last start, that it does not lead."""
+    start, words = f"--- start {dispatcher.starts}", f"record {lost} of the ledger is of epoch 2"
+    await until(lambda: words in dispatcher.whole_log().partition(start)[2], deadline_s=30, what="it does not lead")
+
+
+async def test_without_syncs_a_dispatcher_that_led_too_early_stops_when_it_hears_of_the_lost_record(
+    cell: str, tmp_path: Path
+) -> None:
+    """Facts and ledger lose their ends, and the next leader begins its epoch with the sequence of a lost record."""
+    see_disks_work()
+    server = EmbeddedServer(tmp_path / "nats")
+    async with Disk(server.store) as disk, server:
+        with services(tmp_path, server.url) as made:
+            dispatcher = made.service("dispatcher", cell, lease_s=1)
+            async with await NatsBus.connect(server.url, cell, name="power") as bus:
+                dispatcher.start()
+                await bus.ensure_streams()
+                await give_nodes(bus, [a_node("a"), a_node("b")])
+                await give_jobs(bus, a_job("first", chips=8))
+                await until_placed(bus, "first")
+                disk.write_back()
+                kept = await bus.state(StreamName.LEDGER)
+                await give_jobs(bus, a_job("second", chips=8))
+                await until_placed(bus, "second")
+                lost = (await bus.state(StreamName.LEDGER)).last_seq
+                assert lost > kept.last_seq
+                await dispatcher.kill()
+                await server.kill()
+                disk.lose_power()
+                await server.start()
+                await until(lambda: bus.connected, deadline_s=20, what="a connection to the bus")
+                assert await bus.state(StreamName.LEDGER) == kept
+
+                dispatcher.start()
+                await give_jobs(bus, *(a_job(f"early-{number}", chips=4) for number in range(2)))
+                await until_placed(bus, "early-1")
+                assert (await bus.state(StreamName.LEDGER)).last_seq >= lost
+                seen = LedgerSeen(kept.created, 1, lost)
+                await bus.publish(bus.subjects.fact_ledger, encode(seen))
+                await until_refuses(dispatcher, lost)
+                assert "Use: berth restore" in dispatcher.log()
+                await dispatcher.kill()
+                dispatcher.start()
+                await until_refuses(dispatcher, lost)
+                assert "became leader" not in dispatcher.whole_log().partition("--- start 3")[2]

@@ -205,6 +205,7 @@ QUESTIONS: Final = (
     "recoveries of faulty jobs",
     "restarts that are held back",
     "backup and restore",
+    "check of a cell",
     "metrics",
     "product forms",
 )

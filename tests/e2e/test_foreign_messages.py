@@ -34,6 +34,8 @@ nodes:
 FOLDERS = ("dispatcher", "scorer", "binder")
 """Services that fold the ledger."""
 VOID = "berth_void_records_total"
+_RUN_MS = 3_600_000
+"""Jobs do not end before their test does."""
 
 
 class Chain(NamedTuple):
@@ -51,7 +53,7 @@ async def started(bus: NatsBus, made: dict[str, Service]) -> None:
 
 
 async def runs(bus: NatsBus, name: str) -> None:
-    await give_jobs(bus, a_job(name, chips=4))
+    await give_jobs(bus, a_job(name, chips=4, run_ms=_RUN_MS))
     async with asyncio.timeout(30):
         while (found := await status(bus, name)) is None or found.phase != "running":
             await pause(0.02)

@@ -7,7 +7,7 @@ could be placed is then certain. What is outside of it is not judged, and counte
 
 Sizes are bounded (:data:`NODES_MAX`, :data:`PODS_MAX`), so that every way to place a gang is tried.
 
-Source: ../shared/spec/node-and-chip.md, sections 3, 5 and 8.
+Source: docs/reference/nodes-and-chips.md, "Product forms", "Usable chips", "Rules per product".
 """
 
 from collections import Counter

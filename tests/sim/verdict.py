@@ -17,6 +17,7 @@ from tests.sim.errors import Failure
 from tests.sim.middle import see_refused
 from tests.sim.users import PODS
 from tests.sim.world import World
+from tests.support.kube_rules import Tree
 from tests.support.replays import entries_of, see_same
 from tests.support.watch import summary
 
@@ -137,17 +138,15 @@ def _see_pods(world: World) -> None:
         Failure: It is not so.
     """
     count, kube = world.observer.count, world.cell.kube
+    groups = {group["metadata"]["name"]: group for group in kube.objects(GROUPS)}
     phases: dict[str, list[str]] = {}
     for pod in kube.objects(PODS):
         count["pods at rest"] += 1
         phase = (pod.get("status") or {}).get("phase", "")
         annotations = pod["metadata"].get("annotations") or {}
         phases.setdefault(annotations.get(GROUP_NAME, ""), []).append(phase)
-        conditions = {one["type"]: one for one in (pod.get("status") or {}).get("conditions") or ()}
-        scheduled = conditions.get("PodScheduled", {})
-        is_waiting = not pod["spec"].get("nodeName") and "deletionTimestamp" not in pod["metadata"]
-        if is_waiting and not (scheduled.get("status") == "False" and scheduled.get("message")):
-            raise Failure("a pod waits and nothing says why", f"{pod['metadata']['name']}: {conditions}")
+        if not pod["spec"].get("nodeName") and "deletionTimestamp" not in pod["metadata"]:
+            _see_reason(pod, groups.get(annotations.get(GROUP_NAME, "")))
     for group in kube.objects(GROUPS):
         found = phases.get(group["metadata"]["name"], [])
         said = (group.get("status") or {}).get("phase", "")
@@ -158,3 +157,17 @@ def _see_pods(world: World) -> None:
             raise Failure("a PodGroup runs and its pods do not", f"{group['metadata']['name']}: {said}, {found}")
         if said in {"", "Pending", "Inqueue"} and set(found) == {"Running"}:
             raise Failure("the pods of a PodGroup run and it does not", f"{group['metadata']['name']}: {said}, {found}")
+
+
+def _see_reason(pod: Tree, group: Tree | None) -> None:
+    """A pod that waits says why, or its PodGroup does.
+
+    Raises:
+        Failure: Neither does.
+    """
+    of_pod = {one["type"]: one for one in (pod.get("status") or {}).get("conditions") or ()}
+    of_group = {one["type"]: one for one in ((group or {}).get("status") or {}).get("conditions") or ()}
+    scheduled, unschedulable = of_pod.get("PodScheduled", {}), of_group.get("Unschedulable", {})
+    is_told = scheduled.get("status") == "False" and scheduled.get("message")
+    if not is_told and not (unschedulable.get("status") == "True" and unschedulable.get("message")):
+        raise Failure("a pod waits and nothing says why", f"{pod['metadata']['name']}: {of_pod}, {of_group}")

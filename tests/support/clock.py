@@ -2,7 +2,7 @@
 
 
 class ManualClock:
-    """Clock whose two faces move together by :meth:`advance`."""
+    """Clock whose two faces move together, by :meth:`advance` only."""
 
     def __init__(self, now_ms: int = 1_700_000_000_000) -> None:
         self._start_ms = now_ms
@@ -18,8 +18,3 @@ class ManualClock:
         if seconds < 0:
             raise ValueError(f"a clock does not go back: {seconds}")
         self._now_ms += round(seconds * 1000)
-
-    def set_back(self, seconds: float) -> None:
-        """Set the wall clock back, as an operator does; the other face stays."""
-        self._now_ms -= round(seconds * 1000)
-        self._start_ms -= round(seconds * 1000)

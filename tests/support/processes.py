@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from berth.runtime.local.place import HERE, Place
+from berth.runtime.local.place import Place
 from tests.support.waiting import until
 
 ROOT: Final = Path(__file__).parents[2]
@@ -47,13 +47,13 @@ class Service:
         cell: str,
         settings: Table,
         label: str = "",
-        place: Place = HERE,
+        place: Place | None = None,
     ) -> None:
         self.name = name
         self.label = f"{name}{label}-{cell}"
         self.starts = 0
         self.env: dict[str, str] = {}
-        self._place = place
+        self._place = place or Place()
         self._url = url
         self._file = folder / f"{self.label}.toml"
         self._log = folder / f"{self.label}.log"

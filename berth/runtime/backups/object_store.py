@@ -21,7 +21,7 @@ _PARTS_AT_ONCE: Final = 4
 
 
 _TRIES: Final = 4
-_RETRY: Final = timedelta(seconds=60)
+_RETRY_S: Final = 60
 
 
 class ObjectStoreError(ShellError):
@@ -130,7 +130,8 @@ def _library() -> ModuleType:
 
 def _store(library: ModuleType, url: ObjectUrl) -> Any:  # noqa: ANN401  # a class of the library for each scheme
     """The store, with address and credentials from the environment (``AWS_...``, ``GOOGLE_...``, ``AZURE_...``)."""
-    return library.store.from_url(url.store, retry_config={"max_retries": _TRIES, "retry_timeout": _RETRY})
+    patience = {"max_retries": _TRIES, "retry_timeout": timedelta(seconds=_RETRY_S)}
+    return library.store.from_url(url.store, retry_config=patience)
 
 
 def _reason(error: Exception) -> str:

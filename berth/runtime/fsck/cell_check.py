@@ -18,7 +18,7 @@ from berth.runtime.kube.port import Api
 from berth.runtime.ledger_repair import RepairError, find
 
 _TRIES: Final = 5
-_BLOCKED: Final = "facts or ledger must be mended first"
+_BLOCKED: Final = "facts or ledger must be repaired first"
 
 
 class CellCheck(msgspec.Struct, frozen=True):

@@ -5,7 +5,7 @@ from typing import NamedTuple
 from berth.core.verification.findings import REPAIR, Checked, Finding
 from berth.core.verification.ledger_walk import SNAPSHOT, Evidence, LedgerWalk, Snapshot, snapshot_of
 from berth.runtime.bus.port import Bus, Stored, StreamState
-from berth.runtime.fsck.streams import each
+from berth.runtime.fsck.streams import ChangedError, each
 from berth.runtime.ledger_reader import Skips, read_skips
 from berth.runtime.stored_snapshots import body_of_chunks
 from berth.schemas.envelope import DecodeError, decode
@@ -25,6 +25,11 @@ class StoredSnapshots(NamedTuple):
     whole: list[Snapshot]
     bodies: dict[int, SnapshotBody]
     damaged: dict[int, str]
+
+    @property
+    def newest(self) -> int:
+        """Record of the newest one that is whole; 0 without any."""
+        return self.whole[-1].ledger_seq if self.whole else 0
 
 
 class LedgerCheck(NamedTuple):
@@ -134,6 +139,8 @@ async def check_ledger(bus: Bus) -> LedgerCheck:
     skips = await read_skips(bus)
     ledger = await bus.state(StreamName.LEDGER)
     facts = await bus.state(StreamName.FACTS)
+    if ledger.first_seq > max(1, stored.newest + 1) and (await read_snapshots(bus)).newest != stored.newest:
+        raise ChangedError("the cell wrote snapshots and removed the records before them")
     evidence = Evidence(stored.whole)
     await each(bus, StreamName.LEDGER, ledger, lambda one: evidence.read(one.sequence, one.data))
     first = ledger.first_seq

@@ -21,7 +21,7 @@ from typing import Final, Self
 
 from berth.runtime.errors import FatalError
 from berth.runtime.local.kube_assets import API_SERVER, CONTROLLER_MANAGER, ETCD, kube_assets, program_in, version_of
-from berth.runtime.local.place import HERE, Place
+from berth.runtime.local.place import Place
 from berth.runtime.local.ports import free_ports
 
 ADMIN: Final = "admin"
@@ -242,7 +242,7 @@ class KubeServer:
         await self.stop()
 
     def _place(self, name: str) -> Place:
-        return self.places.get(name, HERE)
+        return self.places.get(name) or Place()
 
     def _host(self, name: str) -> str:
         return self._place(name).host

@@ -15,7 +15,7 @@ from typing import Final, Literal, Self
 import msgspec
 
 from berth.runtime.errors import FatalError
-from berth.runtime.local.place import HERE, Place
+from berth.runtime.local.place import Place
 from berth.runtime.local.ports import free_ports
 from berth.runtime.release import install_extra
 
@@ -73,11 +73,11 @@ class EmbeddedServer:
         max_pending_bytes: int = 128 << 20,
         start_deadline_s: float = 20.0,
         more: str = "",
-        place: Place = HERE,
+        place: Place | None = None,
     ) -> None:
         self.root = root
         self.port = port
-        self._place = place
+        self._place = place or Place()
         self._sync = sync
         self._max_payload_bytes = max_payload_bytes
         self._max_pending_bytes = max_pending_bytes

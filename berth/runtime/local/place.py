@@ -34,10 +34,6 @@ class Place(NamedTuple):
         return run
 
 
-HERE: Final = Place()
-"""The loopback interface of this machine."""
-
-
 def die_with(parent: int) -> Callable[[], None]:
     """Function for a child to run first: the kernel kills it when the thread of ``parent`` that started it ends."""
 

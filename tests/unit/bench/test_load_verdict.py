@@ -104,6 +104,14 @@ def test_one_snapshot_more_is_no_growth(mib: float, missed: set[str]) -> None:
     assert _missed(_hour(mib=mib)) & {"SNAPSHOT, growth beyond a snapshot"} == missed, "three are kept of mib / 3 each"
 
 
+def test_a_short_load_is_compared_from_the_moment_on_at_which_it_is_settled() -> None:
+    samples = [_sample(float(at), memory=min(at, 400) / 4) for at in range(10, 721, 10)]
+    assert "memory of leader, growth" in {one.metric for one in rows_of(_course(samples)) if one.ok is False}
+    rows = rows_of(_course(samples), 400.0, settled_s=400.0)
+    assert {one.ok for one in rows} == {True, None}
+    assert {one.case for one in rows if "memory" in one.metric} == {"second 400 to 720"}
+
+
 def test_a_repetition_has_its_own_verdict() -> None:
     text = repetition(_course(_hour(memory=110.0)), ["With something mended."])
     assert "## The same again, for 3,600 s\n\n- With something mended.\n\n**Verdict: " in text

@@ -220,22 +220,6 @@ async def test_the_nodes_of_a_shard_that_does_not_answer_are_out_and_tried_again
     await cell.close()
 
 
-async def test_a_clock_that_is_set_back_makes_nobody_wait_until_it_has_caught_up() -> None:
-    cell = await Cell(shards=1, shard_retry_ms=1_000).open()
-    await cell.buses[-1].close()  # the shard is gone
-    await cell.nodes([a_node("a")])
-    await cell.submit(a_job("waits"))
-    await cell.turns(2)
-    assert await phase(cell, "waits") == "waiting"
-
-    cell.clock.set_back(2 * 3600)
-    await cell.start_shard(0)
-    cell.clock.advance(1.5)
-    await cell.turns(3)
-    assert await phase(cell, "waits") == "placed"
-    await cell.close()
-
-
 async def test_gangs_are_placed_by_priority_and_then_by_age_and_what_does_not_fit_is_passed_over() -> None:
     cell = await Cell().open()
     await cell.nodes([a_node("a")])
