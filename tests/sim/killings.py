@@ -41,7 +41,7 @@ for seed in map(int, sys.argv[1:]):
 _HEAD: Final = """# Mutants in the simulation
 
 Mutants of `tests/mutants` whose faults a whole cell shows, and what shows them: the first failing seed of the
-simulation that was found, after how many of its steps, and what it says. Where no seed can, the tests of the mutant
+simulation that was found, after how many of its steps, and what it says. Where no seed does, the tests of the mutant
 kill it, and the table says why. `make sim-mutants` searches anew, the known seed first, and writes this page; it fails
 if a patch does not apply, if a seed fails without any mutant, or if no seed kills a mutant that one must kill.
 
