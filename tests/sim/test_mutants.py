@@ -43,7 +43,8 @@ NAMED = f"Killed-by: {KILLER}\nSimulated: seed\n"
 def tiny(tmp_path: Path) -> Tiny:
     made = Tiny(tmp_path)
     (made.root / "tests/sim").mkdir()
-    (made.root / "tests/sim/run.py").write_text(RUN)
+    for name, text in (("__init__.py", ""), ("sim/__init__.py", ""), ("sim/run.py", RUN)):
+        (made.root / "tests" / name).write_text(text)
     return made
 
 
