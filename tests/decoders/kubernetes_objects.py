@@ -9,7 +9,7 @@ import msgspec
 
 from berth.formats.ascend.bind_annotations import BoundPod, NodeCard, annotations, physical_ids, takes_whole_node
 from berth.formats.ascend.block_annotations import block_of
-from berth.formats.ascend.device_list import PodChips, available, chips_held
+from berth.formats.ascend.device_list import CHIPS_MAX, PodChips, available, chips_held
 from berth.formats.ascend.ledger_mark import ledger_mark, mark_of
 from berth.formats.ascend.pod_annotations import BASE_DEVICE_INFOS, RACK_ID, SERVER_INDEX, SUPERPOD_ID
 from berth.formats.ascend.rank_table import RankedPod, rank_tables, read_configuration, servers_of
@@ -17,6 +17,7 @@ from berth.formats.ascend.report_error import ReportError
 from berth.formats.ascend.switch_annotations import state_of
 from berth.formats.ascend.tor_config import TorConfigError, read_tor_config
 from berth.formats.kubernetes import owners
+from berth.formats.kubernetes.bound_pods import identity_of, named_chips, number_in, quoted
 from berth.formats.kubernetes.gang_minimum import minimum
 from berth.formats.kubernetes.node_place import (
     DeviceMap,
@@ -123,6 +124,13 @@ def read_a_pod(data: bytes) -> None:
     for text in texts.values():
         mark = mark_of(text)
         assert mark is None or mark_of(ledger_mark(*mark)) == mark, "a mark differs after it was written and read"
+    wrong: list[str] = []
+    identity = identity_of(meta, wrong)
+    assert identity is None or number_in(str(identity.rank), 0) == identity.rank, "a rank is no rank any more"
+    assert (number_in(meta.name, 0) or 0) >= 0, "a number below its bound"
+    resource, mask = named_chips(meta, ask.resource, wrong)
+    assert mask < 1 << CHIPS_MAX, "a chip that no node has"
+    encodable([quoted(resource), *wrong])
     block_of(texts)
     chips_held(PodChips(meta.name, pod.status.phase, texts), ask.resource)
     configuration = next((one for one in map(read_configuration, texts.values()) if one is not None), None)
