@@ -167,11 +167,17 @@ class NodeTable(NodeColumns):
         return Changes(dict.fromkeys(numbers), chips_returned=dict.fromkeys(returned), nodes_changed=True)
 
     def _is_new_layout(self, fact: NodesSeen) -> bool:
-        """Note the layout of a domain; returns whether it differs from the one before."""
-        layout = layout_of(fact)
+        """Note the layout of a domain; returns whether it differs from the one before.
+
+        A domain without nodes is like one that was never heard of, as it is to a reader of a snapshot.
+        """
+        layout = layout_of(fact) if fact.names else None
         if self._layouts.get(fact.domain) == layout:
             return False
-        self._layouts[fact.domain] = layout
+        if layout is None:
+            del self._layouts[fact.domain]
+        else:
+            self._layouts[fact.domain] = layout
         self.layout_revision += 1
         return True
 

@@ -78,6 +78,21 @@ def test_a_chip_is_not_held_twice_also_while_it_is_releasing() -> None:
         facts.table.hold(ChangesBuilder(), 0, 3, cpu_milli=0, memory_mib=0)
 
 
+def test_a_domain_without_nodes_is_as_one_that_was_never_heard_of() -> None:
+    facts, other = Facts(), Facts()
+    facts.nodes("d", a_node("a"))
+    facts.news()
+    facts.nodes("d")
+    assert facts.news().constraints.topology_changed
+    for reader in (facts, other):  # one knows that the domain is gone, one has begun at a snapshot without it
+        before = reader.table.layout_revision
+        reader.nodes("d")
+        assert reader.news() == Changes()
+        assert reader.table.layout_revision == before
+        reader.nodes("d", a_node("a"))
+        assert reader.news().constraints.topology_changed
+
+
 def test_a_node_that_leaves_its_domain_is_gone_and_keeps_what_its_pods_hold() -> None:
     facts = Facts()
     facts.nodes("d", a_node("a"), a_node("b"))
