@@ -133,7 +133,7 @@ COMMANDS: Final = (
     Command(
         "backup",
         "recordings.backup:backup_cell",
-        "Write everything of a cell that cannot be made again to a file, and check the file.",
+        "Write everything of a cell that cannot be made again to a file or an object store, and check it.",
     ),
     Command(
         "restore",
