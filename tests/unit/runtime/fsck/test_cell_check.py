@@ -98,7 +98,7 @@ async def test_a_deleted_message_at_which_readers_stop(cell: Cell) -> None:
     assert [(one.code, one.sequence, one.mend) for one in result.findings] == [("deleted-record", head + 1, REPAIR)]
     assert not result.is_clean
     assert [one.not_checked for one in result.checked if one.what == "statuses"] == [
-        "facts or ledger must be mended first"
+        "facts or ledger must be repaired first"
     ]
 
 
