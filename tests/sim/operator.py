@@ -281,7 +281,10 @@ class Operator(Stage):
             return [stored for stored in messages if stored.sequence > sequence]
 
         self.observer.begin_again(
-            base, after(StreamName.FACTS, base.facts_seq), after(StreamName.LEDGER, base.ledger_seq)
+            base,
+            after(StreamName.FACTS, base.facts_seq),
+            after(StreamName.LEDGER, base.ledger_seq),
+            restored_stream=streams[subjects.stream(StreamName.LEDGER)].created,
         )
         self.observer.count["restores"] += 1
         self._start_all()
