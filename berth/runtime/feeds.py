@@ -90,11 +90,6 @@ class Feed:
         return self._follower.applied if self._follower is not None else 0
 
     @property
-    def reconnections(self) -> int:
-        """Number of consumers created after the first."""
-        return self._follower.recreations if self._follower is not None else 0
-
-    @property
     def waiting(self) -> int:
         """Number of received messages that are not applied."""
         return len(self._waiting)
