@@ -9,12 +9,13 @@ from typing import Final, TypeAlias
 from berth.runtime.beside import BesideWork, beside
 from berth.runtime.bus.port import Bus
 from berth.runtime.clock import Clock
-from berth.runtime.errors import FatalError, TransientError
+from berth.runtime.errors import TransientError
 from berth.runtime.garbage import Garbage, ProcessGarbage
 from berth.runtime.identity import process_identity
 from berth.runtime.instruments import Instruments
 from berth.runtime.waits import pause
 from berth.services.dispatcher.config import DispatcherConfig
+from berth.services.dispatcher.kept_streams import KeptStreams
 from berth.services.dispatcher.leadership import Keeper, Standing, Terms
 from berth.services.dispatcher.ledger_guard import CannotLeadError
 from berth.services.dispatcher.loop import Dispatcher
@@ -23,8 +24,6 @@ from berth.services.dispatcher.standby import FencedError
 
 _ALIVE_S: Final = 0.25
 """Pause between two signs that the loop which decides is running."""
-_LOOK_S: Final = 1.0
-"""Pause between two looks at the connection."""
 _AGAIN_S: Final = 1.0
 """Pause after leadership could not be taken."""
 Beside: TypeAlias = Callable[[BesideWork], AbstractAsyncContextManager[None]]
@@ -92,7 +91,7 @@ async def serve_beside(
         side_tasks = [
             group.create_task(_show_life(standing, clock), name="show life"),
             group.create_task(_set_on(stop, changed), name="wake on stop"),
-            group.create_task(_keep_streams(bus, config.bus.replicas, instruments), name="keep streams"),
+            group.create_task(KeptStreams(bus, config.bus.replicas, instruments.log).run(), name="keep streams"),
         ]
         while not stop.is_set():
             with garbage.short_collections():  # a longer pause would look like the end of the leader
@@ -201,23 +200,6 @@ class _Term:
 async def _rest(dispatcher: Dispatcher) -> None:
     """Wait for something to come in, for the next tick, or until a gang with faults is due."""
     await pause(dispatcher.feeds.arrived, dispatcher.rest_s)
-
-
-async def _keep_streams(bus: Bus, replicas: int, instruments: Instruments[DispatcherMetrics]) -> None:
-    """Create streams again that are gone after the server was: it does not sync the files of a new view at once."""
-    seen = bus.link_changes
-    while True:
-        await asyncio.sleep(_LOOK_S)
-        now = bus.link_changes
-        if now == seen:
-            continue
-        try:
-            await bus.ensure_streams(replicas=replicas)
-        except TransientError:
-            continue  # the bus says so in the log
-        except FatalError as error:  # the next start says so, and ends
-            instruments.log.warning("streams not kept", reason=str(error))
-        seen = now
 
 
 async def _show_life(standing: Standing, clock: Clock) -> None:
