@@ -1,6 +1,6 @@
 """Status of jobs for users, and messages about the streams themselves. Statuses are views of facts and ledger."""
 
-from typing import ClassVar, Literal
+from typing import ClassVar, Final, Literal
 
 from berth.schemas.facts import Rejection
 from berth.schemas.message import Message, Part
@@ -67,6 +67,10 @@ class JobSummary(Message, frozen=True):
     """Data of the ConfigMap; empty once it was deleted."""
     deleted: bool = False
     at_ms: UnixMs = 0
+
+
+RESTORE_HOLDER: Final = "berth restore"
+"""Holder of the dispatcher's lease while a cell is restored; its lease does not expire, see ``berth restore``."""
 
 
 class LeaseHeld(Message, frozen=True):

@@ -151,14 +151,17 @@ class _Term:
         """Follow until the lease is held and the ledger is one to decide on."""
         dispatcher, standing = self._dispatcher, self._standing
         obstacle: str | None = None
+        shown: str | None = None
         while not self._stop.is_set():
             dispatcher.feeds.arrived.clear()
             await dispatcher.follow(standing.heard)
             found = await dispatcher.obstacle()
             if found != obstacle:
                 obstacle = found
-                self._show(obstacle)
                 standing.stand(is_candidate=not obstacle, refuses=bool(obstacle))
+            if (reason := obstacle or standing.barred) != shown:
+                shown = reason
+                self._show(reason)
             if standing.leads and not obstacle:
                 return
             await _rest(dispatcher)
