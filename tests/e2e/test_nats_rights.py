@@ -15,7 +15,7 @@ from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.clock import SystemClock
 from berth.runtime.errors import FatalError, TransientError
 from berth.runtime.fsck.cell_check import check_cell
-from berth.runtime.fsck.mending import carry_out, plan_of
+from berth.runtime.fsck.cell_repair import carry_out, plan_of
 from berth.runtime.local.nats_server import EmbeddedServer
 from berth.runtime.recording import record
 from berth.schemas.envelope import encode

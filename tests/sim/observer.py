@@ -2,8 +2,9 @@
 
 It follows the ledger as a standby does, from the streams alone, and knows nothing of the services. After each record:
 every rule of the state, and, if it gives places, each live pod owns its chips in the ledger. After each change of a
-pod: no chip has two live pods, and no pod is bound without a place in the ledger. After each snapshot: it is what a reader comes to that began at the snapshot before it. A check that never
-had anything to check is an error of the simulation, see :meth:`Observer.see_all_checked`.
+pod: no chip has two live pods, and no pod is bound without a place in the ledger. After each snapshot: it is what a
+reader comes to that began at the snapshot before it. A check that never had anything to check is an error of the
+simulation, see :meth:`Observer.see_all_checked`.
 """
 
 from collections import Counter, deque

@@ -68,6 +68,7 @@ class Operator(Stage):
     is_at_work = False
     _folder: TemporaryDirectory[str] | None = None
     _backups = 0
+    _begun = 0
 
     @property
     def _bus(self) -> NatsBus:
@@ -82,7 +83,8 @@ class Operator(Stage):
     async def _back_up(self) -> None:
         if self._folder is None:
             self._folder = TemporaryDirectory()
-        path = Path(self._folder.name) / "next"
+        self._begun += 1
+        path = Path(self._folder.name) / f"next-{self._begun}"  # two operators may make one at a time
         try:
             await backup(self._bus, self.cell.clocks["bus"], path)
         except (BackupError, TransientError):

@@ -11,7 +11,7 @@ from berth.cli.cell import Common, connected, run
 from berth.cli.output import CommandError, emit, print_result
 from berth.core.explain.text import pluralize
 from berth.runtime.clock import SystemClock
-from berth.runtime.fsck.mending import Plan, carry_out, plan_of
+from berth.runtime.fsck.cell_repair import Plan, carry_out, plan_of
 from berth.runtime.identity import process_identity
 
 

@@ -429,9 +429,12 @@ class Scheduler:
         self.note(merged([folded.changes, take_effect(self.state, self.queue, folded, opening)]))
 
     def dump(self) -> WaitingDump:
-        """Gangs that wait and classes that sleep, for snapshots: they follow from the epoch, not from the state."""
+        """Gangs that wait and classes that sleep, for snapshots: they follow from the epoch, not from the state.
+
+        The facts of the same snapshot may be newer than the last turn, and its reader has jobs as those say.
+        """
         if self._turn is None:
-            self._sync_terms()
+            self.sync()
         return waiting_dump(self.state, self.queue, self.pending)
 
     def load(self, dump: WaitingDump, changes: Changes) -> None:
