@@ -76,15 +76,13 @@ class Observer:
         self._reader: Seat | None = None
         self._reader_at = (0, 0)
         self.base = BEGINNING
+        """Where the history begins: at the beginning of the cell, or with the snapshot of a restored one."""
         self.generation = 0
         """How often it began again."""
         self.known_seq = 0
         """Last fact that the newest record knew."""
-        self.has_led = False
-        """Whether somebody has begun an epoch in this history."""
         self.restored_stream = ""
         """Id of the stream of a restored ledger; empty if the cell was not restored."""
-        """Where the history begins: at the beginning of the cell, or with the snapshot of a restored one."""
         self.is_paused = False
 
     def fail(self, kind: str, details: str = "", cause: BaseException | None = None) -> None:
@@ -134,7 +132,6 @@ class Observer:
         ) as error:
             self.fail(f"record: {type(error).__name__}", f"{stored.sequence}: {error}", error)
             return
-        self.has_led |= folded.epoch
         if is_new and (folded.moved or any(not holding.foreign for holding in folded.taken)):
             self._see_owners(stored.sequence)
         for gang in folded.gangs:
@@ -205,7 +202,6 @@ class Observer:
         for stored in records:
             self._record(stored, is_new=False)
         self.restored_stream = restored_stream
-        self.has_led = False
 
     # Snapshots.
 

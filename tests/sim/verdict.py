@@ -31,10 +31,9 @@ def unrest(world: World) -> list[str]:
     observer = world.observer
     observer.catch_up()
     found: list[str] = ["the operator is at work"] if world.is_at_work else []
+    # On a restored ledger nobody leads before the inventory knows all pods, which takes up to stranger_s.
     if not any(_leads(process) for process in world.cell.processes.values()):
         found.append("no dispatcher leads")
-    if not observer.has_led:  # a restored ledger waits until the inventory knows all pods, up to stranger_s
-        found.append("nobody has led since the history began")
     for key in observer.state.jobs:
         status = status_of(observer.state, key, at_ms=0)
         if status is None or status.phase in RESTLESS:
