@@ -1,7 +1,6 @@
 """Wiring of the dispatcher: lease, leadership, standby."""
 
 import asyncio
-import gc
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from functools import partial
@@ -11,7 +10,7 @@ from berth.runtime.beside import BesideWork, beside
 from berth.runtime.bus.port import Bus
 from berth.runtime.clock import Clock
 from berth.runtime.errors import TransientError
-from berth.runtime.garbage import short_collections
+from berth.runtime.garbage import Garbage, ProcessGarbage
 from berth.runtime.identity import process_identity
 from berth.runtime.instruments import Instruments
 from berth.runtime.waits import pause
@@ -40,7 +39,8 @@ async def serve(
 ) -> None:
     """Decide while the lease is held, follow the leader while it is not, until asked to stop."""
     on_a_thread = partial(beside, "dispatcher", config.bus, log=instruments.log)
-    await serve_beside(on_a_thread, bus, clock, config, instruments, stop, process=process_identity())
+    process, garbage = process_identity(), ProcessGarbage()
+    await serve_beside(on_a_thread, bus, clock, config, instruments, stop, process=process, garbage=garbage)
 
 
 async def serve_beside(
@@ -52,6 +52,7 @@ async def serve_beside(
     stop: asyncio.Event,
     *,
     process: str,
+    garbage: Garbage,
 ) -> None:
     """Decide or follow until asked to stop, with the keeper of the lease beside.
 
@@ -63,6 +64,7 @@ async def serve_beside(
         instruments: Of the process.
         stop: Set to end the dispatcher.
         process: Identity of this process; that of each process is another.
+        garbage: Of the process.
     """
     await bus.ensure_streams(replicas=config.bus.replicas)
     terms = Terms(
@@ -92,12 +94,12 @@ async def serve_beside(
             group.create_task(KeptStreams(bus, config.bus.replicas, instruments.log).run(), name="keep streams"),
         ]
         while not stop.is_set():
-            with short_collections():  # a longer pause would look like the end of the leader
+            with garbage.short_collections():  # a longer pause would look like the end of the leader
                 dispatcher = Dispatcher(bus, clock, config, holder=process, instruments=instruments)
                 await _Term(dispatcher, standing, instruments, changed, stop).run()
             if not stop.is_set():
                 del dispatcher
-                gc.collect()  # the state of this term, before that of the next one is loaded
+                garbage.collect()  # the state of this term, before that of the next one is loaded
         for task in side_tasks:
             task.cancel()
 
