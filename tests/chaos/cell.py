@@ -5,7 +5,7 @@ from collections import Counter
 from contextlib import AsyncExitStack
 from pathlib import Path
 from random import Random
-from typing import Any, Final, Self
+from typing import Any, Final
 
 from berth.cli.local.fleet import EXAMPLES
 from berth.runtime.bus.nats_bus import NatsBus
@@ -13,6 +13,7 @@ from berth.runtime.errors import FatalError, TransientError
 from berth.runtime.local.kube_assets import API_SERVER, ETCD
 from berth.runtime.local.kube_server import KubeServer
 from berth.runtime.local.nats_server import EmbeddedServer
+from berth.runtime.local.processes import LocalProcesses
 from berth.schemas.subjects import StreamName
 from tests.chaos.clocks import SteppedClock
 from tests.chaos.component import UNREACHED, Component, KubeComponent, NatsComponent, ServiceComponent, start_all
@@ -53,7 +54,7 @@ _SETTINGS: Final[dict[str, dict[str, Any]]] = {
 _AGENTS: Final = {"report_s": 0.5, "start_s": 0.05, "admit_s": 0.05, "controllers": ["volcano", "ascend"]}
 
 
-class ChaosCell:
+class ChaosCell(LocalProcesses):
     """A cell that may break anywhere. An async context manager: it starts everything, and leaves nothing behind.
 
     Attributes:
@@ -86,17 +87,6 @@ class ChaosCell:
         self._keeper: asyncio.Task[None] | None = None
         self._make_servers()
         self._make_proxies()
-
-    async def __aenter__(self) -> Self:
-        try:
-            await self._start()
-        except BaseException:
-            await self.stop()
-            raise
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.stop()
 
     async def stop(self) -> None:
         """End everything at once."""
@@ -219,7 +209,8 @@ class ChaosCell:
     def _nats_proxies(self) -> list[tuple[tuple[str, str], Proxy]]:
         return [(way, proxy) for way, proxy in self.proxies.items() if way[1] in self.servers]
 
-    async def _start(self) -> None:
+    async def start(self) -> None:
+        """Start everything, and wait until the cell stands."""
         for disk in self.disks.values():
             await self._mounts.enter_async_context(disk)
         await start_all([self.components[name] for name in self.setup.nats])

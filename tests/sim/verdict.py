@@ -149,15 +149,13 @@ def _see_pods(world: World) -> None:
     count, kube = world.observer.count, world.cell.kube
     groups = {group["metadata"]["name"]: group for group in kube.objects(GROUPS)}
     phases: dict[str, list[str]] = {}
-    pods = list(kube.objects(PODS))
-    for pod in pods:
+    for pod in kube.objects(PODS):
         count["pods at rest"] += 1
         phase = (pod.get("status") or {}).get("phase", "")
         annotations = pod["metadata"].get("annotations") or {}
         phases.setdefault(annotations.get(GROUP_NAME, ""), []).append(phase)
         if not pod["spec"].get("nodeName") and "deletionTimestamp" not in pod["metadata"]:
-            name = annotations.get(GROUP_NAME, "")
-            _see_reason(pod, groups.get(name), [one for one in pods if name and _group_of(one) == name])
+            _see_reason(pod, groups.get(annotations.get(GROUP_NAME, "")))
     for group in kube.objects(GROUPS):
         found = phases.get(group["metadata"]["name"], [])
         said = (group.get("status") or {}).get("phase", "")
@@ -170,27 +168,15 @@ def _see_pods(world: World) -> None:
             raise Failure("the pods of a PodGroup run and it does not", f"{group['metadata']['name']}: {said}, {found}")
 
 
-def _group_of(pod: Tree) -> str:
-    """Name of the PodGroup of a pod."""
-    name: str = (pod["metadata"].get("annotations") or {}).get(GROUP_NAME, "")
-    return name
-
-
-def _is_told(pod: Tree) -> bool:
-    """Whether a pod says why it waits."""
-    conditions = {one["type"]: one for one in (pod.get("status") or {}).get("conditions") or ()}
-    scheduled = conditions.get("PodScheduled", {})
-    return bool(scheduled.get("status") == "False" and scheduled.get("message"))
-
-
-def _see_reason(pod: Tree, group: Tree | None, others: list[Tree]) -> None:
-    """A pod that waits says why, or its PodGroup does, or another pod of it: surplus pods wait for the others.
+def _see_reason(pod: Tree, group: Tree | None) -> None:
+    """A pod that waits says why, or its PodGroup does.
 
     Raises:
-        Failure: None of them does.
+        Failure: Neither does.
     """
+    of_pod = {one["type"]: one for one in (pod.get("status") or {}).get("conditions") or ()}
     of_group = {one["type"]: one for one in ((group or {}).get("status") or {}).get("conditions") or ()}
-    unschedulable = of_group.get("Unschedulable", {})
-    is_told_of_group = unschedulable.get("status") == "True" and unschedulable.get("message")
-    if not is_told_of_group and not any(_is_told(one) for one in (pod, *others)):
-        raise Failure("a pod waits and nothing says why", f"{pod['metadata']['name']}: {of_group}")
+    scheduled, unschedulable = of_pod.get("PodScheduled", {}), of_group.get("Unschedulable", {})
+    is_told = scheduled.get("status") == "False" and scheduled.get("message")
+    if not is_told and not (unschedulable.get("status") == "True" and unschedulable.get("message")):
+        raise Failure("a pod waits and nothing says why", f"{pod['metadata']['name']}: {of_pod}, {of_group}")
