@@ -16,6 +16,7 @@ from berth.runtime.identity import process_identity
 from berth.runtime.instruments import Instruments
 from berth.runtime.waits import pause
 from berth.services.dispatcher.config import DispatcherConfig
+from berth.services.dispatcher.dead_letters import count_letters
 from berth.services.dispatcher.leadership import Keeper, Standing, Terms
 from berth.services.dispatcher.ledger_guard import CannotLeadError
 from berth.services.dispatcher.loop import Dispatcher
@@ -66,6 +67,7 @@ async def serve_beside(
         process: Identity of this process; that of each process is another.
     """
     await bus.ensure_streams(replicas=config.bus.replicas)
+    instruments.metrics.shards.set(config.shards)
     terms = Terms(
         config.lease_s, config.heartbeat_s, config.heartbeat_lost_s, config.heartbeat_answer_s, config.stalled_s
     )
@@ -91,6 +93,7 @@ async def serve_beside(
             group.create_task(_show_life(standing, clock), name="show life"),
             group.create_task(_set_on(stop, changed), name="wake on stop"),
             group.create_task(_keep_streams(bus, config.bus.replicas, instruments), name="keep streams"),
+            group.create_task(count_letters(bus, clock, instruments), name="count dead letters"),
         ]
         while not stop.is_set():
             with short_collections():  # a longer pause would look like the end of the leader
