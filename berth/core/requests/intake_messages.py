@@ -32,7 +32,8 @@ def read_request(subjects: Subjects, subject: str, data: bytes) -> JobRequest | 
     try:
         envelope = open_envelope(data)
     except DecodeError as error:
-        raise NoRequestError(error.reason, code=UNDECODABLE) from error
+        hint = "; it looks like JSON" if data.lstrip()[:1] in {b"{", b"["} else ""
+        raise NoRequestError(error.reason + hint, code=UNDECODABLE) from error
     is_cancel = envelope.kind == JobCancel.KIND
     try:
         message = body_of(envelope, JobCancel) if is_cancel else body_of(envelope, JobRequest)

@@ -41,7 +41,7 @@ class ServerInfo(NamedTuple):
     """The server of a connection.
 
     Attributes:
-        name: Its name.
+        name: Its name; empty if it has none of its own.
         version: Its release.
         cluster: Name of its cluster; empty without one.
         address: Host and port, as the client uses them.
@@ -122,8 +122,12 @@ class NatsConnection:
         info = self._client._server_info  # noqa: SLF001  # there is no public method for the name
         url = self._client.connected_url
         address = "" if url is None else f"{url.hostname}:{url.port}"
+        name = str(info.get("server_name", ""))
         return ServerInfo(
-            str(info.get("server_name", "")), str(info.get("version", "")), str(info.get("cluster", "")), address
+            "" if name == info.get("server_id") else name,
+            str(info.get("version", "")),
+            str(info.get("cluster", "")),
+            address,
         )
 
     def unique(self) -> str:

@@ -213,10 +213,10 @@ class NatsFollower:
                 return gap
             if self._has_hole:  # the oldest message is not beyond the position, so single messages were removed
                 self._holes_until, self._has_hole = info.state.last_seq, False
-            self._pending = consumer.num_pending
             if not consumer.num_pending:
                 self.caught_up.set()
             session.head = info.state.last_seq
+            self._pending = consumer.num_pending
             average = max(1, info.state.bytes // max(1, info.state.messages))
             session.batch = max(_BATCH_MIN, min(_BATCH_MAX, _BATCH_BYTES // average))
             listening = await self._wire.listen(session.inbox, self._receive)

@@ -22,6 +22,7 @@ from berth.runtime.logs import DEFAULT_LOG, Logger
 from berth.schemas.subjects import StreamName, Subjects
 
 _READ_PROGRESS_S: Final = 10.0
+_ROUND_TRIP_S: Final = 5.0
 _FIRST_ANSWER_S: Final = 1.0
 _QUIET_S: Final = 0.3
 """Processes that do not answer within this time after another one are taken for absent."""
@@ -156,16 +157,13 @@ class NatsBus:
         """The server of the connection."""
         return self._wire.server
 
-    async def round_trip_s(self) -> float:
-        """Seconds that a message takes to the server and back.
+    async def round_trip(self) -> None:
+        """Send a message to the server and back.
 
         Raises:
             TransientError: Not connected, or no answer within 5 s.
         """
-        loop = asyncio.get_running_loop()
-        began_s = loop.time()
-        await self._inbox.round_trip(timeout_s=5.0)
-        return loop.time() - began_s
+        await self._inbox.round_trip(timeout_s=_ROUND_TRIP_S)
 
     def _broke(self) -> None:
         if self._is_open:

@@ -27,7 +27,7 @@ async def gather_status(bus: NatsBus, clock: Clock) -> CellStatus:
     Raises:
         TransientError: The bus did not answer.
     """
-    nats = await _nats(bus)
+    nats = await _nats(bus, clock)
     decision = await last_decision(bus)
     letters = await count_letters(bus)
     stored = await bus.last(StreamName.LEASE, bus.subjects.lease(_ROLE))
@@ -89,8 +89,9 @@ async def last_decision(bus: Bus) -> Decision | None:
     )
 
 
-async def _nats(bus: NatsBus) -> Nats:
+async def _nats(bus: NatsBus, clock: Clock) -> Nats:
     streams, missing = [], []
+    server = bus.server
     for spec in bus.subjects.streams():
         report = await bus.stream_report(spec.name)
         if report is None:
@@ -103,12 +104,13 @@ async def _nats(bus: NatsBus) -> Nats:
                 report.bytes,
                 report.first_seq,
                 report.last_seq,
-                report.leader,
+                report.leader if server.cluster else "",  # a server without a cluster names itself
                 report.late,
             )
         )
-    server = bus.server
-    round_trip_ms = round(await bus.round_trip_s() * 1000, 3)
+    began_s = clock.monotonic_s()
+    await bus.round_trip()
+    round_trip_ms = round((clock.monotonic_s() - began_s) * 1000, 3)
     return Nats(server.name, server.version, server.cluster, server.address, round_trip_ms, streams, missing)
 
 

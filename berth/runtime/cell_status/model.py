@@ -18,7 +18,7 @@ class Leader(msgspec.Struct, frozen=True):
         holder: Name in the lease; empty if nobody holds it.
         renewed_ms: When the lease was renewed; 0 without one.
         process: Process that says that it leads; empty if none does.
-        waiting: Gangs that wait, as that process says.
+        waiting: Jobs that wait, as that process says.
     """
 
     holder: str = ""
@@ -130,7 +130,7 @@ class Nats(msgspec.Struct, frozen=True):
     """The server of NATS.
 
     Attributes:
-        server: Its name.
+        server: Its name; empty if it has none of its own.
         release: Its release.
         cluster: Its cluster; empty without one.
         address: Host and port.
