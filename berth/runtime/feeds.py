@@ -88,11 +88,6 @@ class Feed:
         return self._follower.applied if self._follower is not None else 0
 
     @property
-    def reconnections(self) -> int:
-        """Number of consumers created after the first."""
-        return self._follower.recreations if self._follower is not None else 0
-
-    @property
     def waiting(self) -> int:
         """Number of received messages that are not applied."""
         return len(self._waiting)
@@ -233,7 +228,7 @@ class Feeds:
             if body.ledger_seq > ledger.last_seq or body.facts_seq > facts.last_seq:
                 raise FatalError(
                     f"snapshot at ledger {body.ledger_seq}, facts {body.facts_seq} is ahead of the bus, which ends at"
-                    f" {ledger.last_seq} and {facts.last_seq}: streams were lost or created again; berth fsck tells what is wrong"
+                    f" {ledger.last_seq} and {facts.last_seq}: streams were lost or created again; berth fsck reports what is wrong"
                 )
             loaded = self.state.load(body)
             found.add(loaded.changes)

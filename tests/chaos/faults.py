@@ -74,7 +74,7 @@ class Partition:
     async def heal(self, cell: ChaosCell) -> None:
         """Lose them no more."""
         for one, other in self.pairs:
-            cell.network.mend(one, other)
+            cell.network.heal(one, other)
 
 
 @dataclass

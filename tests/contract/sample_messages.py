@@ -871,7 +871,7 @@ def _simulation() -> tuple[Message, ...]:
             level="RestartNPU",
             code="80E24E00",
             lasts_ms=60_000,
-            mend=True,
+            repair=True,
             leaf=True,
             pod="team-a/llm-worker-1",
             exit_code=137,

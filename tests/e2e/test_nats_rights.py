@@ -22,7 +22,7 @@ from berth.runtime.dead_letters.replays import replay
 from berth.runtime.dead_letters.writing import dead_letter
 from berth.runtime.errors import FatalError, TransientError
 from berth.runtime.fsck.cell_check import check_cell
-from berth.runtime.fsck.mending import carry_out, plan_of
+from berth.runtime.fsck.cell_repair import carry_out, plan_of
 from berth.runtime.local.nats_server import EmbeddedServer
 from berth.runtime.recording import record
 from berth.schemas.envelope import encode

@@ -3,6 +3,7 @@
 import asyncio
 from collections import Counter
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from random import Random
 from typing import Any, Final, NamedTuple
@@ -45,6 +46,17 @@ EXPIRE_S: Final = (20, 60, 0)
 """After so long what is over is forgotten, by seed; 0: never."""
 _AGAIN_S: Final = 1.0
 """Pause before a supervisor starts a process again that has ended by itself."""
+
+
+class UncollectedGarbage:
+    """Garbage of one dispatcher of many in this process: nothing is collected at its word."""
+
+    def short_collections(self) -> AbstractContextManager[None]:
+        """Change nothing."""
+        return nullcontext()
+
+    def collect(self) -> None:
+        """Collect nothing."""
 
 
 class CellSettings(msgspec.Struct, frozen=True):
@@ -237,6 +249,7 @@ class SimCell:
             process.instruments,
             stop,
             process=process.identity,
+            garbage=UncollectedGarbage(),
         )
 
     async def _score(self, process: Process, stop: asyncio.Event) -> None:

@@ -125,7 +125,7 @@ async def _go_through(world: World) -> None:
     while loop.now_s < HORIZON_S:
         await asyncio.sleep(0.5)
         _see_nothing_failed(world)
-    world.mend()
+    world.repair()
     quiet_s = 0.0
     before = -1
     while quiet_s < QUIET_S or unrest(world):

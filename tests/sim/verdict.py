@@ -15,6 +15,7 @@ from tests.fuzz.failure import Failure as FuzzFailure
 from tests.fuzz.sleepers import see_nobody_sleeps
 from tests.sim.errors import Failure
 from tests.sim.middle import see_refused
+from tests.sim.process import Process
 from tests.sim.users import PODS
 from tests.sim.world import World
 from tests.support.kube_rules import Tree
@@ -30,6 +31,10 @@ def unrest(world: World) -> list[str]:
     observer = world.observer
     observer.catch_up()
     found: list[str] = ["the operator is at work"] if world.is_at_work else []
+    if not any(_leads(process) for process in world.cell.processes.values()):
+        found.append("no dispatcher leads")
+    if not observer.has_led:  # a restored ledger waits until the inventory knows all pods, up to stranger_s
+        found.append("nobody has led since the history began")
     for key in observer.state.jobs:
         status = status_of(observer.state, key, at_ms=0)
         if status is None or status.phase in RESTLESS:
@@ -37,6 +42,11 @@ def unrest(world: World) -> list[str]:
         elif status.phase == "waiting" and status.refusal is None:
             found.append(f"{key[1]} waits and nobody says why")
     return found
+
+
+def _leads(process: Process) -> bool:
+    registry = process.instruments.registry.collectors
+    return not process.is_dead and registry.get_sample_value("berth_dispatcher_is_leader") == 1
 
 
 async def see_rest(world: World) -> None:

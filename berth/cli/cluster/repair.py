@@ -10,7 +10,7 @@ from berth.cli.consent import ask_consent
 from berth.cli.output import emit, print_result
 from berth.core.explain.text import pluralize
 from berth.runtime.clock import SystemClock
-from berth.runtime.fsck.mending import Plan, carry_out, plan_of
+from berth.runtime.fsck.cell_repair import Plan, carry_out, plan_of
 from berth.runtime.identity import process_identity
 
 

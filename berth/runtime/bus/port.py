@@ -110,7 +110,10 @@ class Bus(Protocol):
 
     @property
     def link_changes(self) -> int:
-        """How often the connection broke or was restored; messages that are not stored may be lost then."""
+        """How often the connection broke or was restored.
+
+        In between, messages that are not stored are lost, and the server may lose what it had not synced.
+        """
 
     async def ensure_streams(self, *, replicas: int = 1, max_bytes: Mapping[StreamName, int] | None = None) -> None:
         """Create all streams of the cell, or correct their settings.

@@ -5,7 +5,7 @@ from typing import Final
 import msgspec
 
 from berth.core.state.cell import State
-from berth.core.verification.findings import RESTORE, Checked, Finding, needs_mending
+from berth.core.verification.findings import RESTORE, Checked, Finding, needs_repair
 from berth.runtime.bus.port import Bus
 from berth.runtime.clock import Clock
 from berth.runtime.feeds import Feeds
@@ -41,7 +41,7 @@ class CellCheck(msgspec.Struct, frozen=True):
     @property
     def is_clean(self) -> bool:
         """Whether nothing needs to be done."""
-        return not needs_mending(self.findings)
+        return not needs_repair(self.findings)
 
 
 async def check_cell(bus: Bus, clock: Clock, *, api: Api | None = None, wait: Pause = pause) -> CellCheck:
@@ -63,7 +63,7 @@ async def check_cell(bus: Bus, clock: Clock, *, api: Api | None = None, wait: Pa
     of_intake, requests = await _requests(bus, clock, wait)
     findings = await _with_remedy(bus, clock, ledger, findings)
     parts = ["statuses", *(["pods on nodes"] if api is not None else [])]
-    if needs_mending(findings):
+    if needs_repair(findings):
         checked += [Checked(part, 0, _BLOCKED) for part in parts]
     else:
         feeds = Feeds(bus, clock, State())
@@ -132,8 +132,8 @@ async def _with_remedy(bus: Bus, clock: Clock, ledger: LedgerCheck, findings: li
         changed = []
         for one in findings:
             is_stop = one.sequence in ledger.stops or one.sequence <= ledger.stops[0] <= one.last_seq
-            if is_stop and one.where == "LEDGER" and one.mend:
-                changed.append(msgspec.structs.replace(one, mend=RESTORE, text=f"{one.text}; {error}"))
+            if is_stop and one.where == "LEDGER" and one.repair:
+                changed.append(msgspec.structs.replace(one, repair=RESTORE, text=f"{one.text}; {error}"))
             else:
                 changed.append(one)
         return changed

@@ -341,6 +341,7 @@ class Gang:
         check_ms: Time at which the owner is read again because pods are missing; None when none are.
         is_succeeded: Its controller was created again with another uid, and that has pods.
         ended: Why its owner is over, as a sentence: nothing new is requested, and what waits is withdrawn.
+        finished: Why its owner makes no pods any more, as a sentence: what waits for pods of it is withdrawn.
         due_ms: Time at which the gang must be processed even if nothing changes; None for never.
         changed_ms: Time of the first change that was not processed; None when all were.
         whole_ms: Time at which it was last processed while complete; None when it was not complete.
@@ -361,6 +362,7 @@ class Gang:
     check_ms: int | None = None
     is_succeeded: bool = False
     ended: str = ""
+    finished: str = ""
     due_ms: int | None = None
     changed_ms: int | None = None
     whole_ms: int | None = None

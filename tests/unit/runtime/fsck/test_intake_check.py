@@ -38,7 +38,7 @@ async def test_requests_are_counted_and_letters_are_a_note() -> None:
     result = await checked(cell)
     assert counts(result) == {"requests": 3, "dead letters": 2}
     (note,) = of_requests(result)
-    assert (note.code, note.where, note.sequence, note.last_seq, note.mend) == ("dead-letters", "DEAD", 1, 2, "")
+    assert (note.code, note.where, note.sequence, note.last_seq, note.repair) == ("dead-letters", "DEAD", 1, 2, "")
     assert note.text == "messages that can never be handled: 2 undecodable; see: berth dead list"
     assert result.is_clean
     await cell.close()
@@ -50,7 +50,7 @@ async def test_a_message_without_a_letter_is_found() -> None:
         await published(cell, data)
     result = await checked(cell)
     first, second = of_requests(result)
-    assert (first.code, first.sequence, first.last_seq, first.mend) == ("unreadable-request", 1, 2, "")
+    assert (first.code, first.sequence, first.last_seq, first.repair) == ("unreadable-request", 1, 2, "")
     assert "DEAD has no letter that says so. A dispatcher that leads writes one" in first.text
     assert (second.sequence, second.last_seq) == (3, 3)
     assert result.is_clean
@@ -92,5 +92,5 @@ async def test_what_is_no_letter_is_found() -> None:
     cell = await Cell().open()
     await cell.user.publish(cell.user.subjects.dead(StreamName.INTAKE, 9), b"\xff")
     (found,) = of_requests(await checked(cell))
-    assert (found.code, found.where, found.sequence, found.mend) == ("unreadable-letter", "DEAD", 1, "")
+    assert (found.code, found.where, found.sequence, found.repair) == ("unreadable-letter", "DEAD", 1, "")
     await cell.close()
