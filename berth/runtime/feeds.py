@@ -11,23 +11,21 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from berth.core.changes import Changes, ChangesBuilder
+from berth.core.requests.dead_reasons import code_of_bytes
 from berth.core.state.cell import State
 from berth.core.state.ledger import Folded
 from berth.core.state.waiting_dump import WaitingDump
 from berth.runtime.bus.port import Bus, Follower, Gap, GapReason, Stored, StreamState
 from berth.runtime.clock import Clock
-from berth.runtime.errors import ConflictError, FatalError, TransientError
+from berth.runtime.dead_letters.writing import dead_letter
+from berth.runtime.errors import FatalError, TransientError
 from berth.runtime.ledger_reader import follow_ledger, last_kept
 from berth.runtime.logs import DEFAULT_LOG, Logger
 from berth.runtime.stored_snapshots import newest_snapshot
 from berth.runtime.void_records import VoidRecords
-from berth.schemas.envelope import encode
-from berth.schemas.status import DeadLetter
 from berth.schemas.subjects import StreamName
 
 _MIRROR_S: Final = 30.0
-_DEAD_DATA_MAX: Final = 64_000
-"""Bytes of a dead letter that are stored with the reason."""
 
 
 class Feed:
@@ -333,7 +331,8 @@ class Feeds:
         for sequence in list(self.dead):
             stored, reason = self.dead[sequence]
             try:
-                await dead_letter(self.bus, self.clock, StreamName.FACTS, stored, reason, log=self._log)
+                code = code_of_bytes(stored.data)
+                await dead_letter(self.bus, self.clock, StreamName.FACTS, stored, reason, code=code, log=self._log)
             except TransientError as error:
                 self._log.warning("dead letter not written, will retry", sequence=sequence, reason=error.reason)
                 return
@@ -348,26 +347,3 @@ class Feeds:
                 found.add(self.state.apply_fact(stored.subject, stored.sequence, stored.data, latest=True).changes)
         self.state.facts_seq = head
         return found.build()
-
-
-async def dead_letter(
-    bus: Bus, clock: Clock, stream: StreamName, stored: Stored, reason: str, *, log: Logger = DEFAULT_LOG
-) -> None:
-    """Write a message that can never be handled to DEAD, once for all followers of the stream.
-
-    Raises:
-        TransientError: It may not be written; try again.
-    """
-    letter = DeadLetter(
-        stream=stream.value,
-        sequence=stored.sequence,
-        subject=stored.subject,
-        reason=reason,
-        data=stored.data[:_DEAD_DATA_MAX],
-        at_ms=clock.now_ms(),
-    )
-    log.warning("dead letter", stream=stream.value, sequence=stored.sequence, subject=stored.subject, reason=reason)
-    try:
-        await bus.publish(bus.subjects.dead(stream, stored.sequence), encode(letter), expected_subject_seq=0)
-    except ConflictError:
-        return  # another follower has written it

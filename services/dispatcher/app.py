@@ -15,6 +15,7 @@ from berth.runtime.identity import process_identity
 from berth.runtime.instruments import Instruments
 from berth.runtime.waits import pause
 from berth.services.dispatcher.config import DispatcherConfig
+from berth.services.dispatcher.dead_letters import count_letters
 from berth.services.dispatcher.kept_streams import KeptStreams
 from berth.services.dispatcher.leadership import Keeper, Standing, Terms
 from berth.services.dispatcher.ledger_guard import CannotLeadError
@@ -67,6 +68,7 @@ async def serve_beside(
         garbage: Of the process.
     """
     await bus.ensure_streams(replicas=config.bus.replicas)
+    instruments.metrics.shards.set(config.shards)
     terms = Terms(
         config.lease_s, config.heartbeat_s, config.heartbeat_lost_s, config.heartbeat_answer_s, config.stalled_s
     )
@@ -92,6 +94,7 @@ async def serve_beside(
             group.create_task(_show_life(standing, clock), name="show life"),
             group.create_task(_set_on(stop, changed), name="wake on stop"),
             group.create_task(KeptStreams(bus, config.bus.replicas, instruments.log).run(), name="keep streams"),
+            group.create_task(count_letters(bus, clock, instruments), name="count dead letters"),
         ]
         while not stop.is_set():
             with garbage.short_collections():  # a longer pause would look like the end of the leader

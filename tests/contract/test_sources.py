@@ -206,6 +206,8 @@ QUESTIONS: Final = (
     "restarts that are held back",
     "backup and restore",
     "check of a cell",
+    "dead letters",
+    "status of a cell",
     "metrics",
     "product forms",
 )

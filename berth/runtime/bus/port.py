@@ -10,12 +10,16 @@ from berth.schemas.subjects import StreamName, Subjects
 
 
 class Stored(NamedTuple):
-    """A message in a stream; ``at_ms`` is the time at which the server stored it, 0 if unknown."""
+    """A message in a stream.
+
+    ``at_ms`` is the time at which the server stored it, 0 if unknown. ``headers`` are given by followers alone.
+    """
 
     subject: str
     sequence: int
     data: bytes
     at_ms: int
+    headers: Mapping[str, str] | None = None
 
 
 class StreamState(NamedTuple):

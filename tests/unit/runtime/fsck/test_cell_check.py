@@ -29,8 +29,8 @@ from tests.support.stored_cells import (
 )
 
 ALL = {
-    "records", "void messages", "skips", "snapshots", "facts", "facts in snapshots", "latest facts", "statuses",
-    "summaries",
+    "records", "void messages", "skips", "snapshots", "facts", "facts in snapshots", "latest facts", "requests",
+    "dead letters", "statuses", "summaries",
 }  # fmt: skip
 
 
@@ -259,7 +259,10 @@ async def test_facts_that_nobody_reads_need_nothing(cell: Cell) -> None:
     sequence = await cell.user.publish(cell.user.subjects.fact_node("d"), GARBAGE)
     await cell.turns(1)
     result = await checked(cell)
-    assert [(one.code, one.sequence, one.repair) for one in result.findings] == [("unreadable-fact", sequence, "")]
+    assert [(one.code, one.sequence, one.repair) for one in result.findings] == [
+        ("unreadable-fact", sequence, ""),
+        ("dead-letters", 1, ""),
+    ]
     assert "not an envelope" in result.findings[0].text
 
 

@@ -1,0 +1,1 @@
+"""Dead letters: messages that can never be handled; how they are written, read, replayed and purged."""
