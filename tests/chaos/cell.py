@@ -10,7 +10,7 @@ from typing import Any, Final
 from berth.cli.local.fleet import EXAMPLES
 from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.errors import FatalError, TransientError
-from berth.runtime.local.kube_assets import API_SERVER, ETCD
+from berth.runtime.local.kube_assets import API_SERVER, CONTROLLER_MANAGER, ETCD
 from berth.runtime.local.kube_server import KubeServer
 from berth.runtime.local.nats_server import EmbeddedServer
 from berth.runtime.local.processes import LocalProcesses
@@ -34,6 +34,8 @@ _ROUTE_PORT: Final = 6222
 _PROXY_PORTS_FROM: Final = 5000
 _STARTS_MAX: Final = 400
 _SOON_S: Final = 60.0
+_CONTROLLERS: Final = ("podgc",)
+"""An API server that is killed between the two writes of a deletion leaves an unbound pod that is terminating."""
 _START_S: Final = 150.0
 _TAIL_CHARS: Final = 1500
 NODES: Final = 4
@@ -186,8 +188,12 @@ class ChaosCell(LocalProcesses):
             self.components[name] = NatsComponent(name, host, server)
         if self.setup.kube:
             self.kube = KubeServer(
-                self.folder / "kube", users=dict.fromkeys(SERVICES, ()), controllers=(), start_deadline_s=_START_S
+                self.folder / "kube",
+                users=dict.fromkeys(SERVICES, ()),
+                controllers=_CONTROLLERS,
+                start_deadline_s=_START_S,
             )
+            self.kube.places[CONTROLLER_MANAGER] = self.network.host(API_SERVER).place
             for name in (ETCD, API_SERVER):
                 host = self.network.host(name)
                 self.kube.places[name] = host.place
