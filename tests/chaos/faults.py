@@ -10,6 +10,8 @@ from tests.chaos.proxy import Weather
 
 _DELAY_MIN_S: Final = 0.02
 _DELAY_MAX_S: Final = 0.4
+_SECONDS_S: Final = 40.0
+_MINUTES_S: Final = 1_800.0
 
 
 @dataclass
@@ -52,6 +54,28 @@ class Pause:
     async def heal(self, cell: ChaosCell) -> None:
         """Let it go on."""
         cell.components[self.name].resume_now()
+
+
+@dataclass
+class Step:
+    """The wall clock of a service is set, and set right when it heals."""
+
+    name: str
+    shift_s: float
+    kind: str = "clock"
+
+    @property
+    def victims(self) -> tuple[str, ...]:
+        """Its clock."""
+        return (f"clock of {self.name}",)
+
+    async def inject(self, cell: ChaosCell) -> None:
+        """Set it wrong."""
+        cell.clocks[self.name].set(self.shift_s)
+
+    async def heal(self, cell: ChaosCell) -> None:
+        """Set it right."""
+        cell.clocks[self.name].set(0.0)
 
 
 @dataclass
@@ -142,6 +166,11 @@ def pause(random: Random, setup: Setup) -> Fault:
 def pause_server(random: Random, setup: Setup) -> Fault:
     """A nats-server, kube-apiserver or etcd stands still, and its connections stay open."""
     return Pause(random.choice((*setup.nats, *setup.kube)), kind="stop server")
+
+
+def step(random: Random, setup: Setup) -> Fault:
+    """The clock of some service is set, by seconds or by minutes, forward or back."""
+    return Step(random.choice(setup.services), random.choice((-_MINUTES_S, -_SECONDS_S, _SECONDS_S, _MINUTES_S)))
 
 
 def partition(random: Random, setup: Setup) -> Fault:

@@ -34,6 +34,7 @@ from berth.services.summary import app as summary
 from berth.services.summary.config import SummaryConfig
 from berth.services.summary.metrics import SummaryMetrics
 from tests.sim.clock import SimClock
+from tests.sim.durability import SYNC_S
 from tests.sim.errors import Failure
 from tests.sim.kube import SimKube
 from tests.sim.loop import SimLoop
@@ -238,6 +239,7 @@ class SimCell:
             holder=f"{self._holder} {process.name}" if self._holder else "",
             snapshot_records=settings.snapshot_records,
             snapshot_apart_s=0,
+            snapshot_synced_s=round(SYNC_S) + 1,
             expire_after_s=EXPIRE_S[self.seed % len(EXPIRE_S)],
             expire_every_s=3,
         )
