@@ -77,21 +77,27 @@ async def see_rest(world: World) -> None:
     _see_pods(world)
 
 
+async def _started(world: World) -> tuple[dict[str, object], dict[str, object]]:
+    """What a reader that starts now comes to, and what the observer knows after that."""
+    started = State(keeps=True)
+    feeds = Feeds(world.user, world.cell.clocks["bus"], started)
+    await feeds.start()
+    await feeds.stop()
+    world.observer.catch_up()
+    return summary(started), summary(world.observer.state)
+
+
 async def _see_start(world: World) -> None:
     """A start from what is stored comes to the same state.
 
     Raises:
         Failure: It is not so.
     """
+    found, wanted = await _started(world)
     for _ in range(_STARTS_MAX):
-        started = State(keeps=True)
-        feeds = Feeds(world.user, world.cell.clocks["bus"], started)
-        await feeds.start()
-        await feeds.stop()
-        world.observer.catch_up()
-        found, wanted = summary(started), summary(world.observer.state)
         if (found["facts"], found["head"]) == (wanted["facts"], wanted["head"]):
-            break  # otherwise something was stored meanwhile, such as another try to bind a pod
+            break
+        found, wanted = await _started(world)  # something was stored meanwhile, such as another try to bind a pod
     world.observer.count["starts"] += 1
     if found != wanted:
         names = [name for name in wanted if wanted[name] != found[name]]
