@@ -52,9 +52,7 @@ class JobEvent(Shape, frozen=True, kw_only=True):
     request_seq: Whole = 0
     """Sequence at which the request is stored: ``sequence`` of the reply to its submission. 0 where it is unknown."""
     ranks: list[Rank] = []
-    """``placed``: node and chips of every rank; ``recovering``: the places that are left. Empty otherwise."""
-    pods: Whole = 0
-    """Pods of the job; 0 where it is unknown."""
+    """``placed``: node and chips of every rank that has a place. Empty otherwise."""
     source: str = ""
     """What the event was derived from: ``ledger`` or ``facts`` ..."""
     sequence: Whole = 0
