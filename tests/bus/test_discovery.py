@@ -8,6 +8,7 @@ import pytest
 
 from berth.runtime.bus.discovery import Identity
 from berth.runtime.bus.nats_bus import NatsBus
+from berth.runtime.bus.port import Endpoint
 from berth.runtime.errors import PoisonError, TransientError
 from berth.runtime.local.nats_server import EmbeddedServer
 
@@ -81,3 +82,21 @@ async def test_every_process_answers_for_itself_and_one_that_has_ended_does_not(
             await bus.drain(timeout_s=5)
         with pytest.raises(TransientError, match="no responders"):
             await ask(user, "$SRV.PING.berth-scorer")
+
+
+async def test_an_endpoint_has_a_name_and_says_its_schemas(own_server: EmbeddedServer) -> None:
+    async def handle_named(_: str, data: bytes) -> bytes:
+        return data
+
+    async with (
+        await NatsBus.connect(own_server.url, "here", name="one") as bus,
+        await NatsBus.connect(own_server.url, "here", name="asks") as user,
+    ):
+        await bus.announce(identity(1))
+        await bus.serve("berth.here.score.1", handle)
+        await bus.offer(Endpoint("submit", "berth.here.api.submit.*", "api", '{"a":1}', '{"b":2}'), handle_named)
+        endpoint = {"name": "submit", "subject": "berth.here.api.submit.*", "queue_group": "api"}
+        assert endpoint in (await ask(user, "$SRV.INFO.berth-scorer"))["endpoints"]
+        answer = await ask(user, "$SRV.SCHEMA.berth-scorer")
+        assert answer["type"] == "io.nats.micro.v1.schema_response"
+        assert answer["endpoints"] == [{**endpoint, "schema": {"request": '{"a":1}', "response": '{"b":2}'}}]

@@ -1,7 +1,7 @@
 """Service discovery: a process reports its identity and statistics, in the form of the NATS service API.
 
-``$SRV.PING``, ``$SRV.INFO`` and ``$SRV.STATS`` address all processes; with the suffix ``.<name>`` those of a name, with
-``.<name>.<id>`` one process. ``nats micro`` shows the answers.
+``$SRV.PING``, ``$SRV.INFO``, ``$SRV.STATS`` and ``$SRV.SCHEMA`` address all processes; with the suffix ``.<name>``
+those of a name, with ``.<name>.<id>`` one process. ``nats micro`` shows the answers.
 
 Why this is not ``nats.micro``: decision service-discovery.
 
@@ -56,7 +56,12 @@ class Discovery:
         identity = self._identity
         return {
             f"{ROOT}.{verb}{tail}": answer
-            for verb, answer in (("PING", self._ping), ("INFO", self._info), ("STATS", self._stats))
+            for verb, answer in (
+                ("PING", self._ping),
+                ("INFO", self._info),
+                ("STATS", self._stats),
+                ("SCHEMA", self._schema),
+            )
             for tail in ("", f".{identity.name}", f".{identity.name}.{identity.id}")
         }
 
@@ -71,6 +76,14 @@ class Discovery:
         started = datetime.fromtimestamp(self._identity.started_ms / 1000, UTC).isoformat().replace("+00:00", "Z")
         endpoints = [{**_endpoint(served), **_counts(served)} for served in self._served()]
         return self._answer("stats_response", {"started": started, "endpoints": endpoints})
+
+    async def _schema(self, _: bytes) -> bytes:
+        endpoints = [
+            {**_endpoint(served), "schema": {"request": served.endpoint.request, "response": served.endpoint.reply}}
+            for served in self._served()
+            if served.endpoint.request
+        ]
+        return self._answer("schema_response", {"endpoints": endpoints})
 
     def _answer(self, kind: str, more: Mapping[str, Any]) -> bytes:
         identity = self._identity
@@ -87,8 +100,8 @@ class Discovery:
 
 
 def _endpoint(served: NatsServed) -> dict[str, Any]:
-    name = served.subject.rpartition(".")[2]
-    return {"name": name, "subject": served.subject, "queue_group": served.queue}
+    endpoint = served.endpoint
+    return {"name": endpoint.name, "subject": endpoint.subject, "queue_group": endpoint.queue}
 
 
 def _counts(served: NatsServed) -> dict[str, Any]:
