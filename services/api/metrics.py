@@ -20,5 +20,5 @@ class ApiMetrics:
         self.events = registry.counter("api_events_total", "Events of jobs that were stored.")
         self.repeated = registry.counter("api_events_repeated_total", "Events that had been stored before.")
         self.failures = registry.counter("api_event_failures_total", "Tries to store events that failed.")
-        self.facts = registry.gauge("api_facts_seq", "Last fact of which the events are stored.")
-        self.ledger = registry.gauge("api_ledger_seq", "Last record of the ledger of which the events are stored.")
+        self.facts = registry.gauge("api_facts_sequence", "Last fact of which the events are stored.")
+        self.ledger = registry.gauge("api_ledger_sequence", "Last record of the ledger of which the events are stored.")
