@@ -1,6 +1,6 @@
 """Documents for programs in other languages: JSON Schemas of the shapes, and the AsyncAPI document of the subjects.
 
-Source: AsyncAPI specification 3.0.0; JSON Schema 2020-12.
+Source: AsyncAPI, 3.0.0; JSON Schema, 2020-12.
 """
 
 import ast

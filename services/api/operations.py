@@ -11,7 +11,7 @@ from berth.core.state.cell import JobKey, State
 from berth.runtime.bus.port import Bus
 from berth.runtime.clock import Clock
 from berth.runtime.errors import AmbiguousError, OversizeError, TransientError
-from berth.runtime.explanations import explanation_of
+from berth.runtime.history import explanation_of
 from berth.runtime.instruments import Instruments
 from berth.schemas.envelope import DecodeError, decode, encode
 from berth.schemas.intake import JobCancel, JobRequest

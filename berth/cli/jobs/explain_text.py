@@ -14,7 +14,7 @@ from berth.core.explain.text import pluralize
 from berth.core.replay.job_history import Life, Look, Trail
 from berth.runtime.bus.port import Bus
 from berth.runtime.clock import Clock
-from berth.runtime.explanations import explanation_of
+from berth.runtime.history import explanation_of
 from berth.schemas.status import JobStatus
 
 NOT_ASKED: Final = "not-asked"
