@@ -88,8 +88,11 @@ def _wrong(message: str, data: bytes, kind: type[Request]) -> tuple[str, str, st
 
 
 def _value_at(data: bytes, path: str) -> str:
-    """The value at a path, shortened; the whole request without one."""
-    value: Any = msgspec.json.decode(data)
+    """The value at a path, shortened; the whole request without one, or if it is not JSON from there on."""
+    try:
+        value: Any = msgspec.json.decode(data)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        return shortened(data[:_ERROR_MAX].decode(errors="replace"))
     for step in re.findall(r"[^.\[\]]+", path):
         value = value[int(step)] if isinstance(value, list) else value.get(step) if isinstance(value, dict) else None
     return shortened(value) if not isinstance(value, dict) else "an object"

@@ -46,8 +46,8 @@ def read_submission(data: bytes, identity: str) -> JobRequest:
         request = read_job(msgspec.json.decode(plain.job), path="job")
     except ManifestError as error:
         raise RequestError(error.path or "job", error.value, error.expected) from error
-    except RecursionError as error:
-        raise RequestError("job", "nested too deep", "a job file") from error
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+        raise RequestError("job", "malformed", f"a job file in JSON ({error})") from error
     return msgspec.structs.replace(request, submitted_by=identity)
 
 
