@@ -94,7 +94,7 @@ class BreakNode(Message, frozen=True):
     """Fault code in upper-case hex; empty: the default of the fault."""
     lasts_ms: int = 0
     """Duration; 0: until it is repaired."""
-    mend: bool = False
+    repair: bool = False
     """Repair it instead."""
     leaf: bool = False
     """``node`` is a leaf switch: the fault is that of each node below it."""

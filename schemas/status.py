@@ -1,6 +1,6 @@
 """Status of jobs for users, and messages about the streams themselves. Statuses are views of facts and ledger."""
 
-from typing import ClassVar, Literal
+from typing import ClassVar, Final, Literal
 
 from berth.schemas.facts import Rejection
 from berth.schemas.message import Message, Part
@@ -69,6 +69,10 @@ class JobSummary(Message, frozen=True):
     at_ms: UnixMs = 0
 
 
+RESTORE_HOLDER: Final = "berth restore"
+"""Holder of the dispatcher's lease while a cell is restored; its lease does not expire, see ``berth restore``."""
+
+
 class LeaseHeld(Message, frozen=True):
     """Leader of a role, and the time of its last renewal."""
 
@@ -97,6 +101,25 @@ class Heartbeat(Message, frozen=True):
     """Last fact that it had applied at that record; later records know at least these facts."""
 
 
+class Replay(Part, frozen=True):
+    """The message of a dead letter was published again, or is about to be."""
+
+    at_ms: UnixMs
+    by: str
+    """Process that does it."""
+    after_seq: Sequence
+    """Last message that the subject had before."""
+    sequence: Sequence = 0
+    """Of the message that was published; 0 until that is known."""
+
+
+class Purge(Part, frozen=True):
+    """The content of a dead letter was removed. The rest stays, so that no service writes the letter again."""
+
+    at_ms: UnixMs
+    by: str
+
+
 class DeadLetter(Message, frozen=True):
     """A message that can never be handled, and why."""
 
@@ -107,7 +130,19 @@ class DeadLetter(Message, frozen=True):
     subject: str
     reason: str
     data: bytes
+    """The first 64,000 bytes of the message; empty once it is purged."""
     at_ms: UnixMs
+    code: str = ""
+    """Kind of the reason (``berth.core.requests.dead_reasons``); readers take an unknown one for ``other``. Empty in
+    letters before 0.5."""
+    stored_ms: UnixMs = 0
+    """When the message was stored; 0 in letters before 0.5."""
+    size_bytes: int = 0
+    """Bytes of the whole message; 0 in letters before 0.5."""
+    headers: dict[str, str] = {}
+    """Headers of the message, the first 4,096 characters of them."""
+    replay: Replay | None = None
+    purge: Purge | None = None
 
 
 class Skip(Message, frozen=True):

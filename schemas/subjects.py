@@ -101,6 +101,7 @@ class StreamSpec(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _DAY_S: Final = 86_400
+_MIB: Final = 1 << 20
 _GIB: Final = 1 << 30
 
 
@@ -338,7 +339,12 @@ class Subjects(msgspec.Struct, frozen=True):
                 name=StreamName.LEASE, subjects=(f"{root}lease.>",), per_subject=1, allow_ttl=True, backup="none"
             ),
             StreamSpec(
-                name=StreamName.DEAD, subjects=(f"{root}dead.>",), per_subject=1, max_age_s=30 * _DAY_S, backup="latest"
+                name=StreamName.DEAD,
+                subjects=(f"{root}dead.>",),
+                per_subject=1,
+                max_age_s=30 * _DAY_S,
+                max_bytes=64 * _MIB,
+                backup="latest",
             ),
             StreamSpec(name=StreamName.SKIPS, subjects=(f"{root}skip.>",), per_subject=1, backup="latest"),
             StreamSpec(

@@ -38,6 +38,11 @@ class Command(msgspec.Struct, frozen=True):
 
 COMMANDS: Final = (
     Command(
+        "status",
+        "cluster.status:status",
+        "Show who leads, how far each service is behind, scorers, last decision, dead letters, and NATS.",
+    ),
+    Command(
         "up",
         "local.up:up",
         "Start NATS, all services and a simulated cluster, and keep them running until Ctrl-C or SIGTERM.",
@@ -139,6 +144,34 @@ COMMANDS: Final = (
         "restore",
         "recordings.backup:restore_cell",
         "Make the streams of a cell anew from a backup. Its services must not run.",
+    ),
+    Command(
+        "dead",
+        "cluster.dead:list_dead",
+        "List dead letters: messages that can never be handled, the newest first, with the reason.",
+        (
+            Command(
+                "list",
+                "cluster.dead:list_dead",
+                "List dead letters: messages that can never be handled, the newest first, with the reason.",
+            ),
+            Command(
+                "show",
+                "cluster.dead:show_dead",
+                "Show a dead letter: its message decoded as far as possible, with headers, reason and times.",
+            ),
+            Command(
+                "replay",
+                "cluster.dead:replay_dead",
+                "Publish requests of dead letters again on their subjects, each once. Nothing is sent if any of them is"
+                " refused.",
+            ),
+            Command(
+                "purge",
+                "cluster.dead:purge_dead",
+                "Remove the content of dead letters, by name, age, subject or reason. It cannot be undone.",
+            ),
+        ),
     ),
     Command(
         "fsck",

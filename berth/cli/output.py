@@ -99,6 +99,13 @@ def age(since_ms: int, now_ms: int) -> str:
     return f"{seconds:.0f} s"
 
 
+def plain(text: str) -> str:
+    """A text from outside on one line: characters that move a cursor or end a line are escaped."""
+    if text.isprintable():
+        return text
+    return "".join(sign if sign.isprintable() else sign.encode("unicode_escape").decode() for sign in text)
+
+
 def listed(names: Iterable[str], most: int = _NODES_SHOWN) -> str:
     """Names, each once in the order of the first mention, cut after ``most``."""
     known = list(dict.fromkeys(names))

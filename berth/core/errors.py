@@ -41,7 +41,7 @@ class LedgerBrokenError(InvariantError):
         self.sequence = sequence
         self.epoch = epoch
         where = f"record {sequence} of epoch {epoch}" if epoch else f"record {sequence}"
-        self.args = (f"{where} breaks the ledger: {self.what}; berth repair shows and mends it",)
+        self.args = (f"{where} breaks the ledger: {self.what}; berth repair reports and repairs it",)
 
 
 class HistoryError(CoreError):

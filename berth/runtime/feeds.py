@@ -11,23 +11,22 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from berth.core.changes import Changes, ChangesBuilder
+from berth.core.requests.dead_reasons import code_of_bytes
 from berth.core.state.cell import State
 from berth.core.state.ledger import Folded
 from berth.core.state.waiting_dump import WaitingDump
 from berth.runtime.bus.port import Bus, Follower, Gap, GapReason, Stored, StreamState
 from berth.runtime.clock import Clock
-from berth.runtime.errors import ConflictError, FatalError, TransientError
+from berth.runtime.dead_letters.writing import dead_letter
+from berth.runtime.errors import FatalError, TransientError
 from berth.runtime.ledger_reader import follow_ledger, last_kept
 from berth.runtime.logs import DEFAULT_LOG, Logger
 from berth.runtime.stored_snapshots import newest_snapshot
 from berth.runtime.void_records import VoidRecords
-from berth.schemas.envelope import encode
-from berth.schemas.status import DeadLetter, SnapshotBody
+from berth.schemas.status import SnapshotBody
 from berth.schemas.subjects import StreamName
 
 _MIRROR_S: Final = 30.0
-_DEAD_DATA_MAX: Final = 64_000
-"""Bytes of a dead letter that are stored with the reason."""
 
 
 class Feed:
@@ -88,11 +87,6 @@ class Feed:
     def received(self) -> int:
         """Sequence of the last message received."""
         return self._follower.applied if self._follower is not None else 0
-
-    @property
-    def reconnections(self) -> int:
-        """Number of consumers created after the first."""
-        return self._follower.recreations if self._follower is not None else 0
 
     @property
     def waiting(self) -> int:
@@ -249,7 +243,7 @@ class Feeds:
             if body.ledger_seq > ledger.last_seq or body.facts_seq > facts.last_seq:
                 raise FatalError(
                     f"snapshot at ledger {body.ledger_seq}, facts {body.facts_seq} is ahead of the bus, which ends at"
-                    f" {ledger.last_seq} and {facts.last_seq}: streams were lost or created again; berth fsck tells what is wrong"
+                    f" {ledger.last_seq} and {facts.last_seq}: streams were lost or created again; berth fsck reports what is wrong"
                 )
             loaded = self.state.load(body)
             found.add(loaded.changes)
@@ -352,7 +346,8 @@ class Feeds:
         for sequence in list(self.dead):
             stored, reason = self.dead[sequence]
             try:
-                await dead_letter(self.bus, self.clock, StreamName.FACTS, stored, reason, log=self._log)
+                code = code_of_bytes(stored.data)
+                await dead_letter(self.bus, self.clock, StreamName.FACTS, stored, reason, code=code, log=self._log)
             except TransientError as error:
                 self._log.warning("dead letter not written, will retry", sequence=sequence, reason=error.reason)
                 return
@@ -367,26 +362,3 @@ class Feeds:
                 found.add(self.state.apply_fact(stored.subject, stored.sequence, stored.data, latest=True).changes)
         self.state.facts_seq = head
         return found.build()
-
-
-async def dead_letter(
-    bus: Bus, clock: Clock, stream: StreamName, stored: Stored, reason: str, *, log: Logger = DEFAULT_LOG
-) -> None:
-    """Write a message that can never be handled to DEAD, once for all followers of the stream.
-
-    Raises:
-        TransientError: It may not be written; try again.
-    """
-    letter = DeadLetter(
-        stream=stream.value,
-        sequence=stored.sequence,
-        subject=stored.subject,
-        reason=reason,
-        data=stored.data[:_DEAD_DATA_MAX],
-        at_ms=clock.now_ms(),
-    )
-    log.warning("dead letter", stream=stream.value, sequence=stored.sequence, subject=stored.subject, reason=reason)
-    try:
-        await bus.publish(bus.subjects.dead(stream, stored.sequence), encode(letter), expected_subject_seq=0)
-    except ConflictError:
-        return  # another follower has written it

@@ -2,10 +2,32 @@
 
 import gc
 from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Final
+from contextlib import AbstractContextManager, contextmanager
+from typing import Final, Protocol
 
 _YOUNG: Final = 0
+
+
+class Garbage(Protocol):
+    """Collection of what a process no longer uses; an event loop that several processes share has one of its own."""
+
+    def short_collections(self) -> AbstractContextManager[None]:
+        """Keep collections short while a block runs."""
+
+    def collect(self) -> None:
+        """Collect everything, now."""
+
+
+class ProcessGarbage:
+    """Garbage of this process."""
+
+    def short_collections(self) -> AbstractContextManager[None]:
+        """See :func:`short_collections`."""
+        return short_collections()
+
+    def collect(self) -> None:
+        """See :func:`gc.collect`."""
+        gc.collect()
 
 
 @contextmanager

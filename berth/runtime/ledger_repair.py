@@ -2,7 +2,7 @@
 
 Readers stop at a message that breaks a rule or does not decode, and where messages were deleted. The ledger is folded
 as they do it, and each such place gets a skip. What was applied by anyone is not skipped: a deleted record that a later
-one follows, or by which a job has a status or pods are bound, cannot be made good by a skip, because readers that start
+one follows, or by which a job has a status or pods are bound, cannot be repaired by a skip, because readers that start
 anew would give its chips again.
 """
 
@@ -29,7 +29,7 @@ ROLE: Final = "dispatcher"
 HOLDER: Final = "berth repair"
 """Holder of the lease during a repair; one that was interrupted is taken over by the next."""
 _LEASE_S: Final = 30
-_RESTORE: Final = "no skip can make that good; use: berth restore. Nothing was changed"
+_RESTORE: Final = "no skip can repair that; use: berth restore. Nothing was changed"
 _DELETED: Final = "deleted"
 
 
@@ -61,7 +61,7 @@ async def find(bus: Bus, clock: Clock, *, by: str, without: Container[int] = fro
         without: Records of snapshots that are left out.
 
     Raises:
-        RepairError: A skip would not make it good.
+        RepairError: A skip would not repair it.
         NewerVersionError: Only a newer release reads a record or the newest snapshot.
         TransientError: The bus did not answer.
     """

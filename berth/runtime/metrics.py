@@ -7,7 +7,7 @@ The metrics of a service are a class in its ``metrics.py`` that creates them on 
             self.greeted = registry.counter("greeter_greeted_nodes_total", "Nodes that were greeted.")
 
 Names are ``berth_<service>_<what>_<unit>``. A label has few values, which are known in advance, and never names a pod,
-job or node. A registry is not read while the probe server is disabled.
+job or node. A registry is read for the probe server, and its gauges for the statistics of the process on the bus.
 """
 
 from collections.abc import Sequence
@@ -78,6 +78,17 @@ class MetricsRegistry:
             ValueError: The registry already has a metric with this name.
         """
         return Histogram(PREFIX + name, what, labels, registry=self.collectors, buckets=bounds)
+
+    def gauges(self) -> dict[str, float]:
+        """Values of the gauges of the service, by name with labels as in the text format of Prometheus."""
+        found: dict[str, float] = {}
+        for family in self.collectors.collect():
+            if family.type != "gauge" or not family.name.startswith(PREFIX):
+                continue
+            for sample in family.samples:
+                labels = ",".join(f'{name}="{value}"' for name, value in sorted(sample.labels.items()))
+                found[f"{sample.name}{{{labels}}}" if labels else sample.name] = sample.value
+        return found
 
     def exposition(self) -> bytes:
         """All metrics in the text format of Prometheus."""

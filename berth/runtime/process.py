@@ -12,6 +12,7 @@ import gc
 import signal
 import sys
 from collections.abc import Callable, Coroutine, Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, NoReturn, TypeAlias, TypeVar
 
@@ -19,7 +20,7 @@ import uvloop
 
 from berth.core.errors import LedgerBrokenError
 from berth.runtime import logs, probes
-from berth.runtime.bus.discovery import Identity
+from berth.runtime.bus.discovery import Identity, OwnReport
 from berth.runtime.bus.port import Bus
 from berth.runtime.clock import Clock, SystemClock
 from berth.runtime.config import ConfigError, LogConfig, ServiceConfig, load
@@ -104,7 +105,8 @@ async def run_service(
             return
         instruments.readiness.attach(bus)
         try:
-            await bus.announce(_identity(name, config.bus.cell, clock))
+            report = partial(_report, instruments)
+            await bus.announce(_identity(name, config.bus.cell, clock), report)
             await supervise(
                 lambda asked: serve(bus, clock, config, instruments, asked),
                 stop=stop,
@@ -124,6 +126,11 @@ def _identity(name: str, cell: str, clock: Clock) -> Identity:
         metadata={"cell": cell},
         started_ms=clock.now_ms(),
     )
+
+
+def _report(instruments: Instruments[M]) -> OwnReport:
+    """What a process says of itself on the bus."""
+    return OwnReport(instruments.readiness.reason, instruments.registry.gauges())
 
 
 def run(work: Work, log: Logger) -> int:

@@ -1,6 +1,7 @@
-"""Waits of services: for events until a stop, for one of some events, and for a time until an event."""
+"""Waits of services: for events until a stop, for one of some events, for a time, and of workers for work."""
 
 import asyncio
+from collections import deque
 from collections.abc import Iterable
 
 
@@ -41,3 +42,32 @@ async def any_set(events: Iterable[asyncio.Event], seconds: float | None) -> Non
         await asyncio.wait(waits, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
         for wait in waits:
             wait.cancel()
+
+
+class IdleWorkers:
+    """Workers that wait for work; a piece of work wakes one of them, not all.
+
+    A worker looks for work, and waits here when it finds none; who puts work in its place calls :meth:`wake_one`.
+    """
+
+    def __init__(self) -> None:
+        self._waiting: deque[asyncio.Future[None]] = deque()
+
+    async def wait(self) -> None:
+        """Wait until this worker is woken."""
+        woken = asyncio.get_running_loop().create_future()
+        self._waiting.append(woken)
+        await woken
+
+    def wake_one(self) -> None:
+        """Wake the worker that has waited longest, if one waits."""
+        while self._waiting:
+            woken = self._waiting.popleft()
+            if not woken.done():  # a worker that was cancelled takes no work
+                woken.set_result(None)
+                return
+
+    def wake_all(self) -> None:
+        """Wake every worker that waits, such as for the end."""
+        while self._waiting:
+            self.wake_one()

@@ -14,6 +14,7 @@ from berth.runtime.bus.port import Bus
 from berth.runtime.clock import Clock
 from berth.runtime.errors import PoisonError, TransientError
 from berth.runtime.instruments import Instruments
+from berth.runtime.waits import IdleWorkers
 from berth.schemas.envelope import DecodeError, decode, encode
 from berth.schemas.facts import JobSeen, OutcomeSeen, RankFailure
 from berth.schemas.subjects import StreamName
@@ -66,7 +67,7 @@ class Loop:
         self._waiting: dict[AttemptKey, asyncio.TimerHandle] = {}
         self._tries: dict[AttemptKey, int] = {}
         self._stopping = False
-        self._woken = asyncio.Event()
+        self._idle = IdleWorkers()
         self._log = instruments.log
 
     def wake(self, keys: list[AttemptKey]) -> None:
@@ -76,13 +77,12 @@ class Loop:
                 self._again.add(key)
             elif self.work.next_step(key, self._clock.now_ms()) is not None:
                 self._ready[key] = None
+                self._idle.wake_one()
             else:
                 self._tries.pop(key, None)
                 self._look_when_due(key)
         self._metrics.ledger.set(self.work.head)
         self._count()
-        if self._ready:
-            self._woken.set()
 
     def _count(self) -> None:
         self._metrics.pending.set(len(self._ready) + len(self._busy) + len(self._waiting))
@@ -99,15 +99,14 @@ class Loop:
                 group.create_task(self._worker(), name=f"worker {number}")
             await stop.wait()
             self._stopping = True
-            self._woken.set()
+            self._idle.wake_all()
         for timer in self._waiting.values():
             timer.cancel()
 
     async def _worker(self) -> None:
         while True:
             while not self._ready and not self._stopping:
-                self._woken.clear()
-                await self._woken.wait()
+                await self._idle.wait()
             if self._stopping:
                 return
             key = next(iter(self._ready))

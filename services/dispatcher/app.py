@@ -1,7 +1,6 @@
 """Wiring of the dispatcher: lease, leadership, standby."""
 
 import asyncio
-import gc
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from functools import partial
@@ -10,12 +9,14 @@ from typing import Final, TypeAlias
 from berth.runtime.beside import BesideWork, beside
 from berth.runtime.bus.port import Bus
 from berth.runtime.clock import Clock
-from berth.runtime.errors import FatalError, TransientError
-from berth.runtime.garbage import short_collections
+from berth.runtime.errors import TransientError
+from berth.runtime.garbage import Garbage, ProcessGarbage
 from berth.runtime.identity import process_identity
 from berth.runtime.instruments import Instruments
 from berth.runtime.waits import pause
 from berth.services.dispatcher.config import DispatcherConfig
+from berth.services.dispatcher.dead_letters import count_letters
+from berth.services.dispatcher.kept_streams import KeptStreams
 from berth.services.dispatcher.leadership import Keeper, Standing, Terms
 from berth.services.dispatcher.ledger_guard import CannotLeadError
 from berth.services.dispatcher.loop import Dispatcher
@@ -24,8 +25,6 @@ from berth.services.dispatcher.standby import FencedError
 
 _ALIVE_S: Final = 0.25
 """Pause between two signs that the loop which decides is running."""
-_LOOK_S: Final = 1.0
-"""Pause between two looks at the connection."""
 _AGAIN_S: Final = 1.0
 """Pause after leadership could not be taken."""
 Beside: TypeAlias = Callable[[BesideWork], AbstractAsyncContextManager[None]]
@@ -41,7 +40,8 @@ async def serve(
 ) -> None:
     """Decide while the lease is held, follow the leader while it is not, until asked to stop."""
     on_a_thread = partial(beside, "dispatcher", config.bus, log=instruments.log)
-    await serve_beside(on_a_thread, bus, clock, config, instruments, stop, process=process_identity())
+    process, garbage = process_identity(), ProcessGarbage()
+    await serve_beside(on_a_thread, bus, clock, config, instruments, stop, process=process, garbage=garbage)
 
 
 async def serve_beside(
@@ -53,6 +53,7 @@ async def serve_beside(
     stop: asyncio.Event,
     *,
     process: str,
+    garbage: Garbage,
 ) -> None:
     """Decide or follow until asked to stop, with the keeper of the lease beside.
 
@@ -64,8 +65,10 @@ async def serve_beside(
         instruments: Of the process.
         stop: Set to end the dispatcher.
         process: Identity of this process; that of each process is another.
+        garbage: Of the process.
     """
     await bus.ensure_streams(replicas=config.bus.replicas)
+    instruments.metrics.shards.set(config.shards)
     terms = Terms(
         config.lease_s, config.heartbeat_s, config.heartbeat_lost_s, config.heartbeat_answer_s, config.stalled_s
     )
@@ -90,15 +93,16 @@ async def serve_beside(
         side_tasks = [
             group.create_task(_show_life(standing, clock), name="show life"),
             group.create_task(_set_on(stop, changed), name="wake on stop"),
-            group.create_task(_keep_streams(bus, config.bus.replicas, instruments), name="keep streams"),
+            group.create_task(KeptStreams(bus, config.bus.replicas, instruments.log).run(), name="keep streams"),
+            group.create_task(count_letters(bus, clock, instruments), name="count dead letters"),
         ]
         while not stop.is_set():
-            with short_collections():  # a longer pause would look like the end of the leader
+            with garbage.short_collections():  # a longer pause would look like the end of the leader
                 dispatcher = Dispatcher(bus, clock, config, holder=process, instruments=instruments)
                 await _Term(dispatcher, standing, instruments, changed, stop).run()
             if not stop.is_set():
                 del dispatcher
-                gc.collect()  # the state of this term, before that of the next one is loaded
+                garbage.collect()  # the state of this term, before that of the next one is loaded
         for task in side_tasks:
             task.cancel()
 
@@ -150,14 +154,17 @@ class _Term:
         """Follow until the lease is held and the ledger is one to decide on."""
         dispatcher, standing = self._dispatcher, self._standing
         obstacle: str | None = None
+        shown: str | None = None
         while not self._stop.is_set():
             dispatcher.feeds.arrived.clear()
             await dispatcher.follow(standing.heard)
             found = await dispatcher.obstacle()
             if found != obstacle:
                 obstacle = found
-                self._show(obstacle)
                 standing.stand(is_candidate=not obstacle, refuses=bool(obstacle))
+            if (reason := obstacle or standing.barred) != shown:
+                shown = reason
+                self._show(reason)
             if standing.leads and not obstacle:
                 return
             await _rest(dispatcher)
@@ -199,23 +206,6 @@ class _Term:
 async def _rest(dispatcher: Dispatcher) -> None:
     """Wait for something to come in, for the next tick, or until a gang with faults is due."""
     await pause(dispatcher.feeds.arrived, dispatcher.rest_s)
-
-
-async def _keep_streams(bus: Bus, replicas: int, instruments: Instruments[DispatcherMetrics]) -> None:
-    """Create streams again that are gone after the server was: it does not sync the files of a new view at once."""
-    seen = bus.link_changes
-    while True:
-        await asyncio.sleep(_LOOK_S)
-        now = bus.link_changes
-        if now == seen:
-            continue
-        try:
-            await bus.ensure_streams(replicas=replicas)
-        except TransientError:
-            continue  # the bus says so in the log
-        except FatalError as error:  # the next start says so, and ends
-            instruments.log.warning("streams not kept", reason=str(error))
-        seen = now
 
 
 async def _show_life(standing: Standing, clock: Clock) -> None:

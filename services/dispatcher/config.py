@@ -173,6 +173,8 @@ class DispatcherConfig(ServiceConfig, frozen=True, kw_only=True, forbid_unknown_
     """... or so many facts."""
     snapshot_apart_s: Annotated[int, Meta(ge=0, le=7 * 86_400)] = 3_600
     """Of older snapshots one in so many seconds is kept."""
+    snapshot_synced_s: Annotated[int, Meta(ge=0, le=7 * 86_400)] = 600
+    """After so long a snapshot is on the server's disk; the ledger is cut at none that is younger."""
     snapshot_chunk_bytes: Annotated[int, Meta(ge=10_000, le=4_000_000)] = 500_000
     intake_batch_max: Annotated[int, Meta(ge=1, le=10_000)] = 1_000
     """Requests judged between two rounds."""

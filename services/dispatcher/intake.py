@@ -10,16 +10,19 @@ import functools
 import msgspec
 
 from berth.core.errors import brief
+from berth.core.requests.dead_reasons import INTERNAL, UNSTORABLE
+from berth.core.requests.intake_messages import NoRequestError, read_request
 from berth.core.state.admission import Holder, Receipt, admit, cancel, holder_of, uid_from
 from berth.core.state.cell import JobKey, State
 from berth.runtime.bus.port import Bus, Stored
 from berth.runtime.clock import Clock
+from berth.runtime.dead_letters.writing import dead_letter
 from berth.runtime.errors import PoisonError, ShellError, TransientError
-from berth.runtime.feeds import Feed, dead_letter
+from berth.runtime.feeds import Feed
 from berth.runtime.instruments import Instruments
-from berth.schemas.envelope import DecodeError, body_of, encode, open_envelope
+from berth.schemas.envelope import encode
 from berth.schemas.facts import JobSeen
-from berth.schemas.intake import JobCancel, JobRequest
+from berth.schemas.intake import JobCancel
 from berth.schemas.ledger import Settings
 from berth.schemas.subjects import StreamName
 from berth.services.dispatcher.metrics import DispatcherMetrics
@@ -122,18 +125,18 @@ class Intake:
 
     async def _judge(self, stored: Stored, settings: Settings) -> None:
         if stored.sequence in self._unstorable:
-            await self._dead_letter(stored, self._unstorable[stored.sequence])
+            await self._dead_letter(stored, self._unstorable[stored.sequence], UNSTORABLE)
             return
         try:
             verdict = self._verdict(stored, settings)
-        except DecodeError as error:
-            await self._dead_letter(stored, str(error))
+        except NoRequestError as error:
+            await self._dead_letter(stored, str(error), error.code)
             return
         except MemoryError:
             raise
         except Exception as error:  # noqa: BLE001  # whatever it is, the other requests must be judged
             self._log.error("request could not be judged", subject=stored.subject, exc_info=error)
-            await self._dead_letter(stored, f"an error of Berth: {brief(error)}")
+            await self._dead_letter(stored, f"an error of Berth: {brief(error)}", INTERNAL)
             return
         if verdict is None:
             return
@@ -150,10 +153,10 @@ class Intake:
             return
         future.add_done_callback(functools.partial(self._on_stored, stored.sequence))
 
-    async def _dead_letter(self, stored: Stored, reason: str) -> None:
+    async def _dead_letter(self, stored: Stored, reason: str, code: str) -> None:
         self._faults.hit("dead.before")
         try:
-            await dead_letter(self._bus, self._clock, StreamName.INTAKE, stored, reason, log=self._log)
+            await dead_letter(self._bus, self._clock, StreamName.INTAKE, stored, reason, code=code, log=self._log)
         except TransientError as error:
             self._break(error.reason)
             return
@@ -164,13 +167,10 @@ class Intake:
         """Verdict on a stored request; None where no answer is needed.
 
         Raises:
-            DecodeError: It is not a request, or is on the subject of another job.
+            NoRequestError: It is not a request, or is on the subject of another job.
         """
-        envelope = open_envelope(stored.data)
+        message = read_request(self._bus.subjects, stored.subject, stored.data)
         receipt = Receipt(stored.sequence, self._last_seq, self._clock.now_ms())
-        is_cancel = envelope.kind == JobCancel.KIND
-        message = body_of(envelope, JobCancel) if is_cancel else body_of(envelope, JobRequest)
-        self._check_subject(stored.subject, message)
         key = (message.namespace, message.name)
         holder = self._holder(key)
         if isinstance(message, JobCancel):
@@ -179,20 +179,6 @@ class Intake:
         if owner is not None and owner != key:
             holder = msgspec.structs.replace(holder, namesake=owner)
         return admit(message, receipt, holder, settings)
-
-    def _check_subject(self, subject: str, message: JobRequest | JobCancel) -> None:
-        """Check that a message is on the subject of the job that it names.
-
-        Raises:
-            DecodeError: It is not.
-        """
-        subjects = self._bus.subjects
-        name = subjects.intake_cancel if isinstance(message, JobCancel) else subjects.intake_request
-        if subject != name(message.namespace, message.name):
-            raise DecodeError(
-                f"namespace and name are {message.namespace}/{message.name}, the subject is {subject}",
-                kind=message.KIND,
-            )
 
     def _holder(self, key: JobKey) -> Holder:
         sent = self._sent.get(key)

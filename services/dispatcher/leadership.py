@@ -18,7 +18,7 @@ from berth.runtime.errors import TransientError
 from berth.runtime.instruments import Instruments
 from berth.runtime.waits import pause
 from berth.schemas.envelope import DecodeError, decode, encode
-from berth.schemas.status import Heartbeat
+from berth.schemas.status import RESTORE_HOLDER, Heartbeat
 from berth.services.dispatcher.lease import Lease
 from berth.services.dispatcher.metrics import DispatcherMetrics
 
@@ -29,6 +29,10 @@ _MARGIN: Final = 2
 """Longest pause that was seen, times this, is the silence that a leader asks for."""
 _FORGET: Final = 0.9999
 """What is left of the longest pause after a heartbeat without one: half of it after some 7,000."""
+_RESTORING: Final = (
+    "berth restore holds the lease: it is running, or it was interrupted, or its end was lost with the power. If it is"
+    " not running, use: berth restore"
+)
 _LATE: Final = 2
 """A look that comes later than so many intervals was delayed: what lay between is no silence of the leader."""
 
@@ -60,6 +64,7 @@ class Standing:
     Attributes:
         is_leader: Whether the lease is held. Written by the keeper.
         heard: Progress in the last heartbeat of another leader. Written by the keeper.
+        barred: Why the lease cannot be taken before a person acts; empty if nothing is known. Written by the keeper.
         is_candidate: Whether to take the lease when it is free. Written by the loop that decides.
         refuses: Whether to give the lease back: this dispatcher must not lead. Written by the loop that decides.
         is_doubted: Whether another dispatcher has begun an epoch since the lease was renewed. Set by the loop that
@@ -72,6 +77,7 @@ class Standing:
     def __init__(self, clock: Clock) -> None:
         self.is_leader = False
         self.heard = Progress()
+        self.barred = ""
         self.is_candidate = False
         self.refuses = False
         self.is_doubted = False
@@ -221,15 +227,23 @@ class Keeper:
             return min(terms.heartbeat_s, terms.lost_s - quiet_s)
         self._is_new = False
         if await self._is_answered():
+            self._note_holder("")
             self._restart_silence()
             return terms.heartbeat_s
         silence_s = self._clock.monotonic_s() - self._heard_s
         self._lease.silence_ms = self._silence_ms()
         if silence_s < quiet_s or not await self._lease.acquire(silence_ms=int(silence_s * 1000)):
+            self._note_holder(self._lease.other)
             left_s = max(terms.lost_s, self._lease.allowed_ms / 1000) - silence_s
             return min(terms.heartbeat_s, left_s) if left_s > 0 else terms.lease_s / _RENEWALS
         await self._win()
         return terms.lease_s / _RENEWALS
+
+    def _note_holder(self, holder: str) -> None:
+        barred = _RESTORING if holder == RESTORE_HOLDER else ""
+        if barred != self._standing.barred:
+            self._standing.barred = barred
+            self._changed()
 
     async def beat(self) -> None:
         """Send a heartbeat, if it leads and the loop that decides makes progress."""
@@ -272,6 +286,7 @@ class Keeper:
     async def _win(self) -> None:
         self._standing.is_doubted = False
         self._standing.is_leader = True
+        self._standing.barred = ""
         self._changed()
         await self.beat()
         self._answering = await self._bus.serve(self._bus.subjects.heartbeat_question(ROLE), self._answer)
@@ -304,6 +319,7 @@ class Keeper:
             self._heard_s = now_s - self._terms.lost_s
             self._is_due.set()
             return
+        self._note_holder("")
         self._heard_s = now_s
         said = Progress(beat.ledger_seq, beat.facts_seq)
         if said != self._standing.heard:

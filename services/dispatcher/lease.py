@@ -26,6 +26,7 @@ class Lease:
     Attributes:
         silence_ms: As above; a change counts from the next renewal.
         allowed_ms: Silence that the other holder allows, when the lease was last read; 0 if it sends no heartbeats.
+        other: The other holder then; empty if there was none.
     """
 
     def __init__(
@@ -46,6 +47,7 @@ class Lease:
         self._lease_s = lease_s
         self.silence_ms = silence_ms
         self.allowed_ms = 0
+        self.other = ""
         self._faults = instruments.faults
         self._log = instruments.log
         self._revision = 0
@@ -64,10 +66,12 @@ class Lease:
                 one more often than that has lost the lease; it is overwritten.
         """
         started_s = self._clock.monotonic_s()
+        self.other = ""
         try:
             if not self.is_held:
                 last = await self._bus.last(StreamName.LEASE, self._subject)
-                if last is not None and not self._is_free(_held(last.data), silence_ms):
+                if last is not None and not self._is_free(held := _held(last.data), silence_ms):
+                    self.other = held.holder
                     return False
                 self._revision = last.sequence if last is not None else 0
             self._faults.hit("lease.before")

@@ -113,7 +113,7 @@ class Dispatcher:
         self._metrics = instruments.metrics
         self._settings: Settings = config.to_settings()
         self._timer_s = self._tick_s = -math.inf
-        self._reconnections = 0
+        self._links = bus.link_changes
         self._oversized: list[str] = []
         self._held_back: list[HeldBack] = []
         self._pods_changed: dict[JobKey, None] = {}
@@ -269,9 +269,9 @@ class Dispatcher:
         if is_due and now_s - self._timer_s >= self.state.fold.settings.shard_retry_ms / 1000:
             self._timer_s = now_s
             await self.bus.publish(self.bus.subjects.fact_timer, encode(TimerSeen(now_ms)))
-        if self.feeds.facts.reconnections != self._reconnections:
+        if self.bus.link_changes != self._links:
             # The server may have lost views that it had acknowledged: publish everything again.
-            self._reconnections = self.feeds.facts.reconnections
+            self._links = self.bus.link_changes
             self.views.all_jobs()
         self._look_at_superpods()
         await self.views.expire_finished(now_ms, has_pending_verdict=self.intake.has_sent)

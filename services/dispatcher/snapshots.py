@@ -100,7 +100,11 @@ class Snapshots:
         self._log.info("snapshot written", ledger_seq=ledger_seq, facts_seq=facts_seq, bytes=len(body))
 
     async def _prune(self, newest: SnapshotEnd) -> None:
-        """Delete the snapshots that :func:`kept_of` does not keep, and the ledger before the oldest kept one."""
+        """Delete the snapshots that :func:`kept_of` does not keep, and the ledger before the oldest kept one.
+
+        The ledger stays as long as that snapshot may not be on the server's disk: a power loss would take the snapshot
+        and not give the records back.
+        """
         ends = await snapshot_ends(self._bus, self._log)
         oldest_fact = (await self._bus.state(StreamName.FACTS)).first_seq
         kept = kept_of([*ends, newest], oldest_fact=oldest_fact, apart_ms=self._config.snapshot_apart_s * 1000)
@@ -109,7 +113,8 @@ class Snapshots:
         for end in ends:
             if end.ledger_seq not in keep:
                 await self._bus.purge(StreamName.SNAPSHOT, subject=self._bus.subjects.snapshot_all(end.ledger_seq))
-        if kept[0].ledger_seq > 1:
+        synced_ms = self._clock.now_ms() - self._config.snapshot_synced_s * 1000
+        if kept[0].ledger_seq > 1 and kept[0].at_ms <= synced_ms:
             await self._bus.purge(StreamName.LEDGER, keep_from_seq=kept[0].ledger_seq)
         self._faults.hit("purge.after")
 

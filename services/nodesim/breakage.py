@@ -242,7 +242,7 @@ def _chips(request: BreakNode, node: NodeDescription) -> int:
         if request.fault == "switch" and not has_switch_reports(node):
             raise WrongBreakError(f"fault is 'switch', and node {node.name} ({node.product}) has no switch reports")
         return 0
-    if not request.chips and not request.mend:
+    if not request.chips and not request.repair:
         raise WrongBreakError(f"chips are missing: a fault of kind {request.fault} needs some of {_listed(node.chips)}")
     wrong = [chip for chip in request.chips if chip < 0 or not node.chips >> chip & 1]
     if wrong:

@@ -86,7 +86,7 @@ class SimNodes:
         except WrongBreakError as error:
             return str(error)
         broken = self._broken.setdefault(request.node, Breakages())
-        if not request.mend:
+        if not request.repair:
             broken.add(item)
         elif not broken.repair(item.kind, item.chips):
             return f"node {request.node} has no such fault set by command"

@@ -7,7 +7,7 @@ from berth.runtime.backoff import Backoff
 from berth.runtime.clock import Clock
 from berth.runtime.errors import ShellError
 from berth.runtime.instruments import Instruments
-from berth.runtime.waits import pause
+from berth.runtime.waits import IdleWorkers, pause
 from berth.services.summary.config import SummaryConfig
 from berth.services.summary.job_summaries import JobSummaries
 from berth.services.summary.metrics import SummaryMetrics
@@ -51,7 +51,7 @@ class Loop:
         self._busy: dict[str, None] = {}
         self._tries: dict[str, int] = {}
         self._waiting: dict[str, asyncio.TimerHandle] = {}
-        self._woken = asyncio.Event()
+        self._idle = IdleWorkers()
         self._stopping = False
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -72,7 +72,7 @@ class Loop:
         await stop.wait()
         self._stopping = True
         self.dirty.set()
-        self._woken.set()
+        self._idle.wake_all()
 
     async def _wait_for_change(self, stop: asyncio.Event) -> None:
         """Wait for a change or a due deletion, then collect further changes."""
@@ -93,15 +93,14 @@ class Loop:
 
     def _wake(self, uid: str) -> None:
         self._ready[uid] = None
-        self._woken.set()
+        self._idle.wake_one()
 
     async def _worker(self) -> None:
         while True:
             while (uid := next((one for one in self._ready if one not in self._busy), None)) is None:
                 if self._stopping:
                     return
-                self._woken.clear()
-                await self._woken.wait()
+                await self._idle.wait()
             if self._stopping and uid in self._tries:
                 del self._ready[uid]
                 continue
@@ -111,8 +110,6 @@ class Loop:
                 await self._write(self._jobs[uid])
             finally:
                 del self._busy[uid]
-                if self._ready:
-                    self._woken.set()
 
     async def _write(self, job: JobName) -> None:
         wanted = self._summaries.wanted(job.uid)

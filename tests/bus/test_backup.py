@@ -10,7 +10,7 @@ from berth.cli.app import call
 from berth.core.state.cell import State
 from berth.runtime.backups.backup import backup
 from berth.runtime.backups.checks import DamagedError, check_file
-from berth.runtime.backups.restore import HOLDER, RestoreError, restore
+from berth.runtime.backups.restore import RestoreError, restore
 from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.clock import SystemClock
 from berth.runtime.history import state_now
@@ -18,7 +18,7 @@ from berth.schemas.envelope import decode, encode
 from berth.schemas.facts import JobSeen, LedgerSeen
 from berth.schemas.intake import JobCancel
 from berth.schemas.ledger import Epoch, Round, Settings
-from berth.schemas.status import LeaseHeld, SnapshotChunk, SnapshotEnd
+from berth.schemas.status import RESTORE_HOLDER, LeaseHeld, SnapshotChunk, SnapshotEnd
 from berth.schemas.subjects import StreamName
 
 pytestmark = pytest.mark.timeout(90)
@@ -151,7 +151,7 @@ async def test_a_restore_that_was_interrupted_keeps_dispatchers_away_and_is_comp
     assert await content(full) != before
     held = await full.last(StreamName.LEASE, full.subjects.lease("dispatcher"))
     assert held is not None
-    assert decode(held.data, LeaseHeld).holder == HOLDER
+    assert decode(held.data, LeaseHeld).holder == RESTORE_HOLDER
     await restore(full, CLOCK, tmp_path / "b")
     assert await content(full) == before
 

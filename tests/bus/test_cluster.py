@@ -22,6 +22,7 @@ async def test_streams_wait_for_a_leader_and_outlive_a_server(tmp_path: Path) ->
             await cluster.servers[0].kill()
             await appended(bus, b"two", expected_seq=1)
             assert await records(bus) == [b"one", b"two"]
+            assert await late_replicas(bus) == ["server-0"]
         await cluster.servers[0].start()
         async with await NatsBus.connect(cluster.servers[0].url, "cell", name="test") as bus:
             await bus.ensure_streams(replicas=3)
@@ -31,6 +32,20 @@ async def test_three_copies_on_one_server_are_refused_at_once(own_server: Embedd
     async with await NatsBus.connect(own_server.url, "cell", name="test") as bus:
         with pytest.raises(FatalError, match=r"INTAKE_cell cannot be created: .*replicas"):
             await bus.ensure_streams(replicas=3)
+
+
+async def late_replicas(bus: NatsBus) -> list[str]:
+    """Replicas of the ledger that are late, as soon as the cluster knows one."""
+    while True:
+        try:
+            report = await bus.stream_report(StreamName.LEDGER)
+        except TransientError:
+            report = None
+        if report is not None and report.leader and report.late:
+            assert report.leader not in report.late
+            assert bus.server.cluster
+            return report.late
+        await pause(0.1)
 
 
 async def records(bus: NatsBus) -> list[bytes]:

@@ -6,19 +6,21 @@ from typing import Any
 import msgspec
 import pytest
 
-from berth.runtime.bus.discovery import Identity
+from berth.runtime.bus.discovery import Identity, OwnReport
 from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.bus.port import Endpoint
 from berth.runtime.errors import PoisonError, TransientError
 from berth.runtime.local.nats_server import EmbeddedServer
+from berth.schemas.subjects import StreamName
+from tests.support.waiting import until
 
 
-def identity(number: int) -> Identity:
+def identity(number: int, *, cell: str = "here") -> Identity:
     return Identity(
         name="berth-scorer",
         id=f"one-{number}",
         version="1.2.3",
-        metadata={"cell": "here"},
+        metadata={"cell": cell},
         started_ms=1_700_000_000_000,
     )
 
@@ -82,6 +84,68 @@ async def test_every_process_answers_for_itself_and_one_that_has_ended_does_not(
             await bus.drain(timeout_s=5)
         with pytest.raises(TransientError, match="no responders"):
             await ask(user, "$SRV.PING.berth-scorer")
+
+
+async def test_the_statistics_say_how_a_process_is_and_how_far_it_has_read(own_server: EmbeddedServer) -> None:
+    async with (
+        await NatsBus.connect(own_server.url, "here", name="one") as bus,
+        await NatsBus.connect(own_server.url, "here", name="asks") as user,
+    ):
+        await user.ensure_streams()
+        for number in range(3):
+            await user.publish(user.subjects.fact_node(str(number)), b"x")
+        gauges = {"berth_scorer_nodes": 7.0}
+        await bus.announce(identity(1), lambda: OwnReport("facts are read", gauges))
+        read: list[int] = []
+        whole = bus.follow(
+            StreamName.FACTS, on_message=lambda stored: read.append(stored.sequence), on_gap=lambda _: None
+        )
+        part = bus.follow(
+            StreamName.FACTS, on_message=lambda _: None, on_gap=lambda _: None, filters=[bus.subjects.fact_node("1")]
+        )
+        await whole.caught_up.wait()
+        await part.caught_up.wait()
+        (process,) = await user.processes()
+        assert process.data is not None
+        assert (process.name, process.id, process.version) == ("berth-scorer", "one-1", "1.2.3")
+        assert (process.data.not_ready, process.data.gauges) == ("facts are read", gauges)
+        found = [(one.stream, one.sequence, one.waiting, one.is_filtered) for one in process.data.followed]
+        assert found == [("FACTS", 3, 0, False), ("FACTS", 2, 0, True)]
+        await user.publish(user.subjects.fact_node("0"), b"x")
+        await until(lambda: whole.applied == 4, deadline_s=10, what="the last fact")
+        await whole.stop()
+        (process,) = await user.processes()
+        assert process.data is not None
+        assert [(one.sequence, one.waiting) for one in process.data.followed] == [(2, 0)]
+
+
+async def test_processes_of_a_cell_are_those_that_answer(own_server: EmbeddedServer) -> None:
+    async with await NatsBus.connect(own_server.url, "here", name="asks") as user:
+        assert await user.processes() == []
+        buses = [await NatsBus.connect(own_server.url, "here", name=f"bus-{number}") for number in range(3)]
+        for number, bus in enumerate(buses):
+            await bus.announce(identity(number, cell="other" if number == 1 else "here"))
+        found = await user.processes()
+        assert [(one.id, one.data) for one in found] == [("one-0", None), ("one-2", None)]
+        for bus in buses:
+            await bus.drain(timeout_s=5)
+        assert await user.processes() == []
+
+
+async def test_a_server_and_its_streams_are_described(own_server: EmbeddedServer) -> None:
+    async with await NatsBus.connect(own_server.url, "here", name="asks") as user:
+        assert await user.stream_report(StreamName.FACTS) is None
+        await user.ensure_streams()
+        await user.publish(user.subjects.fact_timer, b"12345")
+        report = await user.stream_report(StreamName.FACTS)
+        assert report is not None
+        assert (report.messages, report.first_seq, report.last_seq, report.late) == (1, 1, 1, [])
+        assert report.bytes > 5
+        server = user.server
+        assert own_server.url.endswith(server.address)
+        assert server.version.count(".") == 2
+        assert (server.name, server.cluster) == ("", "")
+        await user.round_trip()
 
 
 async def test_an_endpoint_has_a_name_and_says_its_schemas(own_server: EmbeddedServer) -> None:

@@ -12,6 +12,7 @@ KINDS: Final = {
         Kind("kill server", faults.kill_server),
         Kind("stop", faults.pause, weight=3),
         Kind("stop server", faults.pause_server),
+        Kind("clock", faults.step),
         Kind("partition", faults.partition),
         Kind("partition one way", faults.partition_one_way),
         Kind("isolated server", faults.isolate_server),

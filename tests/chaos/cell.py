@@ -5,14 +5,15 @@ from collections import Counter
 from contextlib import AsyncExitStack
 from pathlib import Path
 from random import Random
-from typing import Any, Final, Self
+from typing import Any, Final
 
 from berth.cli.local.fleet import EXAMPLES
 from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.errors import FatalError, TransientError
-from berth.runtime.local.kube_assets import API_SERVER, ETCD
+from berth.runtime.local.kube_assets import API_SERVER, CONTROLLER_MANAGER, ETCD
 from berth.runtime.local.kube_server import KubeServer
 from berth.runtime.local.nats_server import EmbeddedServer
+from berth.runtime.local.processes import LocalProcesses
 from berth.schemas.subjects import StreamName
 from tests.chaos.clocks import SteppedClock
 from tests.chaos.component import UNREACHED, Component, KubeComponent, NatsComponent, ServiceComponent, start_all
@@ -33,6 +34,8 @@ _ROUTE_PORT: Final = 6222
 _PROXY_PORTS_FROM: Final = 5000
 _STARTS_MAX: Final = 400
 _SOON_S: Final = 60.0
+_CONTROLLERS: Final = ("podgc",)
+"""An API server that is killed between the two writes of a deletion leaves an unbound pod that is terminating."""
 _START_S: Final = 150.0
 _TAIL_CHARS: Final = 1500
 NODES: Final = 4
@@ -53,7 +56,7 @@ _SETTINGS: Final[dict[str, dict[str, Any]]] = {
 _AGENTS: Final = {"report_s": 0.5, "start_s": 0.05, "admit_s": 0.05, "controllers": ["volcano", "ascend"]}
 
 
-class ChaosCell:
+class ChaosCell(LocalProcesses):
     """A cell that may break anywhere. An async context manager: it starts everything, and leaves nothing behind.
 
     Attributes:
@@ -86,17 +89,6 @@ class ChaosCell:
         self._keeper: asyncio.Task[None] | None = None
         self._make_servers()
         self._make_proxies()
-
-    async def __aenter__(self) -> Self:
-        try:
-            await self._start()
-        except BaseException:
-            await self.stop()
-            raise
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.stop()
 
     async def stop(self) -> None:
         """End everything at once."""
@@ -196,8 +188,12 @@ class ChaosCell:
             self.components[name] = NatsComponent(name, host, server)
         if self.setup.kube:
             self.kube = KubeServer(
-                self.folder / "kube", users=dict.fromkeys(SERVICES, ()), controllers=(), start_deadline_s=_START_S
+                self.folder / "kube",
+                users=dict.fromkeys(SERVICES, ()),
+                controllers=_CONTROLLERS,
+                start_deadline_s=_START_S,
             )
+            self.kube.places[CONTROLLER_MANAGER] = self.network.host(API_SERVER).place
             for name in (ETCD, API_SERVER):
                 host = self.network.host(name)
                 self.kube.places[name] = host.place
@@ -219,7 +215,8 @@ class ChaosCell:
     def _nats_proxies(self) -> list[tuple[tuple[str, str], Proxy]]:
         return [(way, proxy) for way, proxy in self.proxies.items() if way[1] in self.servers]
 
-    async def _start(self) -> None:
+    async def start(self) -> None:
+        """Start everything, and wait until the cell stands."""
         for disk in self.disks.values():
             await self._mounts.enter_async_context(disk)
         await start_all([self.components[name] for name in self.setup.nats])

@@ -1,4 +1,4 @@
-"""What a fault is: something that breaks, is seen to be broken, and is mended."""
+"""What a fault is: something that breaks, is seen to be broken, and is repaired."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -94,7 +94,7 @@ class Fault(Protocol):
         """Break it; returns when it is in effect."""
 
     async def heal(self, cell: "ChaosCell") -> None:
-        """Mend it; afterwards whatever it broke runs again."""
+        """Repair it; afterwards whatever it broke runs again."""
 
 
 @dataclass(frozen=True)

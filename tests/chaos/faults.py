@@ -10,6 +10,9 @@ from tests.chaos.proxy import Weather
 
 _DELAY_MIN_S: Final = 0.02
 _DELAY_MAX_S: Final = 0.4
+_SECONDS_S: Final = 40.0
+_MINUTES_S: Final = 300.0
+"""Less than ``tombstone_after_ms``: jobs that are over for longer are forgotten, and nobody can account for them."""
 
 
 @dataclass
@@ -55,6 +58,28 @@ class Pause:
 
 
 @dataclass
+class Step:
+    """The wall clock of a service is set, and set right when it heals."""
+
+    name: str
+    shift_s: float
+    kind: str = "clock"
+
+    @property
+    def victims(self) -> tuple[str, ...]:
+        """Its clock."""
+        return (f"clock of {self.name}",)
+
+    async def inject(self, cell: ChaosCell) -> None:
+        """Set it wrong."""
+        cell.clocks[self.name].set(self.shift_s)
+
+    async def heal(self, cell: ChaosCell) -> None:
+        """Set it right."""
+        cell.clocks[self.name].set(0.0)
+
+
+@dataclass
 class Partition:
     """Packets between hosts are lost, in one direction or in both."""
 
@@ -74,7 +99,7 @@ class Partition:
     async def heal(self, cell: ChaosCell) -> None:
         """Lose them no more."""
         for one, other in self.pairs:
-            cell.network.mend(one, other)
+            cell.network.heal(one, other)
 
 
 @dataclass
@@ -142,6 +167,11 @@ def pause(random: Random, setup: Setup) -> Fault:
 def pause_server(random: Random, setup: Setup) -> Fault:
     """A nats-server, kube-apiserver or etcd stands still, and its connections stay open."""
     return Pause(random.choice((*setup.nats, *setup.kube)), kind="stop server")
+
+
+def step(random: Random, setup: Setup) -> Fault:
+    """The clock of some service is set, by seconds or by minutes, forward or back."""
+    return Step(random.choice(setup.services), random.choice((-_MINUTES_S, -_SECONDS_S, _SECONDS_S, _MINUTES_S)))
 
 
 def partition(random: Random, setup: Setup) -> Fault:

@@ -137,7 +137,7 @@ class Network:
             _ip("rule", "add", *self._rule(sender, receiver))
             self.cuts.add((sender, receiver))
 
-    def mend(self, sender: str, receiver: str) -> None:
+    def heal(self, sender: str, receiver: str) -> None:
         """Lose it no more."""
         if (sender, receiver) in self.cuts:
             _ip("rule", "del", *self._rule(sender, receiver))

@@ -61,7 +61,7 @@ async def main():
         assert network.cuts == {("one", "other")}
         assert await ask(direct, b"3\\n", TELL_S) == b"nothing"
         assert heard == [b"1\\n", b"2\\n"]
-        network.mend("one", "other")
+        network.heal("one", "other")
         assert await asyncio.wait_for(direct[0].readline(), 30) == b"answer to 3\\n"
 
         # What is sent arrives; what comes back is lost.
@@ -72,7 +72,7 @@ async def main():
         assert await ask(direct, b"5\\n", TELL_S) == b"nothing"
         assert heard[-1] == b"4\\n"
         for pair in list(network.cuts):
-            network.mend(*pair)
+            network.heal(*pair)
         assert await asyncio.wait_for(direct[0].readline(), 30) == b"answer to 4\\n"
         assert await asyncio.wait_for(direct[0].readline(), 30) == b"answer to 5\\n"
 

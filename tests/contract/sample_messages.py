@@ -72,6 +72,8 @@ from berth.schemas.status import (
     JobSummary,
     KeptFact,
     LeaseHeld,
+    Purge,
+    Replay,
     Skip,
     SnapshotBody,
     SnapshotChunk,
@@ -158,6 +160,7 @@ _LATER: Final[dict[str, dict[type, set[str]]]] = {
         Shape: {"profile", "drained_ms"},
         Refusal: {"constraints"},
         Placement: {"claims"},
+        DeadLetter: {"code", "stored_ms", "size_bytes", "headers", "replay", "purge"},
     },
 }
 """Fields that came after a release, and were in the next."""
@@ -870,7 +873,7 @@ def _simulation() -> tuple[Message, ...]:
             level="RestartNPU",
             code="80E24E00",
             lasts_ms=60_000,
-            mend=True,
+            repair=True,
             leaf=True,
             pod="team-a/llm-worker-1",
             exit_code=137,
@@ -955,6 +958,12 @@ def _status() -> tuple[Message, ...]:
             reason="intake.request: Input data was truncated",
             data=b"\x93\x01",
             at_ms=_AT_MS,
+            code="undecodable",
+            stored_ms=_AT_MS - 3,
+            size_bytes=2,
+            headers={"Nats-Msg-Id": "broken-1"},
+            replay=Replay(at_ms=_AT_MS + 5, by="host-1-5f1c2a", after_seq=19, sequence=24),
+            purge=Purge(at_ms=_AT_MS + 9, by="host-2-5f1c2b"),
         ),
         Skip(
             sequence=42,

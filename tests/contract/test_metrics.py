@@ -24,6 +24,8 @@ UNITS = (
     "_total",
     "_sequence",
     "_gangs",
+    "_letters",
+    "_shards",
     "_pods",
     "_chips",
     "_nodes",

@@ -208,6 +208,8 @@ QUESTIONS: Final = (
     "restarts that are held back",
     "backup and restore",
     "check of a cell",
+    "dead letters",
+    "status of a cell",
     "metrics",
     "product forms",
 )

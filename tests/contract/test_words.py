@@ -25,7 +25,10 @@ TERMS = {
     "reign": "leadership",
     "reigns": "is leader",
     "sick": "unhealthy",
+    "mend": "repair",
+    "mends": "repairs, corrects",
     "mended": "repaired, recovered",
+    "mending": "repair",
     "rival": "baseline, or alternative",
     "taste": "affinity preference",
     "at hand": "available",
@@ -33,6 +36,8 @@ TERMS = {
     "well again": "healthy again, available again",
 }
 """A word or phrase that is banned, and what to write."""
+KEPT = {"mend": {"berth/cli/commands.py", "berth/cli/cluster/faults.py", "docs/cli.md"}}
+"""Where a word stays because release 0.4 has it as a command or as a field of the JSON output."""
 _GAP = r"[#\s]+"
 """Between two words of a phrase: blanks, a line break, the mark of a comment."""
 
@@ -58,12 +63,14 @@ def uses_of(term: str, text: str) -> list[int]:
 
 @pytest.mark.parametrize("term", TERMS)
 def test_the_product_uses_the_terms_of_its_field(term: str) -> None:
-    found = [
-        f"{path.relative_to(ROOT)}:{line}"
+    found = {
+        str(path.relative_to(ROOT)): lines
         for path in product_files()
-        for line in uses_of(term, path.read_text("utf-8"))
-    ]
-    assert found == [], f"write {TERMS[term]!r} instead of {term!r}"
+        if (lines := uses_of(term, path.read_text("utf-8")))
+    }
+    kept = KEPT.get(term, set())
+    assert {path: lines for path, lines in found.items() if path not in kept} == {}, f"write {TERMS[term]!r}"
+    assert kept <= found.keys()
 
 
 def test_a_term_is_found_in_names_and_across_lines() -> None:
@@ -71,6 +78,8 @@ def test_a_term_is_found_in_names_and_across_lines() -> None:
     assert uses_of("taste", "class MyTaste: ...") == [1]
     assert uses_of("turned away", "is turned\n    # away by") == [1]
     assert uses_of("reign", "a foreign key") == []
+    assert uses_of("mend", "recommended; _mend_storage") == [1]
+    assert uses_of("mend", "recommend") == []
 
 
 def test_files_of_every_kind_are_searched() -> None:

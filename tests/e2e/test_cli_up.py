@@ -323,7 +323,7 @@ def test_faults_of_leaf_switches_and_of_pods_say_why_they_cannot_be(ask: Ask) ->
     assert "fault is 'container', which is simulated on an API server only" in err
 
 
-def test_a_node_breaks_and_is_mended(ask: Ask) -> None:
+def test_a_node_breaks_and_is_repaired(ask: Ask) -> None:
     def unhealthy() -> list[int]:
         (node,) = [node for node in ask("nodes")[1] if node["name"] == "duo-1"]
         return list(node["unhealthy"])

@@ -8,14 +8,21 @@ import msgspec
 import pytest
 
 from berth.cli.recordings.replay import replay_file
+from berth.core.requests.dead_reasons import INTERNAL
 from berth.runtime.backups.backup import backup
 from berth.runtime.backups.restore import restore
 from berth.runtime.bus.access import Access
 from berth.runtime.bus.nats_bus import NatsBus
+from berth.runtime.bus.port import Stored
+from berth.runtime.cell_status.gathering import gather_status
 from berth.runtime.clock import SystemClock
+from berth.runtime.dead_letters.letters import read_letters
+from berth.runtime.dead_letters.purges import purge
+from berth.runtime.dead_letters.replays import replay
+from berth.runtime.dead_letters.writing import dead_letter
 from berth.runtime.errors import FatalError, TransientError
 from berth.runtime.fsck.cell_check import check_cell
-from berth.runtime.fsck.mending import carry_out, plan_of
+from berth.runtime.fsck.cell_repair import carry_out, plan_of
 from berth.runtime.local.nats_server import EmbeddedServer
 from berth.runtime.recording import record
 from berth.schemas.envelope import encode
@@ -38,7 +45,7 @@ SETTINGS: Final[dict[str, dict[str, Any]]] = {
 }
 
 
-COMMANDS: Final = ("fsck", "backup", "repair", "restore")
+COMMANDS: Final = ("fsck", "backup", "repair", "restore", "dead")
 
 
 def server_lines() -> str:
@@ -135,6 +142,15 @@ async def test_commands_work_with_these_rights(tmp_path: Path) -> None:
         async with await person(server, "who-backups") as bus:
             written = await backup(bus, clock, tmp_path / "backup")
             assert written.checked.counts["SKIPS"] == 1
+        async with await person(server, "who-deads") as bus:
+            stored = Stored(bus.subjects.intake_request("default", "j"), 1, encode(a_job("j")), 5)
+            await dead_letter(bus, clock, StreamName.INTAKE, stored, "an error of Berth", code=INTERNAL)
+            done = await replay(bus, clock, "intake:1", by="me")
+            assert done.sequence == (await bus.state(StreamName.INTAKE)).last_seq
+            await purge(bus, clock, (await read_letters(bus)).letters, by="me")
+        async with await person(server, PEOPLE) as bus:
+            assert (await gather_status(bus, clock)).dead_letters.open == 0
+            assert not bus.lost.done()
         async with await person(server, "who-restores") as bus:
             await restore(bus, clock, tmp_path / "backup", replace=True)
         async with await person(server, "who-fscks") as bus:

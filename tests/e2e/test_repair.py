@@ -55,7 +55,7 @@ async def berth(server: EmbeddedServer, cell: str, *words: str, of_cell: bool = 
 
 
 async def see_clean(server: EmbeddedServer, cell: str) -> None:
-    """Nothing is to be mended, and everything was checked; whatever runs."""
+    """Nothing needs a repair, and everything was checked; whatever runs."""
     code, said = await berth(server, cell, "fsck", "--json")
     assert code == 0, said
     result = json.loads(said)
@@ -91,7 +91,9 @@ async def repaired(server: EmbeddedServer, cell: str, bus: NatsBus, first: int, 
     code, said = await berth(server, cell, "fsck", "--json")
     assert code == 1, said
     findings = json.loads(said)["findings"]
-    assert [(one["sequence"], one["last_seq"]) for one in findings if one["mend"] == "berth repair"] == [(first, last)]
+    assert [(one["sequence"], one["last_seq"]) for one in findings if one["repair"] == "berth repair"] == [
+        (first, last)
+    ]
     code, said = await berth(server, cell, "repair")
     assert code == 1, said
     assert "nothing was changed" in said

@@ -42,7 +42,7 @@ WEIGHTS: Final[dict[str, int]] = {
     "drain": 5,
     "break": 0,
     "follow": 0,
-    "mend": 0,
+    "repair": 0,
     "pause": 0,
 }
 """What may happen, and how often where everything does."""
@@ -52,7 +52,7 @@ _WITH_FAULTS: Final = ("group", "replacement", "pods", "outcome", "health", "nod
 """What happens in every history with faults."""
 _OFTEN: Final = {"health": 3, "replacement": 3, "pods": 2, "outcome": 2}
 """How much more often in them than in others."""
-_RECOVERING: Final = {"submit": 16, "break": 16, "follow": 26, "mend": 5, "pause": 10, "turn": 4, "group": 2}
+_RECOVERING: Final = {"submit": 16, "break": 16, "follow": 26, "repair": 5, "pause": 10, "turn": 4, "group": 2}
 """How often something happens in histories of gangs that run and recover; all else is rare in them."""
 _RARELY: Final = 2
 """How often, at most."""

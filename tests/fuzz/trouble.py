@@ -101,7 +101,7 @@ def _sub_healthy(before: NodeCondition, chip: int) -> NodeCondition:
     return msgspec.structs.replace(before, sub_healthy=before.sub_healthy | chip, level=level)
 
 
-def mended(ground: Ground, now_ms: int, number: int, chance: random.Random) -> Iterator[tuple[str, Message]]:
+def repaired(ground: Ground, now_ms: int, number: int, chance: random.Random) -> Iterator[tuple[str, Message]]:
     """Facts by which a node is as good as new, or all are.
 
     Args:

@@ -115,7 +115,7 @@ class World:
             "drain": lambda step, chance: self._tell(self.ground.drain(step.one, step.two, self.now_ms, chance)),
             "break": self._break,
             "follow": self._follow,
-            "mend": lambda step, chance: self._tell(trouble.mended(self.ground, self.now_ms, step.one, chance)),
+            "repair": lambda step, chance: self._tell(trouble.repaired(self.ground, self.now_ms, step.one, chance)),
             "pause": self._pause,
         }
 

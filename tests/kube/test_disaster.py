@@ -182,7 +182,7 @@ async def test_a_cell_goes_on_after_everything_on_its_bus_was_lost(
         assert (await until_seats(world, namespace, "runs", 1))[0] == places.running
 
         # What recovers goes on: its rank gets its place when there is one.
-        await break_node(world, BreakNode(places.recovering[1].node, "chip", [3], mend=True))
+        await break_node(world, BreakNode(places.recovering[1].node, "chip", [3], repair=True))
         recovered = await until_seats(world, namespace, "recovers", 2, without=frozenset({places.recovering[1].uid}))
         assert recovered[0] == places.recovering[0]
         await after.until("vcjob.recovers", lambda one: not (one.recovery and one.recovery.open), "has recovered")

@@ -60,7 +60,7 @@ async def test_pods_are_compared_with_the_ledger(
         await annotate(kube_api, second, **{ASCEND_REAL: first["metadata"]["annotations"][RESOURCE]})
         code, result = await fsck()
         assert code == 1
-        found = sorted((one["code"], one["name"].rpartition("/")[2], one["mend"]) for one in result["findings"])
+        found = sorted((one["code"], one["name"].rpartition("/")[2], one["repair"]) for one in result["findings"])
         names = [pod["metadata"]["name"] for pod in (ahead, forgotten, second)]
         delete = f"kubectl delete pod -n {namespace} "
         assert found == [

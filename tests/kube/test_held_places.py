@@ -96,7 +96,7 @@ async def test_healthy_places_of_a_job_that_restarts_are_held_and_it_returns_to_
         await world.until_status(namespace, "pod.later", "waiting")  # decided by the dispatcher that was started
         assert (await world.until_status(namespace, RIVAL, "waiting")).placement is None
 
-        await break_node(world, BreakNode(old[0].node, "chip", [3], mend=True))
+        await break_node(world, BreakNode(old[0].node, "chip", [3], repair=True))
         now = await until_seats(world, namespace, "llm", 2)
         assert (now[1].node, now[1].chips) == (old[1].node, old[1].chips)
         assert (now[0].node, now[0].uid == old[0].uid) == (old[0].node, False)
@@ -129,7 +129,7 @@ async def test_at_the_deadline_others_get_the_places_and_the_job_any_that_are_fr
         assert record.at_ms >= held.until_ms
         assert await holds_of(world) == [held, HeldPlaces(held.namespace, held.name, held.uid, held.attempt)]
 
-        await break_node(world, BreakNode(old[0].node, "chip", [3], mend=True))
+        await break_node(world, BreakNode(old[0].node, "chip", [3], repair=True))
         await world.until_status(namespace, JOB, "waiting")
         await kube_api.delete(f"/api/v1/namespaces/{namespace}/pods/rival")
         now = await until_seats(world, namespace, "llm", 2)

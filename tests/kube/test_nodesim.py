@@ -254,12 +254,12 @@ async def test_faults_change_the_reports_and_their_sums_are_right(kube_api: Kube
         await until_true(is_merged, deadline_s=20, what="ClusterD's view")
         status = (await kube_api.get("/api/v1/nodes/a3-0"))["status"]
         assert (status["capacity"][RESOURCE], status["allocatable"][RESOURCE]) == ("16", "15")
-        assert await cluster.break_node(BreakNode("a3-0", "node", mend=True)) == ""
+        assert await cluster.break_node(BreakNode("a3-0", "node", repair=True)) == ""
 
-        async def is_mended() -> bool:
+        async def is_repaired() -> bool:
             return await kube_api.status_of("GET", f"{path}mindx-dl-nodeinfo-a3-0") == 404
 
-        await until_true(is_mended, deadline_s=20, what="NodeD's report gone")
+        await until_true(is_repaired, deadline_s=20, what="NodeD's report gone")
 
 
 async def test_a_dead_plugin_leaves_its_report_and_a_dead_kubelet_the_node(kube_api: KubeApi, client: Client) -> None:

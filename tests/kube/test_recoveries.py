@@ -80,7 +80,7 @@ async def test_pods_of_nodes_that_are_not_ready_or_gone_leave_at_once_and_a_leaf
             seats[name] = await until_seats(world, namespace, name, 2, without=frozenset({old[1].uid}))
             assert seats[name][0] == old[0]
             assert seats[name][1].node != old[1].node
-            await break_node(world, BreakNode(old[1].node, fault, mend=True))
+            await break_node(world, BreakNode(old[1].node, fault, repair=True))
         for broken in ("leaf", "leaf-grace"):
             leaf = int(seats[broken][1].node.removeprefix("a2-")) // 4
             below = {f"a2-{leaf * 4 + index:02}" for index in range(4)}
@@ -169,7 +169,7 @@ async def test_a_job_that_is_deleted_while_it_recovers_leaves_nothing_behind(
         for pod in await pods_of(kube_api, namespace, "llm"):  # the containers end
             await kube_api.delete(f"/api/v1/namespaces/{namespace}/pods/{pod['metadata']['name']}")
         await world.until_pods(namespace, {})
-        await break_node(world, BreakNode(old[1].node, "chip", [3], mend=True))
+        await break_node(world, BreakNode(old[1].node, "chip", [3], repair=True))
         await submit(world, namespace, "next", 3)
         await until_seats(world, namespace, "next", 3)
         await world.check_chips(namespace)

@@ -53,12 +53,12 @@ class Cell(NamedTuple):
     namespace: str
     seats: dict[str, dict[int, Seat]]
 
-    async def break_chip(self, node: str, *, mend: bool = False) -> None:
+    async def break_chip(self, node: str, *, repair: bool = False) -> None:
         """Break or repair a chip, and wait until the facts show it: what breaks next is known later."""
-        await break_node(self.world, BreakNode(node, "chip", [3], mend=mend))
+        await break_node(self.world, BreakNode(node, "chip", [3], repair=repair))
 
         async def is_known() -> bool:
-            return (await unusable_chips(self.world, node) >> 3 & 1 == 0) == mend
+            return (await unusable_chips(self.world, node) >> 3 & 1 == 0) == repair
 
         await until_true(is_known, deadline_s=DEADLINE_S, what=f"chip 3 of {node} is as it should be")
 
@@ -72,9 +72,9 @@ class Cell(NamedTuple):
 
         await until_true(is_elsewhere, deadline_s=DEADLINE_S, what=f"both ranks are on {sorted(onto)}")
 
-    async def mend(self, wish: BreakNode, nodes: set[str]) -> None:
+    async def repair(self, wish: BreakNode, nodes: set[str]) -> None:
         """Repair something, and wait until these nodes take work again."""
-        await break_node(self.world, msgspec.structs.replace(wish, mend=True))
+        await break_node(self.world, msgspec.structs.replace(wish, repair=True))
 
         async def are_well() -> bool:
             found = await conditions_of(self.world)
@@ -172,7 +172,7 @@ async def test_after_the_fault_of_a_chip_one_rank_moves_or_its_block_if_there_is
         used = {seat.node for seat in found.seats["blocks"].values()}
         for node in {f"a3-{number:02}" for number in range(6)} - used:
             await found.break_chip(node)
-        await found.break_chip(old, mend=True)
+        await found.break_chip(old, repair=True)
         await found.leave_by("grace")
         await found.break_chip(found.seats["model"][5].node)
         await found.break_chip(found.seats["blocks"][3].node)
@@ -206,8 +206,8 @@ async def test_after_the_fault_of_a_node_or_a_leaf_its_ranks_leave_with_grace_or
         for job in SIZES:
             assert set(await found.hows(job)) == {"grace"}
 
-        await found.mend(BreakNode("leaf-1", "node", leaf=True), first)
-        await found.mend(BreakNode(blocks, "kubelet"), {blocks})
+        await found.repair(BreakNode("leaf-1", "node", leaf=True), first)
+        await found.repair(BreakNode(blocks, "kubelet"), {blocks})
         await found.leave_by("force")
         await found.break_leaf("leaf-2", first)
         await break_node(found.world, BreakNode(found.seats["blocks"][5].node, "node"))

@@ -57,7 +57,7 @@ async def test_a_job_with_process_recovery_that_finds_no_place_pauses_and_goes_o
             return old[0].uid not in {pod["metadata"]["uid"] for pod in await pods_of(kube_api, namespace, "llm")}
 
         await until_true(restarts, deadline_s=20, what="the whole job leaves while process recovery pauses")
-        await break_node(world, BreakNode(old[1].node, "chip", [3], mend=True))
+        await break_node(world, BreakNode(old[1].node, "chip", [3], repair=True))
         await until_seats(world, namespace, "llm", 2, without=frozenset(seat.uid for seat in old.values()))
 
         async def goes_on() -> bool:

@@ -139,7 +139,7 @@ class Cell:
         assert {seat.chips for seat in now.values()} == {0xFF}
         assert await self.world.check_chips(self.namespace) == RANKS * CHIPS
         self.seats = now
-        await break_node(self.world, BreakNode(old.node, "chip", [3], mend=True))
+        await break_node(self.world, BreakNode(old.node, "chip", [3], repair=True))
 
     async def kill_nats(self) -> None:
         """Kill NATS and start it again; the test is connected again afterwards, and so are nodes and controllers."""

@@ -117,7 +117,7 @@ async def test_a_sub_healthy_chip_moves_the_pods_of_jobs_that_exit_and_of_no_oth
         assert mild < sick
         await world.until_status(namespace, "vcjob.waits", "waiting")
         for node in sorted(sick):
-            await break_node(world, BreakNode(node, "chip", [CHIP], mend=True))
+            await break_node(world, BreakNode(node, "chip", [CHIP], repair=True))
         (seat,) = (await until_seats(world, namespace, "waits", 1)).values()
         assert seat.node in sick - mild
         await world.check_chips(namespace)

@@ -137,11 +137,11 @@ def test_blocks_are_stuck_only_where_their_superpod_lacks_nodes(loss: Loss) -> N
 @settings(max_examples=400)
 def test_without_a_documented_decision_the_reference_gives_the_same_nodes(loss: Loss) -> None:
     assume(not decisions_after(*loss))
-    mended = plan_again(*loss)
+    corrected = plan_again(*loss)
     copied = plan_again(*loss._replace(rules=loss.rules._replace(parity=True)))
-    assert isinstance(mended, BlockPlan) == isinstance(copied, BlockPlan)
-    if isinstance(mended, BlockPlan) and isinstance(copied, BlockPlan):
-        assert taken_of(mended) == taken_of(copied)
+    assert isinstance(corrected, BlockPlan) == isinstance(copied, BlockPlan)
+    if isinstance(corrected, BlockPlan) and isinstance(copied, BlockPlan):
+        assert taken_of(corrected) == taken_of(copied)
 
 
 @given(losses())

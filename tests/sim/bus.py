@@ -260,6 +260,8 @@ class SimBus(FakeBus):
             errors = [error for future in futures if (error := future.exception()) is not None]
             if errors:
                 whole.set_exception(errors[0])
+                if self._is_closed:
+                    whole.exception()  # who waited for it may have ended
             else:
                 whole.set_result(futures[-1].result())
 

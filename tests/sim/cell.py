@@ -3,6 +3,7 @@
 import asyncio
 from collections import Counter
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from random import Random
 from typing import Any, Final, NamedTuple
@@ -33,6 +34,7 @@ from berth.services.summary import app as summary
 from berth.services.summary.config import SummaryConfig
 from berth.services.summary.metrics import SummaryMetrics
 from tests.sim.clock import SimClock
+from tests.sim.durability import SYNC_S
 from tests.sim.errors import Failure
 from tests.sim.kube import SimKube
 from tests.sim.loop import SimLoop
@@ -45,6 +47,17 @@ EXPIRE_S: Final = (20, 60, 0)
 """After so long what is over is forgotten, by seed; 0: never."""
 _AGAIN_S: Final = 1.0
 """Pause before a supervisor starts a process again that has ended by itself."""
+
+
+class UncollectedGarbage:
+    """Garbage of one dispatcher of many in this process: nothing is collected at its word."""
+
+    def short_collections(self) -> AbstractContextManager[None]:
+        """Change nothing."""
+        return nullcontext()
+
+    def collect(self) -> None:
+        """Collect nothing."""
 
 
 class CellSettings(msgspec.Struct, frozen=True):
@@ -226,6 +239,7 @@ class SimCell:
             holder=f"{self._holder} {process.name}" if self._holder else "",
             snapshot_records=settings.snapshot_records,
             snapshot_apart_s=0,
+            snapshot_synced_s=round(SYNC_S) + 1,
             expire_after_s=EXPIRE_S[self.seed % len(EXPIRE_S)],
             expire_every_s=3,
         )
@@ -237,6 +251,7 @@ class SimCell:
             process.instruments,
             stop,
             process=process.identity,
+            garbage=UncollectedGarbage(),
         )
 
     async def _score(self, process: Process, stop: asyncio.Event) -> None:

@@ -1,7 +1,8 @@
 """What must hold in the middle of a run as well as at its end: checked every so many steps, on what the streams say.
 
 The observer knows exactly what the newest record knew. A decision that is due then is not yet an error, so waiting jobs
-are only judged at a moment at which nothing is to be decided.
+are only judged at a moment at which nothing is to be decided: a reader that begins then decides nothing. The leader may
+not get its next record stored for long, and until then nobody is woken by what the last one changed.
 """
 
 from collections.abc import Iterable
@@ -10,6 +11,7 @@ from typing import Final
 from berth.cli.recordings.replay import lines_of
 from berth.core.errors import CoreError
 from berth.core.replay.replay import ReplayError
+from berth.core.scheduling.turn import MissingShards
 from berth.core.state.cell import State
 from berth.schemas.recording import BEGINNING
 from tests.fuzz.failure import Failure as FuzzFailure
@@ -30,6 +32,7 @@ MIDDLE: Final = (
     "looks",
     "snapshots in the middle",
     "sleepers in the middle",
+    "looks at who waits",
     "planner, judged",
     *(f"decided with {count} scorers" for count in SHARDS),
 )
@@ -68,10 +71,21 @@ class Middle:
         self.due = steps + EVERY
         observer.count["looks"] += 1
         self.see_replayed()
+        self.see_now(now_ms)
+
+    def see_now(self, now_ms: int) -> None:
+        """A reader that begins at this moment goes on alike, and nobody waits who could be placed.
+
+        Raises:
+            Failure: It is not so.
+        """
+        observer = self._observer
         try:
-            self._see_alike()
+            reader = self._see_alike()
             if not observer.scheduler.has_work:
-                see_refused(observer)
+                if reader.decided(now_ms, MissingShards()) is None:
+                    see_refused(observer)
+                    observer.count["looks at who waits"] += 1
                 if observer.count["looks"] % 2:  # it decides everything anew, twice
                     see_nobody_sleeps(observer.state.dump(observer.scheduler.dump()), now_ms)
                     observer.count["sleepers in the middle"] += 1
@@ -108,13 +122,13 @@ class Middle:
         observer.count[f"decided with {self._shards} scorers"] += self._replay.on_offers - before
         self._fed = (until, len(observer.records))
 
-    def _see_alike(self) -> None:
-        """A reader that begins at a snapshot of this moment has the state that is there."""
+    def _see_alike(self) -> Seat:
+        """A reader that begins at a snapshot of this moment has the state that is there; returns it."""
         observer = self._observer
         seat = Seat()
         seat.state, seat.scheduler = observer.state, observer.scheduler
-        see_alike(seat, seat.snapshot())
         observer.count["snapshots in the middle"] += 1
+        return see_alike(seat, seat.snapshot())
 
 
 def see_refused(observer: Observer) -> None:

@@ -133,8 +133,8 @@ class Nature(Stage):
             self.storage.refuses = 1.0
         else:
             self.storage.late_s = event.for_s
-        self.later(2 * event.for_s, self.mend_storage)
+        self.later(2 * event.for_s, self.repair_storage)
 
-    def mend_storage(self) -> None:
+    def repair_storage(self) -> None:
         """The provisioner works."""
         self.storage.refuses, self.storage.late_s = 0.25, 0.0

@@ -1,13 +1,16 @@
 """What checks a simulated cell: it sees each stored message and each change of an object at the moment it happens.
 
 It follows the ledger as a standby does, from the streams alone, and knows nothing of the services. After each record:
-every rule of the state. After each change of a pod: no chip has two live pods, and no pod is bound without a place in
-the ledger. After each snapshot: it is what a reader comes to that began at the snapshot before it. A check that never
-had anything to check is an error of the simulation, see :meth:`Observer.see_all_checked`.
+every rule of the state, and, if it gives places, each live pod owns its chips in the ledger. After each change of a
+pod: no chip has two live pods, and no pod is bound without a place in the ledger. After each snapshot: it is what a
+reader comes to that began at the snapshot before it. A check that never had anything to check is an error of the
+simulation, see :meth:`Observer.see_all_checked`.
 """
 
 from collections import Counter, deque
 from collections.abc import Iterator, Sequence
+from functools import reduce
+from operator import or_
 from typing import Any, Final
 
 from berth.core.errors import CoreError
@@ -30,7 +33,7 @@ from tests.sim.ledger_oracle import LedgerOracle, Position
 from tests.support.kube_cells import chips_of
 from tests.support.kube_rules import Place, Tree
 
-CHECKS: Final = ("records", "chips of pods", "bindings", "snapshots")
+CHECKS: Final = ("records", "chips of pods", "bindings", "snapshots", "live pods when places are given")
 """What must have been checked at least once in a run."""
 WHOLE: Final = 100
 """Percent of a chip that a pod has who shares it with nobody."""
@@ -67,15 +70,19 @@ class Observer:
         """Percent of a chip that pods (uid) have, by node and chip; only those that Berth bound."""
         self._places: dict[str, tuple[str, int]] = {}
         """Node and chips of each live pod."""
+        self._attempts: dict[str, tuple[str, int]] = {}
+        """Attempt of each live pod: uid of the job, and number."""
         self._parts: dict[str, bytes] = {}
         self._reader: Seat | None = None
         self._reader_at = (0, 0)
         self.base = BEGINNING
+        """Where the history begins: at the beginning of the cell, or with the snapshot of a restored one."""
         self.generation = 0
         """How often it began again."""
         self.known_seq = 0
         """Last fact that the newest record knew."""
-        """Where the history begins: at the beginning of the cell, or with the snapshot of a restored one."""
+        self.restored_stream = ""
+        """Id of the stream of a restored ledger; empty if the cell was not restored."""
         self.is_paused = False
 
     def fail(self, kind: str, details: str = "", cause: BaseException | None = None) -> None:
@@ -99,7 +106,8 @@ class Observer:
             case _:
                 pass
 
-    def _record(self, stored: Stored) -> None:
+    def _record(self, stored: Stored, *, is_new: bool = True) -> None:
+        """Take a record; what was decided before a restore knew other pods than those of today."""
         self.records.append(stored)
         self.count["records"] += 1
         counts = self.oracle.read(stored.sequence, stored.data)
@@ -124,10 +132,31 @@ class Observer:
         ) as error:
             self.fail(f"record: {type(error).__name__}", f"{stored.sequence}: {error}", error)
             return
+        if is_new and (folded.moved or any(not holding.foreign for holding in folded.taken)):
+            self._see_owners(stored.sequence)
         for gang in folded.gangs:
             refusal = getattr(gang, "refusal", None)
             if refusal is not None:
                 self.codes[refusal.code] += 1
+
+    def _see_owners(self, sequence: int) -> None:
+        """See that each pod that lives owns its chips, by a record that has given places."""
+        seen = self.state.ledger_seen
+        if self.restored_stream and seen is not None and seen.stream != self.restored_stream:
+            self.fail(
+                "places are given in a restored ledger before all pods are known",
+                f"record {sequence}: the inventory has listed those of {seen.stream}, not of {self.restored_stream}",
+            )
+        self.count["live pods when places are given"] += len(self._places)
+        for uid, (node, mask) in self._places.items():
+            keys = [self._attempts[uid], (uid, 0)]
+            owned = [share for key in keys if key in self.state.fold.holdings for share in self.state.held_by(key)]
+            missing = mask & ~reduce(or_, (share.mask for share in owned if share.node == node), 0)
+            if not owned or missing:
+                self.fail(
+                    "places are given while a live pod does not own its chips",
+                    f"record {sequence}: {uid} of {keys[0]} on {node}, chips {mask:x}, lacks {missing:x}",
+                )
 
     def _apply(self, fact: Stored) -> None:
         applied = self.state.apply_fact(fact.subject, fact.sequence, fact.data)
@@ -140,15 +169,19 @@ class Observer:
 
     def lose_records(self, last_seq: int) -> None:
         """Forget the records after a sequence: the bus has lost them, and facts are all there."""
-        self.begin_again(self.base, self.facts, [one for one in self.records if one.sequence <= last_seq])
+        kept = [one for one in self.records if one.sequence <= last_seq]
+        self.begin_again(self.base, self.facts, kept, restored_stream=self.restored_stream)
 
-    def begin_again(self, base: SnapshotBody, facts: Sequence[Stored], records: Sequence[Stored]) -> None:
+    def begin_again(
+        self, base: SnapshotBody, facts: Sequence[Stored], records: Sequence[Stored], *, restored_stream: str
+    ) -> None:
         """Follow another history: that of a restored cell, or of one that has lost records.
 
         Args:
             base: Where it begins.
             facts: What is stored after it.
             records: What is stored after it.
+            restored_stream: Id of the stream of the ledger, if it was restored.
         """
         self.is_paused = False
         self.base = base
@@ -167,7 +200,8 @@ class Observer:
         self.facts, self.records = list(facts), []
         self._pending = deque(facts)
         for stored in records:
-            self._record(stored)
+            self._record(stored, is_new=False)
+        self.restored_stream = restored_stream
 
     # Snapshots.
 
@@ -227,6 +261,7 @@ class Observer:
         self._take(uid, new)
 
     def _leave(self, uid: str) -> None:
+        self._attempts.pop(uid, None)
         node, mask = self._places.pop(uid, ("", 0))
         chips = self._chips.get(node, {})
         for chip in range(mask.bit_length()):
@@ -241,6 +276,7 @@ class Observer:
             return
         self._leave(uid)
         self._places[uid] = (node, mask)
+        self._attempts[uid] = (annotations[JOB_UID], int(annotations[ATTEMPT]))
         chips = self._chips.setdefault(node, {})
         self.count["chips of pods"] += 1
         percent = int(annotations.get(SHARE_AICORE, WHOLE))

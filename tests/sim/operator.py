@@ -68,6 +68,7 @@ class Operator(Stage):
     is_at_work = False
     _folder: TemporaryDirectory[str] | None = None
     _backups = 0
+    _begun = 0
 
     @property
     def _bus(self) -> NatsBus:
@@ -82,7 +83,8 @@ class Operator(Stage):
     async def _back_up(self) -> None:
         if self._folder is None:
             self._folder = TemporaryDirectory()
-        path = Path(self._folder.name) / "next"
+        self._begun += 1
+        path = Path(self._folder.name) / f"next-{self._begun}"  # two operators may make one at a time
         try:
             await backup(self._bus, self.cell.clocks["bus"], path)
         except (BackupError, TransientError):
@@ -279,7 +281,10 @@ class Operator(Stage):
             return [stored for stored in messages if stored.sequence > sequence]
 
         self.observer.begin_again(
-            base, after(StreamName.FACTS, base.facts_seq), after(StreamName.LEDGER, base.ledger_seq)
+            base,
+            after(StreamName.FACTS, base.facts_seq),
+            after(StreamName.LEDGER, base.ledger_seq),
+            restored_stream=streams[subjects.stream(StreamName.LEDGER)].created,
         )
         self.observer.count["restores"] += 1
         self._start_all()

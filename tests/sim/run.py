@@ -15,8 +15,11 @@ from tests.sim.story import HORIZON_S, Story, draw
 from tests.sim.verdict import see_rest, unrest
 from tests.sim.world import World
 
-QUIET_S: Final = 8.0
-"""A cell is at rest when nothing was decided for so long, and nothing is to be done."""
+QUIET_S: Final = 16.0
+"""A cell is at rest when nothing was decided for so long, and nothing is to be done.
+
+A write whose answer was lost is given up after 10 s, and what waits behind it is written after a pause.
+"""
 REST_MAX_S: Final = 400.0
 CALLBACKS_MAX: Final = 3_000_000
 STEPS_MIN: Final = 1_000
@@ -125,7 +128,7 @@ async def _go_through(world: World) -> None:
     while loop.now_s < HORIZON_S:
         await asyncio.sleep(0.5)
         _see_nothing_failed(world)
-    world.mend()
+    world.repair()
     quiet_s = 0.0
     before = -1
     while quiet_s < QUIET_S or unrest(world):

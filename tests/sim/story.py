@@ -15,7 +15,7 @@ from tests.sim.cell import CellSettings
 from tests.sim.worlds import CLUSTERS, COMMON, Cluster
 
 HORIZON_S: Final = 60.0
-"""Events happen within this time; then all that is broken is mended."""
+"""Events happen within this time; then all that is broken is repaired."""
 FIRST_S: Final = 2.0
 UNSYNCED: Final = 0.2
 """Share of the seeds whose server does not sync each write."""

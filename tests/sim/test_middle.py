@@ -5,12 +5,18 @@ from types import SimpleNamespace
 import msgspec
 import pytest
 
+from berth.runtime.bus.port import Stored
+from berth.schemas.envelope import encode
+from berth.schemas.facts import NodeHealth
+from berth.schemas.message import Message
 from berth.schemas.refusal import Refusal
 from tests.sim.errors import Failure
 from tests.sim.middle import SHARDS, Middle, see_refused
 from tests.sim.observer import Observer
 from tests.sim.run import live
 from tests.sim.world import World
+from tests.support.cells import a_job
+from tests.unit.core.scheduling.test_scheduler import Seat
 
 
 @pytest.fixture(scope="module")
@@ -20,6 +26,19 @@ def observer() -> Observer:
     lived = live(8, on_end=found.append)
     assert lived.kind == ""
     return found[0].observer
+
+
+class _Seen(Seat):
+    """A seat whose facts an observer sees."""
+
+    def __init__(self, *nodes: str) -> None:
+        self.observer = Observer("c")
+        super().__init__(*nodes)
+        self.observer.state, self.observer.scheduler = self.state, self.scheduler
+
+    def fact(self, subject: str, fact: Message) -> None:
+        super().fact(subject, fact)
+        self.observer.facts.append(Stored(f"berth.c.fact.{subject}", self.state.facts_seq, encode(fact), 0))
 
 
 @pytest.mark.parametrize("seed", range(len(SHARDS)))
@@ -53,3 +72,23 @@ def test_a_gang_that_waits_although_there_is_room_is_found(observer: Observer, m
             monkeypatch.setitem(state.fold.gangs, job.uid, refused)
     with pytest.raises(Failure, match="could be placed"):
         see_refused(observer)
+
+
+def test_who_waits_is_judged_once_the_leader_has_decided_what_is_due() -> None:
+    """Until the next record is stored, nobody is woken for the room that the last one made."""
+    seat = _Seen("a")
+    seat.ill("a", NodeHealth.OK)
+    seat.job(a_job("first", chips=8))
+    seat.job(a_job("second", chips=8))
+    assert list(seat.verdicts()) == [("first", True), ("second", False)]
+    middle, count = Middle(seat.observer, 0), seat.observer.count
+    middle.see_now(6)
+    assert (count["looks at who waits"], count["planner, judged"]) == (1, 1)
+    seat.ended("first")
+    assert list(seat.verdicts()) == []
+    assert seat.scheduler.pending.capacity_gained
+    middle.see_now(7)
+    assert count["looks at who waits"] == 1
+    seat.scheduler._pending.clear()  # a leader that forgets whom to wake
+    with pytest.raises(Failure, match="a gang waits that could be placed"):
+        middle.see_now(7)

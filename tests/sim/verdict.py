@@ -15,6 +15,7 @@ from tests.fuzz.failure import Failure as FuzzFailure
 from tests.fuzz.sleepers import see_nobody_sleeps
 from tests.sim.errors import Failure
 from tests.sim.middle import see_refused
+from tests.sim.process import Process
 from tests.sim.users import PODS
 from tests.sim.world import World
 from tests.support.kube_rules import Tree
@@ -22,6 +23,7 @@ from tests.support.replays import entries_of, see_same
 from tests.support.watch import summary
 
 GROUPS = "/apis/scheduling.volcano.sh/v1beta1/namespaces/ns/podgroups"
+_STARTS_MAX = 10
 RESTLESS = frozenset({"placed", "bound", "running", "ending"})
 
 
@@ -30,6 +32,9 @@ def unrest(world: World) -> list[str]:
     observer = world.observer
     observer.catch_up()
     found: list[str] = ["the operator is at work"] if world.is_at_work else []
+    # On a restored ledger nobody leads before the inventory knows all pods, which takes up to stranger_s.
+    if not any(_leads(process) for process in world.cell.processes.values()):
+        found.append("no dispatcher leads")
     for key in observer.state.jobs:
         status = status_of(observer.state, key, at_ms=0)
         if status is None or status.phase in RESTLESS:
@@ -37,6 +42,11 @@ def unrest(world: World) -> list[str]:
         elif status.phase == "waiting" and status.refusal is None:
             found.append(f"{key[1]} waits and nobody says why")
     return found
+
+
+def _leads(process: Process) -> bool:
+    registry = process.instruments.registry.collectors
+    return not process.is_dead and registry.get_sample_value("berth_dispatcher_is_leader") == 1
 
 
 async def see_rest(world: World) -> None:
@@ -67,17 +77,27 @@ async def see_rest(world: World) -> None:
     _see_pods(world)
 
 
+async def _started(world: World) -> tuple[dict[str, object], dict[str, object]]:
+    """What a reader that starts now comes to, and what the observer knows after that."""
+    started = State(keeps=True)
+    feeds = Feeds(world.user, world.cell.clocks["bus"], started)
+    await feeds.start()
+    await feeds.stop()
+    world.observer.catch_up()
+    return summary(started), summary(world.observer.state)
+
+
 async def _see_start(world: World) -> None:
     """A start from what is stored comes to the same state.
 
     Raises:
         Failure: It is not so.
     """
-    started = State(keeps=True)
-    feeds = Feeds(world.user, world.cell.clocks["bus"], started)
-    await feeds.start()
-    await feeds.stop()
-    found, wanted = summary(started), summary(world.observer.state)
+    found, wanted = await _started(world)
+    for _ in range(_STARTS_MAX):
+        if (found["facts"], found["head"]) == (wanted["facts"], wanted["head"]):
+            break
+        found, wanted = await _started(world)  # something was stored meanwhile, such as another try to bind a pod
     world.observer.count["starts"] += 1
     if found != wanted:
         names = [name for name in wanted if wanted[name] != found[name]]
@@ -140,15 +160,13 @@ def _see_pods(world: World) -> None:
     count, kube = world.observer.count, world.cell.kube
     groups = {group["metadata"]["name"]: group for group in kube.objects(GROUPS)}
     phases: dict[str, list[str]] = {}
-    pods = list(kube.objects(PODS))
-    for pod in pods:
+    for pod in kube.objects(PODS):
         count["pods at rest"] += 1
         phase = (pod.get("status") or {}).get("phase", "")
         annotations = pod["metadata"].get("annotations") or {}
         phases.setdefault(annotations.get(GROUP_NAME, ""), []).append(phase)
         if not pod["spec"].get("nodeName") and "deletionTimestamp" not in pod["metadata"]:
-            name = annotations.get(GROUP_NAME, "")
-            _see_reason(pod, groups.get(name), [one for one in pods if name and _group_of(one) == name])
+            _see_reason(pod, groups.get(annotations.get(GROUP_NAME, "")))
     for group in kube.objects(GROUPS):
         found = phases.get(group["metadata"]["name"], [])
         said = (group.get("status") or {}).get("phase", "")
@@ -161,27 +179,15 @@ def _see_pods(world: World) -> None:
             raise Failure("the pods of a PodGroup run and it does not", f"{group['metadata']['name']}: {said}, {found}")
 
 
-def _group_of(pod: Tree) -> str:
-    """Name of the PodGroup of a pod."""
-    name: str = (pod["metadata"].get("annotations") or {}).get(GROUP_NAME, "")
-    return name
-
-
-def _is_told(pod: Tree) -> bool:
-    """Whether a pod says why it waits."""
-    conditions = {one["type"]: one for one in (pod.get("status") or {}).get("conditions") or ()}
-    scheduled = conditions.get("PodScheduled", {})
-    return bool(scheduled.get("status") == "False" and scheduled.get("message"))
-
-
-def _see_reason(pod: Tree, group: Tree | None, others: list[Tree]) -> None:
-    """A pod that waits says why, or its PodGroup does, or another pod of it: surplus pods wait for the others.
+def _see_reason(pod: Tree, group: Tree | None) -> None:
+    """A pod that waits says why, or its PodGroup does.
 
     Raises:
-        Failure: None of them does.
+        Failure: Neither does.
     """
+    of_pod = {one["type"]: one for one in (pod.get("status") or {}).get("conditions") or ()}
     of_group = {one["type"]: one for one in ((group or {}).get("status") or {}).get("conditions") or ()}
-    unschedulable = of_group.get("Unschedulable", {})
-    is_told_of_group = unschedulable.get("status") == "True" and unschedulable.get("message")
-    if not is_told_of_group and not any(_is_told(one) for one in (pod, *others)):
-        raise Failure("a pod waits and nothing says why", f"{pod['metadata']['name']}: {of_group}")
+    scheduled, unschedulable = of_pod.get("PodScheduled", {}), of_group.get("Unschedulable", {})
+    is_told = scheduled.get("status") == "False" and scheduled.get("message")
+    if not is_told and not (unschedulable.get("status") == "True" and unschedulable.get("message")):
+        raise Failure("a pod waits and nothing says why", f"{pod['metadata']['name']}: {of_pod}, {of_group}")

@@ -90,7 +90,7 @@ class World(Users, Nature, Trouble, Operator, Rivals):
         self.loop.trace(f"event {event}")
         self._acts[event.verb](event)
 
-    def mend(self) -> None:
+    def repair(self) -> None:
         """Everything that is broken works again."""
         cell = self.cell
         cell.kube.weather, cell.kube.is_down = Weather(), False
@@ -105,7 +105,7 @@ class World(Users, Nature, Trouble, Operator, Rivals):
                 connection.lose_replies = 0
             for bus in process.buses:
                 bus.on_append = None
-        self.mend_storage()
+        self.repair_storage()
         for process in cell.processes.values():
             for api in process.apis:
                 api.blind_until_s = 0.0

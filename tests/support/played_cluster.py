@@ -35,7 +35,7 @@ class Played:
         return decode(answer, SimCounts)
 
     async def break_node(self, wish: BreakNode) -> str:
-        """Break or mend something; why not, or nothing."""
+        """Break or repair something; why not, or nothing."""
         answer = await self._bus.request(self._bus.subjects.sim("break"), encode(wish), timeout_s=5)
         return decode(answer, NodeBroken).reason
 

@@ -76,7 +76,7 @@ class RecoveringWorld:
             case "time":
                 self.cell.clock.advance(_PAUSES_S[two % len(_PAUSES_S)])
             case "back":
-                await self._mend(chance)
+                await self._bring_back(chance)
             case "chip" | "evict" | "gone" if holding is not None:
                 names = holding.placement.names()
                 await self._break(verb, names[two % len(names)], two)
@@ -114,7 +114,7 @@ class RecoveringWorld:
         self._ill[name] = NodeCondition(name, unhealthy=0 if verb == "evict" else 1 << two % 8, level=level)
         await self._tell()
 
-    async def _mend(self, chance: random.Random) -> None:
+    async def _bring_back(self, chance: random.Random) -> None:
         away = [node for node in self._all if node.name not in self._there]
         if away:
             node = chance.choice(away)

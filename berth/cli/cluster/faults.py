@@ -51,6 +51,7 @@ class BrokenRow(msgspec.Struct, frozen=True):
     code: str
     lasts_ms: int
     mend: bool
+    """It is repaired; the name is that of release 0.4."""
     leaf: bool = False
     """The name is that of a leaf switch."""
     pod: str = ""
@@ -119,7 +120,7 @@ def repair_node(
     """
 
     async def work() -> None:
-        await _send(common or Common(), BreakNode(node, fault, chips_of(chips), mend=True, leaf=leaf))
+        await _send(common or Common(), BreakNode(node, fault, chips_of(chips), repair=True, leaf=leaf))
 
     return run(work)
 
@@ -159,7 +160,7 @@ async def _send(options: Common, wish: BreakNode) -> None:
                 wish.level,
                 wish.code,
                 wish.lasts_ms,
-                wish.mend,
+                wish.repair,
                 wish.leaf,
                 wish.pod,
                 wish.exit_code,
@@ -168,7 +169,7 @@ async def _send(options: Common, wish: BreakNode) -> None:
         return
     what = f"{wish.fault}{_listed(wish.chips)}"
     lasts = f" for {wish.lasts_ms / 1000:g} s" if wish.lasts_ms else ""
-    print_result(f"{wish.node}: {what} is {'repaired' if wish.mend else 'broken'}{lasts}")
+    print_result(f"{wish.node}: {what} is {'repaired' if wish.repair else 'broken'}{lasts}")
 
 
 async def _asked(bus: Bus, wish: BreakNode) -> str:

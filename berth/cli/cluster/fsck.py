@@ -30,7 +30,7 @@ class FindingRow(msgspec.Struct, frozen=True):
     last_seq: int
     name: str
     text: str
-    mend: str
+    repair: str
     """Empty if nothing needs to be done."""
 
 
@@ -119,16 +119,16 @@ def lines_of(result: CellCheck) -> list[str]:
     lines = [_line(one) for one in result.findings]
     lines.append(f"Checked up to record {result.ledger_seq} and fact {result.facts_seq}:")
     lines += [f"  {_checked(one)}" for one in result.checked]
-    open_ones = sum(bool(one.mend) for one in result.findings)
+    open_ones = sum(bool(one.repair) for one in result.findings)
     if open_ones:
-        lines.append(f"{pluralize(open_ones, 'finding')} to mend; nothing was changed.")
+        lines.append(f"{pluralize(open_ones, 'finding')} to repair; nothing was changed.")
     else:
         lines.append("Nothing is wrong." if not result.findings else "Nothing needs to be done.")
     return lines
 
 
 def _line(one: Finding) -> str:
-    return f"{one.place}: {one.text}. {f'Use: {one.mend}' if one.mend else 'Nothing needs to be done'}"
+    return f"{one.place}: {one.text}. {f'Use: {one.repair}' if one.repair else 'Nothing needs to be done'}"
 
 
 def _checked(one: Checked) -> str:

@@ -1,17 +1,16 @@
 """``berth repair``: lets the readers of the ledger go on, and corrects snapshots and statuses that are wrong."""
 
-import asyncio
-import sys
 from typing import Annotated
 
 import msgspec
 from cyclopts import Parameter
 
 from berth.cli.cell import Common, connected, run
-from berth.cli.output import CommandError, emit, print_result
+from berth.cli.consent import ask_consent
+from berth.cli.output import emit, print_result
 from berth.core.explain.text import pluralize
 from berth.runtime.clock import SystemClock
-from berth.runtime.fsck.mending import Plan, carry_out, plan_of
+from berth.runtime.fsck.cell_repair import Plan, carry_out, plan_of
 from berth.runtime.identity import process_identity
 
 
@@ -69,8 +68,7 @@ def repair_ledger(*, yes: Annotated[bool, Parameter(negative=())] = False, commo
                 _show(plan)
             left = []
             if not plan.is_empty:
-                if not yes and not await asyncio.to_thread(_agrees):
-                    raise CommandError("nothing was changed; make the change with: berth repair --yes")
+                await ask_consent("Make this change", "berth repair --yes", yes=yes)
                 left = await carry_out(bus, clock, plan, by=by)
         if options.json:
             emit(_result_of(plan))
@@ -121,11 +119,3 @@ def _show_done(plan: Plan, left: int) -> None:
         print_result("Services that stopped go on when they are started again; the dispatcher begins an epoch.")
     if left:
         print_result(f"{pluralize(left, 'job')}: the status changed meanwhile and stays as it is.")
-
-
-def _agrees() -> bool:
-    if not sys.stdin.isatty():
-        return False
-    sys.stderr.write("Make this change? [y/N] ")
-    sys.stderr.flush()
-    return sys.stdin.readline().strip().lower() in {"y", "yes"}

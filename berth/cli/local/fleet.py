@@ -5,7 +5,7 @@ import fcntl
 from collections.abc import Callable
 from itertools import groupby
 from pathlib import Path
-from typing import Any, Final, Literal, Self, TextIO
+from typing import Any, Final, Literal, TextIO
 
 from berth.cli.output import FAILED, WRONG_USE, CommandError
 from berth.cli.processes import Child, GivenUpError
@@ -15,6 +15,7 @@ from berth.runtime.bus.port import Bus
 from berth.runtime.clock import Clock, SystemClock
 from berth.runtime.errors import FatalError, TransientError
 from berth.runtime.local.nats_server import EmbeddedServer
+from berth.runtime.local.processes import LocalProcesses
 from berth.schemas.envelope import encode
 from berth.schemas.offers import ScoreRequest
 from berth.schemas.subjects import StreamName
@@ -38,7 +39,7 @@ _SET_HERE: Final = (
 SERVER_RESTARTS_MAX: Final = 5
 
 
-class Fleet:
+class Fleet(LocalProcesses):
     """The processes of a cell. As an async context manager it starts them all, and stops them all in order.
 
     Args:
@@ -83,17 +84,6 @@ class Fleet:
     def children(self) -> list[Child]:
         """Processes in the order in which they are stopped."""
         return self._children
-
-    async def __aenter__(self) -> Self:
-        try:
-            await self.start()
-        except BaseException:
-            await self.stop()
-            raise
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.stop()
 
     async def start(self) -> None:
         """Start the server, create the streams, start the services.

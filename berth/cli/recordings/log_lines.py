@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
-from berth.cli.output import listed, moment
+from berth.cli.output import listed, moment, plain
 from berth.core.explain.refusal_text import sentence
 from berth.core.explain.text import pluralize, ranges
 from berth.schemas.columns import unpack, unpack_names
@@ -93,8 +93,7 @@ class Lines:
 
     def line_of(self, entry: Entry) -> str:
         """An entry as one line: its kind, its sequence, the time, and its content."""
-        line = self._line(entry)
-        return line if line.isprintable() else "".join(map(_shown, line))
+        return plain(self._line(entry))
 
     def _line(self, entry: Entry) -> str:
         what = f"{'fact' if entry.subject else 'record':6} {entry.sequence:>8}"
@@ -133,11 +132,6 @@ class Lines:
 def line_of(entry: Entry) -> str:
     """An entry as one line, without earlier entries."""
     return Lines().line_of(entry)
-
-
-def _shown(sign: str) -> str:
-    """A character that moves no cursor and ends no line."""
-    return sign if sign.isprintable() else sign.encode("unicode_escape").decode()
 
 
 def tree_of(entry: Entry) -> dict[str, Any]:

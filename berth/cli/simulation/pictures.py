@@ -52,10 +52,17 @@ def write_pictures(courses: Sequence[Timeline], folder: Path, formats: Sequence[
     unknown = [form for form in formats if form not in FORMATS]
     if unknown:
         raise CommandError(f"format is {unknown[0]!r}, expected one of {', '.join(FORMATS)}", code=WRONG_USE)
+    return write_drawn(drawn(courses, formats), folder)
+
+
+def write_drawn(pictures: Sequence[Picture], folder: Path) -> list[Path]:
+    """Write pictures into a folder, which is made; returns the files.
+
+    Raises:
+        CommandError: A file cannot be written.
+    """
     files = [
-        (folder / f"{picture.name}.{form}", content)
-        for picture in drawn(courses, formats)
-        for form, content in picture.files.items()
+        (folder / f"{picture.name}.{form}", content) for picture in pictures for form, content in picture.files.items()
     ]
     for path, content in files:
         write_file(path, content)

@@ -26,17 +26,27 @@ _SVG_BYTES_MAX: Final = 300_000
 """Maximum size of a picture as SVG, which is sharp at any size; a larger one uses the smaller format."""
 
 
-def write_page(courses: Sequence[Timeline], rows: Sequence[ComparisonRow], path: Path) -> None:
-    """Write the page of courses; ``rows`` are their figures, in the order of the courses.
+def write_page(
+    courses: Sequence[Timeline], rows: Sequence[ComparisonRow], path: Path, pictures: Sequence[Picture] | None = None
+) -> None:
+    """Write the page of courses.
+
+    Args:
+        courses: Side by side.
+        rows: Their figures, in the order of the courses.
+        path: Of the page; its folder is made.
+        pictures: Of these courses; None if they are not drawn yet.
 
     Raises:
         CommandError: Matplotlib is missing, or the file cannot be written.
     """
-    write_file(path, page_of(courses, rows).encode())
+    write_file(path, page_of(courses, rows, pictures).encode())
 
 
-def page_of(courses: Sequence[Timeline], rows: Sequence[ComparisonRow]) -> str:
-    """The page as HTML; equal courses give equal text.
+def page_of(
+    courses: Sequence[Timeline], rows: Sequence[ComparisonRow], pictures: Sequence[Picture] | None = None
+) -> str:
+    """The page as HTML; equal courses give equal text, whether their pictures are drawn already or not.
 
     Raises:
         CommandError: Matplotlib is missing.
@@ -50,7 +60,7 @@ def page_of(courses: Sequence[Timeline], rows: Sequence[ComparisonRow]) -> str:
         figures="\n".join(
             _table(section, titles, list(part)) for section, part in groupby(rows, lambda row: row.section)
         ),
-        pictures="\n".join(_picture(picture) for picture in drawn(courses)),
+        pictures="\n".join(_picture(picture) for picture in (drawn(courses) if pictures is None else pictures)),
         films=_films([filmed(timeline, frames_max) for timeline in mapped]),
     )
 

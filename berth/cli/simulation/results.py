@@ -9,7 +9,7 @@ import msgspec
 from rich.markup import escape
 
 from berth.cli.output import emit, listed, new_table, print_progress, print_result, results
-from berth.cli.simulation.pictures import write_file, write_pictures
+from berth.cli.simulation.pictures import drawn, write_drawn, write_file
 from berth.cli.simulation.report_page import write_page
 from berth.core.explain.text import pluralize
 from berth.core.simulation.comparison import Comparison, ComparisonRow, compared, markdown_of
@@ -138,7 +138,8 @@ def write_folder(found: Results, courses: Sequence[Timeline], folder: Path) -> N
     """
     write_file(folder / "results.json", msgspec.json.format(msgspec.json.encode(found), indent=1) + b"\n")
     write_file(folder / "results.md", markdown(found).encode())
-    pictures = write_pictures(courses, folder)
-    write_page(courses, found.rows, folder / "report.html")
-    names = ["report.html", "results.json", "results.md", *(path.name for path in pictures)]
+    pictures = drawn(courses)
+    paths = write_drawn(pictures, folder)
+    write_page(courses, found.rows, folder / "report.html", pictures)
+    names = ["report.html", "results.json", "results.md", *(path.name for path in paths)]
     print_progress(f"{folder}: {listed(names, len(names))}")

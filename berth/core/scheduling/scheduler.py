@@ -214,7 +214,7 @@ class Scheduler:
         gangs = [drained.applied(gang) for gang in gangs]
         self.to_examine.update(dict.fromkeys(self.watch.due(at_ms)))
         faulty, with_errors = self.watch.look(self.to_examine, self._consumed[1], at_ms=at_ms)
-        must, settled, set_aside = examine(state, self.to_examine, at_ms=at_ms)
+        must, settled, set_aside, is_cut = examine(state, self.to_examine, at_ms=at_ms)
         set_aside = [*with_errors, *set_aside]
         faulty, held = held_back(must, drained.applied_to(faulty))
         wanting = {one.holding.uid: None for one in faulty}
@@ -222,9 +222,11 @@ class Scheduler:
         for uid in settled:
             if uid not in wanting:
                 del self.to_examine[uid]
-        if must.adoptions:
-            gangs, faulty = [], []  # what is adopted must not be given away in the same record
-        returning = [] if must.adoptions else returning_gangs(state, self.queue, drained, gangs, self._consumed[1])
+        # What is adopted must not be given away in the same record, nor what only the next record has room to adopt.
+        adopts = bool(must.adoptions) or (is_cut and settings.corrected)
+        if adopts:
+            gangs, faulty = [], []
+        returning = [] if adopts else returning_gangs(state, self.queue, drained, gangs, self._consumed[1])
         if not gangs and not must and not faulty and not returning:
             self._restore_classes()
             return Opened(None, set_aside)
@@ -427,9 +429,12 @@ class Scheduler:
         self.note(merged([folded.changes, take_effect(self.state, self.queue, folded, opening)]))
 
     def dump(self) -> WaitingDump:
-        """Gangs that wait and classes that sleep, for snapshots: they follow from the epoch, not from the state."""
+        """Gangs that wait and classes that sleep, for snapshots: they follow from the epoch, not from the state.
+
+        The facts of the same snapshot may be newer than the last turn, and its reader has jobs as those say.
+        """
         if self._turn is None:
-            self._sync_terms()
+            self.sync()
         return waiting_dump(self.state, self.queue, self.pending)
 
     def load(self, dump: WaitingDump, changes: Changes) -> None:

@@ -56,6 +56,8 @@ class Examination(NamedTuple):
     """Gangs (uid) for which nothing is due; they are not examined again until a fact or record changes them."""
     set_aside: list[SetAside]
     """Gangs (uid) that could not be examined because of an error; they are unchanged, and among the settled."""
+    is_cut: bool
+    """Whether gangs were left for the next record; there may be pods to adopt among them."""
 
 
 def examine(state: State, gangs: Iterable[str], *, at_ms: int = 0) -> Examination:
@@ -72,8 +74,10 @@ def examine(state: State, gangs: Iterable[str], *, at_ms: int = 0) -> Examinatio
     settled: list[str] = []
     set_aside: list[SetAside] = []
     size = 0
+    is_cut = False
     for uid in sorted(gangs):
         if size >= _SIZE_MAX:
+            is_cut = True
             break
         adopted = len(found.adoptions)
         if not _examined(state, uid, found, set_aside, at_ms):
@@ -82,7 +86,7 @@ def examine(state: State, gangs: Iterable[str], *, at_ms: int = 0) -> Examinatio
             size += found.adoptions[-1].placement.pods()
         else:
             size += 1
-    return Examination(found, settled, set_aside)
+    return Examination(found, settled, set_aside, is_cut)
 
 
 def _examined(state: State, uid: str, found: Due, set_aside: list[SetAside], at_ms: int) -> bool:

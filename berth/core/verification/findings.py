@@ -1,4 +1,4 @@
-"""Findings: what is wrong with something that is stored, what it means, and what mends it."""
+"""Findings: what is wrong with something that is stored, what it means, and what repairs it."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -24,8 +24,8 @@ class Finding(msgspec.Struct, frozen=True):
     """Job, pod or subject; empty for none."""
     text: str = ""
     """What is wrong and what that means, in one sentence."""
-    mend: str = ""
-    """Command that mends it; empty if nothing needs to be done."""
+    repair: str = ""
+    """Command that repairs it; empty if nothing needs to be done."""
 
     @property
     def place(self) -> str:
@@ -80,9 +80,9 @@ class Findings:
 
 
 def _likeness(one: Finding) -> tuple[str, ...]:
-    return one.code, one.where, one.name, one.text, one.mend
+    return one.code, one.where, one.name, one.text, one.repair
 
 
-def needs_mending(findings: Iterable[Finding]) -> bool:
+def needs_repair(findings: Iterable[Finding]) -> bool:
     """Whether something must be done about any of them."""
-    return any(one.mend for one in findings)
+    return any(one.repair for one in findings)

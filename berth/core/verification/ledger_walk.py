@@ -296,7 +296,7 @@ class LedgerWalk:
         for one in before:
             if one.code in _STOPS:
                 what = one.text.removesuffix(_STOP_THERE)
-                self._findings.add(msgspec.structs.replace(one, mend="", text=f"{what}{_START_BEHIND}"))
+                self._findings.add(msgspec.structs.replace(one, repair="", text=f"{what}{_START_BEHIND}"))
             else:
                 self._findings.add(one)
 
@@ -315,9 +315,9 @@ class LedgerWalk:
         if not (self._is_whole and self.has_start) or self._unfollowed:
             self.removable.clear()  # what remains without them is not whole
             found = [
-                msgspec.structs.replace(one, mend=RESTORE) if one.code == "foreign-snapshot" else one for one in found
+                msgspec.structs.replace(one, repair=RESTORE) if one.code == "foreign-snapshot" else one for one in found
             ]
         return found
 
-    def _say(self, code: str, where: str, sequence: int, text: str, mend: str = "", *, last_seq: int = 0) -> None:
-        self._findings.add(Finding(code, where, sequence, last_seq, "", text, mend))
+    def _say(self, code: str, where: str, sequence: int, text: str, repair: str = "", *, last_seq: int = 0) -> None:
+        self._findings.add(Finding(code, where, sequence, last_seq, "", text, repair))

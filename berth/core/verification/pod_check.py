@@ -119,5 +119,5 @@ def _delete(pod: BoundPod) -> str:
     return f"kubectl delete pod -n {namespace} {name}"
 
 
-def _finding(code: str, pod: BoundPod, text: str, mend: str) -> Finding:
-    return Finding(code, POD, name=pod.name, text=text, mend=mend)
+def _finding(code: str, pod: BoundPod, text: str, repair: str) -> Finding:
+    return Finding(code, POD, name=pod.name, text=text, repair=repair)

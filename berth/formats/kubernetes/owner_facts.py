@@ -4,7 +4,8 @@ Source: docs/reference/kubernetes.md, "Volcano PodGroups", "Gangs of plain Kuber
 "Resolution of the gang".
 """
 
-from typing import assert_never
+from collections.abc import Iterable
+from typing import Final, assert_never
 
 import msgspec
 
@@ -17,6 +18,7 @@ from berth.formats.kubernetes.owners import (
     LeaderWorkerSet,
     NativePodGroup,
     NativePolicy,
+    OwnerCondition,
     OwnerKey,
     OwnerObject,
     ReplicaSet,
@@ -24,6 +26,12 @@ from berth.formats.kubernetes.owners import (
     VolcanoJob,
     Workload,
 )
+
+_VOLCANO_FINAL: Final = frozenset({"Completed", "Failed", "Terminated"})
+"""An aborted job may be resumed."""
+_JOB_FINAL: Final = frozenset({"Complete", "Failed"})
+_ASCEND_FINAL: Final = frozenset({"Succeeded", "Failed"})
+_JOB_SET_FINAL: Final = frozenset({"Completed", "Failed"})
 
 
 class TaskFacts(msgspec.Struct, frozen=True, gc=False):
@@ -65,6 +73,8 @@ class OwnerFacts(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     """In order of rank."""
     is_ending: bool = False
     """It is being deleted."""
+    final: str = ""
+    """State in which it makes no pods any more, whatever becomes of them; empty in any other."""
 
 
 def owner_facts(key: OwnerKey, owner: OwnerObject) -> OwnerFacts:
@@ -126,14 +136,17 @@ def _job_facts(owner: Job) -> OwnerFacts:
         succeeded=(owner.status.succeeded or 0) if owner.status is not None else 0,
         indexed=owner.spec.completion_mode == "Indexed",
         suspended=bool(owner.spec.suspend),
+        final=_final(owner.status.conditions if owner.status is not None else None, _JOB_FINAL),
     )
 
 
 def _volcano_facts(owner: VolcanoJob) -> OwnerFacts:
     tasks = owner.spec.tasks or []
     scheduler = next((task.template.scheduler_name for task in tasks if task.template.scheduler_name), "")
+    state = owner.status.state if owner.status is not None else None
     return OwnerFacts(
         kind="VolcanoJob",
+        final=state.phase if state is not None and state.phase in _VOLCANO_FINAL else "",
         scheduler_name=owner.spec.scheduler_name or scheduler,
         queue=owner.spec.queue,
         min_count=owner.spec.min_available,
@@ -157,6 +170,7 @@ def _ascend_facts(owner: AscendJob) -> OwnerFacts:
     scheduler = next((specs[kind].template.scheduler_name for kind in kinds if specs[kind].template.scheduler_name), "")
     return OwnerFacts(
         kind="AscendJob",
+        final=_final(owner.status.conditions if owner.status is not None else None, _ASCEND_FINAL),
         scheduler_name=owner.spec.scheduler_name or scheduler,
         queue=wishes.queue if wishes is not None else "",
         min_count=wishes.min_available if wishes is not None else None,
@@ -189,6 +203,7 @@ def _job_set_facts(owner: JobSet) -> OwnerFacts:
     schedulers = (job.template.spec.template.scheduler_name for job in jobs)
     return OwnerFacts(
         kind="JobSet",
+        final=_final(owner.status.conditions if owner.status is not None else None, _JOB_SET_FINAL),
         scheduler_name=next((name for name in schedulers if name), ""),
         suspended=bool(owner.spec.suspend),
         min_count=sum(task.pods for task in first),
@@ -206,6 +221,11 @@ def _workload_facts(owner: Workload, name: str) -> OwnerFacts:
 def _native_minimum(policy: NativePolicy | None) -> int:
     gang = policy.gang if policy is not None else None
     return _or_one(gang.min_count) if gang is not None else 1
+
+
+def _final(conditions: Iterable[OwnerCondition] | None, final: frozenset[str]) -> str:
+    """The first true condition that is final; empty without one."""
+    return next((one.type for one in conditions or () if one.status == "True" and one.type in final), "")
 
 
 def _or_one(number: int | None) -> int:

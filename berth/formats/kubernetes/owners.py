@@ -108,10 +108,18 @@ class JobSpec(Lean, frozen=True):
         return parallelism if self.completions is None else min(parallelism, self.completions)
 
 
+class OwnerCondition(Lean, frozen=True):
+    """Condition of an owner, as far as it is read."""
+
+    type: str = ""
+    status: str = ""
+
+
 class JobState(Lean, frozen=True):
     """Status of a Job."""
 
     succeeded: Int32 | None = None
+    conditions: list[OwnerCondition] | None = None
 
 
 class Job(Lean, frozen=True):
@@ -139,11 +147,24 @@ class VolcanoJobSpec(Lean, frozen=True):
     tasks: list[VolcanoTask] | None = None
 
 
+class VolcanoJobPhase(Lean, frozen=True):
+    """State of a Volcano Job."""
+
+    phase: str = ""
+
+
+class VolcanoJobStatus(Lean, frozen=True):
+    """Status of a Volcano Job."""
+
+    state: VolcanoJobPhase | None = None
+
+
 class VolcanoJob(Lean, frozen=True):
     """A Volcano job."""
 
     metadata: Meta = Meta()
     spec: VolcanoJobSpec = VolcanoJobSpec()
+    status: VolcanoJobStatus | None = None
 
 
 class ReplicaSpec(Lean, frozen=True):
@@ -175,11 +196,18 @@ class AscendJobSpec(Lean, frozen=True):
     replica_specs: dict[str, ReplicaSpec] | None = None
 
 
+class ConditionsStatus(Lean, frozen=True):
+    """Status of an owner of which only the conditions are read."""
+
+    conditions: list[OwnerCondition] | None = None
+
+
 class AscendJob(Lean, frozen=True):
     """An Ascend job."""
 
     metadata: Meta = Meta()
     spec: AscendJobSpec = AscendJobSpec()
+    status: ConditionsStatus | None = None
 
 
 class JobTemplate(Lean, frozen=True):
@@ -222,6 +250,7 @@ class JobSet(Lean, frozen=True):
 
     metadata: Meta = Meta()
     spec: JobSetSpec = JobSetSpec()
+    status: ConditionsStatus | None = None
 
 
 class LeaderWorkerTemplate(Lean, frozen=True):

@@ -82,7 +82,7 @@ async def backup(bus: NatsBus, clock: Clock, path: Path) -> Written:
     except NotKeptError as error:
         raise BackupError(f"{error}: the cell removed it during the backup; try again") from error
     except DamagedError as error:
-        raise BackupError(f"the cell is damaged: {error}; berth fsck tells what is wrong") from error
+        raise BackupError(f"the cell is damaged: {error}; berth fsck reports what is wrong") from error
     finally:
         unchecked.unlink(missing_ok=True)
     return Written(path, checked.bytes_total, checked)

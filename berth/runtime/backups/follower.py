@@ -136,7 +136,9 @@ class ContinuousRecording:
             try:
                 link = link_of(self._position, record.sequence, record.data)
             except DecodeError as error:
-                raise FatalError(f"record {record.sequence} does not decode: {error}; berth fsck tells more") from error
+                raise FatalError(
+                    f"record {record.sequence} does not decode: {error}; berth fsck reports more"
+                ) from error
             if link.facts_seq > self._received:
                 break
             while self._facts and self._facts[0].sequence <= link.facts_seq:

@@ -18,13 +18,11 @@ from berth.runtime.clock import Clock
 from berth.runtime.errors import ConflictError, PoisonError, ShellError
 from berth.runtime.stored_snapshots import chunks_of
 from berth.schemas.envelope import DecodeError, decode, encode
-from berth.schemas.status import LeaseHeld
+from berth.schemas.status import RESTORE_HOLDER, LeaseHeld
 from berth.schemas.subjects import StreamName, StreamSpec
 
 ROLE: Final = "dispatcher"
 """Role whose lease is held: no dispatcher leads meanwhile."""
-HOLDER: Final = "berth restore"
-"""Name in that lease."""
 _CHUNK_BYTES: Final = 1 << 20
 _SNAPSHOT_CHUNK: Final = 500_000
 _MIRROR_S: Final = 60.0
@@ -125,7 +123,7 @@ class _Lock:
             holder = decode(stored.data, LeaseHeld).holder
         except DecodeError:
             holder = ""
-        self.is_left = holder == HOLDER
+        self.is_left = holder == RESTORE_HOLDER
         if holder and not self.is_left:
             raise RestoreError(
                 f"the dispatcher {holder} leads the cell: stop all services first, and wait until its lease is over;"
@@ -140,7 +138,7 @@ class _Lock:
         """
         if await self._bus.keeping(StreamName.LEASE) is None:
             await self._bus.make_stream(StreamName.LEASE, first_seq=1, replicas=replicas)
-        held = encode(LeaseHeld(HOLDER, 0, self._clock.now_ms()))
+        held = encode(LeaseHeld(RESTORE_HOLDER, 0, self._clock.now_ms()))
         try:
             self._revision = await self._bus.publish(self._subject, held, expected_subject_seq=self._revision)
         except ConflictError as error:

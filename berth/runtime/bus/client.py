@@ -10,7 +10,7 @@ import importlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
-from typing import Final
+from typing import Final, NamedTuple
 
 from berth.runtime.bus.access import Access
 from berth.runtime.bus.wire import Received, size_bytes
@@ -35,6 +35,22 @@ _CLIENT_ERRORS: Final = (nats.errors.Error, OSError, EOFError)
 _WEBSOCKET: Final = ("ws://", "wss://")
 _WEBSOCKET_NEEDS: Final = ("aiohttp", "multidict")
 _NO_TLS: Final = "the server offers no TLS, but the settings require it"
+
+
+class ServerInfo(NamedTuple):
+    """The server of a connection.
+
+    Attributes:
+        name: Its name; empty if it has none of its own.
+        version: Its release.
+        cluster: Name of its cluster; empty without one.
+        address: Host and port, as the client uses them.
+    """
+
+    name: str
+    version: str
+    cluster: str
+    address: str
 
 
 class NatsListening:
@@ -99,6 +115,20 @@ class NatsConnection:
     def epoch(self) -> int:
         """Number of the connection; it rises with each reconnect."""
         return self._epoch
+
+    @property
+    def server(self) -> ServerInfo:
+        """The server of the connection."""
+        info = self._client._server_info  # noqa: SLF001  # there is no public method for the name
+        url = self._client.connected_url
+        address = "" if url is None else f"{url.hostname}:{url.port}"
+        name = str(info.get("server_name", ""))
+        return ServerInfo(
+            "" if name == info.get("server_id") else name,
+            str(info.get("version", "")),
+            str(info.get("cluster", "")),
+            address,
+        )
 
     def unique(self) -> str:
         """A reply subject that no other process has."""

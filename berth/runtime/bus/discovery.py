@@ -1,7 +1,9 @@
 """Service discovery: a process reports its identity and statistics, in the form of the NATS service API.
 
 ``$SRV.PING``, ``$SRV.INFO``, ``$SRV.STATS`` and ``$SRV.SCHEMA`` address all processes; with the suffix ``.<name>``
-those of a name, with ``.<name>.<id>`` one process. ``nats micro`` shows the answers.
+those of a name, with ``.<name>.<id>`` one process. ``nats micro`` shows the answers. The statistics have a member
+``data`` of Berth: whether the process is ready, its gauges, and how far it has read which stream
+(:class:`ProcessReport`).
 
 Why this is not ``nats.micro``: decision service-discovery.
 
@@ -39,17 +41,105 @@ class Identity(msgspec.Struct, frozen=True):
     started_ms: int
 
 
+class Followed(msgspec.Struct, frozen=True):
+    """How far a process has received a stream.
+
+    Attributes:
+        stream: Name of the stream in the cell.
+        sequence: Of the last message that it has received.
+        waiting: Messages for it that it has not received, as far as it knows.
+        is_filtered: Whether it follows some of the subjects only.
+    """
+
+    stream: str
+    sequence: int
+    waiting: int
+    is_filtered: bool
+
+
+class OwnReport(msgspec.Struct, frozen=True):
+    """What a process says of itself.
+
+    Attributes:
+        not_ready: Why it is not ready; empty if it is.
+        gauges: Its gauges by name, with labels as in the text format of Prometheus.
+    """
+
+    not_ready: str
+    gauges: dict[str, float]
+
+
+class ProcessReport(msgspec.Struct, frozen=True):
+    """What the statistics of a process contain of Berth.
+
+    Attributes:
+        not_ready: Why it is not ready; empty if it is.
+        gauges: Its gauges by name, with labels as in the text format of Prometheus.
+        followed: Streams that it follows.
+    """
+
+    not_ready: str = ""
+    gauges: dict[str, float] = {}
+    followed: list[Followed] = []
+
+
+class Endpoint(msgspec.Struct, frozen=True):
+    """A subject on which a process answers requests."""
+
+    subject: str
+
+
+class ProcessStats(msgspec.Struct, frozen=True):
+    """The statistics of a process, as far as Berth reads them.
+
+    Attributes:
+        name: Kind of the process, such as ``berth-scorer``.
+        id: Unique to the process.
+        version: Its release.
+        metadata: Further properties, such as the cell.
+        started: When it was started, as a text.
+        endpoints: What it serves.
+        data: What it says of itself; None from a release before 0.5.
+    """
+
+    name: str
+    id: str
+    version: str = ""
+    metadata: dict[str, str] = {}
+    started: str = ""
+    endpoints: list[Endpoint] = []
+    data: ProcessReport | None = None
+
+
+def stats_of(answer: bytes) -> ProcessStats | None:
+    """The statistics in an answer to ``$SRV.STATS``; None if it is none."""
+    try:
+        return _STATS.decode(answer)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
+
+
+_STATS: Final = msgspec.json.Decoder(ProcessStats)
+
+
 class Discovery:
     """Answers of one process.
 
     Args:
         identity: Identity of the process.
         served: Returns its current request handlers.
+        report: Returns what the process says of itself now; None for nothing.
     """
 
-    def __init__(self, identity: Identity, served: Callable[[], Iterable[NatsServed]]) -> None:
+    def __init__(
+        self,
+        identity: Identity,
+        served: Callable[[], Iterable[NatsServed]],
+        report: Callable[[], ProcessReport | None],
+    ) -> None:
         self._identity = identity
         self._served = served
+        self._report = report
 
     def handlers(self) -> dict[str, Callable[[bytes], Awaitable[bytes]]]:
         """Handlers by subject."""
@@ -75,7 +165,9 @@ class Discovery:
     async def _stats(self, _: bytes) -> bytes:
         started = datetime.fromtimestamp(self._identity.started_ms / 1000, UTC).isoformat().replace("+00:00", "Z")
         endpoints = [{**_endpoint(served), **_counts(served)} for served in self._served()]
-        return self._answer("stats_response", {"started": started, "endpoints": endpoints})
+        report = self._report()
+        data = {} if report is None else {"data": report}
+        return self._answer("stats_response", {"started": started, "endpoints": endpoints, **data})
 
     async def _schema(self, _: bytes) -> bytes:
         endpoints = [

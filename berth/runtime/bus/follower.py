@@ -17,6 +17,7 @@ from typing import Final
 import msgspec
 
 from berth.runtime.backoff import Backoff
+from berth.runtime.bus.discovery import Followed
 from berth.runtime.bus.port import Gap, GapReason, Stored
 from berth.runtime.bus.stream_api import PREFIX, Api, StreamInfo
 from berth.runtime.bus.wire import Received, Wire
@@ -98,6 +99,7 @@ class NatsFollower:
         self._on_message = on_message
         self._on_gap = on_gap
         self._created = wanted.created
+        self._pending: int | str = 0  # messages that the server had not sent at the last delivery
         self._covered = self.applied  # no matching message up to here is outstanding
         self._holes_until = 0  # sequences up to here may be missing, because the stream removed single messages
         self._has_hole = False
@@ -113,6 +115,12 @@ class NatsFollower:
     def is_done(self) -> bool:
         """Whether it has ended."""
         return self._task.done()
+
+    @property
+    def followed(self) -> Followed:
+        """How far it is."""
+        waiting = int(self._pending) + len(self._queue)
+        return Followed(self._wanted.name.value, self.applied, waiting, is_filtered=bool(self._wanted.filters))
 
     def kick(self) -> None:
         """React to a change of the connection: it broke or was restored."""
@@ -208,6 +216,7 @@ class NatsFollower:
             if not consumer.num_pending:
                 self.caught_up.set()
             session.head = info.state.last_seq
+            self._pending = consumer.num_pending
             average = max(1, info.state.bytes // max(1, info.state.messages))
             session.batch = max(_BATCH_MIN, min(_BATCH_MAX, _BATCH_BYTES // average))
             listening = await self._wire.listen(session.inbox, self._receive)
@@ -292,7 +301,9 @@ class NatsFollower:
         if sequence != self.applied + 1 and not self._may_skip(sequence):
             self._has_hole = True
             return False
-        self._on_message(Stored(message.subject, sequence, message.data, int(tokens[at + 2]) // 1_000_000))
+        at_ms = int(tokens[at + 2]) // 1_000_000
+        self._on_message(Stored(message.subject, sequence, message.data, at_ms, message.headers))
+        self._pending = tokens[at + 3]
         session.consumer_seq = consumer_seq
         session.owed -= 1
         self.applied = sequence

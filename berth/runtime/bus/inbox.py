@@ -54,6 +54,46 @@ class Inbox:
             raise TransientError(f"no responders on {subject}")
         return message.data
 
+    async def collect(self, subject: str, *, first_s: float, quiet_s: float) -> list[bytes]:
+        """All replies to an empty request, until no more come.
+
+        Args:
+            subject: Whom to ask.
+            first_s: Seconds to wait for the first reply.
+            quiet_s: Seconds to wait for one more reply.
+
+        Raises:
+            TransientError: Not connected, or the connection broke.
+        """
+        replies: list[bytes] = []
+        moved = asyncio.Event()
+        is_over = is_broken = False
+
+        def take(message: Received | None) -> None:
+            nonlocal is_over, is_broken
+            is_broken = message is None
+            if message is None or is_no_responders(message):
+                is_over = True
+            else:
+                replies.append(message.data)
+                self._waiting[token] = take
+            moved.set()
+
+        token = self._expect(take)
+        try:
+            await self._wire.write(subject, b"", self._prefix + token)
+            while not is_over:
+                async with asyncio.timeout(quiet_s if replies else first_s):
+                    await moved.wait()
+                moved.clear()
+        except TimeoutError:
+            pass  # no more replies
+        finally:
+            self._waiting.pop(token, None)
+        if is_broken:
+            raise TransientError(f"connection broke before the replies from {subject}")
+        return replies
+
     async def round_trip(self, *, timeout_s: float) -> None:
         """Wait until the server has processed everything that was written before.
 

@@ -9,19 +9,23 @@ from typing import Final, Self
 
 from berth.runtime.bus import streams
 from berth.runtime.bus.access import Access
-from berth.runtime.bus.client import NatsConnection
-from berth.runtime.bus.discovery import Discovery, Identity
+from berth.runtime.bus.client import NatsConnection, ServerInfo
+from berth.runtime.bus.discovery import ROOT, Discovery, Identity, OwnReport, ProcessReport, ProcessStats, stats_of
 from berth.runtime.bus.follower import NatsFollower, Wanted
 from berth.runtime.bus.inbox import Inbox
 from berth.runtime.bus.port import Endpoint, Gap, Gathered, Stored, StreamState
 from berth.runtime.bus.publisher import SUBMIT_TIMEOUT_S, Publisher
 from berth.runtime.bus.service import NatsServed
-from berth.runtime.bus.stream_api import Api
+from berth.runtime.bus.stream_api import Api, StreamReport
 from berth.runtime.errors import FatalError, TransientError
 from berth.runtime.logs import DEFAULT_LOG, Logger
 from berth.schemas.subjects import StreamName, Subjects
 
 _READ_PROGRESS_S: Final = 10.0
+_ROUND_TRIP_S: Final = 5.0
+_FIRST_ANSWER_S: Final = 1.0
+_QUIET_S: Final = 0.3
+"""Processes that do not answer within this time after another one are taken for absent."""
 _NO_ACCESS: Final = Access()
 
 
@@ -107,11 +111,59 @@ class NatsBus:
         """How often the connection broke or was restored."""
         return self._wire.epoch
 
-    async def announce(self, identity: Identity) -> None:
-        """Start to answer ``$SRV.PING``, ``$SRV.INFO`` and ``$SRV.STATS``."""
-        discovery = Discovery(identity, lambda: [one for one in self._served if not one.subject.startswith("$")])
+    async def announce(self, identity: Identity, report: Callable[[], OwnReport] | None = None) -> None:
+        """Start to answer ``$SRV.PING``, ``$SRV.INFO`` and ``$SRV.STATS``.
+
+        Args:
+            identity: Identity of the process.
+            report: Returns what the process says of itself, for the statistics; None for nothing.
+        """
+
+        def whole_report() -> ProcessReport | None:
+            if report is None:
+                return None
+            own = report()
+            return ProcessReport(
+                own.not_ready, own.gauges, [one.followed for one in self._followers if not one.is_done]
+            )
+
+        discovery = Discovery(
+            identity, lambda: [one for one in self._served if not one.subject.startswith("$")], whole_report
+        )
         for subject, handler in discovery.handlers().items():
             await self.serve(subject, handler)
+
+    async def processes(self) -> list[ProcessStats]:
+        """Statistics of all processes of the cell that answer within a moment, by name and id.
+
+        Raises:
+            TransientError: Not connected.
+        """
+        answers = await self._inbox.collect(f"{ROOT}.STATS", first_s=_FIRST_ANSWER_S, quiet_s=_QUIET_S)
+        found = [stats for answer in answers if (stats := stats_of(answer)) is not None]
+        mine = [one for one in found if one.metadata.get("cell") == self.subjects.cell]
+        return sorted(mine, key=lambda one: (one.name, one.id))
+
+    async def stream_report(self, stream: StreamName) -> StreamReport | None:
+        """A stream with its size and its replicas; None if it does not exist.
+
+        Raises:
+            TransientError: The server did not answer.
+        """
+        return await self._api.stream_report(self.subjects.stream(stream))
+
+    @property
+    def server(self) -> ServerInfo:
+        """The server of the connection."""
+        return self._wire.server
+
+    async def round_trip(self) -> None:
+        """Send a message to the server and back.
+
+        Raises:
+            TransientError: Not connected, or no answer within 5 s.
+        """
+        await self._inbox.round_trip(timeout_s=_ROUND_TRIP_S)
 
     def _broke(self) -> None:
         if self._is_open:

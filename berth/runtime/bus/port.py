@@ -10,12 +10,16 @@ from berth.schemas.subjects import StreamName, Subjects
 
 
 class Stored(NamedTuple):
-    """A message in a stream; ``at_ms`` is the time at which the server stored it, 0 if unknown."""
+    """A message in a stream.
+
+    ``at_ms`` is the time at which the server stored it, 0 if unknown. ``headers`` are given by followers alone.
+    """
 
     subject: str
     sequence: int
     data: bytes
     at_ms: int
+    headers: Mapping[str, str] | None = None
 
 
 class StreamState(NamedTuple):
@@ -119,7 +123,10 @@ class Bus(Protocol):
 
     @property
     def link_changes(self) -> int:
-        """How often the connection broke or was restored; messages that are not stored may be lost then."""
+        """How often the connection broke or was restored.
+
+        In between, messages that are not stored are lost, and the server may lose what it had not synced.
+        """
 
     async def ensure_streams(
         self,

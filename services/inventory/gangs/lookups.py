@@ -36,6 +36,7 @@ class LookupResult:
         is_old: The result is too old to act on: the owner is to be read again first.
         at_ms: Time of the lookup.
         ended: Why the owner is over, as a sentence; empty while it exists, and when that is unknown.
+        finished: Why it makes no pods any more although it exists, as a sentence; empty while it may.
     """
 
     facts: OwnerFacts | None = None
@@ -43,6 +44,7 @@ class LookupResult:
     is_old: bool = False
     at_ms: int = 0
     ended: str = ""
+    finished: str = ""
 
     @property
     def is_unread(self) -> bool:
@@ -116,7 +118,8 @@ class Lookups:
             facts, ended = None, f"{name} was deleted and created again"
         elif facts is not None and facts.is_ending:
             ended = f"{name} is being deleted"
-        return LookupResult(facts, is_known=True, is_old=is_old, at_ms=answer.at_ms, ended=ended)
+        finished = f"{name} has ended: {facts.final}" if facts is not None and facts.final else ""
+        return LookupResult(facts, is_known=True, is_old=is_old, at_ms=answer.at_ms, ended=ended, finished=finished)
 
     def again_ms(self, lookup: LookupResult) -> int:
         """Time at which an owner is to be looked up again."""

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias
 
+from berth.core.explain.refusal_text import sentence
 from berth.formats.ascend.pod_annotations import ASCEND_REAL, ATTEMPT, OPERATOR_NAME, PREDICATE_TIME, RANK_INDEX
 from berth.formats.kubernetes.objects import Pod
 from berth.formats.kubernetes.owners import OwnerKey
@@ -12,6 +13,7 @@ from berth.formats.whole_numbers import whole_number
 from berth.schemas.facts import JobSeen, OutcomeSeen
 from berth.schemas.fault_facts import ReplacementsSeen
 from berth.schemas.intake import JobRequest
+from berth.schemas.refusal import Refusal
 from berth.schemas.status import JobStatus
 
 OVER: Final = frozenset({"succeeded", "failed", "cancelled", "rejected", "gone"})
@@ -258,16 +260,19 @@ class Part:
             if seen.state == "tombstone":
                 self.phase = "gone"
             elif seen.state == "rejected":
-                self.phase = "rejected"
-                self.code = seen.refusal.code if seen.refusal is not None else ""
+                self._reject(seen.refusal)
             if seen.request is not None and self.request is None:
                 self.request = seen.request
         elif seen.state == "rejected" and seen.request is not None and seen.request.uid == self.uid:
             self.phase = "failed"  # another job has the uid: the next request gets a new one
         elif seen.rejection is not None and seen.rejection.uid == self.uid:
-            self.phase = "rejected"
-            self.code = seen.rejection.refusal.code
+            self._reject(seen.rejection.refusal)
         return before != (self.phase, self.sentence, self.code, self.published)
+
+    def _reject(self, refusal: Refusal | None) -> None:
+        self.phase = "rejected"
+        self.code = refusal.code if refusal is not None else ""
+        self.sentence = sentence(refusal) if refusal is not None else ""
 
     def note_status(self, status: JobStatus) -> bool:
         """Note the status of the job; returns whether anything changed."""
@@ -341,6 +346,7 @@ class Gang:
         check_ms: Time at which the owner is read again because pods are missing; None when none are.
         is_succeeded: Its controller was created again with another uid, and that has pods.
         ended: Why its owner is over, as a sentence: nothing new is requested, and what waits is withdrawn.
+        finished: Why its owner makes no pods any more, as a sentence: what waits for pods of it is withdrawn.
         due_ms: Time at which the gang must be processed even if nothing changes; None for never.
         changed_ms: Time of the first change that was not processed; None when all were.
         whole_ms: Time at which it was last processed while complete; None when it was not complete.
@@ -361,6 +367,7 @@ class Gang:
     check_ms: int | None = None
     is_succeeded: bool = False
     ended: str = ""
+    finished: str = ""
     due_ms: int | None = None
     changed_ms: int | None = None
     whole_ms: int | None = None

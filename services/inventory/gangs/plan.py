@@ -1,7 +1,8 @@
 """Plan of a gang: which requests its free pods need, or why they wait.
 
 The first request of a gang holds its minimum. Pods beyond the minimum, and pods that are created while others run, are
-requests of their own. They wait until the first request has its chips, so that they never take chips from it.
+requests of their own. They wait until the first request has its chips, so that they never take chips from it. If that
+was rejected or cancelled, they are held with its reason.
 
 Source: docs/reference/kubernetes.md, "Volcano PodGroups" and "Resolution of the gang".
 """
@@ -107,6 +108,8 @@ def plan(gang: Gang, free: Sequence[Member], context: GangContext, *, now_ms: in
         _plan_first(gang, list(free), context, least, found, now_ms)
     elif least.count <= 1 or not _is_blocked(gang):
         _plan_single(gang, free, found, now_ms)
+    elif refused := _refused(gang):
+        found.held = (list(free), refused)
     return found
 
 
@@ -139,6 +142,15 @@ def _is_blocked(gang: Gang) -> bool:
     if any(part.is_first and (part.state == "closed" or not part.is_placed) for part in parts):
         return True
     return not _is_running(gang) and not any(slot.is_live for part in parts for slot in part.slots)
+
+
+def _refused(gang: Gang) -> str:
+    """Why pods beyond the minimum will not be requested: the first request ended without chips; empty if it did not."""
+    for name in sorted(gang.parts):
+        part = gang.parts[name]
+        if part.is_first and part.state == "closed" and (part.hold or part.sentence):
+            return part.hold or f"its job was rejected: {part.sentence}"
+    return ""
 
 
 def _suspension(facts: OwnerFacts | None) -> str:

@@ -158,8 +158,8 @@ def _withdrawal_reason(gang: Gang, part: Part, settings: GangSettings, *, is_pen
     if is_pending and waits:
         return is_pending
     there = sum(1 for slot in part.slots if slot.is_live)
-    if gang.ended and _ends_with_owner(part):
-        return gang.ended
+    if over := _end_of_owner(gang, part):
+        return over
     if waits and (changed := _changed(gang, part)):
         return changed
     incomplete = there < len(part.slots) and waits
@@ -182,6 +182,16 @@ def _withdrawal_reason(gang: Gang, part: Part, settings: GangSettings, *, is_pen
     lost = len(part.slots) - there
     whole = "its pod is gone" if len(part.slots) == 1 else "its pods are gone"
     return whole if gone else f"{lost} of its {len(part.slots)} pods {'is' if lost == 1 else 'are'} gone"
+
+
+def _end_of_owner(gang: Gang, part: Part) -> str:
+    """Why a request is withdrawn because of its owner; empty when it continues.
+
+    An owner that has ended makes no pods any more, but those that it made may be there.
+    """
+    if gang.ended and _ends_with_owner(part):
+        return gang.ended
+    return gang.finished if part.awaits_pods else ""
 
 
 def _ends_with_owner(part: Part) -> bool:

@@ -174,7 +174,8 @@ class Resolver:
         if gang.is_succeeded and not any(member.is_live for member in gang.members.values()):
             gang.ended = f"{gang.key.kind} {gang.key.name} was deleted and created again"
         elif gang.look is not None:
-            gang.ended = self.lookups.lookup(gang.key, now_ms).ended
+            lookup = self.lookups.lookup(gang.key, now_ms)
+            gang.ended, gang.finished = lookup.ended, lookup.finished
 
     def _check_owner(self, gang: Gang, now_ms: int) -> list[Effect]:
         """Read of the owner of a gang that lacks pods: it may be gone.

@@ -61,7 +61,7 @@ def _why(gang: Gang, published_members: Mapping[tuple[str, str], MembersSeen]) -
     """Why pods wait: the reason of the first request, otherwise the reason why the first pods are held."""
     for name in sorted(gang.parts):
         part = gang.parts[name]
-        if part.sentence and part.phase in {"waiting", "rejected"}:
+        if part.sentence and (part.phase in {"waiting", "rejected"} or (part.state == "closed" and not part.hold)):
             return Why(reason_of(part.code), part.sentence)
     for name in sorted(gang.published_names):
         seen = published_members.get((gang.key.namespace, name))

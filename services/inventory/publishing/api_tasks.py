@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from berth.runtime.backoff import Backoff
 from berth.runtime.errors import PoisonError, TransientError
 from berth.runtime.instruments import Instruments
+from berth.runtime.waits import IdleWorkers
 from berth.services.inventory.config import InventoryConfig
 from berth.services.inventory.metrics import InventoryMetrics
 
@@ -46,7 +47,7 @@ class ApiTasks:
         self._tries: dict[Hashable, int] = {}
         self._busy: set[Hashable] = set()
         self._stopping = False
-        self._woken = asyncio.Event()
+        self._idle = IdleWorkers()
         self._log = instruments.log
         self._metrics = instruments.metrics
 
@@ -57,7 +58,7 @@ class ApiTasks:
             waiting[1].cancel()
         self._tries.pop(task.key, None)
         self._ready[task.key] = task
-        self._woken.set()
+        self._idle.wake_one()
 
     async def run(self, stop: asyncio.Event) -> None:
         """Run tasks until ``stop`` is set; running ones are then finished, the rest is dropped."""
@@ -66,7 +67,7 @@ class ApiTasks:
                 group.create_task(self._worker(), name=f"call {number}")
             await stop.wait()
             self._stopping = True
-            self._woken.set()
+            self._idle.wake_all()
         for _, timer in self._waiting.values():
             timer.cancel()
 
@@ -76,16 +77,14 @@ class ApiTasks:
             if self._stopping:
                 return
             if key is None:
-                self._woken.clear()
-                await self._woken.wait()
+                await self._idle.wait()
                 continue
             task = self._ready.pop(key)
             self._busy.add(key)
             try:
                 await self._do(task)
             finally:
-                self._busy.discard(key)
-                self._woken.set()
+                self._busy.discard(key)  # a newer task of this key is found by this worker, or one that looks first
 
     async def _do(self, task: ApiTask) -> None:
         try:
@@ -115,7 +114,7 @@ class ApiTasks:
     def _again(self, task: ApiTask) -> None:
         del self._waiting[task.key]
         self._ready[task.key] = task
-        self._woken.set()
+        self._idle.wake_one()
 
     def _end(self, task: ApiTask) -> None:
         self._tries.pop(task.key, None)

@@ -272,14 +272,14 @@ class KubeLoop:
             item = breakage_of(request, agents.node, self._clock.now_ms())
         except WrongBreakError as error:
             return str(error)
-        if not request.mend:
+        if not request.repair:
             agents.breakages.add(item)
         elif not agents.breakages.repair(item.kind, item.chips):
             return f"node {request.node} has no fault of kind {request.fault}" + (
                 " of these chips" if request.chips else ""
             )
         self._log.info(
-            "repaired" if request.mend else "broken", node=request.node, fault=request.fault, level=item.level
+            "repaired" if request.repair else "broken", node=request.node, fault=request.fault, level=item.level
         )
         self._due[request.node] = self._clock.now_ms()
         self._to_report[request.node] = None
@@ -290,7 +290,7 @@ class KubeLoop:
         """Let a pod fail, or label it; returns why not, or nothing."""
         is_relation = request.fault == "relation"
         level = request.level or (RELATION_LEVELS[0] if is_relation else "")
-        if request.mend or request.chips or request.code or request.lasts_ms or (level and not is_relation):
+        if request.repair or request.chips or request.code or request.lasts_ms or (level and not is_relation):
             return f"a fault of kind {request.fault} is of a pod, and has no chips, code, end or repair" + (
                 "" if is_relation else ", and no level"
             )

@@ -113,8 +113,8 @@ def test_a_short_load_is_compared_from_the_moment_on_at_which_it_is_settled() ->
 
 
 def test_a_repetition_has_its_own_verdict() -> None:
-    text = repetition(_course(_hour(memory=110.0)), ["With something mended."])
-    assert "## The same again, for 3,600 s\n\n- With something mended.\n\n**Verdict: " in text
+    text = repetition(_course(_hour(memory=110.0)), ["With something repaired."])
+    assert "## The same again, for 3,600 s\n\n- With something repaired.\n\n**Verdict: " in text
     assert "are met; not: memory of leader, growth**" in text
 
 

@@ -6,8 +6,8 @@ import msgspec
 import pytest
 
 from berth.core.state.ledger import FOLD_VERSION
+from berth.runtime.dead_letters.writing import dead_letter
 from berth.runtime.errors import FatalError, TransientError
-from berth.runtime.feeds import dead_letter
 from berth.runtime.history import state_at, state_now, verdict_on
 from berth.runtime.stored_snapshots import newest_snapshot
 from berth.schemas.chain import state_digest
@@ -109,7 +109,7 @@ async def test_a_dead_letter_that_another_reader_has_written_is_done() -> None:
     cell = await Cell().open()
     await cell.user.publish(cell.user.subjects.fact_node("bucket-all"), b"damaged")
     (stored,) = await cell.user.read(StreamName.FACTS)
-    await dead_letter(cell.user, cell.clock, StreamName.FACTS, stored, "another reader was first")
+    await dead_letter(cell.user, cell.clock, StreamName.FACTS, stored, "another reader was first", code="")
     await cell.turns(2)
     assert cell.dispatcher.feeds.dead == {}
     assert await cell.dead() == [cell.user.subjects.dead(StreamName.FACTS, 1)]

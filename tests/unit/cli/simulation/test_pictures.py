@@ -5,6 +5,7 @@ import re
 import sys
 import zipfile
 from base64 import b64decode
+from collections.abc import Sequence
 from html.parser import HTMLParser
 from itertools import pairwise
 from pathlib import Path
@@ -17,7 +18,7 @@ from hatchling.builders.wheel import WheelBuilder
 from berth.cli.output import CommandError
 from berth.cli.simulation.cluster_map import ClusterMap, cells_of
 from berth.cli.simulation.drawing import rendered, use_over_time
-from berth.cli.simulation.pictures import after_words, drawn, filmed, write_pictures
+from berth.cli.simulation.pictures import Picture, after_words, drawn, filmed, write_pictures
 from berth.cli.simulation.report_page import page_of, write_page
 from berth.core.simulation.comparison import rows_of
 from berth.core.simulation.statistics import statistics_of
@@ -61,8 +62,8 @@ class Page(HTMLParser):
         return [attributes for known, attributes in self.tags if known == tag]
 
 
-def page(*courses: Timeline) -> str:
-    return page_of(courses, rows_of([statistics_of(timeline) for timeline in courses]))
+def page(*courses: Timeline, pictures: Sequence[Picture] | None = None) -> str:
+    return page_of(courses, rows_of([statistics_of(timeline) for timeline in courses]), pictures)
 
 
 def svg_text(data: bytes) -> str:
@@ -103,7 +104,8 @@ def test_files_are_written_for_several_courses_side_by_side(tmp_path: Path) -> N
 
 def test_equal_courses_give_equal_bytes_and_others_do_not() -> None:
     first = page(made_up(jobs=50, frames=3))
-    assert page(made_up(jobs=50, frames=3)) == first
+    again = made_up(jobs=50, frames=3)
+    assert page(again, pictures=drawn([again])) == first
     assert page(made_up(jobs=50, frames=3, seed=2)) != first
 
 
@@ -142,15 +144,20 @@ def test_without_matplotlib_the_error_says_how_to_get_it(monkeypatch: pytest.Mon
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_page_needs_nothing_but_itself(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def page_of_two(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A page of two courses, as it was written."""
     courses = [made_up(), made_up("queue_policy=easy", seed=2)]
-    path = tmp_path / "deep" / "page.html"
+    path = tmp_path_factory.mktemp("page") / "deep" / "page.html"
     write_page(courses, rows_of([statistics_of(timeline) for timeline in courses]), path)
-    text = path.read_text("utf-8")
-    assert "http://" not in text
-    assert "https://" not in text
-    assert "@import" not in text
-    read = Page(text)
+    return path.read_text("utf-8")
+
+
+def test_the_page_needs_nothing_but_itself(page_of_two: str) -> None:
+    assert "http://" not in page_of_two
+    assert "https://" not in page_of_two
+    assert "@import" not in page_of_two
+    read = Page(page_of_two)
     assert read.open == []
     assert not read.having("link")
     assert all("src" not in script for script in read.having("script"))
@@ -175,8 +182,8 @@ def test_the_page_escapes_all_names() -> None:
     assert {"<i>", "</script>&'"} <= set(read.texts)
 
 
-def test_the_page_shows_settings_figures_and_their_differences() -> None:
-    read = Page(page(made_up(), made_up("queue_policy=easy", seed=2)))
+def test_the_page_shows_settings_figures_and_their_differences(page_of_two: str) -> None:
+    read = Page(page_of_two)
     assert {"queue_policy", "queue_policy=easy", "waiting time", "allocation ratio (%)", "leaf switches"} <= set(
         read.texts
     )

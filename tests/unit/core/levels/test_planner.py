@@ -262,27 +262,27 @@ def without(forest: Forest, *rows: int) -> list[Tree]:
     return [tree.only(~np.isin(tree.rows, rows)) for tree in forest.trees]
 
 
-def mended(trees: list[Tree], sizes: tuple[int, ...], held: list[int], steps: int = 0) -> LevelRecovery:
+def recovered(trees: list[Tree], sizes: tuple[int, ...], held: list[int], steps: int = 0) -> LevelRecovery:
     found = recover_levels(trees, sizes, np.array(held), steps)
     assert isinstance(found, LevelRecovery), found
     return found
 
 
 def test_nothing_lost_moves_nothing() -> None:
-    found = mended(list(grown({"h.a": 4}).trees), (2,), [3, 1, 0, 2])
+    found = recovered(list(grown({"h.a": 4}).trees), (2,), [3, 1, 0, 2])
     assert (found.rows.tolist(), found.moved.tolist()) == ([3, 1, 0, 2], [])
 
 
 def test_a_lost_pod_goes_beside_its_neighbours() -> None:
     forest = grown({"h.a": 4, "h.b": 4})
-    found = mended(without(forest, 1), (2,), [0, 1, 4, 5])
+    found = recovered(without(forest, 1), (2,), [0, 1, 4, 5])
     assert found.rows.tolist() == [0, 2, 4, 5]
     assert (found.moved.tolist(), found.given_up.tolist()) == ([1], [])
 
 
 def test_a_lost_part_goes_below_the_same_group_of_the_next_level() -> None:
     forest = grown({"g.a": 2, "g.b": 2, "h.a": 2, "h.b": 2, "h.c": 2})
-    found = mended(without(forest, 6, 7), (2, 4), [0, 1, 2, 3, 4, 5, 6, 7])
+    found = recovered(without(forest, 6, 7), (2, 4), [0, 1, 2, 3, 4, 5, 6, 7])
     assert found.rows.tolist() == [0, 1, 2, 3, 4, 5, 8, 9]
 
 
@@ -292,16 +292,16 @@ def test_without_room_the_part_above_moves_as_far_as_is_allowed() -> None:
     assert recover_levels(trees, (2,), np.array([0, 1, 2, 3]), 0) == NoLevels(
         gap="groups", need=1, have=0, tree="default", level=0, ranks=(1, 1)
     )
-    found = mended(trees, (2,), [0, 1, 2, 3], 1)
+    found = recovered(trees, (2,), [0, 1, 2, 3], 1)
     assert found.rows.tolist() == [4, 5, 2, 3]
     assert (found.moved.tolist(), found.given_up.tolist()) == ([0, 1], [0])
 
 
 def test_growing_reaches_the_whole_gang_and_nodes_come_home() -> None:
     forest = grown({"g.a": 2, "g.b": 2, "h.a": 2, "h.b": 3})
-    found = mended(without(forest, 3), (2, 4), [0, 1, 2, 3], STEPS_MAX)
+    found = recovered(without(forest, 3), (2, 4), [0, 1, 2, 3], STEPS_MAX)
     assert found.rows.tolist() == [4, 5, 6, 7]
-    again = mended(without(grown({"h.a": 2, "h.b": 2, "h.c": 2}), 1), (2,), [0, 1, 2, 3], STEPS_MAX)
+    again = recovered(without(grown({"h.a": 2, "h.b": 2, "h.c": 2}), 1), (2,), [0, 1, 2, 3], STEPS_MAX)
     assert again.rows.tolist() == [4, 5, 2, 3]
     assert again.given_up.tolist() == [0]
 
@@ -309,7 +309,7 @@ def test_growing_reaches_the_whole_gang_and_nodes_come_home() -> None:
 def test_all_lost_is_a_new_plan_in_any_tree() -> None:
     config: Config = {"east": (Level("rack"),), "west": (Level("rack"),)}
     nodes = [(f"w{row}", row, {"rack": "r", TOPOTREE: "west"}) for row in range(3)]
-    found = mended(list(forest_of(config, nodes).trees), (2,), [7, 8])
+    found = recovered(list(forest_of(config, nodes).trees), (2,), [7, 8])
     assert (found.rows.tolist(), found.tree) == ([0, 1], 0)
     assert isinstance(recover_levels([], (2,), np.array([7, 8]), 3), NoLevels)
 
@@ -322,9 +322,9 @@ def test_a_gang_whose_tree_lost_levels_says_so() -> None:
 
 def test_a_job_of_one_level_stays_in_its_group_of_level_two_if_it_can() -> None:
     forest = grown({"g.a": 2, "h.a": 2, "h.b": 2, "h.c": 2})
-    found = mended(without(forest, 4, 5), (2,), [2, 3, 4, 5])
+    found = recovered(without(forest, 4, 5), (2,), [2, 3, 4, 5])
     assert found.rows.tolist() == [2, 3, 6, 7]
-    crowded = mended(without(forest, 4, 5, 6), (2,), [2, 3, 4, 5])
+    crowded = recovered(without(forest, 4, 5, 6), (2,), [2, 3, 4, 5])
     assert crowded.rows.tolist() == [2, 3, 0, 1]
 
 

@@ -36,8 +36,8 @@ def lost(cell: FaultCell, *nodes: str) -> None:
     assert (step.scope, cell.phase("j")) == ("job", "ending")
 
 
-def mended(cell: FaultCell) -> None:
-    """All nodes are well."""
+def repaired(cell: FaultCell) -> None:
+    """All nodes are healthy."""
     cell.conditions.clear()
     cell.publish()
 
@@ -59,7 +59,7 @@ def test_a_block_is_rebuilt_with_a_place_that_is_held_for_another_rank() -> None
 def test_the_node_of_a_faulty_rank_that_is_well_again_keeps_its_block_where_it_is() -> None:
     cell = a_cell(4, 2)
     lost(cell, "0-0")
-    mended(cell)
+    repaired(cell)
     ended(cell)
     assert names_of(cell) == ["0-0", "0-1", "0-2", "0-3"]
 
@@ -67,7 +67,7 @@ def test_the_node_of_a_faulty_rank_that_is_well_again_keeps_its_block_where_it_i
 def test_other_nodes_of_the_superpod_come_before_that_of_a_faulty_rank() -> None:
     cell = a_cell(5, 2)
     lost(cell, "0-0")
-    mended(cell)
+    repaired(cell)
     ended(cell)
     assert names_of(cell) == ["0-4", "0-1", "0-2", "0-3"]
 

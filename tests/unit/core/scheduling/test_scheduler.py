@@ -179,6 +179,26 @@ def test_a_snapshot_says_who_sleeps_and_its_reader_goes_on_alike(full: Seat) -> 
     assert [verdict.name for verdict in first.verdicts] == ["fifth", "third"]
 
 
+@pytest.mark.parametrize("state", ["cancelled", "tombstone"])
+def test_a_snapshot_before_a_turn_has_no_gang_whose_job_is_over(full: Seat, state: JobState) -> None:
+    """A class sleeps in a snapshot by one of its gangs: that must be one that a reader still finds."""
+    known, (sleeper,) = full.scheduler.queue.dump()
+    assert (known, sleeper.uid) == (["uid-fourth", "uid-third"], "uid-fourth")
+    full.job(a_job("fourth", chips=8), state=state)
+    other = restarted(full)
+    assert (full.round(), other.round()) == (None, None), "the class sleeps for a reader, too"
+    assert other.scheduler.dump() == full.scheduler.dump()
+
+
+def test_a_snapshot_before_a_turn_has_a_job_that_was_accepted_again_without_a_verdict(full: Seat) -> None:
+    full.job(a_job("third", chips=8, priority=9))
+    other = restarted(full)
+    record = full.round()
+    assert record is not None
+    assert [verdict.name for verdict in record.verdicts] == ["third"]
+    assert other.round() == record
+
+
 def test_a_missing_shard_is_told_and_its_wait_ends_with_the_clock_of_the_facts() -> None:
     seat = Seat("a", "b")
     lost = next(shard for shard in (0, 1) if seat.scheduler.decisions.rows_of_shards([shard], 2) is not None)

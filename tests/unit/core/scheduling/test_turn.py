@@ -166,3 +166,19 @@ def test_a_snapshot_before_a_turn_keeps_what_changed_and_leads_to_the_same_recor
     assert record is not None
     assert other.round(at_ms=101) == record
     assert other.scheduler.dump() == seat.scheduler.dump()
+
+
+def test_a_snapshot_before_a_turn_lets_go_who_was_held_for_a_job_that_is_cancelled() -> None:
+    seat = Seat("a", "b", "c", queue_policy="easy", reserve_chips=16, unknown_run_ms=100, corrections=1)
+    seat.job(a_job("endless", chips=8))
+    seat.round(at_ms=1)
+    seat.job(a_job("large", chips=8, replicas=3))
+    seat.job(a_job("small", chips=8, run_ms=1000))
+    assert seat.round(at_ms=5) is not None
+    assert seat.scheduler.queue.is_holding
+    seat.job(a_job("large", chips=8, replicas=3), state="cancelled")
+    other = restarted(seat)
+    record = seat.round(at_ms=6)
+    assert record is not None
+    assert [verdict.name for verdict in record.verdicts if verdict.placement is not None] == ["small"]
+    assert other.round(at_ms=6) == record

@@ -234,7 +234,7 @@ def test_pods_of_others_that_cannot_be_adopted_leave_the_others_alone() -> None:
         )  # fmt: skip
         assert state.apply_fact(f"berth.c.fact.pod.default.pod-{node}", state.facts_seq + 1, encode(pods)).error == ""
     asked = {"uid-a": None, "uid-b": None}
-    found, settled, set_aside = examine(state, asked)
+    found, settled, set_aside, _ = examine(state, asked)
     assert [adoption.uid for adoption in found.adoptions] == ["uid-b"]
     assert [one.subject for one in set_aside] == ["uid-a"]
     assert settled == ["uid-a"], "it is left as it is until something changes for it"

@@ -222,17 +222,17 @@ def test_d4_pieces_are_taken_until_none_is_missing() -> None:
 
 def test_d5_no_piece_is_larger_than_what_is_missing() -> None:
     counts = [9, 7, 6]
-    mended = given(chosen(counts, blocks=2, reserve=0, soft=True))
-    assert mended == [(0, 0, 8, "fits"), (1, 1, 7, "pieces"), (2, 2, 1, "pieces")]
+    corrected = given(chosen(counts, blocks=2, reserve=0, soft=True))
+    assert corrected == [(0, 0, 8, "fits"), (1, 1, 7, "pieces"), (2, 2, 1, "pieces")]
     copied = given(chosen(counts, blocks=2, reserve=0, soft=True, parity=True))
     assert copied == [(0, 0, 8, "fits"), (1, 1, 7, "pieces"), (2, 2, 6, "pieces")]
 
 
 def test_d6_pieces_come_from_the_superpod_with_the_most_left() -> None:
     counts = range(1, 9)
-    mended = given(chosen(counts, blocks=4, reserve=4, soft=True))
-    assert [counts[pod] for _, pod, _, _ in mended] == [8, 7, 6, 5, 4, 3]
-    assert mended[-1] == (5, 2, 2, "pieces")
+    corrected = given(chosen(counts, blocks=4, reserve=4, soft=True))
+    assert [counts[pod] for _, pod, _, _ in corrected] == [8, 7, 6, 5, 4, 3]
+    assert corrected[-1] == (5, 2, 2, "pieces")
     copied = given(chosen(counts, blocks=4, reserve=4, soft=True, parity=True))
     assert [counts[pod] for _, pod, _, _ in copied] == [8, 4, 5, 1, 6, 2, 7]
 

@@ -50,7 +50,7 @@ POD = BoundPod(
 
 def code(pod: BoundPod, fold: LedgerFold, last_seq: int = 2) -> tuple[str, str]:
     found = pod_finding(pod, fold, stream=STREAM, last_seq=last_seq)
-    return ("", "") if found is None else (found.code, found.mend)
+    return ("", "") if found is None else (found.code, found.repair)
 
 
 def changed(**fields: object) -> BoundPod:
@@ -111,7 +111,7 @@ def test_chips_that_two_pods_have() -> None:
         changed(name="ns/shared", uid="u4", is_shared=True),
         changed(name="ns/whole", uid="u5", chips=0b100),
     ]
-    found = [(one.name, one.text.partition(";")[0], one.mend) for one in twice_given(pods)]
+    found = [(one.name, one.text.partition(";")[0], one.repair) for one in twice_given(pods)]
     assert found == [
         ("ns/second", "pod ns/first on node a has chips 1 too", DELETE.format("second")),
         ("ns/whole", "pod ns/second on node a has chips 2 too", DELETE.format("whole")),

@@ -149,6 +149,48 @@ async def test_a_shard_that_nobody_serves_is_missing() -> None:
     assert (gathered.replies, gathered.missing) == ({1: b"offer"}, [0])
 
 
+async def an_inbox() -> tuple[Wire, Inbox]:
+    wire = Wire()
+    inbox = Inbox(wire)
+    await inbox.open()
+    return wire, inbox
+
+
+async def test_all_answers_to_a_question_are_collected_until_no_more_come() -> None:
+    wire, inbox = await an_inbox()
+    async with asyncio.TaskGroup() as group:
+        asking = group.create_task(inbox.collect("all", first_s=DEADLINE_S, quiet_s=0.01))
+        await wire.wrote(1)
+        ((_, _, reply),) = wire.written
+        for answer in (b"1", b"2"):
+            wire.answer(reply, answer)
+    assert asking.result() == [b"1", b"2"]
+    wire.answer(reply, b"late")  # dropped
+
+
+async def test_a_question_that_nobody_can_answer_ends_at_once() -> None:
+    wire, inbox = await an_inbox()
+    async with asyncio.TaskGroup() as group:
+        asking = group.create_task(inbox.collect("all", first_s=60, quiet_s=60))
+        await wire.wrote(1)
+        ((_, _, reply),) = wire.written
+        wire.hand(reply, Arrived(reply, headers={"Status": "503"}))
+    assert asking.result() == []
+
+
+async def test_a_question_on_a_connection_that_breaks_fails() -> None:
+    wire, inbox = await an_inbox()
+
+    async def ask() -> None:
+        with pytest.raises(TransientError, match="connection broke before the replies from all"):
+            await inbox.collect("all", first_s=60, quiet_s=60)
+
+    async with asyncio.TaskGroup() as group:
+        group.create_task(ask())
+        await wire.wrote(1)
+        inbox.broke()
+
+
 def test_the_newest_message_of_each_subject_is_kept_in_the_order_of_the_stream() -> None:
     read = [Stored(subject, sequence, b"", 0) for sequence, subject in enumerate(["a", "b", "a", "c", "b"], 1)]
     assert newest_of_each(read) == [read[2], read[3], read[4]]

@@ -29,8 +29,8 @@ from tests.support.stored_cells import (
 )
 
 ALL = {
-    "records", "void messages", "skips", "snapshots", "facts", "facts in snapshots", "latest facts", "statuses",
-    "summaries",
+    "records", "void messages", "skips", "snapshots", "facts", "facts in snapshots", "latest facts", "requests",
+    "dead letters", "statuses", "summaries",
 }  # fmt: skip
 
 
@@ -44,7 +44,7 @@ async def cell() -> AsyncIterator[Cell]:
 
 async def found(cell: Cell) -> list[tuple[str, str, int, int, str]]:
     """Findings: code, where, first and last sequence, command."""
-    return [(one.code, one.where, one.sequence, one.last_seq, one.mend) for one in (await checked(cell)).findings]
+    return [(one.code, one.where, one.sequence, one.last_seq, one.repair) for one in (await checked(cell)).findings]
 
 
 def counts(result: CellCheck) -> dict[str, int]:
@@ -82,7 +82,7 @@ async def test_messages_that_no_leader_wrote_need_nothing(cell: Cell) -> None:
     await cell.user.append(GARBAGE, expected_seq=head + 1)
     await cell.turns(1)
     result = await checked(cell)
-    assert [(one.code, one.sequence, one.last_seq, one.mend) for one in result.findings] == [
+    assert [(one.code, one.sequence, one.last_seq, one.repair) for one in result.findings] == [
         ("foreign-message", head + 1, head + 2, "")
     ]
     assert result.is_clean
@@ -95,7 +95,7 @@ async def test_a_deleted_message_at_which_readers_stop(cell: Cell) -> None:
     await cell.user.append(GARBAGE, expected_seq=head)
     stream(cell, StreamName.LEDGER).remove(head + 1)
     result = await checked(cell)
-    assert [(one.code, one.sequence, one.mend) for one in result.findings] == [("deleted-record", head + 1, REPAIR)]
+    assert [(one.code, one.sequence, one.repair) for one in result.findings] == [("deleted-record", head + 1, REPAIR)]
     assert not result.is_clean
     assert [one.not_checked for one in result.checked if one.what == "statuses"] == [
         "facts or ledger must be repaired first"
@@ -107,7 +107,7 @@ async def test_a_deleted_record_by_which_a_job_was_placed_needs_a_restore(cell: 
     head = cell.dispatcher.state.fold.head
     stream(cell, StreamName.LEDGER).remove(head)
     result = await checked(cell)
-    assert [(one.code, one.sequence, one.mend) for one in result.findings] == [("deleted-record", head, RESTORE)]
+    assert [(one.code, one.sequence, one.repair) for one in result.findings] == [("deleted-record", head, RESTORE)]
     assert "job default/three has a status by record" in result.findings[0].text
 
 
@@ -140,7 +140,7 @@ async def test_a_changed_record_before_a_snapshot_stops_nobody(cell: Cell) -> No
     at = heads(cell)
     change(cell, StreamName.LEDGER, at[1], GARBAGE)
     result = await checked(cell)
-    assert [(one.code, one.where, one.sequence, one.last_seq, one.mend) for one in result.findings] == [
+    assert [(one.code, one.where, one.sequence, one.last_seq, one.repair) for one in result.findings] == [
         ("foreign-message", "LEDGER", at[1], at[1], ""),
         ("changed-records", "LEDGER", 1, at[1], ""),
     ]
@@ -211,7 +211,7 @@ async def test_a_snapshot_of_another_history_with_which_the_ledger_begins() -> N
     copy_snapshot(other, cell, at[2])
     assert await found(cell) == [("foreign-snapshot", "SNAPSHOT", at[2], at[2], REPAIR)]
     stream(cell, StreamName.SNAPSHOT).purge(None, cell.user.subjects.snapshot_all(at[3]))
-    codes = [(one.code, one.mend) for one in (await checked(cell)).findings]
+    codes = [(one.code, one.repair) for one in (await checked(cell)).findings]
     assert codes == [("foreign-snapshot", RESTORE), ("no-start", RESTORE)]
     await cell.close()
     await other.close()
@@ -259,7 +259,10 @@ async def test_facts_that_nobody_reads_need_nothing(cell: Cell) -> None:
     sequence = await cell.user.publish(cell.user.subjects.fact_node("d"), GARBAGE)
     await cell.turns(1)
     result = await checked(cell)
-    assert [(one.code, one.sequence, one.mend) for one in result.findings] == [("unreadable-fact", sequence, "")]
+    assert [(one.code, one.sequence, one.repair) for one in result.findings] == [
+        ("unreadable-fact", sequence, ""),
+        ("dead-letters", 1, ""),
+    ]
     assert "not an envelope" in result.findings[0].text
 
 
@@ -268,7 +271,7 @@ async def test_facts_that_were_deleted_or_changed(cell: Cell) -> None:
     kept = [one for one in facts.messages.values() if ".job." in one.subject]
     facts.remove(kept[1].sequence)
     change(cell, StreamName.FACTS, kept[0].sequence, kept[2].data)
-    codes = [(one.code, one.where, one.sequence, one.mend) for one in (await checked(cell)).findings]
+    codes = [(one.code, one.where, one.sequence, one.repair) for one in (await checked(cell)).findings]
     first, second = kept[0].sequence, kept[1].sequence
     assert set(codes) >= {
         ("deleted-fact", "FACTS", second, RESTORE),
@@ -313,7 +316,7 @@ async def test_statuses_that_are_wrong(cell: Cell, *, is_led: bool) -> None:
     broken = await cell.user.publish(cell.user.subjects.status("default", "three"), GARBAGE)
     await tell(cell, msgspec.structs.replace(two, name="past", phase="succeeded"))  # its name is free again
     result = await checked(cell)
-    assert {(one.code, one.sequence, one.name, one.mend) for one in result.findings} == {
+    assert {(one.code, one.sequence, one.name, one.repair) for one in result.findings} == {
         ("wrong-status", ahead, "default/one", REPAIR if is_led else ""),
         ("wrong-status", moved, "default/two", REPAIR),
         ("unknown-job", ghost, "default/ghost", REPAIR),

@@ -198,6 +198,18 @@ async def test_a_start_without_the_whole_history_tries_everybody_again(pair: Pai
     assert not epoch.resumes, "the snapshot is as old as before"
 
 
+async def test_the_first_snapshot_of_a_standby_knows_which_jobs_were_cancelled(pair: Pair) -> None:
+    """It began before there was a snapshot, so it writes one when it leads, before its first turn."""
+    await pair.cell.user.purge(StreamName.SNAPSHOT, subject=pair.cell.user.subjects.snapshot_all(1))
+    heir = await pair.standby()
+    await pair.cell.cancel("wait0")
+    await pair.cell.turns(2)
+    await pair.succeed(heir)
+    reader = await pair.standby("reader")
+    assert reader.feeds.snapshot == (heir.state.fold.head, heir.state.facts_seq)
+    assert not reader.scheduler.open(pair.cell.clock.now_ms()).opening, "who was refused sleeps"
+
+
 async def test_facts_wait_until_a_record_or_the_leader_says_that_it_knows_them(pair: Pair) -> None:
     heir = await pair.standby()
     await pair.follow(heir)

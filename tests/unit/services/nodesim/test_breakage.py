@@ -48,7 +48,7 @@ def test_a_breakage_has_the_usual_level_and_code_unless_they_are_named() -> None
     assert (named.level, named.code, named.until_ms) == ("Reset", "AB", None)
 
 
-def test_breakages_come_and_go_and_are_mended_by_chip() -> None:
+def test_breakages_come_and_go_and_are_repaired_by_chip() -> None:
     found = Breakages()
     found.add(Breakage("chip", 0b11, "RestartNPU", "A", from_ms=10, until_ms=20))
     found.add(Breakage("chip", 0b1100, "SeparateNPU", "B", from_ms=15))

@@ -312,7 +312,7 @@ async def test_a_file_that_describes_no_cluster_is_fatal(world: World, text: str
     assert str(world.file) in caught.value.reason
 
 
-async def test_a_node_breaks_and_is_mended_on_command(world: World) -> None:
+async def test_a_node_breaks_and_is_repaired_on_command(world: World) -> None:
     async with world.cluster():
         for wish in (
             BreakNode("b0", "chip", [2], level="SeparateNPU"),
@@ -329,14 +329,14 @@ async def test_a_node_breaks_and_is_mended_on_command(world: World) -> None:
         ]
         world.clock.advance(5)
         await until(lambda: len(world.health("leaf-two")) == 4, deadline_s=5, what="the node to be well by itself")
-        assert (await world.ask("break", BreakNode("b0", "chip", mend=True), NodeBroken)).reason == ""
+        assert (await world.ask("break", BreakNode("b0", "chip", repair=True), NodeBroken)).reason == ""
         assert [(seen.unhealthy, seen.level) for seen in unpack_health(world.health("leaf-two")[-1])] == [
             (0, 0),
             (0, 0),
         ]
         for wish, reason in (
             (BreakNode("b9", "chip", [0]), "node is 'b9'"),
-            (BreakNode("b0", "chip", [0], mend=True), "has no such fault set by command"),
+            (BreakNode("b0", "chip", [0], repair=True), "has no such fault set by command"),
             (BreakNode("b0", "plugin"), "fault is 'plugin'"),
             (BreakNode("b0", "chip", [8]), "chips are"),
         ):

@@ -28,11 +28,11 @@ def test_all_nodes_of_a_leaf_break_for_a_time_or_until_they_are_repaired() -> No
     assert not_ready(nodes, T0) == ["a2-2", "a2-3"]
     assert not_ready(nodes, T0 + 500) == []
     assert nodes.break_node(BreakNode("leaf-0", "kubelet", leaf=True), T0) == ""
-    assert nodes.break_node(BreakNode("a2-1", "kubelet", mend=True), T0) == ""
+    assert nodes.break_node(BreakNode("a2-1", "kubelet", repair=True), T0) == ""
     assert not_ready(nodes, T0 + 600) == ["a2-0"]
-    assert nodes.break_node(BreakNode("leaf-0", "kubelet", mend=True, leaf=True), T0) == "", "one of them was broken"
+    assert nodes.break_node(BreakNode("leaf-0", "kubelet", repair=True, leaf=True), T0) == "", "one of them was broken"
     assert not_ready(nodes, T0 + 600) == []
-    assert "has no such fault" in nodes.break_node(BreakNode("leaf-0", "kubelet", mend=True, leaf=True), T0)
+    assert "has no such fault" in nodes.break_node(BreakNode("leaf-0", "kubelet", repair=True, leaf=True), T0)
 
 
 def test_what_is_no_leaf_breaks_nothing() -> None:

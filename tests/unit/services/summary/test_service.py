@@ -113,7 +113,7 @@ async def test_a_job_is_told_from_its_group_until_it_is_gone() -> None:
     assert (event.deleted, event.data) == (True, {})
 
 
-async def test_a_restart_writes_nothing_and_mends_what_changed_meanwhile() -> None:
+async def test_a_restart_writes_nothing_and_corrects_what_changed_meanwhile() -> None:
     desk = Desk()
     desk.group()
     desk.pod("Running")

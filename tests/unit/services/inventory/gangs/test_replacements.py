@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from berth.formats.kubernetes.objects import Pod
+from berth.formats.kubernetes.owner_facts import OwnerFacts
 from berth.formats.kubernetes.owners import OwnerKey
 from berth.schemas.columns import unpack
 from berth.schemas.facts import OutcomeSeen
@@ -18,6 +19,7 @@ from tests.support.gang_world import BASE, GangWorld, a_group, a_pod, facts_of, 
 from tests.unit.services.inventory.gangs.test_restoring import restarted
 
 ACJOB = ("mindxdl.gitee.com/v1", "AscendJob", "train", "uid-train")
+TRAIN = OwnerKey("AscendJob", "ns", "train")
 
 
 def recovers(
@@ -390,13 +392,12 @@ def of_operator(*, node: str = "") -> list[Pod]:
     return [a_pod(f"p-{rank}", owner=ACJOB, node=node, phase="Running" if node else "Pending") for rank in range(2)]
 
 
-def test_a_controller_that_makes_no_pod_is_waited_for_until_it_is_gone() -> None:
-    key = OwnerKey("AscendJob", "ns", "train")
+def recovering_of_operator(facts: OwnerFacts) -> GangWorld:
+    """Two pods of an operator ran, and are gone because of a fault."""
     world = GangWorld()
     world.pods(*of_operator())
     world.settle()
-    facts = facts_of(key, {"replicaSpecs": {"Worker": {"replicas": 2}}}, uid="uid-train")
-    world.gangs.set_owner(key, facts)
+    world.gangs.set_owner(TRAIN, facts)
     world.settle()
     (name,) = world.requests
     world.verdict(name)
@@ -408,14 +409,52 @@ def test_a_controller_that_makes_no_pod_is_waited_for_until_it_is_gone() -> None
     recovers(world, 0, 1, name=name)
     world.gangs.drop_pod("uid-p-0")
     world.gangs.drop_pod("uid-p-1")
+    return world
+
+
+def operator_facts(**condition: str) -> OwnerFacts:
+    status = {"status": {"conditions": [{"type": "Created", "status": "True"}, condition]}} if condition else {}
+    return facts_of(TRAIN, {"replicaSpecs": {"Worker": {"replicas": 2}}} | status, uid="uid-train")
+
+
+@pytest.mark.parametrize("condition", [{}, {"type": "Succeeded", "status": "False"}])
+def test_a_controller_that_makes_no_pod_is_waited_for_until_it_is_gone(condition: dict[str, str]) -> None:
+    facts = operator_facts(**condition)
+    world = recovering_of_operator(facts)
+    (name,) = world.requests
     for _ in range(5):
         world.settle(after_s=600)
-        world.gangs.set_owner(key, facts)
+        world.gangs.set_owner(TRAIN, facts)
     assert (world.withdrawn, replaced(world, name)) == ([], None)
-    assert world.looks.count(key) > 1, "it is read again, as it may be gone"
-    world.gangs.set_owner(key, None, is_gone=True)
+    assert world.looks.count(TRAIN) > 1, "it is read again, as it may be gone"
+    world.gangs.set_owner(TRAIN, None, is_gone=True)
     world.settle()
     assert [(job, why) for job, _, why in world.withdrawn] == [(name, "AscendJob train does not exist")]
+
+
+def test_a_controller_that_has_ended_is_not_waited_for() -> None:
+    """A pod ended well just when a fault, or a drain, made it leave: its controller has no reason to make another."""
+    world = recovering_of_operator(operator_facts())
+    (name,) = world.requests
+    world.settle(after_s=600)
+    assert world.withdrawn == []
+    world.gangs.set_owner(TRAIN, operator_facts(type="Succeeded", status="True"))
+    world.settle()
+    assert [(job, why) for job, _, why in world.withdrawn] == [(name, "AscendJob train has ended: Succeeded")]
+
+
+def test_what_waits_or_runs_of_a_controller_that_has_ended_stays() -> None:
+    world = GangWorld()
+    world.pods(*of_operator())
+    world.settle()
+    world.gangs.set_owner(TRAIN, operator_facts(type="Succeeded", status="True"))
+    world.settle()
+    (name,) = world.requests
+    world.verdict(name)
+    for phase in ("waiting", "placed", "running"):
+        world.status(name, phase)
+        world.settle()
+    assert world.withdrawn == []
 
 
 def test_a_pod_that_nobody_makes_anew_ends_its_request() -> None:

@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from berth.core.explain.refusal_text import sentence
 from berth.formats.kubernetes.owners import OwnerKey
 from berth.schemas.facts import JobSeen, Rejection
 from berth.schemas.refusal import Refusal
@@ -179,6 +180,41 @@ def test_a_request_that_was_rejected_comes_again_when_its_group_says_something_e
     world.settle()
     assert world.requests[BASE].uid != uid
     assert world.requests[BASE].annotations["huawei.com/schedule_policy"] == "chip8-node8"
+
+
+def test_pods_beyond_the_minimum_of_a_rejected_job_have_its_reason() -> None:
+    world = requested(2)
+    world.pods(*members(2, 2))
+    world.settle()
+    assert set(world.members) == {BASE}, "they wait for the first request"
+    world.verdict(BASE, "rejected", code="unsupported-policy")
+    world.settle()
+    (name,) = set(world.members) - {BASE}
+    surplus = world.members[name]
+    assert (surplus.uid, surplus.pods) == ("", ["p-2", "p-3"])
+    assert surplus.hold == f"its job was rejected: {sentence(Refusal(code='unsupported-policy'))}"
+    world.verdict(BASE, "tombstone")
+    world.settle(after_s=3_600)
+    assert (world.members[name], list(world.requests)) == (surplus, [BASE])
+    world.gangs.set_group(
+        a_group("pg", least=4, annotations={"huawei.com/schedule_policy": "chip8-node8"}, version="2")
+    )
+    world.gangs.drop_pod("uid-p-0")
+    world.settle()
+    world.pods(*members(1))
+    world.settle()
+    assert world.members[name].pods == []
+    assert sorted(world.standing(BASE).values()) == ["p-0", "p-1", "p-2", "p-3"]
+
+
+def test_pods_beyond_the_minimum_of_a_cancelled_job_have_its_reason() -> None:
+    world = requested(2)
+    world.pods(*members(1, 2))
+    world.status(BASE, "cancelled", sentence="by hand")
+    world.settle()
+    (name,) = set(world.members) - {BASE}
+    assert world.members[name].pods == ["p-2"]
+    assert world.hold(name) == world.hold(BASE) != ""
 
 
 def test_a_name_that_somebody_else_has_is_not_insisted_on() -> None:

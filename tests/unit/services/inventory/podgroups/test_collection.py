@@ -343,6 +343,9 @@ def test_why_pods_wait_is_told_as_a_condition() -> None:
     assert world.condition() == ("Unschedulable", "JobValidateFailed", "no such policy")
     (condition,) = world.shown["pg"].status.conditions or []
     assert condition.last_transition_time == "1970-01-01T00:16:55Z"
+    world.verdict("podgroup.pg", "tombstone")
+    world.run(after_s=5)
+    assert world.condition() == ("Unschedulable", "JobValidateFailed", "no such policy"), "the name is forgotten"
     assert len(condition.transition_id) == 32
 
 

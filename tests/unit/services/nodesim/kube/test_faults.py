@@ -57,7 +57,7 @@ async def test_a_node_that_is_gone_is_deleted_and_registered_again_and_its_pods_
         await until(lambda: names(kube) == ["a2-0", "a2-2", "a2-3"], deadline_s=5, what="the node is gone")
         assert status(kube, "p-1")["phase"] == "Running"
         assert await cluster.break_node(BreakNode("a2-1", "chip", [3])) == ""
-        assert await cluster.break_node(BreakNode("a2-1", "gone", mend=True)) == ""
+        assert await cluster.break_node(BreakNode("a2-1", "gone", repair=True)) == ""
         await until(lambda: names(kube) == ["a2-0", "a2-1", "a2-2", "a2-3"], deadline_s=5, what="it is back")
         await until(lambda: ready(kube) == [True] * 4, deadline_s=5, what="it is ready")
         found = kube.object(f"{NODES}/a2-1")
@@ -75,7 +75,7 @@ async def test_a_leaf_breaks_and_is_repaired_with_all_its_nodes() -> None:
     async with played(kube, TOPOLOGY) as cluster:
         assert await cluster.break_node(BreakNode("leaf-1", "kubelet", leaf=True)) == ""
         await until(lambda: ready(kube) == [True, True, False, False], deadline_s=5, what="its nodes are not ready")
-        assert await cluster.break_node(BreakNode("leaf-1", "kubelet", leaf=True, mend=True)) == ""
+        assert await cluster.break_node(BreakNode("leaf-1", "kubelet", leaf=True, repair=True)) == ""
         await until(lambda: ready(kube) == [True] * 4, deadline_s=5, what="they are ready")
         assert await cluster.break_node(BreakNode("a2-0", "kubelet", leaf=True)) == (
             "leaf switch is 'a2-0', expected a leaf switch of the topology file"
@@ -125,7 +125,7 @@ async def test_a_relation_fault_is_a_label_of_the_pod() -> None:
         (BreakNode("a2-0", "container", level="x"), "and no level"),
         (BreakNode("a2-0", "relation", level="x"), "level is 'x', expected one of Separate, SubHealth, software"),
         (BreakNode("a2-0", "relation"), "pod is '', expected a running pod of node a2-0"),
-        (BreakNode("a2-0", "container", mend=True), "has no chips, code, end or repair"),
+        (BreakNode("a2-0", "container", repair=True), "has no chips, code, end or repair"),
         (BreakNode("a2-0", "gone", [1]), "expected none: a fault of kind gone has no chips"),
         (BreakNode("a2-0", "gone", level="x"), "expected none: a fault of kind gone has no level"),
         (BreakNode("a2-9", "gone"), "node is 'a2-9', expected a node of the topology file"),

@@ -82,7 +82,7 @@ async def plan_of(bus: Bus, clock: Clock, *, by: str, wait: Pause = pause) -> Pl
         checked = await check_statuses(bus, clock, feeds, wait=wait)
     finally:
         await feeds.stop()
-    return Plan(found, [], [one for one in checked.wrong if one.finding.mend])
+    return Plan(found, [], [one for one in checked.wrong if one.finding.repair])
 
 
 async def _wrong_snapshots(bus: Bus) -> list[WrongSnapshot]:

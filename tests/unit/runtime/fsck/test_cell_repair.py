@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from berth.runtime.fsck.mending import Plan, carry_out, plan_of
+from berth.runtime.fsck.cell_repair import Plan, carry_out, plan_of
 from berth.runtime.history import state_now
 from berth.runtime.ledger_repair import RepairError
 from berth.schemas.subjects import StreamName
@@ -85,8 +85,8 @@ async def test_wrong_statuses_are_written_from_the_ledger() -> None:
     plan = await planned(cell)
     assert [wrong.key[1] for wrong in plan.statuses or ()] == ["one", "ghost", "three"]
     assert await carry_out(cell.user, cell.clock, plan, by="me") == []
-    mended = [await told(cell, name) for name in ("one", "three")]
-    assert [msgspec.structs.replace(now, at_ms=old.at_ms) for now, old in zip(mended, (one, three), strict=True)] == [
+    repaired = [await told(cell, name) for name in ("one", "three")]
+    assert [msgspec.structs.replace(now, at_ms=old.at_ms) for now, old in zip(repaired, (one, three), strict=True)] == [
         one,
         three,
     ]

@@ -1,0 +1,29 @@
+"""Consent of a person before a command changes something."""
+
+import asyncio
+import sys
+
+from berth.cli.output import CommandError
+
+
+async def ask_consent(question: str, command: str, *, yes: bool) -> None:
+    """Ask whether to make a change, unless the command line has agreed already.
+
+    Args:
+        question: What is asked, without an end.
+        command: Command line that makes the change without a question.
+        yes: Whether the command line has agreed.
+
+    Raises:
+        CommandError: The answer is no, or nobody can be asked.
+    """
+    if not yes and not await asyncio.to_thread(_agrees, question):
+        raise CommandError(f"nothing was changed; make the change with: {command}")
+
+
+def _agrees(question: str) -> bool:
+    if not sys.stdin.isatty():
+        return False
+    sys.stderr.write(f"{question}? [y/N] ")
+    sys.stderr.flush()
+    return sys.stdin.readline().strip().lower() in {"y", "yes"}

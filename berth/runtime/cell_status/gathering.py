@@ -1,0 +1,121 @@
+"""Gathering of the status of a cell."""
+
+from collections import Counter
+
+from berth.core.requests.dead_reasons import CODES, code_of
+from berth.runtime.bus.nats_bus import NatsBus
+from berth.runtime.bus.port import Bus
+from berth.runtime.cell_status.model import CellStatus, DeadLetters, Decision, Nats, Stream
+from berth.runtime.cell_status.processes import leader_of, process_of, scorers_of
+from berth.runtime.clock import Clock
+from berth.runtime.dead_letters.letters import read_letters
+from berth.schemas.envelope import DecodeError, NewerVersionError, body_of, decode, open_envelope
+from berth.schemas.ledger import Epoch, Round
+from berth.schemas.status import LeaseHeld
+from berth.schemas.subjects import StreamName
+
+_ROLE = "dispatcher"
+
+
+async def gather_status(bus: NatsBus, clock: Clock) -> CellStatus:
+    """The status of a cell. Nothing is written.
+
+    Args:
+        bus: The cell.
+        clock: Source of time.
+
+    Raises:
+        TransientError: The bus did not answer.
+    """
+    nats = await _nats(bus, clock)
+    decision = await last_decision(bus)
+    letters = await count_letters(bus)
+    stored = await bus.last(StreamName.LEASE, bus.subjects.lease(_ROLE))
+    # The streams were read before: what a process has received meanwhile is no lag.
+    found = await bus.processes()
+    last_seqs = {one.name: one.last_seq for one in nats.streams}
+    score = bus.subjects.score(0).removesuffix("0")
+    processes = [process_of(stats, last_seqs, score=score) for stats in found]
+    return CellStatus(
+        cell=bus.subjects.cell,
+        at_ms=clock.now_ms(),
+        leader=leader_of(_lease(stored.data) if stored is not None else None, found),
+        processes=processes,
+        scorers=scorers_of(processes, found),
+        decision=decision,
+        dead_letters=letters,
+        nats=nats,
+    )
+
+
+async def count_letters(bus: Bus) -> DeadLetters:
+    """Number of the dead letters that are open, and the oldest of them.
+
+    Raises:
+        TransientError: The bus did not answer.
+    """
+    open_ones = [one.body for one in (await read_letters(bus)).letters if one.is_open]
+    count = Counter(code_of(body) for body in open_ones)
+    oldest_ms = min((body.at_ms for body in open_ones), default=0)
+    return DeadLetters(len(open_ones), oldest_ms, {code: count[code] for code in CODES if count[code]})
+
+
+async def last_decision(bus: Bus) -> Decision | None:
+    """The newest record of the ledger; None before the first.
+
+    Raises:
+        TransientError: The bus did not answer.
+    """
+    stored = await bus.last(StreamName.LEDGER, bus.subjects.ledger)
+    if stored is None:
+        return None
+    try:
+        envelope = open_envelope(stored.data)
+        if envelope.kind == Epoch.KIND:
+            epoch = body_of(envelope, Epoch)
+            return Decision(stored.sequence, epoch.at_ms, epoch.epoch)
+        record = body_of(envelope, Round)
+    except (DecodeError, NewerVersionError) as error:
+        return Decision(stored.sequence, problem=str(error))
+    placed = sum(verdict.placement is not None for verdict in record.verdicts)
+    return Decision(
+        stored.sequence,
+        record.at_ms,
+        record.epoch,
+        record.number,
+        placed=placed,
+        refused=len(record.verdicts) - placed,
+        released=len(record.releases),
+    )
+
+
+async def _nats(bus: NatsBus, clock: Clock) -> Nats:
+    streams, missing = [], []
+    server = bus.server
+    for spec in bus.subjects.streams():
+        report = await bus.stream_report(spec.name)
+        if report is None:
+            missing.append(spec.name.value)
+            continue
+        streams.append(
+            Stream(
+                spec.name.value,
+                report.messages,
+                report.bytes,
+                report.first_seq,
+                report.last_seq,
+                report.leader if server.cluster else "",  # a server without a cluster names itself
+                report.late,
+            )
+        )
+    began_s = clock.monotonic_s()
+    await bus.round_trip()
+    round_trip_ms = round((clock.monotonic_s() - began_s) * 1000, 3)
+    return Nats(server.name, server.version, server.cluster, server.address, round_trip_ms, streams, missing)
+
+
+def _lease(data: bytes) -> LeaseHeld | None:
+    try:
+        return decode(data, LeaseHeld)
+    except DecodeError:
+        return None

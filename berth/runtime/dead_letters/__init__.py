@@ -1,0 +1,4 @@
+"""Dead letters: messages that can never be handled; how they are written, read, replayed and purged.
+
+See decision dead-letters.
+"""

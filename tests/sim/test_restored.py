@@ -1,0 +1,47 @@
+"""Pods that were bound after the backup: a restored ledger gives no place before it has adopted all of them."""
+
+import pytest
+
+from berth.services.dispatcher.ledger_guard import LedgerGuard
+from berth.services.inventory.nodes.collection import Nodes
+from berth.services.inventory.pods.collection import Pods
+from berth.services.inventory.usage.collection import Usage
+from tests.sim.run import live
+
+SEED = 129
+"""The ledger is deleted and restored from a backup that does not know pods that run."""
+SHORT = (3, 4, 5, 8, 9, 12, 13, 24, 28, 32, 37)
+"""Events of it after which nothing happens for longer than pods wait for the verdict on their job."""
+
+
+@pytest.mark.parametrize("events", [SHORT, None])
+def test_they_own_their_chips_when_places_are_given_and_when_the_cell_has_come_to_rest(
+    events: tuple[int, ...] | None,
+) -> None:
+    lived = live(SEED, events)
+    assert (lived.kind, lived.details) == ("", "")
+    assert lived.count["check: restores"]
+    assert events or lived.count["check: live pods when places are given"]
+
+
+def test_a_dispatcher_that_does_not_wait_for_the_inventory_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def nothing(_: LedgerGuard) -> str:
+        return ""
+
+    monkeypatch.setattr(LedgerGuard, "obstacle", nothing)
+    assert live(SEED).kind == "places are given in a restored ledger before all pods are known"
+
+
+def test_an_inventory_that_does_not_wait_for_pods_of_unknown_jobs_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Unseen(dict[str, int]):
+        def __bool__(self) -> bool:
+            return False
+
+    made = Pods.__init__
+
+    def init(self: Pods, nodes: Nodes, usage: Usage, *, await_job_ms: int, settle_ms: int = 0) -> None:
+        made(self, nodes, usage, await_job_ms=await_job_ms, settle_ms=settle_ms)
+        self.awaiting_job = Unseen()
+
+    monkeypatch.setattr(Pods, "__init__", init)
+    assert live(SEED).kind == "places are given while a live pod does not own its chips"

@@ -1,0 +1,43 @@
+"""What is a request or a cancellation, and why other bytes are none."""
+
+import msgspec
+import pytest
+
+from berth.core.requests.dead_reasons import INVALID, UNDECODABLE, UNKNOWN_KIND, WRONG_SUBJECT
+from berth.core.requests.intake_messages import NoRequestError, read_request
+from berth.schemas.envelope import encode
+from berth.schemas.intake import JobCancel
+from berth.schemas.subjects import Subjects
+from tests.support.cells import a_job
+
+SUBJECTS = Subjects("cell")
+REQUEST = SUBJECTS.intake_request("default", "j")
+CANCEL = SUBJECTS.intake_cancel("default", "j")
+
+
+def test_a_request_and_a_cancellation_on_their_subjects_are_read() -> None:
+    wish = JobCancel("default", "j", "uid")
+    assert read_request(SUBJECTS, REQUEST, encode(a_job("j"))) == a_job("j")
+    assert read_request(SUBJECTS, CANCEL, encode(wish)) == wish
+
+
+@pytest.mark.parametrize(
+    ("subject", "data", "code", "words"),
+    [
+        (REQUEST, b'  {"name": "j"}', UNDECODABLE, "it looks like JSON"),
+        (REQUEST, b"[1]", UNDECODABLE, "it looks like JSON"),
+        (REQUEST, b"", UNDECODABLE, "not an envelope"),
+        (REQUEST, msgspec.msgpack.encode(("fact.node", 1, ())), UNKNOWN_KIND, "expected 'intake.request'"),
+        (REQUEST, msgspec.msgpack.encode(("intake.request", 9, ())), INVALID, "version is 9"),
+        (REQUEST, msgspec.msgpack.encode(("intake.request", 1, (1,))), INVALID, "Expected"),
+        (CANCEL, msgspec.msgpack.encode(("intake.cancel", 1, (1,))), INVALID, "Expected"),
+        (REQUEST, encode(a_job("other")), WRONG_SUBJECT, "namespace and name are default/other"),
+        (CANCEL, encode(a_job("j")), WRONG_SUBJECT, "the subject is berth.cell.intake.cancel"),
+        (SUBJECTS.root + "intake.x", encode(a_job("j")), WRONG_SUBJECT, "the subject is berth.cell.intake.x"),
+    ],
+)
+def test_anything_else_is_refused_with_the_kind_of_the_reason(subject: str, data: bytes, code: str, words: str) -> None:
+    with pytest.raises(NoRequestError, match=words) as caught:
+        read_request(SUBJECTS, subject, data)
+    assert caught.value.code == code
+    assert ("JSON" in str(caught.value)) == data.lstrip().startswith((b"{", b"["))
