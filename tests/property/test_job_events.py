@@ -11,21 +11,10 @@ from berth.schemas.envelope import decode
 from berth.schemas.programs.events import PHASES
 from berth.schemas.recording import Entry
 from berth.schemas.status import SnapshotBody
-from tests.property.test_recoveries import VERBS, ended, lived, running
+from tests.property.test_recoveries import STEPS, ended, lived, running
 from tests.support.job_events import events_of
 
 Steps = list[tuple[str, int, int, int]]
-STEPS = st.lists(
-    st.tuples(
-        st.sampled_from([verb for verb in VERBS if "back" not in verb and verb != "switch"]),
-        st.integers(0, 3),
-        st.integers(0, 15),
-        st.integers(0, 20),
-    ),
-    min_size=20,
-    max_size=50,
-)
-"""Without backup pods, which have no events."""
 
 
 def history(steps: Steps) -> list[Entry]:
