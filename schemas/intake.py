@@ -58,6 +58,8 @@ class JobRequest(Message, frozen=True):
     created_at_ms: UnixMs = 0
     near: dict[str, str] = {}
     """Labels of pods near which its pods prefer to run: the first term of their preferred pod affinity."""
+    submitted_by: str = ""
+    """Identity of the program that submitted it through the JSON API; empty otherwise."""
 
 
 class JobCancel(Message, frozen=True):

@@ -70,6 +70,7 @@ class StreamName(StrEnum):
     LEASE = "LEASE"
     DEAD = "DEAD"
     SKIPS = "SKIPS"
+    EVENTS = "EVENTS"
 
 
 class StreamSpec(msgspec.Struct, frozen=True, kw_only=True):
@@ -92,6 +93,8 @@ class StreamSpec(msgspec.Struct, frozen=True, kw_only=True):
     is_view: bool = False
     """Its content follows from other streams: on one replica the server may acknowledge a message before it is on
     disk."""
+    has_set_age: bool = False
+    """A setting of the service that writes it decides ``max_age_s``; the value here is the default."""
     backup: Literal["all", "latest", "old", "none"]
     """What a backup holds of it: ``all`` messages with their sequences; the ``latest`` ones, whose sequences do not
     matter; of a mirror those that are ``old``: not in its origin any more; or ``none``: it is made again."""
@@ -269,6 +272,27 @@ class Subjects(msgspec.Struct, frozen=True):
         """Filter for the health reports of all nodes (core NATS)."""
         return f"{self.root}report.health.*"
 
+    def api(self, verb: str) -> str:
+        """Requests of programs without an identity (core NATS, JSON)."""
+        return f"{self.root}api.{token(verb)}"
+
+    def api_as(self, verb: str, identity: str) -> str:
+        """Requests of the program with an identity (core NATS, JSON)."""
+        return f"{self.root}api.{token(verb)}.{token(identity)}"
+
+    def api_as_any(self, verb: str) -> str:
+        """Filter for the requests of all programs with an identity."""
+        return f"{self.root}api.{token(verb)}.*"
+
+    def event_job(self, namespace: str, job: str) -> str:
+        """Events of a job (JSON)."""
+        return f"{self.root}event.job.{token(namespace)}.{token(job)}"
+
+    @property
+    def event_position(self) -> str:
+        """How far the events go that are stored (JSON)."""
+        return f"{self.root}event.position"
+
     def sim(self, verb: str) -> str:
         """Requests to a simulated cluster (core NATS)."""
         return f"{self.root}sim.{token(verb)}"
@@ -323,6 +347,14 @@ class Subjects(msgspec.Struct, frozen=True):
                 backup="latest",
             ),
             StreamSpec(name=StreamName.SKIPS, subjects=(f"{root}skip.>",), per_subject=1, backup="latest"),
+            StreamSpec(
+                name=StreamName.EVENTS,
+                subjects=(f"{root}event.>",),
+                max_age_s=7 * _DAY_S,
+                has_set_age=True,
+                is_view=True,
+                backup="none",
+            ),
         )
 
 

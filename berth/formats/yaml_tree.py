@@ -283,6 +283,22 @@ def read_documents(text: str, error: type[DocumentError]) -> list[Tree]:
     return trees
 
 
+def plain_tree(value: object, path: str, error: type[DocumentError]) -> Tree:
+    """A value that was decoded elsewhere, such as from JSON, as a tree.
+
+    Args:
+        value: Mappings, lists, texts, numbers, flags and nothing.
+        path: Its path, with which those of its fields begin.
+        error: Class of the errors that are raised.
+
+    Raises:
+        DocumentError: A text has half a surrogate pair.
+    """
+    tree = Tree(value, path, 0, error)
+    _check_texts(tree)
+    return tree
+
+
 def _check_texts(top: Tree) -> None:
     """Check that all texts can be encoded in UTF-8. Values that an alias repeats are checked once.
 

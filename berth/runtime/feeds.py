@@ -23,6 +23,7 @@ from berth.runtime.ledger_reader import follow_ledger, last_kept
 from berth.runtime.logs import DEFAULT_LOG, Logger
 from berth.runtime.stored_snapshots import newest_snapshot
 from berth.runtime.void_records import VoidRecords
+from berth.schemas.status import SnapshotBody
 from berth.schemas.subjects import StreamName
 
 _MIRROR_S: Final = 30.0
@@ -219,8 +220,22 @@ class Feeds:
         Raises:
             FatalError: The bus holds less history than the snapshot states.
         """
+        return await self.load_from(await newest_snapshot(self.bus, self._log), filters=filters)
+
+    async def load_from(self, body: SnapshotBody | None, *, filters: Sequence[str] = ()) -> Changes:
+        """Load a snapshot that was read before, and start to receive later messages.
+
+        Args:
+            body: The snapshot; None for the beginning of the history.
+            filters: Facts to follow; none means all.
+
+        Returns:
+            What the snapshot changed, and the facts of LATEST, if they were needed.
+
+        Raises:
+            FatalError: The bus holds less history than the snapshot states.
+        """
         found = ChangesBuilder()
-        body = await newest_snapshot(self.bus, self._log)
         # Read after the snapshot: the dispatcher may write one at any time, and it must not appear to be ahead.
         facts = await self.bus.state(StreamName.FACTS)
         ledger = await self.bus.state(StreamName.LEDGER)

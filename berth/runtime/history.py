@@ -1,4 +1,4 @@
-"""History of a cell: its state and its jobs at a point of the past.
+"""History of a cell: its state and its jobs at a point of the past, and explanations of its jobs as they are now.
 
 The state is computed from the newest snapshot before the point and the messages after it. If these were removed, the
 result is None; nothing is estimated.
@@ -9,7 +9,8 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from berth.core.explain.explainer import explain
+from berth.core.explain.explainer import explain, explain_now, explain_rejection
+from berth.core.explain.model import Basis, Explanation
 from berth.core.replay.job_history import Life, Look, Point, Trail, View
 from berth.core.state.cell import JobKey, State
 from berth.core.state.ledger import dump_of
@@ -23,7 +24,7 @@ from berth.schemas.chain import ChainReader, Position, position_of
 from berth.schemas.envelope import DecodeError, body_of, open_envelope
 from berth.schemas.ledger import Round, Settings, Verdict, see_readable
 from berth.schemas.recording import BEGINNING, Entry
-from berth.schemas.status import SnapshotBody, SnapshotEnd
+from berth.schemas.status import JobStatus, SnapshotBody, SnapshotEnd
 from berth.schemas.subjects import StreamName
 
 _RECORDS_AT_ONCE: Final = 4096
@@ -164,6 +165,46 @@ async def state_now(bus: Bus, clock: Clock) -> State:
     finally:
         await feeds.stop()
     return state
+
+
+async def explanation_of(bus: Bus, clock: Clock, status: JobStatus) -> Explanation | None:
+    """Explanation of a job as it is now, from the state of its decision.
+
+    Where that state is no longer stored, it is explained from the state of now.
+
+    Returns:
+        The explanation; None before a decision, or if neither is possible.
+
+    Raises:
+        TransientError: The bus did not answer.
+    """
+    if status.phase == "rejected" and status.refusal is not None:
+        basis = Basis(facts_seq=status.facts_seq, at_ms=status.since_ms)
+        return explain_rejection(status.namespace, status.name, status.uid, status.refusal, basis=basis)
+    if not status.ledger_seq:
+        return None
+    kept = await _kept(bus, status)
+    if kept is not None:
+        then = await state_at(bus, ledger_seq=kept.sequence - 1, facts_seq=kept.record.facts_seq)
+        found = explain(then, kept.record, status.uid, ledger_seq=kept.sequence) if then is not None else None
+        if found is not None:
+            return found
+        verdict = kept.verdict
+    elif status.placement is None and status.refusal is None:
+        return None
+    else:
+        verdict = Verdict(status.namespace, status.name, status.uid, status.attempt, status.placement, status.refusal)
+    now = await state_now(bus, clock)
+    return explain_now(now, verdict, ledger_seq=kept.sequence if kept is not None else status.ledger_seq)
+
+
+async def _kept(bus: Bus, status: JobStatus) -> Kept | None:
+    """Record of the verdict in force: the placement if the job ever had one and does not wait again."""
+    if status.phase != "waiting":
+        kept = await verdict_on(bus, status.uid, hint_seq=status.ledger_seq, placed=True)
+        if kept is not None:
+            return kept
+    return await verdict_on(bus, status.uid, hint_seq=status.ledger_seq)
 
 
 async def settings_now(bus: Bus) -> Settings | None:

@@ -8,6 +8,7 @@ import pytest
 
 from berth.runtime.bus.discovery import Identity, OwnReport
 from berth.runtime.bus.nats_bus import NatsBus
+from berth.runtime.bus.port import Endpoint
 from berth.runtime.errors import PoisonError, TransientError
 from berth.runtime.local.nats_server import EmbeddedServer
 from berth.schemas.subjects import StreamName
@@ -145,3 +146,21 @@ async def test_a_server_and_its_streams_are_described(own_server: EmbeddedServer
         assert server.version.count(".") == 2
         assert (server.name, server.cluster) == ("", "")
         await user.round_trip()
+
+
+async def test_an_endpoint_has_a_name_and_says_its_schemas(own_server: EmbeddedServer) -> None:
+    async def handle_named(_: str, data: bytes) -> bytes:
+        return data
+
+    async with (
+        await NatsBus.connect(own_server.url, "here", name="one") as bus,
+        await NatsBus.connect(own_server.url, "here", name="asks") as user,
+    ):
+        await bus.announce(identity(1))
+        await bus.serve("berth.here.score.1", handle)
+        await bus.offer(Endpoint("submit", "berth.here.api.submit.*", "api", '{"a":1}', '{"b":2}'), handle_named)
+        endpoint = {"name": "submit", "subject": "berth.here.api.submit.*", "queue_group": "api"}
+        assert endpoint in (await ask(user, "$SRV.INFO.berth-scorer"))["endpoints"]
+        answer = await ask(user, "$SRV.SCHEMA.berth-scorer")
+        assert answer["type"] == "io.nats.micro.v1.schema_response"
+        assert answer["endpoints"] == [{**endpoint, "schema": {"request": '{"a":1}', "response": '{"b":2}'}}]

@@ -39,6 +39,13 @@ async def test_a_changed_setting_is_corrected(real_bus: NatsBus) -> None:
     assert (await config_of(real_bus, StreamName.FACTS))["max_bytes"] == 1 << 30
 
 
+async def test_the_age_of_events_is_that_of_the_service_that_names_it(real_bus: NatsBus) -> None:
+    assert (await config_of(real_bus, StreamName.EVENTS))["max_age"] == 7 * 86_400 * 10**9
+    await real_bus.ensure_streams(max_age_s={StreamName.EVENTS: 3_600})
+    await real_bus.ensure_streams()
+    assert (await config_of(real_bus, StreamName.EVENTS))["max_age"] == 3_600 * 10**9
+
+
 async def test_a_setting_that_cannot_change_is_fatal_and_named(nats_server: str, cell: str) -> None:
     async with await NatsBus.connect(nats_server, cell, name="test") as bus:
         stream = bus.subjects.stream(StreamName.LEDGER)

@@ -20,6 +20,9 @@ from berth.runtime.instruments import Instruments
 from berth.runtime.local.ports import free_ports
 from berth.runtime.logs import logger_of
 from berth.schemas.envelope import encode
+from berth.services.api import app as api
+from berth.services.api.config import ApiConfig
+from berth.services.api.metrics import ApiMetrics
 from berth.services.binder import app as binder
 from berth.services.binder.config import BinderConfig
 from berth.services.binder.metrics import BinderMetrics
@@ -47,12 +50,13 @@ from tests.support.probes import answer, samples
 from tests.support.waiting import until, until_true
 
 ROOT = Path(__file__).parents[2]
-SIMULATED = ("nodesim", "dispatcher", "scorer", "binder")
+SIMULATED = ("nodesim", "dispatcher", "scorer", "binder", "api")
 ON_KUBERNETES = ("inventory", "health", "summary")
 CLUSTER = (
     "apiVersion: berth/v1\nkind: Cluster\nnodes:\n  - {{product: module910bx8, count: {count}, name: 'n-{{index}}'}}\n"
 )
 METRICS: dict[str, Callable[[Any], object]] = {
+    "api": ApiMetrics,
     "binder": BinderMetrics,
     "dispatcher": DispatcherMetrics,
     "health": HealthMetrics,
@@ -68,7 +72,7 @@ SHARED = ("berth_process_", "berth_void_records_total")
 class Instance:
     """A service that runs as a task, with instruments of its own."""
 
-    def __init__(self, name: str, config: ServiceConfig, serve: Any) -> None:  # noqa: ANN401  # one of seven types
+    def __init__(self, name: str, config: ServiceConfig, serve: Any) -> None:  # noqa: ANN401  # one of eight types
         self.name = name
         self.printed = io.StringIO()
         self.stop = asyncio.Event()
@@ -128,6 +132,7 @@ class Pair:
             Instance("dispatcher", DispatcherConfig(shards=1, tick_s=0.05, **common(self.cell)), dispatcher.serve),
             Instance("scorer", ScorerConfig(shards=1, **common(self.cell)), scorer.serve),
             Instance("binder", BinderConfig(**common(self.cell)), binder.serve),
+            Instance("api", ApiConfig(**common(self.cell)), api.serve),
             Instance("inventory", InventoryConfig(settle_s=0.02, **common(on_kube)), count_nodes),
             Instance("health", HealthConfig(source="none", tick_s=0.05, **common(on_kube)), health.serve),
             Instance("summary", SummaryConfig(settle_s=0.02, **common(on_kube)), write_summaries),
@@ -144,6 +149,7 @@ class Pair:
     def expected(self) -> dict[str, float]:
         """Metrics of the services, which are those of this pair alone."""
         return {
+            "berth_api_events_total": 4 * self.number,  # accepted, placed, bound, running
             "berth_binder_gangs_total.bound": self.number,
             "berth_dispatcher_requests_total": self.number,
             "berth_dispatcher_placed_gangs_total": self.number,

@@ -11,7 +11,8 @@ from tests.chaos.proxy import Weather
 _DELAY_MIN_S: Final = 0.02
 _DELAY_MAX_S: Final = 0.4
 _SECONDS_S: Final = 40.0
-_MINUTES_S: Final = 1_800.0
+_MINUTES_S: Final = 300.0
+"""Less than ``tombstone_after_ms``: jobs that are over for longer are forgotten, and nobody can account for them."""
 
 
 @dataclass

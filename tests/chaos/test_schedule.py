@@ -37,7 +37,7 @@ def test_all_kinds_that_suit_occur_and_each_has_victims_of_the_cell(setup: Setup
     assert {strike.fault.kind for strikes in begun for strike in strikes} == {kind.name for kind in kinds}
     ways = {f"{one}>{other}" for one in setup.processes for other in setup.processes}
     ways |= {f"proxy {client}>{server}" for client, server in setup.ways}
-    ways |= {f"disk of {process}" for process in setup.processes}
+    ways |= {f"{what} of {process}" for what in ("disk", "clock") for process in setup.processes}
     for strikes in begun:
         for strike in strikes:
             assert strike.fault.victims

@@ -155,6 +155,7 @@ _LATER: Final[dict[str, dict[type, set[str]]]] = {
         MembersSeen: {"podgroup_uid", "backups"},
         LeaseHeld: {"silence_ms"},
         Epoch: {"resumes"},
+        JobRequest: {"submitted_by"},
         Task: {"labels", "constraints"},
         Shape: {"profile", "drained_ms"},
         Refusal: {"constraints"},
@@ -346,6 +347,7 @@ def _request() -> JobRequest:
         origin="volcano-job",
         created_at_ms=_AT_MS,
         near={"app": "mindie-ms"},
+        submitted_by="team-a",
     )
 
 

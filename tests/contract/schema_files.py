@@ -1,21 +1,33 @@
-"""JSON Schema of every message, as files: ``python -m tests.contract.schema_files`` writes them anew."""
+"""JSON Schemas of all messages and shapes, and the AsyncAPI document, as files.
+
+``python -m tests.contract.schema_files`` writes them anew.
+"""
 
 import json
 from pathlib import Path
 
 from berth.schemas.catalogue import MESSAGES, json_schema
+from berth.schemas.programs.documents import asyncapi, shape_schema, shapes
 
 FOLDER = Path(__file__).parents[2] / "schemas" / "json"
+ASYNCAPI = FOLDER.parent / "asyncapi.json"
 
 
 def wanted() -> dict[str, str]:
     """Text of each file by its name."""
-    return {f"{message.KIND}.json": json.dumps(json_schema(message), indent=2) + "\n" for message in MESSAGES}
+    schemas = {message.KIND: json_schema(message) for message in MESSAGES}
+    schemas |= {name: shape_schema(shape) for name, shape in shapes().items()}
+    return {f"{name}.json": _text(schema) for name, schema in schemas.items()}
 
 
 def present() -> dict[str, str]:
     """Text of each file that is there, by its name."""
     return {path.name: path.read_text("utf-8") for path in FOLDER.iterdir()}
+
+
+def wanted_asyncapi() -> str:
+    """Text of the AsyncAPI document."""
+    return _text(asyncapi())
 
 
 def write() -> None:
@@ -27,6 +39,11 @@ def write() -> None:
             path.unlink()
     for name, text in files.items():
         (FOLDER / name).write_text(text, "utf-8")
+    ASYNCAPI.write_text(wanted_asyncapi(), "utf-8")
+
+
+def _text(document: object) -> str:
+    return json.dumps(document, indent=2) + "\n"
 
 
 if __name__ == "__main__":

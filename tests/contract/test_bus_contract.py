@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import pytest
 
 from berth.runtime.bus.nats_bus import NatsBus
-from berth.runtime.bus.port import Bus, Gap, GapReason, Stored
+from berth.runtime.bus.port import Bus, Endpoint, Gap, GapReason, Stored
 from berth.runtime.errors import AmbiguousError, ConflictError, FatalError, OversizeError, PoisonError, TransientError
 from berth.schemas.subjects import StreamName
 from tests.support.fake_bus import FakeBus, FakeServer
@@ -402,6 +402,30 @@ async def test_a_request_without_a_reply_runs_into_its_time_out(bus: Bus) -> Non
     await bus.serve(bus.subjects.sim("mute"), mute)
     with pytest.raises(TransientError, match="no reply"):
         await bus.request(bus.subjects.sim("mute"), b"x", timeout_s=0.05)
+
+
+async def test_an_endpoint_is_told_the_subject_and_shares_its_requests(bus: Bus, other: Bus) -> None:
+    found: list[str] = []
+
+    async def handle(subject: str, data: bytes) -> bytes:
+        found.append(subject)
+        return subject.encode() + b" " + data
+
+    root = bus.subjects.root
+    endpoint = Endpoint("ask", f"{root}ask.*", "askers", "{}", "{}")
+    serving = [await client.offer(endpoint, handle) for client in (bus, other)]
+    assert await other.request(f"{root}ask.one", b"1", timeout_s=_DEADLINE_S) == f"{root}ask.one 1".encode()
+    assert await bus.request(f"{root}ask.two", b"2", timeout_s=_DEADLINE_S) == f"{root}ask.two 2".encode()
+    assert found == [f"{root}ask.one", f"{root}ask.two"]
+    for served in serving:
+        await served.stop()
+
+
+async def test_a_message_with_an_id_is_stored_as_any_other(bus: Bus) -> None:
+    subject = bus.subjects.event_job("team", "a.b")
+    assert await bus.publish(subject, b"{}", expected_subject_seq=0, message_id="u/0/0/accepted") == 1
+    with pytest.raises(ConflictError):
+        await bus.publish(subject, b"{}", expected_subject_seq=0, message_id="u/1/0/placed")
 
 
 async def test_a_sent_message_reaches_all_who_serve(bus: Bus, other: Bus) -> None:

@@ -45,6 +45,8 @@ WRITERS = {
     "schemas.facts": {"is_repeat"},
     "schemas.fault_facts": {"joined"},
     "schemas.placement": {"placement_of"},
+    "schemas.programs.documents": {"asyncapi", "shape_schema", "shapes"},
+    "schemas.programs.events": {"event_id"},
     "schemas.refusal": {"reason_counts"},
     "schemas.subjects": {"name_parts"},
     "schemas.versions": {"withdrawn"},

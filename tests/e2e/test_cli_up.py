@@ -86,7 +86,7 @@ def ask(running: dict[str, Any], capsys: pytest.CaptureFixture[str], tmp_path: P
 
 def test_up_tells_where_it_is_and_what_runs(running: dict[str, Any]) -> None:
     assert running["nodes"] == 11
-    assert sorted(running["pids"]) == ["binder", "dispatcher", "nats-server", "nodesim", "scorer-0", "scorer-1"]
+    assert sorted(running["pids"]) == ["api", "binder", "dispatcher", "nats-server", "nodesim", "scorer-0", "scorer-1"]
 
 
 def test_three_manifests_are_placed_explained_and_one_is_cancelled(ask: Ask) -> None:

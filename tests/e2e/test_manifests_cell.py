@@ -23,7 +23,7 @@ from tests.support.pods import pods_of
 from tests.support.processes import ROOT
 from tests.support.waiting import pause
 
-USERS: Final = ("inventory", "health", "dispatcher", "scorer", "binder", "summary", PEOPLE, "route")
+USERS: Final = ("inventory", "health", "dispatcher", "scorer", "binder", "summary", "api", PEOPLE, "route")
 # Digits first and an exponent within: NATS would read it as a number if it could.
 SECRETS: Final = {"berth-nats": {user: f"1e{number}ab" for number, user in enumerate(USERS)}}
 WORKLOADS: Final = ("nats", "dispatcher", "scorer")

@@ -186,8 +186,14 @@ class SimBus(FakeBus):
                 else TransientError(f"no answer about {about}")
             )
 
-    async def ensure_streams(self, *, replicas: int = 1, max_bytes: Mapping[StreamName, int] | None = None) -> None:
-        del replicas, max_bytes
+    async def ensure_streams(
+        self,
+        *,
+        replicas: int = 1,
+        max_bytes: Mapping[StreamName, int] | None = None,
+        max_age_s: Mapping[StreamName, int] | None = None,
+    ) -> None:
+        del replicas, max_bytes, max_age_s
 
         def make() -> None:
             for spec in self._specs.values():
@@ -217,8 +223,10 @@ class SimBus(FakeBus):
         *,
         expected_subject_seq: int | None = None,
         ttl_s: int | None = None,
+        message_id: str = "",
         timeout_s: float = _API_S,
     ) -> int:
+        del message_id  # the window for repeated ids is empty
         expected = None if expected_subject_seq is None else ("subject", expected_subject_seq)
         return await self._store(subject, data, expected, ttl_s, timeout_s)
 
@@ -344,7 +352,7 @@ class SimBus(FakeBus):
         self, subject: str, handler: Callable[[bytes], Awaitable[bytes | None]], *, queue: str = ""
     ) -> FakeServed:
         def register() -> FakeServed:
-            return SimServed(self, subject, queue, handler)
+            return SimServed(self, subject, queue, lambda _, data: handler(data))
 
         served: FakeServed = await self._call_here(register)
         self._served.append(served)
@@ -371,7 +379,7 @@ class SimBus(FakeBus):
                 self.loop.call_at(self.incoming.arrival_s(), answered, None, b"", context=self.lane.context)
             for service in services:
                 assert isinstance(service, SimServed)
-                service.deliver(data, lambda answer, service=service: back(service, answer))  # type: ignore[misc]  # bound
+                service.deliver(subject, data, lambda answer, service=service: back(service, answer))  # type: ignore[misc]  # bound
 
         def back(service: FakeServed, answer: bytes) -> None:
             if generation == self._generation and not self.server.is_down:

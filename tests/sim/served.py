@@ -15,14 +15,14 @@ class SimServed(FakeServed):
     _bus: "SimBus"
     is_over = False
 
-    def deliver(self, data: bytes, reply: Callable[[bytes], object]) -> None:
+    def deliver(self, subject: str, data: bytes, reply: Callable[[bytes], object]) -> None:
         """Send it a request from the server."""
         bus = self._bus
         generation = bus._generation
 
         def arrive() -> None:
             if generation == bus._generation and not self.is_over:
-                self.put(data, answer)
+                self.put(subject, data, answer)
 
         def answer(said: bytes) -> None:
             if generation == bus._generation and bus.is_connected:

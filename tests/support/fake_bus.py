@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Self
 
-from berth.runtime.bus.port import Gap, Gathered, Stored, StreamState
+from berth.runtime.bus.port import Endpoint, Gap, Gathered, Stored, StreamState
 from berth.runtime.errors import FatalError, OversizeError, PoisonError, TransientError
 from berth.schemas.subjects import StreamName, StreamSpec, Subjects
 from tests.support.fake_server import FakeServer, FakeStream, matches
@@ -97,13 +97,13 @@ class FakeServed:
     """A running handler."""
 
     def __init__(
-        self, bus: "FakeBus", subject: str, queue: str, handler: Callable[[bytes], Awaitable[bytes | None]]
+        self, bus: "FakeBus", subject: str, queue: str, handler: Callable[[str, bytes], Awaitable[bytes | None]]
     ) -> None:
         self.subject = subject
         self.queue = queue
         self._bus = bus
         self._handler = handler
-        self._requests: deque[tuple[bytes, Callable[[bytes], None]]] = deque()
+        self._requests: deque[tuple[str, bytes, Callable[[bytes], None]]] = deque()
         self._wake = asyncio.Event()
         self._is_stopping = False
         loop = asyncio.get_running_loop()
@@ -111,8 +111,8 @@ class FakeServed:
         self._task.add_done_callback(self._ended)
         bus.server.services.append(self)
 
-    def put(self, data: bytes, reply: Callable[[bytes], None]) -> None:
-        self._requests.append((data, reply))
+    def put(self, subject: str, data: bytes, reply: Callable[[bytes], None]) -> None:
+        self._requests.append((subject, data, reply))
         self._wake.set()
 
     async def stop(self) -> None:
@@ -129,9 +129,9 @@ class FakeServed:
     async def _run(self) -> None:
         while True:
             while self._requests:
-                data, reply = self._requests.popleft()
+                subject, data, reply = self._requests.popleft()
                 try:
-                    answer = await self._handler(data)
+                    answer = await self._handler(subject, data)
                 except (TransientError, PoisonError):
                     continue
                 if answer is not None and not self._bus.server.is_down:
@@ -174,8 +174,14 @@ class FakeBus:
         if not self.lost.done():
             self.lost.set_result(error)
 
-    async def ensure_streams(self, *, replicas: int = 1, max_bytes: Mapping[StreamName, int] | None = None) -> None:
-        del replicas, max_bytes  # memory has neither
+    async def ensure_streams(
+        self,
+        *,
+        replicas: int = 1,
+        max_bytes: Mapping[StreamName, int] | None = None,
+        max_age_s: Mapping[StreamName, int] | None = None,
+    ) -> None:
+        del replicas, max_bytes, max_age_s  # memory has none of them
         self._check()
         for spec in self._specs.values():
             self.server.make(self.subjects.stream(spec.name), spec)
@@ -188,9 +194,10 @@ class FakeBus:
         *,
         expected_subject_seq: int | None = None,
         ttl_s: int | None = None,
+        message_id: str = "",
         timeout_s: float = 5.0,
     ) -> int:
-        del timeout_s
+        del message_id, timeout_s  # its window for repeated ids is empty
         expected = None if expected_subject_seq is None else ("subject", expected_subject_seq)
         return await self._store(subject, data, expected, ttl_s)
 
@@ -266,7 +273,7 @@ class FakeBus:
         await self._turn()
         self._fit(subject, data)
         for service in self.server.route(subject):
-            service.put(data, lambda _: None)
+            service.put(subject, data, lambda _: None)
 
     async def request(self, subject: str, data: bytes, *, timeout_s: float) -> bytes:
         gathered, is_served = await self._ask({0: subject}, data, timeout_s)
@@ -286,6 +293,15 @@ class FakeBus:
         self, subject: str, handler: Callable[[bytes], Awaitable[bytes | None]], *, queue: str = ""
     ) -> FakeServed:
         await self._turn()
+        return self._serving(subject, queue, lambda _, data: handler(data))
+
+    async def offer(self, endpoint: Endpoint, handler: Callable[[str, bytes], Awaitable[bytes]]) -> FakeServed:
+        await self._turn()
+        return self._serving(endpoint.subject, endpoint.queue, handler)
+
+    def _serving(
+        self, subject: str, queue: str, handler: Callable[[str, bytes], Awaitable[bytes | None]]
+    ) -> FakeServed:
         served = FakeServed(self, subject, queue, handler)
         self._served.append(served)
         return served
@@ -347,7 +363,7 @@ class FakeBus:
             self._fit(subject, request)
             for service in self.server.route(subject):
                 asked.add(shard)
-                service.put(request, take(shard))
+                service.put(subject, request, take(shard))
         if asked:
             try:
                 async with asyncio.timeout(timeout_s):

@@ -130,7 +130,7 @@ class Service(Protocol):
     subject: str
     queue: str
 
-    def put(self, data: bytes, reply: Callable[[bytes], None]) -> None:
+    def put(self, subject: str, data: bytes, reply: Callable[[bytes], None]) -> None:
         """Give it a request."""
 
 

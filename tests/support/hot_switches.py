@@ -22,7 +22,8 @@ def place_backup(world: RecoveringGangs, job: Job, seed: int) -> None:
         return
     known = world.state.faults.backups(("default", job.name), job.uid)
     placed = {rank: move.backup_of(rank) for rank, move in holding.backups().items()}
-    settled = {rank for rank, uid in placed.items() if known.get(rank) != uid or seed % 3 or rank in job.hot}
+    bound = {*job.hot, *(rank for rank, pod in job.real.items() if pod.uid == known.get(rank))}
+    settled = {rank for rank, uid in placed.items() if known.get(rank) != uid or seed % 3 or rank in bound}
     taken = {*holding.gone, *holding.leaving(), *settled}
     ranks = [rank for rank, uid in known.items() if rank not in taken and holding.switched.get(rank) != uid]
     placement = world.free_places(job, 1, seed)

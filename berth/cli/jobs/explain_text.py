@@ -7,15 +7,14 @@ from rich.markup import escape
 
 from berth.cli.jobs.listing import OVER, phase_words
 from berth.cli.output import moment, new_table, print_result, results
-from berth.core.explain.explainer import explain, explain_now, explain_rejection
+from berth.core.explain.explainer import explain_rejection
 from berth.core.explain.model import Basis, Choice, Explanation, all_sentences
 from berth.core.explain.recovery_text import recovery_words
 from berth.core.explain.text import pluralize
 from berth.core.replay.job_history import Life, Look, Trail
 from berth.runtime.bus.port import Bus
 from berth.runtime.clock import Clock
-from berth.runtime.history import Kept, state_at, state_now, verdict_on
-from berth.schemas.ledger import Verdict
+from berth.runtime.history import explanation_of
 from berth.schemas.status import JobStatus
 
 NOT_ASKED: Final = "not-asked"
@@ -53,7 +52,7 @@ class ExplainResult(msgspec.Struct, frozen=True):
 
 async def describe(bus: Bus, clock: Clock, status: JobStatus) -> ExplainResult:
     """Explanation of a job as it is now."""
-    found = await _explanation(bus, clock, status)
+    found = await explanation_of(bus, clock, status)
     lines = _lines(status, found)
     if status.recovery is not None:
         words = recovery_words(status.recovery, status.pods)
@@ -146,36 +145,6 @@ def _near(at_ms: int, other_ms: int) -> str:
     """A time in UTC; without its date if that is the date of another time."""
     day, _, time = moment(at_ms).removesuffix(" UTC").partition(" ")
     return f"{time.partition('.')[0]} UTC" if moment(other_ms).startswith(day) else moment(at_ms)
-
-
-async def _explanation(bus: Bus, clock: Clock, status: JobStatus) -> Explanation | None:
-    if status.phase == "rejected" and status.refusal is not None:
-        basis = Basis(facts_seq=status.facts_seq, at_ms=status.since_ms)
-        return explain_rejection(status.namespace, status.name, status.uid, status.refusal, basis=basis)
-    if not status.ledger_seq:
-        return None
-    kept = await _kept(bus, status)
-    if kept is not None:
-        then = await state_at(bus, ledger_seq=kept.sequence - 1, facts_seq=kept.record.facts_seq)
-        found = explain(then, kept.record, status.uid, ledger_seq=kept.sequence) if then is not None else None
-        if found is not None:
-            return found
-        verdict = kept.verdict
-    elif status.placement is None and status.refusal is None:
-        return None
-    else:
-        verdict = Verdict(status.namespace, status.name, status.uid, status.attempt, status.placement, status.refusal)
-    now = await state_now(bus, clock)
-    return explain_now(now, verdict, ledger_seq=kept.sequence if kept is not None else status.ledger_seq)
-
-
-async def _kept(bus: Bus, status: JobStatus) -> Kept | None:
-    """Record of the verdict in force: the placement if the job ever had one and does not wait again."""
-    if status.phase != "waiting":
-        kept = await verdict_on(bus, status.uid, hint_seq=status.ledger_seq, placed=True)
-        if kept is not None:
-            return kept
-    return await verdict_on(bus, status.uid, hint_seq=status.ledger_seq)
 
 
 def show(result: ExplainResult) -> None:

@@ -1,4 +1,4 @@
-"""All processes of a cell on this machine: server, simulated cluster, scorers, dispatcher, binder."""
+"""All processes of a cell on this machine: server, simulated cluster, scorers, dispatcher, binder, API for programs."""
 
 import asyncio
 import fcntl
@@ -123,7 +123,7 @@ class Fleet(LocalProcesses):
             await asyncio.sleep(_LOOK_S)
 
     async def ready(self, bus: Bus) -> None:
-        """Wait until the dispatcher is leader, all scorers answer and the simulated cluster is ready.
+        """Wait until the dispatcher is leader, the scorers, the API and the simulated cluster answer.
 
         Raises:
             CommandError: They are not within a minute.
@@ -137,7 +137,7 @@ class Fleet(LocalProcesses):
             raise CommandError(f"not everything is ready after {_READY_S:g} s", *tails) from error
 
     async def stop(self) -> None:
-        """Stop all in order: binder, scorers, dispatcher, simulated cluster, server; on Kubernetes readers first."""
+        """Stop all in order: API, binder, scorers, dispatcher, cluster, server; on Kubernetes readers first."""
         for _, found in groupby(self._children, key=lambda child: child.service):
             group = list(found)
             for child in group:
@@ -162,6 +162,7 @@ class Fleet(LocalProcesses):
             if (await bus.state(StreamName.LEDGER)).last_seq <= self._epoch_after:
                 return False
             await bus.request(bus.subjects.sim("counts"), b"", timeout_s=_ASK_S)
+            await bus.request(bus.subjects.api("nodes"), b'{"limit": 1}', timeout_s=_ASK_S)
             if self._shards:
                 nothing = ScoreRequest(round=0, epoch=0, facts_seq=0, ledger_seq=0, asks=[], wait_ms=1)
                 subjects = {shard: bus.subjects.score(shard) for shard in range(self._shards)}
@@ -184,7 +185,7 @@ class Fleet(LocalProcesses):
 
     def _services(self) -> list[tuple[str, str, dict[str, Any]]]:
         """Name, service and settings of each process, in the order in which they are stopped."""
-        found: list[tuple[str, str, dict[str, Any]]] = [("binder", "binder", {})]
+        found: list[tuple[str, str, dict[str, Any]]] = [("api", "api", {}), ("binder", "binder", {})]
         found += self._scorers()
         found.append(("dispatcher", "dispatcher", {"shards": self._shards}))
         found.append(("nodesim", "nodesim", {"topology_file": self._topology.resolve()}))

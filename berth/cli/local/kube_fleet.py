@@ -130,7 +130,8 @@ class KubeFleet(Fleet):
 
     def _services(self) -> list[tuple[str, str, dict[str, Any]]]:
         # Services that write to the cluster are stopped first, then the dispatcher, then readers, then the cluster.
-        found = [("binder", "binder", self._settings("binder")), *self._scorers()]
+        found: list[tuple[str, str, dict[str, Any]]] = [("api", "api", {})]
+        found += [("binder", "binder", self._settings("binder")), *self._scorers()]
         found.append(("dispatcher", "dispatcher", {"shards": self._shards, "decisions": {"needs_health": True}}))
         found += [(name, name, self._settings(name)) for name in _READERS]
         nodesim = self._settings("nodesim", ADMIN) | {"topology_file": self._topology.resolve()}

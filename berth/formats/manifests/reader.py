@@ -9,7 +9,7 @@ from typing import Final
 
 from berth.formats.manifests import ascend_job, batch_job, job_file, volcano_job
 from berth.formats.manifests.gang_request import ManifestError
-from berth.formats.yaml_tree import Tree, nearest, read_documents
+from berth.formats.yaml_tree import Tree, nearest, plain_tree, read_documents
 from berth.schemas.intake import JobRequest
 
 _READERS: Final[dict[tuple[str, str], Callable[[Tree], JobRequest]]] = {
@@ -21,7 +21,7 @@ _READERS: Final[dict[tuple[str, str], Callable[[Tree], JobRequest]]] = {
 _LIST: Final = ("v1", "List")
 _CLUSTER: Final = (job_file.API_VERSION, "Cluster")
 
-__all__ = ["ManifestError", "Reading", "parse_jobs", "read_jobs"]
+__all__ = ["ManifestError", "Reading", "parse_jobs", "read_job", "read_jobs"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +61,22 @@ def read_jobs(text: str) -> Reading:
     if not reading.jobs and not reading.errors:
         reading.errors.append(ManifestError(document=0, path="", value="nothing", expected="at least one job"))
     return reading
+
+
+def read_job(value: object, *, path: str) -> JobRequest:
+    """Job request of one object that was decoded from JSON.
+
+    Args:
+        value: The object, of one of the known kinds.
+        path: Where it was, for errors.
+
+    Raises:
+        ManifestError: See :func:`parse_jobs`.
+    """
+    tree = plain_tree(value, path, ManifestError)
+    if _kind(tree) == _LIST:
+        raise tree.need("kind", "").wrong("a single job; submit each job of a list by itself")
+    return _read(tree)
 
 
 def _read_document(document: Tree, reading: Reading, seen: set[tuple[str, str]]) -> None:

@@ -36,6 +36,8 @@ class Kind(StrEnum):
     QUEUE = "queue"
     SERVICE = "service"
     HOLDER = "holder"
+    IDENTITY = "identity"
+    """A program that submitted a job."""
     CLAIM = "claim"
     VOLUME = "volume"
     """A volume, by name or handle."""
@@ -174,6 +176,7 @@ RULES: Final[Mapping[str, Mapping[str, Rule]]] = {
         "queue": Kind.QUEUE,
         "origin": Kind.KEEP,
         "near": Special.LABELS,
+        "submitted_by": Kind.IDENTITY,
     },
     "Task": {"name": Kind.TASK, "node_selector": Special.LABELS, "labels": Special.LABELS},
     "PodConstraints": {"resources": Kind.KEEP, "claims": Kind.CLAIM},

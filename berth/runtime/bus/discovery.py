@@ -1,8 +1,9 @@
 """Service discovery: a process reports its identity and statistics, in the form of the NATS service API.
 
-``$SRV.PING``, ``$SRV.INFO`` and ``$SRV.STATS`` address all processes; with the suffix ``.<name>`` those of a name, with
-``.<name>.<id>`` one process. ``nats micro`` shows the answers. The statistics have a member ``data`` of Berth: whether
-the process is ready, its gauges, and how far it has read which stream (:class:`ProcessReport`).
+``$SRV.PING``, ``$SRV.INFO``, ``$SRV.STATS`` and ``$SRV.SCHEMA`` address all processes; with the suffix ``.<name>``
+those of a name, with ``.<name>.<id>`` one process. ``nats micro`` shows the answers. The statistics have a member
+``data`` of Berth: whether the process is ready, its gauges, and how far it has read which stream
+(:class:`ProcessReport`).
 
 Why this is not ``nats.micro``: decision service-discovery.
 
@@ -145,7 +146,12 @@ class Discovery:
         identity = self._identity
         return {
             f"{ROOT}.{verb}{tail}": answer
-            for verb, answer in (("PING", self._ping), ("INFO", self._info), ("STATS", self._stats))
+            for verb, answer in (
+                ("PING", self._ping),
+                ("INFO", self._info),
+                ("STATS", self._stats),
+                ("SCHEMA", self._schema),
+            )
             for tail in ("", f".{identity.name}", f".{identity.name}.{identity.id}")
         }
 
@@ -163,6 +169,14 @@ class Discovery:
         data = {} if report is None else {"data": report}
         return self._answer("stats_response", {"started": started, "endpoints": endpoints, **data})
 
+    async def _schema(self, _: bytes) -> bytes:
+        endpoints = [
+            {**_endpoint(served), "schema": {"request": served.endpoint.request, "response": served.endpoint.reply}}
+            for served in self._served()
+            if served.endpoint.request
+        ]
+        return self._answer("schema_response", {"endpoints": endpoints})
+
     def _answer(self, kind: str, more: Mapping[str, Any]) -> bytes:
         identity = self._identity
         return msgspec.json.encode(
@@ -178,8 +192,8 @@ class Discovery:
 
 
 def _endpoint(served: NatsServed) -> dict[str, Any]:
-    name = served.subject.rpartition(".")[2]
-    return {"name": name, "subject": served.subject, "queue_group": served.queue}
+    endpoint = served.endpoint
+    return {"name": endpoint.name, "subject": endpoint.subject, "queue_group": endpoint.queue}
 
 
 def _counts(served: NatsServed) -> dict[str, Any]:

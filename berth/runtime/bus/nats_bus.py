@@ -13,7 +13,7 @@ from berth.runtime.bus.client import NatsConnection, ServerInfo
 from berth.runtime.bus.discovery import ROOT, Discovery, Identity, OwnReport, ProcessReport, ProcessStats, stats_of
 from berth.runtime.bus.follower import NatsFollower, Wanted
 from berth.runtime.bus.inbox import Inbox
-from berth.runtime.bus.port import Gap, Gathered, Stored, StreamState
+from berth.runtime.bus.port import Endpoint, Gap, Gathered, Stored, StreamState
 from berth.runtime.bus.publisher import SUBMIT_TIMEOUT_S, Publisher
 from berth.runtime.bus.service import NatsServed
 from berth.runtime.bus.stream_api import Api, StreamReport
@@ -175,11 +175,16 @@ class NatsBus:
         for follower in self._followers:
             follower.kick()
 
-    async def ensure_streams(self, *, replicas: int = 1, max_bytes: Mapping[StreamName, int] | None = None) -> None:
+    async def ensure_streams(
+        self,
+        *,
+        replicas: int = 1,
+        max_bytes: Mapping[StreamName, int] | None = None,
+        max_age_s: Mapping[StreamName, int] | None = None,
+    ) -> None:
         """Create or correct all streams of the cell."""
-        await streams.ensure_streams(
-            self._api, self.subjects, replicas=replicas, max_bytes=max_bytes or {}, log=self._log
-        )
+        limits = streams.Limits(max_bytes or {}, max_age_s or {})
+        await streams.ensure_streams(self._api, self.subjects, replicas=replicas, limits=limits, log=self._log)
 
     async def keeping(self, stream: StreamName) -> streams.Keeping | None:
         """A stream as the server keeps it; None if it does not exist."""
@@ -206,6 +211,7 @@ class NatsBus:
         *,
         expected_subject_seq: int | None = None,
         ttl_s: int | None = None,
+        message_id: str = "",
         timeout_s: float = 5.0,
     ) -> int:
         """Store a message; returns its sequence."""
@@ -214,6 +220,8 @@ class NatsBus:
             headers["Nats-Expected-Last-Subject-Sequence"] = str(expected_subject_seq)
         if ttl_s is not None:
             headers["Nats-TTL"] = f"{ttl_s}s"
+        if message_id:
+            headers["Nats-Msg-Id"] = message_id
         return await self._publisher.submit(subject, data, headers or None, timeout_s=timeout_s, awaited=True)
 
     def submit(self, subject: str, data: bytes) -> asyncio.Future[int]:
@@ -337,9 +345,17 @@ class NatsBus:
         self, subject: str, handler: Callable[[bytes], Awaitable[bytes | None]], *, queue: str = ""
     ) -> NatsServed:
         """Answer requests, one at a time and in order; None sends no reply."""
-        served = NatsServed(self._wire, self._inbox, subject, handler, self._log)
+        endpoint = Endpoint(subject.rpartition(".")[2], subject, queue, "", "")
+        return await self._serve(endpoint, lambda _, data: handler(data))
+
+    async def offer(self, endpoint: Endpoint, handler: Callable[[str, bytes], Awaitable[bytes]]) -> NatsServed:
+        """Answer the requests of an endpoint, which discovery shows."""
+        return await self._serve(endpoint, handler)
+
+    async def _serve(self, endpoint: Endpoint, handler: Callable[[str, bytes], Awaitable[bytes | None]]) -> NatsServed:
+        served = NatsServed(self._wire, self._inbox, endpoint, handler, self._log)
         self._served.append(served)
-        await served.open(queue)
+        await served.open()
         return served
 
     async def drain(self, *, timeout_s: float) -> None:

@@ -87,6 +87,19 @@ class Follower(Protocol):
         """
 
 
+class Endpoint(NamedTuple):
+    """What a service offers under a name: requests on a subject, of which each goes to one member of a queue group.
+
+    ``subject`` may have wildcards. ``request`` and ``reply`` are JSON Schemas as texts, for ``$SRV.SCHEMA``.
+    """
+
+    name: str
+    subject: str
+    queue: str
+    request: str
+    reply: str
+
+
 class Served(Protocol):
     """A running handler; made by :meth:`Bus.serve`."""
 
@@ -115,7 +128,13 @@ class Bus(Protocol):
         In between, messages that are not stored are lost, and the server may lose what it had not synced.
         """
 
-    async def ensure_streams(self, *, replicas: int = 1, max_bytes: Mapping[StreamName, int] | None = None) -> None:
+    async def ensure_streams(
+        self,
+        *,
+        replicas: int = 1,
+        max_bytes: Mapping[StreamName, int] | None = None,
+        max_age_s: Mapping[StreamName, int] | None = None,
+    ) -> None:
         """Create all streams of the cell, or correct their settings.
 
         Retries for 30 s if the server is not ready, such as a cluster without a leader.
@@ -123,6 +142,8 @@ class Bus(Protocol):
         Args:
             replicas: Replicas of each stream, 1 or 3.
             max_bytes: Sizes in bytes instead of those of ``Subjects.streams()``; the server reserves this much disk.
+            max_age_s: Ages of streams of which a setting decides it (``StreamSpec.has_set_age``), in seconds. Who does
+                not name the age of such a stream leaves it as it is.
 
         Raises:
             FatalError: A stream exists with a setting that cannot be changed; names stream and field.
@@ -135,6 +156,7 @@ class Bus(Protocol):
         *,
         expected_subject_seq: int | None = None,
         ttl_s: int | None = None,
+        message_id: str = "",
         timeout_s: float = 5.0,
     ) -> int:
         """Store a message; returns its sequence.
@@ -144,6 +166,8 @@ class Bus(Protocol):
             data: The payload.
             expected_subject_seq: Sequence that the last message of the subject must have; 0 for no message.
             ttl_s: Whole seconds, at least 1, after which the server removes the message; only if the stream allows it.
+            message_id: Header ``Nats-Msg-Id``. Within some minutes the server may take another message with this id for
+                the same one, and return the sequence of the first; no decision may rest on that.
             timeout_s: Seconds to wait for the acknowledgement.
 
         Raises:
@@ -295,6 +319,12 @@ class Bus(Protocol):
 
         With ``queue``, each request goes to one member of that queue group. Returns when the server has registered the
         handler. Transient and poison errors of the handler are logged and give no reply; any other error ends it.
+        """
+
+    async def offer(self, endpoint: Endpoint, handler: Callable[[str, bytes], Awaitable[bytes]]) -> Served:
+        """Answer the requests of an endpoint, which discovery shows; the handler is given the subject as well.
+
+        Otherwise as :meth:`serve`.
         """
 
     async def drain(self, *, timeout_s: float) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from berth.runtime.bus.inbox import Inbox
+from berth.runtime.bus.port import Endpoint
 from berth.runtime.bus.wire import Listening, Received, Wire
 from berth.runtime.errors import FatalError, PoisonError, TransientError
 from berth.runtime.logs import Logger
@@ -24,14 +25,14 @@ class NatsServed:
         self,
         wire: Wire,
         inbox: Inbox,
-        subject: str,
-        handler: Callable[[bytes], Awaitable[bytes | None]],
+        endpoint: Endpoint,
+        handler: Callable[[str, bytes], Awaitable[bytes | None]],
         log: Logger,
     ) -> None:
         self._log = log
         self.dropped = 0
-        self.subject = subject
-        self.queue = ""
+        self.endpoint = endpoint
+        self.subject = endpoint.subject
         self.taken = 0
         """Number of handled requests, with any result."""
         self.failed = 0
@@ -48,13 +49,12 @@ class NatsServed:
         self._is_drained = False
         self._listening: Listening | None = None
         # Not in a task group: the bus owns it and stops it at close; its failure goes to `lost`.
-        self._task = asyncio.get_running_loop().create_task(self._run(), name=f"serve {subject}")
+        self._task = asyncio.get_running_loop().create_task(self._run(), name=f"serve {endpoint.subject}")
         self._task.add_done_callback(self._ended)
 
-    async def open(self, queue: str) -> None:
+    async def open(self) -> None:
         """Subscribe; returns when the server has registered the subscription."""
-        self.queue = queue
-        self._listening = await self._wire.listen(self.subject, self._receive, queue=queue)
+        self._listening = await self._wire.listen(self.subject, self._receive, queue=self.endpoint.queue)
         await self._inbox.round_trip(timeout_s=_ROUND_TRIP_S)
 
     async def stop(self) -> None:
@@ -102,7 +102,7 @@ class NatsServed:
         loop = asyncio.get_running_loop()
         began_s = loop.time()
         try:
-            reply = await self._handler(message.data)
+            reply = await self._handler(message.subject, message.data)
             if reply is not None and message.reply:
                 await self._wire.write(message.reply, reply)
         except (TransientError, PoisonError) as error:

@@ -23,9 +23,18 @@ _FOREVER_KEPT: Final = frozenset({StreamName.FACTS})  # its mirror keeps one mes
 _FIXED_FIELDS: Final = frozenset({"storage", "retention", "mirror", "persist_mode"})  # the server cannot change these
 
 
-async def ensure_streams(
-    api: Api, subjects: Subjects, *, replicas: int, max_bytes: Mapping[StreamName, int], log: Logger
-) -> None:
+class Limits(NamedTuple):
+    """Limits of streams instead of those of their specifications, in bytes and seconds."""
+
+    max_bytes: Mapping[StreamName, int]
+    max_age_s: Mapping[StreamName, int]
+
+    def leaves_age(self, spec: StreamSpec) -> bool:
+        """Whether the age of a stream that exists stays as it is."""
+        return spec.has_set_age and spec.name not in self.max_age_s
+
+
+async def ensure_streams(api: Api, subjects: Subjects, *, replicas: int, limits: Limits, log: Logger) -> None:
     """Create or correct all streams of a cell; see :meth:`berth.runtime.bus.port.Bus.ensure_streams`.
 
     Retries for 30 s if the server is not ready: it starts, or its cluster has no leader.
@@ -36,28 +45,35 @@ async def ensure_streams(
     """
     reason = ""
     failures = 0
-    wanted = deque(
-        stream_config(subjects, spec, replicas=replicas, max_bytes=max_bytes.get(spec.name, spec.max_bytes))
-        for spec in subjects.streams()
-    )
+    wanted: deque[tuple[dict[str, Any], bool]] = deque()
+    for spec in subjects.streams():
+        max_bytes = limits.max_bytes.get(spec.name, spec.max_bytes)
+        config = stream_config(subjects, spec, replicas=replicas, max_bytes=max_bytes)
+        config["max_age"] = limits.max_age_s.get(spec.name, spec.max_age_s) * _NS
+        wanted.append((config, limits.leaves_age(spec)))
     try:
         async with asyncio.timeout(_BEGIN_S):
             while wanted:
                 try:
-                    await _ensure(api, wanted[0])
+                    await _ensure(api, wanted[0][0], leaves_age=wanted[0][1])
                     wanted.popleft()
                 except TransientError as error:
                     if error.reason != reason:
                         reason = error.reason
-                        log.info("streams not ready", stream=wanted[0]["name"], reason=reason)
+                        log.info("streams not ready", stream=wanted[0][0]["name"], reason=reason)
                     failures += 1
                     await asyncio.sleep(_BACKOFF.pause_s(failures))
     except TimeoutError as error:
-        raise TransientError(f"stream {wanted[0]['name']} not ready after {_BEGIN_S:g} s: {reason}") from error
+        raise TransientError(f"stream {wanted[0][0]['name']} not ready after {_BEGIN_S:g} s: {reason}") from error
 
 
-async def _ensure(api: Api, config: dict[str, Any]) -> None:
+async def _ensure(api: Api, config: dict[str, Any], *, leaves_age: bool) -> None:
     """Create or correct a stream.
+
+    Args:
+        api: The server.
+        config: Its settings.
+        leaves_age: Do not correct the age of its messages.
 
     Raises:
         FatalError: It exists with a setting that cannot be changed, or the server rejects its settings.
@@ -70,6 +86,8 @@ async def _ensure(api: Api, config: dict[str, Any]) -> None:
         except PoisonError as error:
             raise FatalError(f"stream {name} cannot be created: {error.reason}") from error
         return
+    if leaves_age:
+        config = {**config, "max_age": found.config.get("max_age", 0)}
     wrong = sorted(field for field in config if not _is_equal(config[field], found.config.get(field)))
     for field in wrong:
         if field in _FIXED_FIELDS:

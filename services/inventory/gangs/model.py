@@ -214,6 +214,11 @@ class Part:
         return self.phase in OVER
 
     @property
+    def is_refused(self) -> bool:
+        """Whether it was rejected, and its pods are not requested again as they are."""
+        return self.state == "closed" and self.phase == "rejected"
+
+    @property
     def open_ranks(self) -> frozenset[int]:
         """Ranks that other pods may take: by the status, and as the binder has announced before it deleted pods."""
         outcome = self.outcome

@@ -36,6 +36,7 @@ class GangContext:
         facts: Facts of its owner; None when the owner was not looked up or does not exist.
         barrier: Why no request may be made yet, as a sentence; empty when one may.
         is_reading: Its owner is being read for the first time, or its PodGroup is within the grace period of admission.
+        is_unread: Its owner was not read yet: what the owner says is not in the facts.
         is_old: The facts of its owner are too old for a first request; the owner is being read again.
         again_ms: Time at which the owner is read again while pods are missing; None when nothing is to be read.
     """
@@ -44,6 +45,7 @@ class GangContext:
     facts: OwnerFacts | None = None
     barrier: str = ""
     is_reading: bool = False
+    is_unread: bool = False
     is_old: bool = False
     again_ms: int | None = None
 

@@ -25,6 +25,7 @@ from berth.formats.kubernetes.workloads import (
 from berth.formats.manifests.batch_job import QUEUE_NAME
 from berth.formats.manifests.gang_request import LIFTED, RUN_FOR, common_selector, run_for_ms
 from berth.formats.quantities import QuantityError
+from berth.formats.whole_numbers import whole_number
 from berth.formats.yaml_tree import merged
 from berth.schemas.fault_facts import ELASTIC, FAULT_RETRY_TIMES, FAULT_SCHEDULING, POD_RESCHEDULING, PROCESS_RECOVER
 from berth.schemas.intake import JobRequest, Task
@@ -114,6 +115,12 @@ def request_of(
         created_at_ms=min(unix_ms(member.pod.metadata.creation_timestamp) for member in members),
         near=next((near for member in firsts if (near := near_of(member.pod.spec))), {}),
     )
+
+
+def requested_gang_pods(request: JobRequest, otherwise: int) -> int:
+    """Number of pods with chips of the whole gang that a request states; another one if it states none."""
+    pods = whole_number(request.annotations.get(GANG_PODS, ""))
+    return otherwise if pods is None else pods
 
 
 def gang_labels(members: Sequence[Member], group: PodGroup | None, facts: OwnerFacts | None) -> dict[str, str]:

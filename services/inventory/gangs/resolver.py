@@ -42,7 +42,7 @@ from berth.services.inventory.gangs.request_lifecycle import (
     settle_parts,
     unassigned,
 )
-from berth.services.inventory.gangs.requests import request_of
+from berth.services.inventory.gangs.requests import request_of, requested_gang_pods
 from berth.services.inventory.gangs.settings import GangSettings
 
 Name = tuple[str, str]
@@ -132,6 +132,7 @@ class Resolver:
         effects += [self._withdraw(part, TAKEN_BACK, now_ms) for part in outdated]
         for part in outdated:
             dissolve(gang, part)
+        reads += self._read_unread_owner(gang, context)
         free = fill(gang, free)
         reads += self._check_owner(gang, now_ms)
         # 3. The other pods become requests, or wait.
@@ -193,6 +194,17 @@ class Resolver:
         asked = self.lookups.ask(gang.key) if is_due else None
         return [ReadOwner(asked)] if asked is not None else []
 
+    def _read_unread_owner(self, gang: Gang, context: GangContext) -> list[Effect]:
+        """Read of an owner that was not read yet, if pods or requests of before a restart wait for it.
+
+        Pods may be free only since their requests were dropped, so this comes after that.
+        """
+        if not context.is_unread:
+            return []
+        waits = any(not part.published or part.is_refused for part in gang.parts.values())
+        asked = self.lookups.ask(gang.key) if waits or unassigned(gang) else None
+        return [ReadOwner(asked)] if asked is not None else []
+
     def _context(self, gang: Gang, group: PodGroup | None, now_ms: int) -> tuple[GangContext, list[Effect]]:
         """State besides the pods, and the reads that are needed."""
         look = gang.look if not gang.is_past else None
@@ -205,7 +217,7 @@ class Resolver:
             return GangContext(group, barrier=barrier, is_reading=bool(grace_ends_ms)), []
         is_old = lookup.is_old and is_fresh(gang)
         reads: list[Effect] = []
-        if (is_old or not lookup.is_known) and unassigned(gang):
+        if is_old and unassigned(gang):
             asked = self.lookups.ask(gang.key)
             reads = [ReadOwner(asked)] if asked is not None else []
         if not barrier and lookup.is_known and (lookup.ended or lookup.facts is None):
@@ -216,6 +228,7 @@ class Resolver:
                 lookup.facts,
                 barrier=barrier,
                 is_reading=bool(grace_ends_ms) or (not lookup.is_known and not barrier),
+                is_unread=not lookup.is_known,
                 is_old=is_old,
                 again_ms=self.lookups.again_ms(lookup) if lookup.is_known and not lookup.is_old else None,
             ),
@@ -247,33 +260,38 @@ class Resolver:
         return parts
 
     def _rebuild(self, gang: Gang, context: GangContext) -> tuple[list[Part], list[tuple[Part, str]]]:
-        """Requests to publish again after a restart, and those that cannot be; drops refusals that no longer hold."""
+        """Requests to publish again after a restart, and those that cannot be; drops refusals that no longer hold.
+
+        What a request says is not known before its owner was read: until then both stay as they are.
+        """
         again: list[Part] = []
         lost: list[tuple[Part, str]] = []
         for name in sorted(gang.parts):
             part = gang.parts[name]
-            is_refused = part.state == "closed" and part.phase == "rejected"
-            if part.published and not is_refused:
+            if part.published and not part.is_refused:
                 continue
             members = [gang.members[slot.uid] for slot in part.slots if slot.uid in gang.members]
             complete = len(members) == len(part.slots)
-            if is_refused:
-                if (
-                    complete
-                    and part.request is not None
-                    and self._request(gang, part, members, context) != part.request
-                ):
+            if part.is_refused:
+                if complete and not context.is_unread and self._is_changed(gang, part, members, context):
                     dissolve(gang, part)
-            elif complete:
+            elif not complete:
+                lost.append((part, "its pods are gone"))
+                dissolve(gang, part)
+            elif not context.is_unread:
                 chip_pods = sum(1 for member in gang.members.values() if member.is_live and member.ask.chips)
                 part.gang_pods = max(part.gang_pods, chip_pods)
                 part.request = self._request(gang, part, members, context)
                 part.published = True
                 again.append(part)
-            else:
-                lost.append((part, "its pods are gone"))
-                dissolve(gang, part)
         return again, lost
+
+    def _is_changed(self, gang: Gang, part: Part, members: list[Member], context: GangContext) -> bool:
+        """Whether a request would be another one now, for the same pods."""
+        if part.request is None:
+            return False
+        part.gang_pods = requested_gang_pods(part.request, part.gang_pods)  # its verdict may come after its pods
+        return self._request(gang, part, members, context) != part.request
 
     def _request(self, gang: Gang, part: Part, members: list[Member], context: GangContext) -> JobRequest:
         return request_of(

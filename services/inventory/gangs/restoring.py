@@ -3,12 +3,11 @@
 from typing import Final
 
 from berth.formats.kubernetes.owners import OwnerKey, OwnerKind
-from berth.formats.whole_numbers import whole_number
 from berth.schemas.columns import unpack
 from berth.schemas.facts import JobSeen, MembersSeen
 from berth.schemas.intake import JobRequest, Task
 from berth.services.inventory.gangs.model import NO_INDEX, Gang, Part, Slot, needs_no_rank
-from berth.services.inventory.gangs.requests import GANG_PODS, as_pod_ask
+from berth.services.inventory.gangs.requests import as_pod_ask, requested_gang_pods
 
 _KINDS: Final[dict[str, OwnerKind]] = {
     "acjob": "AscendJob",
@@ -65,11 +64,8 @@ def part_from(seen: MembersSeen, job: JobSeen | None, gang: Gang, *, is_first: b
 
 
 def _gang_pods(seen: MembersSeen, request: JobRequest | None) -> int:
-    text = request.annotations.get(GANG_PODS, "") if request is not None else ""
-    pods = whole_number(text)
-    if pods is not None:
-        return pods
-    return 2 if seen.distributed else 1
+    least = 2 if seen.distributed else 1
+    return requested_gang_pods(request, least) if request is not None else least
 
 
 def _slot(

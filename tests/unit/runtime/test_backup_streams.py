@@ -9,7 +9,7 @@ def test_each_stream_is_in_a_backup_or_is_made_again() -> None:
     assert {spec.name for spec in specs} == set(StreamName)
     held = {spec.name: spec.backup for spec in specs}
     left_out = {name for name, what in held.items() if what == "none"}
-    assert left_out == {StreamName.SUMMARY, StreamName.LEASE}
+    assert left_out == {StreamName.SUMMARY, StreamName.LEASE, StreamName.EVENTS}
     assert [spec.name for spec in backup_order(specs)][:5] == ["SNAPSHOT", "LEDGER", "LATEST", "FACTS", "INTAKE"]
     assert {spec.name for spec in backup_order(specs)} == set(StreamName) - left_out
 

@@ -23,6 +23,9 @@ from berth.schemas.offers import Advance
 from berth.schemas.status import SnapshotBody, SnapshotChunk, SnapshotEnd
 from berth.schemas.subjects import StreamName
 from berth.schemas.versions import VERSIONS, Version, Versions
+from berth.services.api.app import serve as serve_programs
+from berth.services.api.config import ApiConfig
+from berth.services.api.metrics import ApiMetrics
 from berth.services.binder.app import bind_on
 from berth.services.binder.cluster import SimCluster
 from berth.services.binder.config import BinderConfig
@@ -142,6 +145,18 @@ async def test_a_summary_stops(kind: str, version: int) -> None:
                 asyncio.Event(),
             )
     assert caught.group_contains(NewerVersionError, match=NEEDED)
+    see_exit(caught.value)
+    await cell.close()
+
+
+@each_kind
+async def test_the_service_for_programs_stops(kind: str, version: int) -> None:
+    cell = await a_cell()
+    await cell.dispatcher.stop()
+    await plant(cell, kind, version)
+    with pytest.raises(NewerVersionError, match=NEEDED) as caught:
+        async with asyncio.timeout(5):
+            await serve_programs(cell.user, cell.clock, ApiConfig(), Instruments.make(ApiMetrics), asyncio.Event())
     see_exit(caught.value)
     await cell.close()
 

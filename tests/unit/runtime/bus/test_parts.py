@@ -8,7 +8,7 @@ import pytest
 from berth.runtime.bus import publisher as publishing
 from berth.runtime.bus.inbox import Inbox
 from berth.runtime.bus.nats_bus import newest_of_each
-from berth.runtime.bus.port import Stored
+from berth.runtime.bus.port import Endpoint, Stored
 from berth.runtime.bus.publisher import Publisher
 from berth.runtime.bus.service import NatsServed
 from berth.runtime.bus.streams import refuse_purge
@@ -102,12 +102,12 @@ async def test_a_request_that_cannot_be_answered_now_does_not_end_its_handler() 
     wire = Wire()
     errors: list[Exception] = [TransientError("away")]
 
-    async def handle(data: bytes) -> bytes:
+    async def handle(_: str, data: bytes) -> bytes:
         if errors:
             raise errors.pop()
         return data
 
-    served = NatsServed(wire, Inbox(wire), "ask", handle, DEFAULT_LOG)
+    served = NatsServed(wire, Inbox(wire), Endpoint("ask", "ask", "", "", ""), handle, DEFAULT_LOG)
     served._listening = await wire.listen("ask", served._receive)
     wire.answer("ask", b"1", reply="first")
     wire.answer("ask", b"2", reply="second")

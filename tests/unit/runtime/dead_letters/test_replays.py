@@ -138,6 +138,7 @@ class Between(FakeBus):
         *,
         expected_subject_seq: int | None = None,
         ttl_s: int | None = None,
+        message_id: str = "",
         timeout_s: float = 5.0,
     ) -> int:
         if self._word and self._word in subject:
@@ -147,7 +148,12 @@ class Between(FakeBus):
             else:
                 await self._cell.user.publish(subject, encode(a_job("j", uid="newer")))
         return await super().publish(
-            subject, data, expected_subject_seq=expected_subject_seq, ttl_s=ttl_s, timeout_s=timeout_s
+            subject,
+            data,
+            expected_subject_seq=expected_subject_seq,
+            ttl_s=ttl_s,
+            message_id=message_id,
+            timeout_s=timeout_s,
         )
 
 

@@ -19,11 +19,17 @@ class FailingBus(FakeBus):
         self.errors = list(errors)
         self.asked = 0
 
-    async def ensure_streams(self, *, replicas: int = 1, max_bytes: Mapping[StreamName, int] | None = None) -> None:
+    async def ensure_streams(
+        self,
+        *,
+        replicas: int = 1,
+        max_bytes: Mapping[StreamName, int] | None = None,
+        max_age_s: Mapping[StreamName, int] | None = None,
+    ) -> None:
         self.asked += 1
         if self.errors:
             raise self.errors.pop(0)
-        await super().ensure_streams(replicas=replicas, max_bytes=max_bytes)
+        await super().ensure_streams(replicas=replicas, max_bytes=max_bytes, max_age_s=max_age_s)
 
 
 async def state_of(bus: FakeBus) -> StreamState | None:

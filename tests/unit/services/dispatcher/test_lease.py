@@ -19,10 +19,16 @@ class SlowBus(FakeBus):
         *,
         expected_subject_seq: int | None = None,
         ttl_s: int | None = None,
+        message_id: str = "",
         timeout_s: float = 5.0,
     ) -> int:
         sequence = await super().publish(
-            subject, data, expected_subject_seq=expected_subject_seq, ttl_s=ttl_s, timeout_s=timeout_s
+            subject,
+            data,
+            expected_subject_seq=expected_subject_seq,
+            ttl_s=ttl_s,
+            message_id=message_id,
+            timeout_s=timeout_s,
         )
         self.server.clock.advance(3)
         return sequence

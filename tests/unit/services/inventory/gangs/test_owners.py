@@ -2,6 +2,7 @@
 
 import pytest
 
+from berth.formats.kubernetes.objects import Pod
 from berth.formats.kubernetes.owners import OwnerKey
 from tests.support.gang_world import GangWorld, a_pod, facts_of
 
@@ -11,12 +12,16 @@ TRAIN = OwnerKey("Job", "ns", "train")
 INDEXED = {"parallelism": 2, "completions": 2, "completionMode": "Indexed"}
 
 
-def a_job_that_waits() -> GangWorld:
+def pods_of_job(count: int) -> list[Pod]:
+    return [a_pod(f"t-{index}", owner=JOB) for index in range(count)]
+
+
+def a_job_that_waits(**metadata: object) -> GangWorld:
     world = GangWorld()
-    world.pods(*(a_pod(f"t-{index}", owner=JOB) for index in range(2)))
+    world.pods(*pods_of_job(2))
     world.settle()
     assert world.looks == [TRAIN]
-    world.gangs.set_owner(TRAIN, facts_of(TRAIN, dict(INDEXED), uid="job-1"))
+    world.gangs.set_owner(TRAIN, facts_of(TRAIN, dict(INDEXED), uid="job-1", **metadata))
     world.settle()
     world.verdict("job.train")
     world.status("job.train", "waiting")
@@ -158,6 +163,47 @@ def test_after_a_restart_a_controller_that_went_meanwhile_is_looked_for() -> Non
     after.settle()
     assert [reason for _, _, reason in after.withdrawn] == ["Job train does not exist"]
     assert (after.gangs.parts, after.gangs.next_due_ms()) == (0, None)
+
+
+@pytest.mark.parametrize("label", ["no", "yes"])
+def test_after_a_restart_a_rejected_request_is_kept_until_its_controller_is_read(label: str) -> None:
+    world = a_job_that_waits(labels={"tor-affinity": "no"})
+    after = GangWorld()
+    after.requests, after.members = dict(world.requests), dict(world.members)
+    after.gangs.restore(world.members["job.train"], None)
+    after.verdict("job.train", "rejected", code="invalid-argument")
+    after.pods(*pods_of_job(2))
+    after.settle()
+    assert (after.members, after.looks) == (world.members, [TRAIN])
+    after.gangs.set_owner(TRAIN, facts_of(TRAIN, dict(INDEXED), uid="job-1", labels={"tor-affinity": label}))
+    after.settle()
+    assert [request.labels["tor-affinity"] for request in after.published] == ([] if label == "no" else ["yes"])
+
+
+def test_after_a_restart_a_request_is_published_as_its_controller_says() -> None:
+    world = a_job_that_waits(labels={"tor-affinity": "null"})
+    after = GangWorld()
+    after.members = dict(world.members)
+    after.gangs.restore(world.members["job.train"], None)
+    after.pods(*pods_of_job(2))
+    after.settle()
+    assert (after.published, after.looks) == ([], [TRAIN])
+    after.gangs.set_owner(TRAIN, facts_of(TRAIN, dict(INDEXED), uid="job-1", labels={"tor-affinity": "null"}))
+    after.settle()
+    assert after.published == world.published
+
+
+def test_after_a_restart_the_controller_of_a_request_that_lost_a_pod_is_read_for_the_others() -> None:
+    world = a_job_that_waits()
+    after = GangWorld()
+    after.requests, after.members = dict(world.requests), dict(world.members)
+    after.gangs.restore(world.members["job.train"], None)
+    after.pods(*pods_of_job(1))
+    after.settle()
+    assert after.looks == [TRAIN]
+    after.gangs.set_owner(TRAIN, facts_of(TRAIN, dict(INDEXED), uid="job-1"))
+    after.settle()
+    assert after.hold("job.train") == "1 of at least 2 pods exists"
 
 
 # Groups that are read on demand

@@ -134,6 +134,26 @@ def test_a_cancelled_request_stays_cancelled_after_a_restart() -> None:
     assert [effect for effect in after.settle(after_s=60) if type(effect).__name__ != "PatchPodGroup"] == []
 
 
+@pytest.mark.parametrize("chips", [0, 8])
+def test_a_request_stays_rejected_when_the_verdict_is_read_after_its_pods(chips: int) -> None:
+    pods = members(4, chips=chips)
+    world, after = GangWorld(), GangWorld()
+    world.gangs.set_group(a_group("pg"))
+    world.pods(*pods)
+    world.settle()
+    (name,) = world.requests
+    after.requests, after.members = dict(world.requests), dict(world.members)
+    after.gangs.restore(world.members[name], None)
+    after.verdict(name, "rejected", code="invalid-argument")
+    after.gangs.set_group(a_group("pg"))
+    after.pods(*pods)
+    assert [effect for effect in after.settle() if type(effect).__name__ != "PatchPodGroup"] == []
+    assert after.members == world.members
+    after.gangs.set_group(a_group("pg", labels={"fault-scheduling": "grace"}, version="2"))
+    after.settle()
+    assert len(after.published) == 1, "what was wrong may be right now"
+
+
 def test_a_request_that_was_taken_back_just_before_a_restart_comes_again_when_its_group_is_let_in() -> None:
     world = requested()
     world.verdict(BASE)

@@ -1,0 +1,1 @@
+"""Events of jobs for programs: what changed, derived from facts and ledger."""

@@ -1,0 +1,64 @@
+"""Events of jobs: one JSON object for every change, stored on ``berth.<cell>.event.job.<namespace>.<job>``."""
+
+from typing import Final
+
+from berth.schemas.programs.replies import Rank
+from berth.schemas.programs.shape import Shape, Whole
+
+PHASES: Final = (
+    "accepted",
+    "rejected",
+    "waiting",
+    "recovering",
+    "placed",
+    "bound",
+    "running",
+    "ending",
+    "succeeded",
+    "failed",
+    "cancelled",
+)
+"""Phases of events, in the order in which they can follow one another within a step. More may follow."""
+FINAL: Final = frozenset({"rejected", "succeeded", "failed", "cancelled"})
+"""Phases after which nothing more follows for the uid."""
+
+
+class JobEvent(Shape, frozen=True, kw_only=True):
+    """A change of a job.
+
+    Attempts count from 1; 0 is the verdict on the request. Steps count the recoveries of an attempt; 0 is its first
+    placement.
+    """
+
+    id: str
+    """``<uid>/<attempt>/<step>/<phase>``: the same change always has the same id, however often it is published. It is
+    also the header ``Nats-Msg-Id``."""
+    namespace: str
+    name: str
+    uid: str
+    attempt: Whole
+    step: Whole
+    phase: str
+    """``accepted``, ``rejected``, ``waiting``, ``recovering``, ``placed``, ``bound``, ``running``, ``ending``,
+    ``succeeded``, ``failed`` or ``cancelled``. More may follow."""
+    at_ms: Whole
+    """Time of the decision or of the fact."""
+    final: bool = False
+    """Nothing more follows for this uid."""
+    sentence: str = ""
+    """Why, for people."""
+    code: str = ""
+    """Code of the refusal, reason of the end (such as ``vanished``) or kind of the fault; empty without."""
+    request_seq: Whole = 0
+    """Sequence at which the request is stored: ``sequence`` of the reply to its submission. 0 where it is unknown."""
+    ranks: list[Rank] = []
+    """``placed``: node and chips of every rank that has a place. Empty otherwise."""
+    source: str = ""
+    """What the event was derived from: ``ledger`` or ``facts`` ..."""
+    sequence: Whole = 0
+    """... and the sequence there."""
+
+
+def event_id(uid: str, attempt: int, step: int, phase: str) -> str:
+    """Id of a change."""
+    return f"{uid}/{attempt}/{step}/{phase}"

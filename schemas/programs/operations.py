@@ -1,0 +1,35 @@
+"""Operations of the JSON API: verb, request, reply, and the role that a caller needs."""
+
+from typing import Final, Literal, NamedTuple
+
+from berth.schemas.programs.replies import CancelReply, ExplainReply, NodesReply, StatusReply, SubmitReply
+from berth.schemas.programs.requests import CancelRequest, ExplainRequest, NodesRequest, StatusRequest, SubmitRequest
+from berth.schemas.programs.shape import Reply, Request
+
+Role = Literal["read", "submit"]
+"""``read``: see jobs and nodes; ``submit``: submit and cancel jobs as well."""
+
+
+class Operation(NamedTuple):
+    """An operation.
+
+    Attributes:
+        verb: Its name, and the token after ``berth.<cell>.api.``.
+        request: What is sent.
+        reply: What comes back, unless it is an error.
+        role: What the caller must be in the namespace; nodes belong to none, so that a role in any is enough.
+    """
+
+    verb: str
+    request: type[Request]
+    reply: type[Reply]
+    role: Role
+
+
+OPERATIONS: Final = (
+    Operation("submit", SubmitRequest, SubmitReply, "submit"),
+    Operation("cancel", CancelRequest, CancelReply, "submit"),
+    Operation("status", StatusRequest, StatusReply, "read"),
+    Operation("explain", ExplainRequest, ExplainReply, "read"),
+    Operation("nodes", NodesRequest, NodesReply, "read"),
+)

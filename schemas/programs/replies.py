@@ -1,0 +1,162 @@
+"""Replies to requests of programs. Times are milliseconds since 1970; chips are physical ids on their node."""
+
+from typing import Any
+
+from berth.schemas.programs.shape import Reply, Shape, Whole
+
+
+class ErrorReply(Reply, frozen=True, kw_only=True):
+    """A request that was not carried out."""
+
+    ok: bool = False
+    error: str
+    """``<field> is <value>, expected <what>``."""
+    code: str
+    """Kind of the error, for programs: ``invalid-request``, ``denied``, ``not-found``, ``name-in-use``,
+    ``uid-in-use``, ``too-large``, ``unavailable`` (try again), ``internal``, or a code of a refusal. More may follow:
+    treat an unknown one as ``invalid-request``."""
+
+
+class SubmitReply(Reply, frozen=True, kw_only=True):
+    """The request is stored; the verdict comes as an event and as the status."""
+
+    namespace: str
+    name: str
+    uid: str
+    """Uid of the job; of a request without one the uid that it gets."""
+    sequence: int
+    """Sequence at which the request is stored."""
+    duplicate: bool = False
+    """The job had been submitted before with this uid and this request; nothing was stored again. ``sequence`` is
+    that of the first request."""
+
+
+class CancelReply(Reply, frozen=True, kw_only=True):
+    """The cancellation is stored; the job ends as soon as its pods are gone."""
+
+    namespace: str
+    name: str
+    uid: str
+    sequence: int
+    """Sequence at which the cancellation is stored."""
+
+
+class Rank(Shape, frozen=True, kw_only=True):
+    """Place of a pod."""
+
+    rank: int
+    node: str
+    chips: list[int]
+    """In the order in which they were chosen."""
+
+
+class RefusedRequest(Shape, frozen=True, kw_only=True):
+    """A later request for the name of a job that was refused."""
+
+    uid: str
+    code: str
+    field: str
+    value: str
+    expected: str
+    at_ms: Whole
+
+
+class JobState(Shape, frozen=True, kw_only=True):
+    """A job as it is now."""
+
+    namespace: str
+    name: str
+    uid: str
+    phase: str
+    """``waiting``, ``placed``, ``bound``, ``running``, ``ending``, ``succeeded``, ``failed``, ``cancelled`` or
+    ``rejected``. More may follow."""
+    since_ms: Whole
+    attempt: int = 0
+    """Attempt that is placed, or the next one while it waits; 0 before the first decision."""
+    step: int = 0
+    """Newest step of a recovery in this attempt; 0 for none."""
+    pods: int = 0
+    chips: int = 0
+    """Chips of all pods."""
+    queue: str = ""
+    priority: int = 0
+    sentence: str = ""
+    """Why it waits or was rejected."""
+    code: str = ""
+    """Code of the refusal; empty without."""
+    ranks: list[Rank] = []
+    """Place of each pod; empty without a placement."""
+    open_ranks: list[int] = []
+    """Ranks that recover and are not at their new places yet."""
+    warning: str = ""
+    restart_held: str = ""
+    """Why a fault does not restart it yet."""
+    refused: RefusedRequest | None = None
+    """The last refused request for the name."""
+    sequence: int = 0
+    """Sequence at which its request is stored."""
+    ledger_seq: int = 0
+    """Record of the ledger with the decision in force."""
+
+
+class StatusReply(Reply, frozen=True, kw_only=True):
+    """Status of a job."""
+
+    job: JobState
+
+
+class ExplainReply(Reply, frozen=True, kw_only=True):
+    """Explanation of a job."""
+
+    namespace: str
+    name: str
+    uid: str
+    phase: str
+    since_ms: Whole
+    attempt: int
+    sentences: list[str]
+    """The answer in words."""
+    explanation: dict[str, Any] | None = None
+    """The evidence, as ``berth explain --json`` prints it; null before a decision, or if it is no longer stored."""
+
+
+class NodeState(Shape, frozen=True, kw_only=True):
+    """A node. Lists contain chip ids."""
+
+    name: str
+    product: str
+    resource: str
+    domain: str
+    leaf: str
+    """Leaf switch; empty without."""
+    superpod: str
+    """SuperPoD; empty without."""
+    level: str
+    """Health: ``ok``, ``sub-healthy``, ``no-new-work`` or ``evict``. More may follow."""
+    ready: bool
+    cordoned: bool
+    chips: list[int]
+    free: list[int]
+    used: list[int]
+    shared: list[int]
+    """Chips of which jobs hold quotas."""
+    releasing: list[int]
+    """Chips whose pods are ending."""
+    unhealthy: list[int]
+    network_unhealthy: list[int]
+    withheld: list[int]
+    """Chips that the node itself does not offer."""
+    drained_ms: Whole = 0
+    """From when on it is drained; 0 if it is not."""
+
+
+class NodesReply(Reply, frozen=True, kw_only=True):
+    """Nodes, by name."""
+
+    nodes: list[NodeState]
+    next: str = ""
+    """There are more: ask again with this name as ``after``. Empty at the end."""
+    facts_seq: int = 0
+    """Last fact that is in the reply."""
+    ledger_seq: int = 0
+    """Last record of the ledger that is in the reply."""

@@ -1,0 +1,62 @@
+"""Who may do what: decided by the identity of the caller, and denied unless a grant allows it."""
+
+from berth.schemas.programs.operations import Role
+from berth.schemas.subjects import untoken
+from berth.services.api.config import EVERY, ApiConfig, Grant
+from berth.services.api.request_errors import RequestError
+
+
+class Access:
+    """Decides on requests.
+
+    Args:
+        config: Settings of the service.
+    """
+
+    def __init__(self, config: ApiConfig) -> None:
+        self._is_open = config.is_open
+        self._grants = config.grants
+
+    def check(self, identity: str, role: Role, namespace: str = "") -> None:
+        """Check that a caller has a role in a namespace, or in any.
+
+        Args:
+            identity: The caller; empty if it has none.
+            role: The role.
+            namespace: The namespace; empty: any.
+
+        Raises:
+            RequestError: It has not.
+        """
+        if self._is_open or any(_allows(grant, identity, role, namespace) for grant in self._grants):
+            return
+        where = f" in namespace {namespace}" if namespace else ""
+        verb = "submit jobs" if role == "submit" else "read"
+        shown = repr(identity) if identity else "missing"
+        raise RequestError("identity", shown, f"one that may {verb}{where}", code="denied")
+
+
+def _allows(grant: Grant, identity: str, role: Role, namespace: str) -> bool:
+    return (
+        bool(identity)
+        and grant.identity in {EVERY, identity}
+        and grant.role in {role, "submit"}
+        and (not namespace or EVERY in grant.namespaces or namespace in grant.namespaces)
+    )
+
+
+def identity_of(subject: str, *, verb_subject: str) -> str:
+    """Identity of the caller of a request, which NATS lets use only its own; empty without one.
+
+    Args:
+        subject: Subject of the request.
+        verb_subject: Subject of requests without an identity.
+
+    Raises:
+        RequestError: What follows is no token.
+    """
+    text = subject.removeprefix(verb_subject).removeprefix(".")
+    try:
+        return untoken(text) if text else ""
+    except ValueError as error:
+        raise RequestError("identity", repr(text), "a token of subjects", code="denied") from error

@@ -1,0 +1,54 @@
+"""Wiring of the service for programs: load the state, store missing events, then answer."""
+
+import asyncio
+from contextlib import AsyncExitStack
+
+import msgspec
+
+from berth.runtime.bus.port import Bus, Endpoint
+from berth.runtime.clock import Clock
+from berth.runtime.instruments import Instruments
+from berth.schemas.programs.documents import shape_schema
+from berth.schemas.subjects import StreamName
+from berth.services.api.access import Access
+from berth.services.api.config import ApiConfig
+from berth.services.api.loop import Loop
+from berth.services.api.metrics import ApiMetrics
+from berth.services.api.operations import Operations
+
+QUEUE = "api"
+"""Queue group: each request goes to one instance."""
+
+
+async def serve(
+    bus: Bus, clock: Clock, config: ApiConfig, instruments: Instruments[ApiMetrics], stop: asyncio.Event
+) -> None:
+    """Answer programs and store events until ``stop`` is set.
+
+    Raises:
+        TransientError: The bus did not answer at the start.
+        FatalError: The history has a gap; the next start reads it anew.
+    """
+    await bus.ensure_streams(replicas=config.bus.replicas, max_age_s={StreamName.EVENTS: config.events_kept_s})
+    loop = Loop(bus, clock, config, instruments)
+    instruments.readiness.wait("the events of what is stored are stored")
+    async with AsyncExitStack() as stack:
+        stack.push_async_callback(loop.stop)
+        await loop.start()
+        operations = Operations(bus, clock, loop.state, loop.writer, Access(config), instruments)
+        for one, handler in operations.handlers():
+            request, reply = (_text(shape_schema(each)) for each in (one.request, one.reply))
+            subjects = bus.subjects
+            for name, subject in (
+                (one.verb, subjects.api(one.verb)),
+                (f"{one.verb}-as", subjects.api_as_any(one.verb)),
+            ):
+                served = await bus.offer(Endpoint(name, subject, QUEUE, request, reply), handler)
+                stack.push_async_callback(served.stop)
+        instruments.readiness.ready()
+        instruments.log.info("ready", open=config.is_open, grants=len(config.grants))
+        await loop.run(stop)
+
+
+def _text(schema: object) -> str:
+    return msgspec.json.encode(schema).decode()

@@ -1,0 +1,51 @@
+"""Settings of the service for programs."""
+
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta
+
+from berth.runtime.config import BusConfig, ServiceConfig
+from berth.schemas.programs.operations import Role
+
+EVERY = "*"
+"""In a grant: every identity, or every namespace."""
+
+
+class Grant(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What an identity may do."""
+
+    identity: Annotated[str, Meta(min_length=1, max_length=256)]
+    """Name of the caller in the subject of its requests; ``*`` for every caller that has one."""
+    role: Role
+    """``read``: see jobs and nodes; ``submit``: submit and cancel jobs as well."""
+    namespaces: list[Annotated[str, Meta(min_length=1, max_length=253)]]
+    """Namespaces in which it has the role; ``*`` for all."""
+
+
+class ApiConfig(ServiceConfig, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Settings of the service for programs."""
+
+    access: Literal["auto", "open", "grants"] = "auto"
+    """``grants``: only what ``grants`` allow; ``open``: everybody may do everything; ``auto``: ``grants`` if this
+    service logs in to NATS, else ``open``."""
+    grants: list[Grant] = []
+    """Who may do what. Without a grant that fits a request is denied."""
+    events_kept_s: Annotated[int, Meta(ge=60, le=31_536_000)] = 604_800
+    """How long events are kept."""
+    position_every_s: Annotated[float, Meta(gt=0, le=600)] = 5.0
+    """How often it is stored how far the events go; after a crash those since then are looked up one by one."""
+    retry_wait_s: Annotated[float, Meta(gt=0, le=60)] = 0.1
+    """First pause after events could not be stored; it doubles ..."""
+    retry_wait_max_s: Annotated[float, Meta(gt=0, le=600)] = 5.0
+    """... up to this."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether everybody may do everything."""
+        return self.access == "open" or (self.access == "auto" and not logs_in(self.bus))
+
+
+def logs_in(bus: BusConfig) -> bool:
+    """Whether a service proves to NATS who it is."""
+    return bool(bus.user or bus.token_file or bus.creds_file or bus.tls_cert_file)

@@ -1,0 +1,125 @@
+"""Writer of events: each is stored once, by whichever instance is first, also after a restart.
+
+An event is stored under the condition that the last event of its job is the one that is known here. If it is not, the
+events of the job are read: another instance, or this one before a restart, may have stored it.
+"""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Iterable
+from typing import Final
+
+import msgspec
+
+from berth.runtime.bus.port import Bus
+from berth.runtime.errors import AmbiguousError, ConflictError, OversizeError
+from berth.runtime.logs import Logger
+from berth.schemas.programs.events import JobEvent
+from berth.schemas.subjects import StreamName
+from berth.services.api.metrics import ApiMetrics
+
+_KNOWN_MAX: Final = 50_000
+"""Jobs whose events are known; of others they are read when the next one comes."""
+_AT_ONCE: Final = 32
+"""Jobs whose events are stored at the same time."""
+_TOO_LONG: Final = "the places of its ranks are too long for an event; the status of the job has them"
+
+
+class _Stored(msgspec.Struct):
+    """Events of one job that are stored."""
+
+    last_seq: int
+    ids: set[str]
+
+
+class _Id(msgspec.Struct):
+    id: str = ""
+
+
+class EventWriter:
+    """Stores events.
+
+    Args:
+        bus: The cell.
+        metrics: Of the service.
+        log: Of the service.
+    """
+
+    def __init__(self, bus: Bus, metrics: ApiMetrics, log: Logger) -> None:
+        self._bus = bus
+        self._metrics = metrics
+        self._log = log
+        self._known: OrderedDict[str, _Stored] = OrderedDict()
+
+    async def store(self, events: Iterable[JobEvent]) -> None:
+        """Store events; those of one job in their order.
+
+        Raises:
+            TransientError: Some may not be stored; call again with all of them.
+        """
+        by_job: dict[str, list[JobEvent]] = {}
+        for event in events:
+            by_job.setdefault(self._bus.subjects.event_job(event.namespace, event.name), []).append(event)
+        waiting = list(by_job.items())
+        for start in range(0, len(waiting), _AT_ONCE):
+            try:
+                async with asyncio.TaskGroup() as group:
+                    for subject, own in waiting[start : start + _AT_ONCE]:
+                        group.create_task(self._store_all(subject, own), name="store events")
+            except ExceptionGroup as errors:
+                raise errors.exceptions[0] from errors
+
+    async def stored_ids(self, subject: str) -> set[str]:
+        """Ids of all stored events of a job.
+
+        Raises:
+            TransientError: The bus did not answer.
+        """
+        return (await self._read(subject)).ids
+
+    async def _store_all(self, subject: str, events: list[JobEvent]) -> None:
+        for event in events:
+            await self._store(subject, event)
+
+    async def _store(self, subject: str, event: JobEvent) -> None:
+        stored = self._known.get(subject) or _Stored(0, set())
+        while event.id not in stored.ids:
+            try:
+                stored.last_seq = await self._publish(subject, event, stored.last_seq)
+            except (ConflictError, AmbiguousError):
+                stored = await self._read(subject)
+                continue
+            stored.ids.add(event.id)
+            self._keep(subject, stored)
+            self._metrics.events.inc()
+            return
+        self._keep(subject, stored)
+        self._metrics.repeated.inc()
+
+    async def _publish(self, subject: str, event: JobEvent, last_seq: int) -> int:
+        try:
+            return await self._bus.publish(
+                subject, msgspec.json.encode(event), expected_subject_seq=last_seq, message_id=event.id
+            )
+        except OversizeError as error:
+            if not event.ranks:
+                raise
+            self._log.warning("event without its ranks", id=event.id, size_bytes=error.size_bytes)
+            short = msgspec.structs.replace(event, ranks=[], sentence=_TOO_LONG)
+            return await self._publish(subject, short, last_seq)
+
+    async def _read(self, subject: str) -> _Stored:
+        found = _Stored(0, set())
+        for stored in await self._bus.read(StreamName.EVENTS, filters=[subject]):
+            found.last_seq = stored.sequence
+            try:
+                found.ids.add(msgspec.json.decode(stored.data, type=_Id).id)
+            except (msgspec.MsgspecError, UnicodeError):
+                self._log.warning("event does not decode", subject=subject, sequence=stored.sequence)
+        return found
+
+    def _keep(self, subject: str, stored: _Stored) -> None:
+        self._known[subject] = stored
+        self._known.move_to_end(subject)
+        while len(self._known) > _KNOWN_MAX:
+            self._known.popitem(last=False)

@@ -1,0 +1,184 @@
+"""Follower of facts and ledger that derives events and has them stored."""
+
+import asyncio
+from typing import Final
+
+import msgspec
+
+from berth.core.events.job_events import JobEvents
+from berth.core.state.cell import State
+from berth.runtime.backoff import Backoff
+from berth.runtime.bus.port import Bus, Stored
+from berth.runtime.clock import Clock
+from berth.runtime.errors import FatalError, TransientError
+from berth.runtime.feeds import Feeds
+from berth.runtime.instruments import Instruments
+from berth.runtime.waits import any_set, pause
+from berth.schemas.programs.events import JobEvent
+from berth.schemas.subjects import StreamName
+from berth.services.api.config import ApiConfig
+from berth.services.api.event_position import Position, position_at, start_of
+from berth.services.api.event_writer import EventWriter
+from berth.services.api.metrics import ApiMetrics
+
+_REACH_S: Final = 10.0
+_MESSAGES_MAX: Final = 2_000
+"""Messages that are applied before their events are stored."""
+_SLICE: Final = 100
+"""Messages that are applied before requests get a turn."""
+
+
+class Loop:
+    """Applies facts and records to a state, and stores the events.
+
+    Args:
+        bus: The cell.
+        clock: Of the process.
+        config: Settings.
+        instruments: Of the process.
+    """
+
+    def __init__(self, bus: Bus, clock: Clock, config: ApiConfig, instruments: Instruments[ApiMetrics]) -> None:
+        self.state = State()
+        self.writer = EventWriter(bus, instruments.metrics, instruments.log)
+        self._bus = bus
+        self._clock = clock
+        self._config = config
+        self._log = instruments.log
+        self._metrics = instruments.metrics
+        self._feeds = Feeds(bus, clock, self.state, instruments.log, void=instruments.metrics.void)
+        self._source = JobEvents(self.state)
+        self._events: list[JobEvent] = []
+        """Events that are not stored yet."""
+        self._created = ""
+        self._position = Position()
+        self._position_s = 0.0
+        self._applied = 0
+
+    async def start(self) -> None:
+        """Load the state, and store the events of all that was stored until now.
+
+        Raises:
+            FatalError: The bus holds less history than the snapshot states.
+            TransientError: The bus did not answer.
+        """
+        start = await start_of(self._bus, self._log)
+        self._created = (await self._bus.state(StreamName.EVENTS)).created
+        self._position = start.position
+        await self._feeds.load_from(start.body)
+        if not start.is_whole:
+            self._log.warning("events before the oldest kept snapshot are lost", facts_seq=self.state.facts_seq)
+        await self._feeds.caught_up()
+        while await self._step():
+            pass
+        if self._feeds.is_from_latest:
+            self.state.forget_unnamed()
+        self._log.info("events stored", ledger_seq=self.state.fold.head, facts_seq=self.state.facts_seq)
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Go on until ``stop`` is set.
+
+        Raises:
+            FatalError: The history has a gap, or the stream of events was made again: the next start derives them anew.
+        """
+        backoff = Backoff(first_s=self._config.retry_wait_s, max_s=self._config.retry_wait_max_s)
+        failures = 0
+        while not stop.is_set():
+            self._feeds.arrived.clear()
+            try:
+                has_more = await self._step()
+                failures = 0
+            except TransientError as error:
+                failures += 1
+                self._metrics.failures.inc()
+                self._log.warning("events not stored, retrying", reason=error.reason, events=len(self._events))
+                await pause(stop, backoff.pause_s(failures))
+                continue
+            if not has_more:
+                await any_set([self._feeds.arrived, stop], None)
+
+    async def stop(self) -> None:
+        """Stop to follow."""
+        await self._feeds.stop()
+
+    async def _step(self) -> bool:
+        """Apply what was received, and store its events; returns whether there is more.
+
+        A record is applied before the facts that were stored after it, so facts wait until all records that were
+        stored before them are received.
+        """
+        if not self._events:
+            facts_seq = self._feeds.facts.received
+            head = (await self._bus.state(StreamName.LEDGER)).last_seq
+            await self._feeds.reach_record(head, timeout_s=_REACH_S)
+            has_more = await self._apply(facts_seq)
+        else:
+            has_more = True
+        await self.writer.store(
+            event for event in self._events if not self._position.holds(event.source, event.sequence)
+        )
+        self._events = []
+        self._metrics.facts.set(self.state.facts_seq)
+        self._metrics.ledger.set(self.state.fold.head)
+        await self._note_position()
+        return has_more
+
+    async def _apply(self, facts_seq: int) -> bool:
+        """Apply received records, each after the facts that it is based on, and then facts up to ``facts_seq``.
+
+        Returns:
+            Whether the limit of messages was reached.
+        """
+        self._applied = 0
+        records = self._feeds.records
+        records.see_whole()
+        while (stored := records.next) is not None:
+            if stored.sequence > self.state.fold.head:
+                await self._apply_record(stored)
+            records.skip()
+            if await self._counted():
+                return True
+        await self._apply_facts(facts_seq)
+        return self._applied >= _MESSAGES_MAX
+
+    async def _apply_record(self, stored: Stored) -> None:
+        link = self.state.fold.link(stored.sequence, stored.data)
+        if link.facts_seq > self.state.facts_seq:
+            await self._feeds.reach_fact(link.facts_seq, timeout_s=_REACH_S)
+            await self._apply_facts(link.facts_seq)
+        folded, events = self._source.apply_link(link)
+        self._feeds.note_void(stored.sequence, folded)
+        self._events += events
+
+    async def _apply_facts(self, up_to: int) -> None:
+        for stored in self._feeds.facts.take(up_to=up_to):
+            self._events += self._fact(stored)
+            await self._counted()
+
+    def _fact(self, stored: Stored) -> list[JobEvent]:
+        _, events = self._source.apply_fact(stored.subject, stored.sequence, stored.data)
+        return events  # what cannot be applied is written to DEAD by the dispatcher
+
+    async def _counted(self) -> bool:
+        """Count a message, and give requests a turn now and then; whether the limit is reached."""
+        self._applied += 1
+        if self._applied % _SLICE == 0:
+            await asyncio.sleep(0)
+        return self._applied >= _MESSAGES_MAX
+
+    async def _note_position(self) -> None:
+        """Store how far the events go, unless that was done a moment ago.
+
+        Raises:
+            FatalError: The stream of events was made again.
+        """
+        now_s = self._clock.monotonic_s()
+        if now_s - self._position_s < self._config.position_every_s:
+            return
+        if (await self._bus.state(StreamName.EVENTS)).created != self._created:
+            raise FatalError(f"{StreamName.EVENTS} was made again: its events are derived anew at the next start")
+        position = await position_at(self._bus, self.state.fold.head, self.state.facts_seq)
+        if (position.ledger_seq, position.facts_seq) > (self._position.ledger_seq, self._position.facts_seq):
+            await self._bus.publish(self._bus.subjects.event_position, msgspec.json.encode(position))
+            self._position = position
+        self._position_s = now_s

@@ -1,0 +1,253 @@
+"""Operations that programs ask for: decode, check the rights, carry out, reply."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from berth.core.explain.model import all_sentences
+from berth.core.explain.recovery_text import recovery_words
+from berth.core.state.cell import JobKey, State
+from berth.runtime.bus.port import Bus
+from berth.runtime.clock import Clock
+from berth.runtime.errors import AmbiguousError, OversizeError, TransientError
+from berth.runtime.history import explanation_of
+from berth.runtime.instruments import Instruments
+from berth.schemas.envelope import DecodeError, decode, encode
+from berth.schemas.intake import JobCancel, JobRequest
+from berth.schemas.programs.operations import OPERATIONS, Operation
+from berth.schemas.programs.replies import (
+    CancelReply,
+    ErrorReply,
+    ExplainReply,
+    JobState,
+    NodesReply,
+    StatusReply,
+    SubmitReply,
+)
+from berth.schemas.programs.requests import CancelRequest, ExplainRequest, NodesRequest, StatusRequest
+from berth.schemas.programs.shape import Reply
+from berth.schemas.status import JobStatus
+from berth.schemas.subjects import StreamName
+from berth.services.api.access import Access, identity_of
+from berth.services.api.event_writer import EventWriter
+from berth.services.api.job_states import SUBMITTED, job_state, node_states, utc_text
+from berth.services.api.metrics import ApiMetrics
+from berth.services.api.request_errors import RequestError, decoded
+from berth.services.api.submission import judge, read_submission, see_unused, uid_of
+
+_OVER: Final = frozenset({"succeeded", "failed", "cancelled", "rejected"})
+_REPLY_BYTES_MAX: Final = 500_000
+"""Longest reply with nodes, if there are several."""
+
+
+class Operations:
+    """Carries out the requests of programs.
+
+    Args:
+        bus: The cell.
+        clock: Of the process.
+        state: Of the cell.
+        writer: Of the events.
+        access: Who may do what.
+        instruments: Of the process.
+    """
+
+    def __init__(
+        self,
+        bus: Bus,
+        clock: Clock,
+        state: State,
+        writer: EventWriter,
+        access: Access,
+        instruments: Instruments[ApiMetrics],
+    ) -> None:
+        self._bus = bus
+        self._clock = clock
+        self._state = state
+        self._writer = writer
+        self._access = access
+        self._log = instruments.log
+        self._metrics = instruments.metrics
+        self._steps: Mapping[str, Callable[[bytes, str], Awaitable[Reply]]] = {
+            "submit": self._submit,
+            "cancel": self._cancel,
+            "status": self._status,
+            "explain": self._explain,
+            "nodes": self._nodes,
+        }
+
+    def handlers(self) -> list[tuple[Operation, Callable[[str, bytes], Awaitable[bytes]]]]:
+        """Each operation with its handler, which is given the subject and the request."""
+        return [(one, self._handler(one.verb)) for one in OPERATIONS]
+
+    def _handler(self, verb: str) -> Callable[[str, bytes], Awaitable[bytes]]:
+        async def handle(subject: str, data: bytes) -> bytes:
+            began_s = self._clock.monotonic_s()
+            reply = await self._reply(verb, subject, data)
+            result = reply.code if isinstance(reply, ErrorReply) else "ok"
+            self._metrics.requests.labels(verb, result).inc()
+            self._metrics.took.observe(self._clock.monotonic_s() - began_s)
+            return msgspec.json.encode(reply)
+
+        return handle
+
+    async def _reply(self, verb: str, subject: str, data: bytes) -> Reply:
+        try:
+            identity = identity_of(subject, verb_subject=self._bus.subjects.api(verb))
+            return await self._steps[verb](data, identity)
+        except RequestError as error:
+            return error.reply()
+        except AmbiguousError as error:
+            text = f"NATS is unavailable ({error.reason}), expected its answer; it may be stored: ask again with the same uid"
+            return ErrorReply(error=text, code="unavailable")
+        except OversizeError as error:
+            size = f"request is {error.size_bytes} bytes, expected at most {error.limit_bytes}"
+            return ErrorReply(error=size, code="too-large")
+        except TransientError as error:
+            return ErrorReply(error=f"NATS is unavailable ({error.reason}), expected its answer", code="unavailable")
+        except MemoryError:
+            raise
+        except Exception as error:  # noqa: BLE001  # whatever it is, the next request must be answered
+            self._log.error("request could not be carried out", subject=subject, exc_info=error)
+            return ErrorReply(error="request is set aside by an error of Berth, expected none", code="internal")
+
+    async def _submit(self, data: bytes, identity: str) -> SubmitReply:
+        request = read_submission(data, identity)
+        self._access.check(identity, "submit", request.namespace)
+        found = judge(request, self._state, now_ms=self._clock.now_ms())
+        sequence = found.duplicate_seq
+        if not sequence:
+            subjects = self._bus.subjects
+            if found.is_unknown:
+                see_unused(request, await self._ids_of(request))
+            sequence = await self._bus.publish(
+                subjects.intake_request(request.namespace, request.name), encode(request)
+            )
+        return SubmitReply(
+            namespace=request.namespace,
+            name=request.name,
+            uid=uid_of(request, sequence),
+            sequence=sequence,
+            duplicate=bool(found.duplicate_seq),
+        )
+
+    async def _ids_of(self, request: JobRequest) -> set[str]:
+        """Ids of the kept events of a name."""
+        subject = self._bus.subjects.event_job(request.namespace, request.name)
+        if await self._bus.last(StreamName.EVENTS, subject) is None:
+            return set()
+        return await self._writer.stored_ids(subject)
+
+    async def _cancel(self, data: bytes, identity: str) -> CancelReply:
+        asked = decoded(data, CancelRequest)
+        self._access.check(identity, "submit", asked.namespace)
+        job = await self._job(asked)
+        if job.phase in _OVER:
+            raise RequestError("name", _shown(asked), f"a job that is not over; it is {job.phase}", code="over")
+        wish = JobCancel(asked.namespace, asked.name, job.uid, asked.reason, self._clock.now_ms())
+        subject = self._bus.subjects.intake_cancel(asked.namespace, asked.name)
+        sequence = await self._bus.publish(subject, encode(wish))
+        return CancelReply(namespace=asked.namespace, name=asked.name, uid=job.uid, sequence=sequence)
+
+    async def _status(self, data: bytes, identity: str) -> StatusReply:
+        asked = decoded(data, StatusRequest)
+        self._access.check(identity, "read", asked.namespace)
+        return StatusReply(job=await self._job(asked))
+
+    async def _explain(self, data: bytes, identity: str) -> ExplainReply:
+        asked = decoded(data, ExplainRequest)
+        self._access.check(identity, "read", asked.namespace)
+        job = await self._job(asked)
+        status = await self._stored((asked.namespace, asked.name))
+        found = (
+            await explanation_of(self._bus, self._clock, status)
+            if status is not None and status.uid == job.uid
+            else None
+        )
+        lines = [job.sentence or "Nothing was decided yet."]
+        if found is not None:
+            lines = all_sentences(found, is_over=job.phase in _OVER, clock=utc_text)
+        if status is not None and status.uid == job.uid and status.recovery is not None:
+            since = utc_text(status.recovery.since_ms)
+            lines.append(f"Recovered since {since}: {recovery_words(status.recovery, status.pods)}.")
+        evidence: dict[str, Any] | None = msgspec.to_builtins(found) if found is not None else None
+        return ExplainReply(
+            namespace=job.namespace,
+            name=job.name,
+            uid=job.uid,
+            phase=job.phase,
+            since_ms=job.since_ms,
+            attempt=job.attempt,
+            sentences=lines,
+            explanation=evidence,
+        )
+
+    async def _nodes(self, data: bytes, identity: str) -> NodesReply:
+        asked = decoded(data, NodesRequest)
+        self._access.check(identity, "read")
+        reply = NodesReply(nodes=[], facts_seq=self._state.facts_seq, ledger_seq=self._state.fold.head)
+        size = 0
+        for node in node_states(self._state, names=asked.names, after=asked.after):
+            size += len(msgspec.json.encode(node))
+            if reply.nodes and (len(reply.nodes) == asked.limit or size > _REPLY_BYTES_MAX):
+                return msgspec.structs.replace(reply, next=reply.nodes[-1].name)
+            reply.nodes.append(node)
+        return reply
+
+    async def _job(self, asked: CancelRequest | StatusRequest | ExplainRequest) -> JobState:
+        """The job that a request names.
+
+        Raises:
+            RequestError: There is none.
+        """
+        key = (asked.namespace, asked.name)
+        status = await self._stored(key)
+        pending = await self._pending(key, status.intake_seq if status is not None else 0)
+        if pending is not None and (
+            asked.uid == pending.uid or status is None or (not asked.uid and status.phase in _OVER)
+        ):
+            return pending
+        if status is None or asked.uid not in {"", status.uid}:
+            known = f"; the job with this name has uid {status.uid}" if status is not None else ""
+            field, value = ("uid", repr(asked.uid)) if asked.uid else ("name", _shown(asked))
+            raise RequestError(field, value, f"a job of namespace {asked.namespace}{known}", code="not-found")
+        return job_state(status)
+
+    async def _stored(self, key: JobKey) -> JobStatus | None:
+        """Status of a job as the dispatcher wrote it last."""
+        stored = await self._bus.last(StreamName.STATUS, self._bus.subjects.status(*key))
+        if stored is None:
+            return None
+        try:
+            return decode(stored.data, JobStatus)
+        except DecodeError as error:
+            self._log.warning("status does not decode", subject=stored.subject, reason=error.reason)
+            return None
+
+    async def _pending(self, key: JobKey, after_seq: int) -> JobState | None:
+        """The newest request of a name if it has no verdict yet."""
+        known_seq = max(after_seq, self._state.intake_seq)
+        stored = await self._bus.last(StreamName.INTAKE, self._bus.subjects.intake_request(*key))
+        if stored is None or stored.sequence <= known_seq:
+            return None
+        try:
+            request = decode(stored.data, JobRequest)
+        except DecodeError:
+            return None
+        return JobState(
+            namespace=key[0],
+            name=key[1],
+            uid=uid_of(request, stored.sequence),
+            phase=SUBMITTED,
+            since_ms=stored.at_ms,
+            pods=sum(task.replicas for task in request.tasks),
+            chips=sum(task.replicas * task.chips for task in request.tasks),
+            queue=request.queue,
+            priority=request.priority,
+            sequence=stored.sequence,
+        )
+
+
+def _shown(asked: CancelRequest | StatusRequest | ExplainRequest) -> str:
+    return f"{asked.namespace}/{asked.name}"

@@ -1,0 +1,98 @@
+"""Requests that are not carried out, and the decoding of requests, with errors that name the field."""
+
+import re
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from berth.formats.shortened import cut, shortened
+from berth.formats.yaml_tree import nearest
+from berth.schemas.programs.replies import ErrorReply
+from berth.schemas.programs.shape import Request
+from berth.schemas.refusal import Refusal
+
+T = TypeVar("T", bound=Request)
+BYTES_MAX: Final = 4_000_000
+"""Longest request in bytes."""
+_ERROR_MAX: Final = 2_000
+_AT: Final = re.compile(r"(?P<reason>.*?)(?: - at `\$(?P<path>.*)`)?", re.DOTALL)
+_UNKNOWN: Final = re.compile(r"Object contains unknown field `(?P<name>.*)`", re.DOTALL)
+_MISSING: Final = re.compile(r"Object missing required field `(?P<name>.*)`", re.DOTALL)
+
+
+class RequestError(Exception):
+    """A request that is not carried out.
+
+    Attributes:
+        error: ``<field> is <value>, expected <what>``.
+        code: Kind of the error.
+    """
+
+    def __init__(self, field: str, value: str, expected: str, *, code: str = "invalid-request") -> None:
+        self.error = cut(f"{field} is {value}, expected {expected}", _ERROR_MAX)
+        self.code = code
+        super().__init__(self.error)
+
+    def reply(self) -> ErrorReply:
+        """The reply to the program."""
+        return ErrorReply(error=self.error, code=self.code)
+
+
+class RefusedError(RequestError):
+    """A request that the dispatcher would refuse."""
+
+    def __init__(self, refusal: Refusal) -> None:
+        super().__init__(
+            refusal.field or "job", refusal.value or "this", refusal.expected or "another", code=refusal.code
+        )
+
+
+class UidInUseError(RequestError):
+    """A request whose uid another job has, or a job that is over had."""
+
+    def __init__(self, uid: str, namespace: str, name: str) -> None:
+        expected = f"another uid: the job {namespace}/{name} has or had this one"
+        super().__init__("job.metadata.uid", repr(uid), expected, code="uid-in-use")
+
+
+def decoded(data: bytes, kind: type[T]) -> T:
+    """Request out of its bytes.
+
+    Raises:
+        RequestError: It is too long, is not JSON, or a field is unknown, missing or wrong.
+    """
+    if len(data) > BYTES_MAX:
+        raise RequestError("request", f"{len(data)} bytes", f"at most {BYTES_MAX} bytes", code="too-large")
+    try:
+        return msgspec.json.decode(data, type=kind)
+    except msgspec.ValidationError as error:
+        raise RequestError(*_wrong(str(error), data, kind)) from error
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+        text = shortened(data[:_ERROR_MAX].decode(errors="replace"))
+        raise RequestError("request", text, f"a JSON object ({error})") from error
+
+
+def _wrong(message: str, data: bytes, kind: type[Request]) -> tuple[str, str, str]:
+    """Field, its value, and what is expected."""
+    found = _AT.fullmatch(message)
+    reason, path = (found["reason"], found["path"] or "") if found else (message, "")
+    path = path.removeprefix(".")
+    if (unknown := _UNKNOWN.fullmatch(reason)) is not None:
+        known = [field.encode_name for field in msgspec.structs.fields(kind)]
+        field = ".".join(filter(None, (path, unknown["name"])))
+        return field, "an unknown field", nearest(unknown["name"], known)
+    if (missing := _MISSING.fullmatch(reason)) is not None:
+        return ".".join(filter(None, (path, missing["name"]))), "missing", "a value"
+    what = reason.removeprefix("Expected ").partition(", got ")[0]
+    return path or "request", _value_at(data, path), what
+
+
+def _value_at(data: bytes, path: str) -> str:
+    """The value at a path, shortened; the whole request without one, or if it is not JSON from there on."""
+    try:
+        value: Any = msgspec.json.decode(data)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        return shortened(data[:_ERROR_MAX].decode(errors="replace"))
+    for step in re.findall(r"[^.\[\]]+", path):
+        value = value[int(step)] if isinstance(value, list) else value.get(step) if isinstance(value, dict) else None
+    return shortened(value) if not isinstance(value, dict) else "an object"

@@ -1,0 +1,109 @@
+"""Submission of a job: read, judged as the dispatcher would, then stored."""
+
+import msgspec
+
+from berth.core.state.admission import Receipt, admit, holder_of, uid_from
+from berth.core.state.cell import State
+from berth.formats.manifests.reader import ManifestError, read_job
+from berth.schemas.facts import JobSeen
+from berth.schemas.intake import JobRequest
+from berth.schemas.programs.requests import SubmitRequest
+from berth.services.api.request_errors import RefusedError, RequestError, UidInUseError, decoded
+
+
+class Submission(msgspec.Struct, frozen=True):
+    """What becomes of a request.
+
+    Attributes:
+        request: The request.
+        duplicate_seq: Sequence of the same request that was stored before; 0 if it is to be stored.
+        is_unknown: No job has the name and the uid now; one that is over may have had them.
+    """
+
+    request: JobRequest
+    duplicate_seq: int = 0
+    is_unknown: bool = False
+
+
+class _Plain(SubmitRequest, frozen=True, kw_only=True):
+    """A submission whose job is read by the reader of manifests."""
+
+    job: msgspec.Raw  # type: ignore[assignment]  # decoded later, with errors of its own
+
+
+def read_submission(data: bytes, identity: str) -> JobRequest:
+    """Job request out of a submission.
+
+    Args:
+        data: The bytes.
+        identity: Of the caller.
+
+    Raises:
+        RequestError: A field is missing, wrong or unknown.
+    """
+    plain = decoded(data, _Plain)
+    try:
+        request = read_job(msgspec.json.decode(plain.job), path="job")
+    except ManifestError as error:
+        raise RequestError(error.path or "job", error.value, error.expected) from error
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+        raise RequestError("job", "malformed", f"a job file in JSON ({error})") from error
+    return msgspec.structs.replace(request, submitted_by=identity)
+
+
+def judge(request: JobRequest, state: State, *, now_ms: int) -> Submission:
+    """What becomes of a request, as far as the state of the cell tells.
+
+    The dispatcher has the last word: it judges the requests in the order in which they are stored.
+
+    Raises:
+        RefusedError: The dispatcher would refuse it.
+        UidInUseError: Another job has or had its uid.
+    """
+    key = (request.namespace, request.name)
+    known = state.jobs.get(key)
+    if known is not None and request.uid and known.uid == request.uid and known.state != "rejected":
+        _see_same(request, known, state)
+        if request == known.request:
+            return Submission(request, duplicate_seq=known.accepted_seq)
+    holder = holder_of(known, state.fold.gangs.get(known.uid) if known is not None else None)
+    owner = state.name_of.get(request.uid) if request.uid else None
+    if owner is not None and owner != key:
+        raise UidInUseError(request.uid, *owner)
+    verdict = admit(request, Receipt(0, 0, now_ms), holder, state.fold.settings)
+    if verdict.rejection is not None and verdict.rejection.intake_seq == 0:
+        raise RefusedError(verdict.rejection.refusal)
+    if verdict.state == "rejected" and verdict.refusal is not None:
+        raise RefusedError(verdict.refusal)
+    return Submission(request, is_unknown=bool(request.uid) and (known is None or known.uid != request.uid))
+
+
+def see_unused(request: JobRequest, stored_ids: set[str]) -> None:
+    """Check that no job that is over had the name and the uid.
+
+    Args:
+        request: The request.
+        stored_ids: Ids of all events that are kept for the name.
+
+    Raises:
+        UidInUseError: One had them.
+    """
+    if any(one.rsplit("/", 3)[0] == request.uid and not one.endswith("/rejected") for one in stored_ids):
+        raise UidInUseError(request.uid, request.namespace, request.name)
+
+
+def uid_of(request: JobRequest, sequence: int) -> str:
+    """Uid of a job by its request and the sequence at which that is stored."""
+    return request.uid or uid_from(sequence)
+
+
+def _see_same(request: JobRequest, known: JobSeen, state: State) -> None:
+    """Check that a request with the uid of a job that is over is its own.
+
+    Raises:
+        UidInUseError: It is another one.
+    """
+    gang = state.fold.gangs.get(known.uid)
+    is_over = known.state != "accepted" or (gang is not None and gang.is_over)
+    if is_over and request != known.request:
+        raise UidInUseError(request.uid, request.namespace, request.name)

@@ -1,0 +1,204 @@
+"""Programs against real processes: JSON in and out, events once each through kills, rights by identity."""
+
+import asyncio
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import nats
+import pytest
+
+from berth.runtime.bus.access import Access
+from berth.runtime.bus.nats_bus import NatsBus
+from berth.runtime.errors import TransientError
+from berth.runtime.local.nats_server import EmbeddedServer
+from berth.schemas.subjects import StreamName
+from tests.support.nats_rights import PEOPLE, rights
+from tests.support.processes import ROOT, Service, services
+from tests.support.programs import ask, events_in, job_file
+from tests.support.waiting import until_true
+
+CLUSTER: Final = ROOT / "docs" / "examples" / "cluster.yaml"
+SETTINGS: Final[dict[str, dict[str, Any]]] = {
+    "dispatcher": {"shards": 0},
+    "binder": {},
+    "nodesim": {"topology_file": str(CLUSTER)},
+    "api": {"position_every_s": 0.2},
+}
+JOBS: Final = 30
+PROGRAM: Final = "train-portal"
+GUIDE: Final = ROOT / "docs" / "programs.md"
+
+
+def a_short_job(number: int) -> dict[str, Any]:
+    return job_file(f"job-{number}", uid=f"uid-{number}", product="module910bx8", chips=1 + number % 2, runFor="1s")
+
+
+async def answers(bus: NatsBus, identity: str = "") -> None:
+    """Wait until the service answers."""
+
+    async def is_there() -> bool:
+        try:
+            return bool((await ask(bus, "nodes", {"limit": 1}, identity=identity))["nodes"])
+        except TransientError:
+            return False
+
+    await until_true(is_there, deadline_s=20, what="an answer of the service")
+
+
+async def submitted(bus: NatsBus, number: int) -> None:
+    """Submit a job, again and again until it is known to be stored, as a careful program does."""
+
+    async def is_stored() -> bool:
+        try:
+            reply = await ask(bus, "submit", {"job": a_short_job(number)})
+        except TransientError:
+            return False
+        assert reply["ok"] or reply["code"] == "unavailable", reply
+        return bool(reply["ok"])
+
+    await until_true(is_stored, deadline_s=20, what=f"job {number} is stored")
+
+
+async def all_over(bus: NatsBus) -> None:
+    async def are_over() -> bool:
+        found = await events_in(bus)
+        return len({event.uid for event in found if event.final}) == JOBS
+
+    await until_true(are_over, deadline_s=40, what="the end of all jobs")
+
+
+@pytest.mark.timeout(170)
+async def test_every_event_is_stored_once_whatever_is_killed(
+    own_server: EmbeddedServer, cell: str, tmp_path: Path
+) -> None:
+    with ExitStack() as stack:
+        made = stack.enter_context(services(tmp_path, own_server.url))
+        running = {name: made.service(name, cell, **settings) for name, settings in SETTINGS.items()}
+        second = made.service("api", cell, label="-second", **SETTINGS["api"])
+        for service in (*running.values(), second):
+            service.start()
+        async with await NatsBus.connect(own_server.url, cell, name="test") as bus:
+            await answers(bus)
+            for number in range(JOBS):
+                await submitted(bus, number)
+                if number % 7 == 3:
+                    victim = (running["api"], second, running["dispatcher"], running["api"])[number // 7 % 4]
+                    await victim.kill()
+                    victim.start()
+            await all_over(bus)
+            found = await events_in(bus)
+            ids = [event.id for event in found]
+            assert len(set(ids)) == len(ids)
+            assert {event.id for event in found if event.phase == "accepted"} == {
+                f"uid-{number}/0/0/accepted" for number in range(JOBS)
+            }
+            placed = {event.uid: event for event in found if event.phase == "placed"}
+            assert all(event.ranks and event.ranks[0].chips for event in placed.values())
+            await see_message_id(bus)
+            await see_rebuilt(bus, [running["api"], second], {event.id: event for event in found})
+
+
+async def see_message_id(bus: NatsBus) -> None:
+    """Events have their id as a header, for consumers that use it."""
+    stream = bus.subjects.stream(StreamName.EVENTS)
+    last = msgspec.json.encode({"last_by_subj": bus.subjects.event_job("team", "job-0")})
+    answer = msgspec.json.decode(await bus.request(f"$JS.API.STREAM.MSG.GET.{stream}", last, timeout_s=5))
+    assert "Nats-Msg-Id: uid-0/" in msgspec.json.decode(f'"{answer["message"]["hdrs"]}"', type=bytes).decode()
+
+
+async def see_rebuilt(bus: NatsBus, instances: list[Service], wanted: dict[str, object]) -> None:
+    """Lose the stream: the service ends, and its next start stores the same events."""
+    for service in instances:
+        await service.stop()
+    await bus.delete_stream(StreamName.EVENTS)
+    instances[0].start()
+    await answers(bus)
+    assert {event.id: event for event in await events_in(bus)} == wanted
+
+
+def rights_of_a_program(cell: str) -> dict[str, Any]:
+    """Rights as the guide gives them."""
+    text = GUIDE.read_text("utf-8").partition("```text\n")[2].partition("```")[0]
+    block = text.partition("permissions: {")[2].replace("default", cell)
+    publish, _, subscribe = block.partition("subscribe: [")
+    return {
+        name: [
+            part
+            for at, part in enumerate(half.partition("]\n    }" if name == "subscribe" else "    ]")[0].split('"'))
+            if at % 2
+        ]
+        for name, half in (("publish", publish), ("subscribe", subscribe))
+    }
+
+
+async def first_event(url: str, bus: NatsBus, namespace: str) -> str:
+    """Id of the first event of a namespace, read with the consumer of a client that does not know Berth."""
+    client = await nats.connect(url, user=PROGRAM, password=f"of-{PROGRAM}", inbox_prefix=f"_INBOX_{PROGRAM}".encode())
+    try:
+        stream, subject = bus.subjects.stream(StreamName.EVENTS), f"{bus.subjects.root}event.job.{namespace}.>"
+        jetstream = client.jetstream()
+        await jetstream.add_consumer(stream, name=PROGRAM, durable_name=PROGRAM, filter_subject=subject)
+        consumer = await jetstream.pull_subscribe_bind(PROGRAM, stream)
+        (message,) = await consumer.fetch(1, timeout=5)
+        await message.ack_sync()
+        return str(msgspec.json.decode(message.data)["id"])
+    finally:
+        await client.close()
+
+
+@pytest.mark.timeout(90)
+async def test_a_program_has_the_rights_of_the_guide_and_no_others(tmp_path: Path) -> None:
+    cell = "guarded"
+    users = rights(cell)
+    program = rights_of_a_program(cell)
+    assert f"berth.{cell}.api.*.{PROGRAM}" in program["publish"]
+    accounts: list[dict[str, Any]] = [
+        {"user": name, "password": f"of-{name}", "permissions": {**may, "allow_responses": True}}
+        for name, may in {**users, PROGRAM: program}.items()
+    ]
+    more = f"authorization {msgspec.json.encode({'users': accounts}).decode()}"
+    grants = [{"identity": PROGRAM, "role": "submit", "namespaces": ["team-a"]}]
+    async with EmbeddedServer(tmp_path / "nats", more=more) as server:
+        with ExitStack() as stack:
+            made = stack.enter_context(services(tmp_path, server.url))
+            for name, settings in SETTINGS.items():
+                secret = tmp_path / f"{name}.secret"
+                secret.write_text(f"of-{name}")
+                own = {"cell": cell, "user": name, "password_file": str(secret)}
+                service = made.service(name, cell, **settings, bus=own)
+                service.env["BERTH_GRANTS"] = msgspec.json.encode(grants).decode()
+                service.start()
+            access = Access(user=PROGRAM, password=f"of-{PROGRAM}")
+            async with await NatsBus.connect(server.url, cell, name=PROGRAM, access=access) as bus:
+                await answers(bus, PROGRAM)
+                job = job_file("train", namespace="team-a", product="module910bx8", chips=8)
+                seen = asyncio.Event()
+
+                async def handle(_: bytes) -> None:
+                    seen.set()
+
+                watching = await bus.serve(bus.subjects.event_job("team-a", "train"), handle)
+                assert (await ask(bus, "submit", {"job": job}, identity=PROGRAM))["ok"]
+                async with asyncio.timeout(20):
+                    await seen.wait()
+                other = job_file("train", namespace="team-b", product="module910bx8", chips=8)
+                assert (await ask(bus, "submit", {"job": other}, identity=PROGRAM))["code"] == "denied"
+                await watching.stop()
+                assert await first_event(server.url, bus, "team-a") == "u-1/0/0/accepted"
+            subjects = bus.subjects
+            stream = subjects.stream(StreamName.EVENTS)
+            for forbidden in (
+                subjects.api("submit"),
+                subjects.api_as("submit", "somebody"),
+                f"$JS.API.CONSUMER.CREATE.{stream}.{PROGRAM}.{subjects.root}event.job.team-b.>",
+                f"$JS.API.CONSUMER.MSG.NEXT.{stream}.somebody",
+            ):
+                async with await NatsBus.connect(server.url, cell, name=PROGRAM, access=access) as bus:
+                    with pytest.raises(TransientError):
+                        await bus.request(forbidden, b"{}", timeout_s=1)
+            me = Access(user=PEOPLE, password=f"of-{PEOPLE}")
+            async with await NatsBus.connect(server.url, cell, name=PEOPLE, access=me) as bus:
+                (intake,) = await bus.read(StreamName.INTAKE)
+                assert PROGRAM.encode() in intake.data

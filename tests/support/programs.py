@@ -1,0 +1,117 @@
+"""A cell in memory with the service for programs, as a program sees it."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
+
+import msgspec
+
+from berth.runtime.bus.port import Bus
+from berth.runtime.instruments import Instruments
+from berth.schemas.programs.events import JobEvent
+from berth.schemas.subjects import StreamName
+from berth.services.api.app import serve
+from berth.services.api.config import ApiConfig
+from berth.services.api.metrics import ApiMetrics
+from tests.support.cells import Cell, a_node
+from tests.support.fake_bus import FakeBus
+from tests.support.waiting import until
+
+
+def job_file(name: str = "train", *, namespace: str = "team", uid: str = "u-1", **spec: object) -> dict[str, Any]:
+    """A job file as a program writes it."""
+    metadata = {"name": name, "namespace": namespace, **({"uid": uid} if uid else {})}
+    return {
+        "apiVersion": "berth/v1",
+        "kind": "Job",
+        "metadata": metadata,
+        "spec": spec or {"product": "module910bx8"} | {"chips": 8},
+    }
+
+
+async def ask(bus: Bus, verb: str, request: object, *, identity: str = "") -> dict[str, Any]:
+    """Reply to a request; bytes are sent as they are."""
+    subject = bus.subjects.api_as(verb, identity) if identity else bus.subjects.api(verb)
+    data = request if isinstance(request, bytes) else msgspec.json.encode(request)
+    reply: dict[str, Any] = msgspec.json.decode(await bus.request(subject, data, timeout_s=10))
+    return reply
+
+
+async def events_in(bus: Bus, namespace: str = "*", name: str = "*") -> list[JobEvent]:
+    """Stored events of jobs, in their order."""
+    stored = await bus.read(StreamName.EVENTS, filters=[f"{bus.subjects.root}event.job.{namespace}.{name}"])
+    return [msgspec.json.decode(one.data, type=JobEvent) for one in stored]
+
+
+class Programs:
+    """A cell in memory, the service, and a client.
+
+    Args:
+        cell: The cell.
+    """
+
+    def __init__(self, cell: Cell) -> None:
+        self.cell = cell
+        self.bus = FakeBus(cell.server, cell.cell)
+        self._running: list[tuple[FakeBus, asyncio.Event, asyncio.Task[None]]] = []
+
+    async def start(self, config: ApiConfig | None = None, bus: FakeBus | None = None) -> Instruments[ApiMetrics]:
+        """Start an instance, and wait until it is ready."""
+        bus = bus or FakeBus(self.cell.server, self.cell.cell)
+        stop, instruments = asyncio.Event(), Instruments.make(ApiMetrics)
+        serving = serve(bus, self.cell.clock, config or ApiConfig(), instruments, stop)
+        task = asyncio.get_running_loop().create_task(serving, name="api")  # ended by stop()
+        self._running.append((bus, stop, task))
+        await until(lambda: not instruments.readiness._service or task.done(), deadline_s=5, what="ready")
+        if task.done():
+            task.result()
+        return instruments
+
+    async def stop(self) -> None:
+        """Stop all instances."""
+        while self._running:
+            bus, stop, task = self._running.pop()
+            stop.set()
+            try:
+                await task
+            finally:
+                await bus.close()
+
+    async def kill(self) -> None:
+        """End all instances in the middle of what they do."""
+        for bus, _, task in self._running:
+            task.cancel()
+            await asyncio.wait([task])
+            await bus.close()
+        self._running.clear()
+
+    async def ask(self, verb: str, request: object, *, identity: str = "") -> dict[str, Any]:
+        return await ask(self.bus, verb, request, identity=identity)
+
+    async def submit(self, name: str = "train", **fields: object) -> dict[str, Any]:
+        return await self.ask("submit", {"job": job_file(name, **fields)})  # type: ignore[arg-type]  # fields of the file
+
+    async def turns(self, count: int = 1) -> None:
+        await self.cell.turns(count)
+        await self.cell.settle()
+        await self.cell.settle()
+
+    async def ids(self, name: str = "*") -> list[str]:
+        return [event.id for event in await events_in(self.bus, name=name)]
+
+
+@asynccontextmanager
+async def programs(*, nodes: int = 2, is_started: bool = True, **decisions: object) -> AsyncIterator[Programs]:
+    """A cell with some nodes of eight chips, and the service."""
+    async with AsyncExitStack() as stack:
+        cell = await Cell(**decisions).open()  # type: ignore[arg-type]  # fields of the settings
+        stack.push_async_callback(cell.close)
+        found = Programs(cell)
+        stack.push_async_callback(found.bus.close)
+        stack.push_async_callback(found.stop)
+        await cell.nodes([a_node(f"n{number}") for number in range(nodes)])
+        await cell.turns()
+        if is_started:
+            await found.start()
+        yield found

@@ -1,0 +1,104 @@
+"""Who may do what: by identity and namespace, denied by default where a cell has authentication."""
+
+from pathlib import Path
+
+import pytest
+
+from berth.runtime.config import BusConfig
+from berth.schemas.envelope import decode
+from berth.schemas.intake import JobRequest
+from berth.schemas.subjects import StreamName
+from berth.services.api.config import ApiConfig, Grant
+from tests.support.programs import Programs, job_file, programs
+
+GRANTS = ApiConfig(
+    access="grants",
+    grants=[
+        Grant(identity="alice", role="submit", namespaces=["team", "lab"]),
+        Grant(identity="bob", role="read", namespaces=["team"]),
+        Grant(identity="root@a.b", role="submit", namespaces=["*"]),
+        Grant(identity="*", role="read", namespaces=["open"]),
+    ],
+)
+JOB = {"namespace": "team", "name": "train"}
+
+
+async def submit(told: Programs, identity: str, namespace: str = "team", name: str = "train") -> str:
+    """Code of the reply; ``ok`` if it was taken."""
+    job = job_file(name, namespace=namespace, uid=f"u-{namespace}-{name}")
+    reply = await told.ask("submit", {"job": job}, identity=identity)
+    return "ok" if reply["ok"] else reply["code"]
+
+
+async def test_only_who_is_granted_it_may_submit_and_the_identity_is_recorded() -> None:
+    async with programs(is_started=False) as told:
+        await told.start(GRANTS)
+        assert await submit(told, "alice") == "ok"
+        assert await submit(told, "root@a.b", name="other") == "ok"
+        for identity in ("bob", "carol", ""):
+            assert await submit(told, identity, name="third") == "denied"
+        assert await submit(told, "alice", "prod") == "denied"
+        stored = await told.bus.read(StreamName.INTAKE)
+        requests = [decode(one.data, JobRequest) for one in stored]
+        assert [request.submitted_by for request in requests] == ["alice", "root@a.b"]
+
+
+@pytest.mark.parametrize("verb", ["status", "explain"])
+async def test_only_who_is_granted_it_may_read(verb: str) -> None:
+    async with programs(is_started=False) as told:
+        await told.start(GRANTS)
+        await submit(told, "alice")
+        await told.turns(2)
+        for identity in ("alice", "bob", "root@a.b"):
+            assert (await told.ask(verb, JOB, identity=identity))["ok"]
+        for identity in ("carol", ""):
+            assert (await told.ask(verb, JOB, identity=identity))["code"] == "denied"
+        reply = await told.ask(verb, {"namespace": "open", "name": "x"}, identity="carol")
+        assert reply["code"] == "not-found", "everyone who has an identity may read there"
+        assert (await told.ask(verb, {"namespace": "open", "name": "x"}))["code"] == "denied"
+
+
+async def test_a_reader_may_not_cancel() -> None:
+    async with programs(is_started=False) as told:
+        await told.start(GRANTS)
+        await submit(told, "alice")
+        await told.turns(2)
+        reply = await told.ask("cancel", JOB, identity="bob")
+        assert reply["error"] == "identity is 'bob', expected one that may submit jobs in namespace team"
+        assert (await told.ask("cancel", JOB, identity="alice"))["ok"]
+
+
+async def test_nodes_may_be_read_by_who_may_read_anywhere() -> None:
+    async with programs(is_started=False) as told:
+        await told.start(GRANTS)
+        assert (await told.ask("nodes", {}, identity="carol"))["ok"], "carol may read in one namespace"
+        assert (await told.ask("nodes", {}))["error"] == "identity is missing, expected one that may read"
+
+
+async def test_an_identity_that_is_no_token_is_denied() -> None:
+    async with programs(is_started=False) as told:
+        await told.start(GRANTS)
+        reply = await told.bus.request(f"{told.bus.subjects.api('nodes')}.=x", b"{}", timeout_s=5)
+        assert b'"code":"denied"' in reply
+
+
+async def test_a_cell_without_authentication_is_open_and_records_the_identity_that_is_given() -> None:
+    async with programs(is_started=False) as told:
+        await told.start(ApiConfig())
+        assert await submit(told, "") == "ok"
+        assert await submit(told, "alice", name="other") == "ok"
+
+
+@pytest.mark.parametrize(
+    ("config", "is_open"),
+    [
+        (ApiConfig(), True),
+        (ApiConfig(access="grants"), False),
+        (ApiConfig(bus=BusConfig(user="api", password_file=Path("p"))), False),
+        (ApiConfig(bus=BusConfig(creds_file=Path("c"))), False),
+        (ApiConfig(bus=BusConfig(token_file=Path("t"))), False),
+        (ApiConfig(access="open", bus=BusConfig(creds_file=Path("c"))), True),
+    ],
+)
+def test_who_logs_in_to_nats_denies_by_default(config: ApiConfig, *, is_open: bool) -> None:
+    assert config.is_open == is_open

@@ -1,0 +1,221 @@
+"""The stream of events: each is stored once, through restarts, losses and several instances."""
+
+import msgspec
+import pytest
+
+from berth.runtime.errors import FatalError, TransientError
+from berth.schemas.envelope import encode
+from berth.schemas.facts import PodPhase
+from berth.schemas.programs.events import JobEvent
+from berth.schemas.subjects import StreamName
+from berth.services.api.config import ApiConfig
+from berth.services.api.event_position import Position
+from tests.support.cells import a_job
+from tests.support.fake_bus import FakeBus
+from tests.support.programs import Programs, events_in, programs
+from tests.support.waiting import until_true
+
+LIVE = ApiConfig(position_every_s=1.0)
+
+
+async def lived(told: Programs, name: str = "one") -> None:
+    """A job of which all happens: it is placed, runs and ends."""
+    await told.cell.submit(a_job(name, chips=8))
+    await told.turns(2)
+    for phase in (PodPhase.RUNNING, PodPhase.SUCCEEDED):
+        await told.cell.pods(name, phase)
+        await told.turns(2)
+
+
+def ids_of(name: str) -> list[str]:
+    phases = ("0/0/accepted", "1/0/placed", "1/0/running", "1/0/succeeded")
+    return [f"uid-{name}/{phase}" for phase in phases]
+
+
+async def test_every_change_of_a_job_is_an_event_on_its_subject() -> None:
+    async with programs() as told:
+        await lived(told)
+        assert await told.ids() == ids_of("one")
+        accepted, placed, running, succeeded = await events_in(told.bus, "default", "one")
+        assert [(rank.node, rank.chips) for rank in placed.ranks] == [("n0", list(range(8)))]
+        assert (accepted.request_seq, placed.request_seq, running.request_seq) == (1, 1, 1)
+        assert [event.final for event in (accepted, placed, running, succeeded)] == [False, False, False, True]
+
+
+async def test_what_happened_before_the_service_came_has_its_events() -> None:
+    async with programs(is_started=False) as told:
+        await lived(told)
+        await told.start()
+        assert await told.ids() == ids_of("one")
+
+
+async def test_a_restart_stores_no_event_twice_and_misses_none() -> None:
+    async with programs(is_started=False) as told:
+        await told.start(LIVE)
+        await lived(told, "one")
+        await told.kill()
+        await lived(told, "two")
+        instruments = await told.start(LIVE)
+        assert sorted(await told.ids()) == sorted(ids_of("one") + ids_of("two"))
+        await told.stop()
+        assert instruments.metrics.events._value.get() == 4
+
+
+@pytest.mark.parametrize("kept", range(5))
+async def test_events_that_were_stored_before_a_crash_are_found_again(kept: int) -> None:
+    async with programs(is_started=False) as told:
+        await told.start()
+        await lived(told)
+        whole = await events_in(told.bus)
+        await told.kill()
+        stream = told.cell.server.streams[told.bus.subjects.stream(StreamName.EVENTS)]
+        for sequence in list(stream.messages):  # as if the process had ended before it stored the rest
+            if sequence > kept:
+                stream.remove(sequence)
+        await told.start()
+        assert await events_in(told.bus) == whole
+
+
+async def test_a_stream_that_is_lost_is_rebuilt_with_the_same_events() -> None:
+    async with programs(is_started=False) as told:
+        await told.start()
+        await lived(told, "one")
+        await lived(told, "two")
+        whole = await events_in(told.bus)
+        await told.stop()
+        del told.cell.server.streams[told.bus.subjects.stream(StreamName.EVENTS)]
+        await told.start()
+        assert sorted(await events_in(told.bus), key=by_id) == sorted(whole, key=by_id)
+
+
+def by_id(event: JobEvent) -> str:
+    return event.id
+
+
+async def test_a_start_from_a_snapshot_gives_the_same_events() -> None:
+    async with programs(is_started=False) as told:
+        await told.start(LIVE)
+        await lived(told, "one")
+        told.cell.clock.advance(5)
+        await told.turns(1)
+        await told.cell.dispatcher.snapshots.write()
+        await lived(told, "two")
+        whole = await events_in(told.bus)
+        await told.stop()
+        instruments = await told.start(LIVE)
+        assert await events_in(told.bus) == whole
+        assert instruments.metrics.events._value.get() == 0
+
+
+async def test_several_instances_store_each_event_once() -> None:
+    async with programs(is_started=False) as told:
+        for _ in range(3):
+            await told.start()
+        await lived(told, "one")
+        await told.turns(2)
+        assert await told.ids() == ids_of("one")
+
+
+async def test_an_event_whose_answer_was_lost_is_stored_once() -> None:
+    async with programs(is_started=False) as told:
+        await told.start()
+        await told.cell.submit(a_job("one", chips=8))
+        await told.cell.turns(1)
+        told.cell.server.lose_answers = 1
+        await told.turns(2)
+        assert await told.ids() == ids_of("one")[:2]
+
+
+class FailingBus(FakeBus):
+    """A bus over which some events are not sent."""
+
+    failures = 3
+
+    async def publish(
+        self,
+        subject: str,
+        data: bytes,
+        *,
+        expected_subject_seq: int | None = None,
+        ttl_s: int | None = None,
+        message_id: str = "",
+        timeout_s: float = 5.0,
+    ) -> int:
+        if ".event.job." in subject and self.failures:
+            self.failures -= 1
+            raise TransientError("not connected")
+        return await super().publish(
+            subject,
+            data,
+            expected_subject_seq=expected_subject_seq,
+            ttl_s=ttl_s,
+            message_id=message_id,
+            timeout_s=timeout_s,
+        )
+
+
+async def test_events_that_cannot_be_sent_are_sent_later() -> None:
+    async with programs(is_started=False) as told:
+        bus = FailingBus(told.cell.server, told.cell.cell)
+        instruments = await told.start(ApiConfig(retry_wait_s=0.01), bus)
+        await told.cell.submit(a_job("one", chips=8))
+
+        async def is_stored() -> bool:
+            await told.turns(1)
+            return await told.ids() == ids_of("one")[:2]
+
+        await until_true(is_stored, deadline_s=5, what="the events")
+        assert instruments.metrics.failures._value.get() == 3
+
+
+async def test_how_far_the_events_go_is_stored() -> None:
+    async with programs(is_started=False) as told:
+        await told.start(LIVE)
+        await lived(told)
+        told.cell.clock.advance(2)
+        await lived(told, "two")
+        stored = await told.bus.last(StreamName.EVENTS, told.bus.subjects.event_position)
+        assert stored is not None
+        position = msgspec.json.decode(stored.data, type=Position)
+        assert position.ledger_seq > 1
+        assert position.facts_seq > 1
+        assert position.holds("ledger", position.ledger_seq)
+        assert not position.holds("facts", position.facts_seq + 1)
+
+
+async def test_a_position_of_other_streams_or_without_sense_does_not_count() -> None:
+    async with programs(is_started=False) as told:
+        await lived(told)
+        for data in (b"junk", encode(a_job("x")), msgspec.json.encode(Position(99, 99, "other", "other"))):
+            await told.bus.publish(told.bus.subjects.event_position, data)
+        await told.start()
+        assert await told.ids() == ids_of("one")
+
+
+async def test_the_stream_made_again_ends_the_service() -> None:
+    async with programs(is_started=False) as told:
+        await told.start(LIVE)
+        del told.cell.server.streams[told.bus.subjects.stream(StreamName.EVENTS)]
+        await told.bus.ensure_streams()
+        told.cell.clock.advance(2)
+        await lived(told)
+        with pytest.raises(FatalError, match="was made again"):
+            await told.stop()
+
+
+async def test_an_event_that_is_too_long_is_stored_without_its_ranks() -> None:
+    async with programs(is_started=False) as told:
+        await told.start()
+        told.cell.server.payload_limit_bytes = 3_000
+        await told.cell.submit(a_job("one", chips=8, replicas=2, uid="u" * 900))
+        await told.turns(2)
+        placed = [event for event in await events_in(told.bus) if event.phase == "placed"]
+        assert [(len(event.ranks), bool(event.sentence)) for event in placed] in ([(2, False)], [(0, True)])
+
+
+async def test_a_consumer_ignores_fields_that_it_does_not_know() -> None:
+    async with programs() as told:
+        await lived(told)
+        (first, *_) = await events_in(told.bus)
+        more = msgspec.to_builtins(first) | {"later": {"a": 1}}
+        assert msgspec.json.decode(msgspec.json.encode(more), type=JobEvent) == first
