@@ -1,10 +1,11 @@
 """What checks a simulated cell: it sees each stored message and each change of an object at the moment it happens.
 
 It follows the ledger as a standby does, from the streams alone, and knows nothing of the services. After each record:
-every rule of the state, and, if it gives places, each live pod owns its chips in the ledger. After each change of a
-pod: no chip has two live pods, and no pod is bound without a place in the ledger. After each snapshot: it is what a
-reader comes to that began at the snapshot before it. A check that never had anything to check is an error of the
-simulation, see :meth:`Observer.see_all_checked`.
+every rule of the state, and, if it gives places, each live pod owns its chips in the ledger, or, if it has none, is
+counted by the ledger or by the fact about its node. After each change of a pod: no chip has two live pods, and no pod
+is bound without a place in the ledger. After each snapshot: it is what a reader comes to that began at the snapshot
+before it. A check that never had anything to check is an error of the simulation, see
+:meth:`Observer.see_all_checked`.
 """
 
 from collections import Counter, deque
@@ -12,6 +13,8 @@ from collections.abc import Iterator, Sequence
 from functools import reduce
 from operator import or_
 from typing import Any, Final
+
+import msgspec
 
 from berth.core.errors import CoreError
 from berth.core.requests.job_validation import SHARE_AICORE
@@ -21,6 +24,8 @@ from berth.core.state.cell import State
 from berth.core.state.invariants import check
 from berth.core.state.ledger import LedgerDump, dump_of
 from berth.formats.ascend.pod_annotations import ATTEMPT, JOB_UID, RANK
+from berth.formats.kubernetes.pod_spec import PodSpec
+from berth.formats.kubernetes.pods import pod_ask
 from berth.runtime.bus.port import Stored
 from berth.schemas.chain import position_of
 from berth.schemas.envelope import decode
@@ -70,6 +75,8 @@ class Observer:
         """Percent of a chip that pods (uid) have, by node and chip; only those that Berth bound."""
         self._places: dict[str, tuple[str, int]] = {}
         """Node and chips of each live pod."""
+        self._requests: dict[str, tuple[int, int]] = {}
+        """CPU (thousandths) and memory (MiB) of each live pod."""
         self._attempts: dict[str, tuple[str, int]] = {}
         """Attempt of each live pod: uid of the job, and number."""
         self._parts: dict[str, bytes] = {}
@@ -140,7 +147,12 @@ class Observer:
                 self.codes[refusal.code] += 1
 
     def _see_owners(self, sequence: int) -> None:
-        """See that each pod that lives owns its chips, by a record that has given places."""
+        """See that each pod that lives is accounted for, by a record that has given places.
+
+        One with chips owns them in the ledger. One without chips that the ledger does not know takes nothing that is
+        given twice: of its node's CPU and memory, the fact about the node leaves it out. Of a restored ledger both hold
+        as soon as the inventory has said that it has listed the pods, which it says after all facts about them.
+        """
         seen = self.state.ledger_seen
         if self.restored_stream and seen is not None and seen.stream != self.restored_stream:
             self.fail(
@@ -148,14 +160,35 @@ class Observer:
                 f"record {sequence}: the inventory has listed those of {seen.stream}, not of {self.restored_stream}",
             )
         self.count["live pods when places are given"] += len(self._places)
+        unknown: dict[str, list[str]] = {}
         for uid, (node, mask) in self._places.items():
             keys = [self._attempts[uid], (uid, 0)]
             owned = [share for key in keys if key in self.state.fold.holdings for share in self.state.held_by(key)]
             missing = mask & ~reduce(or_, (share.mask for share in owned if share.node == node), 0)
-            if not owned or missing:
+            if missing:
                 self.fail(
                     "places are given while a live pod does not own its chips",
                     f"record {sequence}: {uid} of {keys[0]} on {node}, chips {mask:x}, lacks {missing:x}",
+                )
+            elif not mask and all(share.node != node for share in owned):
+                unknown.setdefault(node, []).append(uid)
+        for node, uids in unknown.items():
+            self._see_counted(sequence, node, uids)
+
+    def _see_counted(self, sequence: int, node: str, uids: Sequence[str]) -> None:
+        """See that the fact about a node leaves out what pods use of it that the ledger does not know."""
+        self.count["pods without chips that the ledger does not know"] += len(uids)
+        table = self.state.table
+        row = table.row_of.get(node)
+        if row is None:
+            return  # no place is given on it
+        amounts = zip(*(self._requests[uid] for uid in uids), strict=True)
+        columns = ((table.cpu, table.cpu_others), (table.memory, table.memory_others))
+        for used, (left, others) in zip(map(sum, amounts), columns, strict=True):
+            if used > others[row] and left[row] > 0:
+                self.fail(
+                    "places are given while nothing counts a live pod without chips",
+                    f"record {sequence}: {uids} on {node} use {used}, others {others[row]} of it",
                 )
 
     def _apply(self, fact: Stored) -> None:
@@ -262,6 +295,7 @@ class Observer:
 
     def _leave(self, uid: str) -> None:
         self._attempts.pop(uid, None)
+        self._requests.pop(uid, None)
         node, mask = self._places.pop(uid, ("", 0))
         chips = self._chips.get(node, {})
         for chip in range(mask.bit_length()):
@@ -277,6 +311,8 @@ class Observer:
         self._leave(uid)
         self._places[uid] = (node, mask)
         self._attempts[uid] = (annotations[JOB_UID], int(annotations[ATTEMPT]))
+        ask = pod_ask(msgspec.convert(pod["spec"], PodSpec))
+        self._requests[uid] = (ask.cpu_milli, ask.memory_mib)
         chips = self._chips.setdefault(node, {})
         self.count["chips of pods"] += 1
         percent = int(annotations.get(SHARE_AICORE, WHOLE))

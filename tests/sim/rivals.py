@@ -75,11 +75,12 @@ class Rivals(Stage):
         """Two messages are in the ledger that no leader decided."""
         if not self.observer.records or self.is_at_work or self.observer.is_paused:
             return
-        if self.user.subjects.stream(StreamName.LEDGER) not in self.cell.server.streams:
-            return  # somebody has deleted it
+        server = self.cell.server
+        if server.is_down or self.user.subjects.stream(StreamName.LEDGER) not in server.streams:
+            return  # nobody can store anything, or somebody has deleted it
         for kind in (event.two % STRAYS, event.two // STRAYS % STRAYS):
             data = self._stray(kind, self.observer.oracle.position, event.one)
-            self.cell.server.store(self.user.subjects.ledger, data, None, None)
+            server.store(self.user.subjects.ledger, data, None, None)
 
     def _stray(self, kind: int, at: Position, choice: int) -> bytes:
         records = self.observer.records

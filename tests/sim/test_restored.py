@@ -3,7 +3,7 @@
 import pytest
 
 from berth.services.dispatcher.ledger_guard import LedgerGuard
-from berth.services.inventory.nodes.collection import Nodes
+from berth.services.inventory.nodes.collection import Nodes, Use
 from berth.services.inventory.pods.collection import Pods
 from berth.services.inventory.usage.collection import Usage
 from tests.sim.run import live
@@ -12,6 +12,8 @@ SEED = 129
 """The ledger is deleted and restored from a backup that does not know pods that run."""
 SHORT = (3, 4, 5, 8, 9, 12, 13, 24, 28, 32, 37)
 """Events of it after which nothing happens for longer than pods wait for the verdict on their job."""
+WITHOUT_CHIPS = 1325, (1, 5, 7, 8, 13, 15, 18, 21, 24, 27, 28, 29, 30, 35)
+"""The power fails and the ledger is restored; a pod without chips that it does not know runs all the time."""
 
 
 @pytest.mark.parametrize("events", [SHORT, None])
@@ -45,3 +47,19 @@ def test_an_inventory_that_does_not_wait_for_pods_of_unknown_jobs_is_found(monke
 
     monkeypatch.setattr(Pods, "__init__", init)
     assert live(SEED).kind == "places are given while a live pod does not own its chips"
+
+
+def test_a_pod_without_chips_owns_nothing_and_the_fact_about_its_node_leaves_its_cpu_and_memory_out() -> None:
+    lived = live(*WITHOUT_CHIPS)
+    assert (lived.kind, lived.details) == ("", "")
+    assert lived.count["check: pods without chips that the ledger does not know"]
+
+
+def test_an_inventory_that_leaves_nothing_out_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    use = Nodes.use
+
+    def nothing(self: Nodes, before: Use | None, after: Use | None) -> None:
+        use(self, before, after and after._replace(counted=True))
+
+    monkeypatch.setattr(Nodes, "use", nothing)
+    assert live(*WITHOUT_CHIPS).kind == "places are given while nothing counts a live pod without chips"

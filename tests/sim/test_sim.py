@@ -108,6 +108,11 @@ def test_a_seed_that_says_nothing_fails(monkeypatch: pytest.MonkeyPatch) -> None
     assert live(9, [0, 1]).kind == ""
 
 
+def test_nobody_stores_anything_while_the_server_is_away() -> None:
+    assert [event.verb for event in draw(1276).only([17, 29]).events] == ["server", "stray"]
+    assert live(1276, [17, 29]).kind == ""
+
+
 def test_what_was_never_touched_is_named() -> None:
     assert "append.after" in untouched(Counter())["fault points"]
     assert "append.after" not in untouched(Counter({"point: append.after": 1}))["fault points"]
