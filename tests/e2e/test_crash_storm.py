@@ -71,6 +71,7 @@ class Storm:
             shards=shards,
             lease_s=1,
             snapshot_records=10,
+            snapshot_synced_s=0,
             snapshot_chunk_bytes=10_000,
             intake_batch_max=8,
             tick_s=0.1,
