@@ -205,7 +205,7 @@ class Operations:
         status = await self._stored(key)
         pending = await self._pending(key, status.intake_seq if status is not None else 0)
         if pending is not None and (
-            asked.uid == pending.uid or status is None or (not asked.uid and status.phase in _OVER)
+            asked.uid == pending.uid or (not asked.uid and (status is None or status.phase in _OVER))
         ):
             return pending
         if status is None or asked.uid not in {"", status.uid}:
@@ -228,6 +228,9 @@ class Operations:
     async def _pending(self, key: JobKey, after_seq: int) -> JobState | None:
         """The newest request of a name if it has no verdict yet."""
         known_seq = max(after_seq, self._state.intake_seq)
+        job = self._state.jobs.get(key)
+        if job is not None and job.state == "accepted" and job.accepted_seq > after_seq:
+            known_seq = after_seq  # accepted, and its events may be out, but its status is not written yet
         stored = await self._bus.last(StreamName.INTAKE, self._bus.subjects.intake_request(*key))
         if stored is None or stored.sequence <= known_seq:
             return None

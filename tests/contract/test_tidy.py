@@ -199,6 +199,8 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("berth/core/planted.py", "import berth.formats", "layers"),
         ("berth/runtime/planted.py", "import berth.services.scorer", "layers"),
         ("services/scorer/planted.py", "import berth.services.binder", "services do not import each other"),
+        ("berth/client/planted.py", "import berth.services.api", "the client imports no services"),
+        ("berth/client/planted.py", "import berth.cli", "layers"),
         ("services/scorer/planted.py", "import nats", "only the bus adapter imports nats"),
         ("berth/runtime/planted.py", "from nats.js import api", "only the bus adapter imports nats"),
         ("berth/runtime/planted.py", "import kubernetes_asyncio", "only the Kubernetes adapter imports its client"),

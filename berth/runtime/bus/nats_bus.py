@@ -307,6 +307,7 @@ class NatsBus:
         start_seq: int = 1,
         filters: Sequence[str] = (),
         created: str = "",
+        consumer: str = "",
     ) -> NatsFollower:
         """Deliver all messages from ``start_seq`` on, in order and exactly once, until stopped."""
         wanted = Wanted(
@@ -315,6 +316,7 @@ class NatsBus:
             start_seq=start_seq,
             filters=tuple(filters),
             created=created,
+            consumer=consumer,
             is_pruned=streams.is_pruned(self._specs[stream]),
             is_latest=bool(self._specs[stream].per_subject),
             has_floor=self._specs[stream].has_floor,

@@ -195,9 +195,18 @@ class Api:
         await self._ask(f"STREAM.PURGE.{stream}", what, _Outcome)
 
     async def create_consumer(self, stream: str, config: dict[str, Any]) -> ConsumerInfo:
-        """Create a consumer."""
+        """Create a consumer. ``filter_subject`` becomes a part of the subject, so that permissions can depend on it."""
         body = {"stream_name": stream, "config": config, "action": "create"}
-        return await self._ask(f"CONSUMER.CREATE.{stream}.{config['name']}", body, ConsumerInfo)
+        filtered = f".{config['filter_subject']}" if "filter_subject" in config else ""
+        return await self._ask(f"CONSUMER.CREATE.{stream}.{config['name']}{filtered}", body, ConsumerInfo)
+
+    async def delete_consumer(self, stream: str, name: str) -> None:
+        """Delete a consumer, if it exists."""
+        verb = f"CONSUMER.DELETE.{stream}.{name}"
+        answer = await self._send(verb, None)
+        error = msgspec.json.decode(answer, type=_Outcome).error
+        if error is None or error.err_code != _NO_CONSUMER:
+            _decode(verb, answer, _Outcome)
 
     async def consumer(self, stream: str, name: str) -> ConsumerInfo:
         """Information about a consumer."""

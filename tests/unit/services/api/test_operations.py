@@ -40,6 +40,21 @@ async def test_a_request_without_a_uid_gets_one_from_its_sequence() -> None:
         assert (await told.ask("status", {"namespace": "team", "name": "train"}))["job"]["uid"] == "intake-1"
 
 
+async def test_a_job_whose_status_is_not_written_yet_is_known() -> None:
+    async with programs() as told:
+        await told.submit()
+        await told.turns(2)
+        statuses = told.cell.server.stream(told.bus.subjects.stream(StreamName.STATUS))
+        statuses.messages.clear()
+        statuses.newest.clear()
+        for uid in ("", "u-1"):
+            name = {"namespace": "team", "name": "train", "uid": uid}
+            assert (await told.ask("status", name))["job"]["phase"] == "submitted"
+            assert (await told.ask("cancel", name))["uid"] == "u-1"
+        other = {"namespace": "team", "name": "train", "uid": "u-2"}
+        assert (await told.ask("status", other))["code"] == "not-found"
+
+
 async def test_the_same_uid_is_submitted_once() -> None:
     async with programs() as told:
         first = await told.submit()

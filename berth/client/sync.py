@@ -1,0 +1,141 @@
+"""Client of the service for programs without asyncio: the same methods, which wait for their result.
+
+A thread runs the connection, so that it stays alive while the program does something else. Several threads may use one
+client.
+"""
+
+import asyncio
+import threading
+from collections.abc import Coroutine, Iterator, Mapping, Sequence
+from typing import Any, Final, Self, TypeVar
+
+from berth.client.client import Client as AsyncClient
+from berth.client.client import Goal
+from berth.client.errors import ConnectionLostError
+from berth.client.job_events import StoredEvent
+from berth.runtime.bus.access import Access
+from berth.schemas.programs.job_file import JobFile
+from berth.schemas.programs.replies import CancelReply, ExplainReply, JobState, NodeState, SubmitReply
+
+_Result = TypeVar("_Result")
+_NO_ACCESS: Final = Access()
+
+
+class Client:
+    """A connection to the service for programs of one cell; errors are those of :class:`berth.client.Client`.
+
+    Args:
+        url: URL of a server, or several separated by commas. ``tls://`` requires encryption.
+        cell: Name of the cell.
+        identity: Identity of the program, where NATS has authentication.
+        access: Credentials and TLS.
+        timeout_s: Seconds for the connection, and for each request.
+
+    Raises:
+        UnavailableError: No server answers.
+        ConnectionLostError: The server refuses the credentials.
+    """
+
+    def __init__(
+        self,
+        url: str = "nats://127.0.0.1:4222",
+        *,
+        cell: str = "default",
+        identity: str = "",
+        access: Access = _NO_ACCESS,
+        timeout_s: float = 10.0,
+    ) -> None:
+        self._is_closed = False
+        self._loop = asyncio.new_event_loop()
+        # A daemon: a program that forgets to close the client can end all the same.
+        self._thread = threading.Thread(target=self._loop.run_forever, name="berth client", daemon=True)
+        self._thread.start()
+        try:
+            self._client = self._run(
+                AsyncClient.connect(url, cell=cell, identity=identity, access=access, timeout_s=timeout_s)
+            )
+        except BaseException:
+            self._end()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connection, and end what still waits. Jobs are not affected."""
+        if not self._is_closed:
+            self._run(self._client.close())
+            self._end()
+
+    def submit(self, job: JobFile | Mapping[str, Any], *, uid: str = "") -> SubmitReply:
+        """Submit a job, see :meth:`berth.client.Client.submit`."""
+        return self._run(self._client.submit(job, uid=uid))
+
+    def cancel(self, name: str, *, namespace: str = "default", uid: str = "", reason: str = "") -> CancelReply:
+        """Cancel a job, see :meth:`berth.client.Client.cancel`."""
+        return self._run(self._client.cancel(name, namespace=namespace, uid=uid, reason=reason))
+
+    def status(self, name: str, *, namespace: str = "default", uid: str = "") -> JobState:
+        """A job as it is now, see :meth:`berth.client.Client.status`."""
+        return self._run(self._client.status(name, namespace=namespace, uid=uid))
+
+    def explain(self, name: str, *, namespace: str = "default", uid: str = "") -> ExplainReply:
+        """Why a job is where it is, see :meth:`berth.client.Client.explain`."""
+        return self._run(self._client.explain(name, namespace=namespace, uid=uid))
+
+    def nodes(self, names: Sequence[str] = ()) -> list[NodeState]:
+        """Nodes and their chips, see :meth:`berth.client.Client.nodes`."""
+        return self._run(self._client.nodes(names))
+
+    def wait(
+        self, name: str, goal: Goal, *, namespace: str = "default", uid: str = "", timeout_s: float | None = None
+    ) -> JobState:
+        """Wait for a place or for the end, see :meth:`berth.client.Client.wait`."""
+        return self._run(self._client.wait(name, goal, namespace=namespace, uid=uid, timeout_s=timeout_s))
+
+    def follow(
+        self, namespace: str = "*", name: str = "*", *, after: int = 0, since_ms: int = 0, consumer: str = ""
+    ) -> Iterator[StoredEvent]:
+        """Events of jobs without end, see :meth:`berth.client.Client.follow`. Leave the loop to stop."""
+        events = self._client.follow(namespace, name, after=after, since_ms=since_ms, consumer=consumer)
+        turn = asyncio.Lock()  # after an interruption, the end waits until the last step is over
+
+        async def step() -> StoredEvent:
+            async with turn:
+                return await anext(events)
+
+        async def end() -> None:
+            async with turn:
+                await events.aclose()
+
+        try:
+            while True:
+                yield self._run(step())
+        finally:
+            if not self._is_closed:
+                self._run(end())
+
+    def _run(self, work: Coroutine[Any, Any, _Result]) -> _Result:
+        """Result of work on the loop.
+
+        Raises:
+            ConnectionLostError: The client is closed.
+        """
+        if self._is_closed:
+            work.close()
+            raise ConnectionLostError("the client is closed")
+        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        try:
+            return future.result()
+        finally:
+            future.cancel()  # of an interrupted wait, such as by Ctrl-C; does nothing to one that is done
+
+    def _end(self) -> None:
+        """End the thread."""
+        self._is_closed = True
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()

@@ -1,0 +1,154 @@
+"""The client in Python against real processes: a job from its submission to its end, with and without asyncio."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import ExitStack, aclosing, contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import pytest
+
+from berth.client import (
+    Access,
+    Client,
+    ConnectionLostError,
+    JobFile,
+    JobMetadata,
+    JobSpec,
+    RequestError,
+    StoredEvent,
+    sync,
+)
+from berth.runtime.local.nats_server import EmbeddedServer
+from berth.schemas.subjects import token
+from tests.e2e.test_programs import PROGRAM, SETTINGS, rights_of_a_program
+from tests.support.nats_rights import rights
+from tests.support.processes import services
+
+PHASES: Final = ["accepted", "placed", "succeeded"]
+
+
+def a_job(name: str, run_for: str = "1s") -> JobFile:
+    return JobFile(
+        metadata=JobMetadata(name=name, namespace="team-a"),
+        spec=JobSpec(product="module910bx8", replicas=2, chips=8, run_for=run_for),
+    )
+
+
+async def until_final(events: AsyncIterator[StoredEvent]) -> list[StoredEvent]:
+    """Events up to the last of a job."""
+    found: list[StoredEvent] = []
+    async with asyncio.timeout(60):
+        async for one in events:
+            found.append(one)
+            if one.event.final:
+                break
+    return found
+
+
+def see_story(found: list[StoredEvent], uid: str) -> None:
+    assert {one.event.uid for one in found} == {uid}
+    assert [one.event.phase for one in found if one.event.phase in PHASES] == PHASES
+    (placed,) = [one.event for one in found if one.event.phase == "placed"]
+    assert [(rank.rank, len(rank.chips)) for rank in placed.ranks] == [(0, 8), (1, 8)]
+
+
+@contextmanager
+def a_cell(folder: Path, url: str, cell: str) -> Iterator[None]:
+    """The processes of a cell without authentication."""
+    with ExitStack() as stack:
+        made = stack.enter_context(services(folder, url))
+        for name, settings in SETTINGS.items():
+            made.service(name, cell, **settings).start()
+        yield
+
+
+@pytest.mark.timeout(170)
+async def test_a_job_is_submitted_and_followed_through_a_restart_of_nats(
+    own_server: EmbeddedServer, cell: str, tmp_path: Path
+) -> None:
+    with a_cell(tmp_path, own_server.url, cell):
+        async with await Client.connect(own_server.url, cell=cell, timeout_s=60) as client:
+            reply = await client.submit(a_job("train"))
+            assert (await client.submit(a_job("train"), uid=reply.uid)).uid == reply.uid
+            async with asyncio.TaskGroup() as group, aclosing(client.follow("team-a", "train")) as events:
+                following = group.create_task(until_final(events))
+                over = group.create_task(client.wait("train", "finished", namespace="team-a", timeout_s=90))
+                await client.wait("train", "placed", namespace="team-a", uid=reply.uid, timeout_s=60)
+                await own_server.kill()
+                await own_server.start()
+                await over
+            assert over.result().phase == "succeeded"
+            see_story(following.result(), reply.uid)
+            async with aclosing(client.follow("team-a", after=following.result()[0].position)) as events:
+                assert await until_final(events) == following.result()[1:]
+
+
+def use_without_asyncio(url: str, cell: str) -> None:
+    with sync.Client(url, cell=cell, timeout_s=60) as client:
+        reply = client.submit(a_job("train", run_for="10m"))
+        placed = client.wait("train", "placed", namespace="team-a", timeout_s=60)
+        assert [len(rank.chips) for rank in placed.ranks] == [8, 8]
+        assert sum(len(node.used) for node in client.nodes([rank.node for rank in placed.ranks])) == 16
+        assert client.explain("train", namespace="team-a").sentences
+        assert client.status("train", namespace="team-a").uid == reply.uid
+        client.cancel("train", namespace="team-a", uid=reply.uid, reason="test")
+        for _, event in client.follow("team-a", "train"):
+            if event.final:
+                break
+        assert event.phase == "cancelled"
+        assert client.wait("train", "finished", namespace="team-a", uid=reply.uid, timeout_s=60).phase == "cancelled"
+        with pytest.raises(RequestError, match="expected a job of namespace team-a"):
+            client.status("nobody", namespace="team-a")
+    with pytest.raises(ConnectionLostError, match="the client is closed"):
+        client.nodes()
+
+
+@pytest.mark.timeout(170)
+async def test_a_job_is_submitted_followed_and_cancelled_without_asyncio(
+    own_server: EmbeddedServer, cell: str, tmp_path: Path
+) -> None:
+    with a_cell(tmp_path, own_server.url, cell):
+        await asyncio.to_thread(use_without_asyncio, own_server.url, cell)
+
+
+@pytest.mark.timeout(170)
+async def test_the_client_needs_no_more_rights_than_those_of_the_guide(tmp_path: Path) -> None:
+    cell = "guarded"
+    accounts: list[dict[str, Any]] = [
+        {"user": name, "password": f"of-{name}", "permissions": {**may, "allow_responses": True}}
+        for name, may in {**rights(cell), PROGRAM: rights_of_a_program(cell)}.items()
+    ]
+    more = f"authorization {msgspec.json.encode({'users': accounts}).decode()}"
+    grants = [{"identity": PROGRAM, "role": "submit", "namespaces": ["team-a"]}]
+    async with EmbeddedServer(tmp_path / "nats", more=more) as server:
+        with ExitStack() as stack:
+            made = stack.enter_context(services(tmp_path, server.url))
+            for name, settings in SETTINGS.items():
+                secret = tmp_path / f"{name}.secret"
+                secret.write_text(f"of-{name}")
+                own = {"cell": cell, "user": name, "password_file": str(secret)}
+                service = made.service(name, cell, **settings, bus=own)
+                service.env["BERTH_GRANTS"] = msgspec.json.encode(grants).decode()
+                service.start()
+            access = Access(user=PROGRAM, password=f"of-{PROGRAM}")
+            async with await Client.connect(
+                server.url, cell=cell, identity=PROGRAM, access=access, timeout_s=60
+            ) as client:
+                reply = await client.submit(a_job("train"))
+                async with aclosing(client.follow("team-a")) as events:
+                    found = await until_final(events)
+                see_story(found, reply.uid)
+                await client.wait("train", "finished", namespace="team-a", timeout_s=60)
+                async with aclosing(client.follow("team-a", "train", after=found[0].position)) as events:
+                    assert await until_final(events) == found[1:]
+                with pytest.raises(RequestError) as caught:
+                    await client.status("train", namespace="team-b")
+                assert caught.value.code == "denied"
+                async with aclosing(client.follow("team-b")) as events:
+                    with pytest.raises(ConnectionLostError, match="team-b"):
+                        await anext(events)
+            with pytest.raises(ConnectionLostError, match="authorization"):
+                await Client.connect(server.url, access=access._replace(password="wrong"))  # noqa: S106  # it is wrong
+    assert token(PROGRAM) == PROGRAM

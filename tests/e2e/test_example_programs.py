@@ -1,0 +1,97 @@
+"""The example programs do what the guide says, where their languages are installed."""
+
+import asyncio
+import re
+import shutil
+import sys
+from collections.abc import AsyncIterator
+from contextlib import ExitStack, aclosing, asynccontextmanager
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from berth.client import Client
+from berth.runtime.local.nats_server import EmbeddedServer
+from tests.e2e.test_programs import SETTINGS
+from tests.support.processes import ROOT, services
+
+EXAMPLES: Final = ROOT / "docs" / "examples" / "programs"
+LINES_MAX: Final = 40
+RANK: Final = re.compile(r"^rank (\d) on (\S+) chips \[?((?:\d ?){8})\]?$", re.MULTILINE)
+
+
+async def run(*words: str, folder: Path) -> str:
+    """Output of a program, which must succeed."""
+    child = await asyncio.create_subprocess_exec(
+        *words, cwd=folder, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
+    )
+    try:
+        async with asyncio.timeout(150):
+            out, _ = await child.communicate()
+    finally:
+        if child.returncode is None:
+            child.kill()
+            await child.wait()
+    assert child.returncode == 0, out.decode(errors="replace")
+    return out.decode()
+
+
+def tool(name: str) -> str:
+    """Path of a tool; without it the test is skipped."""
+    found = shutil.which(name)
+    if found is None:
+        pytest.skip(f"{name} is not installed")
+    return found
+
+
+@asynccontextmanager
+async def a_cell(folder: Path, url: str, cell: str) -> AsyncIterator[Client]:
+    with ExitStack() as stack:
+        made = stack.enter_context(services(folder, url))
+        for name, settings in SETTINGS.items():
+            made.service(name, cell, **settings).start()
+        async with await Client.connect(url, cell=cell, timeout_s=60) as client:
+            await client.nodes()
+            yield client
+
+
+async def see_run(words: list[str], folder: Path, server: EmbeddedServer, cell: str) -> None:
+    """Run a program, and compare what it printed with what the service says."""
+    async with a_cell(folder, server.url, cell) as client:
+        out = await run(*words, server.url, cell, "example", folder=folder)
+        job = await client.status("example", namespace="team-a")
+        assert job.phase == "cancelled", out
+        async with aclosing(client.follow("team-a", "example")) as events:
+            placed = await anext(one async for one in events if one.event.phase == "placed")
+        assert [
+            (int(rank), node, [int(chip) for chip in chips.split()]) for rank, node, chips in RANK.findall(out)
+        ] == [(each.rank, each.node, each.chips) for each in placed.event.ranks]
+        assert len(placed.event.ranks) == 2
+        assert "cancelled" in out
+
+
+@pytest.mark.parametrize("program", sorted(EXAMPLES.glob("*/train.*")), ids=lambda path: path.parent.name)
+def test_an_example_is_short(program: Path) -> None:
+    assert len(program.read_text("utf-8").splitlines()) <= LINES_MAX
+
+
+@pytest.mark.timeout(170)
+async def test_the_program_in_python(own_server: EmbeddedServer, cell: str, tmp_path: Path) -> None:
+    await see_run([sys.executable, str(EXAMPLES / "python" / "train.py")], tmp_path, own_server, cell)
+
+
+@pytest.mark.timeout(170)
+async def test_the_program_in_javascript(own_server: EmbeddedServer, cell: str, tmp_path: Path) -> None:
+    node, npm = tool("node"), tool("npm")
+    folder = tmp_path / "program"
+    shutil.copytree(EXAMPLES / "javascript", folder, ignore=shutil.ignore_patterns("node_modules"))
+    await run(npm, "ci", "--ignore-scripts", "--no-audit", "--no-fund", folder=folder)
+    await see_run([node, str(folder / "train.js")], tmp_path, own_server, cell)
+
+
+@pytest.mark.timeout(170)
+async def test_the_program_in_go(own_server: EmbeddedServer, cell: str, tmp_path: Path) -> None:
+    go = tool("go")
+    await run(go, "build", "-mod=readonly", "-o", str(tmp_path / "train"), ".", folder=EXAMPLES / "go")
+    await see_run([str(tmp_path / "train")], tmp_path, own_server, cell)

@@ -1,0 +1,268 @@
+"""The client against the service on the bus in memory."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import aclosing, asynccontextmanager
+from itertools import pairwise
+from typing import Any
+
+import msgspec
+import pytest
+
+from berth.client import (
+    Client,
+    ClientError,
+    ConnectionLostError,
+    EventsLostError,
+    JobFile,
+    JobMetadata,
+    JobSpec,
+    RequestError,
+    StoredEvent,
+    UnavailableError,
+    WaitTimeoutError,
+)
+from berth.client.job_events import _WAITING_MAX
+from berth.runtime.bus.port import Served
+from berth.schemas.programs.events import JobEvent, event_id
+from berth.schemas.subjects import StreamName
+from tests.support.fake_bus import FakeBus
+from tests.support.fake_server import FakeServer
+from tests.support.programs import Programs, job_file, programs
+
+TRAIN = JobFile(
+    metadata=JobMetadata(name="train", namespace="team"), spec=JobSpec(product="module910bx8", replicas=2, chips=8)
+)
+
+
+def client_of(told: Programs) -> Client:
+    return Client(told.bus, timeout_s=2)
+
+
+@asynccontextmanager
+async def answering(
+    answer: Callable[[dict[str, Any]], bytes | None], verb: str = "submit", *, timeout_s: float = 2
+) -> AsyncIterator[Client]:
+    """A client whose requests are answered by a function."""
+    server = FakeServer()
+    async with FakeBus(server, "c") as bus:
+
+        async def handle(data: bytes) -> bytes | None:
+            return answer(msgspec.json.decode(data))
+
+        served: Served = await bus.serve(bus.subjects.api(verb), handle)
+        async with Client(bus, timeout_s=timeout_s) as client:
+            yield client
+        await served.stop()
+
+
+async def take(events: AsyncIterator[StoredEvent], count: int) -> list[StoredEvent]:
+    """The next events."""
+    async with asyncio.timeout(10):
+        return [await anext(events) for _ in range(count)]
+
+
+async def raised(work: Awaitable[object], error: type[ClientError]) -> str:
+    with pytest.raises(error) as caught:
+        await work
+    return str(caught.value)
+
+
+async def test_a_job_from_submission_to_its_places() -> None:
+    async with programs() as told:
+        client = client_of(told)
+        reply = await client.submit(TRAIN)
+        assert reply.uid
+        assert (await client.status("train", namespace="team")).phase == "submitted"
+        async with asyncio.TaskGroup() as group:
+            placed = group.create_task(client.wait("train", "placed", namespace="team", uid=reply.uid, timeout_s=10))
+            await told.turns(2)
+        assert {rank.node for rank in placed.result().ranks} == {"n0", "n1"}
+        assert (await client.explain("train", namespace="team")).uid == reply.uid
+        assert [len(node.used) for node in await client.nodes()] == [8, 8]
+        assert [node.name for node in await client.nodes(["n1"])] == ["n1"]
+        assert (await client.cancel("train", namespace="team", reason="done")).uid == reply.uid
+        await told.turns(2)
+        assert (await client.status("train", namespace="team", uid=reply.uid)).phase == "ending"
+
+
+async def test_the_uid_is_that_of_the_caller_then_that_of_the_file_then_a_new_one() -> None:
+    seen: list[str] = []
+
+    def answer(request: dict[str, Any]) -> bytes:
+        seen.append(request["job"]["metadata"]["uid"])
+        return msgspec.json.encode({"ok": True, "namespace": "n", "name": "j", "uid": seen[-1], "sequence": 1})
+
+    async with answering(answer) as client:
+        await client.submit(job_file(uid="of-the-file"), uid="of-the-caller")
+        await client.submit(job_file(uid="of-the-file"))
+        await client.submit(job_file(uid=""))
+        await client.submit(job_file(uid=""))
+    assert seen[:2] == ["of-the-caller", "of-the-file"]
+    assert len(set(seen)) == 4
+    assert all(seen)
+
+
+async def test_a_request_is_repeated_with_its_uid_until_there_is_an_answer() -> None:
+    seen: list[str] = []
+
+    def answer(request: dict[str, Any]) -> bytes:
+        seen.append(request["job"]["metadata"]["uid"])
+        if len(seen) < 3:
+            return msgspec.json.encode({"ok": False, "error": "NATS is unavailable", "code": "unavailable"})
+        return msgspec.json.encode({"ok": True, "namespace": "n", "name": "j", "uid": seen[-1], "sequence": 1})
+
+    async with answering(answer) as client:
+        reply = await client.submit(job_file(uid=""))
+    assert seen == [reply.uid] * 3
+
+
+async def test_without_an_answer_the_error_has_the_uid_for_a_later_repetition() -> None:
+    async with answering(lambda _: None, timeout_s=0.05) as client:
+        with pytest.raises(UnavailableError, match=r"no answer to submit within 0\.05 s") as caught:
+            await client.submit(job_file(uid="u-7"))
+        assert caught.value.uid == "u-7"
+        assert "no responders" in await raised(client.status("train"), UnavailableError)
+
+
+@pytest.mark.parametrize("data", [b"", b"[]", b"{", b'{"ok": true}', b'{"ok": false}', b"\xff"])
+async def test_an_answer_that_cannot_be_read_is_an_error(data: bytes) -> None:
+    async with answering(lambda _: data) as client:
+        assert "cannot be read" in await raised(client.submit(job_file()), ClientError)
+
+
+async def test_an_answer_of_a_later_release_is_read() -> None:
+    data = b'{"ok": true, "namespace": "n", "name": "j", "uid": "u", "sequence": 1, "later": {"x": 1}}'
+    async with answering(lambda _: data) as client:
+        assert (await client.submit(job_file())).sequence == 1
+
+
+async def test_errors_have_the_text_and_the_code_of_the_service() -> None:
+    async with programs() as told:
+        client = client_of(told)
+        with pytest.raises(RequestError, match="name is team/nobody, expected a job of namespace team") as caught:
+            await client.status("nobody", namespace="team")
+        assert caught.value.code == "not-found"
+        with pytest.raises(RequestError, match="chips") as caught:
+            await client.submit(job_file(product="module910bx8", chips=-1))
+        assert caught.value.code == "invalid-request"
+        with pytest.raises(RequestError, match="metadata"):
+            await client.submit({**job_file(), "metadata": 1})
+
+
+async def test_a_request_that_is_too_long_is_refused_at_once() -> None:
+    async with programs() as told:
+        told.cell.server.payload_limit_bytes = 1_000
+        with pytest.raises(RequestError) as caught:
+            await client_of(told).submit(job_file(annotations="x" * 2_000))
+        assert caught.value.code == "too-large"
+
+
+async def test_a_wait_ends_in_time_and_for_a_job_that_has_no_place_to_come() -> None:
+    async with programs(nodes=1) as told:
+        client = client_of(told)
+        await client.submit(TRAIN)
+        await told.turns(2)
+        late = await raised(client.wait("train", "placed", namespace="team", timeout_s=0.1), WaitTimeoutError)
+        assert late == "team/train is not placed within 0.1 s"
+        await client.cancel("train", namespace="team")
+        await told.turns(2)
+        for goal in ("placed", "finished"):
+            assert (await client.wait("train", goal, namespace="team", timeout_s=10)).phase == "cancelled"
+
+
+async def test_a_wait_goes_on_while_the_service_is_away() -> None:
+    async with programs() as told:
+        client = client_of(told)
+        await client.submit(TRAIN)
+        await told.stop()
+        async with asyncio.TaskGroup() as group:
+            placed = group.create_task(client.wait("train", "placed", namespace="team", timeout_s=20))
+            await told.turns(2)
+            await told.start()
+        assert placed.result().phase == "placed"
+
+
+async def test_events_come_in_order_and_continue_after_a_position() -> None:
+    async with programs() as told:
+        client = client_of(told)
+        uid = (await client.submit(TRAIN)).uid
+        await told.turns(2)
+        async with aclosing(client.follow("team", "train")) as events:
+            first = await take(events, 2)
+        assert [one.event.id for one in first] == [f"{uid}/0/0/accepted", f"{uid}/1/0/placed"]
+        assert [rank.node for rank in first[1].event.ranks] == ["n0", "n1"]
+        async with aclosing(client.follow("team", after=first[0].position)) as events:
+            assert await take(events, 1) == first[1:]
+            await client.cancel("train", namespace="team")
+            await told.turns(3)
+            (later,) = await take(events, 1)
+            assert later.position > first[1].position
+            assert later.event.uid == uid
+
+
+async def test_events_of_other_names_and_namespaces_are_left_out() -> None:
+    async with stored_events([("a", "x"), ("b", "x"), ("a", "y"), ("a", "*")]) as client:
+        for (namespace, name), wanted in {
+            ("*", "*"): [1, 2, 3, 4],
+            ("a", "*"): [1, 3, 4],
+            ("*", "x"): [1, 2],
+            ("b", "x"): [2],
+        }.items():
+            async with aclosing(client.follow(namespace, name)) as events:
+                assert [one.position for one in await take(events, len(wanted))] == wanted
+
+
+@asynccontextmanager
+async def stored_events(jobs: list[tuple[str, str]]) -> AsyncIterator[Client]:
+    """A client of a cell in which each of the jobs has an event; one each second."""
+    server = FakeServer()
+    async with FakeBus(server, "c") as bus:
+        await bus.ensure_streams()
+        for number, (namespace, name) in enumerate(jobs):
+            server.clock.advance(1.0)
+            uid = f"u-{number}"
+            one = JobEvent(
+                id=event_id(uid, 0, 0, "accepted"), namespace=namespace, name=name, uid=uid, attempt=0, step=0,
+                phase="accepted", at_ms=number,
+            )  # fmt: skip
+            await bus.publish(bus.subjects.event_job(namespace, name), msgspec.json.encode(one))
+        async with Client(bus, timeout_s=2) as client:
+            yield client
+
+
+async def test_events_of_a_time() -> None:
+    async with stored_events([("a", "x")] * 3) as client:
+        stored = await client._bus.read(StreamName.EVENTS)
+        async with aclosing(client.follow(since_ms=stored[1].at_ms)) as events:
+            assert [one.position for one in await take(events, 2)] == [2, 3]
+
+
+async def test_a_slow_reader_gets_all_events_and_holds_few() -> None:
+    count = 2 * _WAITING_MAX + 7
+    async with stored_events([("a", "x")] * count) as client, aclosing(client.follow()) as events:
+        found = await take(events, count)
+    assert [one.position for one in found] == list(range(1, count + 1))
+    assert all(one.event.uid != other.event.uid for one, other in pairwise(found))
+
+
+async def test_events_that_are_gone_end_the_reading() -> None:
+    async with stored_events([("a", "x")] * 3) as client, aclosing(client.follow(after=9)) as events:
+        assert "history went backwards" in await raised(take(events, 1), EventsLostError)
+
+
+async def test_an_event_that_cannot_be_read_is_an_error_with_its_position() -> None:
+    async with stored_events([("a", "x")]) as client:
+        await client._bus.publish(client._bus.subjects.event_job("a", "x"), b"{}")
+        async with aclosing(client.follow(after=1)) as events:
+            assert "event 2 cannot be read" in await raised(take(events, 1), ClientError)
+
+
+async def test_the_end_of_the_client_ends_what_waits() -> None:
+    async with stored_events([]) as client:
+        async with asyncio.TaskGroup() as group:
+            waiting = group.create_task(raised(take(client.follow(), 1), ConnectionLostError))
+            await asyncio.sleep(0)
+            await client.close()
+        assert waiting.result() == "the client is closed"
+        assert await raised(client.status("x"), ConnectionLostError) == "the bus is closed"
