@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 
+import msgspec
 import pytest
 
 from berth.core.state.cell import State
@@ -33,7 +34,9 @@ TOMBSTONE_MS = 1_000
 @pytest.fixture
 async def inside() -> AsyncIterator[Cell]:
     """A cell with one node, where names are free again after a second."""
-    cell = await Cell(tombstone_after_ms=TOMBSTONE_MS).open()
+    cell = Cell(tombstone_after_ms=TOMBSTONE_MS)
+    cell.config = msgspec.structs.replace(cell.config, snapshot_synced_s=0)
+    await cell.open()
     await cell.nodes([a_node("node-0")])
     await cell.turns(2)
     yield cell
