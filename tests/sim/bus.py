@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from random import Random
 from typing import Final, NamedTuple, TypeVar
 
-from berth.runtime.bus.port import Follower, Gap, Gathered, Stored, StreamState
+from berth.runtime.bus.port import Endpoint, Follower, Gap, Gathered, Stored, StreamState
 from berth.runtime.bus.streams import Keeping
 from berth.runtime.errors import AmbiguousError, ShellError, TransientError
 from berth.schemas.subjects import StreamName
@@ -353,10 +353,15 @@ class SimBus(FakeBus):
     async def serve(
         self, subject: str, handler: Callable[[bytes], Awaitable[bytes | None]], *, queue: str = ""
     ) -> FakeServed:
-        def register() -> FakeServed:
-            return SimServed(self, subject, queue, lambda _, data: handler(data))
+        return await self._listen(subject, queue, lambda _, data: handler(data))
 
-        served: FakeServed = await self._call_here(register)
+    async def offer(self, endpoint: Endpoint, handler: Callable[[str, bytes], Awaitable[bytes]]) -> FakeServed:
+        return await self._listen(endpoint.subject, endpoint.queue, handler)
+
+    async def _listen(
+        self, subject: str, queue: str, handler: Callable[[str, bytes], Awaitable[bytes | None]]
+    ) -> FakeServed:
+        served = await self._call_here(lambda: SimServed(self, subject, queue, handler))
         self._served.append(served)
         return served
 
