@@ -204,7 +204,11 @@ WRONG: list[tuple[str, object, str]] = [
     ("status", {}, "name is missing, expected a value"),
     ("status", {"name": 3}, "name is 3, expected `str`"),
     ("status", {"name": "A b"}, "name is 'A b', expected"),
-    ("status", {"name": "a", "nam": "b"}, "nam is an unknown field, expected 'name'? (one of name, namespace, uid)"),
+    (
+        "status",
+        {"name": "a", "name_": "b"},
+        "name_ is an unknown field, expected 'name'? (one of name, namespace, uid)",
+    ),
     ("cancel", {"name": "a", "reason": "x" * 1_001}, "reason is 'xxx"),
     ("nodes", {"limit": 0}, "limit is 0, expected `int` >= 1"),
     ("nodes", {"names": ["a", 7]}, "names[1] is 7, expected `str`"),
