@@ -4,9 +4,8 @@ import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import ExitStack, aclosing, contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-import msgspec
 import pytest
 
 from berth.client import (
@@ -22,8 +21,7 @@ from berth.client import (
 )
 from berth.runtime.local.nats_server import EmbeddedServer
 from berth.schemas.subjects import token
-from tests.e2e.test_programs import PROGRAM, SETTINGS, rights_of_a_program
-from tests.support.nats_rights import rights
+from tests.e2e.test_programs import PROGRAM, SETTINGS, guarded
 from tests.support.processes import services
 
 PHASES: Final = ["accepted", "placed", "succeeded"]
@@ -76,7 +74,7 @@ async def test_a_job_is_submitted_and_followed_through_a_restart_of_nats(
                 following = group.create_task(until_final(events))
                 over = group.create_task(client.wait("train", "finished", namespace="team-a", timeout_s=90))
                 await client.wait("train", "placed", namespace="team-a", uid=reply.uid, timeout_s=60)
-                await own_server.kill()
+                await own_server.stop()  # one that is killed may lose events that it delivered: EventsLostError
                 await own_server.start()
                 await over
             assert over.result().phase == "succeeded"
@@ -116,39 +114,22 @@ async def test_a_job_is_submitted_followed_and_cancelled_without_asyncio(
 @pytest.mark.timeout(170)
 async def test_the_client_needs_no_more_rights_than_those_of_the_guide(tmp_path: Path) -> None:
     cell = "guarded"
-    accounts: list[dict[str, Any]] = [
-        {"user": name, "password": f"of-{name}", "permissions": {**may, "allow_responses": True}}
-        for name, may in {**rights(cell), PROGRAM: rights_of_a_program(cell)}.items()
-    ]
-    more = f"authorization {msgspec.json.encode({'users': accounts}).decode()}"
-    grants = [{"identity": PROGRAM, "role": "submit", "namespaces": ["team-a"]}]
-    async with EmbeddedServer(tmp_path / "nats", more=more) as server:
-        with ExitStack() as stack:
-            made = stack.enter_context(services(tmp_path, server.url))
-            for name, settings in SETTINGS.items():
-                secret = tmp_path / f"{name}.secret"
-                secret.write_text(f"of-{name}")
-                own = {"cell": cell, "user": name, "password_file": str(secret)}
-                service = made.service(name, cell, **settings, bus=own)
-                service.env["BERTH_GRANTS"] = msgspec.json.encode(grants).decode()
-                service.start()
-            access = Access(user=PROGRAM, password=f"of-{PROGRAM}")
-            async with await Client.connect(
-                server.url, cell=cell, identity=PROGRAM, access=access, timeout_s=60
-            ) as client:
-                reply = await client.submit(a_job("train"))
-                async with aclosing(client.follow("team-a")) as events:
-                    found = await until_final(events)
-                see_story(found, reply.uid)
-                await client.wait("train", "finished", namespace="team-a", timeout_s=60)
-                async with aclosing(client.follow("team-a", "train", after=found[0].position)) as events:
-                    assert await until_final(events) == found[1:]
-                with pytest.raises(RequestError) as caught:
-                    await client.status("train", namespace="team-b")
-                assert caught.value.code == "denied"
-                async with aclosing(client.follow("team-b")) as events:
-                    with pytest.raises(ConnectionLostError, match="team-b"):
-                        await anext(events)
-            with pytest.raises(ConnectionLostError, match="authorization"):
-                await Client.connect(server.url, access=access._replace(password="wrong"))  # noqa: S106  # it is wrong
+    async with guarded(tmp_path, cell) as url:
+        access = Access(user=PROGRAM, password=f"of-{PROGRAM}")
+        async with await Client.connect(url, cell=cell, identity=PROGRAM, access=access, timeout_s=60) as client:
+            reply = await client.submit(a_job("train"))
+            async with aclosing(client.follow("team-a")) as events:
+                found = await until_final(events)
+            see_story(found, reply.uid)
+            await client.wait("train", "finished", namespace="team-a", timeout_s=60)
+            async with aclosing(client.follow("team-a", "train", after=found[0].position)) as events:
+                assert await until_final(events) == found[1:]
+            with pytest.raises(RequestError) as caught:
+                await client.status("train", namespace="team-b")
+            assert caught.value.code == "denied"
+            async with aclosing(client.follow("team-b")) as events:
+                with pytest.raises(ConnectionLostError, match="team-b"):
+                    await anext(events)
+        with pytest.raises(ConnectionLostError, match="authorization"):
+            await Client.connect(url, access=access._replace(password="wrong"))  # noqa: S106  # it is wrong
     assert token(PROGRAM) == PROGRAM

@@ -1,7 +1,8 @@
 """Programs against real processes: JSON in and out, events once each through kills, rights by identity."""
 
 import asyncio
-from contextlib import ExitStack
+from collections.abc import AsyncIterator
+from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -148,57 +149,61 @@ async def first_event(url: str, bus: NatsBus, namespace: str) -> str:
         await client.close()
 
 
-@pytest.mark.timeout(90)
-async def test_a_program_has_the_rights_of_the_guide_and_no_others(tmp_path: Path) -> None:
-    cell = "guarded"
-    users = rights(cell)
-    program = rights_of_a_program(cell)
-    assert f"berth.{cell}.api.*.{PROGRAM}" in program["publish"]
+@asynccontextmanager
+async def guarded(folder: Path, cell: str) -> AsyncIterator[str]:
+    """A cell with NATS users that have their rights, and a program with those of the guide; yields the URL of NATS."""
     accounts: list[dict[str, Any]] = [
         {"user": name, "password": f"of-{name}", "permissions": {**may, "allow_responses": True}}
-        for name, may in {**users, PROGRAM: program}.items()
+        for name, may in {**rights(cell), PROGRAM: rights_of_a_program(cell)}.items()
     ]
     more = f"authorization {msgspec.json.encode({'users': accounts}).decode()}"
     grants = [{"identity": PROGRAM, "role": "submit", "namespaces": ["team-a"]}]
-    async with EmbeddedServer(tmp_path / "nats", more=more) as server:
-        with ExitStack() as stack:
-            made = stack.enter_context(services(tmp_path, server.url))
+    async with EmbeddedServer(folder / "nats", more=more) as server:
+        with services(folder, server.url) as made:
             for name, settings in SETTINGS.items():
-                secret = tmp_path / f"{name}.secret"
+                secret = folder / f"{name}.secret"
                 secret.write_text(f"of-{name}")
                 own = {"cell": cell, "user": name, "password_file": str(secret)}
                 service = made.service(name, cell, **settings, bus=own)
                 service.env["BERTH_GRANTS"] = msgspec.json.encode(grants).decode()
                 service.start()
-            access = Access(user=PROGRAM, password=f"of-{PROGRAM}")
-            async with await NatsBus.connect(server.url, cell, name=PROGRAM, access=access) as bus:
-                await answers(bus, PROGRAM)
-                job = job_file("train", namespace="team-a", product="module910bx8", chips=8)
-                seen = asyncio.Event()
+            yield server.url
 
-                async def handle(_: bytes) -> None:
-                    seen.set()
 
-                watching = await bus.serve(bus.subjects.event_job("team-a", "train"), handle)
-                assert (await ask(bus, "submit", {"job": job}, identity=PROGRAM))["ok"]
-                async with asyncio.timeout(20):
-                    await seen.wait()
-                other = job_file("train", namespace="team-b", product="module910bx8", chips=8)
-                assert (await ask(bus, "submit", {"job": other}, identity=PROGRAM))["code"] == "denied"
-                await watching.stop()
-                assert await first_event(server.url, bus, "team-a") == "u-1/0/0/accepted"
-            subjects = bus.subjects
-            stream = subjects.stream(StreamName.EVENTS)
-            for forbidden in (
-                subjects.api("submit"),
-                subjects.api_as("submit", "somebody"),
-                f"$JS.API.CONSUMER.CREATE.{stream}.{PROGRAM}.{subjects.root}event.job.team-b.>",
-                f"$JS.API.CONSUMER.MSG.NEXT.{stream}.somebody",
-            ):
-                async with await NatsBus.connect(server.url, cell, name=PROGRAM, access=access) as bus:
-                    with pytest.raises(TransientError):
-                        await bus.request(forbidden, b"{}", timeout_s=1)
-            me = Access(user=PEOPLE, password=f"of-{PEOPLE}")
-            async with await NatsBus.connect(server.url, cell, name=PEOPLE, access=me) as bus:
-                (intake,) = await bus.read(StreamName.INTAKE)
-                assert PROGRAM.encode() in intake.data
+@pytest.mark.timeout(90)
+async def test_a_program_has_the_rights_of_the_guide_and_no_others(tmp_path: Path) -> None:
+    cell = "guarded"
+    assert f"berth.{cell}.api.*.{PROGRAM}" in rights_of_a_program(cell)["publish"]
+    async with guarded(tmp_path, cell) as url:
+        access = Access(user=PROGRAM, password=f"of-{PROGRAM}")
+        async with await NatsBus.connect(url, cell, name=PROGRAM, access=access) as bus:
+            await answers(bus, PROGRAM)
+            job = job_file("train", namespace="team-a", product="module910bx8", chips=8)
+            seen = asyncio.Event()
+
+            async def handle(_: bytes) -> None:
+                seen.set()
+
+            watching = await bus.serve(bus.subjects.event_job("team-a", "train"), handle)
+            assert (await ask(bus, "submit", {"job": job}, identity=PROGRAM))["ok"]
+            async with asyncio.timeout(20):
+                await seen.wait()
+            other = job_file("train", namespace="team-b", product="module910bx8", chips=8)
+            assert (await ask(bus, "submit", {"job": other}, identity=PROGRAM))["code"] == "denied"
+            await watching.stop()
+            assert await first_event(url, bus, "team-a") == "u-1/0/0/accepted"
+        subjects = bus.subjects
+        stream = subjects.stream(StreamName.EVENTS)
+        for forbidden in (
+            subjects.api("submit"),
+            subjects.api_as("submit", "somebody"),
+            f"$JS.API.CONSUMER.CREATE.{stream}.{PROGRAM}.{subjects.root}event.job.team-b.>",
+            f"$JS.API.CONSUMER.MSG.NEXT.{stream}.somebody",
+        ):
+            async with await NatsBus.connect(url, cell, name=PROGRAM, access=access) as bus:
+                with pytest.raises(TransientError):
+                    await bus.request(forbidden, b"{}", timeout_s=1)
+        me = Access(user=PEOPLE, password=f"of-{PEOPLE}")
+        async with await NatsBus.connect(url, cell, name=PEOPLE, access=me) as bus:
+            (intake,) = await bus.read(StreamName.INTAKE)
+            assert PROGRAM.encode() in intake.data
