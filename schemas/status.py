@@ -84,6 +84,11 @@ class LeaseHeld(Message, frozen=True):
     silence_ms: int = 0
     """How long the holder may send no heartbeat before another takes the lease, in milliseconds. 0: it sends none, as
     before 0.5, and the lease is free when it expires."""
+    ledger: str = ""
+    """Of ``berth restore``: id of the ledger that it makes; empty before there is one."""
+    ledger_seq: Sequence = 0
+    """Of ``berth restore``: last record of that ledger. A record behind it is of a dispatcher, so the restore was
+    complete."""
 
 
 class Heartbeat(Message, frozen=True):

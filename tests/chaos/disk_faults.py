@@ -140,7 +140,15 @@ class Lost:
         cell.disks[self.name].erase()
 
     async def heal(self, cell: ChaosCell) -> None:
-        """Start the server, and wait until it has everything again."""
+        """Start the server once the others have everything, and wait until it has everything again.
+
+        Of what was stored last, one of the others may have nothing yet: the empty server would vote for that one.
+        """
+        await until_true(
+            lambda: are_whole(cell.bus, len(self.servers) - 1),
+            deadline_s=_REJOINS_S,
+            what=f"those beside {self.name} are current",
+        )
         await cell.components[self.name].start()
         await until_true(
             lambda: are_whole(cell.bus, len(self.servers)),

@@ -23,7 +23,7 @@ class _Info(msgspec.Struct):
 
 
 async def are_whole(bus: NatsBus, servers: int) -> bool:
-    """Whether every stream of a cell has a leader, and a replica on each other server that lacks nothing."""
+    """Whether every stream of a cell has a leader, and replicas that lack nothing: with it, on so many servers."""
     try:
         for stream in StreamName:
             subject = f"$JS.API.STREAM.INFO.{bus.subjects.stream(stream)}"

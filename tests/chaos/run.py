@@ -23,6 +23,7 @@ from tests.support.watch import at_rest, verify
 
 _RECOVERS_S = 60.0
 _SETTLES_S = 60.0
+_CALM_S = 1.0
 _ENDED = frozenset({"finished", "failed", "cancelled", "refused"})
 
 
@@ -193,9 +194,12 @@ async def _recover(cell: ChaosCell, users: Users, name: str, kinds: tuple[str, .
 
 async def _settle(cell: ChaosCell, users: Users, observer: Observer) -> None:
     """Wait until every job is accounted for, as far as it will be; what is not is for the checker to say."""
-    wanted = users.wanted
+    wanted, watch = users.wanted, cell.watch
+    before = (-1, -1)
 
     async def is_settled() -> bool:
+        """Whether all is accounted for, twice: a job that waits gets the chips of one that has just ended."""
+        nonlocal before
         cell.check()
         try:
             ends = await observer.ends()
@@ -205,7 +209,11 @@ async def _settle(cell: ChaosCell, users: Users, observer: Observer) -> None:
         stays = {name for name in live if ends[name].fate == "placed" and wanted[name].run_ms >= STAYS_S * 1000}
         given = {one.job for one in users.history.operations if (one.action, one.outcome) == ("submit", "ok")}
         asked = {one.job for one in users.history.operations if one.action == "cancel" and one.outcome != "failed"}
-        return live == stays and given - asked <= ends.keys()
+        now, last = (len(watch.facts), len(watch.records)), before
+        before = now
+        if now != last:
+            await pause(_CALM_S)
+        return now == last and live == stays and given - asked <= ends.keys()
 
     try:
         await until_true(is_settled, deadline_s=_SETTLES_S, what="every job is accounted for")

@@ -153,7 +153,7 @@ _LATER: Final[dict[str, dict[type, set[str]]]] = {
         SnapshotBody: {"digest", "fold_version"},
         ShapeOffer: {"error"},
         MembersSeen: {"podgroup_uid", "backups"},
-        LeaseHeld: {"silence_ms"},
+        LeaseHeld: {"silence_ms", "ledger", "ledger_seq"},
         Epoch: {"resumes"},
         JobRequest: {"submitted_by"},
         Task: {"labels", "constraints"},
@@ -949,7 +949,9 @@ def _status() -> tuple[Message, ...]:
             deleted=True,
             at_ms=_AT_MS,
         ),
-        LeaseHeld(holder="dispatcher-0", epoch=3, at_ms=_AT_MS, silence_ms=400),
+        LeaseHeld(
+            holder="dispatcher-0", epoch=3, at_ms=_AT_MS, silence_ms=400, ledger="2026-07-01T12:00:00Z", ledger_seq=12
+        ),
         Heartbeat(process="dispatcher-0-17-5f1c2a", is_over=True, ledger_seq=42, facts_seq=101),
         DeadLetter(
             stream="INTAKE",

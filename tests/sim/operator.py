@@ -15,7 +15,7 @@ from typing import Any, Final, cast
 from berth.formats.ascend.ledger_mark import mark_of
 from berth.formats.ascend.pod_annotations import LEDGER
 from berth.runtime.backups.backup import BackupError, backup
-from berth.runtime.backups.restore import RestoreError, restore
+from berth.runtime.backups.restore import ROLE, RestoreError, restore
 from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.bus.port import Stored
 from berth.runtime.errors import AmbiguousError, TransientError
@@ -23,6 +23,7 @@ from berth.runtime.stored_snapshots import newest_snapshot
 from berth.schemas.envelope import decode
 from berth.schemas.facts import LedgerSeen
 from berth.schemas.recording import BEGINNING
+from berth.schemas.status import RESTORE_HOLDER, LeaseHeld
 from berth.schemas.subjects import StreamName
 from tests.sim.cell import CLUSTER
 from tests.sim.errors import Failure
@@ -52,6 +53,8 @@ DELETED: Final = (
 )
 _TRIES: Final = 90
 _LEADS_S: Final = 60.0
+_TAKES_S: Final = 8
+"""Seconds in which a dispatcher takes a lease that is free."""
 _REFUSES: Final = ("were lost", "is ahead of the bus", "is the inventory running")
 """How a dispatcher says that it does not lead because of what is stored."""
 
@@ -121,6 +124,7 @@ class Operator(Stage):
         gone = [name for name in ESSENTIAL if subjects.stream(name) in lost]
         if not gone:
             self._start_all()
+            self._work(self._see_the_lease())
         elif gone == [StreamName.LEDGER]:
             self.observer.lose_records(cell.server.streams[subjects.stream(StreamName.LEDGER)].last_seq)
             self._work(self._try_to_lead())
@@ -206,6 +210,19 @@ class Operator(Stage):
                 await self._restore()
                 return
         raise Failure("nobody leads after records were lost, and nobody says why", f"{head}, bound by {seen}")
+
+    async def _see_the_lease(self) -> None:
+        """See that no restore holds the lease: the release of the last one may be lost. Then the cell is restored."""
+        for _ in range(_TAKES_S):
+            await asyncio.sleep(1.0)
+            try:
+                stored = await self.user.last(StreamName.LEASE, self.user.subjects.lease(ROLE))
+            except TransientError:
+                continue
+            if self.is_at_work or stored is None or decode(stored.data, LeaseHeld).holder != RESTORE_HOLDER:
+                return
+        self.observer.count["restores again"] += 1
+        await self._restore()
 
     def _head(self) -> int:
         return self.cell.server.streams[self.user.subjects.stream(StreamName.LEDGER)].last_seq

@@ -130,13 +130,13 @@ async def _go_through(world: World) -> None:
         _see_nothing_failed(world)
     world.repair()
     quiet_s = 0.0
-    before = -1
+    before = (-1, -1)
     while quiet_s < QUIET_S or unrest(world):
         if loop.now_s > HORIZON_S + REST_MAX_S:
             raise Failure("the cell does not come to rest", f"{unrest(world)[:20]}")
         await asyncio.sleep(1.0)
         _see_nothing_failed(world)
-        now = len(world.observer.records)
+        now = (len(world.observer.records), len(world.observer.facts))
         quiet_s = quiet_s + 1.0 if now == before else 0.0
         before = now
     await see_rest(world)

@@ -16,6 +16,7 @@ from berth.runtime.errors import FatalError
 
 STREAM = "EVENTS_cell"
 SUBJECT = "cell.events.one"
+_EMPTY = {"messages": 0, "bytes": 0, "first_seq": 0, "last_seq": 0}
 
 
 class Arrived(msgspec.Struct):
@@ -61,6 +62,9 @@ class FakeWire:
         looks: Times that a consumer was asked about.
         stream_looks: Times that the stream was asked about.
         held_from: Messages from this sequence on are held back until :meth:`release`; 0 for none.
+        has_leader: Whether one leads the stream; if none does, a replica that is empty answers what is asked about it.
+        consumers_on: Server of new consumers: "three", or the replica "one".
+        lag: Messages that "one" lacks, in the leader's words.
         too_few: By how many messages the server's count of what is to come is too low.
     """
 
@@ -76,6 +80,9 @@ class FakeWire:
         self.looks = 0
         self.stream_looks = 0
         self.held_from = 0
+        self.has_leader = True
+        self.consumers_on = "three"
+        self.lag = 0
         self.too_few = 0
         self.last_seq = 0
         self._kept: dict[int, bytes] = {}
@@ -100,10 +107,15 @@ class FakeWire:
         match verb:
             case "STREAM.INFO":
                 self.stream_looks += 1
-                self._answer(reply, {"config": {}, "created": self.created, "state": self._state()})
+                late = {"name": "one", "lag": self.lag, "current": not self.lag}
+                led = {"leader": "three"} if self.has_leader else {}
+                state = self._state() if led else _EMPTY
+                about = {"config": {}, "created": self.created, "cluster": {"replicas": [late], **led}, "state": state}
+                self._answer(reply, about)
             case _ if verb.startswith("CONSUMER.CREATE"):
                 self._consumers[name] = _Consumer(msgspec.json.decode(data)["config"]["opt_start_seq"])
-                self._answer(reply, {"num_pending": len(self._due(self._consumers[name]))})
+                made = {"num_pending": len(self._due(self._consumers[name])), "cluster": {"leader": self.consumers_on}}
+                self._answer(reply, made)
             case _ if verb.startswith("CONSUMER.INFO"):
                 self.looks += 1
                 if name not in self._consumers:
@@ -196,5 +208,5 @@ class FakeWire:
                 else:
                     self.hand(found.inbox, Arrived(SUBJECT, reply, self._kept[sequence]))
 
-    def _answer(self, reply: str, body: dict[str, object]) -> None:
+    def _answer(self, reply: str, body: Mapping[str, object]) -> None:
         self.hand(reply, Arrived(reply, data=msgspec.json.encode(body)))

@@ -187,7 +187,7 @@ async def _verify_statuses(bus: NatsBus, state: State) -> None:
         now = status_of(state, key, at_ms=0)
         assert now is not None
         assert key in told, f"{key} has no status"
-        assert digest(told[key]) == digest(now), f"status of {key}"
+        assert digest(told[key]) == digest(now), f"status of {key}: {told[key]} instead of {now}"
         assert told[key].placement == now.placement
 
 

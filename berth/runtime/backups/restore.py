@@ -3,7 +3,8 @@
 Sequences stay, so that records and facts mean the same; the streams are other ones for the server, so every reader
 starts again, and the ledger has another id. Nobody leads meanwhile: a lease without an end is held from before the
 first stream is deleted until the last one is complete. A restore that was interrupted leaves it, so the cell stays
-without a leader until another restore completes.
+without a leader until another restore completes. If only its release is lost, with the power of the server, records
+behind the restored ledger show that the restore was complete.
 """
 
 import asyncio
@@ -71,7 +72,10 @@ async def restore(
     await lock.take(count)
     for spec in reversed(specs):  # mirrors before their origins
         await bus.delete_stream(spec.name)
-    await _Filling(bus, clock, checked, path, count).run(specs)
+    filling = _Filling(bus, clock, checked, path, count)
+    await filling.make_streams(specs)
+    await lock.name_ledger(checked.stream(StreamName.LEDGER).last_seq)
+    await filling.run()
     await bus.ensure_streams(replicas=count)
     await bus.wait_mirror(StreamName.LATEST, at_least=checked.stream(StreamName.FACTS).last_seq, timeout_s=_MIRROR_S)
     await lock.release()
@@ -144,6 +148,12 @@ class _Lock:
         except ConflictError as error:
             raise RestoreError("a dispatcher began to lead: stop all services first; nothing was changed") from error
 
+    async def name_ledger(self, last_seq: int) -> None:
+        """Say which ledger is made, and with which record it will end."""
+        ledger = (await self._bus.state(StreamName.LEDGER)).created
+        held = encode(LeaseHeld(RESTORE_HOLDER, 0, self._clock.now_ms(), ledger=ledger, ledger_seq=last_seq))
+        self._revision = await self._bus.publish(self._subject, held, expected_subject_seq=self._revision)
+
     async def release(self) -> None:
         """Let a dispatcher lead."""
         released = encode(LeaseHeld("", 0, self._clock.now_ms()))
@@ -162,11 +172,11 @@ class _Filling:
         self._outstanding: deque[tuple[StreamName, int, asyncio.Future[int]]] = deque()
         self._last: dict[StreamName, int] = {}
 
-    async def run(self, specs: list[StreamSpec]) -> None:
-        """Do it.
+    async def make_streams(self, specs: list[StreamSpec]) -> None:
+        """Make the streams, empty.
 
         Raises:
-            RestoreError: Something else writes to the streams, or they cannot be made.
+            RestoreError: They cannot be made.
         """
         old = self._checked.counts.get(StreamName.LATEST.value, 0)
         for spec in specs:
@@ -184,6 +194,13 @@ class _Filling:
                     f"stream {spec.name.value} cannot be made ({error.reason}): stop all services, then start the"
                     " restore again"
                 ) from error
+
+    async def run(self) -> None:
+        """Store the messages.
+
+        Raises:
+            RestoreError: Something else writes to the streams.
+        """
         try:
             await self._store_all()
         finally:

@@ -200,7 +200,11 @@ class NatsFollower:
         timer.cancel()
 
     async def _follow(self) -> Gap | None:
-        """Read with one consumer; returns None if a new one is needed."""
+        """Read with one consumer; returns None if a new one is needed.
+
+        Raises:
+            TransientError: One is needed, and for now there may be none that is any better.
+        """
         if self._wanted.has_floor:
             self._start_at((await self._api.stream(self._wanted.stream)).floor)
         session = self._session = _Session(self._wire, self._wanted.stream, self._wanted.consumer)
@@ -215,6 +219,8 @@ class NatsFollower:
             info = await self._api.stream(self._wanted.stream)
             if (gap := self._judge(info)) is not None:
                 return gap
+            if info.lacks(consumer.cluster.leader):  # the end of what it has is not the end of the stream
+                raise TransientError(f"{self._wanted.stream} is not complete on {consumer.cluster.leader} yet")
             if self._has_hole:  # the oldest message is not beyond the position, so single messages were removed
                 self._holes_until, self._has_hole = info.state.last_seq, False
             if not consumer.num_pending:

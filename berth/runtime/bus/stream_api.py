@@ -25,6 +25,8 @@ _NO_PURGE: Final = 10110
 """The stream forbids it, for good, although its code is that of a server error."""
 _NO_CLUSTER: Final = 10074
 """Replicas on a server without a cluster. This is a wrong setting, although its code is that of a server error."""
+_ON_THE_WAY: Final = 16
+"""Messages by which a replica may be behind while others are stored."""
 _SERVER_TROUBLE: Final = 500  # this code and above: no leader, no resources, not ready
 
 
@@ -47,12 +49,33 @@ class _Counts(msgspec.Struct, frozen=True):
     last_seq: int = 0
 
 
+class _Peer(msgspec.Struct, frozen=True):
+    name: str
+    current: bool = False
+    offline: bool = False
+    lag: int = 0
+
+
+class _Peers(msgspec.Struct, frozen=True):
+    leader: str = ""
+    replicas: list[_Peer] | None = None
+
+
 class StreamInfo(msgspec.Struct, frozen=True):
-    """A stream: its settings in the form of the server, the time of its creation, and its content."""
+    """A stream: its settings in the form of the server, the time of its creation, its content, and who has it."""
 
     config: dict[str, Any]
     created: str
     state: _Counts
+    cluster: _Peers = _Peers()
+
+    def lacks(self, server: str) -> bool:
+        """Whether a server is known to lack messages, more than those that are on their way; never without a cluster.
+
+        A replica with a new disk, or one that was away for long, is read like any other although it is not complete.
+        """
+        late = [peer for peer in self.cluster.replicas or () if peer.name == server and not peer.current]
+        return any(peer.offline or peer.lag >= min(_ON_THE_WAY, self.state.messages) for peer in late)
 
     @property
     def floor(self) -> int:
@@ -64,18 +87,6 @@ class StreamInfo(msgspec.Struct, frozen=True):
         """Oldest stored sequence that counts; the one after the last if there is none."""
         stored = self.state.first_seq if self.state.messages else self.state.last_seq + 1
         return max(stored, min(self.floor, self.state.last_seq + 1))
-
-
-class _Peer(msgspec.Struct, frozen=True):
-    name: str
-    current: bool = False
-    offline: bool = False
-    lag: int = 0
-
-
-class _Peers(msgspec.Struct, frozen=True):
-    leader: str = ""
-    replicas: list[_Peer] | None = None
 
 
 class _Placed(msgspec.Struct, frozen=True):
@@ -114,6 +125,7 @@ class ConsumerInfo(msgspec.Struct, frozen=True):
 
     delivered: _Delivered = _Delivered()
     num_pending: int = 0
+    cluster: _Peers = _Peers()
 
 
 class _Message(msgspec.Struct, frozen=True):
@@ -148,19 +160,19 @@ def refusal(what: str, error: ApiError) -> ShellError:
 class Api:
     """Requests to the JetStream API.
 
-    All raise :class:`TransientError` if the server does not answer or the stream does not exist (it may be created at
-    any time), and :class:`PoisonError` if the server rejects the request.
+    All raise :class:`TransientError` if the server does not answer, the stream has no leader or it does not exist (it
+    may be created at any time), and :class:`PoisonError` if the server rejects the request.
     """
 
     def __init__(self, inbox: Inbox) -> None:
         self._inbox = inbox
 
     async def stream(self, stream: str) -> StreamInfo:
-        """Information about a stream."""
-        return await self._ask(f"STREAM.INFO.{stream}", None, StreamInfo)
+        """Information about a stream, from its leader."""
+        return of_leader(stream, await self._ask(f"STREAM.INFO.{stream}", None, StreamInfo))
 
     async def find_stream(self, stream: str, *, timeout_s: float = _TIMEOUT_S) -> StreamInfo | None:
-        """Information about a stream; None if it does not exist."""
+        """Information about a stream, whoever answers; None if it does not exist."""
         answer = await self._send(f"STREAM.INFO.{stream}", None, timeout_s)
         error = msgspec.json.decode(answer, type=_Outcome).error
         if error is not None and error.err_code == _NO_STREAM:
@@ -234,6 +246,19 @@ class Api:
     async def _send(self, verb: str, body: dict[str, Any] | None, timeout_s: float = _TIMEOUT_S) -> bytes:
         data = b"" if body is None else msgspec.json.encode(body)
         return await self._inbox.request(f"{PREFIX}.{verb}", data, timeout_s=timeout_s)
+
+
+def of_leader(stream: str, info: StreamInfo) -> StreamInfo:
+    """Information whose content can be relied on.
+
+    While a stream has no leader any replica may answer, also one that is still empty because its disk is new.
+
+    Raises:
+        TransientError: It is not from a leader.
+    """
+    if info.cluster.replicas and not info.cluster.leader:
+        raise TransientError(f"{stream} has no leader")
+    return info
 
 
 def _decode(verb: str, answer: bytes, answer_type: type[_Answer]) -> _Answer:

@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 
 from berth.runtime.backoff import Backoff
 from berth.runtime.bus.port import StreamState
-from berth.runtime.bus.stream_api import FLOOR, Api
+from berth.runtime.bus.stream_api import FLOOR, Api, of_leader
 from berth.runtime.errors import FatalError, PoisonError, TransientError
 from berth.runtime.logs import Logger
 from berth.schemas.subjects import StreamName, StreamSpec, Subjects
@@ -183,11 +183,12 @@ async def keeping(api: Api, stream: str) -> Keeping | None:
     """A stream as the server keeps it; None if it does not exist.
 
     Raises:
-        TransientError: The server did not answer.
+        TransientError: The server did not answer, or the stream has no leader.
     """
     info = await api.find_stream(stream)
     if info is None:
         return None
+    info = of_leader(stream, info)
     state = StreamState(info.first_seq, info.state.last_seq, info.created, info.state.messages, info.floor)
     return Keeping(state, info.config.get("num_replicas", 1), max(info.config.get("max_bytes", 0), 0))
 

@@ -9,6 +9,8 @@ from berth.runtime.bus.follower import NatsFollower, Wanted
 from berth.runtime.bus.inbox import Inbox
 from berth.runtime.bus.port import Gap, GapReason, Stored
 from berth.runtime.bus.stream_api import Api
+from berth.runtime.bus.streams import keeping
+from berth.runtime.errors import TransientError
 from berth.schemas.subjects import StreamName
 from tests.support.fake_wire import STREAM, FakeWire
 from tests.support.waiting import until
@@ -209,4 +211,64 @@ async def test_what_replaced_a_message_is_waited_for_where_the_latest_of_each_su
     await reader.has(2, 3)
     assert not reader.taken_late
     assert reader.follower.caught_up.is_set()
+    await reader.follower.stop()
+
+
+async def test_an_empty_replica_that_answers_while_nobody_leads_is_no_gap() -> None:
+    reader = Reader()
+    reader.wire.store(3)
+    await reader.start()
+    await reader.has(1, 2, 3)
+    reader.wire.has_leader = False
+    looks = reader.wire.stream_looks
+    reader.wire.break_once()
+    reader.follower.kick()
+    await until(lambda: reader.wire.stream_looks > looks + 2, deadline_s=_DEADLINE_S, what="it asks again and again")
+    assert (reader.gaps, str(reader.follower.trouble)) == ([], f"{STREAM} has no leader")
+    reader.wire.has_leader = True
+    reader.wire.store(1)
+    await reader.has(1, 2, 3, 4)
+    await reader.follower.stop()
+
+
+async def test_what_a_stream_has_is_told_by_its_leader_alone() -> None:
+    wire = FakeWire()
+    wire.store(2)
+    inbox = Inbox(wire)
+    await inbox.open()
+    api = Api(inbox)
+    wire.has_leader = False
+    for ask in (api.stream(STREAM), keeping(api, STREAM)):
+        with pytest.raises(TransientError, match="EVENTS_cell has no leader"):
+            await ask
+    wire.has_leader = True
+    found = await keeping(api, STREAM)
+    assert found is not None
+    assert ((await api.stream(STREAM)).state.last_seq, found.state.last_seq) == (2, 2)
+
+
+@pytest.mark.parametrize(("stored", "lag"), [(3, 3), (100, 16), (100, 99)])
+async def test_a_replica_that_is_far_behind_is_not_read(stored: int, lag: int) -> None:
+    reader = Reader()
+    reader.wire.consumers_on = "one"
+    reader.wire.lag = lag
+    reader.wire.store(stored)
+    await reader.start()
+    await until(lambda: reader.wire.stream_looks > 2, deadline_s=_DEADLINE_S, what="it asks again and again")
+    assert (reader.taken, reader.follower.caught_up.is_set()) == ([], False)
+    assert str(reader.follower.trouble) == f"{STREAM} is not complete on one yet"
+    reader.wire.lag = 0
+    await reader.has(*range(1, stored + 1))
+    await reader.follower.stop()
+
+
+@pytest.mark.parametrize(("stored", "lag", "on"), [(3, 2, "one"), (100, 15, "one"), (100, 99, "three")])
+async def test_a_replica_that_lacks_what_is_on_its_way_is_read(stored: int, lag: int, on: str) -> None:
+    reader = Reader()
+    reader.wire.consumers_on = on
+    reader.wire.lag = lag
+    reader.wire.store(stored)
+    await reader.start()
+    await reader.has(*range(1, stored + 1))
+    assert reader.follower.recreations == 0
     await reader.follower.stop()

@@ -1,7 +1,10 @@
 """The lease of ``berth restore``: nobody leads, and everybody who would says why."""
 
+import pytest
+
 from berth.schemas.envelope import encode
 from berth.schemas.status import RESTORE_HOLDER, LeaseHeld
+from berth.schemas.subjects import StreamName
 from berth.services.dispatcher.leadership import ROLE
 from tests.support.candidates import Rivals
 
@@ -34,4 +37,31 @@ async def test_the_lease_of_a_restore_is_forgotten_when_another_leads() -> None:
     await first.bus.publish(subject, encode(LeaseHeld("", 0, 0)), expected_subject_seq=held)
     await them.pass_time(2)
     assert (first.leads, first.standing.barred, second.standing.barred) == (True, "", "")
+    await them.close()
+
+
+async def test_a_record_behind_the_restored_ledger_shows_that_only_the_release_is_lost() -> None:
+    them = Rivals()
+    first = await them.join("a")
+    ledger = (await first.bus.state(StreamName.LEDGER)).created
+    subject = first.bus.subjects.lease(ROLE)
+    await first.bus.append(b"restored", expected_seq=0)
+    lost = LeaseHeld(RESTORE_HOLDER, 0, 0, ledger=ledger, ledger_seq=1)
+    await first.bus.publish(subject, encode(lost))
+    await them.pass_time(20)
+    assert (first.leads, bool(first.standing.barred)) == (False, True)
+    await first.bus.append(b"of a leader", expected_seq=1)
+    await them.pass_time(3)
+    assert (first.leads, first.standing.barred) == (True, "")
+    await them.close()
+
+
+@pytest.mark.parametrize("lease", [LeaseHeld(RESTORE_HOLDER, 0, 0), LeaseHeld(RESTORE_HOLDER, 0, 0, ledger="old")])
+async def test_records_of_a_ledger_that_is_not_the_restored_one_show_nothing(lease: LeaseHeld) -> None:
+    them = Rivals()
+    first = await them.join("a")
+    await first.bus.append(b"of the cell before", expected_seq=0)
+    await first.bus.publish(first.bus.subjects.lease(ROLE), encode(lease))
+    await them.pass_time(20)
+    assert not first.leads
     await them.close()
