@@ -80,7 +80,7 @@ def show(found: Results) -> None:
     for line in turned_away_lines(found.turned_away):
         print_result(line)
     titles = [figures.title for figures in found.figures]
-    table = new_table("", "unit", *titles, last_folds=False)
+    table = new_table("", "unit", *titles)
     for section, rows in groupby(found.rows, lambda row: row.section):
         is_short = section.startswith(_WITHOUT)
         kept = [row for row in rows if not is_short or row.metric in _SHORT]
