@@ -60,9 +60,9 @@ COMMANDS: Final = (
     Command(
         "jobs",
         "jobs.listing:jobs",
-        "List jobs: phase, pods, chips, time in the phase, and their nodes or why they wait.",
+        "List jobs in the order of the queue: phase, position, pods, chips, age, and their nodes or why they wait.",
     ),
-    Command("cancel", "jobs.listing:cancel", "Cancel a job, whether it waits or runs."),
+    Command("cancel", "jobs.cancel:cancel", "Cancel a job, whether it waits or runs."),
     Command(
         "nodes",
         "cluster.nodes:nodes",

@@ -21,6 +21,10 @@ if TYPE_CHECKING:
 OK: Final = 0
 FAILED: Final = 1
 WRONG_USE: Final = 2
+LATE: Final = 124
+"""What a command waited for did not come in time. Source: timeout(1)."""
+INTERRUPTED: Final = 130
+"""Ctrl-C. Source: exit status 128 + SIGINT of shells."""
 _HELP_WIDTH: Final = 160
 """Cells of a line of a help page without a terminal."""
 _LEGEND_GAP: Final = " " * 3
@@ -58,8 +62,13 @@ def progress_console() -> "Console":
 def _console(*, to_stderr: bool) -> "Console":
     from rich.console import Console  # noqa: PLC0415  # takes time that commands for programs do not need
 
-    is_terminal = (sys.stderr if to_stderr else sys.stdout).isatty()
-    return Console(stderr=to_stderr, highlight=False, soft_wrap=False, width=None if is_terminal else _HELP_WIDTH)
+    width = None if is_terminal(of_stderr=to_stderr) else _HELP_WIDTH
+    return Console(stderr=to_stderr, highlight=False, soft_wrap=False, width=width)
+
+
+def is_terminal(*, of_stderr: bool = False) -> bool:
+    """Whether a person reads stdout, or stderr."""
+    return (sys.stderr if of_stderr else sys.stdout).isatty()
 
 
 def line_width(console: "Console") -> int | None:

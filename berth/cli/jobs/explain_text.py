@@ -5,7 +5,7 @@ from typing import Final
 import msgspec
 from rich.markup import escape
 
-from berth.cli.jobs.listing import OVER, phase_words
+from berth.cli.jobs.rows import OVER, phase_words
 from berth.cli.output import moment, new_table, print_result, results
 from berth.core.explain.explainer import explain_rejection
 from berth.core.explain.model import Basis, Choice, Explanation, all_sentences

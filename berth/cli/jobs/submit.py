@@ -8,7 +8,7 @@ import msgspec
 from cyclopts import Parameter
 
 from berth.cli.cell import Common, connected, run
-from berth.cli.jobs.listing import OVER, JobRow, phase_words, row_of
+from berth.cli.jobs.rows import OVER, JobRow, phase_words, row_of
 from berth.cli.jobs.watching import Watch
 from berth.cli.output import FAILED, OK, CommandError, complain, emit, listed, print_progress, print_result
 from berth.core.requests.job_validation import validate

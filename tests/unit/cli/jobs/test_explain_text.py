@@ -5,7 +5,8 @@ from collections.abc import AsyncIterator
 import pytest
 
 from berth.cli.jobs.explain_text import ExplainResult, describe, show
-from berth.cli.jobs.listing import find_job, row_of
+from berth.cli.jobs.finding import find_job
+from berth.cli.jobs.rows import row_of
 from berth.cli.output import CommandError
 from berth.schemas.subjects import StreamName
 from tests.support.cells import Cell, a_job, a_node
