@@ -62,6 +62,11 @@ COMMANDS: Final = (
         "jobs.listing:jobs",
         "List jobs in the order of the queue: phase, position, pods, chips, age, and their nodes or why they wait.",
     ),
+    Command(
+        "wait",
+        "jobs.wait:wait",
+        "Wait until jobs are placed, or have finished, and tell by the exit code whether they did.",
+    ),
     Command("cancel", "jobs.cancel:cancel", "Cancel a job, whether it waits or runs."),
     Command(
         "nodes",

@@ -22,9 +22,9 @@ OK: Final = 0
 FAILED: Final = 1
 WRONG_USE: Final = 2
 LATE: Final = 124
-"""What a command waited for did not come in time. Source: timeout(1)."""
+"""What a command waited for did not come in time; the code of ``timeout`` of coreutils."""
 INTERRUPTED: Final = 130
-"""Ctrl-C. Source: exit status 128 + SIGINT of shells."""
+"""Ctrl-C; the code that shells give to a command that SIGINT ended."""
 _HELP_WIDTH: Final = 160
 """Cells of a line of a help page without a terminal."""
 _LEGEND_GAP: Final = " " * 3

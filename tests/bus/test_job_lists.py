@@ -2,12 +2,7 @@
 
 import asyncio
 import json
-import os
-import pty
-import signal
 import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from typing import Final
 
 import pytest
@@ -17,7 +12,7 @@ from berth.schemas.envelope import encode
 from berth.schemas.placement import Run, placement_of
 from berth.schemas.status import JobStatus
 from tests.support.command import berth
-from tests.support.waiting import until
+from tests.support.live_command import live
 
 NOW_MS: Final = 1_700_000_000_000
 
@@ -45,61 +40,6 @@ async def filled_bus(real_bus: NatsBus) -> NatsBus:
         a_status("done", "succeeded", seq=2, sentence=""),
     )
     return real_bus
-
-
-class Live:
-    """A command that goes on: its output so far, and its end."""
-
-    def __init__(self, process: asyncio.subprocess.Process, terminal: int | None) -> None:
-        self.process = process
-        self.out = ""
-        self._terminal = terminal
-        if terminal is not None:
-            asyncio.get_running_loop().add_reader(terminal, self._read)
-
-    def _read(self) -> None:
-        assert self._terminal is not None
-        try:
-            self.out += os.read(self._terminal, 65_536).decode()
-        except OSError:  # the process has closed the terminal
-            asyncio.get_running_loop().remove_reader(self._terminal)
-
-    async def lines(self, count: int) -> list[str]:
-        """The next lines of a pipe."""
-        assert self.process.stdout is not None
-        async with asyncio.timeout(30):
-            return [(await self.process.stdout.readline()).decode().rstrip("\n") for _ in range(count)]
-
-    async def shows(self, text: str) -> None:
-        await until(lambda: text in self.out, deadline_s=10, what=f"{text!r} on the terminal")
-
-    async def interrupted(self) -> int:
-        """Exit code after Ctrl-C."""
-        self.process.send_signal(signal.SIGINT)
-        async with asyncio.timeout(30):
-            return await self.process.wait()
-
-
-@asynccontextmanager
-async def live(*words: str, url: str, cell: str, on_terminal: bool = False) -> AsyncIterator[Live]:
-    """The command with its output in a pipe, or on a terminal of 24 lines."""
-    here, there = pty.openpty() if on_terminal else (None, asyncio.subprocess.PIPE)
-    process = await asyncio.create_subprocess_exec(
-        "/usr/bin/env", "TERM=xterm", "COLUMNS=100", "LINES=24", sys.executable, "-m", "berth.cli", *words,
-        "--url", url, "--cell", cell, stdin=asyncio.subprocess.DEVNULL, stdout=there,
-    )  # fmt: skip
-    if here is not None:
-        os.close(there)
-    found = Live(process, here)
-    try:
-        yield found
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
-        if here is not None:
-            asyncio.get_running_loop().remove_reader(here)
-            os.close(here)
 
 
 @pytest.mark.usefixtures("bus")

@@ -3,17 +3,17 @@
 import asyncio
 from typing import TYPE_CHECKING, Final
 
-from berth.cli.jobs.job_table import job_table, where_or_why
+from berth.cli.jobs.goals import job_line
+from berth.cli.jobs.job_table import job_table
 from berth.cli.jobs.listing import Output, View, notes_of
 from berth.cli.jobs.queue_order import JobKey, positions
-from berth.cli.jobs.rows import phase_words, row_of
+from berth.cli.jobs.rows import row_of
 from berth.cli.output import (
     CommandError,
     emit,
     is_terminal,
     line_width,
     moment,
-    plain,
     print_result,
     print_table,
     results,
@@ -149,7 +149,7 @@ async def _tell(statuses: _Statuses, view: View, form: Output) -> None:
     shown, _ = view.of(list(statuses.known.values()))
     places = positions(statuses.known.values())
     for status in shown:
-        told[status.namespace, status.name] = _words(status)
+        told[status.namespace, status.name] = job_line(status)
         if form == "json":
             emit(row_of(status, places.get((status.namespace, status.name), 0)))
     if form != "json" and shown:
@@ -160,7 +160,7 @@ async def _tell(statuses: _Statuses, view: View, form: Output) -> None:
         matching = {(status.namespace, status.name) for status in view.of(changed)[0]}
         for status in changed:
             key = (status.namespace, status.name)
-            words = _words(status)
+            words = job_line(status)
             if (key not in matching and key not in told) or told.get(key) == words:
                 continue
             told[key] = words
@@ -170,12 +170,3 @@ async def _tell(statuses: _Statuses, view: View, form: Output) -> None:
                 emit(row_of(status, places.get(key, 0)))
             else:
                 print_result(f"{moment(status.at_ms)}  {words}")
-
-
-def _words(status: JobStatus) -> str:
-    """Phase of a job, with its nodes or the reason."""
-    where = where_or_why(status)
-    name = plain(f"{status.namespace}/{status.name}")
-    if status.placement is not None:
-        return f"{name} {phase_words(status.phase)} on {where}"
-    return f"{name} {phase_words(status.phase)}{f': {where}' if where else ''}"

@@ -15,7 +15,7 @@ PHASES: Final[tuple[str, ...]] = get_args(Phase)
 def _queue_key(status: JobStatus) -> tuple[object, ...]:
     """Jobs that wait, in the order of the queue; then those with a place, and those that are over, likewise.
 
-    Source: ``Gang.order``, and the separate queue of jobs without chips.
+    The order of those that wait is that of gangs (``Gang.order``), with jobs without chips in a queue of their own.
     """
     stage = 0 if status.phase == "waiting" else 1 if status.phase in {"placed", "bound", "running", "ending"} else 2
     return (stage, status.is_plain, -status.priority, status.accepted_seq, status.uid, status.namespace, status.name)
