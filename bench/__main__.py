@@ -7,6 +7,7 @@ from pathlib import Path
 
 from bench import (
     bind,
+    commands,
     fault,
     gang,
     health,
@@ -46,6 +47,7 @@ _BENCHES = {
     "fault": fault.run,
     "health": health.run,
     "sim": sim.run,
+    "commands": commands.run,
 }
 _LONG = ("load", "nodes")
 """Benches that need an hour or most of a machine, so that ``all`` leaves them out."""

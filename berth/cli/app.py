@@ -45,6 +45,7 @@ def command_line(word: str) -> App:
         help="Decide on which nodes and chips NPU jobs run, and report the reasons.",
         version=release,
         result_action="return_value",
+        help_format="plaintext",  # what lists commands needs no library for Markdown
     )
     for command in COMMANDS:
         _add(app, command, is_called=command.name == word)
@@ -54,15 +55,15 @@ def command_line(word: str) -> App:
 def _add(app: App, command: Command, *, is_called: bool) -> None:
     if not is_called:
         place = f"berth.cli.{command.place}"
-        app.command(place, name=command.name, help=command.summary, show=command.is_shown)
+        app.command(place, name=command.name, help=command.summary.replace("``", ""), show=command.is_shown)
     elif command.parts:
-        group = App(name=command.name)
+        group = App(name=command.name, help_format="markdown")
         group.default(command.load())
         for part in command.parts:
             _add(group, part, is_called=True)
         app.command(group)
     else:
-        app.command(command.load(), name=command.name, show=command.is_shown)
+        app.command(command.load(), name=command.name, show=command.is_shown, help_format="markdown")
 
 
 def main() -> NoReturn:

@@ -24,7 +24,7 @@ from berth.schemas.subjects import StreamName
 
 DEFAULT_URL: Final = "nats://127.0.0.1:4222"
 _CONNECT_S: Final = 3.0
-_SILENT_S: Final = 0.7
+_SILENT_S: Final = 0.4
 """Without an answer for so long, users are told what the command waits for."""
 _NUMBERED: Final = re.compile(r"^\w+\(-?\d+, '(?P<words>[^']*)'\)$")
 """Text of an operating system error in Python's format."""

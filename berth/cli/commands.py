@@ -2,12 +2,10 @@
 
 import importlib
 from collections.abc import Callable
-from typing import Final
-
-import msgspec
+from typing import Final, NamedTuple
 
 
-class Command(msgspec.Struct, frozen=True):
+class Command(NamedTuple):
     """A command, or a group of commands with a function of its own.
 
     Attributes:

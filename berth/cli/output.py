@@ -3,13 +3,10 @@
 Text is wrapped at words on a terminal, and not at all elsewhere.
 """
 
-import difflib
 import sys
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
-
-import msgspec
 
 from berth.cli.tables import Span, Styled, Table, filled, text_of, wrapped
 
@@ -100,6 +97,8 @@ def print_legend(items: Iterable[Styled]) -> None:
 
 def emit(value: object) -> None:
     """Print a result as one line of JSON."""
+    import msgspec  # noqa: PLC0415  # takes time that the list of commands does not need
+
     sys.stdout.write(msgspec.json.encode(value).decode() + "\n")
     sys.stdout.flush()
 
@@ -169,4 +168,6 @@ def known_jobs(count: int) -> str:
 
 def near_names(word: str, known: Iterable[str]) -> list[str]:
     """Up to three similar names, the most similar first."""
+    import difflib  # noqa: PLC0415  # as above
+
     return difflib.get_close_matches(word, sorted(known), n=3, cutoff=0.5)
