@@ -136,7 +136,9 @@ async def _go_through(world: World) -> None:
             raise Failure("the cell does not come to rest", f"{unrest(world)[:20]}")
         await asyncio.sleep(1.0)
         _see_nothing_failed(world)
-        now = (len(world.observer.records), len(world.observer.facts))
+        # Who could not store a message tries again after retry_wait_max_s, which is a little less.
+        unstored = sum(process.log.said["warning", "message not stored"] for process in world.cell.logs)
+        now = (len(world.observer.records), unstored)
         quiet_s = quiet_s + 1.0 if now == before else 0.0
         before = now
     await see_rest(world)
