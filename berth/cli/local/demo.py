@@ -5,12 +5,10 @@ import tempfile
 from collections.abc import AsyncIterator, Iterator
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import msgspec
 from cyclopts import Parameter
-from rich.markup import escape
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from berth.cli.cell import run
 from berth.cli.cluster.nodes import NodeRow, show_map
@@ -27,16 +25,19 @@ from berth.cli.output import (
     OK,
     CommandError,
     emit,
-    new_table,
     print_progress,
     print_result,
+    print_table,
     progress_console,
-    results,
 )
 from berth.cli.recordings.record import may_write, write_recording
+from berth.cli.tables import Span, Table
 from berth.core.explain.text import pluralize, ranges
 from berth.runtime.bus.port import Bus
 from berth.runtime.clock import Clock, SystemClock
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
 
 CELL: Final = "demo"
 _SECOND_MS: Final = 1000
@@ -65,7 +66,7 @@ class Report(msgspec.Struct, frozen=True):
 class _Progress:
     """Progress: bars on a terminal, lines elsewhere."""
 
-    def __init__(self, bars: Progress | None) -> None:
+    def __init__(self, bars: "Progress | None") -> None:
         self._bars = bars
         self._tasks = {name: bars.add_task(name, total=None, news="") for name in ("decided", "ended")} if bars else {}
 
@@ -84,7 +85,7 @@ class _Progress:
         for name, task in self._tasks.items():
             self._bars.update(task, completed=done[name], total=len(tales))
         for line in news[-1:]:
-            self._bars.update(self._tasks["decided"], news=escape(line[:70]))
+            self._bars.update(self._tasks["decided"], news=line[:70])
 
 
 @contextmanager
@@ -93,8 +94,17 @@ def _progress() -> Iterator[_Progress]:
     if not console.is_terminal:
         yield _Progress(None)
         return
+    from rich.progress import (  # noqa: PLC0415  # not needed elsewhere
+        BarColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+    )
+
     columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed:.0f} jobs"))
-    with Progress(*columns, TimeElapsedColumn(), TextColumn("{task.fields[news]}"), console=console) as bars:
+    with Progress(
+        *columns, TimeElapsedColumn(), TextColumn("{task.fields[news]}", markup=False), console=console
+    ) as bars:
         yield _Progress(bars)
 
 
@@ -199,19 +209,20 @@ def _is_well(report: Report) -> bool:
 
 
 def _show(report: Report) -> None:
-    table = new_table("JOB", "PODS x CHIPS", "FATE", "WAITED", "WHERE (CHIPS), OR WHY NOT")
+    table = Table("JOB", "PODS x CHIPS", "FATE", "WAITED", "WHERE (CHIPS), OR WHY NOT")
     for tale in report.jobs:
         waited = f"{(tale.placed_ms - tale.sent_ms) / _SECOND_MS:.1f} s" if tale.placed_ms else ""
         where = ", ".join(f"{rank.node}({ranges(rank.chips)})" for rank in tale.ranks[:_RANKS_SHOWN])
         where += f" and {len(tale.ranks) - _RANKS_SHOWN} more pods" if len(tale.ranks) > _RANKS_SHOWN else ""
-        table.add_row(escape(tale.name), tale.asks, tale.fate, waited, escape(where or tale.reason))
-    console = results()
-    console.print(table)
-    console.print("\n[bold]The cluster when most chips were in use[/]")
+        table.add_row(tale.name, tale.asks, tale.fate, waited, where or tale.reason)
+    print_table(table)
+    print_result("")
+    print_result(Span("The cluster when most chips were in use", "bold"))
     show_map(report.fullest, SystemClock().now_ms())
     for result in (report.placed, report.waited):
         if result is not None:
-            console.print("\n[bold]Why[/]", end=" ")
+            print_result("")
+            print_result(Span("Why", "bold"))
             show(result)
     ran = sum(tale.fate == "succeeded" for tale in report.jobs)
     queued = sum(bool(tale.waited_for) and bool(tale.ranks) for tale in report.jobs)

@@ -7,7 +7,6 @@ from typing import Annotated, Any, Final
 
 import msgspec
 from cyclopts import Parameter
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from berth.cli.cell import Form, run
 from berth.cli.output import (
@@ -134,6 +133,13 @@ def _watched(file: Path, reading: Reading, *, is_shown: bool) -> Iterator[Iterab
     if not is_shown or not console.is_terminal:
         yield reading
         return
+    from rich.progress import (  # noqa: PLC0415  # not needed elsewhere
+        BarColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+    )
+
     columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[events]}"), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True) as progress:
         task = progress.add_task(file.name, total=file.stat().st_size, events="")

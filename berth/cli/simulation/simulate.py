@@ -10,7 +10,6 @@ from typing import Annotated, Final, Literal, NamedTuple
 
 import msgspec
 from cyclopts import Parameter
-from rich.progress import Progress
 
 from berth.cli.cell import run
 from berth.cli.output import WRONG_USE, CommandError, progress_console
@@ -306,6 +305,8 @@ def _progress(plan: SimulationPlan) -> Iterator[Callable[[int], None] | None]:
     if not console.is_terminal:
         yield None
         return
+    from rich.progress import Progress  # noqa: PLC0415  # not needed elsewhere
+
     with Progress(console=console, transient=True) as progress:
         task = progress.add_task(plan.title or plan.settings.queue_policy, total=len(plan.workload.jobs))
         shown = 0

@@ -58,7 +58,7 @@ def test_policies_stand_side_by_side_with_settings_notes_and_what_was_turned_awa
     )
     assert away in out
     assert "there are 8 in all, on 1 node" in out
-    heading = next(line for line in out.splitlines() if "skip, random nodes" in line and "unit" in line)
+    heading = next(line for line in out.splitlines() if "skip, random nodes" in line and "UNIT" in line)
     assert heading.split("  ")[-1].strip() == "skip, spread nodes"
     mean = next(line.split() for line in out.splitlines() if line.strip().startswith("mean"))
     assert mean == ["mean", "s", "30.0", "60.0", "30.0", "30.0", "30.0"]  # waits 0, 90, 0; under fifo 0, 90, 90
