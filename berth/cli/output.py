@@ -5,7 +5,8 @@ Text is wrapped at words on a terminal, and not at all elsewhere.
 
 import difflib
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
@@ -104,6 +105,17 @@ def complain(lines: Iterable[str]) -> None:
 def shows_unicode() -> bool:
     """Whether stdout takes the characters of drawings."""
     return (sys.stdout.encoding or "utf-8").lower().startswith("utf")
+
+
+@contextmanager
+def working(what: str) -> Iterator[None]:
+    """Show on a terminal that something takes time; nothing is shown elsewhere."""
+    console = progress_console()
+    if not console.file.isatty():
+        yield
+        return
+    with console.status(text_of(what)):
+        yield
 
 
 def _print_wrapped(console: "Console", line: Styled) -> None:

@@ -91,7 +91,7 @@ class _Progress:
 @contextmanager
 def _progress() -> Iterator[_Progress]:
     console = progress_console()
-    if not console.is_terminal:
+    if not console.file.isatty():
         yield _Progress(None)
         return
     from rich.progress import (  # noqa: PLC0415  # not needed elsewhere

@@ -130,7 +130,7 @@ def _fed(again: Replay, entries: Iterable[Entry], *, to_end: bool) -> bool:
 def _watched(file: Path, reading: Reading, *, is_shown: bool) -> Iterator[Iterable[Entry]]:
     """Entries of a recording; on a terminal with a progress bar."""
     console = progress_console()
-    if not is_shown or not console.is_terminal:
+    if not is_shown or not console.file.isatty():
         yield reading
         return
     from rich.progress import (  # noqa: PLC0415  # not needed elsewhere

@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from berth.cli.output import emit, listed, print_progress, print_result, print_table
+from berth.cli.output import emit, listed, print_progress, print_result, print_table, working
 from berth.cli.simulation.pictures import drawn, write_drawn, write_file
 from berth.cli.simulation.report_page import write_page
 from berth.cli.tables import Table
@@ -147,8 +147,9 @@ def write_folder(found: Results, courses: Sequence[Timeline], folder: Path) -> N
     """
     write_file(folder / "results.json", msgspec.json.format(msgspec.json.encode(found), indent=1) + b"\n")
     write_file(folder / "results.md", markdown(found).encode())
-    pictures = drawn(courses)
-    paths = write_drawn(pictures, folder)
-    write_page(courses, found.rows, folder / "report.html", pictures)
+    with working("drawing pictures"):
+        pictures = drawn(courses)
+        paths = write_drawn(pictures, folder)
+        write_page(courses, found.rows, folder / "report.html", pictures)
     names = ["report.html", "results.json", "results.md", *(path.name for path in paths)]
     print_progress(f"{folder}: {listed(names, len(names))}")

@@ -338,6 +338,9 @@ def test_a_terminal_of_60_columns_has_all_figures_of_a_simulation(folder: Path) 
     lines = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", printed.decode()).replace("\r", "\n").splitlines()
     assert max(map(len, lines)) <= 60
     assert "FIGURE: placed" in lines
+    assert any(
+        line.startswith("skip, random nodes ") and line.rstrip().endswith("0:00:00") for line in lines
+    )  # progress
     assert len([line for line in lines if line.startswith("skip, random nodes: ")]) > 20
 
 
@@ -347,7 +350,9 @@ def test_without_a_terminal_a_row_is_a_line(
     monkeypatch.chdir(folder)
     monkeypatch.setenv("COLUMNS", "40")
     assert call(SIMULATE) == 0
-    lines = capsys.readouterr().out.splitlines()
+    printed = capsys.readouterr()
+    assert printed.err == ""
+    lines = printed.out.splitlines()
     head = next(line for line in lines if line.startswith("FIGURE "))
     at = head.index("skip, random nodes")
     placed = next(line for line in lines if line.startswith("  placed "))
