@@ -142,7 +142,7 @@ def fault_of(refusal: Refusal, *, file: str = "", job: str = "") -> Fault:
 
 
 def _read(files: tuple[str, ...]) -> tuple[list[_Sent], list[Fault]]:
-    """Requests of all files, and all errors that can be found without a cell."""
+    """Requests of all files, and the first error of each document that can be found without a cell."""
     requests: list[_Sent] = []
     faults: list[Fault] = []
     now_ms = SystemClock().now_ms()

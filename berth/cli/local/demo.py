@@ -13,7 +13,7 @@ from cyclopts import Parameter
 from berth.cli.cell import run
 from berth.cli.cluster.nodes import NodeRow, show_map
 from berth.cli.jobs.explain_text import ExplainResult, show
-from berth.cli.local.fleet import DEMO_CLUSTER, Fleet
+from berth.cli.local.fleet import DEMO_CLUSTER, Fleet, read_topology, services_words
 from berth.cli.local.kube_fleet import KubeFleet
 from berth.cli.local.kube_stage import KubeStage
 from berth.cli.local.scenario import Play
@@ -117,8 +117,8 @@ def demo(
 ) -> int:
     """Start a cell with a simulated cluster, run some fifty jobs on it, show their placements, and stop everything.
 
-    Only the recording remains, if one is requested. The result is deterministic, except with --kubernetes, where the
-    API server acts concurrently.
+    Only the recording remains, if one is requested. Processes run concurrently: two runs may order jobs otherwise and
+    place them on other nodes. The decisions of one run follow from its recording.
 
     Args:
         kubernetes: Use a temporary Kubernetes API server and all services; only the nodes are simulated.
@@ -161,13 +161,14 @@ def demo(
 
 
 def _fleet(root: Path, *, shards: int, kubernetes: bool) -> Fleet:
+    nodes = pluralize(read_topology(DEMO_CLUSTER), "simulated node")
     if kubernetes:
         fleet = KubeFleet(root, topology=DEMO_CLUSTER, shards=shards, cell=CELL, print_progress=print_progress)
         print_progress(
-            f"starting a Kubernetes API server, NATS, a simulated cluster, {shards} scorers and all services"
+            f"starting a Kubernetes API server, NATS, {nodes}, inventory, health, summary, {services_words(shards)}"
         )
         return fleet
-    print_progress(f"starting NATS, a simulated cluster, {shards} scorers, dispatcher and binder")
+    print_progress(f"starting NATS, {nodes}, {services_words(shards)}")
     return Fleet(root, topology=DEMO_CLUSTER, shards=shards, cell=CELL, print_progress=print_progress, is_alone=True)
 
 
@@ -208,6 +209,10 @@ def _is_well(report: Report) -> bool:
     return all(tale.is_well for tale in report.jobs) and not faults
 
 
+def _were(count: int) -> str:
+    return "was" if count == 1 else "were"
+
+
 def _show(report: Report) -> None:
     table = Table("JOB", "PODS x CHIPS", "FATE", "WAITED", "WHERE (CHIPS), OR WHY NOT")
     for tale in report.jobs:
@@ -225,13 +230,15 @@ def _show(report: Report) -> None:
             print_result(Span("Why", "bold"))
             show(result)
     ran = sum(tale.fate == "succeeded" for tale in report.jobs)
-    queued = sum(bool(tale.waited_for) and bool(tale.ranks) for tale in report.jobs)
+    queued = sum(tale.fate == "succeeded" and bool(tale.waited_for) for tale in report.jobs)
     rejected = sum(tale.fate in {"rejected", "too large"} for tale in report.jobs)
+    cancelled = sum(tale.fate == "cancelled" for tale in report.jobs)
     print_result("")
     print_result(
-        f"{pluralize(len(report.jobs), 'job')} in {report.took_s:g} s: {ran} have run, {queued} of them had to wait; {rejected} were"
-        f" refused with a reason, {sum(tale.fate == 'cancelled' for tale in report.jobs)} cancelled."
+        f"{pluralize(len(report.jobs), 'job')}: {ran} {'has' if ran == 1 else 'have'} run, {queued} of them had to wait;"
+        f" {rejected} {_were(rejected)} refused with a reason, {cancelled} {_were(cancelled)} cancelled."
     )
+    print_result(f"It took {report.took_s:g} s to start the cell, run the jobs, and stop the cell.")
     print_result(f"Chips given twice: {report.double_allocations}. Nodes overcommitted: {report.overcommits}.")
     sight = report.kubernetes
     if sight is None:
