@@ -43,7 +43,7 @@ COMMANDS: Final = (
     Command(
         "up",
         "local.up:up",
-        "Start NATS, all services and a simulated cluster, and keep them running until Ctrl-C or SIGTERM.",
+        "Start NATS, a simulated cluster and the services that decide for it; keep them running until Ctrl-C or SIGTERM.",
     ),
     Command(
         "demo",

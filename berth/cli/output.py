@@ -4,7 +4,8 @@ Text is wrapped at words on a terminal, and not at all elsewhere.
 """
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
@@ -12,7 +13,6 @@ from berth.cli.tables import Span, Styled, Table, filled, text_of, wrapped
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.table import Table as RichTable
     from rich.text import Text
 
 OK: Final = 0
@@ -114,6 +114,17 @@ def shows_unicode() -> bool:
     return (sys.stdout.encoding or "utf-8").lower().startswith("utf")
 
 
+@contextmanager
+def working(what: str) -> Iterator[None]:
+    """Show on a terminal that something takes time; nothing is shown elsewhere."""
+    console = progress_console()
+    if not console.file.isatty():
+        yield
+        return
+    with console.status(text_of(what)):
+        yield
+
+
 def _print_wrapped(console: "Console", line: Styled) -> None:
     _print_lines(console, wrapped(text_of(line), line_width(console)))
 
@@ -121,16 +132,6 @@ def _print_wrapped(console: "Console", line: Styled) -> None:
 def _print_lines(console: "Console", lines: Iterable["Text"]) -> None:
     for line in lines:
         console.print(line, soft_wrap=True)
-
-
-def new_table(*columns: str) -> "RichTable":
-    """A table of ``rich`` without lines; only the last column may be broken."""
-    from rich.table import Table as RichTable  # noqa: PLC0415  # as above
-
-    table = RichTable(box=None, pad_edge=False, header_style="bold")
-    for column in columns:
-        table.add_column(column, no_wrap=column != columns[-1], overflow="fold")
-    return table
 
 
 def moment(at_ms: int) -> str:

@@ -183,13 +183,11 @@ def _cell_lines(cell: "Text", width: int) -> list["Text"]:
 
 
 def _stacked(headers: Sequence[str], rows: Iterable[Sequence[Styled] | str], width: int) -> list["Text"]:
-    """A line for each cell, and an empty line between two rows."""
+    """A line for each cell, and an empty line after each row."""
     found: list[Text] = []
-    for number, row in enumerate(rows):
-        if number:
-            found.append(text_of(""))
+    for row in rows:
         if isinstance(row, str):
-            found += wrapped(_bold(row), width)
+            found += [*wrapped(_bold(row), width), text_of("")]
             continue
         for header, cell in zip(headers, row, strict=True):
             value = text_of(cell)
@@ -200,6 +198,7 @@ def _stacked(headers: Sequence[str], rows: Iterable[Sequence[Styled] | str], wid
                 found += [part for line in lines for part in wrapped(_indented(line, _INDENT), width)]
             else:
                 found += wrapped(head.append(" ").append_text(value), width)
+        found.append(text_of(""))
     return found
 
 

@@ -75,7 +75,7 @@ def fault_of(refusal: Refusal, *, file: str = "", job: str = "") -> Fault:
 
 
 def read_requests(files: tuple[str, ...]) -> tuple[list[Request], list[Fault]]:
-    """Requests of all files, and all errors that can be found without a cell."""
+    """Requests of all files, and the first error of each document that can be found without a cell."""
     requests: list[Request] = []
     faults: list[Fault] = []
     now_ms = SystemClock().now_ms()

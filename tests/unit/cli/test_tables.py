@@ -96,6 +96,7 @@ def test_rows_are_stacked_where_columns_would_be_too_narrow_for_words() -> None:
         "WHERE, OR WHY NOT: 1234 of 5678 nodes",
         "  have 16 chips, and 17 are free at",
         "  most: 90210 are needed",
+        "",
     ]
 
 
@@ -109,14 +110,14 @@ def test_sections_have_titles_and_indented_rows() -> None:
     table.add_section("waiting time")
     table.add_row("mean", "s", "1234567.8")
     assert plain(table, None) == ["FIGURE  UNIT  skip", "waiting time", "  mean  s     1234567.8"]
-    assert plain(table, 20) == ["waiting time", "", "FIGURE: mean", "UNIT: s", "skip: 1234567.8"]
+    assert plain(table, 20) == ["waiting time", "", "FIGURE: mean", "UNIT: s", "skip: 1234567.8", ""]
 
 
 def test_lines_of_a_drawing_stay_below_one_another() -> None:
     table = Table("SUPERPOD", "NODES", "FREE")
     table.add_row("a", [Span("##", "red"), Span("..\n"), Span("##..", "green")], "4/8")
     assert plain(table, None) == ["SUPERPOD  NODES  FREE", "a         ##..   4/8", "          ##.."]
-    assert plain(table, 12) == ["SUPERPOD: a", "NODES:", "  ##..", "  ##..", "FREE: 4/8"]
+    assert plain(table, 12) == ["SUPERPOD: a", "NODES:", "  ##..", "  ##..", "FREE: 4/8", ""]
 
 
 def test_a_wide_character_takes_two_cells() -> None:
