@@ -1,6 +1,7 @@
 """The ``berth`` command with its subcommands, and its exit codes.
 
-0: success. 1: failure or refusal. 2: wrong usage or invalid setting.
+0: success. 1: failure or refusal. 2: wrong usage or invalid setting. 124: what it waited for did not come in time. 130:
+Ctrl-C.
 """
 
 import sys
@@ -9,7 +10,7 @@ from typing import NoReturn
 from cyclopts import App, CycloptsError
 
 from berth.cli.commands import COMMANDS, Command
-from berth.cli.output import WRONG_USE, complain, progress_console, results
+from berth.cli.output import INTERRUPTED, WRONG_USE, complain, progress_console, results
 from berth.formats.utf8 import UTF8_TEXT, is_utf8
 from berth.runtime.release import release
 
@@ -68,4 +69,8 @@ def _add(app: App, command: Command, *, is_called: bool) -> None:
 
 def main() -> NoReturn:
     """Run the command line of this process."""
-    sys.exit(call(sys.argv[1:]))
+    try:
+        code = call(sys.argv[1:])
+    except KeyboardInterrupt:  # while modules are imported
+        code = INTERRUPTED
+    sys.exit(code)
