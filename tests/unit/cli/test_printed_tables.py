@@ -17,8 +17,6 @@ import pytest
 from berth.cli.app import call
 from berth.cli.cluster import dead, drain_list, fault_list, nodes, status, superpods, switches
 from berth.cli.cluster.dead_rows import LetterRow
-from berth.cli.jobs.job_table import job_table
-from berth.cli.jobs.queue_order import positions
 from berth.cli.jobs.rows import RankRow
 from berth.cli.local import demo
 from berth.cli.local.story import Tale
@@ -36,8 +34,6 @@ from berth.runtime.cell_status.model import (
     Scorers,
     Stream,
 )
-from berth.schemas.placement import Run, placement_of
-from berth.schemas.status import JobStatus
 from tests.support.printed_tables import WIDTHS, columns_in, open_terminal, words_of
 from tests.support.recordings import head_at
 from tests.support.simulations import a_plan, planned, run_of
@@ -236,64 +232,10 @@ def jobs_of_the_demo() -> Printed:
     ]
 
 
-def _jobs() -> list[JobStatus]:
-    placed = placement_of(
-        ["node-00007", "node-01234"], [tuple(range(16)), (3, 5)], [Run(1, 16), Run(1, 2)], resource="r"
-    )
-    waits = [
-        JobStatus("team", f"job-{number}", f"uid-{number}", "waiting", NOW_MS - 1000 * number, NOW_MS, priority=-number,
-                  pods=number, chips=16 * number, sentence=f"{WHY} {number}", submitted_ms=NOW_MS - 60_000 * number)
-        for number in (5, 12345)
-    ]  # fmt: skip
-    runs = JobStatus(
-        "team", "runs", "uid-1", "running", NOW_MS - 30_000, NOW_MS, attempt=17, placement=placed, pods=2, chips=18,
-        queue="research", submitted_ms=NOW_MS - 7_200_000,
-    )  # fmt: skip
-    return [*waits, runs]
-
-
-def list_of_jobs() -> Printed:
-    shown = _jobs()
-    return lambda: print_table(job_table(shown, positions(shown), NOW_MS)), [
-        {
-            "JOB": ["team/job-5", "team/job-12345", "team/runs"],
-            "PHASE": ["waiting", "waiting", "running"],
-            "POSITION": [1, 2, "-"],
-            "PRIORITY": [-5, -12345, 0],
-            "PODS": [5, 12345, 2],
-            "CHIPS": [80, 197520, 18],
-            "AGE": ["5 min", "9 d", "2 h"],
-            "WHERE, OR WHY NOT": [f"{WHY} 5", f"{WHY} 12345", "node-00007, node-01234"],
-        }
-    ]
-
-
-def wide_list_of_jobs() -> Printed:
-    shown = _jobs()
-    return lambda: print_table(job_table(shown, positions(shown), NOW_MS, is_wide=True)), [
-        {
-            "JOB": ["team/job-5", "team/job-12345", "team/runs"],
-            "PHASE": ["waiting", "waiting", "running"],
-            "POSITION": [1, 2, "-"],
-            "PRIORITY": [-5, -12345, 0],
-            "PODS": [5, 12345, 2],
-            "CHIPS": [80, 197520, 18],
-            "AGE": ["5 min", "9 d", "2 h"],
-            "IN PHASE": ["5 s", "3 h", "30 s"],
-            "ATTEMPT": ["-", "-", 17],
-            "QUEUE": ["-", "-", "research"],
-            "UID": ["uid-5", "uid-12345", "uid-1"],
-            "WHERE, OR WHY NOT": [f"{WHY} 5", f"{WHY} 12345", "node-00007:0-15, node-01234:3,5"],
-        }
-    ]
-
-
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize(
     "make",
     [
-        list_of_jobs,
-        wide_list_of_jobs,
         jobs_of_the_demo,
         letters,
         drains,
