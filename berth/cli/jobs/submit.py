@@ -10,8 +10,9 @@ from cyclopts import Parameter
 from berth.cli.cell import Common, connected, run
 from berth.cli.jobs.listing import OVER, JobRow, phase_words, row_of
 from berth.cli.jobs.watching import Watch
-from berth.cli.output import FAILED, OK, CommandError, complain, emit, listed, print_progress, print_result
+from berth.cli.output import FAILED, OK, CommandError, complain, emit, listed, print_progress, print_result, warn
 from berth.core.requests.job_validation import validate
+from berth.core.requests.key_spelling import spelling_warnings
 from berth.formats.manifests.reader import ManifestError, read_jobs
 from berth.runtime.bus.port import Bus
 from berth.runtime.clock import SystemClock
@@ -103,6 +104,11 @@ def submit(
         if not files:
             raise CommandError("no file is named; give one, or - for stdin", code=2)
         requests, faults = _read(files)
+        warn(
+            f"{sent.file}: {'/'.join(sent.key)}: {words}"
+            for sent in requests
+            for words in spelling_warnings(sent.request)
+        )
         if faults:
             return _refuse(faults, options)
         async with connected(options) as bus:
