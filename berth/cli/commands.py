@@ -201,4 +201,9 @@ COMMANDS: Final = (
         "check_config:check_config",
         "Print the effective settings of a service from a file, the environment and the defaults.",
     ),
+    Command(
+        "completion",
+        "completion:completion",
+        "Print a script that completes commands and options in bash, zsh or fish.",
+    ),
 )

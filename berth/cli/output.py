@@ -109,6 +109,12 @@ def complain(lines: Iterable[str]) -> None:
         _print_wrapped(progress_console(), [Span("error:", "bold red"), Span(f" {line}")])
 
 
+def warn(lines: Iterable[str]) -> None:
+    """Print warnings, one per line."""
+    for line in lines:
+        _print_wrapped(progress_console(), [Span("warning:", "bold yellow"), Span(f" {line}")])
+
+
 def shows_unicode() -> bool:
     """Whether stdout takes the characters of drawings."""
     return (sys.stdout.encoding or "utf-8").lower().startswith("utf")

@@ -24,9 +24,11 @@ from berth.cli.output import (
     listed,
     print_progress,
     print_result,
+    warn,
 )
 from berth.cli.progress import Progress
 from berth.core.requests.job_validation import validate
+from berth.core.requests.key_spelling import spelling_warnings
 from berth.runtime.bus.port import Bus
 from berth.runtime.clock import SystemClock
 from berth.runtime.errors import PoisonError, TransientError
@@ -83,6 +85,11 @@ def submit(
             raise CommandError("no file is named; give one, or - for stdin", code=WRONG_USE)
         limit_s = option_s("--timeout", timeout) if timeout else None
         requests, faults = read_requests(files)
+        warn(
+            f"{sent.file}: {'/'.join(sent.key)}: {words}"
+            for sent in requests
+            for words in spelling_warnings(sent.request)
+        )
         if faults:
             return _refuse(faults, options)
         async with connected(options) as bus:
