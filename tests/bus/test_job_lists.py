@@ -70,6 +70,9 @@ async def test_names_and_json_are_for_programs(nats_server: str, cell: str) -> N
         ("runs", 0, NOW_MS),
         ("urgent", 1, NOW_MS),
     ]
+    words = ("jobs", "-f", "phase=waiting,running", "-f", "priority=0", "-f", "name!=late", "-o", "name")
+    code, out, err = await berth(*words, url=nats_server, cell=cell)
+    assert (code, out.split()) == (0, ["ml/early", "ml/runs"]), err
     code, out, err = await berth("jobs", "-n", "eval", url=nats_server, cell=cell)
     assert (code, out, err) == (0, "", "no job matches; 5 jobs are known\n")
     code, out, err = await berth("jobs", "-o", "wide", "-f", "node=a2-1", url=nats_server, cell=cell)

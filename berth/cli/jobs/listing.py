@@ -32,7 +32,9 @@ def jobs(
     *,
     all_: Annotated[bool, Parameter(name="--all", negative=())] = False,
     namespace: Namespace | None = None,
-    filters: Annotated[tuple[str, ...], Parameter(name=["--filter", "-f"], negative=())] = _NO_CONDITIONS,
+    filters: Annotated[
+        tuple[str, ...], Parameter(name=["--filter", "-f"], negative=(), show_default=False)
+    ] = _NO_CONDITIONS,
     sort: Annotated[str, Parameter(allow_leading_hyphen=True)] = "queue",
     output: Annotated[Output, Parameter(name=["--output", "-o"])] = "text",
     watch: Annotated[bool, Parameter(name=["--watch", "-w"], negative=())] = False,
