@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 _GAP: Final = 2
 """Blanks between columns."""
 _NARROW: Final = 16
-"""No column is made narrower than this to fit: rows are stacked instead."""
+"""No column of long texts is made narrower than this to fit: rows are stacked instead."""
+_SHORT: Final = 10
+"""Columns of at most so many cells are not narrowed."""
 _INDENT: Final = 2
 _WORD: Final = re.compile(r"\s*\S+")
 
@@ -143,20 +145,22 @@ def _cells_wide(text: "Text") -> int:
 
 
 def _narrowest(text: "Text") -> int:
-    """Cells that the widest word needs; the first one of a line with the blanks before it."""
+    """Cells that the widest word needs, with the blanks before its line."""
     from rich.cells import cell_len  # noqa: PLC0415  # as above
 
-    found = 0
-    for line in text.plain.split("\n"):
-        for number, word in enumerate(_WORD.findall(line)):
-            found = max(found, cell_len(word.lstrip() if number else word))
-    return found
+    return max(
+        (len(line) - len(line.lstrip()) + cell_len(word) for line in text.plain.split("\n") for word in line.split()),
+        default=0,
+    )
 
 
 def _fitting(widths: Sequence[int], floors: Sequence[int], width: int) -> list[int] | None:
     """Widths with the widest columns narrowed until they fit; None if a column would be narrower than its floor."""
     found = list(widths)
-    least = [min(natural, max(floor, _NARROW)) for natural, floor in zip(widths, floors, strict=True)]
+    least = [
+        natural if natural <= _SHORT else max(floor, min(_NARROW, natural // 2 + 1))
+        for natural, floor in zip(widths, floors, strict=True)
+    ]
     while _total(found) > width:
         column = max(range(len(found)), key=lambda at: (found[at] > least[at], found[at]))
         if found[column] == least[column]:
@@ -179,7 +183,12 @@ def _row_lines(cells: Sequence["Text"], widths: Sequence[int]) -> Iterator["Text
 
 
 def _cell_lines(cell: "Text", width: int) -> list["Text"]:
-    return [part for line in cell.split(allow_blank=True) for part in _divided(line, width, width)]
+    found: list[Text] = []
+    for line in cell.split(allow_blank=True):
+        lead = len(line.plain) - len(line.plain.lstrip())
+        first, *others = _divided(line, width, width - lead)
+        found += [first, *(_indented(other, lead) for other in others)]
+    return found
 
 
 def _stacked(headers: Sequence[str], rows: Iterable[Sequence[Styled] | str], width: int) -> list["Text"]:

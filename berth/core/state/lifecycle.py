@@ -48,6 +48,8 @@ class Due(msgspec.Struct):
     """Attempts whose pods run although the ledger does not know them, with the places of their pods."""
     outlived: list[str] = []
     """Gangs (uid) whose later attempt runs: the one that the ledger knows is released, the next record regains that."""
+    short: list[str] = []
+    """Gangs (uid) of which an attempt runs that the ledger does not know, and some of its chips have another owner."""
 
     def __bool__(self) -> bool:
         return bool(self.evictions or self.releases or self.adoptions or self.held or self.regained)
@@ -61,7 +63,7 @@ class Due(msgspec.Struct):
     @property
     def takes_places(self) -> bool:
         """Whether pods that run get an owner, now or next: what they have must not be given away by this record."""
-        return bool(self.adoptions or self.regained or self.outlived)
+        return bool(self.adoptions or self.regained or self.outlived or (self.short and self.releases))
 
 
 class Examination(NamedTuple):
@@ -102,6 +104,7 @@ def examine(state: State, gangs: Iterable[str], *, at_ms: int = 0) -> Examinatio
             size += found.adoptions[-1].placement.pods()
         else:
             size += 1
+    found.short = [uid for uid in sorted(state.short) if uid in state.name_of]  # whether they were examined now or not
     return Examination(found, settled, set_aside, is_cut)
 
 
@@ -309,8 +312,8 @@ def _regain(state: State, uid: str, found: Due) -> bool:
     if unpack(fact.rank, 4) != list(range(sum(task.replicas for task in job.request.tasks))):
         return False
     placement = placement_of_pods(state.table, state.held, fact, found.given)
-    rows = zip(fact.phase, unpack(fact.chips, 8), pods_of(placement), strict=True)
-    if any(mask & ~pod.mask for phase, mask, pod in rows if phase not in ENDED):
+    note_short(state.short, fact, pods_of(placement))
+    if uid in state.short:  # until those that own them are given back
         return False
     found.regained.append(Verdict(job.namespace, job.name, uid, fact.attempt, placement))
     return True

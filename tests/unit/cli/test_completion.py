@@ -29,10 +29,6 @@ printf '%s\\n' "${COMPREPLY[@]}"
 """
 
 
-def needs(shell: str) -> pytest.MarkDecorator:
-    return pytest.mark.skipif(shutil.which(shell) is None, reason=f"{shell} is not installed")
-
-
 @pytest.fixture(scope="module")
 def scripts(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a script for each shell, under the names that the page gives them."""
@@ -58,37 +54,41 @@ def test_a_script_has_all_commands_and_their_parts(name: str, scripts: Path) -> 
     assert "rivals" not in text
 
 
-@needs("bash")
-@pytest.mark.parametrize(("words", "expected"), CASES)
-def test_bash_completes(words: str, expected: set[str], scripts: Path) -> None:
-    assert set(run("bash", "-c", ASK_BASH, "bash", str(scripts / "berth"), words).split()) == expected
+def see_bash_complete(scripts: Path) -> None:
+    for words, expected in CASES:
+        assert set(run("bash", "-c", ASK_BASH, "bash", str(scripts / "berth"), words).split()) == expected
 
 
-@needs("fish")
-@pytest.mark.parametrize(("words", "expected"), CASES)
-def test_fish_completes(words: str, expected: set[str], scripts: Path) -> None:
-    found = run("fish", "--no-config", "-c", f"source {scripts / 'berth.fish'}; complete -C '{words}'").splitlines()
-    assert expected <= {line.split("\t")[0] for line in found}
+def see_fish_complete(scripts: Path) -> None:
+    for words, expected in CASES:
+        asked = f"source {scripts / 'berth.fish'}; complete -C '{words}'"
+        found = run("fish", "--no-config", "-c", asked).splitlines()
+        assert expected <= {line.split("\t")[0] for line in found}
 
 
-@needs("zsh")
-@pytest.mark.parametrize(
-    ("typed", "completed"), [("dead pu", "dead purge"), ("simulate --policy ea", "simulate --policy easy")]
-)
-def test_zsh_completes(typed: str, completed: str, scripts: Path) -> None:
-    process, terminal = pty.fork()
-    if not process:
-        os.execlp("zsh", "zsh", "-f", "-i")  # noqa: S606, S607  # the shell of this machine
-    try:
-        setup = f"fpath=({scripts} $fpath); autoload -Uz compinit; compinit -D -u; echo READY$((6*7))\n"
-        os.write(terminal, setup.encode())
-        assert "READY42" in _until(terminal, "READY42")
-        os.write(terminal, f"berth {typed}\t".encode())
-        assert completed in _until(terminal, completed)
-    finally:
-        os.write(terminal, b"\x15exit\n")
-        os.close(terminal)
-        os.waitpid(process, 0)
+def see_zsh_complete(scripts: Path) -> None:
+    for typed, completed in (("dead pu", "dead purge"), ("simulate --policy ea", "simulate --policy easy")):
+        process, terminal = pty.fork()
+        if not process:
+            os.execlp("zsh", "zsh", "-f", "-i")  # noqa: S606, S607  # the shell of this machine
+        try:
+            setup = f"fpath=({scripts} $fpath); autoload -Uz compinit; compinit -D -u; echo READY$((6*7))\n"
+            os.write(terminal, setup.encode())
+            assert "READY42" in _until(terminal, "READY42")
+            os.write(terminal, f"berth {typed}\t".encode())
+            assert completed in _until(terminal, completed)
+        finally:
+            os.write(terminal, b"\x15exit\n")
+            os.close(terminal)
+            os.waitpid(process, 0)
+
+
+SHELLS = {"bash": see_bash_complete, "fish": see_fish_complete, "zsh": see_zsh_complete}
+
+
+@pytest.mark.parametrize("shell", [shell for shell in SHELLS if shutil.which(shell) is not None])
+def test_a_shell_that_the_machine_has_completes(shell: str, scripts: Path) -> None:
+    SHELLS[shell](scripts)
 
 
 def _until(terminal: int, wanted: str) -> str:

@@ -80,6 +80,17 @@ def test_the_widest_columns_are_wrapped_first() -> None:
     assert all(line[:at].strip() == "" for line in lines[4:])
 
 
+def test_short_texts_are_wrapped_to_two_lines_and_shorter_ones_not_at_all() -> None:
+    table = Table("FIGURE", "skip, random nodes", "AGE")
+    table.add_row("jobs", "1234", "12345 min")
+    assert plain(table, 31) == [
+        "FIGURE  skip, random  AGE",
+        "        nodes",
+        "jobs    1234          12345 min",
+    ]
+    assert plain(table, 28)[0] == "FIGURE: jobs"
+
+
 def test_rows_are_stacked_where_columns_would_be_too_narrow_for_words() -> None:
     assert plain(a_table(), 40) == [
         "JOB: default/short",
@@ -110,7 +121,9 @@ def test_sections_have_titles_and_indented_rows() -> None:
     table.add_section("waiting time")
     table.add_row("mean", "s", "1234567.8")
     assert plain(table, None) == ["FIGURE  UNIT  skip", "waiting time", "  mean  s     1234567.8"]
-    assert plain(table, 20) == ["waiting time", "", "FIGURE: mean", "UNIT: s", "skip: 1234567.8", ""]
+    table.add_row("from a failure to training", "s", "12")
+    assert plain(table, 40)[-2:] == ["  from a failure to      s     12", "  training"]
+    assert plain(table, 20)[:6] == ["waiting time", "", "FIGURE: mean", "UNIT: s", "skip: 1234567.8", ""]
 
 
 def test_lines_of_a_drawing_stay_below_one_another() -> None:

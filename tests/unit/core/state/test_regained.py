@@ -124,9 +124,20 @@ def test_chips_that_have_another_owner_are_not_taken_from_it() -> None:
     other = placement_of(["a"], [(0, 1)], [Run(1, 2)], resource="r")
     life.round(verdicts=[Verdict("default", "k", "uid-k", 1, other)])
     life.found(*RUN)
-    assert not life.due()
-    life.found(*RUN, chips=pack([0b100, 1], 8))
-    assert [(one.uid, one.attempt) for one in life.due().regained] == [("uid-j", 1)]
+    due = life.due()
+    assert (bool(due), due.short, due.takes_places) == (False, ["uid-j"], False)
+    life.round(releases=[Release("uid-k", 1, "vanished")])
+    due = life.due()
+    assert [(one.uid, one.attempt) for one in due.regained] == [("uid-j", 1)]
+    assert due.short == []
+
+
+def test_a_record_that_gives_back_chips_of_pods_that_run_gives_no_places() -> None:
+    """Some of what these pods have may be free already."""
+    due = Due(releases=[Release("uid-k", 1, "vanished")])
+    assert not due.takes_places
+    due.short = ["uid-j"]
+    assert due.takes_places
 
 
 def test_without_the_corrections_it_waits_as_before() -> None:
