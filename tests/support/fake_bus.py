@@ -34,7 +34,7 @@ class FakeFollower:
         self.wake = asyncio.Event()
         start_seq, self._filters, self._created = start
         self.applied = max(0, start_seq - 1)
-        self._covered = self.applied
+        self.covered = self.applied
         self._is_from_oldest = start_seq <= 1
         self._bus = bus
         self._spec = spec
@@ -67,20 +67,20 @@ class FakeFollower:
                 self.gaps += 1
                 self._on_gap(gap)
                 return gap
-            for sequence in range(max(self._covered + 1, stream.first_seq), stream.last_seq + 1):
+            for sequence in range(max(self.covered + 1, stream.first_seq), stream.last_seq + 1):
                 stored = stream.messages.get(sequence)  # looked up late: a message may replace those that follow
                 if stored is not None and matches(stored.subject, self._filters):
                     self._on_message(stored)
                     self.applied = sequence
-                self._covered = sequence
+                self.covered = sequence
             self.caught_up.set()
             await self.wake.wait()
 
     def _judge(self, stream: FakeStream) -> Gap | None:
         if self._is_from_oldest:
             self._is_from_oldest = False
-            self._covered = max(self._covered, stream.first_seq - 1)
-        gap = stream.gap_after(self._covered, self._created)
+            self.covered = max(self.covered, stream.first_seq - 1)
+        gap = stream.gap_after(self.covered, self._created)
         if gap is None:
             self._created = stream.created
         return gap

@@ -78,6 +78,15 @@ class Programs:
             finally:
                 await bus.close()
 
+    async def ended(self) -> None:
+        """Wait for the instance that was started last to end by itself."""
+        bus, _, task = self._running.pop()
+        try:
+            async with asyncio.timeout(10):
+                await task
+        finally:
+            await bus.close()
+
     async def kill(self) -> None:
         """End all instances in the middle of what they do."""
         for bus, _, task in self._running:

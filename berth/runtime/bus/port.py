@@ -77,6 +77,10 @@ class Follower(Protocol):
     recreations: int
     gaps: int
 
+    @property
+    def covered(self) -> int:
+        """Sequence up to which no message is outstanding; above ``applied`` where other subjects follow."""
+
     async def stop(self) -> None:
         """Stop; no message is delivered afterwards."""
 
