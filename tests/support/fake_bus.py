@@ -97,8 +97,14 @@ class FakeServed:
     """A running handler."""
 
     def __init__(
-        self, bus: "FakeBus", subject: str, queue: str, handler: Callable[[str, bytes], Awaitable[bytes | None]]
+        self,
+        bus: "FakeBus",
+        subject: str,
+        queue: str,
+        handler: Callable[[str, bytes], Awaitable[bytes | None]],
+        at_once: int = 1,
     ) -> None:
+        self._at_once = at_once
         self.subject = subject
         self.queue = queue
         self._bus = bus
@@ -127,19 +133,34 @@ class FakeServed:
         await asyncio.wait([self._task])
 
     async def _run(self) -> None:
+        if self._at_once == 1:
+            await self._take(self._answer)
+            return
+        places = asyncio.Semaphore(self._at_once)
+
+        async def begin(subject: str, data: bytes, reply: Callable[[bytes], None]) -> None:
+            await places.acquire()
+            group.create_task(self._answer(subject, data, reply)).add_done_callback(lambda _: places.release())
+
+        async with asyncio.TaskGroup() as group:
+            await self._take(begin)
+
+    async def _take(self, handle: Callable[[str, bytes, Callable[[bytes], None]], Awaitable[None]]) -> None:
         while True:
             while self._requests:
-                subject, data, reply = self._requests.popleft()
-                try:
-                    answer = await self._handler(subject, data)
-                except (TransientError, PoisonError):
-                    continue
-                if answer is not None and not self._bus.server.is_down:
-                    reply(answer)
+                await handle(*self._requests.popleft())
             if self._is_stopping:
                 return
             self._wake.clear()
             await self._wake.wait()
+
+    async def _answer(self, subject: str, data: bytes, reply: Callable[[bytes], None]) -> None:
+        try:
+            answer = await self._handler(subject, data)
+        except (TransientError, PoisonError):
+            return
+        if answer is not None and not self._bus.server.is_down:
+            reply(answer)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         if self in self._bus.server.services:
@@ -299,12 +320,12 @@ class FakeBus:
 
     async def offer(self, endpoint: Endpoint, handler: Callable[[str, bytes], Awaitable[bytes]]) -> FakeServed:
         await self._turn()
-        return self._serving(endpoint.subject, endpoint.queue, handler)
+        return self._serving(endpoint.subject, endpoint.queue, handler, endpoint.at_once)
 
     def _serving(
-        self, subject: str, queue: str, handler: Callable[[str, bytes], Awaitable[bytes | None]]
+        self, subject: str, queue: str, handler: Callable[[str, bytes], Awaitable[bytes | None]], at_once: int = 1
     ) -> FakeServed:
-        served = FakeServed(self, subject, queue, handler)
+        served = FakeServed(self, subject, queue, handler, at_once)
         self._served.append(served)
         return served
 

@@ -95,6 +95,7 @@ class Endpoint(NamedTuple):
     """What a service offers under a name: requests on a subject, of which each goes to one member of a queue group.
 
     ``subject`` may have wildcards. ``request`` and ``reply`` are JSON Schemas as texts, for ``$SRV.SCHEMA``.
+    ``at_once`` requests may be handled at the same time; they begin in the order in which they came.
     """
 
     name: str
@@ -102,6 +103,7 @@ class Endpoint(NamedTuple):
     queue: str
     request: str
     reply: str
+    at_once: int = 1
 
 
 class Served(Protocol):
@@ -331,7 +333,7 @@ class Bus(Protocol):
     async def offer(self, endpoint: Endpoint, handler: Callable[[str, bytes], Awaitable[bytes]]) -> Served:
         """Answer the requests of an endpoint, which discovery shows; the handler is given the subject as well.
 
-        Otherwise as :meth:`serve`.
+        Otherwise as :meth:`serve`, but for ``at_once``.
         """
 
     async def drain(self, *, timeout_s: float) -> None:
