@@ -32,13 +32,15 @@ from berth.services.api.event_writer import EventWriter
 from berth.services.api.explanations import Explained, Explanations
 from berth.services.api.job_states import SUBMITTED, job_state, node_states, utc_text
 from berth.services.api.metrics import ApiMetrics
-from berth.services.api.request_errors import RequestError, decoded
+from berth.services.api.request_errors import RequestError, decoded, reply_too_large
 from berth.services.api.submission import judge, read_submission, see_unused, uid_of
 from berth.services.api.turns import Turns
 
 _OVER: Final = frozenset({"succeeded", "failed", "cancelled", "rejected"})
 _REPLY_BYTES_MAX: Final = 500_000
-"""Longest reply with nodes, if there are several."""
+"""Longest reply with nodes, if there are several ..."""
+_REPLY_FRAME_BYTES: Final = 600
+"""... and what may surround them: the name after which to go on, and the sequences."""
 
 
 class Operations:
@@ -89,10 +91,15 @@ class Operations:
         async def handle(subject: str, data: bytes) -> bytes:
             began_s = self._clock.monotonic_s()
             reply = await self._reply(verb, subject, data)
+            encoded = msgspec.json.encode(reply)
+            limit = self._bus.payload_limit_bytes
+            if len(encoded) > limit:
+                reply = reply_too_large(verb, size_bytes=len(encoded), limit_bytes=limit)
+                encoded = msgspec.json.encode(reply)
             result = reply.code if isinstance(reply, ErrorReply) else "ok"
             self._metrics.requests.labels(verb, result).inc()
             self._metrics.took.observe(self._clock.monotonic_s() - began_s)
-            return msgspec.json.encode(reply)
+            return encoded
 
         return handle
 
@@ -189,10 +196,10 @@ class Operations:
         asked = decoded(data, NodesRequest)
         self._access.check(identity, "read")
         reply = NodesReply(nodes=[], facts_seq=self._state.facts_seq, ledger_seq=self._state.fold.head)
-        size = 0
+        size, size_max = 0, min(_REPLY_BYTES_MAX, self._bus.payload_limit_bytes - _REPLY_FRAME_BYTES)
         for node in node_states(self._state, names=asked.names, after=asked.after):
-            size += len(msgspec.json.encode(node))
-            if reply.nodes and (len(reply.nodes) == asked.limit or size > _REPLY_BYTES_MAX):
+            size += len(msgspec.json.encode(node)) + 1
+            if reply.nodes and (len(reply.nodes) == asked.limit or size > size_max):
                 return msgspec.structs.replace(reply, next=reply.nodes[-1].name)
             reply.nodes.append(node)
         return reply

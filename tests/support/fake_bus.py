@@ -159,7 +159,8 @@ class FakeServed:
             answer = await self._handler(subject, data)
         except (TransientError, PoisonError):
             return
-        if answer is not None and not self._bus.server.is_down:
+        server = self._bus.server
+        if answer is not None and not server.is_down and len(answer) <= server.payload_limit_bytes:
             reply(answer)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
@@ -189,6 +190,10 @@ class FakeBus:
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()
+
+    @property
+    def payload_limit_bytes(self) -> int:
+        return self.server.payload_limit_bytes
 
     def fail(self, error: FatalError) -> None:
         """Say that the process must end; a test may call it too."""

@@ -111,6 +111,11 @@ class NatsBus:
         """How often the connection broke or was restored."""
         return self._wire.epoch
 
+    @property
+    def payload_limit_bytes(self) -> int:
+        """Longest message in bytes, with its headers."""
+        return self._wire.payload_limit_bytes
+
     async def announce(self, identity: Identity, report: Callable[[], OwnReport] | None = None) -> None:
         """Start to answer ``$SRV.PING``, ``$SRV.INFO`` and ``$SRV.STATS``.
 

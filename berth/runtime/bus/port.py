@@ -134,6 +134,10 @@ class Bus(Protocol):
         In between, messages that are not stored are lost, and the server may lose what it had not synced.
         """
 
+    @property
+    def payload_limit_bytes(self) -> int:
+        """Longest message in bytes, with its headers: 90 % of the payload limit of the server."""
+
     async def ensure_streams(
         self,
         *,

@@ -1,5 +1,6 @@
 """Every operation of the service for programs: its replies, and what it says of wrong requests."""
 
+import re
 from typing import Any
 
 import pytest
@@ -194,6 +195,37 @@ async def test_nodes_in_pages() -> None:
         assert ([node["name"] for node in second["nodes"]], second["next"]) == (["n2"], "")
         some = await told.ask("nodes", {"names": ["n1", "n9"]})
         assert [node["name"] for node in some["nodes"]] == ["n1"]
+
+
+async def test_pages_of_nodes_are_as_long_as_the_server_takes() -> None:
+    async with programs(nodes=20) as told:
+        whole = await told.ask("nodes", {})
+        told.cell.server.payload_limit_bytes = 3_000
+        found: list[dict[str, Any]] = []
+        reply = await told.ask("nodes", {})
+        while True:
+            found += reply["nodes"]
+            if not reply["next"]:
+                break
+            reply = await told.ask("nodes", {"after": reply["next"]})
+        assert found == whole["nodes"]
+
+
+async def test_a_reply_that_the_server_does_not_take_is_an_error_that_says_what_to_do() -> None:
+    async with programs(nodes=2) as told:
+        await told.submit(product="module910bx8", chips=8, replicas=2)
+        await told.turns(2)
+        named = {"namespace": "team", "name": "train"}
+        told.cell.server.payload_limit_bytes = 250
+        for verb, request, advice in (
+            ("nodes", {}, "ask for fewer nodes with limit or names, or raise max_payload of NATS"),
+            ("status", named, "raise max_payload of NATS, or read the job with berth jobs"),
+            ("explain", named, "or ask with berth explain, which reads the history itself"),
+        ):
+            reply = await told.ask(verb, request)
+            assert (reply["ok"], reply["code"]) == (False, "reply-too-large")
+            assert re.match(r"reply is \d+ bytes, expected at most 250: ", reply["error"])
+            assert reply["error"].endswith(advice)
 
 
 WRONG: list[tuple[str, object, str]] = [
