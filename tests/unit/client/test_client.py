@@ -267,15 +267,17 @@ def kill(client: Client, *, lost: int, remade: bool = False) -> None:
         bus.server.rewind(name, stream.last_seq - lost)
 
 
-async def store(client: Client, *numbers: int) -> None:
-    """Store the events of jobs with numbers, as :func:`stored_events` does."""
+def store(client: Client, *numbers: int) -> None:
+    """Store the events of jobs with numbers, before any reader has a turn."""
+    bus = client._bus
+    assert isinstance(bus, FakeBus)
     for number in numbers:
         uid = f"u-{number}"
         one = JobEvent(
             id=event_id(uid, 0, 0, "accepted"), namespace="a", name="x", uid=uid, attempt=0, step=0,
             phase="accepted", at_ms=number,
         )  # fmt: skip
-        await client._bus.publish(client._bus.subjects.event_job("a", "x"), msgspec.json.encode(one))
+        bus.server.store(bus.subjects.event_job("a", "x"), msgspec.json.encode(one), None, None)
 
 
 def uids(events: list[StoredEvent]) -> list[str]:
@@ -288,7 +290,7 @@ async def test_events_that_a_killed_server_lost_come_once(again: tuple[int, ...]
     async with stored_events([("a", "x")] * 6) as client, aclosing(client.follow()) as events:
         assert uids(await take(events, 5)) == [f"u-{number}" for number in range(5)]
         kill(client, lost=2)
-        await store(client, *again, 9)
+        store(client, *again, 9)
         fresh = [number for number in again if number != 4]
         assert uids(await take(events, len(fresh) + 1)) == [f"u-{number}" for number in (*fresh, 9)]
 
@@ -299,7 +301,7 @@ async def test_an_event_that_was_delivered_and_lost_comes_when_it_is_stored_agai
         kill(client, lost=1)
         async with asyncio.TaskGroup() as group:
             waiting = group.create_task(take(events, 1))
-            await store(client, 5)
+            store(client, 5)
             assert uids(await waiting) == ["u-5"]
 
 
@@ -308,7 +310,9 @@ async def test_history_that_goes_backwards_under_a_connection_that_holds_is_read
         await take(events, 3)
         kill(client, lost=2)
         client._bus.link_changes -= 2  # type: ignore[misc]  # the fake has it as a plain number
-        await store(client, 2, 1, 7)
+        for _ in range(3):
+            await asyncio.sleep(0)  # the reader sees it
+        store(client, 2, 1, 7)
         assert uids(await take(events, 1)) == ["u-7"]
 
 
@@ -317,7 +321,7 @@ async def test_a_stream_that_was_made_again_is_read_from_its_beginning() -> None
         first = await take(events, 4)
         assert uids(first) == ["u-0", "u-1", "u-2", "u-3"], "they were stored after that time"
         kill(client, lost=0, remade=True)
-        await store(client, 3, 1, 0, 6, 2)
+        store(client, 3, 1, 0, 6, 2)
         assert uids(await take(events, 1)) == ["u-6"]
 
 
@@ -333,7 +337,7 @@ async def test_a_stream_that_was_made_again_ends_the_reading_after_a_position() 
     async with stored_events([("a", "x")] * 4) as client, aclosing(client.follow(after=2)) as events:
         await take(events, 1)
         kill(client, lost=0, remade=True)
-        await store(client, 0, 1, 2, 3)
+        store(client, 0, 1, 2, 3)
         assert "created again" in await raised(take(events, 1), EventsLostError)
 
 
@@ -354,7 +358,7 @@ async def test_events_of_others_that_become_too_old_end_nothing() -> None:
             await until(lambda: _covers(client, 6), deadline_s=5, what="all events are seen")
             kill(client, lost=0)
             await client._bus.purge(StreamName.EVENTS, keep_from_seq=6)
-            await store(client, 9)
+            store(client, 9)
             assert uids(await waiting) == ["u-9"]
 
 

@@ -128,6 +128,21 @@ async def test_a_name_that_a_job_has_is_in_use() -> None:
         assert reply["error"].startswith("name is team/train, expected another name, or the end of the job")
 
 
+async def test_a_request_that_was_refused_for_the_name_is_in_the_status_of_the_job_that_has_it() -> None:
+    async with programs() as told:
+        await told.cell.submit(a_job("train", uid="first", chips=8))
+        await told.turns(2)
+        await told.cell.submit(a_job("train", uid="second", chips=4))
+        await told.turns(2)
+        job = (await told.ask("status", {"namespace": "default", "name": "train"}))["job"]
+        refused = job["refused"]
+        assert job["uid"] == "first"
+        assert (refused["uid"], refused["code"], refused["value"]) == ("second", "name-in-use", "default/train")
+        assert refused["field"]
+        assert refused["expected"]
+        assert refused["at_ms"] >= job["since_ms"]
+
+
 async def test_a_job_is_cancelled_also_before_its_verdict() -> None:
     async with programs(nodes=0) as told:
         await told.submit()

@@ -3,7 +3,8 @@
 import asyncio
 import random
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 
 import pytest
 
@@ -41,15 +42,25 @@ class HeldBus(FakeBus):
         return await super().publish(subject, data, **more)  # type: ignore[arg-type]  # as they came
 
 
+@asynccontextmanager
+async def holding(config: ApiConfig | None = None) -> AsyncIterator[tuple[Programs, HeldBus]]:
+    """A cell whose service has such a bus; at the end nothing is held."""
+    async with programs(is_started=False) as told:
+        bus = HeldBus(told.cell.server, told.cell.cell)
+        await told.start(config, bus)
+        try:
+            yield told, bus
+        finally:
+            bus.release.set()
+
+
 async def submit(told: Programs, name: str, uid: str, chips: int = 8) -> dict[str, object]:
     job = job_file(name, uid=uid, product="module910bx8", chips=chips)
     return await ask(FakeBus(told.cell.server, told.cell.cell), "submit", {"job": job})
 
 
 async def test_a_request_does_not_wait_for_one_about_another_job() -> None:
-    async with programs(is_started=False) as told, asyncio.TaskGroup() as group:
-        bus = HeldBus(told.cell.server, told.cell.cell)
-        await told.start(bus=bus)
+    async with holding() as (told, bus), asyncio.TaskGroup() as group:
         slow = group.create_task(submit(told, "held", "u-1"))
         await until(lambda: bus.at_once == 1, deadline_s=5, what="the first request is carried out")
         assert (await submit(told, "quick", "u-2"))["ok"]
@@ -59,15 +70,13 @@ async def test_a_request_does_not_wait_for_one_about_another_job() -> None:
 
 
 async def test_requests_about_one_job_or_one_uid_are_carried_out_one_by_one_in_their_order() -> None:
-    async with programs(is_started=False) as told, asyncio.TaskGroup() as group:
-        bus = HeldBus(told.cell.server, told.cell.cell)
-        await told.start(bus=bus)
+    async with holding() as (told, bus), asyncio.TaskGroup() as group:
         asked = [("held", "u-1", 1), ("held", "u-2", 2), ("held-b", "u-2", 3), ("held", "u-1", 4), ("held-c", "u-9", 5)]
         for name, uid, chips in asked:
             group.create_task(submit(told, name, uid, chips))
             await told.cell.settle()
-        await until(lambda: bus.at_once == 2, deadline_s=5, what="the first and the one of another job")
-        assert bus.at_once_max == 2
+        await until(lambda: bus.at_once >= 2, deadline_s=5, what="the first and the one of another job")
+        assert bus.at_once == 2
         bus.release.set()
         await until(lambda: len(stored(told)) == len(asked), deadline_s=5, what="all are stored")
         found = [request.tasks[0].chips for request in stored(told)]
@@ -80,9 +89,7 @@ def stored(told: Programs) -> list[JobRequest]:
 
 
 async def test_no_more_requests_are_carried_out_at_once_than_the_setting_says() -> None:
-    async with programs(is_started=False) as told, asyncio.TaskGroup() as group:
-        bus = HeldBus(told.cell.server, told.cell.cell)
-        await told.start(ApiConfig(requests_at_once=3), bus)
+    async with holding(ApiConfig(requests_at_once=3)) as (told, bus), asyncio.TaskGroup() as group:
         waiting = [group.create_task(submit(told, f"held-{number}", f"u-{number}")) for number in range(7)]
         await until(lambda: bus.at_once == 3, deadline_s=5, what="three requests")
         await told.cell.settle()
