@@ -71,7 +71,8 @@ class Settings(Part, frozen=True):
     accepts no soft-share pod; chips that return while they are shared wake classes, and so does any change where a
     SuperPoD had too many free nodes; an attempt is examined again when the facts under its name change; no state is
     kept of nodes that are gone; a new reservation lets held gangs be tried; a gang is larger than the cluster if one of
-    its tasks is; a record without room for all that is due gives no places."""
+    its tasks is; a record without room for all that is due gives no places; an attempt that a restored ledger does not
+    know gets the places of its pods."""
     plain_pods: bool = False
     """Pods without chips by the rules of 0.5: a job may mix pods with and without chips on every product form, and its
     pods without chips are placed last and near the others; a job without chips waits behind no job with chips and takes

@@ -138,7 +138,8 @@ def see_refused(observer: Observer) -> None:
         Failure: One can.
     """
     state = observer.state
-    planner = Planner(_facts(observer), list(state.fold.holdings.values()), state.fold.settings.queue_policy)
+    fold = state.fold
+    planner = Planner(_facts(observer), fold.holdings.values(), fold.settings.queue_policy, held=fold.held.values())
     for job in _waiting(state):
         gang = state.fold.gangs.get(job)
         seen = next(one for one in state.jobs.values() if one.uid == job)

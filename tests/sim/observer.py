@@ -21,8 +21,10 @@ from berth.core.requests.job_validation import SHARE_AICORE
 from berth.core.scheduling.following import follow_record
 from berth.core.scheduling.scheduler import Scheduler
 from berth.core.state.cell import State
+from berth.core.state.holdings.holding import Holding, owned_by
 from berth.core.state.invariants import check
 from berth.core.state.ledger import LedgerDump, dump_of
+from berth.core.state.records.entries import Folded
 from berth.formats.ascend.pod_annotations import ATTEMPT, JOB_UID, RANK
 from berth.formats.kubernetes.pod_spec import PodSpec
 from berth.formats.kubernetes.pods import pod_ask
@@ -140,18 +142,20 @@ class Observer:
             self.fail(f"record: {type(error).__name__}", f"{stored.sequence}: {error}", error)
             return
         if is_new and (folded.moved or any(not holding.foreign for holding in folded.taken)):
-            self._see_owners(stored.sequence)
+            self._see_owners(stored.sequence, folded)
         for gang in folded.gangs:
             refusal = getattr(gang, "refusal", None)
             if refusal is not None:
                 self.codes[refusal.code] += 1
 
-    def _see_owners(self, sequence: int) -> None:
+    def _see_owners(self, sequence: int, folded: Folded) -> None:
         """See that each pod that lives is accounted for, by a record that has given places.
 
-        One with chips owns them in the ledger. One without chips that the ledger does not know takes nothing that is
-        given twice: of its node's CPU and memory, the fact about the node leaves it out. Of a restored ledger both hold
-        as soon as the inventory has said that it has listed the pods, which it says after all facts about them.
+        One with chips owns them in the ledger. In a restored one an attempt that is over may own them still: then
+        they are given to nobody, and the pod gets them next. One without chips that the ledger does not know takes
+        nothing that is given twice: of its node's CPU and memory, the fact about the node leaves it out. Of a
+        restored ledger both hold as soon as the inventory has said that it has listed the pods, which it says after
+        all facts about them.
         """
         seen = self.state.ledger_seen
         if self.restored_stream and seen is not None and seen.stream != self.restored_stream:
@@ -165,6 +169,9 @@ class Observer:
             keys = [self._attempts[uid], (uid, 0)]
             owned = [share for key in keys if key in self.state.fold.holdings for share in self.state.held_by(key)]
             missing = mask & ~reduce(or_, (share.mask for share in owned if share.node == node), 0)
+            if self.restored_stream:
+                new, freed = (_mask_on(node, some) for some in ((*folded.taken, *folded.moved), folded.given_back))
+                missing &= new | ~(self.state.held(node) | freed)
             if missing:
                 self.fail(
                     "places are given while a live pod does not own its chips",
@@ -362,3 +369,8 @@ def _parts(one: SnapshotBody, other: SnapshotBody) -> Iterator[tuple[str, object
 def _is_live(pod: Tree) -> bool:
     status: dict[str, Any] = pod.get("status") or {}
     return bool(pod["spec"].get("nodeName")) and status.get("phase") not in _OVER
+
+
+def _mask_on(node: str, holdings: Sequence[Holding]) -> int:
+    """Chips of a node that attempts own, or owned, as a mask."""
+    return reduce(or_, (share.mask for one in holdings for share in owned_by(one) if share.node == node), 0)

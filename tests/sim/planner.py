@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from berth.core.state.holdings.held_places import Held
 from berth.core.state.holdings.holding import Holding, owned_by
 from berth.schemas.columns import unpack, unpack_names
 from berth.schemas.constraints import Expression, Taint, Term, Toleration
@@ -79,23 +80,26 @@ class Planner:
         facts: The newest fact of each subject.
         holdings: What attempts have.
         queue_policy: In force.
+        held: Places of attempts that are over, which are kept for the next ones; nobody gets them as far as is certain.
 
     Attributes:
         count: Judged gangs, and the reasons why others were not.
     """
 
-    def __init__(self, facts: Mapping[str, bytes], holdings: Iterable[Holding], queue_policy: str) -> None:
+    def __init__(
+        self, facts: Mapping[str, bytes], holdings: Iterable[Holding], queue_policy: str, held: Iterable[Held] = ()
+    ) -> None:
         self.count: Counter[str] = Counter()
         self._queue_policy = queue_policy
         self._hosts = _hosts(facts)
-        for holding in holdings:
-            for share in [*owned_by(holding), *holding.reserved().values()]:
-                if share.pods and (host := self._hosts.get(share.node)) is not None:
-                    host.free &= ~share.mask
-                    host.network &= ~share.mask
-                    host.cpu_milli -= share.cpu_milli
-                    host.memory_mib -= share.memory_mib
-                    host.pods -= 1
+        taken = [share for holding in holdings for share in (*owned_by(holding), *holding.reserved().values())]
+        for share in [*taken, *(share for one in held for share in one.places().values())]:
+            if share.pods and (host := self._hosts.get(share.node)) is not None:
+                host.free &= ~share.mask
+                host.network &= ~share.mask
+                host.cpu_milli -= share.cpu_milli
+                host.memory_mib -= share.memory_mib
+                host.pods -= 1
 
     def could_place(self, request: JobRequest, refusal: Refusal) -> str:
         """How a gang that was refused could be placed; empty if it cannot, or is not judged."""

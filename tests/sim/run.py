@@ -8,6 +8,7 @@ from typing import Final
 
 import msgspec
 
+from berth.core.explain.job_status import status_of
 from tests.sim.errors import Failure, SimulationError
 from tests.sim.log import told
 from tests.sim.loop import SimLoop
@@ -16,7 +17,7 @@ from tests.sim.verdict import see_rest, unrest
 from tests.sim.world import World
 
 QUIET_S: Final = 16.0
-"""A cell is at rest when nothing was decided for so long, and nothing is to be done.
+"""A cell is at rest when nothing new was decided for so long, and nothing is to be done.
 
 A write whose answer was lost is given up after 10 s, and what waits behind it is written after a pause.
 """
@@ -130,16 +131,28 @@ async def _go_through(world: World) -> None:
         _see_nothing_failed(world)
     world.repair()
     quiet_s = 0.0
-    before = (-1, -1)
+    before: tuple[object, int] = ((), -1)
     while quiet_s < QUIET_S or unrest(world):
         if loop.now_s > HORIZON_S + REST_MAX_S:
             raise Failure("the cell does not come to rest", f"{unrest(world)[:20]}")
         await asyncio.sleep(1.0)
         _see_nothing_failed(world)
-        now = (len(world.observer.records), len(world.observer.facts))
+        # Who could not store a message tries again after retry_wait_max_s, which is a little less.
+        unstored = sum(process.log.said["warning", "message not stored"] for process in world.cell.logs)
+        now = (_fates(world), unstored)
         quiet_s = quiet_s + 1.0 if now == before else 0.0
         before = now
     await see_rest(world)
+
+
+def _fates(world: World) -> list[object]:
+    """What has become of the jobs. A live fact that is stored again, because it is old, makes records that say nothing
+    new.
+    """
+    world.observer.catch_up()
+    state = world.observer.state
+    found = [(key, status_of(state, key, at_ms=0)) for key in sorted(state.jobs)]
+    return [(key, said.phase, said.attempt, said.refusal) for key, said in found if said is not None]
 
 
 def _see_nothing_failed(world: World) -> None:

@@ -3,6 +3,7 @@
 import msgspec
 import pytest
 
+from berth.core.state.holdings.held_places import Held
 from berth.core.state.holdings.holding import Holding
 from berth.schemas.columns import pack, pack_names
 from berth.schemas.constraints import Taint, Toleration
@@ -115,6 +116,16 @@ def test_a_drain_of_a_node_or_its_leaf_takes_it_away() -> None:
         assert not found(a_request(8, left + 1), known)
         over = msgspec.structs.replace(drain, gone=True)
         assert found(a_request(8, 2), known | {"berth.c.fact.drain.x.y": encode(over)})
+
+
+def test_places_that_are_held_for_a_gang_that_restarts_are_taken() -> None:
+    run = Run(1, 8, 1_000, 1_024)
+    placement = Placement(pack_names(NAMES), pack([0, 1], 4), [run, run], bytes([*range(8), *range(8)]), RESOURCE)
+    for ranks, fits in (([0], True), ([0, 1], False)):
+        kept = Held("ns", "other", "o", 1, placement, ranks, until_ms=9)
+        planner = Planner(facts(), [], "skip", held=[kept])
+        place = planner.could_place(a_request(8), Refusal("no-room", form="module910bx8"))
+        assert bool(place) is fits
 
 
 def test_network_faults_count_for_jobs_of_several_pods_alone() -> None:

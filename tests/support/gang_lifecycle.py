@@ -14,9 +14,18 @@ P = PodPhase
 
 
 class Life:
-    """A gang of two pods on nodes a and b, placed for the ``attempt``-th time."""
+    """A gang of two pods on nodes a and b, placed for the ``attempt``-th time.
 
-    def __init__(self, *, attempt: int = 1, attempts_max: int = 3, corrections: int = 0) -> None:
+    Args:
+        attempt: As above.
+        attempts_max: Setting.
+        corrections: Setting.
+        is_placed: Whether it is; otherwise its job waits, and no record knows of it.
+    """
+
+    def __init__(
+        self, *, attempt: int = 1, attempts_max: int = 3, corrections: int = 0, is_placed: bool = True
+    ) -> None:
         self.state = State(keeps=True)
         self.attempt = attempt
         self.to_examine: dict[str, None] = {}
@@ -24,8 +33,9 @@ class Life:
         epoch = Epoch(1, 0, 0, 0, "h", Settings(attempts_max=attempts_max, corrections=corrections))
         self.to_examine.update(self.state.apply_record(1, encode(epoch)).changes.gangs_to_examine)
         self.job("accepted")
-        placement = placement_of(["a", "b"], [(0,), (0,)], [Run(2, 1)], resource="r")
-        self.round(verdicts=[Verdict("default", "j", "uid-j", attempt, placement)])
+        if is_placed:
+            placement = placement_of(["a", "b"], [(0,), (0,)], [Run(2, 1)], resource="r")
+            self.round(verdicts=[Verdict("default", "j", "uid-j", attempt, placement)])
         assert not self.due()
 
     def fact(self, message: Message, kind: str) -> None:
@@ -74,7 +84,12 @@ class Life:
 
     def carry_out(self) -> Due:
         found = self.due()
-        self.round(evictions=found.evictions, releases=found.releases, adoptions=found.adoptions)
+        self.round(
+            verdicts=found.regained,
+            evictions=found.evictions,
+            releases=found.releases,
+            adoptions=found.adoptions,
+        )
         return found
 
     def release(self, reason: str, *, again: bool = False) -> Due:

@@ -223,7 +223,7 @@ class Scheduler:
             if uid not in wanting:
                 del self.to_examine[uid]
         # What is adopted must not be given away in the same record, nor what only the next record has room to adopt.
-        adopts = bool(must.adoptions) or (is_cut and settings.corrected)
+        adopts = must.takes_places or (is_cut and settings.corrected)
         if adopts:
             gangs, faulty = [], []
         returning = [] if adopts else returning_gangs(state, self.queue, drained, gangs, self._consumed[1])

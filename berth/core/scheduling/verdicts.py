@@ -201,7 +201,7 @@ def round_of(state: State, choice: Choice) -> Round:
         facts_seq=state.facts_seq,
         at_ms=opening.at_ms,
         number=opening.number,
-        verdicts=list(choice.verdicts),
+        verdicts=[*opening.must.regained, *choice.verdicts],
         evictions=opening.must.evictions,
         releases=[*opening.must.releases, *released(opening.held, choice.recoveries)],
         adoptions=opening.must.adoptions,

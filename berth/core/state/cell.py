@@ -385,8 +385,7 @@ class State:
         check_subject(self._subject, "pod", fact.namespace, fact.gang)
         self._pod_facts.note_pods(fact, self._subject, self._sequence)
         self._look_again((fact.namespace, fact.gang), found)
-        found.pods_changed[fact.namespace, fact.gang] = None
-        found.gangs_to_examine[fact.uid] = None
+        found.pods_changed[fact.namespace, fact.gang] = found.gangs_to_examine[fact.uid] = None
         found.add(self._occupancy.mark((fact.uid, fact.attempt), fact))
         found.add(self.constraints.note_pods((fact.namespace, fact.gang)))
         if self.leaf_occupancy.parity:
@@ -418,6 +417,8 @@ class State:
         """Examine all attempts of a name again: its facts changed, and a snapshot holds only the latest."""
         if not self.fold.settings.corrected:
             return
+        if (seen := self.pods.get(name)) is not None:
+            found.gangs_to_examine[seen.uid] = None
         for key in self._occupancy.attempts_of(name):
             found.gangs_to_examine[key[0]] = None
             if self.pods_seen(self.fold.holdings[key]) is None:

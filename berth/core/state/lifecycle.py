@@ -1,6 +1,9 @@
-"""Life cycle of placements after the decision: evictions, releases, adoptions.
+"""Life cycle of placements after the decision: evictions, releases, adoptions, and attempts that are found again.
 
 A placement ends when its pods have ended. It is evicted when its job was cancelled or its pods could not be bound.
+
+A ledger that was restored lacks its last records. The pods that these placed run on: while their job waits, its attempt
+gets the places where its pods are.
 
 Adopted pods keep the states in their annotations of leaf switches, blocks and their inference service. So the states of
 leaves, and the jobs of one service, are known even where the ledger does not contain them.
@@ -14,20 +17,18 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from berth.core.chips.picking import ids_of
 from berth.core.errors import guarded
 from berth.core.state.cell import State
+from berth.core.state.found_pods import note_short, placement_of_pods
 from berth.core.state.held_for_restarts import held_places, held_together_ms, no_longer_held
 from berth.core.state.holdings.leaving import failed_again, left_backups, left_ranks, left_unbound, vanished_ms
 from berth.core.state.holdings.pod_phases import ENDED, rows_of
 from berth.core.state.internal_errors import SetAside
 from berth.core.state.ledger import Holding, PodShare, pods_of
-from berth.core.superpods.model import superpod_key
-from berth.core.switches.occupancy.leaf_states import LARGE, NORMAL
-from berth.schemas.columns import pack, pack_names, unpack, unpack_names
+from berth.schemas.columns import unpack
 from berth.schemas.facts import OutcomeSeen, PodPhase, PodsSeen
-from berth.schemas.ledger import Adoption, Eviction, HeldPlaces, Release, ReleaseReason
-from berth.schemas.placement import BlockPart, Placement, Run, SwitchPart
+from berth.schemas.ledger import Adoption, Eviction, HeldPlaces, Release, ReleaseReason, Verdict
+from berth.schemas.placement import BlockPart, Placement
 
 _UNDONE: Final[dict[str, ReleaseReason]] = {"bind-failed": "bind-failed", "fault": "fault"}
 """Reason of a release by why the attempt ends, where that counts more than how its pods ended."""
@@ -43,9 +44,26 @@ class Due(msgspec.Struct):
     releases: list[Release] = []
     adoptions: list[Adoption] = []
     held: list[HeldPlaces] = []
+    regained: list[Verdict] = []
+    """Attempts whose pods run although the ledger does not know them, with the places of their pods."""
+    outlived: list[str] = []
+    """Gangs (uid) whose later attempt runs: the one that the ledger knows is released, the next record regains that."""
+    short: list[str] = []
+    """Gangs (uid) of which an attempt runs that the ledger does not know, and some of its chips have another owner."""
 
     def __bool__(self) -> bool:
-        return bool(self.evictions or self.releases or self.adoptions or self.held)
+        return bool(self.evictions or self.releases or self.adoptions or self.held or self.regained)
+
+    @property
+    def given(self) -> list[Placement]:
+        """Places that pods which run get as their own."""
+        regained = (verdict.placement for verdict in self.regained)
+        return [*(one.placement for one in self.adoptions), *(one for one in regained if one is not None)]
+
+    @property
+    def takes_places(self) -> bool:
+        """Whether pods that run get an owner, now or next: what they have must not be given away by this record."""
+        return bool(self.adoptions or self.regained or self.outlived or (self.short and self.releases))
 
 
 class Examination(NamedTuple):
@@ -86,16 +104,18 @@ def examine(state: State, gangs: Iterable[str], *, at_ms: int = 0) -> Examinatio
             size += found.adoptions[-1].placement.pods()
         else:
             size += 1
+    found.short = [uid for uid in sorted(state.short) if uid in state.name_of]  # whether they were examined now or not
     return Examination(found, settled, set_aside, is_cut)
 
 
 def _examined(state: State, uid: str, found: Due, set_aside: list[SetAside], at_ms: int) -> bool:
     """As :func:`_examine`; on an error the gang is unchanged and set aside, and the others are examined."""
     evictions, releases, adoptions = len(found.evictions), len(found.releases), len(found.adoptions)
-    held = len(found.held)
+    held, regained, outlived = len(found.held), len(found.regained), len(found.outlived)
 
     def left_out(error: Exception) -> bool:
         del found.evictions[evictions:], found.releases[releases:], found.adoptions[adoptions:], found.held[held:]
+        del found.regained[regained:], found.outlived[outlived:]
         set_aside.append(SetAside(uid, error))
         return False
 
@@ -107,15 +127,10 @@ def _examine(state: State, uid: str, found: Due, at_ms: int) -> bool:
     gang = state.fold.gangs.get(uid)
     holding = state.fold.holdings.get((uid, gang.attempt if gang is not None else 0))
     if holding is None:
-        return _adopt(state, uid, found) if gang is None else False
+        return (gang is None and _adopt(state, uid, found)) or _regain(state, uid, found)
     seen = state.pods_seen(holding)
     outcome = state.outcome_of(holding)
-    if _has_ended(holding, seen, outcome, counts_own=state.fold.settings.corrected):
-        reason = _release_reason(state, holding, seen)
-        again = reason == "fault" or (reason == "bind-failed" and _may_try_again(state, holding))
-        found.releases.append(Release(uid, holding.attempt, reason, again))
-        held = held_places(state.fold, state.table, holding, at_ms=at_ms) if reason == "fault" else None
-        found.held += [held] if held is not None else []
+    if _is_over(state, holding, seen, outcome, found, at_ms):
         return True
     if at_ms < held_together_ms(state.fold, holding) and not _is_cancelled(state, holding):
         return False
@@ -126,6 +141,25 @@ def _examine(state: State, uid: str, found: Due, at_ms: int) -> bool:
     if holding.foreign:
         return seen is not None and _adopt_anew(state, holding, seen, found)
     return not holding.ending and _must_end(state, holding, seen, outcome, found, at_ms)
+
+
+def _is_over(
+    state: State, holding: Holding, seen: PodsSeen | None, outcome: OutcomeSeen | None, found: Due, at_ms: int
+) -> bool:
+    """Whether an attempt has ended, and is released."""
+    uid = holding.uid
+    if seen is None and _is_outlived(state, holding):
+        found.releases.append(Release(uid, holding.attempt, "vanished", again=True))
+        found.outlived.append(uid)
+        return True
+    if not _has_ended(holding, seen, outcome, counts_own=state.fold.settings.corrected):
+        return False
+    reason = _release_reason(state, holding, seen)
+    again = reason == "fault" or (reason == "bind-failed" and _may_try_again(state, holding))
+    found.releases.append(Release(uid, holding.attempt, reason, again))
+    held = held_places(state.fold, state.table, holding, at_ms=at_ms) if reason == "fault" else None
+    found.held += [held] if held is not None else []
+    return True
 
 
 def _lost_backups(state: State, holding: Holding) -> Release | None:
@@ -247,9 +281,41 @@ def _adopt(state: State, uid: str, found: Due) -> bool:
     fact = state.pods.get(key) if key is not None else None
     if fact is None or fact.uid != uid or not fact.phase or all(phase in ENDED for phase in fact.phase):
         return False
-    placement = _placement_of(state, fact, found)
-    _note_short(state, fact, pods_of(placement))
+    placement = placement_of_pods(state.table, state.held, fact, found.given)
+    note_short(state.short, fact, pods_of(placement))
     found.adoptions.append(Adoption(fact.namespace, fact.gang, uid, placement))
+    return True
+
+
+def _is_outlived(state: State, holding: Holding) -> bool:
+    """Whether pods of a later attempt run, so that this one has ended: the records about that are lost."""
+    fact = state.pods.get((holding.namespace, holding.name))
+    if fact is None or fact.foreign or holding.foreign or not state.fold.settings.corrected:
+        return False
+    is_later = fact.uid == holding.uid and fact.attempt > holding.attempt
+    return is_later and any(phase not in ENDED for phase in fact.phase)
+
+
+def _regain(state: State, uid: str, found: Due) -> bool:
+    """Give an attempt that the ledger does not know the places of its pods, if all of its pods are known.
+
+    The job waits, and pods run that were bound for it: the record that placed them is lost.
+    """
+    gang, key = state.fold.gangs.get(uid), state.name_of.get(uid)
+    job, fact = (state.jobs.get(key), state.pods.get(key)) if key is not None else (None, None)
+    if not state.fold.settings.corrected or job is None or job.request is None or job.state != "accepted":
+        return False
+    if fact is None or fact.uid != uid or fact.foreign or all(phase in ENDED for phase in fact.phase):
+        return False
+    if gang is not None and (gang.phase != "waiting" or fact.attempt < gang.attempt):
+        return False
+    if unpack(fact.rank, 4) != list(range(sum(task.replicas for task in job.request.tasks))):
+        return False
+    placement = placement_of_pods(state.table, state.held, fact, found.given)
+    note_short(state.short, fact, pods_of(placement))
+    if uid in state.short:  # until those that own them are given back
+        return False
+    found.regained.append(Verdict(job.namespace, job.name, uid, fact.attempt, placement))
     return True
 
 
@@ -259,9 +325,9 @@ def _adopt_anew(state: State, holding: Holding, fact: PodsSeen, found: Due) -> b
     Also if what they report about leaf switches, blocks or their inference service changed.
     """
     owned = state.owned(holding.key)
-    placement = _placement_of(state, fact, found, owned)
+    placement = placement_of_pods(state.table, state.held, fact, found.given, owned)
     pods = pods_of(placement)
-    _note_short(state, fact, pods)
+    note_short(state.short, fact, pods)
     if _properties(pods, placement) == _properties(owned, holding.placement):
         return False
     found.releases.append(Release(holding.uid, holding.attempt, "vanished"))
@@ -292,103 +358,3 @@ def _blocks(part: BlockPart | None, count: int) -> list[int]:
     if part is None or not part.block_index:
         return [-1] * count
     return [part.blocks[index - 1] if index else -1 for index in unpack(part.block_index, _INDEX_BYTES)]
-
-
-def _note_short(state: State, fact: PodsSeen, pods: Sequence[PodShare]) -> None:
-    """Note whether pods of another scheduler hold chips that have another owner, for when these are given back."""
-    rows = zip(fact.phase, unpack(fact.chips, 8), pods, strict=True)
-    if any(mask & ~pod.mask for phase, mask, pod in rows if phase not in ENDED):
-        state.short[fact.uid] = None
-    else:
-        state.short.pop(fact.uid, None)
-
-
-def _placement_of(state: State, fact: PodsSeen, found: Due, owned: Iterable[PodShare] = ()) -> Placement:
-    """Placement of pods as they were found: without those that have ended, and without chips that others own.
-
-    Args:
-        state: The cell.
-        fact: The pods.
-        found: What the same record adopts before.
-        owned: What the pods own already.
-    """
-    names = unpack_names(fact.nodes)
-    own: dict[str, int] = {}
-    for pod in owned:
-        own[pod.node] = own.get(pod.node, 0) | pod.mask
-    claimed = {
-        (node, chip)
-        for adoption in found.adoptions
-        for node, chips in zip(adoption.placement.names(), adoption.placement.chips_by_rank(), strict=True)
-        for chip in chips
-    }
-    runs: list[Run] = []
-    taken = bytearray()
-    for index, phase, mask in zip(unpack(fact.node_index, 4), fact.phase, unpack(fact.chips, 8), strict=True):
-        node = names[index]
-        ids: list[int] = []
-        if phase not in ENDED:
-            mine = mask & ~(state.held(node) & ~own.get(node, 0))
-            ids = [chip for chip in ids_of(mine) if (node, chip) not in claimed]
-            claimed.update((node, chip) for chip in ids)
-            runs.append(Run(1, len(ids), fact.cpu_milli, fact.memory_mib))
-        else:
-            runs.append(Run(1, 0))
-        taken += bytes(ids)
-    return Placement(
-        nodes=pack_names(names),
-        node_index=fact.node_index,
-        runs=runs,
-        chips=bytes(taken),
-        resource=fact.resource,
-        switch=_switch_of(fact, runs),
-        block=_block_of(state, fact, [names[index] for index in unpack(fact.node_index, 4)], runs),
-    )
-
-
-def _switch_of(fact: PodsSeen, runs: Sequence[Run]) -> SwitchPart | None:
-    """States of leaf switches from the annotations of adopted pods; None without any.
-
-    Pods whose job alone bears the label, not they, have the states all the same.
-    """
-    given = fact.leaf_states or bytes(len(runs))
-    states = bytes(state if run.chips else 0 for run, state in zip(runs, given, strict=True))
-    label = fact.tor_affinity if fact.tor_affinity in {NORMAL, LARGE} else ""
-    pods = sum(1 for run in runs if run.chips)
-    if not pods or not (label or any(states)):
-        return None
-    return SwitchPart(label, pods, states=states)
-
-
-def _block_of(state: State, fact: PodsSeen, nodes: Sequence[str], runs: Sequence[Run]) -> BlockPart | None:
-    """Blocks and inference service from the annotations of adopted pods; None without any.
-
-    The SuperPoD of a pod with a block is that of its node, as far as it is known. What is not known of the job, its
-    variant and the size of a block, stays open.
-    """
-    numbers = unpack(fact.blocks, _INDEX_BYTES) or [0] * len(runs)
-    numbers = [number if run.chips else 0 for run, number in zip(runs, numbers, strict=True)]
-    if not any(run.chips for run in runs) or not (fact.service or any(numbers)):
-        return None
-    homes = [_superpod(state, node) if number else "" for node, number in zip(nodes, numbers, strict=True)]
-    blocks = sorted({number - 1 for number in numbers if number})
-    block_at = {block: place for place, block in enumerate(blocks, start=1)}
-    superpods = sorted({home for home in homes if home}, key=superpod_key)
-    superpod_at = {home: place for place, home in enumerate(superpods, start=1)}
-    return BlockPart(
-        variant="",
-        size=0,
-        blocks=blocks,
-        phases=[""] * len(blocks),
-        superpods=superpods,
-        block_index=pack([block_at.get(number - 1, 0) for number in numbers], _INDEX_BYTES),
-        superpod_index=pack([superpod_at.get(home, 0) for home in homes], _INDEX_BYTES),
-        service=fact.service,
-    )
-
-
-def _superpod(state: State, node: str) -> str:
-    """SuperPoD of a node as it is known now; empty without one."""
-    row = state.table.row_of.get(node)
-    index = -1 if row is None else int(state.table.superpod[row])
-    return state.table.superpods[index] if index >= 0 else ""
