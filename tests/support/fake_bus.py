@@ -320,17 +320,11 @@ class FakeBus:
     async def serve(
         self, subject: str, handler: Callable[[bytes], Awaitable[bytes | None]], *, queue: str = ""
     ) -> FakeServed:
-        await self._turn()
-        return self._serving(subject, queue, lambda _, data: handler(data))
+        return await self.offer(Endpoint("", subject, queue, "", ""), lambda _, data: handler(data))
 
-    async def offer(self, endpoint: Endpoint, handler: Callable[[str, bytes], Awaitable[bytes]]) -> FakeServed:
+    async def offer(self, endpoint: Endpoint, handler: Callable[[str, bytes], Awaitable[bytes | None]]) -> FakeServed:
         await self._turn()
-        return self._serving(endpoint.subject, endpoint.queue, handler, endpoint.at_once)
-
-    def _serving(
-        self, subject: str, queue: str, handler: Callable[[str, bytes], Awaitable[bytes | None]], at_once: int = 1
-    ) -> FakeServed:
-        served = FakeServed(self, subject, queue, handler, at_once)
+        served = FakeServed(self, endpoint.subject, endpoint.queue, handler, endpoint.at_once)
         self._served.append(served)
         return served
 
