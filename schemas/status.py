@@ -39,7 +39,7 @@ class JobStatus(Message, frozen=True):
     priority: int = 0
     rejection: Rejection | None = None
     warning: str = ""
-    """Warning about a job that runs or waits normally."""
+    """Warnings about a job that runs or waits normally, with semicolons between them."""
     recovery: RecoveryStatus | None = None
     """Its newest recovery from a fault, also after it is over."""
     restart_held: str = ""

@@ -26,6 +26,8 @@ class Workload(Part, frozen=True):
     jobs: list[PlannedJob]
     notes: list[str] = []
     """What the reader rounded, left out or assumed, a sentence each."""
+    declared: int = 0
+    """Jobs whose declared run time is that of their source."""
 
 
 class ClusterPlan(Part, frozen=True):

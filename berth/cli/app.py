@@ -40,15 +40,27 @@ def command_line(word: str) -> App:
 
     The library imports the others if they are needed; their own help would then be their summary.
     """
-    app = App(
+    app = _bare()
+    for command in COMMANDS:
+        _add(app, command, is_called=command.name == word)
+    return app
+
+
+def complete_command_line() -> App:
+    """The command line with the modules of all commands imported."""
+    app = _bare()
+    for command in COMMANDS:
+        _add(app, command, is_called=True)
+    return app
+
+
+def _bare() -> App:
+    return App(
         name="berth",
         help="Decide on which nodes and chips NPU jobs run, and report the reasons.",
         version=release,
         result_action="return_value",
     )
-    for command in COMMANDS:
-        _add(app, command, is_called=command.name == word)
-    return app
 
 
 def _add(app: App, command: Command, *, is_called: bool) -> None:

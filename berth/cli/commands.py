@@ -45,7 +45,7 @@ COMMANDS: Final = (
     Command(
         "up",
         "local.up:up",
-        "Start NATS, all services and a simulated cluster, and keep them running until Ctrl-C or SIGTERM.",
+        "Start NATS, a simulated cluster and the services that decide for it; keep them running until Ctrl-C or SIGTERM.",
     ),
     Command(
         "demo",
@@ -197,5 +197,10 @@ COMMANDS: Final = (
         "check-config",
         "check_config:check_config",
         "Print the effective settings of a service from a file, the environment and the defaults.",
+    ),
+    Command(
+        "completion",
+        "completion:completion",
+        "Print a script that completes commands and options in bash, zsh or fish.",
     ),
 )

@@ -1,20 +1,30 @@
-"""Output of commands: tables for people, JSON for programs, one line per error."""
+"""Output of commands: tables and text for people, JSON for programs, one line per error.
+
+Text is wrapped at words on a terminal, and not at all elsewhere.
+"""
 
 import difflib
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
-from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
+
+from berth.cli.tables import Span, Styled, Table, filled, text_of, wrapped
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table as RichTable
+    from rich.text import Text
 
 OK: Final = 0
 FAILED: Final = 1
 WRONG_USE: Final = 2
-_WIDTH_WITHOUT_TERMINAL: Final = 160
+_HELP_WIDTH: Final = 160
+"""Cells of a line of a help page without a terminal."""
+_LEGEND_GAP: Final = " " * 3
 _NODES_SHOWN: Final = 3
 _SECOND_MS: Final = 1000
 _MINUTE_S: Final = 60
@@ -36,31 +46,48 @@ class CommandError(Exception):
         self.code = code
 
 
-def results() -> Console:
+def results() -> "Console":
     """Console for results: stdout."""
     return _console(to_stderr=False)
 
 
-def progress_console() -> Console:
+def progress_console() -> "Console":
     """Console for everything else: stderr."""
     return _console(to_stderr=True)
 
 
-def _console(*, to_stderr: bool) -> Console:
+def _console(*, to_stderr: bool) -> "Console":
+    from rich.console import Console  # noqa: PLC0415  # takes time that commands for programs do not need
+
     is_terminal = (sys.stderr if to_stderr else sys.stdout).isatty()
-    return Console(
-        stderr=to_stderr, highlight=False, soft_wrap=False, width=None if is_terminal else _WIDTH_WITHOUT_TERMINAL
-    )
+    return Console(stderr=to_stderr, highlight=False, soft_wrap=False, width=None if is_terminal else _HELP_WIDTH)
+
+
+def line_width(console: "Console") -> int | None:
+    """Cells of a line on the terminal; None if there is no terminal, where nothing is wrapped."""
+    return console.width if console.file.isatty() else None
+
+
+def print_table(table: Table) -> None:
+    """Print a table as a result."""
+    console = results()
+    _print_lines(console, table.lines(line_width(console)))
 
 
 def print_progress(line: str) -> None:
     """Print a line to stderr."""
-    progress_console().print(escape(line), soft_wrap=True)
+    _print_wrapped(progress_console(), line)
 
 
-def print_result(line: str) -> None:
+def print_result(line: Styled) -> None:
     """Print a line of a result."""
-    results().print(escape(line), soft_wrap=True)
+    _print_wrapped(results(), line)
+
+
+def print_legend(items: Iterable[Styled]) -> None:
+    """Print items beside one another, as many on a line as fit."""
+    console = results()
+    _print_lines(console, filled(items, _LEGEND_GAP, line_width(console)))
 
 
 def emit(value: object) -> None:
@@ -71,17 +98,48 @@ def emit(value: object) -> None:
 
 def complain(lines: Iterable[str]) -> None:
     """Print errors, one per line."""
-    console = progress_console()
     for line in lines:
-        console.print(f"[bold red]error:[/] {escape(line)}", soft_wrap=True)
+        _print_wrapped(progress_console(), [Span("error:", "bold red"), Span(f" {line}")])
 
 
-def new_table(*columns: str, last_folds: bool = True) -> Table:
-    """A table without lines; only the last column may be broken."""
-    table = Table(box=None, pad_edge=False, header_style="bold")
+def warn(lines: Iterable[str]) -> None:
+    """Print warnings, one per line."""
+    for line in lines:
+        _print_wrapped(progress_console(), [Span("warning:", "bold yellow"), Span(f" {line}")])
+
+
+def shows_unicode() -> bool:
+    """Whether stdout takes the characters of drawings."""
+    return (sys.stdout.encoding or "utf-8").lower().startswith("utf")
+
+
+@contextmanager
+def working(what: str) -> Iterator[None]:
+    """Show on a terminal that something takes time; nothing is shown elsewhere."""
+    console = progress_console()
+    if not console.file.isatty():
+        yield
+        return
+    with console.status(text_of(what)):
+        yield
+
+
+def _print_wrapped(console: "Console", line: Styled) -> None:
+    _print_lines(console, wrapped(text_of(line), line_width(console)))
+
+
+def _print_lines(console: "Console", lines: Iterable["Text"]) -> None:
+    for line in lines:
+        console.print(line, soft_wrap=True)
+
+
+def new_table(*columns: str) -> "RichTable":
+    """A table of ``rich`` without lines; only the last column may be broken."""
+    from rich.table import Table as RichTable  # noqa: PLC0415  # as above
+
+    table = RichTable(box=None, pad_edge=False, header_style="bold")
     for column in columns:
-        is_last = column == columns[-1]
-        table.add_column(column, no_wrap=not (is_last and last_folds), overflow="fold")
+        table.add_column(column, no_wrap=column != columns[-1], overflow="fold")
     return table
 
 

@@ -2,8 +2,9 @@
 
 A server that syncs each write loses nothing but the ends of views. One that does not loses the newest messages of all
 streams when its power fails. Then everything is stopped. If messages of facts or requests are gone, the cell is
-restored from its last backup. If it is records alone, the inventory is started first, and says by which record pods are
-bound; a dispatcher that finds that this record is gone must not lead, and the cell is restored.
+restored from its last backup; so it is if some of what a restore stored is gone. If it is records alone, the inventory
+is started first, and says by which record pods are bound; a dispatcher that finds that this record is gone must not
+lead, and the cell is restored.
 """
 
 import asyncio
@@ -125,8 +126,8 @@ class Operator(Stage):
         if not gone:
             self._start_all()
             self._work(self._see_the_lease())
-        elif gone == [StreamName.LEDGER]:
-            self.observer.lose_records(cell.server.streams[subjects.stream(StreamName.LEDGER)].last_seq)
+        elif gone == [StreamName.LEDGER] and self._head() >= self.observer.base.ledger_seq:
+            self.observer.lose_records(self._head())
             self._work(self._try_to_lead())
         else:
             self._work(self._restore())
@@ -213,7 +214,8 @@ class Operator(Stage):
 
     async def _see_the_lease(self) -> None:
         """See that no restore holds the lease: the release of the last one may be lost. Then the cell is restored."""
-        for _ in range(_TAKES_S):
+        held_s = 0
+        while held_s < _TAKES_S:
             await asyncio.sleep(1.0)
             try:
                 stored = await self.user.last(StreamName.LEASE, self.user.subjects.lease(ROLE))
@@ -221,6 +223,7 @@ class Operator(Stage):
                 continue
             if self.is_at_work or stored is None or decode(stored.data, LeaseHeld).holder != RESTORE_HOLDER:
                 return
+            held_s += 1
         self.observer.count["restores again"] += 1
         await self._restore()
 

@@ -7,7 +7,6 @@ from typing import Annotated, Final, Literal
 
 import msgspec
 from cyclopts import Parameter
-from rich.markup import escape
 
 from berth.cli.cell import Common, connected, run
 from berth.cli.cluster.dead_rows import LetterDetails, LetterRow, details_of, hex_lines, row_of
@@ -22,12 +21,12 @@ from berth.cli.output import (
     complain,
     emit,
     moment,
-    new_table,
     plain,
     print_progress,
     print_result,
-    results,
+    print_table,
 )
+from berth.cli.tables import Table
 from berth.core.explain.text import pluralize
 from berth.core.requests.dead_reasons import code_of
 from berth.runtime.bus.port import Bus
@@ -81,7 +80,7 @@ def list_dead(
         if options.json or output == "json":
             emit([row_of(one) for one in shown])
             return
-        _show_list([row_of(one) for one in shown], SystemClock().now_ms(), root=bus.subjects.root, with_state=all_)
+        show_list([row_of(one) for one in shown], SystemClock().now_ms(), root=bus.subjects.root, with_state=all_)
         left_out = len(open_ones) - len(shown)
         if left_out:
             print_progress(f"{pluralize(left_out, 'older letter')} not listed; list them with -n 0")
@@ -113,17 +112,25 @@ def chosen_letters(letters: Sequence[Letter], *, subject: str, reason: str) -> l
     return sorted(fitting, key=lambda one: (one.body.at_ms, one.body.stream, one.body.sequence), reverse=True)
 
 
-def _show_list(rows: Sequence[LetterRow], now_ms: int, *, root: str, with_state: bool) -> None:
+def show_list(rows: Sequence[LetterRow], now_ms: int, *, root: str, with_state: bool) -> None:
+    """Print dead letters as a table.
+
+    Args:
+        rows: The letters, in their order.
+        now_ms: The time.
+        root: Begin of all subjects of the cell; it is left out.
+        with_state: Whether their states are shown.
+    """
     if not rows:
         print_result("no dead letters")
         return
     states = ["STATE"] if with_state else []
-    table = new_table("LETTER", "AGE", "REASON", *states, "SUBJECT, AND WHY")
+    table = Table("LETTER", "AGE", "REASON", *states, "SUBJECT, AND WHY")
     for row in rows:
         where = plain(row.subject.removeprefix(root))
         state = [row.state] if with_state else []
-        table.add_row(row.id, age(row.at_ms, now_ms), row.code, *state, escape(f"{where}: {plain(row.reason)}"))
-    results().print(table)
+        table.add_row(row.id, age(row.at_ms, now_ms), row.code, *state, f"{where}: {plain(row.reason)}")
+    print_table(table)
 
 
 def show_dead(

@@ -1,9 +1,9 @@
 """Drains as ``berth drain``, ``berth nodes`` and ``berth faults`` show them: what is drained, and the jobs there."""
 
 import msgspec
-from rich.markup import escape
 
-from berth.cli.output import listed, moment, new_table, results
+from berth.cli.output import listed, moment, print_table
+from berth.cli.tables import Table
 from berth.core.state.cell import State
 from berth.core.state.ledger import pods_of
 from berth.schemas.fault_facts import DrainKind, DrainSeen
@@ -151,16 +151,16 @@ def show_drains(drains: list[DrainRow], now_ms: int) -> None:
     """Print drains as a table; nothing without any."""
     if not drains:
         return
-    table = new_table("DRAINED", "NAME", "SINCE", "BY", "NODES", "JOBS THERE", "REASON")
+    table = Table("DRAINED", "NAME", "SINCE", "BY", "NODES", "JOBS THERE", "REASON")
     for drain in drains:
         jobs = listed((ranks_words(job) for job in drain.jobs), most=4) or "none"
         table.add_row(
             WORDS[drain.kind],
-            escape(drain.name),
+            drain.name,
             since_words(drain.since_ms, now_ms).removeprefix("since "),
-            escape(drain.by),
+            drain.by,
             str(len(drain.nodes)),
-            escape(jobs),
-            escape(drain.reason),
+            jobs,
+            drain.reason,
         )
-    results().print(table)
+    print_table(table)

@@ -4,13 +4,13 @@ from collections.abc import Sequence
 from typing import Final
 
 import msgspec
-from rich.markup import escape
 
 from berth.cli.cell import Common, connected, run
 from berth.cli.cluster.drain_list import DrainRow, drains_of, show_drains
 from berth.cli.cluster.held_restarts import ApprovalRow, HeldRestartRow, approvals_of, held_of, show_held
 from berth.cli.cluster.nodes import judged_nodes
-from berth.cli.output import age, emit, new_table, print_progress, print_result, results
+from berth.cli.output import age, emit, print_progress, print_result, print_table
+from berth.cli.tables import Table
 from berth.core.chips.picking import ids_of
 from berth.core.explain.recovery_status import recovery_of
 from berth.core.explain.recovery_text import recovery_words
@@ -235,12 +235,12 @@ def show(found: FaultsRow, now_ms: int) -> None:
         print_result(NO_FAULTS)
         return
     if found.nodes:
-        table = new_table("NODE", "FAULT", "CHIPS", "REPORTED", "REASON")
+        table = Table("NODE", "FAULT", "CHIPS", "REPORTED", "REASON")
         for node in found.nodes:
             reported = f"{age(node.reported_ms, now_ms)} ago" if node.reported_ms else ""
             chips = ",".join(map(str, node.chips))
-            table.add_row(escape(node.node), node.kind, chips, reported, escape(node.reason))
-        results().print(table)
+            table.add_row(node.node, node.kind, chips, reported, node.reason)
+        print_table(table)
     _show_pods([job for job in found.jobs if job.faults or job.tolerated])
     for line in findings_of(found):
         print_result(line)
@@ -254,17 +254,15 @@ def _show_pods(affected: Sequence[FaultyJobRow]) -> None:
     """Print the pods of affected jobs."""
     if not affected:
         return
-    table = new_table("JOB", "RANK", "NODE", "FAULT", FAULT_SCHEDULING.upper(), "CAUSE")
+    table = Table("JOB", "RANK", "NODE", "FAULT", FAULT_SCHEDULING.upper(), "CAUSE")
     for job in affected:
-        name = escape(f"{job.namespace}/{job.name}")
+        name = f"{job.namespace}/{job.name}"
         for pod in job.faults:
             rank = f"{pod.rank} (master)" if pod.master else str(pod.rank)
-            table.add_row(name, rank, escape(pod.node), pod.kind, escape(job.fault_scheduling), escape(pod.reason))
+            table.add_row(name, rank, pod.node, pod.kind, job.fault_scheduling, pod.reason)
         for left in job.tolerated:
-            table.add_row(
-                name, str(left.rank), escape(left.node), "none", escape(job.fault_scheduling), escape(left.reason)
-            )
-    results().print(table)
+            table.add_row(name, str(left.rank), left.node, "none", job.fault_scheduling, left.reason)
+    print_table(table)
 
 
 def findings_of(found: FaultsRow) -> list[str]:

@@ -4,13 +4,11 @@ from collections.abc import Mapping
 from typing import Final
 
 import msgspec
-from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
 
 from berth.cli.cell import Common, connected, run
 from berth.cli.cluster.drain_list import drains_of, show_drains, since_words
-from berth.cli.output import emit, listed, moment, new_table, results
+from berth.cli.output import emit, listed, moment, print_legend, print_result, print_table, shows_unicode
+from berth.cli.tables import Span, Table
 from berth.core.chips.form_selection import choose_form
 from berth.core.chips.picking import ids_of
 from berth.core.cluster.node_packing import unpack_health
@@ -193,27 +191,21 @@ def states_of_chips(node: NodeRow) -> dict[int, str]:
     return found
 
 
-def drawing(node: NodeRow, *, glyphs: dict[str, str], styled: bool) -> str:
+def drawing(node: NodeRow, glyphs: Mapping[str, str]) -> list[Span]:
     """One glyph per chip, with a gap between groups."""
-    parts: list[str] = []
+    parts: list[Span] = []
     states = states_of_chips(node)
     for index, chip in enumerate(node.chip_ids):
         if index and node.group_size and chip % node.group_size == 0:
-            parts.append(" ")
+            parts.append(Span(" "))
         kind = states[chip]
-        parts.append(f"[{_STYLES[kind]}]{glyphs[kind]}[/]" if styled else glyphs[kind])
-    return "".join(parts)
+        parts.append(Span(glyphs[kind], _STYLES[kind]))
+    return parts
 
 
-def glyphs_for(console: Console) -> dict[str, str]:
-    """Glyphs that the console can show."""
-    return _DRAWN if console.encoding.lower().startswith("utf") else _PLAIN
-
-
-def map_of(nodes: list[NodeRow], console: Console, now_ms: int) -> Table:
+def map_of(nodes: list[NodeRow], glyphs: Mapping[str, str], now_ms: int) -> Table:
     """The nodes as a table with their chips drawn."""
-    glyphs = glyphs_for(console)
-    table = new_table("NODE", "PRODUCT", "CHIPS", "FREE", "WHERE", "STATE")
+    table = Table("NODE", "PRODUCT", "CHIPS", "FREE", "WHERE", "STATE")
     for node in nodes:
         troubles = [] if node.level == "ok" else [node.level]
         troubles += ["cordoned"] * node.cordoned + ["not ready"] * (not node.ready)
@@ -222,11 +214,11 @@ def map_of(nodes: list[NodeRow], console: Console, now_ms: int) -> Table:
                 "drained" if node.drained_ms <= now_ms else f"drained {since_words(node.drained_ms, now_ms)}"
             )
         table.add_row(
-            escape(node.name),
-            escape(node.product or "unknown"),
-            drawing(node, glyphs=glyphs, styled=True),
+            node.name,
+            node.product or "unknown",
+            drawing(node, glyphs),
             f"{len(node.free)}/{node.chips}",
-            escape(_where(node)),
+            _where(node),
             ", ".join(troubles),
         )
     return table
@@ -236,12 +228,6 @@ def _where(node: NodeRow) -> str:
     """SuperPoD and leaf switch of a node, or its domain if it has neither."""
     parts = [f"superpod {node.superpod}"] * bool(node.superpod) + [f"leaf {node.leaf}"] * bool(node.leaf)
     return ", ".join(parts) or f"domain {node.domain}"
-
-
-def legend(console: Console) -> str:
-    """Meaning of the glyphs."""
-    glyphs = glyphs_for(console)
-    return "   ".join(f"[{_STYLES[kind]}]{glyphs[kind]}[/] {_WORDS[kind]}" for kind in _WORDS)
 
 
 def reasons_of(nodes: list[NodeRow]) -> list[str]:
@@ -267,11 +253,11 @@ def reserved_lines(nodes: list[NodeRow]) -> list[str]:
 
 def show_map(nodes: list[NodeRow], now_ms: int) -> None:
     """Print the nodes, the legend, reserved chips, and the reasons for unhealthy nodes."""
-    console = results()
-    console.print(map_of(nodes, console, now_ms))
-    console.print(legend(console))
+    glyphs = _DRAWN if shows_unicode() else _PLAIN
+    print_table(map_of(nodes, glyphs, now_ms))
+    print_legend([Span(glyphs[kind], _STYLES[kind]), Span(f" {_WORDS[kind]}")] for kind in _WORDS)
     for line in (*reserved_lines(nodes), *reasons_of(nodes)):
-        console.print(escape(line))
+        print_result(line)
 
 
 def nodes(*, common: Common | None = None) -> int:

@@ -4,10 +4,10 @@ from typing import Annotated, Final, Literal
 
 import msgspec
 from cyclopts import Parameter
-from rich.markup import escape
 
 from berth.cli.cell import Common, connected, run
-from berth.cli.output import FAILED, OK, age, complain, emit, new_table, plain, print_result, results
+from berth.cli.output import FAILED, OK, age, complain, emit, plain, print_result, print_table
+from berth.cli.tables import Table
 from berth.core.explain.text import pluralize, ranges
 from berth.runtime.cell_status.gathering import gather_status
 from berth.runtime.cell_status.model import CellStatus, Process
@@ -45,22 +45,23 @@ def status(
         if options.json or output == "json":
             emit(StatusResult(not problems, problems, found))
         else:
-            _show(found)
+            show(found)
             complain(plain(one) for one in problems)
         return FAILED if problems else OK
 
     return run(work)
 
 
-def _show(found: CellStatus) -> None:
+def show(found: CellStatus) -> None:
+    """Print the status, with a table of processes and one of streams."""
     for line in head_lines(found):
         print_result(line)
     if found.processes:
-        table = new_table("SERVICE", "PROCESS", "RELEASE", "BEHIND", "STATE")
+        table = Table("SERVICE", "PROCESS", "RELEASE", "BEHIND", "STATE")
         for one in found.processes:
-            table.add_row(*map(escape, _process_cells(one)))
-        results().print(table)
-    table = new_table("STREAM", "MESSAGES", "SIZE", "FIRST", "LAST", "REPLICAS")
+            table.add_row(*_process_cells(one))
+        print_table(table)
+    table = Table("STREAM", "MESSAGES", "SIZE", "FIRST", "LAST", "REPLICAS")
     for stream in found.nats.streams:
         late = f"late: {', '.join(stream.late)}" if stream.late else ""
         led = f"led by {stream.leader}" if stream.leader else ""
@@ -70,9 +71,9 @@ def _show(found: CellStatus) -> None:
             size_text(stream.bytes),
             str(stream.first_seq),
             str(stream.last_seq),
-            escape(plain("; ".join(filter(None, (led, late))) or "one server")),
+            plain("; ".join(filter(None, (led, late))) or "one server"),
         )
-    results().print(table)
+    print_table(table)
 
 
 def head_lines(found: CellStatus) -> list[str]:

@@ -7,13 +7,20 @@ from typing import Annotated, Final, Literal
 import msgspec
 import numpy as np
 from cyclopts import Parameter
-from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
 
 from berth.cli.cell import Common, connected, run
 from berth.cli.cluster.switches import kind_of
-from berth.cli.output import CommandError, emit, listed, near_names, new_table, print_result, results
+from berth.cli.output import (
+    CommandError,
+    emit,
+    listed,
+    near_names,
+    print_legend,
+    print_result,
+    print_table,
+    shows_unicode,
+)
+from berth.cli.tables import Span, Styled, Table
 from berth.core.explain.superpod_explanation import jobs_with_nodes, seats_of, superpods_of, users
 from berth.core.explain.superpod_layout import SuperpodUser
 from berth.core.explain.text import pluralize
@@ -158,21 +165,21 @@ def letters_of(superpod: SuperpodRow) -> dict[BlockKey, str]:
     return {key: _LETTERS[at % len(_LETTERS)] for at, key in enumerate(keys)}
 
 
-def drawing(superpod: SuperpodRow, glyphs: Mapping[Kind, str], *, styled: bool) -> list[str]:
+def drawing(superpod: SuperpodRow, glyphs: Mapping[Kind, str]) -> list[list[Span]]:
     """One glyph per node, a space between racks; lines end with a rack if possible."""
     letters = letters_of(superpod)
-    lines: list[list[str]] = [[]]
+    lines: list[list[Span]] = [[]]
     for rack in _racks(superpod.places):
         lead = 1 if lines[-1] else 0
         if len(lines[-1]) + lead + min(len(rack), _LINE_MAX) > _LINE_MAX:
             lines.append([])
             lead = 0
-        lines[-1] += [" "] * lead
+        lines[-1] += [Span(" ")] * lead
         for place in rack:
             if len(lines[-1]) == _LINE_MAX:
                 lines.append([])
-            lines[-1].append(_sign(place, letters, glyphs, styled=styled))
-    return ["".join(line) for line in lines]
+            lines[-1].append(_sign(place, letters, glyphs))
+    return lines
 
 
 def _racks(places: Iterable[NodeRow]) -> list[list[NodeRow]]:
@@ -185,32 +192,27 @@ def _racks(places: Iterable[NodeRow]) -> list[list[NodeRow]]:
     return racks
 
 
-def _sign(place: NodeRow, letters: Mapping[BlockKey, str], glyphs: Mapping[Kind, str], *, styled: bool) -> str:
+def _sign(place: NodeRow, letters: Mapping[BlockKey, str], glyphs: Mapping[Kind, str]) -> Span:
     sign, style = glyphs[place.kind], _STYLES[place.kind]
     if place.kind == "used" and place.job:
         sign = letters[place.job, place.block]
         style = _BLOCK_STYLES[_LETTERS.index(sign) % len(_BLOCK_STYLES)]
-    return f"[{style}]{sign}[/]" if styled else sign
+    return Span(sign, style)
 
 
-def glyphs_for(console: Console) -> dict[Kind, str]:
-    """Glyphs that the console can show."""
-    return _DRAWN if console.encoding.lower().startswith("utf") else _PLAIN
-
-
-def table_of(shown: SuperpodsShown, console: Console) -> Table:
+def table_of(shown: SuperpodsShown, glyphs: Mapping[Kind, str]) -> Table:
     """The SuperPoDs as a table with their nodes drawn."""
-    glyphs = glyphs_for(console)
-    table = new_table("SUPERPOD", "NODES", "FREE", "ABOVE RESERVE", "USED", "JOBS")
+    table = Table("SUPERPOD", "NODES", "FREE", "ABOVE RESERVE", "USED", "JOBS")
     for superpod in shown.superpods:
         letters = letters_of(superpod)
+        first, *others = drawing(superpod, glyphs)
         table.add_row(
-            escape(superpod.id),
-            "\n".join(drawing(superpod, glyphs, styled=True)),
+            superpod.id,
+            first + [span for line in others for span in (Span("\n"), *line)],
             f"{superpod.free}/{superpod.nodes}",
             str(superpod.above),
             str(superpod.used),
-            escape(listed([job_words(job, letters) for job in superpod.jobs], _JOBS_SHOWN)),
+            listed([job_words(job, letters) for job in superpod.jobs], _JOBS_SHOWN),
         )
     return table
 
@@ -232,13 +234,12 @@ def show(shown: SuperpodsShown) -> None:
     if not shown.total:
         print_result("no SuperPoD is known: no node has a SuperPoD")
         return
-    console = results()
+    glyphs = _DRAWN if shows_unicode() else _PLAIN
     print_result(heading(shown))
-    console.print(table_of(shown, console))
-    glyphs = glyphs_for(console)
-    legend = [f"[{_STYLES[kind]}]{glyphs[kind]}[/] {words}" for kind, words in _WORDS.items()]
-    legend.insert(-1, f"[{_BLOCK_STYLES[0]}]ab[/] {_BLOCK_WORDS}")
-    console.print("   ".join(legend))
+    print_table(table_of(shown, glyphs))
+    legend: list[Styled] = [[Span(glyphs[kind], _STYLES[kind]), Span(f" {words}")] for kind, words in _WORDS.items()]
+    legend.insert(-1, [Span("ab", _BLOCK_STYLES[0]), Span(f" {_BLOCK_WORDS}")])
+    print_legend(legend)
     for superpod in shown.superpods:
         if superpod.warning:
             print_result(f"SuperPoD {superpod.id}: {superpod.warning}.")

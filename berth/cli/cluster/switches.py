@@ -4,12 +4,19 @@ from typing import Annotated, Final, Literal
 
 import msgspec
 from cyclopts import Parameter
-from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
 
 from berth.cli.cell import Common, connected, run
-from berth.cli.output import CommandError, emit, listed, near_names, new_table, print_result, results
+from berth.cli.output import (
+    CommandError,
+    emit,
+    listed,
+    near_names,
+    print_legend,
+    print_result,
+    print_table,
+    shows_unicode,
+)
+from berth.cli.tables import Span, Table
 from berth.core.cluster.node_packing import SWITCHES
 from berth.core.explain.switch_explanation import leaf_users
 from berth.core.explain.switch_layout import LeafUser
@@ -141,30 +148,22 @@ def kind_of(state: State, node: str) -> Kind:
     return "free" if free == int(table.chips[row]) else "part"
 
 
-def drawing(leaf: LeafRow, glyphs: dict[Kind, str], *, styled: bool) -> str:
+def drawing(leaf: LeafRow, glyphs: dict[Kind, str]) -> list[Span]:
     """One glyph per place."""
-    return "".join(
-        f"[{_STYLES[place.kind]}]{glyphs[place.kind]}[/]" if styled else glyphs[place.kind] for place in leaf.places
-    )
+    return [Span(glyphs[place.kind], _STYLES[place.kind]) for place in leaf.places]
 
 
-def glyphs_for(console: Console) -> dict[Kind, str]:
-    """Glyphs that the console can show."""
-    return _DRAWN if console.encoding.lower().startswith("utf") else _PLAIN
-
-
-def table_of(shown: SwitchesShown, console: Console) -> Table:
+def table_of(shown: SwitchesShown, glyphs: dict[Kind, str]) -> Table:
     """The leaves as a table with their nodes drawn."""
-    glyphs = glyphs_for(console)
-    table = new_table("LEAF", "NODES", "FREE", "KNOWN", "STATE", "JOBS")
+    table = Table("LEAF", "NODES", "FREE", "KNOWN", "STATE", "JOBS")
     for leaf in shown.leaves:
         table.add_row(
-            escape(leaf.name),
-            drawing(leaf, glyphs, styled=True),
+            leaf.name,
+            drawing(leaf, glyphs),
             str(leaf.free),
             f"{leaf.nodes}/{shown.places}",
             leaf.words,
-            escape(listed([job.words() for job in leaf.jobs], _JOBS_SHOWN)),
+            listed([job.words() for job in leaf.jobs], _JOBS_SHOWN),
         )
     return table
 
@@ -181,13 +180,12 @@ def show(shown: SwitchesShown) -> None:
     if not shown.total:
         print_result(f"no leaf is known: {shown.reason}" if shown.reason else UNKNOWN)
         return
-    console = results()
     print_result(heading(shown))
     if shown.reason:
         print_result(f"The previous topology remains in force: {shown.reason}")
-    console.print(table_of(shown, console))
-    glyphs = glyphs_for(console)
-    console.print("   ".join(f"[{_STYLES[kind]}]{glyphs[kind]}[/] {words}" for kind, words in _WORDS.items()))
+    glyphs = _DRAWN if shows_unicode() else _PLAIN
+    print_table(table_of(shown, glyphs))
+    print_legend([Span(glyphs[kind], _STYLES[kind]), Span(f" {words}")] for kind, words in _WORDS.items())
 
 
 def only(shown: SwitchesShown, leaf: str | None) -> SwitchesShown:

@@ -10,8 +10,9 @@ from cyclopts import Parameter
 from berth.cli.cell import Common, connected, run
 from berth.cli.jobs.listing import OVER, JobRow, phase_words, row_of
 from berth.cli.jobs.watching import Watch
-from berth.cli.output import FAILED, OK, CommandError, complain, emit, listed, print_progress, print_result
+from berth.cli.output import FAILED, OK, CommandError, complain, emit, listed, print_progress, print_result, warn
 from berth.core.requests.job_validation import validate
+from berth.core.requests.key_spelling import spelling_warnings
 from berth.formats.manifests.reader import ManifestError, read_jobs
 from berth.runtime.bus.port import Bus
 from berth.runtime.clock import SystemClock
@@ -103,6 +104,11 @@ def submit(
         if not files:
             raise CommandError("no file is named; give one, or - for stdin", code=2)
         requests, faults = _read(files)
+        warn(
+            f"{sent.file}: {'/'.join(sent.key)}: {words}"
+            for sent in requests
+            for words in spelling_warnings(sent.request)
+        )
         if faults:
             return _refuse(faults, options)
         async with connected(options) as bus:
@@ -142,7 +148,7 @@ def fault_of(refusal: Refusal, *, file: str = "", job: str = "") -> Fault:
 
 
 def _read(files: tuple[str, ...]) -> tuple[list[_Sent], list[Fault]]:
-    """Requests of all files, and all errors that can be found without a cell."""
+    """Requests of all files, and the first error of each document that can be found without a cell."""
     requests: list[_Sent] = []
     faults: list[Fault] = []
     now_ms = SystemClock().now_ms()

@@ -5,17 +5,15 @@ import tempfile
 from collections.abc import AsyncIterator, Iterator
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import msgspec
 from cyclopts import Parameter
-from rich.markup import escape
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from berth.cli.cell import run
 from berth.cli.cluster.nodes import NodeRow, show_map
 from berth.cli.jobs.explain_text import ExplainResult, show
-from berth.cli.local.fleet import DEMO_CLUSTER, Fleet
+from berth.cli.local.fleet import DEMO_CLUSTER, Fleet, read_topology, services_words
 from berth.cli.local.kube_fleet import KubeFleet
 from berth.cli.local.kube_stage import KubeStage
 from berth.cli.local.scenario import Play
@@ -27,16 +25,19 @@ from berth.cli.output import (
     OK,
     CommandError,
     emit,
-    new_table,
     print_progress,
     print_result,
+    print_table,
     progress_console,
-    results,
 )
 from berth.cli.recordings.record import may_write, write_recording
+from berth.cli.tables import Span, Table
 from berth.core.explain.text import pluralize, ranges
 from berth.runtime.bus.port import Bus
 from berth.runtime.clock import Clock, SystemClock
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
 
 CELL: Final = "demo"
 _SECOND_MS: Final = 1000
@@ -65,7 +66,7 @@ class Report(msgspec.Struct, frozen=True):
 class _Progress:
     """Progress: bars on a terminal, lines elsewhere."""
 
-    def __init__(self, bars: Progress | None) -> None:
+    def __init__(self, bars: "Progress | None") -> None:
         self._bars = bars
         self._tasks = {name: bars.add_task(name, total=None, news="") for name in ("decided", "ended")} if bars else {}
 
@@ -84,17 +85,26 @@ class _Progress:
         for name, task in self._tasks.items():
             self._bars.update(task, completed=done[name], total=len(tales))
         for line in news[-1:]:
-            self._bars.update(self._tasks["decided"], news=escape(line[:70]))
+            self._bars.update(self._tasks["decided"], news=line[:70])
 
 
 @contextmanager
 def _progress() -> Iterator[_Progress]:
     console = progress_console()
-    if not console.is_terminal:
+    if not console.file.isatty():
         yield _Progress(None)
         return
+    from rich.progress import (  # noqa: PLC0415  # not needed elsewhere
+        BarColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+    )
+
     columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed:.0f} jobs"))
-    with Progress(*columns, TimeElapsedColumn(), TextColumn("{task.fields[news]}"), console=console) as bars:
+    with Progress(
+        *columns, TimeElapsedColumn(), TextColumn("{task.fields[news]}", markup=False), console=console
+    ) as bars:
         yield _Progress(bars)
 
 
@@ -107,8 +117,8 @@ def demo(
 ) -> int:
     """Start a cell with a simulated cluster, run some fifty jobs on it, show their placements, and stop everything.
 
-    Only the recording remains, if one is requested. The result is deterministic, except with --kubernetes, where the
-    API server acts concurrently.
+    Only the recording remains, if one is requested. Processes run concurrently: two runs may order jobs otherwise and
+    place them on other nodes. The decisions of one run follow from its recording.
 
     Args:
         kubernetes: Use a temporary Kubernetes API server and all services; only the nodes are simulated.
@@ -151,13 +161,14 @@ def demo(
 
 
 def _fleet(root: Path, *, shards: int, kubernetes: bool) -> Fleet:
+    nodes = pluralize(read_topology(DEMO_CLUSTER), "simulated node")
     if kubernetes:
         fleet = KubeFleet(root, topology=DEMO_CLUSTER, shards=shards, cell=CELL, print_progress=print_progress)
         print_progress(
-            f"starting a Kubernetes API server, NATS, a simulated cluster, {shards} scorers and all services"
+            f"starting a Kubernetes API server, NATS, {nodes}, inventory, health, summary, {services_words(shards)}"
         )
         return fleet
-    print_progress(f"starting NATS, a simulated cluster, {shards} scorers, dispatcher and binder")
+    print_progress(f"starting NATS, {nodes}, {services_words(shards)}")
     return Fleet(root, topology=DEMO_CLUSTER, shards=shards, cell=CELL, print_progress=print_progress, is_alone=True)
 
 
@@ -198,29 +209,36 @@ def _is_well(report: Report) -> bool:
     return all(tale.is_well for tale in report.jobs) and not faults
 
 
+def _were(count: int) -> str:
+    return "was" if count == 1 else "were"
+
+
 def _show(report: Report) -> None:
-    table = new_table("JOB", "PODS x CHIPS", "FATE", "WAITED", "WHERE (CHIPS), OR WHY NOT")
+    table = Table("JOB", "PODS x CHIPS", "FATE", "WAITED", "WHERE (CHIPS), OR WHY NOT")
     for tale in report.jobs:
         waited = f"{(tale.placed_ms - tale.sent_ms) / _SECOND_MS:.1f} s" if tale.placed_ms else ""
         where = ", ".join(f"{rank.node}({ranges(rank.chips)})" for rank in tale.ranks[:_RANKS_SHOWN])
         where += f" and {len(tale.ranks) - _RANKS_SHOWN} more pods" if len(tale.ranks) > _RANKS_SHOWN else ""
-        table.add_row(escape(tale.name), tale.asks, tale.fate, waited, escape(where or tale.reason))
-    console = results()
-    console.print(table)
-    console.print("\n[bold]The cluster when most chips were in use[/]")
+        table.add_row(tale.name, tale.asks, tale.fate, waited, where or tale.reason)
+    print_table(table)
+    print_result("")
+    print_result(Span("The cluster when most chips were in use", "bold"))
     show_map(report.fullest, SystemClock().now_ms())
     for result in (report.placed, report.waited):
         if result is not None:
-            console.print("\n[bold]Why[/]", end=" ")
+            print_result("")
+            print_result(Span("Why", "bold"))
             show(result)
     ran = sum(tale.fate == "succeeded" for tale in report.jobs)
-    queued = sum(bool(tale.waited_for) and bool(tale.ranks) for tale in report.jobs)
+    queued = sum(tale.fate == "succeeded" and bool(tale.waited_for) for tale in report.jobs)
     rejected = sum(tale.fate in {"rejected", "too large"} for tale in report.jobs)
+    cancelled = sum(tale.fate == "cancelled" for tale in report.jobs)
     print_result("")
     print_result(
-        f"{pluralize(len(report.jobs), 'job')} in {report.took_s:g} s: {ran} have run, {queued} of them had to wait; {rejected} were"
-        f" refused with a reason, {sum(tale.fate == 'cancelled' for tale in report.jobs)} cancelled."
+        f"{pluralize(len(report.jobs), 'job')}: {ran} {'has' if ran == 1 else 'have'} run, {queued} of them had to wait;"
+        f" {rejected} {_were(rejected)} refused with a reason, {cancelled} {_were(cancelled)} cancelled."
     )
+    print_result(f"It took {report.took_s:g} s to start the cell, run the jobs, and stop the cell.")
     print_result(f"Chips given twice: {report.double_allocations}. Nodes overcommitted: {report.overcommits}.")
     sight = report.kubernetes
     if sight is None:

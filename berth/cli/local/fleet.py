@@ -9,6 +9,7 @@ from typing import Any, Final, Literal, TextIO
 
 from berth.cli.output import FAILED, WRONG_USE, CommandError
 from berth.cli.processes import Child, GivenUpError
+from berth.core.explain.text import pluralize
 from berth.formats.clusters.topology_file import TopologyError, parse_cluster
 from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.bus.port import Bus
@@ -37,6 +38,12 @@ _SET_HERE: Final = (
 )
 """Environment variables that would override settings on which the processes of one fleet must agree."""
 SERVER_RESTARTS_MAX: Final = 5
+
+
+def services_words(shards: int) -> str:
+    """The services of a cell without Kubernetes, as text."""
+    scorers = f"{pluralize(shards, 'scorer')}, " if shards else ""
+    return f"{scorers}dispatcher, binder and API for programs"
 
 
 class Fleet(LocalProcesses):

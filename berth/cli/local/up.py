@@ -13,7 +13,7 @@ from cyclopts import Parameter
 from cyclopts.validators import Number
 
 from berth.cli.cell import run
-from berth.cli.local.fleet import DEMO_CLUSTER, Fleet, read_topology
+from berth.cli.local.fleet import DEMO_CLUSTER, Fleet, read_topology, services_words
 from berth.cli.output import emit, print_progress, print_result
 from berth.core.explain.text import pluralize
 from berth.runtime.bus.nats_bus import NatsBus
@@ -83,7 +83,7 @@ def up(
     cell: str = "default",
     json: Annotated[bool, Parameter(negative=())] = False,
 ) -> int:
-    """Start NATS, all services and a simulated cluster, and keep them running until Ctrl-C or SIGTERM.
+    """Start NATS, a simulated cluster and the services that decide for it; keep them running until Ctrl-C or SIGTERM.
 
     Args:
         topology: File that describes the simulated cluster; default: the cluster of the demo.
@@ -103,10 +103,10 @@ def up(
                 root, topology=topology, shards=shards, cell=cell, port=port, sync=sync, print_progress=print_progress
             )
             async with asked_to_stop() as stop, watched(fleet):
-                print_progress(f"starting {nodes} simulated nodes, {shards} scorers, dispatcher and binder")
+                print_progress(f"starting NATS, {pluralize(nodes, 'simulated node')}, {services_words(shards)}")
                 if await unless(stop, lambda: _announce(fleet, nodes, shards, json=json)):
                     await stop.wait()
-                print_progress("stopping binder, scorers, dispatcher, simulated cluster and server")
+                print_progress(f"stopping {services_words(shards)}, simulated cluster and NATS")
 
     return run(work)
 

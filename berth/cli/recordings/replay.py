@@ -7,7 +7,6 @@ from typing import Annotated, Any, Final
 
 import msgspec
 from cyclopts import Parameter
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from berth.cli.cell import Form, run
 from berth.cli.output import (
@@ -131,9 +130,16 @@ def _fed(again: Replay, entries: Iterable[Entry], *, to_end: bool) -> bool:
 def _watched(file: Path, reading: Reading, *, is_shown: bool) -> Iterator[Iterable[Entry]]:
     """Entries of a recording; on a terminal with a progress bar."""
     console = progress_console()
-    if not is_shown or not console.is_terminal:
+    if not is_shown or not console.file.isatty():
         yield reading
         return
+    from rich.progress import (  # noqa: PLC0415  # not needed elsewhere
+        BarColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+    )
+
     columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[events]}"), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True) as progress:
         task = progress.add_task(file.name, total=file.stat().st_size, events="")

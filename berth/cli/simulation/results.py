@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Final
 
 import msgspec
-from rich.markup import escape
 
-from berth.cli.output import emit, listed, new_table, print_progress, print_result, results
+from berth.cli.output import emit, listed, print_progress, print_result, print_table, working
 from berth.cli.simulation.pictures import drawn, write_drawn, write_file
 from berth.cli.simulation.report_page import write_page
+from berth.cli.tables import Table
 from berth.core.explain.text import pluralize
 from berth.core.simulation.comparison import Comparison, ComparisonRow, compared, markdown_of
 from berth.core.simulation.simulator import RejectedJob
@@ -79,16 +79,25 @@ def show(found: Results) -> None:
         print_result(line)
     for line in turned_away_lines(found.turned_away):
         print_result(line)
-    titles = [figures.title for figures in found.figures]
-    table = new_table("", "unit", *titles, last_folds=False)
+    table, left_out = table_of(found)
+    print_table(table)
+    if left_out:
+        print_result(f"left out: {', '.join(left_out)} of {_WITHOUT}; print them with --json")
+
+
+def table_of(found: Results) -> tuple[Table, list[str]]:
+    """The figures side by side, and names of those that are left out of some sections."""
+    table = Table("FIGURE", "UNIT", *(figures.title for figures in found.figures))
+    left_out: dict[str, None] = {}
     for section, rows in groupby(found.rows, lambda row: row.section):
         is_short = section.startswith(_WITHOUT)
-        kept = [row for row in rows if not is_short or row.metric in _SHORT]
-        if kept:
-            table.add_row(f"[bold]{escape(section)}[/]")
-        for row in kept:
-            table.add_row(f"  {escape(row.metric)}", row.unit, *map(escape, row.texts))
-    results().print(table)
+        table.add_section(section)
+        for row in rows:
+            if is_short and row.metric not in _SHORT:
+                left_out[row.metric] = None
+            else:
+                table.add_row(row.metric, row.unit, *row.texts)
+    return table, list(left_out)
 
 
 def settings_lines(found: Results) -> list[str]:
@@ -138,8 +147,9 @@ def write_folder(found: Results, courses: Sequence[Timeline], folder: Path) -> N
     """
     write_file(folder / "results.json", msgspec.json.format(msgspec.json.encode(found), indent=1) + b"\n")
     write_file(folder / "results.md", markdown(found).encode())
-    pictures = drawn(courses)
-    paths = write_drawn(pictures, folder)
-    write_page(courses, found.rows, folder / "report.html", pictures)
+    with working("drawing pictures"):
+        pictures = drawn(courses)
+        paths = write_drawn(pictures, folder)
+        write_page(courses, found.rows, folder / "report.html", pictures)
     names = ["report.html", "results.json", "results.md", *(path.name for path in paths)]
     print_progress(f"{folder}: {listed(names, len(names))}")

@@ -10,17 +10,17 @@ from typing import Annotated, Final, Literal, NamedTuple
 
 import msgspec
 from cyclopts import Parameter
-from rich.progress import Progress
 
 from berth.cli.cell import run
-from berth.cli.output import WRONG_USE, CommandError, progress_console
+from berth.cli.output import WRONG_USE, CommandError, progress_console, working
 from berth.cli.recordings.record import may_write
 from berth.cli.simulation.decision_settings import default_settings, settings_text, settings_with
 from berth.cli.simulation.fault_options import check_reserves, faults_of, faults_text
 from berth.cli.simulation.log_workload import is_recording, workload_of
 from berth.cli.simulation.pictures import may_draw
+from berth.cli.simulation.rejections import code_of, explained, leaf_note
 from berth.cli.simulation.results import Results, give, results_of
-from berth.cli.simulation.trace_input import declared, product_of, read_workload
+from berth.cli.simulation.trace_input import declared, declared_words, product_of, read_workload
 from berth.core.cluster.node_packing import RepeatedNodeError
 from berth.core.explain.text import pluralize
 from berth.core.simulation.baselines import BASELINES, Baseline
@@ -49,8 +49,8 @@ from berth.schemas.workload import ClusterPlan, Workload
 
 Policy = Literal["fifo", "skip", "easy", "conservative"]
 CELL: Final = "simulation"
-_PROGRESS_JOBS: Final = 200
-"""Jobs between two updates of the progress."""
+_PROGRESS_STEPS: Final = 200
+"""Updates of the progress of a run."""
 _SEED_MAX: Final = (1 << 63) - 1
 
 
@@ -115,14 +115,16 @@ def simulate(*, trace: Path, cluster: str = "", wanted: Wanted | None = None, gi
     """
     wishes, places = wanted or Wanted(), given or Given()
 
-    async def work() -> None:
+    async def work() -> int:
         if places.record is not None:
             may_write(places.record)
         if places.out is not None:
             may_draw(places.out)
-        setup = prepare(trace, cluster, wishes)
+        with working(f"reading {trace.name}"):
+            setup = prepare(trace, cluster, wishes)
         found, courses = simulated(setup, wishes, record=places.record)
         give(found, courses, places.out, as_json=places.json)
+        return code_of(found)
 
     return run(work)
 
@@ -177,7 +179,7 @@ def prepare(trace: Path, cluster: str, wanted: Wanted) -> Setup:
     if not is_log:
         words |= {
             "arrivals divided by": f"{wanted.compress:g}",
-            "declared run times": wanted.declare,
+            "declared run times": declared_words(workload, wanted.declare, wanted.policy or (settings.queue_policy,)),
             "switch affinity": wanted.affinity,
         }
     words |= {
@@ -194,10 +196,11 @@ def simulated(setup: Setup, wanted: Wanted, *, record: Path | None = None) -> tu
     """Run all columns, one after another.
 
     Raises:
-        CommandError: The recording cannot be written.
+        CommandError: The recording cannot be written, or no job can be placed for want of leaf switches.
     """
     courses: list[Timeline] = []
     turned_away: list[RejectedJob] = []
+    notes = [*setup.workload.notes, *setup.plan.notes]
     for number, column in enumerate(_columns(setup, wanted)):
         words = {**setup.words, **settings_text(column.settings)}
         words["nodes chosen"] = f"{column.baseline}" if column.baseline else "Berth"
@@ -224,8 +227,14 @@ def simulated(setup: Setup, wanted: Wanted, *, record: Path | None = None) -> tu
             ) from error
         courses.append(timeline)
         if not number:
-            turned_away = simulation.rejected
-    notes = [*setup.workload.notes, *setup.plan.notes]
+            turned_away = explained(simulation.rejected, setup.workload)
+            note = leaf_note(
+                turned_away,
+                len(setup.workload.jobs),
+                cluster=setup.plan.name,
+                affinity=setup.words.get("switch affinity", ""),
+            )
+            notes += [note] * bool(note)
     found = results_of(courses, source=setup.source, cluster=setup.plan.name, notes=notes, turned_away=turned_away)
     return found, courses
 
@@ -303,16 +312,19 @@ def head_of(plan: SimulationPlan) -> RecordingHead:
 @contextmanager
 def _progress(plan: SimulationPlan) -> Iterator[Callable[[int], None] | None]:
     console = progress_console()
-    if not console.is_terminal:
+    if not console.file.isatty():
         yield None
         return
+    from rich.progress import Progress  # noqa: PLC0415  # not needed elsewhere
+
     with Progress(console=console, transient=True) as progress:
         task = progress.add_task(plan.title or plan.settings.queue_policy, total=len(plan.workload.jobs))
         shown = 0
+        step = max(1, len(plan.workload.jobs) // _PROGRESS_STEPS)
 
         def advance(done: int) -> None:
             nonlocal shown
-            if done >= shown + _PROGRESS_JOBS:
+            if done >= shown + step:
                 shown = done
                 progress.update(task, completed=done)
 

@@ -3,10 +3,12 @@
 import gzip
 import zlib
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
+from typing import Final
 
 from berth.cli.output import WRONG_USE, CommandError
+from berth.core.explain.text import pluralize
 from berth.core.requests.job_validation import ValidJob, validate
 from berth.formats.clusters.cluster_text import PRODUCT
 from berth.formats.traces.jobs import Affinity
@@ -16,6 +18,9 @@ from berth.products.model import ANNOTATION_POLICY
 from berth.schemas.intake import JobRequest, Task
 from berth.schemas.ledger import Settings
 from berth.schemas.workload import ClusterPlan, Workload
+
+_EXPECTING: Final = frozenset({"easy", "conservative"})
+"""Queue policies that depend on when jobs are expected to end."""
 
 
 def declared(word: str) -> float | None:
@@ -35,6 +40,25 @@ def declared(word: str) -> float | None:
             f"--declare is {word!r}, expected exact, none, or a factor above 0 such as 1.5", code=WRONG_USE
         )
     return factor
+
+
+def declared_words(workload: Workload, declare: str, policies: Collection[str]) -> str:
+    """Where declared run times come from, as text, and whether they are of use.
+
+    Args:
+        workload: Jobs of a trace.
+        declare: Value of ``--declare``.
+        policies: Queue policies that are simulated.
+    """
+    count, jobs = workload.declared, len(workload.jobs)
+    if not count:
+        return declare
+    words = f"those of the trace for {count} of {pluralize(jobs, 'job')}"
+    if count < jobs:
+        words += f", for the others {declare}"
+    if not _EXPECTING & set(policies):
+        words += f"; {' and '.join(sorted(policies))} {'does' if len(policies) == 1 else 'do'} not use them, easy and conservative do"
+    return words
 
 
 def product_of(plan: ClusterPlan) -> str:

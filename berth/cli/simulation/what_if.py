@@ -9,7 +9,7 @@ import msgspec
 from cyclopts import Parameter
 
 from berth.cli.cell import run
-from berth.cli.output import WRONG_USE, CommandError, listed, near_names
+from berth.cli.output import WRONG_USE, CommandError, listed, near_names, working
 from berth.cli.simulation.decision_settings import settings_text, settings_with
 from berth.cli.simulation.log_workload import recorded_course, workload_of
 from berth.cli.simulation.pictures import may_draw
@@ -73,7 +73,8 @@ def what_if(file: Path, *, change: Change | None = None, given: Given | None = N
             )
         if places.out is not None:
             may_draw(places.out)
-        logged = workload_of(file)
+        with working(f"reading {file.name}"):
+            logged = workload_of(file)
         settings = settings_with(logged.settings, wishes.set)
         facts = _changed(logged, wishes.nodes)
         result = settings_text(logged.settings)
@@ -93,7 +94,8 @@ def what_if(file: Path, *, change: Change | None = None, given: Given | None = N
             title="; ".join([*wishes.set, *([f"nodes {wishes.nodes}"] if wishes.nodes else [])]),
             words=words | {"nodes": _counted(facts)} | settings_text(settings),
         )
-        recorded = recorded_course(file, words | result)
+        with working(f"reading {file.name}"):
+            recorded = recorded_course(file, words | result)
         courses = [recorded, run_plan(control)[1]]
         simulation, timeline = run_plan(changed)
         courses.append(timeline)

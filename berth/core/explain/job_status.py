@@ -6,9 +6,12 @@ from typing import Final
 from berth.core.explain.recovery_status import recovery_of, waiting_backups
 from berth.core.explain.recovery_text import backup_words, ending_words, open_words, waiting_words
 from berth.core.explain.refusal_text import sentence
+from berth.core.requests.key_spelling import spelling_warnings
 from berth.core.state.cell import JobKey, State
 from berth.core.state.ledger import GangRecord
 from berth.schemas.facts import JobSeen, PodPhase
+from berth.schemas.intake import JobRequest
+from berth.schemas.placement import SwitchPart
 from berth.schemas.status import JobStatus, Phase
 
 _OVER: dict[str, Phase] = {
@@ -69,11 +72,17 @@ def status_of(
         queue=request.queue if request is not None else "",
         priority=request.priority if request is not None else 0,
         rejection=job.rejection,
-        warning=part.warning if part is not None else "",
+        warning="; ".join(_warnings(request, part)),
         recovery=recovery,
         restart_held=restart_held if phase in _RUNS else "",
         backups=backups,
     )
+
+
+def _warnings(request: JobRequest | None, part: SwitchPart | None) -> list[str]:
+    """Warning of its placement, then those of keys that are probably misspelled."""
+    placed = [part.warning] if part is not None and part.warning else []
+    return placed + (spelling_warnings(request) if request is not None else [])
 
 
 def _phase(state: State, key: JobKey, job: JobSeen) -> tuple[Phase, str]:

@@ -102,6 +102,8 @@ class Planner:
         affinity: Affinity = "all",
     ) -> None:
         self.tally = Tally()
+        self.declared = 0
+        """Jobs so far whose row declares a run time."""
         self._product = product
         self._sizes = tuple(sizes) or tuple(range(1, product.chips + 1))
         self._compress = compress
@@ -153,6 +155,7 @@ class Planner:
     def _declared_ms(self, wish: Wish) -> int:
         """Declared run time; at least 1 ms, because 0 declares nothing."""
         declared = wish.declared
+        self.declared += declared is not None
         if declared is None and self._declare is not None:
             declared = wish.run * self._declare
         if declared is None:

@@ -101,7 +101,10 @@ def read_trace(
         raise TraceError(TraceFault(table.line, "", "no row", "a row for each job below the header"))
     notes += _assumed(known, compress, jobs)
     return Workload(
-        name=known, jobs=sorted(jobs, key=lambda job: job.at_ms), notes=[*notes, *planner.tally.sentences()]
+        name=known,
+        jobs=sorted(jobs, key=lambda job: job.at_ms),
+        notes=[*notes, *planner.tally.sentences()],
+        declared=planner.declared,
     )
 
 

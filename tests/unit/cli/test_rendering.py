@@ -79,7 +79,7 @@ async def test_nodes_are_drawn_from_the_state() -> None:
         await cell.close()
     assert (first.name, second.name) == ("b", "a") if first.product < second.product else ("a", "b")
     by_name = {node.name: node for node in (first, second)}
-    drawn = drawing(by_name["a"], glyphs=GLYPHS, styled=False)
+    drawn = "".join(span.text for span in drawing(by_name["a"], GLYPHS))
     assert drawn.count("x") == 1
     assert drawn.count("~") == 1
     assert drawn.count("#") == 2
@@ -102,7 +102,7 @@ async def test_nodes_tell_why_they_are_not_well() -> None:
         ("b", "old", [], 0),
         ("c", "old", [], 0),
     ]
-    assert drawing(found[0], glyphs=GLYPHS, styled=False).replace(" ", "") == ".oo....."
+    assert "".join(span.text for span in drawing(found[0], GLYPHS)).replace(" ", "") == ".oo....."
     assert reasons_of(found) == ["b, c: old"]
 
 

@@ -30,7 +30,7 @@ def test_the_new_place_of_a_rank_that_leaves_is_reserved_for_it() -> None:
     chips = list(step.placement.chips_by_rank()[0])
     rows = {row.name: row for row in rows_of(cell.state)}
     assert rows[place].reserved == [Reserved("default/j", [2], chips)]
-    assert drawing(rows[place], glyphs=GLYPHS, styled=False).count(":") == 4
+    assert [span.text for span in drawing(rows[place], GLYPHS)].count(":") == 4
     assert [row.name for row in rows.values() if row.reserved] == [place]
     assert reserved_lines([*rows.values()]) == [
         f"{place}: chips {chips[0]}-{chips[-1]} reserved for rank 2 of default/j"
@@ -52,7 +52,7 @@ def test_held_places_are_shown_by_nodes_status_and_explanations_of_others() -> N
     assert reserved_lines(rows_of(cell.state)) == [
         "b: chips 0-7 reserved for rank 1 of default/j, until 2026-03-02 09:15:20.000 UTC at the latest"
     ]
-    assert drawing(rows_of(cell.state)[1], glyphs=GLYPHS, styled=False).replace(" ", "") == "::::::::"
+    assert "".join(span.text for span in drawing(rows_of(cell.state)[1], GLYPHS)).replace(" ", "") == "::::::::"
     status = status_of(cell.state, ("default", "j"), at_ms=cell.now_ms)
     assert status is not None
     assert status.recovery is not None

@@ -25,7 +25,8 @@ async def shown(cell: Cell) -> SuperpodsShown:
 
 
 def drawings(found: SuperpodsShown) -> dict[str, str]:
-    return {row.id: "|".join(drawing(row, SIGNS, styled=False)) for row in found.superpods}  # type: ignore[arg-type]  # signs of all kinds
+    lines = {row.id: drawing(row, SIGNS) for row in found.superpods}  # type: ignore[arg-type]  # signs of all kinds
+    return {name: "|".join("".join(span.text for span in line) for line in drawn) for name, drawn in lines.items()}
 
 
 async def test_superpods_are_drawn_rack_by_rack_with_their_blocks_and_reserve() -> None:

@@ -25,7 +25,7 @@ async def shown(cell: Cell) -> SwitchesShown:
 
 
 def drawings(found: SwitchesShown) -> list[str]:
-    return [drawing(leaf, SIGNS, styled=False) for leaf in found.leaves]  # type: ignore[arg-type]  # signs of all kinds
+    return ["".join(span.text for span in drawing(leaf, SIGNS)) for leaf in found.leaves]  # type: ignore[arg-type]  # signs of all kinds
 
 
 async def test_leaves_are_drawn_place_by_place_with_their_state_and_jobs() -> None:

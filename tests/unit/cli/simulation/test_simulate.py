@@ -58,7 +58,7 @@ def test_policies_stand_side_by_side_with_settings_notes_and_what_was_turned_awa
     )
     assert away in out
     assert "there are 8 in all, on 1 node" in out
-    heading = next(line for line in out.splitlines() if "skip, random nodes" in line and "unit" in line)
+    heading = next(line for line in out.splitlines() if "skip, random nodes" in line and "UNIT" in line)
     assert heading.split("  ")[-1].strip() == "skip, spread nodes"
     mean = next(line.split() for line in out.splitlines() if line.strip().startswith("mean"))
     assert mean == ["mean", "s", "30.0", "60.0", "30.0", "30.0", "30.0"]  # waits 0, 90, 0; under fifo 0, 90, 90
@@ -296,6 +296,56 @@ def test_wrong_failures_are_refused_with_key_value_and_what_is_right(
     trace: Path, capsys: pytest.CaptureFixture[str], words: tuple[str, ...], named: str
 ) -> None:
     assert wrong(capsys, "--trace", trace, "--cluster", "nodes=1,leaf=1", *words).startswith(named)
+
+
+@pytest.mark.parametrize(
+    ("declared", "words", "said"),
+    [
+        (",100", ("--policy", "easy"), "those of the trace for 2 of 2 jobs"),
+        ("", ("--policy", "easy"), "those of the trace for 1 of 2 jobs, for the others none"),
+        ("", ("--declare", "exact"), "those of the trace for 1 of 2 jobs, for the others exact; skip does not use them, easy and conservative do"),
+        ("", ("--policy", "fifo", "--policy", "skip"), "those of the trace for 1 of 2 jobs, for the others none; fifo and skip do not use them, easy and conservative do"),
+    ],
+)  # fmt: skip
+def test_a_column_of_declared_run_times_is_used_and_said(
+    declared: str, words: tuple[str, ...], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trace = tmp_path / "jobs.csv"
+    trace.write_text(f"at_s,run_s,chips,declared_s\n0,10,8,90\n1,10,8{declared or ','}\n")
+    assert simulate("--trace", trace, "--cluster", "nodes=1,leaf=1", *words) == OK
+    assert f"declared run times: {said}" in capsys.readouterr().out.splitlines()
+
+
+def test_a_cluster_without_leaves_is_refused_if_all_jobs_need_them(
+    trace: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert wrong(capsys, "--trace", trace, "--cluster", "nodes=9") == (
+        "--cluster is nodes=9, without leaf switches, and 4 of 4 jobs request switch affinity: expected leaf switches"
+        " in it, such as --cluster nodes=9,leaf=16, or --affinity none or gangs"
+    )
+
+
+def test_jobs_that_need_leaves_are_said_where_others_need_none(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert simulate("--trace", trace, "--cluster", "nodes=9", "--affinity", "gangs") == OK
+    out = capsys.readouterr().out
+    assert (
+        "note: --cluster is nodes=9, without leaf switches, and 1 of 4 jobs request switch affinity: expected leaf"
+        " switches in it, such as --cluster nodes=9,leaf=16, or --affinity none\n"
+    ) in out
+    assert (
+        "rejected: default/huge (64 chips in 8 pods): no-topology, tor-affinity is large-model-schema, the cluster has"
+        " no leaf switches\n"
+    ) in out
+
+
+def test_it_is_a_failure_if_no_job_is_placed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    trace = tmp_path / "jobs.csv"
+    trace.write_text("at_s,run_s,chips\n0,10,16\n")
+    for form in ((), ("--json",)):
+        assert simulate("--trace", trace, "--cluster", "nodes=1,leaf=1", *form) == FAILED
+        printed = capsys.readouterr()
+        assert "larger-than-cluster" in printed.out
+        assert printed.err == "error: no job was placed on nodes=1,leaf=1\n"
 
 
 @pytest.mark.parametrize(

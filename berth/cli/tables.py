@@ -1,0 +1,240 @@
+"""Tables and lines of text that are complete at any width.
+
+If a table fits, each row is one line. In a narrower one cells are wrapped at words, the widest columns first, and if
+that leaves too little of a column for text, the rows are stacked: a line ``HEADER: value`` for each cell. Nothing is
+dropped or cut off: a word that is wider than the line stays whole. Without a width nothing is wrapped. No line ends
+with blanks.
+
+The tables of ``rich`` fill lines with blanks, and drop columns where this one stacks; its texts hold styles and know
+the width of characters. The library is imported when something is printed.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+_GAP: Final = 2
+"""Blanks between columns."""
+_NARROW: Final = 16
+"""No column of long texts is made narrower than this to fit: rows are stacked instead."""
+_SHORT: Final = 10
+"""Columns of at most so many cells are not narrowed."""
+_INDENT: Final = 2
+_WORD: Final = re.compile(r"\s*\S+")
+
+
+class Span(NamedTuple):
+    """A part of a text with a style of ``rich``, such as ``bold red``."""
+
+    text: str
+    style: str = ""
+
+
+Styled: TypeAlias = str | Span | list[Span]
+"""A text, of one style or of several. Line breaks in it are kept."""
+
+
+class Table:
+    """Rows under headers, in sections if there are any."""
+
+    def __init__(self, *headers: str) -> None:
+        """A table without rows.
+
+        Args:
+            headers: Headers of the columns; none may be empty, since stacked rows are read by them.
+        """
+        self.headers = headers
+        self._rows: list[Sequence[Styled] | str] = []
+        """Cells of a row, or the title of a section."""
+
+    def add_section(self, title: str) -> None:
+        """Begin a section; its rows are indented below its title."""
+        self._rows.append(title)
+
+    def add_row(self, *cells: Styled) -> None:
+        """Add a row.
+
+        Raises:
+            ValueError: It does not have as many cells as the table has columns.
+        """
+        if len(cells) != len(self.headers):
+            raise ValueError(f"a row has {len(cells)} cells, expected {len(self.headers)}")
+        self._rows.append(cells)
+
+    def lines(self, width: int | None) -> list["Text"]:
+        """The lines of the table.
+
+        Args:
+            width: Cells of a line on the terminal; None to wrap nothing.
+        """
+        has_sections = any(isinstance(row, str) for row in self._rows)
+        rows = [
+            _bold(row) if isinstance(row, str) else _texts(row, indent=_INDENT if has_sections else 0)
+            for row in self._rows
+        ]
+        cells = [_texts([Span(header, "bold") for header in self.headers])]
+        cells += [row for row in rows if isinstance(row, list)]
+        columns = list(zip(*cells, strict=True))
+        widths = [max(map(_cells_wide, column)) for column in columns]
+        if width is not None and _total(widths) > width:
+            floors = [max(map(_narrowest, column)) for column in columns]
+            fitting = _fitting(widths, floors, width)
+            if fitting is None:
+                return _stacked(self.headers, self._rows, width)
+            widths = fitting
+        rows.insert(0, cells[0])
+        found: list[Text] = []
+        for row in rows:
+            found += _row_lines(row, widths) if isinstance(row, list) else wrapped(row, width)
+        return found
+
+
+def text_of(styled: Styled) -> "Text":
+    """The text as one of ``rich``."""
+    from rich.text import Text  # noqa: PLC0415  # takes time that commands without tables do not need
+
+    if isinstance(styled, str):
+        return Text(styled)
+    spans = [styled] if isinstance(styled, Span) else styled
+    return Text.assemble(*((span.text, span.style) for span in spans))
+
+
+def wrapped(text: "Text", width: int | None) -> list["Text"]:
+    """The lines of a text, wrapped at words; a line that continues another one is indented below it."""
+    if width is None:
+        return [_stripped(line) for line in text.split(allow_blank=True)]
+    found: list[Text] = []
+    for line in text.split(allow_blank=True):
+        lead = len(line.plain) - len(line.plain.lstrip()) + _INDENT
+        first, *others = _divided(line, width, width - lead)
+        found += [first, *(_indented(other, lead) for other in others)]
+    return found
+
+
+def filled(items: Iterable[Styled], gap: str, width: int | None) -> list["Text"]:
+    """Items in lines, none of them broken, with a gap between two on a line."""
+    lines: list[Text] = []
+    for item in map(text_of, items):
+        if lines and (width is None or lines[-1].cell_len + len(gap) + item.cell_len <= width):
+            lines[-1].append(gap).append_text(item)
+        else:
+            lines.append(item)
+    return lines
+
+
+def _texts(cells: Sequence[Styled], *, indent: int = 0) -> list["Text"]:
+    texts = [text_of(cell) for cell in cells]
+    if indent:
+        texts[0] = _indented(texts[0], indent)
+    return texts
+
+
+def _bold(title: str) -> "Text":
+    return text_of(Span(title, "bold"))
+
+
+def _total(widths: Sequence[int]) -> int:
+    return sum(widths) + _GAP * (len(widths) - 1)
+
+
+def _cells_wide(text: "Text") -> int:
+    return max((line.cell_len for line in text.split(allow_blank=True)), default=0)
+
+
+def _narrowest(text: "Text") -> int:
+    """Cells that the widest word needs, with the blanks before its line."""
+    from rich.cells import cell_len  # noqa: PLC0415  # as above
+
+    return max(
+        (len(line) - len(line.lstrip()) + cell_len(word) for line in text.plain.split("\n") for word in line.split()),
+        default=0,
+    )
+
+
+def _fitting(widths: Sequence[int], floors: Sequence[int], width: int) -> list[int] | None:
+    """Widths with the widest columns narrowed until they fit; None if a column would be narrower than its floor."""
+    found = list(widths)
+    least = [
+        natural if natural <= _SHORT else max(floor, min(_NARROW, natural // 2 + 1))
+        for natural, floor in zip(widths, floors, strict=True)
+    ]
+    while _total(found) > width:
+        column = max(range(len(found)), key=lambda at: (found[at] > least[at], found[at]))
+        if found[column] == least[column]:
+            return None
+        found[column] -= 1
+    return found
+
+
+def _row_lines(cells: Sequence["Text"], widths: Sequence[int]) -> Iterator["Text"]:
+    """The lines of a row: cells beside one another."""
+    parts = [_cell_lines(cell, width) for cell, width in zip(cells, widths, strict=True)]
+    for number in range(max(map(len, parts))):
+        line, used, at = text_of(""), 0, 0
+        for part, width in zip(parts, widths, strict=True):
+            if number < len(part) and part[number].plain:
+                line.append(" " * (at - used)).append_text(part[number])
+                used = at + part[number].cell_len
+            at += width + _GAP
+        yield line
+
+
+def _cell_lines(cell: "Text", width: int) -> list["Text"]:
+    found: list[Text] = []
+    for line in cell.split(allow_blank=True):
+        lead = len(line.plain) - len(line.plain.lstrip())
+        first, *others = _divided(line, width, width - lead)
+        found += [first, *(_indented(other, lead) for other in others)]
+    return found
+
+
+def _stacked(headers: Sequence[str], rows: Iterable[Sequence[Styled] | str], width: int) -> list["Text"]:
+    """A line for each cell, and an empty line after each row."""
+    found: list[Text] = []
+    for row in rows:
+        if isinstance(row, str):
+            found += [*wrapped(_bold(row), width), text_of("")]
+            continue
+        for header, cell in zip(headers, row, strict=True):
+            value = text_of(cell)
+            head = text_of([Span(f"{header}:", "bold")])
+            lines = value.split(allow_blank=True)
+            if len(lines) > 1:  # a drawing: its lines stay below one another
+                found.append(head)
+                found += [part for line in lines for part in wrapped(_indented(line, _INDENT), width)]
+            else:
+                found += wrapped(head.append(" ").append_text(value), width)
+        found.append(text_of(""))
+    return found
+
+
+def _divided(line: "Text", first: int, others: int) -> list["Text"]:
+    """A line divided at words, for these widths of its first line and of all others; at least one line."""
+    from rich.cells import cell_len  # noqa: PLC0415  # as above
+
+    if line.cell_len <= first:
+        return [_stripped(line)]
+    offsets: list[int] = []
+    used, width = 0, first
+    for match in _WORD.finditer(line.plain):
+        word = match.group()
+        size = cell_len(word)
+        if used and used + size > width:
+            start = match.end() - len(word.lstrip())
+            offsets.append(start)
+            used, width = 0, others
+            size = cell_len(word.lstrip())
+        used += size
+    return [_stripped(part) for part in line.divide(offsets)]
+
+
+def _indented(text: "Text", by: int) -> "Text":
+    return text_of(" " * by).append_text(text)
+
+
+def _stripped(text: "Text") -> "Text":
+    text.rstrip()
+    return text

@@ -1,0 +1,99 @@
+"""``berth completion``: the script of each shell, tried in the shell where the machine has it."""
+
+import os
+import pty
+import select
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from berth.cli.app import call
+from berth.cli.commands import COMMANDS
+
+CASES = (
+    ("berth s", {"status", "submit", "switches", "superpods", "simulate"}),
+    ("berth dead ", {"list", "show", "replay", "purge"}),
+    ("berth simulate --pol", {"--policy"}),
+    ("berth simulate --policy ", {"fifo", "skip", "easy", "conservative"}),
+    ("berth completion ", {"bash", "zsh", "fish"}),
+)
+ASK_BASH = """
+source "$1"
+COMP_WORDS=($2)
+[[ "$2" == *" " ]] && COMP_WORDS+=("")
+COMP_CWORD=$((${#COMP_WORDS[@]} - 1))
+"$(complete -p berth | sed 's/.*-F \\([^ ]*\\).*/\\1/')"
+printf '%s\\n' "${COMPREPLY[@]}"
+"""
+
+
+@pytest.fixture(scope="module")
+def scripts(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a script for each shell, under the names that the page gives them."""
+    folder = tmp_path_factory.mktemp("scripts")
+    for shell, name in (("bash", "berth"), ("zsh", "_cyclopts_berth"), ("fish", "berth.fish")):
+        with pytest.MonkeyPatch.context() as patch, (folder / name).open("w") as file:
+            patch.setattr("sys.stdout", file)
+            assert call(["completion", shell]) == 0
+    return folder
+
+
+def run(*words: str) -> str:
+    return subprocess.run(words, capture_output=True, text=True, check=True, timeout=30).stdout  # noqa: S603  # a shell
+
+
+@pytest.mark.parametrize("name", ["berth", "_cyclopts_berth", "berth.fish"])
+def test_a_script_has_all_commands_and_their_parts(name: str, scripts: Path) -> None:
+    text = (scripts / name).read_text()
+    for command in COMMANDS:
+        assert command.name in text
+        for part in command.parts:
+            assert not part.is_shown or part.name in text
+    assert "rivals" not in text
+
+
+def see_bash_complete(scripts: Path) -> None:
+    for words, expected in CASES:
+        assert set(run("bash", "-c", ASK_BASH, "bash", str(scripts / "berth"), words).split()) == expected
+
+
+def see_fish_complete(scripts: Path) -> None:
+    for words, expected in CASES:
+        asked = f"source {scripts / 'berth.fish'}; complete -C '{words}'"
+        found = run("fish", "--no-config", "-c", asked).splitlines()
+        assert expected <= {line.split("\t")[0] for line in found}
+
+
+def see_zsh_complete(scripts: Path) -> None:
+    for typed, completed in (("dead pu", "dead purge"), ("simulate --policy ea", "simulate --policy easy")):
+        process, terminal = pty.fork()
+        if not process:
+            os.execlp("zsh", "zsh", "-f", "-i")  # noqa: S606, S607  # the shell of this machine
+        try:
+            setup = f"fpath=({scripts} $fpath); autoload -Uz compinit; compinit -D -u; echo READY$((6*7))\n"
+            os.write(terminal, setup.encode())
+            assert "READY42" in _until(terminal, "READY42")
+            os.write(terminal, f"berth {typed}\t".encode())
+            assert completed in _until(terminal, completed)
+        finally:
+            os.write(terminal, b"\x15exit\n")
+            os.close(terminal)
+            os.waitpid(process, 0)
+
+
+SHELLS = {"bash": see_bash_complete, "fish": see_fish_complete, "zsh": see_zsh_complete}
+
+
+@pytest.mark.parametrize("shell", [shell for shell in SHELLS if shutil.which(shell) is not None])
+def test_a_shell_that_the_machine_has_completes(shell: str, scripts: Path) -> None:
+    SHELLS[shell](scripts)
+
+
+def _until(terminal: int, wanted: str) -> str:
+    """What the shell printed up to a text, or within ten seconds of silence."""
+    found = ""
+    while wanted not in found and select.select([terminal], [], [], 10)[0]:
+        found += os.read(terminal, 65536).decode(errors="replace")
+    return found
