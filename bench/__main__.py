@@ -10,6 +10,7 @@ from bench import (
     fault,
     gang,
     health,
+    programs,
     replay,
     restart,
     score,
@@ -46,6 +47,7 @@ _BENCHES = {
     "fault": fault.run,
     "health": health.run,
     "sim": sim.run,
+    "programs": programs.run,
 }
 _LONG = ("load", "nodes")
 """Benches that need an hour or most of a machine, so that ``all`` leaves them out."""
