@@ -11,6 +11,7 @@ from bench import (
     fault,
     gang,
     health,
+    programs,
     replay,
     restart,
     score,
@@ -48,6 +49,7 @@ _BENCHES = {
     "health": health.run,
     "sim": sim.run,
     "commands": commands.run,
+    "programs": programs.run,
 }
 _LONG = ("load", "nodes")
 """Benches that need an hour or most of a machine, so that ``all`` leaves them out."""

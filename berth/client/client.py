@@ -225,8 +225,9 @@ class Client:
     ) -> AsyncGenerator[StoredEvent, None]:
         """Events of jobs, those that are stored and those to come, in their order and without end.
 
-        Events continue after a break of the connection. A program that stops keeps ``position`` of the last event, and
-        goes on with it as ``after``. An event may come again with the same ``id`` if the stream was made again.
+        Events continue after a break of the connection, and each ``id`` comes once, also if the server was killed and
+        has lost events. A program that stops keeps ``position`` of the last event, and goes on with it as ``after``;
+        an event may then come again with the same ``id``.
 
         Args:
             namespace: Only jobs of this namespace; ``*`` for all.
@@ -237,7 +238,7 @@ class Client:
                 without an identity a new consumer.
 
         Raises:
-            EventsLostError: Events after the position are no longer stored.
+            EventsLostError: Events that were not handed over are no longer stored, or more than 10,000 were lost.
             ClientError: An event cannot be read.
         """
         tokens = ["*" if one == "*" else token(one) for one in (namespace, name)]

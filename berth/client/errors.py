@@ -34,7 +34,7 @@ class ConnectionLostError(ClientError):
 
 
 class EventsLostError(ClientError):
-    """Events cannot be continued after the last one: the stream was made again, or older events were removed.
+    """Events cannot be continued: some were removed before they were read, or more was lost than ids are remembered.
 
     Read from the beginning, and ignore ids that were seen.
     """

@@ -165,6 +165,11 @@ class _LedgerFollower:
         if self._kept < start_seq:
             self._fill(self._state.last_seq)
 
+    @property
+    def covered(self) -> int:
+        """Sequence up to which no message is outstanding."""
+        return self.applied
+
     async def stop(self) -> None:
         """Stop; no message is delivered afterwards."""
         if self._follower is not None:

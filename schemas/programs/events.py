@@ -10,6 +10,7 @@ PHASES: Final = (
     "rejected",
     "waiting",
     "recovering",
+    "backup",
     "placed",
     "bound",
     "running",
@@ -32,15 +33,15 @@ class JobEvent(Shape, frozen=True, kw_only=True):
 
     id: str
     """``<uid>/<attempt>/<step>/<phase>``: the same change always has the same id, however often it is published. It is
-    also the header ``Nats-Msg-Id``."""
+    also the header ``Nats-Msg-Id``. If a job goes on waiting for another reason, ``.<sequence>`` follows."""
     namespace: str
     name: str
     uid: str
     attempt: Whole
     step: Whole
     phase: str
-    """``accepted``, ``rejected``, ``waiting``, ``recovering``, ``placed``, ``bound``, ``running``, ``ending``,
-    ``succeeded``, ``failed`` or ``cancelled``. More may follow."""
+    """``accepted``, ``rejected``, ``waiting``, ``recovering``, ``backup``, ``placed``, ``bound``, ``running``,
+    ``ending``, ``succeeded``, ``failed`` or ``cancelled``. More may follow."""
     at_ms: Whole
     """Time of the decision or of the fact."""
     final: bool = False
@@ -52,13 +53,22 @@ class JobEvent(Shape, frozen=True, kw_only=True):
     request_seq: Whole = 0
     """Sequence at which the request is stored: ``sequence`` of the reply to its submission. 0 where it is unknown."""
     ranks: list[Rank] = []
-    """``placed``: node and chips of every rank that has a place. Empty otherwise."""
+    """``placed``: node and chips of every rank that has a place; ``backup``: those of the backup pods, for the ranks
+    that have one. Empty otherwise."""
     source: str = ""
     """What the event was derived from: ``ledger`` or ``facts`` ..."""
     sequence: Whole = 0
     """... and the sequence there."""
 
 
-def event_id(uid: str, attempt: int, step: int, phase: str) -> str:
-    """Id of a change."""
-    return f"{uid}/{attempt}/{step}/{phase}"
+def event_id(uid: str, attempt: int, step: int, phase: str, sequence: int = 0) -> str:
+    """Id of a change.
+
+    Args:
+        uid: Uid of the job.
+        attempt: Of the job.
+        step: Of the attempt.
+        phase: What the job is now.
+        sequence: Record from which on it waits for another reason; 0 for the first reason.
+    """
+    return f"{uid}/{attempt}/{step}/{phase}" + (f".{sequence}" if sequence else "")

@@ -13,8 +13,8 @@ class ErrorReply(Reply, frozen=True, kw_only=True):
     """``<field> is <value>, expected <what>``."""
     code: str
     """Kind of the error, for programs: ``invalid-request``, ``denied``, ``not-found``, ``name-in-use``,
-    ``uid-in-use``, ``too-large``, ``unavailable`` (try again), ``internal``, or a code of a refusal. More may follow:
-    treat an unknown one as ``invalid-request``."""
+    ``uid-in-use``, ``too-large``, ``reply-too-large``, ``unavailable`` (try again), ``internal``, or a code of a
+    refusal. More may follow: treat an unknown one as ``invalid-request``."""
 
 
 class SubmitReply(Reply, frozen=True, kw_only=True):

@@ -1,10 +1,14 @@
 """Wiring of the service for programs: load the state, store missing events, then answer."""
 
 import asyncio
-from contextlib import AsyncExitStack
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from functools import partial
+from typing import TypeAlias
 
 import msgspec
 
+from berth.runtime.beside import BesideWork, beside
 from berth.runtime.bus.port import Bus, Endpoint
 from berth.runtime.clock import Clock
 from berth.runtime.instruments import Instruments
@@ -12,18 +16,41 @@ from berth.schemas.programs.documents import shape_schema
 from berth.schemas.subjects import StreamName
 from berth.services.api.access import Access
 from berth.services.api.config import ApiConfig
+from berth.services.api.explanations import Explanations
 from berth.services.api.loop import Loop
 from berth.services.api.metrics import ApiMetrics
 from berth.services.api.operations import Operations
 
 QUEUE = "api"
 """Queue group: each request goes to one instance."""
+Beside: TypeAlias = Callable[[BesideWork], AbstractAsyncContextManager[None]]
+"""Runs work beside the loop that answers while a block runs; see :func:`berth.runtime.beside.beside`."""
 
 
 async def serve(
     bus: Bus, clock: Clock, config: ApiConfig, instruments: Instruments[ApiMetrics], stop: asyncio.Event
 ) -> None:
+    """Answer programs and store events until ``stop`` is set."""
+    await serve_beside(partial(beside, "api", config.bus, log=instruments.log), bus, clock, config, instruments, stop)
+
+
+async def serve_beside(
+    beside_work: Beside,
+    bus: Bus,
+    clock: Clock,
+    config: ApiConfig,
+    instruments: Instruments[ApiMetrics],
+    stop: asyncio.Event,
+) -> None:
     """Answer programs and store events until ``stop`` is set.
+
+    Args:
+        beside_work: Runs what computes for long, with a connection of its own.
+        bus: The cell.
+        clock: Of the process.
+        config: Settings.
+        instruments: Of the process.
+        stop: Set to end the service.
 
     Raises:
         TransientError: The bus did not answer at the start.
@@ -35,7 +62,9 @@ async def serve(
     async with AsyncExitStack() as stack:
         stack.push_async_callback(loop.stop)
         await loop.start()
-        operations = Operations(bus, clock, loop.state, loop.writer, Access(config), instruments)
+        explanations = Explanations(clock)
+        await stack.enter_async_context(beside_work(explanations.work))
+        operations = Operations(bus, clock, loop.state, loop.writer, Access(config), explanations, instruments)
         for one, handler in operations.handlers():
             request, reply = (_text(shape_schema(each)) for each in (one.request, one.reply))
             subjects = bus.subjects
@@ -43,7 +72,9 @@ async def serve(
                 (one.verb, subjects.api(one.verb)),
                 (f"{one.verb}-as", subjects.api_as_any(one.verb)),
             ):
-                served = await bus.offer(Endpoint(name, subject, QUEUE, request, reply), handler)
+                served = await bus.offer(
+                    Endpoint(name, subject, QUEUE, request, reply, config.requests_at_once), handler
+                )
                 stack.push_async_callback(served.stop)
         instruments.readiness.ready()
         instruments.log.info("ready", open=config.is_open, grants=len(config.grants))

@@ -31,6 +31,8 @@ class ApiConfig(ServiceConfig, frozen=True, kw_only=True, forbid_unknown_fields=
     service logs in to NATS, else ``open``."""
     grants: list[Grant] = []
     """Who may do what. Without a grant that fits a request is denied."""
+    requests_at_once: Annotated[int, Meta(ge=1, le=1_000)] = 64
+    """Most requests of an operation that are carried out at the same time; those about one job follow one another."""
     events_kept_s: Annotated[int, Meta(ge=60, le=31_536_000)] = 604_800
     """How long events are kept."""
     position_every_s: Annotated[float, Meta(gt=0, le=600)] = 5.0

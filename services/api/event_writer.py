@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from berth.runtime.bus.port import Bus
+from berth.runtime.bus.port import Bus, Stored
 from berth.runtime.errors import AmbiguousError, ConflictError, OversizeError
 from berth.runtime.logs import Logger
 from berth.schemas.programs.events import JobEvent
@@ -50,6 +50,8 @@ class EventWriter:
         self._metrics = metrics
         self._log = log
         self._known: OrderedDict[str, _Stored] = OrderedDict()
+        self._newest = (0, "")
+        """Sequence and id of the newest event that was stored or read here."""
 
     async def store(self, events: Iterable[JobEvent]) -> None:
         """Store events; those of one job in their order.
@@ -77,6 +79,21 @@ class EventWriter:
         """
         return (await self._read(subject)).ids
 
+    async def is_kept(self) -> bool:
+        """Whether the stream still has what was stored here; a server that was killed may have lost its end.
+
+        Raises:
+            TransientError: The bus did not answer.
+        """
+        sequence, event_id = self._newest
+        state = await self._bus.state(StreamName.EVENTS)
+        if sequence > state.last_seq:
+            return False
+        if sequence < state.first_seq:
+            return True  # it became too old
+        stored = await self._bus.message(StreamName.EVENTS, sequence)
+        return stored is not None and self._id_of(stored) == event_id
+
     async def _store_all(self, subject: str, events: list[JobEvent]) -> None:
         for event in events:
             await self._store(subject, event)
@@ -90,6 +107,7 @@ class EventWriter:
                 stored = await self._read(subject)
                 continue
             stored.ids.add(event.id)
+            self._newest = max(self._newest, (stored.last_seq, event.id))
             self._keep(subject, stored)
             self._metrics.events.inc()
             return
@@ -112,11 +130,17 @@ class EventWriter:
         found = _Stored(0, set())
         for stored in await self._bus.read(StreamName.EVENTS, filters=[subject]):
             found.last_seq = stored.sequence
-            try:
-                found.ids.add(msgspec.json.decode(stored.data, type=_Id).id)
-            except (msgspec.MsgspecError, UnicodeError):
-                self._log.warning("event does not decode", subject=subject, sequence=stored.sequence)
+            event_id = self._id_of(stored)
+            found.ids.add(event_id)
+            self._newest = max(self._newest, (stored.sequence, event_id))
         return found
+
+    def _id_of(self, stored: Stored) -> str:
+        try:
+            return msgspec.json.decode(stored.data, type=_Id).id
+        except (msgspec.MsgspecError, UnicodeError):
+            self._log.warning("event does not decode", subject=stored.subject, sequence=stored.sequence)
+            return ""
 
     def _keep(self, subject: str, stored: _Stored) -> None:
         self._known[subject] = stored

@@ -5,10 +5,11 @@ from datetime import UTC, datetime
 from typing import Final
 
 from berth.core.chips.picking import ids_of
+from berth.core.explain.refusal_text import refused_request
 from berth.core.state.cell import State
 from berth.schemas.facts import NodeHealth
 from berth.schemas.placement import Placement
-from berth.schemas.programs.replies import JobState, NodeState, Rank, RefusedRequest
+from berth.schemas.programs.replies import JobState, NodeState, Rank
 from berth.schemas.status import JobStatus
 
 SUBMITTED: Final = "submitted"
@@ -37,16 +38,7 @@ def job_state(status: JobStatus) -> JobState:
         open_ranks=list(recovery.open) if recovery is not None else [],
         warning=status.warning,
         restart_held=status.restart_held,
-        refused=RefusedRequest(
-            uid=rejection.uid,
-            code=rejection.refusal.code,
-            field=rejection.refusal.field,
-            value=rejection.refusal.value,
-            expected=rejection.refusal.expected,
-            at_ms=rejection.at_ms,
-        )
-        if rejection is not None
-        else None,
+        refused=refused_request(rejection) if rejection is not None else None,
         sequence=status.intake_seq,
         ledger_seq=status.ledger_seq,
     )

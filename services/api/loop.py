@@ -51,6 +51,7 @@ class Loop:
         self._events: list[JobEvent] = []
         """Events that are not stored yet."""
         self._created = ""
+        self._links = bus.link_changes
         self._position = Position()
         self._position_s = 0.0
         self._applied = 0
@@ -79,7 +80,8 @@ class Loop:
         """Go on until ``stop`` is set.
 
         Raises:
-            FatalError: The history has a gap, or the stream of events was made again: the next start derives them anew.
+            FatalError: The history has a gap, the stream of events was made again, or the server has lost its end: the
+                next start derives the events anew.
         """
         backoff = Backoff(first_s=self._config.retry_wait_s, max_s=self._config.retry_wait_max_s)
         failures = 0
@@ -95,7 +97,7 @@ class Loop:
                 await pause(stop, backoff.pause_s(failures))
                 continue
             if not has_more:
-                await any_set([self._feeds.arrived, stop], None)
+                await any_set([self._feeds.arrived, stop], self._config.position_every_s)
 
     async def stop(self) -> None:
         """Stop to follow."""
@@ -107,6 +109,7 @@ class Loop:
         A record is applied before the facts that were stored after it, so facts wait until all records that were
         stored before them are received.
         """
+        await self._see_kept()
         if not self._events:
             facts_seq = self._feeds.facts.received
             head = (await self._bus.state(StreamName.LEDGER)).last_seq
@@ -178,7 +181,21 @@ class Loop:
         if (await self._bus.state(StreamName.EVENTS)).created != self._created:
             raise FatalError(f"{StreamName.EVENTS} was made again: its events are derived anew at the next start")
         position = await position_at(self._bus, self.state.fold.head, self.state.facts_seq)
+        await self._see_kept()
         if (position.ledger_seq, position.facts_seq) > (self._position.ledger_seq, self._position.facts_seq):
             await self._bus.publish(self._bus.subjects.event_position, msgspec.json.encode(position))
             self._position = position
         self._position_s = now_s
+
+    async def _see_kept(self) -> None:
+        """Check after a break of the connection that the server has kept the events: it may have been killed.
+
+        Raises:
+            FatalError: It has not.
+        """
+        links = self._bus.link_changes
+        if links == self._links:
+            return
+        if not await self.writer.is_kept():
+            raise FatalError(f"{StreamName.EVENTS} has lost its end: its events are derived anew at the next start")
+        self._links = links

@@ -1,17 +1,15 @@
 """Operations that programs ask for: decode, check the rights, carry out, reply."""
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
-from berth.core.explain.model import all_sentences
 from berth.core.explain.recovery_text import recovery_words
 from berth.core.state.cell import JobKey, State
 from berth.runtime.bus.port import Bus
 from berth.runtime.clock import Clock
 from berth.runtime.errors import AmbiguousError, OversizeError, TransientError
-from berth.runtime.history import explanation_of
 from berth.runtime.instruments import Instruments
 from berth.schemas.envelope import DecodeError, decode, encode
 from berth.schemas.intake import JobCancel, JobRequest
@@ -31,14 +29,18 @@ from berth.schemas.status import JobStatus
 from berth.schemas.subjects import StreamName
 from berth.services.api.access import Access, identity_of
 from berth.services.api.event_writer import EventWriter
+from berth.services.api.explanations import Explained, Explanations
 from berth.services.api.job_states import SUBMITTED, job_state, node_states, utc_text
 from berth.services.api.metrics import ApiMetrics
-from berth.services.api.request_errors import RequestError, decoded
+from berth.services.api.request_errors import RequestError, decoded, reply_too_large
 from berth.services.api.submission import judge, read_submission, see_unused, uid_of
+from berth.services.api.turns import Turns
 
 _OVER: Final = frozenset({"succeeded", "failed", "cancelled", "rejected"})
 _REPLY_BYTES_MAX: Final = 500_000
-"""Longest reply with nodes, if there are several."""
+"""Longest reply with nodes, if there are several ..."""
+_REPLY_FRAME_BYTES: Final = 600
+"""... and what may surround them: the name after which to go on, and the sequences."""
 
 
 class Operations:
@@ -50,6 +52,7 @@ class Operations:
         state: Of the cell.
         writer: Of the events.
         access: Who may do what.
+        explanations: Of jobs.
         instruments: Of the process.
     """
 
@@ -60,6 +63,7 @@ class Operations:
         state: State,
         writer: EventWriter,
         access: Access,
+        explanations: Explanations,
         instruments: Instruments[ApiMetrics],
     ) -> None:
         self._bus = bus
@@ -67,8 +71,10 @@ class Operations:
         self._state = state
         self._writer = writer
         self._access = access
+        self._explanations = explanations
         self._log = instruments.log
         self._metrics = instruments.metrics
+        self._turns = Turns()
         self._steps: Mapping[str, Callable[[bytes, str], Awaitable[Reply]]] = {
             "submit": self._submit,
             "cancel": self._cancel,
@@ -85,10 +91,15 @@ class Operations:
         async def handle(subject: str, data: bytes) -> bytes:
             began_s = self._clock.monotonic_s()
             reply = await self._reply(verb, subject, data)
+            encoded = msgspec.json.encode(reply)
+            limit = self._bus.payload_limit_bytes
+            if len(encoded) > limit:
+                reply = reply_too_large(verb, size_bytes=len(encoded), limit_bytes=limit)
+                encoded = msgspec.json.encode(reply)
             result = reply.code if isinstance(reply, ErrorReply) else "ok"
             self._metrics.requests.labels(verb, result).inc()
             self._metrics.took.observe(self._clock.monotonic_s() - began_s)
-            return msgspec.json.encode(reply)
+            return encoded
 
         return handle
 
@@ -115,15 +126,17 @@ class Operations:
     async def _submit(self, data: bytes, identity: str) -> SubmitReply:
         request = read_submission(data, identity)
         self._access.check(identity, "submit", request.namespace)
-        found = judge(request, self._state, now_ms=self._clock.now_ms())
-        sequence = found.duplicate_seq
-        if not sequence:
-            subjects = self._bus.subjects
-            if found.is_unknown:
-                see_unused(request, await self._ids_of(request))
-            sequence = await self._bus.publish(
-                subjects.intake_request(request.namespace, request.name), encode(request)
-            )
+        keys: list[tuple[str, ...]] = [(request.namespace, request.name)]
+        if request.uid:
+            keys.append((request.uid,))
+        async with self._turns.of(*keys):
+            found = judge(request, self._state, now_ms=self._clock.now_ms())
+            sequence = found.duplicate_seq
+            if not sequence:
+                if found.is_unknown:
+                    see_unused(request, await self._ids_of(request))
+                subject = self._bus.subjects.intake_request(request.namespace, request.name)
+                sequence = await self._bus.publish(subject, encode(request))
         return SubmitReply(
             namespace=request.namespace,
             name=request.name,
@@ -142,12 +155,13 @@ class Operations:
     async def _cancel(self, data: bytes, identity: str) -> CancelReply:
         asked = decoded(data, CancelRequest)
         self._access.check(identity, "submit", asked.namespace)
-        job = await self._job(asked)
-        if job.phase in _OVER:
-            raise RequestError("name", _shown(asked), f"a job that is not over; it is {job.phase}", code="over")
-        wish = JobCancel(asked.namespace, asked.name, job.uid, asked.reason, self._clock.now_ms())
-        subject = self._bus.subjects.intake_cancel(asked.namespace, asked.name)
-        sequence = await self._bus.publish(subject, encode(wish))
+        async with self._turns.of((asked.namespace, asked.name)):
+            job = await self._job(asked)
+            if job.phase in _OVER:
+                raise RequestError("name", _shown(asked), f"a job that is not over; it is {job.phase}", code="over")
+            wish = JobCancel(asked.namespace, asked.name, job.uid, asked.reason, self._clock.now_ms())
+            subject = self._bus.subjects.intake_cancel(asked.namespace, asked.name)
+            sequence = await self._bus.publish(subject, encode(wish))
         return CancelReply(namespace=asked.namespace, name=asked.name, uid=job.uid, sequence=sequence)
 
     async def _status(self, data: bytes, identity: str) -> StatusReply:
@@ -160,18 +174,13 @@ class Operations:
         self._access.check(identity, "read", asked.namespace)
         job = await self._job(asked)
         status = await self._stored((asked.namespace, asked.name))
-        found = (
-            await explanation_of(self._bus, self._clock, status)
-            if status is not None and status.uid == job.uid
-            else None
-        )
-        lines = [job.sentence or "Nothing was decided yet."]
-        if found is not None:
-            lines = all_sentences(found, is_over=job.phase in _OVER, clock=utc_text)
+        found = Explained([], None)
+        if status is not None and status.uid == job.uid:
+            found = await self._explanations.of(status, is_over=job.phase in _OVER)
+        lines = [*found.sentences] or [job.sentence or "Nothing was decided yet."]
         if status is not None and status.uid == job.uid and status.recovery is not None:
             since = utc_text(status.recovery.since_ms)
             lines.append(f"Recovered since {since}: {recovery_words(status.recovery, status.pods)}.")
-        evidence: dict[str, Any] | None = msgspec.to_builtins(found) if found is not None else None
         return ExplainReply(
             namespace=job.namespace,
             name=job.name,
@@ -180,17 +189,17 @@ class Operations:
             since_ms=job.since_ms,
             attempt=job.attempt,
             sentences=lines,
-            explanation=evidence,
+            explanation=found.evidence,
         )
 
     async def _nodes(self, data: bytes, identity: str) -> NodesReply:
         asked = decoded(data, NodesRequest)
         self._access.check(identity, "read")
         reply = NodesReply(nodes=[], facts_seq=self._state.facts_seq, ledger_seq=self._state.fold.head)
-        size = 0
+        size, size_max = 0, min(_REPLY_BYTES_MAX, self._bus.payload_limit_bytes - _REPLY_FRAME_BYTES)
         for node in node_states(self._state, names=asked.names, after=asked.after):
-            size += len(msgspec.json.encode(node))
-            if reply.nodes and (len(reply.nodes) == asked.limit or size > _REPLY_BYTES_MAX):
+            size += len(msgspec.json.encode(node)) + 1
+            if reply.nodes and (len(reply.nodes) == asked.limit or size > size_max):
                 return msgspec.structs.replace(reply, next=reply.nodes[-1].name)
             reply.nodes.append(node)
         return reply

@@ -15,6 +15,13 @@ T = TypeVar("T", bound=Request)
 BYTES_MAX: Final = 4_000_000
 """Longest request in bytes."""
 _ERROR_MAX: Final = 2_000
+_LARGER: Final = "raise max_payload of NATS"
+_SHORTER: Final = {
+    "status": f"{_LARGER}, or read the job with berth jobs",
+    "explain": f"{_LARGER}, or ask with berth explain, which reads the history itself",
+    "nodes": f"ask for fewer nodes with limit or names, or {_LARGER}",
+}
+"""What to do about a reply that is too large."""
 _AT: Final = re.compile(r"(?P<reason>.*?)(?: - at `\$(?P<path>.*)`)?", re.DOTALL)
 _UNKNOWN: Final = re.compile(r"Object contains unknown field `(?P<name>.*)`", re.DOTALL)
 _MISSING: Final = re.compile(r"Object missing required field `(?P<name>.*)`", re.DOTALL)
@@ -53,6 +60,18 @@ class UidInUseError(RequestError):
     def __init__(self, uid: str, namespace: str, name: str) -> None:
         expected = f"another uid: the job {namespace}/{name} has or had this one"
         super().__init__("job.metadata.uid", repr(uid), expected, code="uid-in-use")
+
+
+def reply_too_large(verb: str, *, size_bytes: int, limit_bytes: int) -> ErrorReply:
+    """The reply instead of one that NATS would not take.
+
+    Args:
+        verb: The operation.
+        size_bytes: Of the reply.
+        limit_bytes: Longest that NATS takes.
+    """
+    text = f"reply is {size_bytes} bytes, expected at most {limit_bytes}: {_SHORTER.get(verb, _LARGER)}"
+    return ErrorReply(error=text, code="reply-too-large")
 
 
 def decoded(data: bytes, kind: type[T]) -> T:

@@ -228,7 +228,7 @@ async def test_a_quiet_filter_is_no_gap_when_what_it_skipped_goes(bus: NatsBus) 
         await follower.caught_up.wait()
     for number in range(20):
         await bus.publish(bus.subjects.intake_request("ns", str(number)), b"x")
-    await until(lambda: follower._covered == 20, deadline_s=_DEADLINE_S, what="the regular look at the stream")
+    await until(lambda: follower.covered == 20, deadline_s=_DEADLINE_S, what="the regular look at the stream")
     await bus.purge(StreamName.INTAKE, keep_from_seq=15)
     (name,) = await consumers(bus, StreamName.INTAKE)
     await bus.request(f"$JS.API.CONSUMER.DELETE.{bus.subjects.stream(StreamName.INTAKE)}.{name}", b"", timeout_s=5)

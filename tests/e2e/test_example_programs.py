@@ -1,5 +1,6 @@
 """The example programs do what the guide says, where their languages are installed."""
 
+import ast
 import asyncio
 import re
 import shutil
@@ -7,6 +8,7 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import ExitStack, aclosing, asynccontextmanager
 from pathlib import Path
+from types import FunctionType
 from typing import Final
 
 import pytest
@@ -16,6 +18,8 @@ from berth.runtime.local.nats_server import EmbeddedServer
 from tests.e2e.test_programs import SETTINGS
 from tests.support.processes import ROOT, services
 
+GUIDE: Final = ROOT / "docs" / "programs.md"
+URL_OF_GUIDE: Final = "nats://127.0.0.1:4222"
 EXAMPLES: Final = ROOT / "docs" / "examples" / "programs"
 LINES_MAX: Final = 40
 RANK: Final = re.compile(r"^rank (\d) on (\S+) chips \[?((?:\d ?){8})\]?$", re.MULTILINE)
@@ -79,6 +83,32 @@ def test_an_example_is_short(program: Path) -> None:
 @pytest.mark.timeout(170)
 async def test_the_program_in_python(own_server: EmbeddedServer, cell: str, tmp_path: Path) -> None:
     await see_run([sys.executable, str(EXAMPLES / "python" / "train.py")], tmp_path, own_server, cell)
+
+
+@pytest.mark.timeout(170)
+async def test_the_code_of_the_guide(
+    own_server: EmbeddedServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As it is there, but for the address of the server; the job is cancelled when it has its places."""
+    (code,) = re.findall(r"^```python\n(.*?)^```$", GUIDE.read_text("utf-8"), re.MULTILINE | re.DOTALL)
+    assert URL_OF_GUIDE in code
+    program = compile(
+        code.replace(URL_OF_GUIDE, own_server.url), str(GUIDE), "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+    )
+    async with a_cell(tmp_path, own_server.url, "default") as client, asyncio.TaskGroup() as group:
+        running = group.create_task(FunctionType(program, {})())
+        placed = await client.wait("train", "placed", namespace="team-a", timeout_s=60)
+        await client.cancel("train", namespace="team-a", uid=placed.uid)
+        async with asyncio.timeout(60):
+            await running
+    ranks, *events = capsys.readouterr().out.splitlines()
+    assert ranks == str([(rank.node, rank.chips) for rank in placed.ranks])
+    phases = [line.split()[1] for line in events]
+    assert [phase for phase in phases if phase in {"accepted", "placed", "cancelled"}] == [
+        "accepted",
+        "placed",
+        "cancelled",
+    ]
 
 
 @pytest.mark.timeout(170)

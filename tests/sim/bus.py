@@ -355,7 +355,7 @@ class SimBus(FakeBus):
     ) -> FakeServed:
         return await self._listen(subject, queue, lambda _, data: handler(data))
 
-    async def offer(self, endpoint: Endpoint, handler: Callable[[str, bytes], Awaitable[bytes]]) -> FakeServed:
+    async def offer(self, endpoint: Endpoint, handler: Callable[[str, bytes], Awaitable[bytes | None]]) -> FakeServed:
         return await self._listen(endpoint.subject, endpoint.queue, handler)
 
     async def _listen(

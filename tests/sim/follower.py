@@ -30,7 +30,7 @@ class SimFollower:
         self.gaps = 0
         start_seq, self._filters, self._created = start
         self.applied = max(0, start_seq - 1)
-        self._covered = self.applied
+        self.covered = self.applied
         self._is_from_oldest = start_seq <= 1
         self._bus = bus
         self._spec = spec
@@ -102,7 +102,7 @@ class SimFollower:
 
     def _deliver(self, stream: FakeStream) -> None:
         """Hand over what there is, or a part of it."""
-        first = max(self._covered + 1, stream.first_seq)
+        first = max(self.covered + 1, stream.first_seq)
         last = stream.last_seq
         if last - first >= 1 and self._bus.rng.random() < 0.3:
             last = first + int(self._bus.rng.random() * (last - first))
@@ -113,8 +113,8 @@ class SimFollower:
                 loop.trace(f"{self._bus.lane.name} hears {name} {sequence}")
                 self._on_message(stored)
                 self.applied = sequence
-            self._covered = sequence
-        self._covered = max(self._covered, last)
+            self.covered = sequence
+        self.covered = max(self.covered, last)
         if last < stream.last_seq:
             self.notify()
         else:
@@ -123,8 +123,8 @@ class SimFollower:
     def _judge(self, stream: FakeStream) -> Gap | None:
         if self._is_from_oldest:
             self._is_from_oldest = False
-            self._covered = max(self._covered, stream.first_seq - 1)
-        gap = stream.gap_after(self._covered, self._created)
+            self.covered = max(self.covered, stream.first_seq - 1)
+        gap = stream.gap_after(self.covered, self._created)
         if gap is None:
             self._created = stream.created
         return gap

@@ -127,8 +127,9 @@ class Trouble(Stage):
         self.user.cut(event.for_s)
 
         def back() -> None:
-            server.is_down = False
-            server.forget_views(1 + event.two % 8)
+            if server.is_down:  # otherwise somebody has started it meanwhile, and clients are connected
+                server.is_down = False
+                server.forget_views(1 + event.two % 8)
 
         self.later(event.for_s, back)
 

@@ -34,7 +34,7 @@ class FakeFollower:
         self.wake = asyncio.Event()
         start_seq, self._filters, self._created = start
         self.applied = max(0, start_seq - 1)
-        self._covered = self.applied
+        self.covered = self.applied
         self._is_from_oldest = start_seq <= 1
         self._bus = bus
         self._spec = spec
@@ -67,20 +67,20 @@ class FakeFollower:
                 self.gaps += 1
                 self._on_gap(gap)
                 return gap
-            for sequence in range(max(self._covered + 1, stream.first_seq), stream.last_seq + 1):
+            for sequence in range(max(self.covered + 1, stream.first_seq), stream.last_seq + 1):
                 stored = stream.messages.get(sequence)  # looked up late: a message may replace those that follow
                 if stored is not None and matches(stored.subject, self._filters):
                     self._on_message(stored)
                     self.applied = sequence
-                self._covered = sequence
+                self.covered = sequence
             self.caught_up.set()
             await self.wake.wait()
 
     def _judge(self, stream: FakeStream) -> Gap | None:
         if self._is_from_oldest:
             self._is_from_oldest = False
-            self._covered = max(self._covered, stream.first_seq - 1)
-        gap = stream.gap_after(self._covered, self._created)
+            self.covered = max(self.covered, stream.first_seq - 1)
+        gap = stream.gap_after(self.covered, self._created)
         if gap is None:
             self._created = stream.created
         return gap
@@ -97,8 +97,14 @@ class FakeServed:
     """A running handler."""
 
     def __init__(
-        self, bus: "FakeBus", subject: str, queue: str, handler: Callable[[str, bytes], Awaitable[bytes | None]]
+        self,
+        bus: "FakeBus",
+        subject: str,
+        queue: str,
+        handler: Callable[[str, bytes], Awaitable[bytes | None]],
+        at_once: int = 1,
     ) -> None:
+        self._at_once = at_once
         self.subject = subject
         self.queue = queue
         self._bus = bus
@@ -127,19 +133,35 @@ class FakeServed:
         await asyncio.wait([self._task])
 
     async def _run(self) -> None:
+        if self._at_once == 1:
+            await self._take(self._answer)
+            return
+        places = asyncio.Semaphore(self._at_once)
+
+        async def begin(subject: str, data: bytes, reply: Callable[[bytes], None]) -> None:
+            await places.acquire()
+            group.create_task(self._answer(subject, data, reply)).add_done_callback(lambda _: places.release())
+
+        async with asyncio.TaskGroup() as group:
+            await self._take(begin)
+
+    async def _take(self, handle: Callable[[str, bytes, Callable[[bytes], None]], Awaitable[None]]) -> None:
         while True:
             while self._requests:
-                subject, data, reply = self._requests.popleft()
-                try:
-                    answer = await self._handler(subject, data)
-                except (TransientError, PoisonError):
-                    continue
-                if answer is not None and not self._bus.server.is_down:
-                    reply(answer)
+                await handle(*self._requests.popleft())
             if self._is_stopping:
                 return
             self._wake.clear()
             await self._wake.wait()
+
+    async def _answer(self, subject: str, data: bytes, reply: Callable[[bytes], None]) -> None:
+        try:
+            answer = await self._handler(subject, data)
+        except (TransientError, PoisonError):
+            return
+        server = self._bus.server
+        if answer is not None and not server.is_down and len(answer) <= server.payload_limit_bytes:
+            reply(answer)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         if self in self._bus.server.services:
@@ -168,6 +190,10 @@ class FakeBus:
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()
+
+    @property
+    def payload_limit_bytes(self) -> int:
+        return self.server.payload_limit_bytes
 
     def fail(self, error: FatalError) -> None:
         """Say that the process must end; a test may call it too."""
@@ -294,17 +320,11 @@ class FakeBus:
     async def serve(
         self, subject: str, handler: Callable[[bytes], Awaitable[bytes | None]], *, queue: str = ""
     ) -> FakeServed:
-        await self._turn()
-        return self._serving(subject, queue, lambda _, data: handler(data))
+        return await self.offer(Endpoint("", subject, queue, "", ""), lambda _, data: handler(data))
 
-    async def offer(self, endpoint: Endpoint, handler: Callable[[str, bytes], Awaitable[bytes]]) -> FakeServed:
+    async def offer(self, endpoint: Endpoint, handler: Callable[[str, bytes], Awaitable[bytes | None]]) -> FakeServed:
         await self._turn()
-        return self._serving(endpoint.subject, endpoint.queue, handler)
-
-    def _serving(
-        self, subject: str, queue: str, handler: Callable[[str, bytes], Awaitable[bytes | None]]
-    ) -> FakeServed:
-        served = FakeServed(self, subject, queue, handler)
+        served = FakeServed(self, endpoint.subject, endpoint.queue, handler, endpoint.at_once)
         self._served.append(served)
         return served
 

@@ -3,15 +3,17 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from typing import Any
 
 import msgspec
 
+from berth.runtime.beside import BesideWork
 from berth.runtime.bus.port import Bus
 from berth.runtime.instruments import Instruments
 from berth.schemas.programs.events import JobEvent
 from berth.schemas.subjects import StreamName
-from berth.services.api.app import serve
+from berth.services.api.app import serve_beside
 from berth.services.api.config import ApiConfig
 from berth.services.api.metrics import ApiMetrics
 from tests.support.cells import Cell, a_node
@@ -44,6 +46,19 @@ async def events_in(bus: Bus, namespace: str = "*", name: str = "*") -> list[Job
     return [msgspec.json.decode(one.data, type=JobEvent) for one in stored]
 
 
+@asynccontextmanager
+async def on_the_loop(bus: Bus, work: BesideWork) -> AsyncIterator[None]:
+    """Run work beside a block, with the same loop and connection."""
+    stop = asyncio.Event()
+    task = asyncio.get_running_loop().create_task(work(bus, stop), name="beside")  # ended below; errors as they are
+    try:
+        yield
+    finally:
+        stop.set()
+        await asyncio.wait([task])
+        task.result()
+
+
 class Programs:
     """A cell in memory, the service, and a client.
 
@@ -60,7 +75,8 @@ class Programs:
         """Start an instance, and wait until it is ready."""
         bus = bus or FakeBus(self.cell.server, self.cell.cell)
         stop, instruments = asyncio.Event(), Instruments.make(ApiMetrics)
-        serving = serve(bus, self.cell.clock, config or ApiConfig(), instruments, stop)
+        beside = partial(on_the_loop, bus)
+        serving = serve_beside(beside, bus, self.cell.clock, config or ApiConfig(), instruments, stop)
         task = asyncio.get_running_loop().create_task(serving, name="api")  # ended by stop()
         self._running.append((bus, stop, task))
         await until(lambda: not instruments.readiness._service or task.done(), deadline_s=5, what="ready")
@@ -77,6 +93,15 @@ class Programs:
                 await task
             finally:
                 await bus.close()
+
+    async def ended(self) -> None:
+        """Wait for the instance that was started last to end by itself."""
+        bus, _, task = self._running.pop()
+        try:
+            async with asyncio.timeout(10):
+                await task
+        finally:
+            await bus.close()
 
     async def kill(self) -> None:
         """End all instances in the middle of what they do."""

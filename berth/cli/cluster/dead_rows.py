@@ -77,19 +77,9 @@ class PurgeRow(msgspec.Struct, frozen=True):
     by: str
 
 
-class LetterDetails(msgspec.Struct, frozen=True):
+class LetterDetails(LetterRow, frozen=True):
     """A whole dead letter."""
 
-    id: str
-    stream: str
-    sequence: int
-    subject: str
-    code: str
-    reason: str
-    at_ms: int
-    stored_ms: int
-    size_bytes: int
-    state: str
     headers: dict[str, str]
     replay: ReplayRow | None
     purge: PurgeRow | None

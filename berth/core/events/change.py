@@ -16,7 +16,15 @@ class Change(NamedTuple):
     step: int = 0
 
     def event(
-        self, phase: str, *, job: JobSeen | None, at_ms: int, source: tuple[str, int], code: str = "", words: str = ""
+        self,
+        phase: str,
+        *,
+        job: JobSeen | None,
+        at_ms: int,
+        source: tuple[str, int],
+        code: str = "",
+        words: str = "",
+        is_further: bool = False,
     ) -> JobEvent:
         """Event of the change.
 
@@ -27,9 +35,10 @@ class Change(NamedTuple):
             source: Where it comes from, and the sequence there.
             code: Code of the reason; empty without.
             words: Sentence about the reason.
+            is_further: The phase is not new in this step, but its reason is: the id has the sequence of the source.
         """
         return JobEvent(
-            id=event_id(self.uid, self.attempt, self.step, phase),
+            id=event_id(self.uid, self.attempt, self.step, phase, source[1] if is_further else 0),
             namespace=self.namespace,
             name=self.name,
             uid=self.uid,

@@ -23,7 +23,8 @@ class GangBefore(NamedTuple):
     namespace: str
     name: str
     attempt: int
-    is_refused: bool
+    reason: str
+    """Code of the refusal for which it waits; empty if it does not."""
     step: int
     """Newest step of a recovery in the attempt; 0 for none."""
 
@@ -32,7 +33,7 @@ class GangBefore(NamedTuple):
         """Copy of what events depend on: the fold changes its gangs in place."""
         recovery = gang.recovery
         step = recovery.step if recovery is not None and recovery.attempt == gang.attempt else 0
-        return cls(gang.namespace, gang.name, gang.attempt, gang.refusal is not None, step)
+        return cls(gang.namespace, gang.name, gang.attempt, gang.refusal.code if gang.refusal is not None else "", step)
 
 
 def round_events(state: State, record: Round, sequence: int, before: Mapping[str, GangBefore]) -> list[JobEvent]:
@@ -63,7 +64,7 @@ class _Maker:
         self._before = before
 
     def verdict(self, verdict: Verdict) -> JobEvent | None:
-        """A placement, or why there is none, unless the gang waited in this attempt before."""
+        """A placement, or why there is none, unless the gang waited in this attempt for the same reason before."""
         about = Change(verdict.namespace, verdict.name, verdict.uid, verdict.attempt)
         if verdict.placement is not None:
             pods = pods_of(verdict.placement)
@@ -75,12 +76,15 @@ class _Maker:
         if verdict.final:
             return self._event(about, "failed", code=code, words=words)
         before = self._before.get(verdict.uid)
-        if before is not None and before.is_refused and before.attempt == verdict.attempt:
-            return None  # it goes on waiting
-        return self._event(about, "waiting", code=code, words=words)
+        if before is None or before.attempt != verdict.attempt:
+            return self._event(about, "waiting", code=code, words=words)
+        if before.reason == code:
+            return None  # it goes on waiting, maybe with other numbers
+        is_further = bool(before.reason) or verdict.attempt > 1  # the end of the attempt before was the first reason
+        return self._event(about, "waiting", code=code, words=words, is_further=is_further)
 
     def recovery(self, recovery: Recovery) -> list[JobEvent | None]:
-        """Ranks leave, or get places."""
+        """Ranks leave, or they or their backup pods get places."""
         about = Change(recovery.namespace, recovery.name, recovery.uid, recovery.attempt, recovery.step)
         found: list[JobEvent | None] = []
         if recovery.how in _LEAVING:
@@ -88,6 +92,10 @@ class _Maker:
         holding = self._state.fold.holdings.get((recovery.uid, recovery.attempt))
         if recovery.placement is not None and recovery.how != "backup" and holding is not None:
             found.append(self._event(about, "placed", code=recovery.kind, ranks=_places(holding)))
+        if recovery.placement is not None and recovery.how == "backup":
+            pods = zip(recovery.ranks, pods_of(recovery.placement), strict=True)
+            ranks = [Rank(rank=rank, node=pod.node, chips=list(pod.chips)) for rank, pod in pods]
+            found.append(self._event(about, "backup", code=recovery.kind, words=recovery.cause, ranks=ranks))
         return found
 
     def eviction(self, eviction: Eviction) -> JobEvent | None:
@@ -109,7 +117,14 @@ class _Maker:
         return self._event(about, _ENDS.get(release.reason, "failed"), code=release.reason)
 
     def _event(
-        self, about: Change, phase: str, *, code: str = "", words: str = "", ranks: list[Rank] | None = None
+        self,
+        about: Change,
+        phase: str,
+        *,
+        code: str = "",
+        words: str = "",
+        ranks: list[Rank] | None = None,
+        is_further: bool = False,
     ) -> JobEvent:
         event = about.event(
             phase,
@@ -118,6 +133,7 @@ class _Maker:
             source=("ledger", self._sequence),
             code=code,
             words=words,
+            is_further=is_further,
         )
         return event if ranks is None else msgspec.structs.replace(event, ranks=ranks)
 

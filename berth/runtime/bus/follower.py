@@ -102,7 +102,7 @@ class NatsFollower:
         self._on_gap = on_gap
         self._created = wanted.created
         self._pending: int | str = 0  # messages that the server had not sent at the last delivery
-        self._covered = self.applied  # no matching message up to here is outstanding
+        self.covered = self.applied  # no matching message up to here is outstanding
         self._holes_until = 0  # sequences up to here may be missing, because the stream removed single messages
         self._has_hole = False
         self._queue: deque[Received] = deque()
@@ -158,7 +158,7 @@ class NatsFollower:
     async def _has_last(self) -> bool:
         """Whether the last message of the stream, or of the filters, is delivered."""
         info = await self._api.stream(self._wanted.stream)
-        if self._covered >= info.state.last_seq or self._session is None:
+        if self.covered >= info.state.last_seq or self._session is None:
             return True
         if not self._wanted.filters:
             return False
@@ -241,7 +241,7 @@ class NatsFollower:
     def _start_at(self, floor: int) -> None:
         """Leave out what is below the floor of the stream: an older message may be on file there again."""
         self.applied = max(self.applied, floor - 1)
-        self._covered = max(self._covered, self.applied)
+        self.covered = max(self.covered, self.applied)
 
     async def _consume(self, session: _Session) -> Gap | None:
         session.heard_at = self._loop.time()
@@ -317,7 +317,7 @@ class NatsFollower:
         session.consumer_seq = consumer_seq
         session.owed -= 1
         self.applied = sequence
-        self._covered = max(self._covered, sequence)
+        self.covered = max(self.covered, sequence)
         if tokens[at + 3] == "0" or (sequence >= session.head and not self._wanted.is_latest):
             self.caught_up.set()
         return True
@@ -326,7 +326,7 @@ class NatsFollower:
         return (
             bool(self._wanted.filters)
             or self._wanted.is_pruned
-            or sequence == self._covered + 1  # the oldest kept message at the start
+            or sequence == self.covered + 1  # the oldest kept message at the start
             or sequence <= self._holes_until
         )
 
@@ -345,7 +345,7 @@ class NatsFollower:
         if not consumer.num_pending and consumer.delivered.consumer_seq == session.consumer_seq:
             self.caught_up.set()
             if self._is_same(info):
-                self._covered = max(self._covered, info.state.last_seq)
+                self.covered = max(self.covered, info.state.last_seq)
         session.heard_at = self._loop.time()
         session.check_at = session.heard_at + _CHECK_S
         return self._judge(info)
@@ -356,18 +356,18 @@ class NatsFollower:
     def _judge(self, info: StreamInfo) -> Gap | None:
         first_seq, last_seq = info.first_seq, info.state.last_seq
         wanted = self._wanted
-        if wanted.start_seq <= 1 and not self._covered and self._is_same(info):
-            self._covered = max(0, first_seq - 1)
+        if wanted.start_seq <= 1 and not self.covered and self._is_same(info):
+            self.covered = max(0, first_seq - 1)
         if not self._is_same(info):
             reason = GapReason.RECREATED
-        elif last_seq < self._covered:
+        elif last_seq < self.covered:
             reason = GapReason.BACKWARDS
-        elif first_seq > self._covered + 1 and not wanted.is_pruned:
+        elif first_seq > self.covered + 1 and not wanted.is_pruned:
             reason = GapReason.TOO_OLD
         else:
             self._created = info.created
             return None
-        return Gap(wanted.name, reason, self._covered + 1, first_seq, last_seq)
+        return Gap(wanted.name, reason, self.covered + 1, first_seq, last_seq)
 
     def _consumer_config(self, name: str) -> dict[str, object]:
         config: dict[str, object] = {

@@ -111,6 +111,11 @@ class NatsBus:
         """How often the connection broke or was restored."""
         return self._wire.epoch
 
+    @property
+    def payload_limit_bytes(self) -> int:
+        """Longest message in bytes, with its headers."""
+        return self._wire.payload_limit_bytes
+
     async def announce(self, identity: Identity, report: Callable[[], OwnReport] | None = None) -> None:
         """Start to answer ``$SRV.PING``, ``$SRV.INFO`` and ``$SRV.STATS``.
 
@@ -122,10 +127,8 @@ class NatsBus:
         def whole_report() -> ProcessReport | None:
             if report is None:
                 return None
-            own = report()
-            return ProcessReport(
-                own.not_ready, own.gauges, [one.followed for one in self._followers if not one.is_done]
-            )
+            own, followed = report(), [one.followed for one in self._followers if not one.is_done]
+            return ProcessReport(own.not_ready, own.gauges, followed)
 
         discovery = Discovery(
             identity, lambda: [one for one in self._served if not one.subject.startswith("$")], whole_report
@@ -347,14 +350,11 @@ class NatsBus:
         self, subject: str, handler: Callable[[bytes], Awaitable[bytes | None]], *, queue: str = ""
     ) -> NatsServed:
         """Answer requests, one at a time and in order; None sends no reply."""
-        endpoint = Endpoint(subject.rpartition(".")[2], subject, queue, "", "")
-        return await self._serve(endpoint, lambda _, data: handler(data))
+        name = subject.rpartition(".")[2]
+        return await self.offer(Endpoint(name, subject, queue, "", ""), lambda _, data: handler(data))
 
-    async def offer(self, endpoint: Endpoint, handler: Callable[[str, bytes], Awaitable[bytes]]) -> NatsServed:
+    async def offer(self, endpoint: Endpoint, handler: Callable[[str, bytes], Awaitable[bytes | None]]) -> NatsServed:
         """Answer the requests of an endpoint, which discovery shows."""
-        return await self._serve(endpoint, handler)
-
-    async def _serve(self, endpoint: Endpoint, handler: Callable[[str, bytes], Awaitable[bytes | None]]) -> NatsServed:
         served = NatsServed(self._wire, self._inbox, endpoint, handler, self._log)
         self._served.append(served)
         await served.open()

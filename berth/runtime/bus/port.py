@@ -77,6 +77,10 @@ class Follower(Protocol):
     recreations: int
     gaps: int
 
+    @property
+    def covered(self) -> int:
+        """Sequence up to which no message is outstanding; above ``applied`` where other subjects follow."""
+
     async def stop(self) -> None:
         """Stop; no message is delivered afterwards."""
 
@@ -91,6 +95,7 @@ class Endpoint(NamedTuple):
     """What a service offers under a name: requests on a subject, of which each goes to one member of a queue group.
 
     ``subject`` may have wildcards. ``request`` and ``reply`` are JSON Schemas as texts, for ``$SRV.SCHEMA``.
+    ``at_once`` requests may be handled at the same time; they begin in the order in which they came.
     """
 
     name: str
@@ -98,6 +103,7 @@ class Endpoint(NamedTuple):
     queue: str
     request: str
     reply: str
+    at_once: int = 1
 
 
 class Served(Protocol):
@@ -127,6 +133,10 @@ class Bus(Protocol):
 
         In between, messages that are not stored are lost, and the server may lose what it had not synced.
         """
+
+    @property
+    def payload_limit_bytes(self) -> int:
+        """Longest message in bytes, with its headers: 90 % of the payload limit of the server."""
 
     async def ensure_streams(
         self,
@@ -327,7 +337,7 @@ class Bus(Protocol):
     async def offer(self, endpoint: Endpoint, handler: Callable[[str, bytes], Awaitable[bytes]]) -> Served:
         """Answer the requests of an endpoint, which discovery shows; the handler is given the subject as well.
 
-        Otherwise as :meth:`serve`.
+        Otherwise as :meth:`serve`, but for ``at_once``.
         """
 
     async def drain(self, *, timeout_s: float) -> None:

@@ -1,4 +1,4 @@
-"""Handler of requests: one at a time, in order, with a bounded queue."""
+"""Handler of requests, with a bounded queue: one at a time and in order, or some at the same time."""
 
 import asyncio
 import contextlib
@@ -86,17 +86,37 @@ class NatsServed:
 
     async def _run(self) -> None:
         try:
-            while True:
-                while self._queue:
-                    await self._answer(self._queue.popleft())
-                if self._is_drained:
-                    return
-                self._wake.clear()
-                await self._wake.wait()
+            if self.endpoint.at_once == 1:
+                await self._take(self._answer)
+            else:
+                await self._take_at_once(self.endpoint.at_once)
         finally:
             # Without the subscription callers learn at once that there are no responders.
             if self._listening is not None and not self._is_stopping:
                 await self._listening.stop()
+
+    async def _take(self, handle: Callable[[Received], Awaitable[None]]) -> None:
+        while True:
+            while self._queue:
+                await handle(self._queue.popleft())
+            if self._is_drained:
+                return
+            self._wake.clear()
+            await self._wake.wait()
+
+    async def _take_at_once(self, count: int) -> None:
+        places = asyncio.Semaphore(count)
+
+        async def begin(message: Received) -> None:
+            await places.acquire()
+            task = group.create_task(self._answer(message), name=f"answer {message.subject}")
+            task.add_done_callback(lambda _: places.release())
+
+        try:
+            async with asyncio.TaskGroup() as group:
+                await self._take(begin)
+        except ExceptionGroup as errors:
+            raise errors.exceptions[0] from errors
 
     async def _answer(self, message: Received) -> None:
         loop = asyncio.get_running_loop()

@@ -22,13 +22,15 @@ from berth.client import (
     UnavailableError,
     WaitTimeoutError,
 )
+from berth.client.handed_over import REMEMBERED_MAX, HandedOver
 from berth.client.job_events import _WAITING_MAX
-from berth.runtime.bus.port import Served
+from berth.runtime.bus.port import Served, StreamState
 from berth.schemas.programs.events import JobEvent, event_id
 from berth.schemas.subjects import StreamName
 from tests.support.fake_bus import FakeBus
 from tests.support.fake_server import FakeServer
 from tests.support.programs import Programs, job_file, programs
+from tests.support.waiting import until
 
 TRAIN = JobFile(
     metadata=JobMetadata(name="train", namespace="team"), spec=JobSpec(product="module910bx8", replicas=2, chips=8)
@@ -249,6 +251,135 @@ async def test_a_slow_reader_gets_all_events_and_holds_few() -> None:
 async def test_events_that_are_gone_end_the_reading() -> None:
     async with stored_events([("a", "x")] * 3) as client, aclosing(client.follow(after=9)) as events:
         assert "history went backwards" in await raised(take(events, 1), EventsLostError)
+
+
+def kill(client: Client, *, lost: int, remade: bool = False) -> None:
+    """Let the server end, lose the last events and return; with or without the stream itself."""
+    bus = client._bus
+    assert isinstance(bus, FakeBus)
+    name = bus.subjects.stream(StreamName.EVENTS)
+    stream = bus.server.streams[name]
+    bus.link_changes += 2
+    if remade:
+        bus.server.delete(name)
+        bus.server.make(name, stream.spec)
+    else:
+        bus.server.rewind(name, stream.last_seq - lost)
+
+
+def store(client: Client, *numbers: int) -> None:
+    """Store the events of jobs with numbers, before any reader has a turn."""
+    bus = client._bus
+    assert isinstance(bus, FakeBus)
+    for number in numbers:
+        uid = f"u-{number}"
+        one = JobEvent(
+            id=event_id(uid, 0, 0, "accepted"), namespace="a", name="x", uid=uid, attempt=0, step=0,
+            phase="accepted", at_ms=number,
+        )  # fmt: skip
+        bus.server.store(bus.subjects.event_job("a", "x"), msgspec.json.encode(one), None, None)
+
+
+def uids(events: list[StoredEvent]) -> list[str]:
+    return [one.event.uid for one in events]
+
+
+@pytest.mark.parametrize("again", [(4, 5), (5, 4), (7, 4, 8, 5), (4, 5, 7, 8)])
+async def test_events_that_a_killed_server_lost_come_once(again: tuple[int, ...]) -> None:
+    """Whatever has their places now: they again, in another order, or events that follow."""
+    async with stored_events([("a", "x")] * 6) as client, aclosing(client.follow()) as events:
+        assert uids(await take(events, 5)) == [f"u-{number}" for number in range(5)]
+        kill(client, lost=2)
+        store(client, *again, 9)
+        fresh = [number for number in again if number != 4]
+        assert uids(await take(events, len(fresh) + 1)) == [f"u-{number}" for number in (*fresh, 9)]
+
+
+async def test_an_event_that_was_delivered_and_lost_comes_when_it_is_stored_again_in_a_place_that_was_read() -> None:
+    async with stored_events([("a", "x")] * 3) as client, aclosing(client.follow(after=1)) as events:
+        await take(events, 2)
+        kill(client, lost=1)
+        async with asyncio.TaskGroup() as group:
+            waiting = group.create_task(take(events, 1))
+            store(client, 5)
+            assert uids(await waiting) == ["u-5"]
+
+
+async def test_history_that_goes_backwards_under_a_connection_that_holds_is_read_again() -> None:
+    async with stored_events([("a", "x")] * 3) as client, aclosing(client.follow()) as events:
+        await take(events, 3)
+        kill(client, lost=2)
+        client._bus.link_changes -= 2  # type: ignore[misc]  # the fake has it as a plain number
+        for _ in range(3):
+            await asyncio.sleep(0)  # the reader sees it
+        store(client, 2, 1, 7)
+        assert uids(await take(events, 1)) == ["u-7"]
+
+
+async def test_a_stream_that_was_made_again_is_read_from_its_beginning() -> None:
+    async with stored_events([("a", "x")] * 4) as client, aclosing(client.follow(since_ms=2)) as events:
+        first = await take(events, 4)
+        assert uids(first) == ["u-0", "u-1", "u-2", "u-3"], "they were stored after that time"
+        kill(client, lost=0, remade=True)
+        store(client, 3, 1, 0, 6, 2)
+        assert uids(await take(events, 1)) == ["u-6"]
+
+
+@pytest.mark.parametrize(("after", "lost"), [(2, 2), (4, 1)])
+async def test_events_before_those_that_were_handed_over_cannot_be_lost_unnoticed(after: int, lost: int) -> None:
+    async with stored_events([("a", "x")] * 4) as client, aclosing(client.follow(after=after)) as events:
+        await take(events, 4 - after)
+        kill(client, lost=lost + (4 - after))
+        assert "history went backwards" in await raised(take(events, 1), EventsLostError)
+
+
+async def test_a_stream_that_was_made_again_ends_the_reading_after_a_position() -> None:
+    async with stored_events([("a", "x")] * 4) as client, aclosing(client.follow(after=2)) as events:
+        await take(events, 1)
+        kill(client, lost=0, remade=True)
+        store(client, 0, 1, 2, 3)
+        assert "created again" in await raised(take(events, 1), EventsLostError)
+
+
+async def test_events_that_became_too_old_before_they_were_read_end_the_reading() -> None:
+    async with stored_events([("a", "x")] * 4) as client, aclosing(client.follow()) as events:
+        await take(events, 2)
+        kill(client, lost=0)
+        await client._bus.purge(StreamName.EVENTS, keep_from_seq=4)
+        assert "older than kept" in await raised(take(events, 1), EventsLostError)
+
+
+async def test_events_of_others_that_become_too_old_end_nothing() -> None:
+    jobs = [("a", "x"), *[("b", "y")] * 5]
+    async with stored_events(jobs) as client, aclosing(client.follow("a")) as events:
+        await take(events, 1)
+        async with asyncio.TaskGroup() as group:
+            waiting = group.create_task(take(events, 1))
+            await until(lambda: _covers(client, 6), deadline_s=5, what="all events are seen")
+            kill(client, lost=0)
+            await client._bus.purge(StreamName.EVENTS, keep_from_seq=6)
+            store(client, 9)
+            assert uids(await waiting) == ["u-9"]
+
+
+def _covers(client: Client, sequence: int) -> bool:
+    bus = client._bus
+    assert isinstance(bus, FakeBus)
+    return any(follower.covered >= sequence for follower in bus._followers)
+
+
+def test_what_is_remembered_is_bounded_and_what_is_forgotten_is_not_read_again() -> None:
+    known = HandedOver(0)
+    state = StreamState(1, 3 * REMEMBERED_MAX, "c", 3 * REMEMBERED_MAX)
+    assert known.start_in(state, goes_on=False) == 1
+    assert all(known.add(f"id-{number}", number) for number in range(1, REMEMBERED_MAX + 8))
+    assert len(known._ids) == REMEMBERED_MAX
+    assert known.start_in(state, goes_on=False) == 8
+    assert not any(known.add(f"id-{number}", number) for number in range(8, REMEMBERED_MAX + 8))
+    with pytest.raises(EventsLostError, match="history went backwards"):
+        known.start_in(state._replace(last_seq=6), goes_on=False)
+    with pytest.raises(EventsLostError, match="created again"):
+        known.start_in(state._replace(created="d"), goes_on=False)
 
 
 async def test_an_event_that_cannot_be_read_is_an_error_with_its_position() -> None:

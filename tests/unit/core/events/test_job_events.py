@@ -118,6 +118,28 @@ def test_a_job_waits_once_an_attempt() -> None:
     assert told.round(verdicts=refused) == []
 
 
+def test_another_reason_is_an_event_whose_id_has_the_record() -> None:
+    told = Told()
+    told.job()
+    told.round(verdicts=[Verdict("team", "j", "u", 1, refusal=NO_ROOM)])
+    behind = Refusal(code="behind", ahead="team/other")
+    (event,) = told.round(verdicts=[Verdict("team", "j", "u", 1, refusal=behind)])
+    assert (event.id, event.phase, event.code, event.sequence) == ("u/1/0/waiting.3", "waiting", "behind", 3)
+    assert (
+        told.round(verdicts=[Verdict("team", "j", "u", 1, refusal=msgspec.structs.replace(behind, ahead="x/y"))]) == []
+    )
+    assert ids(told.round(verdicts=[Verdict("team", "j", "u", 1, refusal=NO_ROOM)])) == ["u/1/0/waiting.5"]
+    assert ids(told.round(verdicts=[Verdict("team", "j", "u", 1, PLACEMENT)])) == ["u/1/0/placed"]
+
+
+def test_the_reason_for_which_an_attempt_waits_follows_the_end_of_the_one_before() -> None:
+    told = Told()
+    told.placed()
+    assert ids(told.round(releases=[Release("u", 1, "bind-failed", again=True)])) == ["u/2/0/waiting"]
+    (event,) = told.round(verdicts=[Verdict("team", "j", "u", 2, refusal=NO_ROOM)])
+    assert (event.id, event.code) == ("u/2/0/waiting.4", "no-room")
+
+
 def test_a_job_that_is_refused_for_good_fails() -> None:
     told = Told()
     told.job()
@@ -216,6 +238,18 @@ def test_a_rank_that_leaves_for_a_reserved_place_is_shown_there() -> None:
     assert ids([recovering, placed]) == ["u/1/1/recovering", "u/1/1/placed"]
     assert recovering.ranks == []
     assert [rank.node for rank in placed.ranks] == ["a", "c"]
+
+
+def test_the_places_of_backup_pods_are_an_event() -> None:
+    told = Told()
+    told.placed()
+    backup = Recovery(
+        "team", "j", "u", 1, 1, "CardUnhealthy", "chip 1 of b fails", "pod", "backup", [1], [1], 50,
+        placement=placement_of(["c"], [(4, 5)], [Run(1, 2)], resource="r"), backups=["pod-u"],
+    )  # fmt: skip
+    (event,) = told.round(recoveries=[backup])
+    assert (event.id, event.phase, event.code, event.final) == ("u/1/1/backup", "backup", "CardUnhealthy", False)
+    assert event.ranks == [Rank(rank=1, node="c", chips=[4, 5])]
 
 
 def test_a_record_that_is_void_is_no_event() -> None:

@@ -117,6 +117,51 @@ async def test_a_request_that_cannot_be_answered_now_does_not_end_its_handler() 
     await served.cancel()
 
 
+async def test_some_requests_are_handled_at_once_and_begin_in_order() -> None:
+    wire, began, gate = Wire(), [], asyncio.Event()
+    running = 0
+
+    async def handle(_: str, data: bytes) -> bytes:
+        nonlocal running
+        began.append(data)
+        running += 1
+        assert running <= 2
+        await gate.wait()
+        running -= 1
+        if data == b"3":
+            raise TransientError("away")
+        return data
+
+    served = NatsServed(wire, Inbox(wire), Endpoint("ask", "ask", "", "", "", at_once=2), handle, DEFAULT_LOG)
+    served._listening = await wire.listen("ask", served._receive)
+    for number in b"12345":
+        wire.answer("ask", bytes([number]), reply=f"to-{chr(number)}")
+    await until(lambda: running == 2, deadline_s=5, what="two requests")
+    assert began == [b"1", b"2"]
+    gate.set()
+    await until(lambda: served.taken == 5, deadline_s=5, what="all requests")
+    await served.cancel()
+    assert began == [b"1", b"2", b"3", b"4", b"5"]
+    assert sorted(reply for reply, _, _ in wire.written if reply.startswith("to-")) == ["to-1", "to-2", "to-4", "to-5"]
+    assert (served.taken, served.failed, wire.failures) == (5, 1, [])
+
+
+async def test_a_handler_that_fails_among_others_ends_them_and_says_why() -> None:
+    wire = Wire()
+
+    async def handle(_: str, data: bytes) -> bytes:
+        if data == b"1":
+            await asyncio.Event().wait()
+        raise ValueError("wrong")
+
+    served = NatsServed(wire, Inbox(wire), Endpoint("ask", "ask", "", "", "", at_once=2), handle, DEFAULT_LOG)
+    served._listening = await wire.listen("ask", served._receive)
+    wire.answer("ask", b"1", reply="first")
+    wire.answer("ask", b"2", reply="second")
+    await until(lambda: bool(wire.failures), deadline_s=5, what="the failure")
+    assert "handler of ask ended: ValueError('wrong')" in str(wire.failures[0])
+
+
 @pytest.mark.parametrize(("keep_from_seq", "subject"), [(None, None), (5, "cell.ledger")])
 def test_a_purge_is_by_sequence_or_by_subject(keep_from_seq: int | None, subject: str | None) -> None:
     spec = next(spec for spec in Subjects("cell").streams() if spec.name is StreamName.LEDGER)

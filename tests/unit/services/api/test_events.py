@@ -203,6 +203,41 @@ async def test_the_stream_made_again_ends_the_service() -> None:
             await told.stop()
 
 
+@pytest.mark.parametrize("others", [0, 1, 2])
+async def test_events_that_a_killed_server_lost_are_stored_again(others: int) -> None:
+    """Also if another instance has stored others in their places."""
+    async with programs(is_started=False) as told:
+        bus = FakeBus(told.cell.server, told.cell.cell)
+        await told.start(ApiConfig(position_every_s=0.01), bus)
+        told.cell.clock.advance(2)
+        await lived(told, "one")
+        await lived(told, "two")
+        whole = await told.ids()
+        name = told.bus.subjects.stream(StreamName.EVENTS)
+        told.cell.server.rewind(name, told.cell.server.streams[name].last_seq - 2)
+        for number in range(others):
+            await told.bus.publish(told.bus.subjects.event_job("other", "job"), b'{"id": "other/%d"}' % number)
+        bus.link_changes += 2
+        with pytest.raises(FatalError, match="has lost its end"):
+            await told.ended()
+        await told.start(LIVE)
+        assert sorted(await told.ids("one") + await told.ids("two")) == sorted(whole)
+
+
+async def test_a_break_of_the_connection_without_a_loss_changes_nothing() -> None:
+    async with programs(is_started=False) as told:
+        bus = FakeBus(told.cell.server, told.cell.cell)
+        await told.start(LIVE, bus)
+        await lived(told, "one")
+        bus.link_changes += 2
+        await lived(told, "two")
+        await told.bus.purge(StreamName.EVENTS, keep_from_seq=99)
+        bus.link_changes += 2
+        await lived(told, "three")
+        assert await told.ids() == ids_of("three"), "what became too old is not stored again"
+        await told.stop()
+
+
 async def test_an_event_that_is_too_long_is_stored_without_its_ranks() -> None:
     async with programs(is_started=False) as told:
         await told.start()

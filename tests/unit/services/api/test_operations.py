@@ -1,5 +1,6 @@
 """Every operation of the service for programs: its replies, and what it says of wrong requests."""
 
+import re
 from typing import Any
 
 import pytest
@@ -127,6 +128,21 @@ async def test_a_name_that_a_job_has_is_in_use() -> None:
         assert reply["error"].startswith("name is team/train, expected another name, or the end of the job")
 
 
+async def test_a_request_that_was_refused_for_the_name_is_in_the_status_of_the_job_that_has_it() -> None:
+    async with programs() as told:
+        await told.cell.submit(a_job("train", uid="first", chips=8))
+        await told.turns(2)
+        await told.cell.submit(a_job("train", uid="second", chips=4))
+        await told.turns(2)
+        job = (await told.ask("status", {"namespace": "default", "name": "train"}))["job"]
+        refused = job["refused"]
+        assert job["uid"] == "first"
+        assert (refused["uid"], refused["code"], refused["value"]) == ("second", "name-in-use", "default/train")
+        assert refused["field"]
+        assert refused["expected"]
+        assert refused["at_ms"] >= job["since_ms"]
+
+
 async def test_a_job_is_cancelled_also_before_its_verdict() -> None:
     async with programs(nodes=0) as told:
         await told.submit()
@@ -194,6 +210,37 @@ async def test_nodes_in_pages() -> None:
         assert ([node["name"] for node in second["nodes"]], second["next"]) == (["n2"], "")
         some = await told.ask("nodes", {"names": ["n1", "n9"]})
         assert [node["name"] for node in some["nodes"]] == ["n1"]
+
+
+async def test_pages_of_nodes_are_as_long_as_the_server_takes() -> None:
+    async with programs(nodes=20) as told:
+        whole = await told.ask("nodes", {})
+        told.cell.server.payload_limit_bytes = 3_000
+        found: list[dict[str, Any]] = []
+        reply = await told.ask("nodes", {})
+        while True:
+            found += reply["nodes"]
+            if not reply["next"]:
+                break
+            reply = await told.ask("nodes", {"after": reply["next"]})
+        assert found == whole["nodes"]
+
+
+async def test_a_reply_that_the_server_does_not_take_is_an_error_that_says_what_to_do() -> None:
+    async with programs(nodes=2) as told:
+        await told.submit(product="module910bx8", chips=8, replicas=2)
+        await told.turns(2)
+        named = {"namespace": "team", "name": "train"}
+        told.cell.server.payload_limit_bytes = 250
+        for verb, request, advice in (
+            ("nodes", {}, "ask for fewer nodes with limit or names, or raise max_payload of NATS"),
+            ("status", named, "raise max_payload of NATS, or read the job with berth jobs"),
+            ("explain", named, "or ask with berth explain, which reads the history itself"),
+        ):
+            reply = await told.ask(verb, request)
+            assert (reply["ok"], reply["code"]) == (False, "reply-too-large")
+            assert re.match(r"reply is \d+ bytes, expected at most 250: ", reply["error"])
+            assert reply["error"].endswith(advice)
 
 
 WRONG: list[tuple[str, object, str]] = [

@@ -1,0 +1,133 @@
+"""``programs``: submissions over the JSON API with 32 connections, beside as many plain publishes to the same stream.
+
+Each connection sends its next request when it has the answer to the last one. A repetition submits jobs over the
+service, then publishes as many bare messages, on the same server and with the same connections.
+"""
+
+import asyncio
+import tempfile
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack, ExitStack
+from pathlib import Path
+from typing import Final
+
+import msgspec
+import uvloop
+
+from bench.processes import Process
+from bench.report import Report, Row, machine, row
+from berth.runtime.bus.nats_bus import NatsBus
+from berth.runtime.errors import TransientError
+from berth.runtime.local.nats_server import EmbeddedServer
+from berth.schemas.subjects import StreamName
+
+_CONNECTIONS: Final = 32
+_JOBS: Final = 1_600
+_REPEATS: Final = 5
+_CELL: Final = "bench"
+_TARGET: Final = 1_000.0
+_READY_S: Final = 20.0
+_QUIET_S: Final = 1.0
+
+
+def run() -> Report:
+    """Measure."""
+    rows: list[Row] = []
+    for case, services in (("service alone", ("api",)), ("with a dispatcher", ("dispatcher", "api"))):
+        rows += uvloop.run(_measure(case, services))
+    return Report(bench="programs", machine=machine(), rows=rows)
+
+
+async def _measure(case: str, services: tuple[str, ...]) -> list[Row]:
+    async with AsyncExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="berth-programs-")))
+        server = await stack.enter_async_context(EmbeddedServer(folder / "nats"))
+        processes = stack.enter_context(ExitStack())
+        running: list[Process] = []
+        for name in services:
+            settings: dict[str, object] = {"bus": {"url": server.url, "cell": _CELL}}
+            process = Process(folder, name, settings | ({"shards": 0} if name == "dispatcher" else {}))
+            process.start()
+            running.append(process)
+            processes.callback(process.kill)
+        buses = [
+            await stack.enter_async_context(await NatsBus.connect(server.url, _CELL, name=f"bench-{number}"))
+            for number in range(_CONNECTIONS)
+        ]
+        await _until_answered(buses[0])
+        service = next(process for process in running if process.name == "api")
+        rates: list[float] = []
+        limits: list[float] = []
+        took_ms: list[float] = []
+        bare_ms: list[float] = []
+        cpu_ms: list[float] = []
+        for repeat in range(_REPEATS):
+            began_s = service.cpu_s()
+            rates.append(await _all(buses, lambda bus, job, repeat=repeat: _submit(bus, f"{repeat}-{job}"), took_ms))  # type: ignore[misc]  # bound
+            await _settled(buses[0])
+            cpu_ms.append((service.cpu_s() - began_s) * 1000 / _JOBS)
+            limits.append(await _all(buses, lambda bus, job, repeat=repeat: _publish(bus, f"{repeat}-{job}"), bare_ms))  # type: ignore[misc]  # bound
+    return [
+        row(case, "submissions", "1/s", rates, limits=limits, target=_TARGET, better="more"),
+        row(case, "submission, p50", "ms", took_ms, limits=bare_ms),
+        row(case, "CPU of the service for one, with its events", "ms", cpu_ms),
+    ]
+
+
+async def _until_answered(bus: NatsBus) -> None:
+    async with asyncio.timeout(_READY_S):
+        while True:
+            try:
+                await bus.request(bus.subjects.api("nodes"), b"{}", timeout_s=1)
+            except TransientError:
+                await asyncio.sleep(0.05)
+            else:
+                return
+
+
+async def _all(buses: list[NatsBus], one: Callable[[NatsBus, int], Awaitable[None]], took_ms: list[float]) -> float:
+    """Rate of a number of requests over all connections, each of which has one at a time."""
+
+    async def some(bus: NatsBus, first: int) -> None:
+        for job in range(first, _JOBS, _CONNECTIONS):
+            start = time.perf_counter()
+            await one(bus, job)
+            took_ms.append((time.perf_counter() - start) * 1000)
+
+    start = time.perf_counter()
+    async with asyncio.TaskGroup() as group:
+        for first, bus in enumerate(buses):
+            group.create_task(some(bus, first))
+    return _JOBS / (time.perf_counter() - start)
+
+
+def _job(job: str) -> bytes:
+    return msgspec.json.encode(
+        {
+            "job": {
+                "apiVersion": "berth/v1",
+                "kind": "Job",
+                "metadata": {"name": f"job-{job}", "namespace": "bench", "uid": f"uid-{job}"},
+                "spec": {"product": "module910bx8", "replicas": 2, "chips": 8},
+            }
+        }
+    )
+
+
+async def _submit(bus: NatsBus, job: str) -> None:
+    reply = await bus.request(bus.subjects.api("submit"), _job(job), timeout_s=20)
+    if not msgspec.json.decode(reply)["ok"]:
+        raise RuntimeError(f"not submitted: {reply!r}")
+
+
+async def _publish(bus: NatsBus, job: str) -> None:
+    await bus.publish(bus.subjects.event_job("bare", f"job-{job}"), _job(job))
+
+
+async def _settled(bus: NatsBus) -> None:
+    """Wait until no more events of the jobs are stored, so that the service does not work beside what follows."""
+    before = -1
+    while (now := (await bus.state(StreamName.EVENTS)).last_seq) != before:
+        before = now
+        await asyncio.sleep(_QUIET_S)

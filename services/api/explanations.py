@@ -1,0 +1,71 @@
+"""Explanations of jobs, computed beside the loop that answers: each reads a part of the history and replays it."""
+
+import asyncio
+from typing import Any, NamedTuple
+
+import msgspec
+
+from berth.core.explain.model import all_sentences
+from berth.runtime.bus.port import Bus
+from berth.runtime.clock import Clock
+from berth.runtime.history import explanation_of
+from berth.schemas.status import JobStatus
+from berth.services.api.job_states import utc_text
+
+
+class Explained(NamedTuple):
+    """Why a job is where it is.
+
+    Attributes:
+        sentences: The reasons; empty without an explanation.
+        evidence: The whole explanation; None without one.
+    """
+
+    sentences: list[str]
+    evidence: dict[str, Any] | None
+
+
+class Explanations:
+    """Explains one job at a time, so that one state of the past at most is in memory.
+
+    Args:
+        clock: Of the process.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._outer = asyncio.get_running_loop()
+        self._inner: asyncio.Future[tuple[asyncio.AbstractEventLoop, Bus]] = self._outer.create_future()
+        self._turn = asyncio.Lock()
+
+    async def work(self, bus: Bus, stop: asyncio.Event) -> None:
+        """Compute until asked to stop; see :data:`berth.runtime.beside.BesideWork`.
+
+        Args:
+            bus: The cell, for the loop on which this runs.
+            stop: Set to end.
+        """
+        self._outer.call_soon_threadsafe(self._inner.set_result, (asyncio.get_running_loop(), bus))
+        await stop.wait()
+
+    async def of(self, status: JobStatus, *, is_over: bool) -> Explained:
+        """Explain a job; called on the loop that answers.
+
+        Args:
+            status: Of the job.
+            is_over: The job has ended.
+
+        Raises:
+            TransientError: The bus did not answer.
+        """
+        async with self._turn:
+            loop, bus = await asyncio.shield(self._inner)
+            work = _explained(bus, self._clock, status, is_over=is_over)
+            return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, loop))
+
+
+async def _explained(bus: Bus, clock: Clock, status: JobStatus, *, is_over: bool) -> Explained:
+    found = await explanation_of(bus, clock, status)
+    if found is None:
+        return Explained([], None)
+    return Explained(all_sentences(found, is_over=is_over, clock=utc_text), msgspec.to_builtins(found))
