@@ -7,6 +7,7 @@ from pathlib import Path
 
 from bench import (
     bind,
+    commands,
     fault,
     gang,
     health,
@@ -47,6 +48,7 @@ _BENCHES = {
     "fault": fault.run,
     "health": health.run,
     "sim": sim.run,
+    "commands": commands.run,
     "programs": programs.run,
 }
 _LONG = ("load", "nodes")

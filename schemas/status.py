@@ -46,6 +46,14 @@ class JobStatus(Message, frozen=True):
     """Why a fault does not restart it yet, and what helps; a sentence."""
     backups: list[BackupWaiting] = []
     """Its backup pods that wait for a place, by rank."""
+    submitted_ms: UnixMs = 0
+    """When it was first requested: the time in the request, or that of its acceptance. Retries do not change it. 0 in
+    statuses before 0.5."""
+    accepted_seq: Sequence = 0
+    """INTAKE sequence at which it was first accepted: its place in the queue among jobs of its priority. 0 in statuses
+    before 0.5, and for a job that was rejected."""
+    is_plain: bool = False
+    """It waits in the queue of jobs without chips, which no job with chips is ahead of (``plain_pods``)."""
 
 
 class JobSummary(Message, frozen=True):

@@ -1,6 +1,7 @@
 """The ``berth`` command with its subcommands, and its exit codes.
 
-0: success. 1: failure or refusal. 2: wrong usage or invalid setting.
+0: success. 1: failure or refusal. 2: wrong usage or invalid setting. 124: what it waited for did not come in time. 130:
+Ctrl-C.
 """
 
 import sys
@@ -9,7 +10,7 @@ from typing import NoReturn
 from cyclopts import App, CycloptsError
 
 from berth.cli.commands import COMMANDS, Command
-from berth.cli.output import WRONG_USE, complain, progress_console, results
+from berth.cli.output import INTERRUPTED, WRONG_USE, complain, progress_console, results
 from berth.formats.utf8 import UTF8_TEXT, is_utf8
 from berth.runtime.release import release
 
@@ -60,23 +61,28 @@ def _bare() -> App:
         help="Decide on which nodes and chips NPU jobs run, and report the reasons.",
         version=release,
         result_action="return_value",
+        help_format="plaintext",  # what lists commands needs no library for Markdown
     )
 
 
 def _add(app: App, command: Command, *, is_called: bool) -> None:
     if not is_called:
         place = f"berth.cli.{command.place}"
-        app.command(place, name=command.name, help=command.summary, show=command.is_shown)
+        app.command(place, name=command.name, help=command.summary.replace("``", ""), show=command.is_shown)
     elif command.parts:
-        group = App(name=command.name)
+        group = App(name=command.name, help_format="markdown")
         group.default(command.load())
         for part in command.parts:
             _add(group, part, is_called=True)
         app.command(group)
     else:
-        app.command(command.load(), name=command.name, show=command.is_shown)
+        app.command(command.load(), name=command.name, show=command.is_shown, help_format="markdown")
 
 
 def main() -> NoReturn:
     """Run the command line of this process."""
-    sys.exit(call(sys.argv[1:]))
+    try:
+        code = call(sys.argv[1:])
+    except KeyboardInterrupt:  # while modules are imported
+        code = INTERRUPTED
+    sys.exit(code)

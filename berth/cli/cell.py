@@ -1,7 +1,9 @@
 """Connection of a command to its cell, and the execution of commands."""
 
 import asyncio
+import os
 import re
+import sys
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -10,7 +12,7 @@ from typing import Annotated, Any, Final
 import uvloop
 from cyclopts import Parameter
 
-from berth.cli.output import FAILED, OK, WRONG_USE, CommandError, complain, print_progress
+from berth.cli.output import FAILED, INTERRUPTED, OK, WRONG_USE, CommandError, complain, print_progress
 from berth.core.errors import LedgerBrokenError
 from berth.runtime import logs
 from berth.runtime.bus.access import access_of
@@ -22,7 +24,7 @@ from berth.schemas.subjects import StreamName
 
 DEFAULT_URL: Final = "nats://127.0.0.1:4222"
 _CONNECT_S: Final = 3.0
-_SILENT_S: Final = 0.7
+_SILENT_S: Final = 0.4
 """Without an answer for so long, users are told what the command waits for."""
 _NUMBERED: Final = re.compile(r"^\w+\(-?\d+, '(?P<words>[^']*)'\)$")
 """Text of an operating system error in Python's format."""
@@ -122,7 +124,10 @@ def run(work: Callable[[], Coroutine[Any, Any, int | None]]) -> int:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             return runner.run(work()) or OK
     except KeyboardInterrupt:
-        return FAILED
+        return INTERRUPTED
+    except (BrokenPipeError, SystemExit):  # the reader closed the pipe, which rich reports by the latter
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # buffered output is dropped
+        return OK
     except Exception as error:  # noqa: BLE001  # outermost handler: every error becomes a line and an exit code
         return report(error)
 

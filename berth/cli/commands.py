@@ -2,12 +2,10 @@
 
 import importlib
 from collections.abc import Callable
-from typing import Final
-
-import msgspec
+from typing import Final, NamedTuple
 
 
-class Command(msgspec.Struct, frozen=True):
+class Command(NamedTuple):
     """A command, or a group of commands with a function of its own.
 
     Attributes:
@@ -60,9 +58,14 @@ COMMANDS: Final = (
     Command(
         "jobs",
         "jobs.listing:jobs",
-        "List jobs: phase, pods, chips, time in the phase, and their nodes or why they wait.",
+        "List jobs in the order of the queue: phase, position, pods, chips, age, and their nodes or why they wait.",
     ),
-    Command("cancel", "jobs.listing:cancel", "Cancel a job, whether it waits or runs."),
+    Command(
+        "wait",
+        "jobs.wait:wait",
+        "Wait until jobs are placed, or have finished, and tell by the exit code whether they did.",
+    ),
+    Command("cancel", "jobs.cancel:cancel", "Cancel a job, whether it waits or runs."),
     Command(
         "nodes",
         "cluster.nodes:nodes",

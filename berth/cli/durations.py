@@ -1,7 +1,13 @@
 """Durations of options."""
 
+import re
+from typing import Final
+
 from berth.cli.output import WRONG_USE, CommandError
 from berth.formats.quantities import QuantityError, duration_ms
+
+_SECONDS: Final = re.compile(r"[0-9]{1,9}([.][0-9]{1,9})?")
+_SECOND_MS: Final = 1000
 
 
 def option_ms(option: str, text: str) -> int:
@@ -21,3 +27,21 @@ def option_ms(option: str, text: str) -> int:
     if not found:
         raise CommandError(f"{option} is {text!r}, expected a duration above 0", code=WRONG_USE)
     return found
+
+
+def option_s(option: str, text: str) -> float:
+    """Longest wait in seconds, 0 or more.
+
+    Args:
+        option: The option, such as ``--timeout``.
+        text: Its value: a number of seconds, or a duration such as ``30m``.
+
+    Raises:
+        CommandError: It is neither.
+    """
+    if _SECONDS.fullmatch(text):
+        return float(text)
+    try:
+        return duration_ms(text) / _SECOND_MS
+    except QuantityError as error:
+        raise CommandError(f"{option} is {text!r}, expected seconds, or {error.expected}", code=WRONG_USE) from error

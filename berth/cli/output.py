@@ -3,25 +3,25 @@
 Text is wrapped at words on a terminal, and not at all elsewhere.
 """
 
-import difflib
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
-import msgspec
-
 from berth.cli.tables import Span, Styled, Table, filled, text_of, wrapped
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.table import Table as RichTable
     from rich.text import Text
 
 OK: Final = 0
 FAILED: Final = 1
 WRONG_USE: Final = 2
+LATE: Final = 124
+"""What a command waited for did not come in time; the code of ``timeout`` of coreutils."""
+INTERRUPTED: Final = 130
+"""Ctrl-C; the code that shells give to a command that SIGINT ended."""
 _HELP_WIDTH: Final = 160
 """Cells of a line of a help page without a terminal."""
 _LEGEND_GAP: Final = " " * 3
@@ -59,8 +59,13 @@ def progress_console() -> "Console":
 def _console(*, to_stderr: bool) -> "Console":
     from rich.console import Console  # noqa: PLC0415  # takes time that commands for programs do not need
 
-    is_terminal = (sys.stderr if to_stderr else sys.stdout).isatty()
-    return Console(stderr=to_stderr, highlight=False, soft_wrap=False, width=None if is_terminal else _HELP_WIDTH)
+    width = None if is_terminal(of_stderr=to_stderr) else _HELP_WIDTH
+    return Console(stderr=to_stderr, highlight=False, soft_wrap=False, width=width)
+
+
+def is_terminal(*, of_stderr: bool = False) -> bool:
+    """Whether a person reads stdout, or stderr."""
+    return (sys.stderr if of_stderr else sys.stdout).isatty()
 
 
 def line_width(console: "Console") -> int | None:
@@ -92,6 +97,8 @@ def print_legend(items: Iterable[Styled]) -> None:
 
 def emit(value: object) -> None:
     """Print a result as one line of JSON."""
+    import msgspec  # noqa: PLC0415  # takes time that the list of commands does not need
+
     sys.stdout.write(msgspec.json.encode(value).decode() + "\n")
     sys.stdout.flush()
 
@@ -133,16 +140,6 @@ def _print_lines(console: "Console", lines: Iterable["Text"]) -> None:
         console.print(line, soft_wrap=True)
 
 
-def new_table(*columns: str) -> "RichTable":
-    """A table of ``rich`` without lines; only the last column may be broken."""
-    from rich.table import Table as RichTable  # noqa: PLC0415  # as above
-
-    table = RichTable(box=None, pad_edge=False, header_style="bold")
-    for column in columns:
-        table.add_column(column, no_wrap=column != columns[-1], overflow="fold")
-    return table
-
-
 def moment(at_ms: int) -> str:
     """A time in UTC."""
     return f"{datetime.fromtimestamp(at_ms / _SECOND_MS, UTC):%Y-%m-%d %H:%M:%S}.{at_ms % _SECOND_MS:03} UTC"
@@ -178,4 +175,6 @@ def known_jobs(count: int) -> str:
 
 def near_names(word: str, known: Iterable[str]) -> list[str]:
     """Up to three similar names, the most similar first."""
+    import difflib  # noqa: PLC0415  # as above
+
     return difflib.get_close_matches(word, sorted(known), n=3, cutoff=0.5)

@@ -1,6 +1,5 @@
 """The installed distribution: its name on the package index, and its release."""
 
-import importlib.metadata
 from typing import Final
 
 DISTRIBUTION: Final = "berth-npu"
@@ -13,6 +12,8 @@ def release() -> str:
     Raises:
         importlib.metadata.PackageNotFoundError: Berth is not installed; a folder on the module path is not enough.
     """
+    import importlib.metadata  # noqa: PLC0415  # takes more time than all else that the list of commands imports
+
     return importlib.metadata.version(DISTRIBUTION)
 
 

@@ -127,7 +127,7 @@ _LATER: Final[dict[str, dict[type, set[str]]]] = {
         HealthSeen: {"sub_healthy", "sources", "flapping"},
         PodsSeen: {"exit_codes", "marks", "steering", "steps"},
         OutcomeSeen: {"step", "done", "held", "open"},
-        JobStatus: {"backups", "recovery", "restart_held"},
+        JobStatus: {"backups", "recovery", "restart_held", "submitted_ms", "accepted_seq", "is_plain"},
         Round: {"recoveries", "held"},
         BreakNode: {"leaf", "pod", "exit_code"},
         NodesSeen: {"cpu_others", "memory_others", "moving"},
@@ -937,6 +937,9 @@ def _status() -> tuple[Message, ...]:
             ),
             restart_held="a fault would restart it: CardUnhealthy in domain superpod-0",
             backups=[BackupWaiting(rank=1, uid="f0c3", refusal="no node has 8 free chips")],
+            submitted_ms=_AT_MS - 60_000,
+            accepted_seq=17,
+            is_plain=True,
         ),
         JobSummary(
             namespace="team-a",

@@ -12,7 +12,7 @@ from cyclopts import Parameter
 
 from berth.cli.cell import Common, connected, run
 from berth.cli.jobs.explain_text import ExplainResult, describe, describe_past, not_asked, show
-from berth.cli.jobs.listing import find_job
+from berth.cli.jobs.finding import Namespace, find_job
 from berth.cli.output import FAILED, OK, WRONG_USE, CommandError, complain, emit, known_jobs, moment, near_names
 from berth.cli.recordings.errors import complaints_of
 from berth.core.replay.job_history import Point, Trail, View
@@ -53,7 +53,7 @@ class Where:
 
 
 def explain_job(
-    job: str, *, where: Where | None = None, namespace: str = "default", common: Common | None = None
+    job: str, *, where: Where | None = None, namespace: Namespace = "default", common: Common | None = None
 ) -> int:
     """Explain a decision: request, known state, next-best nodes, or why a job waits and what would help.
 

@@ -3,10 +3,10 @@
 from typing import Final
 
 import msgspec
-from rich.markup import escape
 
-from berth.cli.jobs.listing import OVER, phase_words
-from berth.cli.output import moment, new_table, print_result, results
+from berth.cli.jobs.rows import OVER, phase_words
+from berth.cli.output import moment, plain, print_result, print_table
+from berth.cli.tables import Span, Table
 from berth.core.explain.explainer import explain_rejection
 from berth.core.explain.model import Basis, Choice, Explanation, all_sentences
 from berth.core.explain.recovery_text import recovery_words
@@ -149,25 +149,22 @@ def _near(at_ms: int, other_ms: int) -> str:
 
 def show(result: ExplainResult) -> None:
     """Print an explanation."""
-    console = results()
-    name = f"{result.namespace}/{result.name}"
+    name = Span(plain(f"{result.namespace}/{result.name}"), "bold")
     at = f" as of {moment(result.at_ms)}" if result.at_ms else ""
     if result.phase == NOT_ASKED:
-        console.print(f"[bold]{escape(name)}[/] was not submitted yet{at}")
+        print_result([name, Span(f" was not submitted yet{at}")])
         print_result(f"  {result.sentences[0]}")
         return
     attempt = f" (attempt {result.attempt})" if result.attempt > 1 else ""
     since = "; it ended at" if result.phase in {"succeeded", "failed"} else " since"
-    console.print(
-        f"[bold]{escape(name)}[/] {phase_words(result.phase)}{attempt}{since} {moment(result.since_ms)}"
-        f"{f'; explained{at}' if at else ''}"
-    )
-    if result.explanation is not None:
-        print_result(_basis_words(result.explanation.basis))
+    head = f" {phase_words(result.phase)}{attempt}{since} {moment(result.since_ms)}"
+    print_result([name, Span(f"{head}{f'; explained{at}' if at else ''}")])
     for line in result.sentences:
         print_result(f"  {line}")
     if result.explanation is not None:
         _show_candidates(result.explanation)
+        for line in _basis_lines(result.explanation.basis):
+            print_result(line)
 
 
 def _show_candidates(result: Explanation) -> None:
@@ -179,33 +176,39 @@ def _show_candidates(result: Explanation) -> None:
         if not choice.candidates:
             continue
         print_result(f"  The best nodes for rank {choice.rank} ({choice.task}):")
-        table = new_table("", "NODE", "SCORE", "FREE", "CLASS", "WHY NOT")
-        table.add_row(" ", escape(choice.node), str(choice.score), str(choice.free), str(choice.affinity), "it won")
+        table = Table("NODE", "SCORE", "FREE", "CLASS", "WHY NOT")
+        table.add_row(choice.node, str(choice.score), str(choice.free), str(choice.affinity), "it won")
         later = {other.node: other.rank for other in reversed(result.choices) if other.rank > choice.rank}
         for other in choice.candidates:
             then = f"; rank {later[other.node]} takes it" if other.node in later else ""
-            why = escape(f"{other.words(choice.score)}{then}")
-            table.add_row("  ", escape(other.node), str(other.score), str(other.free), str(other.affinity), why)
-        results().print(table)
+            why = f"{other.words(choice.score)}{then}"
+            table.add_row(other.node, str(other.score), str(other.free), str(other.affinity), why)
+        print_table(table)
 
 
-def _basis_words(basis: Basis) -> str:
-    settings = ", ".join(f"{name} {'on' if value else 'off'}" for name, value in basis.settings.items())
+def _basis_lines(basis: Basis) -> list[str]:
+    """When and on what the decision was made; the settings last."""
+    if not basis.ledger_seq:
+        lines = [f"Validated at {moment(basis.at_ms)}, when the request was received."]
+    elif basis.is_current:
+        lines = [
+            f"Decided by record {basis.ledger_seq} of the ledger; explained from the state at facts {basis.facts_seq},"
+            f" {moment(basis.at_ms)}, epoch {basis.epoch}."
+        ]
+    else:
+        lines = [
+            f"Decided at {moment(basis.at_ms)} by record {basis.ledger_seq} of the ledger (round {basis.round} of epoch"
+            f" {basis.epoch}), knowing facts up to {basis.facts_seq}."
+        ]
+    if not basis.ledger_seq:
+        return lines
     if basis.nodes:
         held = f"{pluralize(basis.jobs_held, 'job')} held chips" if basis.jobs_held else "no job held chips"
-        policy = f"; queue policy {basis.values['queue_policy']}" if "queue_policy" in basis.values else ""
-        settings = (
-            f"{pluralize(basis.nodes, 'node')} with {pluralize(basis.chips, 'chip')} were known, {basis.chips_free} of them free,"
-            f" {held}; {settings}{policy}"
-        )
-    if not basis.ledger_seq:
-        return f"Validated at {moment(basis.at_ms)}, when the request was received."
-    if basis.is_current:
-        return (
-            f"Decided by record {basis.ledger_seq} of the ledger; explained from the state at facts {basis.facts_seq},"
-            f" {moment(basis.at_ms)}, epoch {basis.epoch}; {settings}."
-        )
-    return (
-        f"Decided at {moment(basis.at_ms)} by record {basis.ledger_seq} of the ledger (round {basis.round} of epoch"
-        f" {basis.epoch}), knowing facts up to {basis.facts_seq}; {settings}."
-    )
+        nodes, chips = pluralize(basis.nodes, "node"), pluralize(basis.chips, "chip")
+        lines.append(f"{nodes} with {chips} were known, {basis.chips_free} of them free, {held}.")
+    settings = [f"{name} {'on' if value else 'off'}" for name, value in basis.settings.items()]
+    if basis.nodes and "queue_policy" in basis.values:
+        settings.append(f"queue policy {basis.values['queue_policy']}")
+    if settings:
+        lines.append(f"Settings: {', '.join(settings)}.")
+    return lines

@@ -1,251 +1,142 @@
-"""``berth jobs`` and ``berth cancel``: list jobs, and cancel one."""
+"""``berth jobs``: list jobs."""
 
-from typing import Annotated, Final
+from typing import Annotated, Final, Literal
 
-import msgspec
 from cyclopts import Parameter
-from rich.markup import escape
 
 from berth.cli.cell import Common, connected, run
-from berth.cli.jobs.watching import Watch
+from berth.cli.jobs.filters import Condition, conditions_of, matching, names_phase
+from berth.cli.jobs.finding import Namespace, statuses
+from berth.cli.jobs.job_table import job_table, sharing
+from berth.cli.jobs.queue_order import in_order, positions
+from berth.cli.jobs.rows import OVER, row_of
 from berth.cli.output import (
+    WRONG_USE,
     CommandError,
-    age,
     emit,
+    is_terminal,
     known_jobs,
-    listed,
-    near_names,
-    new_table,
     print_progress,
     print_result,
-    results,
+    print_table,
 )
-from berth.runtime.bus.port import Bus
+from berth.core.explain.text import pluralize
 from berth.runtime.clock import SystemClock
-from berth.schemas.envelope import DecodeError, decode, encode
-from berth.schemas.intake import JobCancel
-from berth.schemas.placement import Placement
 from berth.schemas.status import JobStatus
-from berth.schemas.subjects import StreamName
 
-OVER: Final = frozenset({"succeeded", "failed", "cancelled", "rejected"})
-"""Final phases."""
-_DONE: Final = frozenset({"succeeded", "failed"})
-_STYLES: Final = {
-    "waiting": "yellow",
-    "placed": "cyan",
-    "bound": "cyan",
-    "running": "green",
-    "ending": "magenta",
-    "succeeded": "dim",
-    "cancelled": "dim",
-    "failed": "red",
-    "rejected": "red",
-}
-_CANCEL_S: Final = 10.0
-
-
-def phase_words(phase: str) -> str:
-    """A job's phase as a phrase after the name of the job."""
-    return f"{'has' if phase in _DONE else 'is'} {phase}"
-
-
-class RankRow(msgspec.Struct, frozen=True):
-    """Node and chips of a pod."""
-
-    rank: int
-    node: str
-    chips: list[int]
-
-
-class RejectionRow(msgspec.Struct, frozen=True):
-    """A request that was rejected because another job has its name."""
-
-    uid: str
-    code: str
-    field: str
-    value: str
-    expected: str
-    at_ms: int
-
-
-class JobRow(msgspec.Struct, frozen=True):
-    """A job as ``--json`` prints it."""
-
-    namespace: str
-    name: str
-    uid: str
-    phase: str
-    since_ms: int
-    attempt: int
-    pods: int
-    chips: int
-    queue: str
-    priority: int
-    sentence: str
-    ledger_seq: int
-    facts_seq: int
-    ranks: list[RankRow] = []
-    code: str = ""
-    field: str = ""
-    value: str = ""
-    expected: str = ""
-    rejection: RejectionRow | None = None
-    warning: str = ""
-
-
-def ranks_of(placement: Placement | None) -> list[RankRow]:
-    """Node and chips of each rank."""
-    if placement is None:
-        return []
-    pairs = zip(placement.names(), placement.chips_by_rank(), strict=True)
-    return [RankRow(rank, node, list(chips)) for rank, (node, chips) in enumerate(pairs)]
-
-
-def row_of(status: JobStatus) -> JobRow:
-    """A status in the form of ``--json``."""
-    refusal, rejection = status.refusal, status.rejection
-    return JobRow(
-        namespace=status.namespace,
-        name=status.name,
-        uid=status.uid,
-        phase=status.phase,
-        since_ms=status.since_ms,
-        attempt=status.attempt,
-        pods=status.pods,
-        chips=status.chips,
-        queue=status.queue,
-        priority=status.priority,
-        sentence=status.sentence,
-        ledger_seq=status.ledger_seq,
-        facts_seq=status.facts_seq,
-        ranks=ranks_of(status.placement),
-        code=refusal.code if refusal is not None else "",
-        field=refusal.field if refusal is not None else "",
-        value=refusal.value if refusal is not None else "",
-        expected=refusal.expected if refusal is not None else "",
-        rejection=RejectionRow(
-            uid=rejection.uid,
-            code=rejection.refusal.code,
-            field=rejection.refusal.field,
-            value=rejection.refusal.value,
-            expected=rejection.refusal.expected,
-            at_ms=rejection.at_ms,
-        )
-        if rejection is not None
-        else None,
-        warning=status.warning,
-    )
-
-
-async def statuses(bus: Bus) -> list[JobStatus]:
-    """Statuses of all jobs, by namespace and name; statuses that cannot be decoded are skipped."""
-    found = []
-    for stored in await bus.read(StreamName.STATUS):
-        try:
-            found.append(decode(stored.data, JobStatus))
-        except DecodeError as error:
-            print_progress(f"status {stored.subject} does not decode: {error.reason}")
-    return sorted(found, key=lambda status: (status.namespace, status.name))
-
-
-async def find_job(bus: Bus, job: str, namespace: str) -> JobStatus:
-    """Status of a job, named ``name`` or ``namespace/name``.
-
-    Raises:
-        CommandError: No job has the name; the error lists similar names.
-    """
-    space, _, name = job.rpartition("/")
-    space = space or namespace
-    stored = await bus.last(StreamName.STATUS, bus.subjects.status(space, name))
-    if stored is not None:
-        return decode(stored.data, JobStatus)
-    known = {f"{status.namespace}/{status.name}" for status in await statuses(bus)}
-    near = near_names(f"{space}/{name}", known)
-    near += sorted(other for other in known if other.endswith(f"/{name}") and other not in near)
-    hint = f"near names: {', '.join(near)}" if near else f"{known_jobs(len(known))}, see: berth jobs --all"
-    raise CommandError(f"no job is named {space}/{name}; {hint}")
+Output = Literal["text", "wide", "name", "json"]
+_NO_CONDITIONS: Final[tuple[str, ...]] = ()
 
 
 def jobs(
     *,
     all_: Annotated[bool, Parameter(name="--all", negative=())] = False,
-    namespace: str | None = None,
+    namespace: Namespace | None = None,
+    filters: Annotated[
+        tuple[str, ...], Parameter(name=["--filter", "-f"], negative=(), show_default=False)
+    ] = _NO_CONDITIONS,
+    sort: Annotated[str, Parameter(allow_leading_hyphen=True)] = "queue",
+    output: Annotated[Output, Parameter(name=["--output", "-o"])] = "text",
+    watch: Annotated[bool, Parameter(name=["--watch", "-w"], negative=())] = False,
     common: Common | None = None,
 ) -> int:
-    """List jobs: phase, pods, chips, time in the phase, and their nodes or why they wait.
+    """List jobs in the order of the queue: phase, position, pods, chips, age, and their nodes or why they wait.
 
     Args:
         all_: Include jobs that have ended.
         namespace: Only jobs of this namespace.
+        filters: Only jobs with this value in a field: phase=waiting, name=train-*, queue!=eval, node=a2-7,
+            priority=5,6, reason=no-room. Several conditions must all hold.
+        sort: Order: queue, age, chips, name, phase, pods, priority or since, several separated by commas; - before a
+            name reverses it.
+        output: Form: text, wide (more columns, a row for each job), name (a name per line), json (as with --json).
+        watch: Go on until Ctrl-C: draw the table again when a job changes, or without a terminal print each change.
         common: Cell and form of the output.
     """
     options = common or Common()
 
     async def work() -> None:
+        if options.json and output in {"wide", "name"}:
+            raise CommandError(f"--output is {output!r}, expected 'json' or nothing beside --json", code=WRONG_USE)
+        form = "json" if options.json else output
+        if watch and form == "name":
+            raise CommandError("--output is 'name', expected text, wide or json beside --watch", code=WRONG_USE)
+        view = View(namespace, conditions_of(filters), sort, includes_over=all_)
         async with connected(options) as bus:
-            found = [status for status in await statuses(bus) if namespace in {None, status.namespace}]
-        shown = [status for status in found if all_ or status.phase not in OVER]
-        if options.json:
-            emit([row_of(status) for status in shown])
-            return
-        _show(shown, SystemClock().now_ms())
-        hidden = len(found) - len(shown)
-        if hidden:
-            print_progress(f"{'1 job is' if hidden == 1 else f'{hidden} jobs are'} over; list them with --all")
+            if watch:
+                from berth.cli.jobs.live_list import watch_jobs  # noqa: PLC0415  # takes time that a list does not need
+
+                await watch_jobs(bus, view, form)
+            else:
+                _print(view, await statuses(bus), form)
 
     return run(work)
 
 
-def _show(shown: list[JobStatus], now_ms: int) -> None:
-    table = new_table("JOB", "PHASE", "PODS", "CHIPS", "SINCE", "WHERE, OR WHY NOT")
-    for status in shown:
-        where = listed(status.placement.names()) if status.placement is not None else status.sentence
-        warning = f"; warning: {status.warning}" if status.warning else ""
-        table.add_row(
-            escape(f"{status.namespace}/{status.name}"),
-            f"[{_STYLES[status.phase]}]{status.phase}[/]",
-            str(status.pods),
-            str(status.chips),
-            age(status.since_ms, now_ms),
-            escape(f"{where or status.sentence}{warning}"),
-        )
-    results().print(table)
-
-
-def cancel(job: str, *, namespace: str = "default", reason: str = "", common: Common | None = None) -> int:
-    """Cancel a job, whether it waits or runs.
+class View:
+    """Which jobs are shown, and in which order.
 
     Args:
-        job: Its name, or namespace/name.
-        namespace: Namespace of a name without one.
-        reason: The reason; it is stored with the job.
-        common: Cell and form of the output.
+        namespace: Only these; None for all.
+        conditions: All of them must hold.
+        sort: The order.
+        includes_over: Show jobs that have ended, too; they are also shown if a condition names their phase.
+
+    Raises:
+        CommandError: There is no such order.
     """
-    options = common or Common()
 
-    async def work() -> None:
-        async with connected(options) as bus:
-            status = await find_job(bus, job, namespace)
-            label = f"{status.namespace}/{status.name}"
-            if status.phase in OVER:
-                raise CommandError(f"{label} cannot be cancelled: it {phase_words(status.phase)} already")
-            wish = JobCancel(status.namespace, status.name, status.uid, reason, SystemClock().now_ms())
-            async with Watch(bus, [(status.namespace, status.name)]) as watch:
-                await bus.publish(bus.subjects.intake_cancel(status.namespace, status.name), encode(wish))
-                key = (status.namespace, status.name)
-                result = await watch.until(lambda: _stopped(watch, key, status.uid), timeout_s=_CANCEL_S)
-            if result is None:
-                raise CommandError(f"{label}: no answer from the dispatcher within {_CANCEL_S:g} s; is one running?")
-        if options.json:
-            emit(row_of(result))
-        else:
-            print_result(f"{label} is {result.phase}{f': {result.sentence}' if result.sentence else ''}")
+    def __init__(
+        self, namespace: str | None, conditions: list[Condition], sort: str, *, includes_over: bool = False
+    ) -> None:
+        in_order((), sort)
+        self._namespace = namespace
+        self._conditions = conditions
+        self._sort = sort
+        self._includes_over = includes_over or names_phase(conditions, OVER)
 
-    return run(work)
+    def of(self, known: list[JobStatus]) -> tuple[list[JobStatus], int]:
+        """The jobs to show, in order, and how many match that are over and not shown."""
+        found = [status for status in known if self._namespace in {None, status.namespace}]
+        found = matching(found, self._conditions)
+        shown = [status for status in found if self._includes_over or status.phase not in OVER]
+        return in_order(shown, self._sort), len(found) - len(shown)
 
 
-def _stopped(watch: Watch, key: tuple[str, str], uid: str) -> JobStatus | None:
-    now = watch.statuses.get(key)
-    ends = {*OVER, "ending"}
-    return now if now is not None and now.uid == uid and now.phase in ends else None
+def _print(view: View, known: list[JobStatus], form: Output) -> None:
+    shown, hidden = view.of(known)
+    places = positions(known)
+    if form == "json":
+        emit([row_of(status, places.get((status.namespace, status.name), 0)) for status in shown])
+        return
+    if form == "name":
+        for status in shown:
+            print_result(f"{status.namespace}/{status.name}")
+        return
+    is_wide = form == "wide"
+    shares = not is_wide and is_terminal()
+    if shown:
+        print_table(job_table(shown, places, SystemClock().now_ms(), is_wide=is_wide, shares=shares))
+    for note in notes_of(shown, hidden, len(known), shares=shares):
+        print_progress(note)
+
+
+def notes_of(shown: list[JobStatus], hidden: int, known: int, *, shares: bool) -> list[str]:
+    """What a list leaves out.
+
+    Args:
+        shown: Jobs of the list.
+        hidden: Number of jobs that match and are over.
+        known: Number of all jobs.
+        shares: Jobs that wait alike share a row.
+    """
+    notes = []
+    rows, jobs_there = sharing(shown) if shares else (0, 0)
+    if rows:
+        verb = "stands" if rows == 1 else "stand"
+        notes.append(f"{pluralize(rows, 'row')} {verb} for {pluralize(jobs_there, 'job')}; list each with -o wide")
+    if not shown and not hidden:
+        notes.append("no job matches; " + known_jobs(known) if known else "no job is known")
+    if hidden:
+        notes.append(f"{'1 job is' if hidden == 1 else f'{hidden} jobs are'} over; list them with --all")
+    return notes

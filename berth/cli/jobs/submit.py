@@ -1,57 +1,46 @@
 """``berth submit``: sends job requests from files, validated before anything is sent, and prints the verdicts."""
 
-import sys
-from pathlib import Path
+import asyncio
+from functools import partial
 from typing import Annotated, Final
 
 import msgspec
 from cyclopts import Parameter
 
 from berth.cli.cell import Common, connected, run
-from berth.cli.jobs.listing import OVER, JobRow, phase_words, row_of
+from berth.cli.durations import option_s
+from berth.cli.jobs.goals import Result, interruption_lines, progress_lines, result_of
+from berth.cli.jobs.requests import Fault, Request, fault_of, read_requests
+from berth.cli.jobs.rows import JobRow, phase_words, row_of
 from berth.cli.jobs.watching import Watch
-from berth.cli.output import FAILED, OK, CommandError, complain, emit, listed, print_progress, print_result, warn
+from berth.cli.output import (
+    FAILED,
+    LATE,
+    OK,
+    WRONG_USE,
+    CommandError,
+    complain,
+    emit,
+    listed,
+    print_progress,
+    print_result,
+    warn,
+)
+from berth.cli.progress import Progress
 from berth.core.requests.job_validation import validate
 from berth.core.requests.key_spelling import spelling_warnings
-from berth.formats.manifests.reader import ManifestError, read_jobs
 from berth.runtime.bus.port import Bus
 from berth.runtime.clock import SystemClock
 from berth.runtime.errors import PoisonError, TransientError
 from berth.runtime.history import settings_now
-from berth.runtime.identity import new_uid
 from berth.schemas.envelope import encode
 from berth.schemas.facts import JobSeen
-from berth.schemas.intake import JobRequest
 from berth.schemas.ledger import Settings
 from berth.schemas.refusal import Refusal
 from berth.schemas.status import JobStatus
 
 _VERDICT_S: Final = 10.0
-_PLACED: Final = frozenset({"placed", "bound", "running", "ending", "succeeded"})
 _STRICT: Final = Settings(strict_job_shape=True, strict_label_values=True, recoveries=1)
-_LENIENT: Final = Settings(strict_job_shape=False, strict_label_values=False)
-"""Settings that accept most: a request refused under these is invalid for every cell."""
-
-
-class Fault(msgspec.Struct, frozen=True):
-    """Error in a request, as ``--json`` prints it."""
-
-    file: str
-    field: str
-    value: str
-    expected: str
-    document: int = 0
-    job: str = ""
-    code: str = "manifest"
-    form: str = ""
-    because: str = ""
-
-    def line(self) -> str:
-        """The fault in one line."""
-        place = self.job or (f"document {self.document}" if self.document else "")
-        head = ": ".join(filter(None, (self.file, place, self.field)))
-        form = f" (product form {self.form}, because {self.because})" if self.form else ""
-        return f"{head}: is {self.value or 'missing'}, expected {self.expected}{form}"
 
 
 class Submitted(msgspec.Struct, frozen=True):
@@ -74,20 +63,10 @@ class Outcome(msgspec.Struct, frozen=True):
     jobs: list[Submitted] = []
 
 
-class _Sent(msgspec.Struct):
-    request: JobRequest
-    file: str
-    intake_seq: int = 0
-
-    @property
-    def key(self) -> tuple[str, str]:
-        return (self.request.namespace, self.request.name)
-
-
 def submit(
     *files: Annotated[str, Parameter(allow_leading_hyphen=True)],
     wait: Annotated[bool, Parameter(negative=())] = False,
-    timeout: float | None = None,
+    timeout: Annotated[str, Parameter(show_default=False)] = "",
     common: Common | None = None,
 ) -> int:
     """Send job requests and print the verdicts. Nothing is sent if any of them is invalid.
@@ -95,15 +74,17 @@ def submit(
     Args:
         files: Manifests in YAML: Berth's own, Volcano, Ascend and batch/v1 jobs; several documents; - for stdin.
         wait: Wait until each job is placed or cannot be placed.
-        timeout: Seconds to wait; default 10 for the verdicts, no limit with --wait.
+        timeout: Longest time to wait: seconds, or a duration such as 5m. Default: 10 s for the verdicts, no limit with
+            --wait.
         common: Cell and form of the output.
     """
     options = common or Common()
 
     async def work() -> int:
         if not files:
-            raise CommandError("no file is named; give one, or - for stdin", code=2)
-        requests, faults = _read(files)
+            raise CommandError("no file is named; give one, or - for stdin", code=WRONG_USE)
+        limit_s = option_s("--timeout", timeout) if timeout else None
+        requests, faults = read_requests(files)
         warn(
             f"{sent.file}: {'/'.join(sent.key)}: {words}"
             for sent in requests
@@ -115,73 +96,18 @@ def submit(
             faults = await _check(bus, requests)
             if faults:
                 return _refuse(faults, options)
-            done = await _send(bus, requests, wait=wait, timeout_s=timeout)
+            done = await _send(bus, requests, wait=wait, timeout_s=limit_s)
         if options.json:
             emit(Outcome(jobs=done))
         else:
             for job in done:
-                _show(job)
-        return OK if all(_is_good(job, wait=wait) for job in done) else FAILED
+                _show(job, wait=wait)
+        return _code(done, wait=wait)
 
     return run(work)
 
 
-def stamped(request: JobRequest, *, now_ms: int) -> JobRequest:
-    """The request with an identity and a time; an existing identity is kept."""
-    if request.uid:
-        return request
-    return msgspec.structs.replace(request, uid=new_uid(), created_at_ms=now_ms)
-
-
-def fault_of(refusal: Refusal, *, file: str = "", job: str = "") -> Fault:
-    """A refusal of a request in the form of a fault."""
-    return Fault(
-        file=file,
-        job=job,
-        code=refusal.code,
-        field=refusal.field,
-        value=refusal.value,
-        expected=refusal.expected,
-        form=refusal.form,
-        because=refusal.form_because,
-    )
-
-
-def _read(files: tuple[str, ...]) -> tuple[list[_Sent], list[Fault]]:
-    """Requests of all files, and the first error of each document that can be found without a cell."""
-    requests: list[_Sent] = []
-    faults: list[Fault] = []
-    now_ms = SystemClock().now_ms()
-    names: dict[tuple[str, str], str] = {}
-    for file in files:
-        try:
-            text = sys.stdin.read() if file == "-" else Path(file).read_text("utf-8")
-        except OSError as error:
-            faults.append(Fault(file, "", f"unreadable ({error.strerror or error})", "a file that can be read"))
-            continue
-        except UnicodeDecodeError as error:
-            faults.append(Fault(file, "", f"not UTF-8 at byte {error.start}", "a text in UTF-8"))
-            continue
-        reading = read_jobs(text)
-        faults += [_manifest_fault(file, error) for error in reading.errors]
-        for job in reading.jobs:
-            sent = _Sent(stamped(job, now_ms=now_ms), file)
-            if sent.key in names:
-                expected = f"another name: {names[sent.key]} has a job of this name, too"
-                faults.append(Fault(file, "metadata.name", "/".join(sent.key), expected))
-            names[sent.key] = file
-            requests.append(sent)
-            refusal = validate(job, _LENIENT)
-            if isinstance(refusal, Refusal):
-                faults.append(fault_of(refusal, file=file, job="/".join(sent.key)))
-    return requests, faults
-
-
-def _manifest_fault(file: str, error: ManifestError) -> Fault:
-    return Fault(file, error.path, error.value, error.expected, document=error.document)
-
-
-async def _check(bus: Bus, requests: list[_Sent]) -> list[Fault]:
+async def _check(bus: Bus, requests: list[Request]) -> list[Fault]:
     """Errors under the settings of the cell, which are read only if they matter."""
     doubtful = [sent for sent in requests if isinstance(validate(sent.request, _STRICT), Refusal)]
     if not doubtful:
@@ -203,33 +129,65 @@ def _refuse(faults: list[Fault], options: Common) -> int:
     return FAILED
 
 
-async def _send(bus: Bus, requests: list[_Sent], *, wait: bool, timeout_s: float | None) -> list[Submitted]:
+async def _send(bus: Bus, requests: list[Request], *, wait: bool, timeout_s: float | None) -> list[Submitted]:
     clock = SystemClock()
     patience_s = timeout_s if timeout_s is not None or wait else _VERDICT_S
+    done: dict[tuple[str, str], Submitted] = {}
     async with Watch(bus, [sent.key for sent in requests]) as watch:
-        sent_so_far: list[_Sent] = []
-        for sent in requests:
+
+        def open_jobs() -> dict[tuple[str, str], JobStatus | None]:
+            return {sent.key: _own(watch, sent) for sent in requests if sent.is_sent and sent.key not in done}
+
+        with Progress(clock.monotonic_s) as progress:
             try:
-                subject = bus.subjects.intake_request(*sent.key)
-                sent.intake_seq = await bus.publish(subject, encode(sent.request))
-            except (TransientError, PoisonError) as error:
-                names = listed(("/".join(one.key) for one in sent_so_far), most=len(requests)) or "none"
-                raise CommandError(f"{'/'.join(sent.key)} could not be sent: {error}", f"sent were: {names}") from error
-            sent_so_far.append(sent)
-        end_s = None if patience_s is None else clock.monotonic_s() + patience_s
-        done: list[Submitted] = []
-        for sent in requests:
-            left_s = None if end_s is None else max(end_s - clock.monotonic_s(), 0.001)
-            found = await watch.until(lambda sent=sent: _judged(watch, sent, wait=wait), timeout_s=left_s)  # type: ignore[misc]  # a default binds the loop's value
-            done.append(found or _unknown(watch, sent))
-        return done
+                await _publish(bus, requests)
+                end_s = None if patience_s is None else clock.monotonic_s() + patience_s
+                for sent in requests:
+                    left_s = None if end_s is None else max(end_s - clock.monotonic_s(), 0.001)
+                    found = await watch.until(
+                        partial(_judged, watch, sent, wait=wait),
+                        timeout_s=left_s,
+                        waiting=lambda: progress.draw(
+                            lambda: progress_lines(open_jobs(), len(requests), clock.now_ms())
+                        ),
+                    )
+                    done[sent.key] = found or _unknown(watch, sent)
+            except asyncio.CancelledError:
+                progress.end()
+                for line in [*interruption_lines(open_jobs()), *_not_sent(requests)]:
+                    print_progress(line)
+                raise
+    return list(done.values())
 
 
-def _verdict(watch: Watch, sent: _Sent) -> JobSeen | None:
+async def _publish(bus: Bus, requests: list[Request]) -> None:
+    """Send the requests.
+
+    Raises:
+        CommandError: One could not be sent; the error says which were.
+    """
+    for sent in requests:
+        try:
+            subject = bus.subjects.intake_request(*sent.key)
+            sent.is_sent = True  # also if it is interrupted: nobody knows then
+            sent.intake_seq = await bus.publish(subject, encode(sent.request))
+        except (TransientError, PoisonError) as error:
+            stored = [one for one in requests if one.intake_seq]
+            names = listed(("/".join(one.key) for one in stored), most=len(requests)) or "none"
+            raise CommandError(f"{'/'.join(sent.key)} could not be sent: {error}", f"sent were: {names}") from error
+
+
+def _not_sent(requests: list[Request]) -> list[str]:
+    """A line about the requests that were not sent, if there are any."""
+    names = listed("/".join(sent.key) for sent in requests if not sent.is_sent)
+    return [f"not sent: {names}"] if names else []
+
+
+def _verdict(watch: Watch, sent: Request) -> JobSeen | None:
     return next((seen for seen in watch.verdicts[sent.key] if seen.intake_seq >= sent.intake_seq), None)
 
 
-def _judged(watch: Watch, sent: _Sent, *, wait: bool) -> Submitted | None:
+def _judged(watch: Watch, sent: Request, *, wait: bool) -> Submitted | None:
     """Result of a request, once it is complete."""
     verdict = _verdict(watch, sent)
     if verdict is None:
@@ -242,29 +200,23 @@ def _judged(watch: Watch, sent: _Sent, *, wait: bool) -> Submitted | None:
     if refusal is not None:
         return _submitted(sent, "rejected", refusal, None)
     status = _own(watch, sent)
-    if status is None or (wait and not _is_settled(status)):
+    if status is None or (wait and result_of(row_of(status), "placed") is None):
         return None
     return _submitted(sent, "accepted", None, status)
 
 
-def _own(watch: Watch, sent: _Sent) -> JobStatus | None:
+def _own(watch: Watch, sent: Request) -> JobStatus | None:
     status = watch.statuses.get(sent.key)
     return status if status is not None and status.uid == sent.request.uid else None
 
 
-def _is_settled(status: JobStatus) -> bool:
-    """Whether the job is placed, has ended, or is larger than the cluster."""
-    too_large = status.refusal is not None and status.refusal.code == "larger-than-cluster"
-    return status.phase in _PLACED or status.phase in OVER or too_large
-
-
-def _unknown(watch: Watch, sent: _Sent) -> Submitted:
+def _unknown(watch: Watch, sent: Request) -> Submitted:
     """Result of a request after the timeout."""
     status = _own(watch, sent)
     return _submitted(sent, "unknown" if status is None else "accepted", None, status)
 
 
-def _submitted(sent: _Sent, verdict: str, refusal: Refusal | None, status: JobStatus | None) -> Submitted:
+def _submitted(sent: Request, verdict: str, refusal: Refusal | None, status: JobStatus | None) -> Submitted:
     namespace, name = sent.key
     return Submitted(
         namespace=namespace,
@@ -277,13 +229,26 @@ def _submitted(sent: _Sent, verdict: str, refusal: Refusal | None, status: JobSt
     )
 
 
-def _is_good(job: Submitted, *, wait: bool) -> bool:
-    if job.verdict != "accepted" or job.status is None:
-        return False
-    return job.status.phase not in {"rejected", "failed"} and (not wait or job.status.phase in _PLACED)
+def _code(done: list[Submitted], *, wait: bool) -> int:
+    """Code: 0 if all is well, 1 if a job was rejected or ended, with ``wait`` 124 if one was not placed in time."""
+    if not wait:
+        return (
+            OK
+            if all(job.status is not None and job.status.phase not in {"rejected", "failed"} for job in done)
+            else FAILED
+        )
+    results = {_result(job) for job in done}
+    return FAILED if results & {"ended", "never"} else LATE if "late" in results else OK
 
 
-def _show(job: Submitted) -> None:
+def _result(job: Submitted) -> Result:
+    """How waiting for the place of a job ended."""
+    if job.refusal is not None:
+        return "ended"
+    return (result_of(job.status, "placed") if job.status is not None else None) or "late"
+
+
+def _show(job: Submitted, *, wait: bool) -> None:
     label = f"{job.namespace}/{job.name}"
     if job.verdict == "unknown":
         complain([f"{label}: stored as request {job.intake_seq}, but no verdict came; is a dispatcher running?"])
@@ -292,4 +257,11 @@ def _show(job: Submitted) -> None:
     elif job.status is not None:
         where = listed(rank.node for rank in job.status.ranks)
         tail = f" on {where}" if where else f": {job.status.sentence}" if job.status.sentence else ""
-        print_result(f"{label} {phase_words(job.status.phase)}{tail}")
+        line = f"{label} {phase_words(job.status.phase)}{tail}"
+        result = _result(job) if wait else "reached"
+        if result == "late":
+            complain([f"{label} is not placed in time and stays queued{tail}"])
+        elif result != "reached":
+            complain([line])
+        else:
+            print_result(line)

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from types import TracebackType
 from typing import Final, Self, TypeVar
 
@@ -12,6 +13,7 @@ from berth.schemas.facts import JobSeen
 from berth.schemas.status import JobStatus
 from berth.schemas.subjects import StreamName
 
+_TICK_S: Final = 1.0
 T = TypeVar("T")
 JobKey = tuple[str, str]
 """(namespace, name)"""
@@ -66,8 +68,15 @@ class Watch:
         for follower in self._followers:
             await follower.stop()
 
-    async def until(self, found: Callable[[], T | None], *, timeout_s: float | None) -> T | None:
+    async def until(
+        self, found: Callable[[], T | None], *, timeout_s: float | None, waiting: Callable[[], None] | None = None
+    ) -> T | None:
         """Result of ``found`` as soon as it is not None; None after the timeout.
+
+        Args:
+            found: Called at first, and after each status or verdict that arrives.
+            timeout_s: The longest wait; None for no limit.
+            waiting: Called after ``found`` gave None, and once a second.
 
         Raises:
             CommandError: The history has a gap.
@@ -78,10 +87,19 @@ class Watch:
                     if self._gaps:
                         raise CommandError(f"{self._gaps[0].stream}: {self._gaps[0].reason.value}")
                     self._arrived.clear()
-                    await self._arrived.wait()
+                    await self._next(waiting)
         except TimeoutError:
             return found()
         return value
+
+    async def _next(self, waiting: Callable[[], None] | None) -> None:
+        """Wait until something arrives."""
+        while not self._arrived.is_set():
+            if waiting is not None:
+                waiting()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_TICK_S if waiting is not None else None):
+                    await self._arrived.wait()
 
     def _on_status(self, stored: Stored) -> None:
         try:

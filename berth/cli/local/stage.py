@@ -5,7 +5,7 @@ from typing import Final, Protocol
 
 import msgspec
 
-from berth.cli.jobs.submit import stamped
+from berth.cli.jobs.requests import stamped
 from berth.cli.local.fleet import EXAMPLES
 from berth.cli.local.story import Story, Tale
 from berth.formats.manifests.reader import parse_jobs

@@ -4,7 +4,7 @@ from typing import Final
 
 import msgspec
 
-from berth.cli.jobs.listing import RankRow, ranks_of
+from berth.cli.jobs.rows import RankRow, ranks_of
 from berth.core.changes import Changes
 from berth.core.explain.refusal_text import sentence
 from berth.core.state.cell import State

@@ -76,6 +76,9 @@ def status_of(
         recovery=recovery,
         restart_held=restart_held if phase in _RUNS else "",
         backups=backups,
+        submitted_ms=(request.created_at_ms if request is not None else 0) or job.at_ms,
+        accepted_seq=job.accepted_seq,
+        is_plain=state.fold.settings.plain_pods and not chips,
     )
 
 
@@ -132,4 +135,5 @@ def digest(status: JobStatus) -> tuple[object, ...]:
         open_ranks = (*recovery.open, -1, *recovery.unplaced)
         steps = (recovery.attempt, recovery.step, recovery.placed, open_ranks, recovery.refusal)
     about = (status.uid, status.phase, status.attempt, status.ledger_seq, rejected, status.restart_held)
-    return (*about, *steps, *((one.rank, one.uid, one.refusal) for one in status.backups))
+    rank = (status.priority, status.pods, status.chips, status.submitted_ms, status.accepted_seq, status.is_plain)
+    return (*about, *rank, *steps, *((one.rank, one.uid, one.refusal) for one in status.backups))

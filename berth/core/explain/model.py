@@ -18,7 +18,7 @@ from berth.core.explain.evidence import (
 from berth.core.explain.request import RequestSummary, request_lines
 from berth.core.explain.superpod_layout import BlockLayout, seat_words
 from berth.core.explain.switch_layout import LeafLayout
-from berth.core.explain.text import pluralize
+from berth.core.explain.text import pluralize, ranges
 from berth.products.catalogue import FORMS
 
 Outcome = Literal["placed", "waiting", "rejected"]
@@ -123,7 +123,7 @@ class Explanation(msgspec.Struct):
 
 
 def all_sentences(explanation: Explanation, *, is_over: bool = False, clock: Clock = str) -> list[str]:
-    """The whole explanation in sentences: the request, the decision, the reasons, and what would make room.
+    """The whole explanation in sentences: the decision, what would make room, the evidence, and the request.
 
     Args:
         explanation: The explanation.
@@ -134,54 +134,68 @@ def all_sentences(explanation: Explanation, *, is_over: bool = False, clock: Clo
     help_ = (
         unblocking_lines(explanation.unblocking, clock) if explanation.unblocking is not None and not is_over else []
     )
-    return [*asked, *sentences(explanation, is_over=is_over, clock=clock), *help_]
+    answer, evidence = _answer(explanation, clock, is_over=is_over)
+    return [*answer, *help_, *evidence, *asked, *_form_lines(explanation)]
 
 
 def sentences(explanation: Explanation, *, is_over: bool = False, clock: Clock = str) -> list[str]:
-    """The decision and its reasons, one sentence for each entry.
+    """The product form, the decision and the evidence, one sentence for each entry.
 
     Args:
         explanation: The explanation.
         is_over: Whether the job was cancelled, and no longer waits.
         clock: Formats a moment.
     """
-    lines = []
-    if explanation.form and explanation.because:
-        lines.append(f"Product form {explanation.form} ({explanation.title}), because {explanation.because}.")
+    answer, evidence = _answer(explanation, clock, is_over=is_over)
+    return [*_form_lines(explanation), *answer, *evidence]
+
+
+def _form_lines(explanation: Explanation) -> list[str]:
+    if not explanation.form or not explanation.because:
+        return []
+    return [f"Product form {explanation.form} ({explanation.title}), because {explanation.because}."]
+
+
+def _answer(explanation: Explanation, clock: Clock, *, is_over: bool) -> tuple[list[str], list[str]]:
+    """The decision, and the evidence for it with what limits it."""
+    answer: list[str] = []
+    evidence: list[str] = []
     match explanation.outcome:
         case "placed":
-            lines += switch_layout.placed_lines(explanation.switch) if explanation.switch is not None else []
-            lines += (
-                superpod_layout.placed_lines(explanation.blocks, form=explanation.form)
-                if explanation.blocks is not None
-                else []
-            )
-            lines += [_choice_words(rank, explanation) for rank in range(min(len(explanation.choices), _RANKS_SHOWN))]
-            if len(explanation.choices) > _RANKS_SHOWN:
-                lines.append(f"{len(explanation.choices) - _RANKS_SHOWN} more ranks were chosen in the same way.")
-            if not explanation.is_confirmed:
-                lines.append("Deciding again does not give the same nodes.")
+            answer += _placed_lines(explanation)
         case "waiting":
-            lines += _waiting_lines(explanation, clock, is_over=is_over)
+            answer.append(f"It {'waited' if is_over else 'waits'}: {explanation.sentence}.")
+            if explanation.start_ms or (explanation.ahead and explanation.ahead not in explanation.sentence):
+                answer.append(_ahead_words(explanation, clock))
+            evidence += _waiting_evidence(explanation, clock)
         case "rejected":
-            lines.append(f"It was rejected: {explanation.sentence}.")
+            answer.append(f"It was rejected: {explanation.sentence}.")
             if explanation.setting:
-                lines.append(f"The setting {explanation.setting} of the dispatcher asks for this.")
+                answer.append(f"The setting {explanation.setting} of the dispatcher asks for this.")
     if explanation.basis.missing_shards:
         shards = ", ".join(map(str, explanation.basis.missing_shards))
-        lines.append(f"Scorers of shard {shards} did not answer; their nodes were not considered.")
+        evidence.append(f"Scorers of shard {shards} did not answer; their nodes were not considered.")
     if explanation.basis.is_current:
-        lines.append(
+        evidence.append(
             "The history of this decision is no longer stored; scores and reasons are those of the current state."
         )
+    return answer, evidence
+
+
+def _placed_lines(explanation: Explanation) -> list[str]:
+    lines = switch_layout.placed_lines(explanation.switch) if explanation.switch is not None else []
+    if explanation.blocks is not None:
+        lines += superpod_layout.placed_lines(explanation.blocks, form=explanation.form)
+    lines += [_choice_words(rank, explanation) for rank in range(min(len(explanation.choices), _RANKS_SHOWN))]
+    if len(explanation.choices) > _RANKS_SHOWN:
+        lines.append(f"{len(explanation.choices) - _RANKS_SHOWN} more ranks were chosen in the same way.")
+    if not explanation.is_confirmed:
+        lines.append("Deciding again does not give the same nodes.")
     return lines
 
 
-def _waiting_lines(explanation: Explanation, clock: Clock, *, is_over: bool) -> list[str]:
-    lines = [f"It {'waited' if is_over else 'waits'}: {explanation.sentence}."]
-    if explanation.start_ms or (explanation.ahead and explanation.ahead not in explanation.sentence):
-        lines.append(_ahead_words(explanation, clock))
-    lines += [_near_words(near, explanation, clock) for near in explanation.nearest]
+def _waiting_evidence(explanation: Explanation, clock: Clock) -> list[str]:
+    lines = [_near_words(near, explanation, clock) for near in explanation.nearest]
     lines += [domain.words(clock) for domain in explanation.domains]
     if explanation.switch is not None:
         lines += switch_layout.waiting_lines(explanation.switch, chips=explanation.chips, form=explanation.form)
@@ -201,11 +215,7 @@ def _ahead_words(explanation: Explanation, clock: Clock) -> str:
 
 def _choice_words(rank: int, explanation: Explanation) -> str:
     choice = explanation.choices[rank]
-    chips = (
-        f"chip{'s' if len(choice.chips) > 1 else ''} {', '.join(map(str, choice.chips))}"
-        if choice.chips
-        else "no chips"
-    )
+    chips = f"chip{'s' if len(choice.chips) > 1 else ''} {ranges(choice.chips)}" if choice.chips else "no chips"
     head = f"Rank {choice.rank} ({choice.task}) is on {choice.node}"
     free = f"{pluralize(choice.free, 'usable chip')} free before"
     if choice.leaf:

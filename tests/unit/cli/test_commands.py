@@ -1,6 +1,7 @@
 """The list of commands: complete, in agreement with the commands, and imported without them."""
 
 import inspect
+import socket
 import subprocess
 import sys
 
@@ -53,3 +54,12 @@ def test_a_server_that_refuses_connections_is_reported_at_once(capsys: pytest.Ca
     err = capsys.readouterr().err
     assert "no NATS server answers at nats://127.0.0.1:9,nats://127.0.0.1:19 (connection refused)" in err
     assert "waiting for" not in err
+
+
+def test_a_server_that_says_nothing_is_reported_before_the_command_gives_up(capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"nats://127.0.0.1:{silent.getsockname()[1]}"
+        assert call(["jobs", "--url", url]) == 1
+    first, second = capsys.readouterr().err.splitlines()
+    assert first == f"waiting for the NATS server at {url}, up to 3 s"
+    assert second.startswith(f"error: no NATS server answers at {url} (no answer)")

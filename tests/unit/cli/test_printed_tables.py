@@ -17,7 +17,7 @@ import pytest
 from berth.cli.app import call
 from berth.cli.cluster import dead, drain_list, fault_list, nodes, status, superpods, switches
 from berth.cli.cluster.dead_rows import LetterRow
-from berth.cli.jobs.listing import RankRow
+from berth.cli.jobs.rows import RankRow
 from berth.cli.local import demo
 from berth.cli.local.story import Tale
 from berth.cli.output import print_table
@@ -235,7 +235,16 @@ def jobs_of_the_demo() -> Printed:
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize(
     "make",
-    [jobs_of_the_demo, letters, drains, faults, services, chips, leaves, pods_of_nodes],
+    [
+        jobs_of_the_demo,
+        letters,
+        drains,
+        faults,
+        services,
+        chips,
+        leaves,
+        pods_of_nodes,
+    ],
     ids=lambda make: make.__name__,
 )
 def test_every_word_of_every_column_is_read_back(

@@ -11,8 +11,9 @@ from berth.cli.check_config import starred
 from berth.cli.cluster.nodes import NodeRow, drawing, group_size, judged_nodes, reasons_of, rows_of, states_of_chips
 from berth.cli.cluster.superpods import SuperpodRow
 from berth.cli.cluster.switches import LeafRow
-from berth.cli.jobs.listing import JobRow
-from berth.cli.jobs.submit import Fault, Submitted, stamped
+from berth.cli.jobs.requests import Fault, stamped
+from berth.cli.jobs.rows import JobRow
+from berth.cli.jobs.submit import Submitted
 from berth.cli.local.story import Tale
 from berth.cli.output import age, listed, moment
 from berth.cli.processes import RESTARTS_MAX, Child, GivenUpError, toml

@@ -5,7 +5,8 @@ from collections.abc import AsyncIterator
 import pytest
 
 from berth.cli.jobs.explain_text import ExplainResult, describe, show
-from berth.cli.jobs.listing import find_job, row_of
+from berth.cli.jobs.finding import find_job
+from berth.cli.jobs.rows import row_of
 from berth.cli.output import CommandError
 from berth.schemas.subjects import StreamName
 from tests.support.cells import Cell, a_job, a_node
@@ -30,9 +31,13 @@ async def test_a_placed_job_is_told_from_history(cell: Cell, capsys: pytest.Capt
     capsys.readouterr()
     show(found)
     out = capsys.readouterr().out
-    assert out.startswith(
-        "default/job is placed since 2023-11-14 22:13:20.000 UTC\nDecided at 2023-11-14 22:13:20.000 UTC"
-    )
+    first, second, *others = out.splitlines()
+    assert first == "default/job is placed since 2023-11-14 22:13:20.000 UTC"
+    assert second.startswith("  Rank 0 (worker) is on a, chips 0-3: score 792"), "the answer comes first"
+    decided, known, settings = others[-3:]
+    assert decided.startswith("Decided at 2023-11-14 22:13:20.000 UTC by record ")
+    assert known == "2 nodes with 16 chips were known, 16 of them free, no job held chips."
+    assert settings.startswith("Settings: ")
     assert "(round 1 of epoch 1)" in out
     assert "Runner-up b" in out
 
@@ -48,7 +53,7 @@ async def test_without_history_the_state_of_now_is_used_and_said(cell: Cell) -> 
     assert found.explanation is not None
     assert found.explanation.basis.is_current
     assert found.explanation.choices[0].node == "a"
-    assert found.sentences[-1].startswith("The history of this decision is no longer stored")
+    assert any(line.startswith("The history of this decision is no longer stored") for line in found.sentences)
 
 
 async def test_a_rejected_job_names_the_setting(cell: Cell) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from berth.cli.jobs.listing import RankRow
+from berth.cli.jobs.rows import RankRow
 from berth.cli.local import demo
 from berth.cli.local.fleet import DEMO_CLUSTER, Fleet, read_topology, services_words
 from berth.cli.local.stage import jobs_of

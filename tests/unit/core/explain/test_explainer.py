@@ -74,13 +74,27 @@ async def test_what_was_asked_is_told_with_the_jobs_that_waited_before_it(cell: 
     found = await told(cell, "job")
     assert found.asked is not None
     assert found.asked.place == QueuePlace(gangs=2, chips=40, first="default/urgent", waiting=3)
-    assert all_sentences(found)[:3] == [
+    lines = all_sentences(found)
+    assert lines[0].startswith("It waits: larger than the cluster: tasks[0].replicas is 4;")
+    assert lines[-4:-1] == [
         "It asked for 4 pods with 8 chips each of huawei.com/Ascend910, 32 chips in all, to run for 2 h, at 1700000000000.",
         "It has selector accelerator-type=module-910b-8.",
         "Ahead of it wait 2 jobs for 40 chips, the first is default/urgent.",
     ]
+    assert lines[-1].startswith("Product form module910bx8 ")
     assert (found.basis.nodes, found.basis.chips, found.basis.chips_free, found.basis.jobs_held) == (1, 8, 6, 1)
     assert found.basis.values["queue_policy"] == "skip"
+
+
+async def test_what_helps_follows_the_reason_and_the_evidence_comes_after_it(cell: Cell) -> None:
+    await cell.nodes([a_node("a")])
+    await cell.submit(a_job("holds", chips=8))
+    await cell.turns(2)
+    await cell.submit(a_job("job", chips=8))
+    await cell.turns(2)
+    lines = all_sentences(await told(cell, "job"))
+    kinds = ("It waits: ", "There is room when ", "Near: ", "Closest: ", "It asked for ", "It has ", "Product form ")
+    assert [next(kind for kind in kinds if line.startswith(kind)) for line in lines] == list(kinds)
 
 
 async def test_the_best_nodes_are_told_with_the_part_of_the_score_that_lost(cell: Cell) -> None:

@@ -203,3 +203,30 @@ def test_a_status_is_written_again_when_its_phase_its_record_or_a_rejection_chan
     assert len(seen) == 4
     beside = Rejection("other", 9, NO, 0)
     assert digest(ExplainResult(rejection=beside).status) != digest(ExplainResult().status)
+
+
+def test_a_status_keeps_the_time_of_the_request_and_its_place_in_the_queue_through_retries() -> None:
+    told = ExplainResult(request=a_job("j", replicas=2, created_at_ms=3))
+    first = told.status
+    assert (first.submitted_ms, first.accepted_seq, first.is_plain) == (3, 1, False)
+    told.place()
+    told.release("failed", again=True)
+    again = told.status
+    assert again.phase == "waiting"
+    assert again.since_ms > first.since_ms
+    assert (again.submitted_ms, again.accepted_seq) == (3, 1)
+    assert ExplainResult(request=a_job("j")).status.submitted_ms == 5, "without a time in the request, its acceptance"
+
+
+def test_a_job_without_chips_has_a_queue_of_its_own_if_the_settings_say_so() -> None:
+    told = ExplainResult(request=a_job("j", chips=0))
+    assert not told.status.is_plain
+    plain = ExplainResult(request=a_job("j", chips=0))
+    plain.state.apply_record(2, encode(Epoch(2, 1, 0, 0, "h", Settings(plain_pods=True))))
+    assert plain.status.is_plain
+    assert digest(plain.status) != digest(told.status)
+
+
+def test_a_status_is_written_again_when_a_waiting_job_has_another_priority() -> None:
+    told, later = ExplainResult(request=a_job("j", priority=4)), ExplainResult(request=a_job("j", priority=5))
+    assert digest(told.status) != digest(later.status)

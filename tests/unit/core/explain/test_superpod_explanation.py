@@ -82,8 +82,7 @@ async def test_blocks_are_told_with_superpod_ranks_and_the_queue_that_gave_them(
         " keeps 2 nodes in reserve while another has room.",
         "By queue 1, fits (SuperPoDs with room for no more blocks than are open, which keep their reserve): block 0 in SuperPoD"
         " 1 (ranks 0-3), block 1 in SuperPoD 10 (ranks 4-7).",
-        "Rank 0 (worker) is on p1-n00 (block 0, SuperPoD 1), chips 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, by"
-        " block plan: 16 usable chips free before.",
+        "Rank 0 (worker) is on p1-n00 (block 0, SuperPoD 1), chips 0-15, by block plan: 16 usable chips free before.",
     ]
     two = await told(cell, "two")
     assert one.basis.ledger_seq == two.basis.ledger_seq  # the verdict before it in the record counts
@@ -241,7 +240,7 @@ async def test_levels_are_told_with_their_groups() -> None:
         "Levels put its 4 pods with chips into groups of one tree: 2 in a group of level 1, 4 in a group of level 2.",
         "By levels (groups of one tree; groups with the least left over go first): block 0 in group r0 (ranks"
         " 0,1), block 1 in group r1 (ranks 2,3).",
-        "Rank 0 (worker) is on n0 (block 0, group r0), chips 0, 1, 2, 3, 4, 5, 6, 7, by block plan: 8 usable chips free before.",
+        "Rank 0 (worker) is on n0 (block 0, group r0), chips 0-7, by block plan: 8 usable chips free before.",
     ]
     await cell.close()
 

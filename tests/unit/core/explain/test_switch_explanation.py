@@ -34,8 +34,8 @@ async def test_a_small_job_is_told_the_best_fit_and_no_runner_up() -> None:
         "Switch affinity 1.0 chose the leaves for a padding job of 2 pods by best fit: of the leaves that can hold all of its"
         " pods, one that they fill best.",
         "It is below leaf1 (ranks 0,1).",
-        "Rank 0 (worker) is on n12 below leaf1, chips 0, 1, 2, 3, 4, 5, 6, 7, by leaf plan: 8 usable chips free before.",
-        "Rank 1 (worker) is on n13 below leaf1, chips 0, 1, 2, 3, 4, 5, 6, 7, by leaf plan: 8 usable chips free before.",
+        "Rank 0 (worker) is on n12 below leaf1, chips 0-7, by leaf plan: 8 usable chips free before.",
+        "Rank 1 (worker) is on n13 below leaf1, chips 0-7, by leaf plan: 8 usable chips free before.",
     ]
     await cell.close()
 

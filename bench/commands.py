@@ -1,0 +1,117 @@
+"""``commands``: how long commands take, from the start of the process to its end, beside bare imports.
+
+The limit is an interpreter that imports the libraries which the command cannot do without. Both take turns.
+"""
+
+import asyncio
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from bench.report import Report, Row, machine, row
+from berth.runtime.bus.nats_bus import NatsBus
+from berth.runtime.local.nats_server import EmbeddedServer
+from berth.schemas.envelope import encode
+from berth.schemas.status import JobStatus
+
+ROUNDS: Final = 20
+_HELP_TARGET_MS: Final = 100.0
+_JOBS_TARGET_MS: Final = 200.0
+_DOWN_TARGET_MS: Final = 1000.0
+_JOBS: Final = 100
+_CELL: Final = "bench"
+_BERTH: Final = (str(Path(sys.executable).with_name("berth")),)
+_HELP_LIMIT: Final = (sys.executable, "-c", "import cyclopts, rich.console")
+_JOBS_LIMIT: Final = (sys.executable, "-c", "import nats, msgspec, rich.console")
+
+
+def run() -> Report:
+    """Measure."""
+    return Report(
+        bench="commands", machine=machine(), rows=[*_help_rows(), *asyncio.run(_server_rows()), *_down_rows()]
+    )
+
+
+def _help_rows() -> list[Row]:
+    return _compared("berth --help", (*_BERTH, "--help"), _HELP_LIMIT, _HELP_TARGET_MS)
+
+
+async def _server_rows() -> list[Row]:
+    """Commands that ask a server with a cell of some jobs."""
+    with tempfile.TemporaryDirectory(prefix="berth-commands-") as folder:
+        async with EmbeddedServer(Path(folder)) as server:
+            async with await NatsBus.connect(server.url, _CELL, name="bench") as bus:
+                await bus.ensure_streams()
+                for number in range(_JOBS):
+                    status = JobStatus(
+                        "ml", f"job-{number:03}", f"uid-{number}", "waiting", 1, 1, sentence="no node has 8 free chips"
+                    )
+                    await bus.publish(bus.subjects.status(status.namespace, status.name), encode(status))
+            where = ("--url", server.url, "--cell", _CELL)
+            rows = await asyncio.to_thread(
+                _compared, f"berth jobs, {_JOBS} jobs", (*_BERTH, "jobs", *where), _JOBS_LIMIT, _JOBS_TARGET_MS
+            )
+            status_ms = [(await asyncio.to_thread(_cost, (*_BERTH, "status", *where))).took_ms for _ in range(ROUNDS)]
+            return [*rows, row("berth status, no process runs", "time", "ms", status_ms)]
+
+
+def _down_rows() -> list[Row]:
+    """Servers that are down: nothing listens, or what listens says nothing."""
+    rows = []
+    with socket.create_server(("127.0.0.1", 0)) as silent, socket.create_server(("127.0.0.1", 0)) as closed:
+        ports = {"nothing listens": closed.getsockname()[1], "the server is silent": silent.getsockname()[1]}
+        closed.close()
+        for case, port in ports.items():
+            times = [_first_line_ms((*_BERTH, "jobs", "--url", f"nats://127.0.0.1:{port}")) for _ in range(ROUNDS)]
+            rows.append(row(f"berth jobs, {case}", "until it says so", "ms", times, target=_DOWN_TARGET_MS))
+    return rows
+
+
+def _compared(case: str, command: Sequence[str], limit: Sequence[str], target_ms: float) -> list[Row]:
+    ours: list[_Cost] = []
+    bare: list[_Cost] = []
+    for words in (command, limit):  # compiles the modules
+        _cost(words)
+    for number in range(ROUNDS):
+        for turn in (number % 2, 1 - number % 2):
+            (ours if turn else bare).append(_cost(command if turn else limit))
+    times = row(case, "time", "ms", [one.took_ms for one in ours], limits=[one.took_ms for one in bare])
+    above = row(case, "above the limit", "ms", [times.value - (times.limit or 0.0)], target=target_ms)
+    return [times, above, row(case, "CPU", "ms", [one.cpu_ms for one in ours], limits=[one.cpu_ms for one in bare])]
+
+
+class _Cost(NamedTuple):
+    """Of a process: from its start to its end, and CPU, which depends less on what else the machine does."""
+
+    took_ms: float
+    cpu_ms: float
+
+
+def _cost(command: Sequence[str]) -> _Cost:
+    start_s = time.perf_counter()
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:  # noqa: S603  # our own command
+        _, status, used = os.wait4(process.pid, 0)
+        took_s = time.perf_counter() - start_s
+        process.returncode = os.waitstatus_to_exitcode(status)
+    return _Cost(took_s * 1000, (used.ru_utime + used.ru_stime) * 1000)
+
+
+def _first_line_ms(command: Sequence[str]) -> float:
+    """Time until the first line on stderr.
+
+    Raises:
+        RuntimeError: There was none.
+    """
+    start_s = time.perf_counter()
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as process:  # noqa: S603  # our own command
+        if process.stderr is None or not process.stderr.readline():
+            raise RuntimeError(f"{' '.join(command)} said nothing")
+        took_ms = (time.perf_counter() - start_s) * 1000
+        process.terminate()
+    return took_ms

@@ -1,0 +1,108 @@
+"""Job requests of files: read, validated, and with an identity."""
+
+import sys
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from berth.core.requests.job_validation import validate
+from berth.formats.manifests.reader import ManifestError, read_jobs
+from berth.runtime.clock import SystemClock
+from berth.runtime.identity import new_uid
+from berth.schemas.intake import JobRequest
+from berth.schemas.ledger import Settings
+from berth.schemas.refusal import Refusal
+
+_LENIENT: Final = Settings(strict_job_shape=False, strict_label_values=False)
+"""Settings that accept most: a request refused under these is invalid for every cell."""
+
+
+class Fault(msgspec.Struct, frozen=True):
+    """Error in a request, as ``--json`` prints it."""
+
+    file: str
+    field: str
+    value: str
+    expected: str
+    document: int = 0
+    job: str = ""
+    code: str = "manifest"
+    form: str = ""
+    because: str = ""
+
+    def line(self) -> str:
+        """The fault in one line."""
+        place = self.job or (f"document {self.document}" if self.document else "")
+        head = ": ".join(filter(None, (self.file, place, self.field)))
+        form = f" (product form {self.form}, because {self.because})" if self.form else ""
+        return f"{head}: is {self.value or 'missing'}, expected {self.expected}{form}"
+
+
+class Request(msgspec.Struct):
+    """A job request of a file, and whether it was sent."""
+
+    request: JobRequest
+    file: str
+    intake_seq: int = 0
+    is_sent: bool = False
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """Namespace and name."""
+        return (self.request.namespace, self.request.name)
+
+
+def stamped(request: JobRequest, *, now_ms: int) -> JobRequest:
+    """The request with an identity and a time; an existing identity is kept."""
+    if request.uid:
+        return request
+    return msgspec.structs.replace(request, uid=new_uid(), created_at_ms=now_ms)
+
+
+def fault_of(refusal: Refusal, *, file: str = "", job: str = "") -> Fault:
+    """A refusal of a request in the form of a fault."""
+    return Fault(
+        file=file,
+        job=job,
+        code=refusal.code,
+        field=refusal.field,
+        value=refusal.value,
+        expected=refusal.expected,
+        form=refusal.form,
+        because=refusal.form_because,
+    )
+
+
+def read_requests(files: tuple[str, ...]) -> tuple[list[Request], list[Fault]]:
+    """Requests of all files, and the first error of each document that can be found without a cell."""
+    requests: list[Request] = []
+    faults: list[Fault] = []
+    now_ms = SystemClock().now_ms()
+    names: dict[tuple[str, str], str] = {}
+    for file in files:
+        try:
+            text = sys.stdin.read() if file == "-" else Path(file).read_text("utf-8")
+        except OSError as error:
+            faults.append(Fault(file, "", f"unreadable ({error.strerror or error})", "a file that can be read"))
+            continue
+        except UnicodeDecodeError as error:
+            faults.append(Fault(file, "", f"not UTF-8 at byte {error.start}", "a text in UTF-8"))
+            continue
+        reading = read_jobs(text)
+        faults += [_manifest_fault(file, error) for error in reading.errors]
+        for job in reading.jobs:
+            sent = Request(stamped(job, now_ms=now_ms), file)
+            if sent.key in names:
+                expected = f"another name: {names[sent.key]} has a job of this name, too"
+                faults.append(Fault(file, "metadata.name", "/".join(sent.key), expected))
+            names[sent.key] = file
+            requests.append(sent)
+            refusal = validate(job, _LENIENT)
+            if isinstance(refusal, Refusal):
+                faults.append(fault_of(refusal, file=file, job="/".join(sent.key)))
+    return requests, faults
+
+
+def _manifest_fault(file: str, error: ManifestError) -> Fault:
+    return Fault(file, error.path, error.value, error.expected, document=error.document)

@@ -1,0 +1,110 @@
+"""Jobs in the form of ``--json``, and words about them."""
+
+from typing import Final
+
+import msgspec
+
+from berth.schemas.placement import Placement
+from berth.schemas.status import JobStatus
+
+OVER: Final = frozenset({"succeeded", "failed", "cancelled", "rejected"})
+"""Final phases."""
+_DONE: Final = frozenset({"succeeded", "failed"})
+
+
+def phase_words(phase: str) -> str:
+    """A job's phase as a phrase after the name of the job."""
+    return f"{'has' if phase in _DONE else 'is'} {phase}"
+
+
+class RankRow(msgspec.Struct, frozen=True):
+    """Node and chips of a pod."""
+
+    rank: int
+    node: str
+    chips: list[int]
+
+
+class RejectionRow(msgspec.Struct, frozen=True):
+    """A request that was rejected because another job has its name."""
+
+    uid: str
+    code: str
+    field: str
+    value: str
+    expected: str
+    at_ms: int
+
+
+class JobRow(msgspec.Struct, frozen=True):
+    """A job as ``--json`` prints it."""
+
+    namespace: str
+    name: str
+    uid: str
+    phase: str
+    since_ms: int
+    attempt: int
+    pods: int
+    chips: int
+    queue: str
+    priority: int
+    sentence: str
+    ledger_seq: int
+    facts_seq: int
+    ranks: list[RankRow] = []
+    code: str = ""
+    field: str = ""
+    value: str = ""
+    expected: str = ""
+    rejection: RejectionRow | None = None
+    warning: str = ""
+    submitted_ms: int = 0
+    position: int = 0
+    """Its position in the queue, from 1 on; 0 if it does not wait, or if the queue was not read."""
+
+
+def ranks_of(placement: Placement | None) -> list[RankRow]:
+    """Node and chips of each rank."""
+    if placement is None:
+        return []
+    pairs = zip(placement.names(), placement.chips_by_rank(), strict=True)
+    return [RankRow(rank, node, list(chips)) for rank, (node, chips) in enumerate(pairs)]
+
+
+def row_of(status: JobStatus, position: int = 0) -> JobRow:
+    """A status in the form of ``--json``."""
+    refusal, rejection = status.refusal, status.rejection
+    return JobRow(
+        namespace=status.namespace,
+        name=status.name,
+        uid=status.uid,
+        phase=status.phase,
+        since_ms=status.since_ms,
+        attempt=status.attempt,
+        pods=status.pods,
+        chips=status.chips,
+        queue=status.queue,
+        priority=status.priority,
+        sentence=status.sentence,
+        ledger_seq=status.ledger_seq,
+        facts_seq=status.facts_seq,
+        ranks=ranks_of(status.placement),
+        code=refusal.code if refusal is not None else "",
+        field=refusal.field if refusal is not None else "",
+        value=refusal.value if refusal is not None else "",
+        expected=refusal.expected if refusal is not None else "",
+        rejection=RejectionRow(
+            uid=rejection.uid,
+            code=rejection.refusal.code,
+            field=rejection.refusal.field,
+            value=rejection.refusal.value,
+            expected=rejection.refusal.expected,
+            at_ms=rejection.at_ms,
+        )
+        if rejection is not None
+        else None,
+        warning=status.warning,
+        submitted_ms=status.submitted_ms,
+        position=position,
+    )

@@ -1,0 +1,89 @@
+"""What ``berth --help`` and ``berth jobs`` may import: a command is as slow as its imports.
+
+``python -m bench commands`` measures the times.
+"""
+
+import asyncio
+import sys
+from collections.abc import Collection
+from typing import Final
+
+import pytest
+
+from berth.runtime.bus.nats_bus import NatsBus
+from berth.schemas.envelope import encode
+from berth.schemas.status import JobStatus
+
+_ANY: Final = frozenset({"__main__", "_distutils_hack", "cython_runtime", "sitecustomize"})
+"""The interpreter's, its environment's, and parts of compiled modules."""
+_HELP: Final = frozenset({"attr", "attrs", "cyclopts", "docstring_parser", "rich"})
+_HELP_OWN: Final = ("berth.cli.app", "berth.cli.commands", "berth.cli.output", "berth.cli.tables", "berth.formats.utf8",
+                    "berth.runtime.release")  # fmt: skip
+_JOBS: Final = frozenset({"msgspec", "nats", "structlog", "typing_extensions", "uvloop"})
+_JOBS_OWN: Final = (
+    "berth.cli.cell", "berth.cli.jobs.filters", "berth.cli.jobs.finding", "berth.cli.jobs.job_table",
+    "berth.cli.jobs.listing", "berth.cli.jobs.queue_order", "berth.cli.jobs.rows", "berth.core.errors",
+    "berth.core.explain.text", "berth.formats.shortened", "berth.runtime.backoff", "berth.runtime.bus.",
+    "berth.runtime.clock", "berth.runtime.config", "berth.runtime.errors", "berth.runtime.logs",
+    "berth.runtime.optional_imports", "berth.schemas.",
+)  # fmt: skip
+_SLOW_TO_HELP: Final = ("asyncio", "importlib.metadata", "markdown_it", "msgspec", "rich.live", "rich.markdown", "ssl")
+_SLOW_TO_LIST: Final = ("aiohttp", "numpy", "rich.live", "rich.markdown", "yaml")
+_CODE: Final = """
+import sys
+from berth.cli.app import call
+code = call(sys.argv[1:])
+print("\\n".join(sys.modules), file=sys.stderr)
+sys.exit(code)
+"""
+
+
+async def imports(*words: str) -> set[str]:
+    """Modules after a command that succeeded and printed something."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", _CODE, *words, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
+    )
+    out, err = await process.communicate()
+    assert process.returncode == 0, err.decode()
+    assert out
+    return set(err.decode().split())
+
+
+def surplus(found: Collection[str], libraries: Collection[str], own: tuple[str, ...]) -> list[str]:
+    """Libraries, and modules of Berth, that are imported without being allowed."""
+    packages = {one.rpartition(".")[0] for one in own if not one.endswith(".")} | {one.rstrip(".") for one in own}
+    parents = {".".join(one.split(".")[:size]) for one in packages for size in range(1, one.count(".") + 2)}
+    ours = [name for name in found if name.startswith("berth.")]
+    libraries_found = {name.partition(".")[0] for name in found if not name.startswith("_cython_")}
+    others = libraries_found - sys.stdlib_module_names - {"berth", *_ANY}
+    wild = tuple(one for one in own if one.endswith("."))
+    return sorted(
+        [name for name in ours if name not in own and name not in parents and not name.startswith(wild)]
+        + [name for name in others if name not in libraries]
+    )
+
+
+async def test_the_list_of_commands_imports_little() -> None:
+    found = await imports("--help")
+    assert surplus(found, _HELP, _HELP_OWN) == []
+    assert [name for name in _SLOW_TO_HELP if name in found] == []
+
+
+async def test_the_list_of_jobs_imports_little(real_bus: NatsBus, nats_server: str, cell: str) -> None:
+    status = JobStatus("ml", "x", "uid-x", "waiting", 1, 1, sentence="no node has 8 free chips")
+    await real_bus.publish(real_bus.subjects.status("ml", "x"), encode(status))
+    found = await imports("jobs", "--url", nats_server, "--cell", cell)
+    assert surplus(found, _HELP | _JOBS, _HELP_OWN + _JOBS_OWN) == []
+    assert [name for name in _SLOW_TO_LIST if name in found] == []
+
+
+@pytest.mark.parametrize(
+    ("found", "wrong"),
+    [
+        (["berth", "berth.cli", "berth.cli.app", "json", "rich.console", "cyclopts"], []),
+        (["berth.cli.app", "berth.cli.cell", "numpy.core"], ["berth.cli.cell", "numpy"]),
+        (["berth.runtime", "berth.runtime.kube"], ["berth.runtime.kube"]),
+    ],
+)
+def test_what_is_not_allowed_is_named(found: list[str], wrong: list[str]) -> None:
+    assert surplus(found, _HELP, _HELP_OWN) == wrong
