@@ -52,8 +52,8 @@ class Live:
 async def live(*words: str, url: str, cell: str, on_terminal: bool = False) -> AsyncIterator[Live]:
     """The command, with its output in pipes or on a terminal of 24 lines."""
     here, there = pty.openpty() if on_terminal else (None, asyncio.subprocess.PIPE)
-    process = await asyncio.create_subprocess_exec(
-        "/usr/bin/env", "TERM=xterm", "COLUMNS=100", "LINES=24", sys.executable, "-m", "berth.cli", *words,
+    process = await asyncio.create_subprocess_exec(  # a shell lets what it starts in the background ignore Ctrl-C
+        "/usr/bin/env", "--default-signal=INT", "TERM=xterm", "COLUMNS=100", "LINES=24", sys.executable, "-m", "berth.cli", *words,
         "--url", url, "--cell", cell, stdin=asyncio.subprocess.DEVNULL, stdout=there, stderr=there,
     )  # fmt: skip
     if here is not None:

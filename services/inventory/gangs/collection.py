@@ -306,8 +306,8 @@ class Gangs:
             return group_pods(gang, self._resolver.published_members, priority=priority)
         if name in self._foreign_pods:
             return GroupPods(is_ours=False)
-        look = group_owner(group)
-        self._resolver.lookups.use(key, look)
+        look, made_by = group_owner(group), group.metadata.controller
+        self._resolver.lookups.use(key, look, made_by.uid if made_by is not None else "")
         lookup = self._resolver.lookups.lookup(key, now_ms)
         if look is not None and (not lookup.is_known or (lookup.is_unread and lookup.is_old)):
             asked = self._resolver.lookups.ask(key)

@@ -4,7 +4,7 @@ import pytest
 
 from berth.formats.kubernetes.objects import Pod
 from berth.formats.kubernetes.owners import OwnerKey
-from tests.support.gang_world import GangWorld, a_pod, facts_of
+from tests.support.gang_world import GangWorld, a_group, a_pod, facts_of, members
 
 JOB = ("batch/v1", "Job", "train", "job-1")
 THING = ("example.com/v1", "Thing", "train", "thing-1")
@@ -254,3 +254,25 @@ def test_pods_that_run_for_a_coscheduling_group_count_for_no_later_one() -> None
     world.gangs.set_owner(key, facts_of(key, {"minMember": 3}, uid="co-2"))
     world.settle()
     assert world.standing("cosched.co") == {0: "c-0"}
+
+
+def test_the_owner_of_a_podgroup_without_pods_is_read_once_although_its_request_looks_at_it_too() -> None:
+    owner = ("batch.volcano.sh/v1alpha1", "Job", "vc", "uid-vc")
+    volcano = OwnerKey("VolcanoJob", "ns", "vc")
+    world = GangWorld()
+    world.gangs.set_group(a_group("pg", least=2, owner=owner))
+    world.pods(*members(2))
+    world.settle()
+    world.gangs.set_owner(volcano, facts_of(volcano, {"minAvailable": 2}, uid="uid-vc"))
+    world.settle()
+    (name,) = world.requests
+    world.verdict(name)
+    world.status(name, "waiting")
+    for index in range(2):
+        world.gangs.drop_pod(f"uid-p-{index}")
+    world.settle()
+    world.looks.clear()
+    for _ in range(5):
+        world.gangs.set_owner(volcano, facts_of(volcano, {"minAvailable": 2}, uid="uid-vc"))
+        world.settle()
+    assert world.looks == []
