@@ -164,7 +164,7 @@ def _withdrawal_reason(gang: Gang, part: Part, settings: GangSettings, *, is_pen
         return changed
     incomplete = there < len(part.slots) and waits
     recovers = part.awaits_pods
-    gone = there == 0 and part.phase != "ending" and (not part.is_settled or _all_deleted(gang, part))
+    gone = there == 0 and part.phase != "ending" and (recovers or not part.is_settled or _all_deleted(gang, part))
     gone = gone and not (recovers and gang.look is not None)  # its owner makes them anew, however late
     part.incomplete_since_ms = (
         (now_ms if part.incomplete_since_ms is None else part.incomplete_since_ms) if incomplete or recovers else None

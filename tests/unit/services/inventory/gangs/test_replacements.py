@@ -475,6 +475,17 @@ def test_a_pod_that_nobody_makes_anew_ends_its_request() -> None:
     assert [(job, why) for job, _, why in world.withdrawn] == [(name, "pod alone was deleted")]
 
 
+def test_a_pod_that_nobody_makes_anew_ends_its_request_also_beside_one_that_has_ended() -> None:
+    world = running(2)
+    world.gangs.drop_pod("uid-p-1")
+    world.pods(a_pod("p-0", group="pg", node="n1", phase="Succeeded"))
+    recovers(world, 1, phase="bound")
+    world.settle()
+    assert world.withdrawn == []
+    world.settle(after_s=600)
+    assert [(job, why) for job, _, why in world.withdrawn] == [(BASE, "its pods are gone")]
+
+
 def test_a_cancelled_job_takes_no_new_pods_and_tells_of_none() -> None:
     world = running()
     recovers(world, 2)
