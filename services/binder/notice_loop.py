@@ -145,6 +145,8 @@ class NoticeLoop:
                     await asyncio.sleep(max(error.retry_after_s, self._pause_s))
                     continue
                 self._failed(what, error.reason)
+                if isinstance(what, NoticeWrite):
+                    self._notices.missed(what, self._clock.monotonic_s())
             except RefusedError as error:
                 if error.status in _GONE:
                     self._metrics.notices.labels("dropped").inc()

@@ -9,6 +9,7 @@ numbers are not.
 Source: docs/reference/kubernetes.md, "Reasons for users".
 """
 
+import math
 import re
 from dataclasses import dataclass, field
 from typing import Final, Literal, NamedTuple, TypeAlias
@@ -28,6 +29,8 @@ Kind = Literal["waiting", "held", "rejected", "failed", "placed", "restart-held"
 _NUMBER: Final = re.compile(r"\d+")
 _AT_ONCE_MAX: Final = 3
 """Sentences that differ in more than numbers and are written without the delay."""
+_MISSED_S: Final = 10.0
+"""Pause before a write that failed is tried again."""
 _STATUSES_MAX: Final = 10_000
 """Statuses that are kept for jobs whose pods are not known yet, the newest."""
 _KIND_OF_PHASE: Final[dict[Phase, Kind]] = {"waiting": "waiting", "rejected": "rejected", "failed": "failed"}
@@ -73,6 +76,8 @@ class _Job:
     at_once: int = 0
     """Number of sentences of the same kind that were written without delay, in a row."""
     event: bool = False
+    has_missed: bool = False
+    """Whether the Event could not be written, and is due again."""
     pods: dict[str, str] = field(default_factory=dict)
     written: set[str] = field(default_factory=set)
 
@@ -188,8 +193,11 @@ class Notices:
         if notice != job.notice and not self._is_early(name, job, notice, now_s):
             is_known = job.notice is not None and (job.notice.kind, notice.kind) == ("restart-held", "placed")
             job.notice, job.at_s, job.event = notice, now_s, not is_known
+            job.has_missed = False
             job.written.clear()
             self._later_s.pop(name, None)
+        elif job.has_missed:
+            job.event, job.has_missed = True, False
         self._gather(name, job)
 
     def _is_early(self, name: JobName, job: _Job, notice: Notice, now_s: float) -> bool:
@@ -232,6 +240,17 @@ class Notices:
                     return NoticeWrite(name, job.notice, job.members, job.pods.pop(uid), uid)
             del self._due[name]
         return None
+
+    def missed(self, write: NoticeWrite, now_s: float) -> None:
+        """Note that a write failed although another try may not: it is due again after a pause."""
+        job = self._jobs.get(write.job)
+        if job is None or job.notice != write.notice:
+            return
+        if write.pod_uid:
+            job.written.discard(write.pod_uid)
+        else:
+            job.has_missed = True
+        self._later_s[write.job] = min(now_s + _MISSED_S, self._later_s.get(write.job, math.inf))
 
     def wait_s(self, now_s: float) -> float | None:
         """Time until the next delayed notice; None without one."""

@@ -136,6 +136,23 @@ def test_a_gang_that_waits_gets_one_event_and_a_condition_a_pod_once() -> None:
     assert book.written() == []
 
 
+def test_what_could_not_be_written_for_now_is_due_again_after_a_pause() -> None:
+    book = Book()
+    book.say("waiting", "3 nodes lack chips")
+    event, of_pod, _ = (book.notices.next(0.0) for _ in range(3))
+    assert event is not None
+    assert of_pod is not None
+    for write in (event, of_pod):
+        book.notices.missed(write, 0.0)
+    assert book.notices.next(9.9) is None
+    assert book.notices.wait_s(0.0) == 10.0
+    assert [book.notices.next(10.0) for _ in range(3)] == [event, of_pod, None]
+    book.say("rejected", "it asks for nothing")
+    assert book.notices.next(10.0) is not None
+    book.notices.missed(of_pod, 10.0)
+    assert book.notices.wait_s(10.0) is None, "another notice has taken its place"
+
+
 def test_a_new_sentence_of_the_same_kind_waits_and_only_the_last_is_written() -> None:
     book = Book()
     book.say("waiting", "7 of 8")
