@@ -17,6 +17,7 @@ from berth.client import Client
 from berth.runtime.local.nats_server import EmbeddedServer
 from tests.e2e.test_programs import SETTINGS
 from tests.support.processes import ROOT, services
+from tests.support.waiting import until_true
 
 GUIDE: Final = ROOT / "docs" / "programs.md"
 URL_OF_GUIDE: Final = "nats://127.0.0.1:4222"
@@ -64,8 +65,11 @@ async def see_run(words: list[str], folder: Path, server: EmbeddedServer, cell: 
     """Run a program, and compare what it printed with what the service says."""
     async with a_cell(folder, server.url, cell) as client:
         out = await run(*words, server.url, cell, "example", folder=folder)
-        job = await client.status("example", namespace="team-a")
-        assert job.phase == "cancelled", out
+
+        async def is_cancelled() -> bool:
+            return (await client.status("example", namespace="team-a")).phase == "cancelled"
+
+        await until_true(is_cancelled, deadline_s=30, what=f"the status follows the events: {out}")
         async with aclosing(client.follow("team-a", "example")) as events:
             placed = await anext(one async for one in events if one.event.phase == "placed")
         assert [

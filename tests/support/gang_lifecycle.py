@@ -78,6 +78,7 @@ class Life:
 
     def due(self) -> Due:
         found = examine(self.state, self.to_examine)
+        assert not found.set_aside
         for uid in found.settled:
             del self.to_examine[uid]
         return found.due

@@ -18,6 +18,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from berth.core.errors import guarded
+from berth.core.requests.job_validation import SHARE_AICORE
 from berth.core.state.cell import State
 from berth.core.state.found_pods import note_short, placement_of_pods
 from berth.core.state.held_for_restarts import held_places, held_together_ms, no_longer_held
@@ -28,7 +29,7 @@ from berth.core.state.ledger import Holding, PodShare, pods_of
 from berth.schemas.columns import unpack
 from berth.schemas.facts import OutcomeSeen, PodPhase, PodsSeen
 from berth.schemas.ledger import Adoption, Eviction, HeldPlaces, Release, ReleaseReason, Verdict
-from berth.schemas.placement import BlockPart, Placement
+from berth.schemas.placement import BlockPart, Placement, Run
 
 _UNDONE: Final[dict[str, ReleaseReason]] = {"bind-failed": "bind-failed", "fault": "fault"}
 """Reason of a release by why the attempt ends, where that counts more than how its pods ended."""
@@ -309,12 +310,21 @@ def _regain(state: State, uid: str, found: Due) -> bool:
         return False
     if gang is not None and (gang.phase != "waiting" or fact.attempt < gang.attempt):
         return False
-    if unpack(fact.rank, 4) != list(range(sum(task.replicas for task in job.request.tasks))):
+    asked = [task for task in job.request.tasks for _ in range(task.replicas)]
+    masks = unpack(fact.chips, 8)
+    is_whole = unpack(fact.rank, 4) == list(range(len(asked))) and SHARE_AICORE not in job.request.labels
+    if not is_whole or [task.chips for task in asked] != [mask.bit_count() for mask in masks]:
         return False
     placement = placement_of_pods(state.table, state.held, fact, found.given)
     note_short(state.short, fact, pods_of(placement))
     if uid in state.short:  # until those that own them are given back
         return False
+    ended = [phase in ENDED for phase in fact.phase]  # they own nothing any more
+    runs = [
+        Run(1, 0) if over else Run(1, task.chips, task.cpu_milli, task.memory_mib)
+        for over, task in zip(ended, asked, strict=True)
+    ]
+    placement = msgspec.structs.replace(placement, runs=runs, resource=job.request.resource)
     found.regained.append(Verdict(job.namespace, job.name, uid, fact.attempt, placement))
     return True
 

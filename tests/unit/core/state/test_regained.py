@@ -62,6 +62,7 @@ def test_pods_that_have_ended_get_nothing() -> None:
     life.carry_out()
     assert life.state.fold.holdings["uid-j", 1].placement.chips_by_rank() == [(0,), ()]
     assert life.carry_out() == Due(releases=[Release("uid-j", 1, "succeeded", ranks=[1])])
+    assert (life.state.held("a"), life.state.held("b")) == (1, 0)
 
 
 def test_an_attempt_that_the_ledger_knows_has_ended_when_pods_of_a_later_one_run() -> None:
@@ -89,6 +90,7 @@ def test_a_later_attempt_of_which_no_pod_lives_ends_nothing() -> None:
         {"foreign": True, "attempt": 0},
         {"phase": pack([P.SUCCEEDED, P.GONE], 1)},
         {"rank": pack([0, 2], 4)},
+        {"chips": pack([0b11, 1], 8)},
     ],
 )
 def test_pods_of_another_or_none_or_too_few_regain_nothing(changes: dict[str, object]) -> None:
