@@ -83,7 +83,7 @@ async def test_names_and_json_are_for_programs(nats_server: str, cell: str) -> N
     ("words", "complaint"),
     [
         (["--sort", "size"], "--sort is 'size', expected one or several of queue, age, "),
-        (["-f", "phase=runing"], "--filter phase is 'runing', expected one of waiting, "),
+        (["-f", "phase=running2"], "--filter phase is 'running2', expected one of waiting, "),
         (["-o", "yaml"], 'Invalid value "yaml" for -o. Choose from: "text", "wide", "name", "json".'),
         (["-o", "wide", "--json"], "--output is 'wide', expected 'json' or nothing beside --json"),
         (["-o", "name", "--watch"], "--output is 'name', expected text, wide or json beside --watch"),

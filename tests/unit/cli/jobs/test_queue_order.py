@@ -112,7 +112,7 @@ def test_jobs_are_chosen_by_their_fields(texts: list[str], wanted: str) -> None:
         ("running", "--filter is 'running', expected FIELD=VALUE or FIELD!=VALUE"),
         ("=x", "--filter is '=x', expected FIELD=VALUE"),
         ("phas=running", "--filter is 'phas', expected one of phase, name, queue, .*did you mean phase?"),
-        ("phase=runing", "--filter phase is 'runing', expected one of waiting, .*did you mean running?"),
+        ("phase=running2", "--filter phase is 'running2', expected one of waiting, .*did you mean running?"),
         ("phase=", "--filter phase is '', expected one of"),
         ("priority=high", "--filter priority is 'high', expected a whole number"),
     ],
