@@ -89,13 +89,6 @@ class StreamInfo(msgspec.Struct, frozen=True):
         return max(stored, min(self.floor, self.state.last_seq + 1))
 
 
-class _Placed(msgspec.Struct, frozen=True):
-    """A stream with the servers that have it."""
-
-    state: _Counts
-    cluster: _Peers = _Peers()
-
-
 class StreamReport(msgspec.Struct, frozen=True):
     """A stream for people.
 
@@ -181,11 +174,9 @@ class Api:
 
     async def stream_report(self, stream: str) -> StreamReport | None:
         """A stream with its size and its replicas; None if it does not exist."""
-        answer = await self._send(f"STREAM.INFO.{stream}", None)
-        error = msgspec.json.decode(answer, type=_Outcome).error
-        if error is not None and error.err_code == _NO_STREAM:
+        found = await self.find_stream(stream)
+        if found is None:
             return None
-        found = _decode(f"STREAM.INFO.{stream}", answer, _Placed)
         state, peers = found.state, found.cluster
         late = [peer.name for peer in peers.replicas or () if peer.offline or not peer.current]
         return StreamReport(state.messages, state.bytes, state.first_seq, state.last_seq, peers.leader, sorted(late))
