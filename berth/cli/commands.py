@@ -63,7 +63,7 @@ COMMANDS: Final = (
     Command(
         "wait",
         "jobs.wait:wait",
-        "Wait until jobs are placed, or have finished, and tell by the exit code whether they did.",
+        "Wait until jobs are placed, or have finished, and report by the exit code whether they did.",
     ),
     Command("cancel", "jobs.cancel:cancel", "Cancel a job, whether it waits or runs."),
     Command(

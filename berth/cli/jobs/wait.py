@@ -52,7 +52,7 @@ def wait(
     namespace: Namespace = "default",
     common: Common | None = None,
 ) -> int:
-    """Wait until jobs are placed, or have finished, and tell by the exit code whether they did.
+    """Wait until jobs are placed, or have finished, and report by the exit code whether they did.
 
     Exit codes: 0 all did; 1 one ended otherwise, is larger than the cluster, or is unknown; 2 wrong use; 124 not in
     time; 130 Ctrl-C.
