@@ -31,6 +31,7 @@ COUNTER: Final = f"{COUNTERS}/vcjob-fault-npu-cm"
 REASON: Final = "/api/v1/namespaces/mindx-dl/configmaps/job-reschedule-reason"
 SINCE_MS: Final = 1_763_640_001_000
 OTHER: Final = "vc-scheduler"
+_READS: Final = 2
 
 
 @asynccontextmanager
@@ -58,7 +59,11 @@ async def writing(api: KubeApi, bus: NatsBus, folder: Path) -> AsyncIterator[Non
 
 @asynccontextmanager
 async def disturbed(api: KubeApi, path: str) -> AsyncIterator[None]:
-    """Another client changes a ConfigMap all the time while the block runs, as the device plug-in does."""
+    """Another client changes a ConfigMap all the time while the block runs, as the device plug-in does.
+
+    Between two writes it reads as often as ``_READS`` says: a client that wrote again at once would let nobody else
+    through, for whoever reads and writes needs two round trips without a foreign write in between.
+    """
     stop = asyncio.Event()
 
     async def disturb() -> None:
@@ -66,6 +71,8 @@ async def disturbed(api: KubeApi, path: str) -> AsyncIterator[None]:
         while not stop.is_set():
             count += 1
             await write_as_other(api, path, {"plugin": str(count)})
+            for _ in range(_READS):
+                await data(api, path)
 
     async with asyncio.TaskGroup() as group:
         group.create_task(disturb())
