@@ -12,6 +12,7 @@ from typing import Annotated, Any, Final
 import uvloop
 from cyclopts import Parameter
 
+from berth.cli.link import LinkWatch
 from berth.cli.output import FAILED, INTERRUPTED, OK, WRONG_USE, CommandError, complain, print_progress
 from berth.core.errors import LedgerBrokenError
 from berth.runtime import logs
@@ -65,12 +66,14 @@ class Common:
 
 
 @asynccontextmanager
-async def connected(common: Common, *, needs_cell: bool = True) -> AsyncIterator[NatsBus]:
+async def connected(common: Common, *, needs_cell: bool = True, tells_outages: bool = True) -> AsyncIterator[NatsBus]:
     """Connection to the bus of the cell.
 
     Args:
         common: Options.
         needs_cell: Whether the server must have the cell already.
+        tells_outages: Whether to print that the connection is lost, and that it is back; False where the command draws
+            on the terminal, and shows it itself.
 
     Raises:
         CommandError: No server answers, the server rejects the connection, or it does not have the cell.
@@ -105,7 +108,12 @@ async def connected(common: Common, *, needs_cell: bool = True) -> AsyncIterator
                 f"the server at {url} has no cell {common.cell!r} ({_cause(error)}); start one with: berth up, or name"
                 " another with --cell"
             ) from error
-        yield bus
+        watch = LinkWatch(bus, print_progress) if tells_outages else None
+        try:
+            yield bus
+        finally:
+            if watch is not None:
+                watch.end()
 
 
 def _cause(error: ShellError) -> str:
