@@ -19,7 +19,7 @@ from berth.runtime import logs
 from berth.runtime.bus.access import access_of
 from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.config import ConfigError, LogConfig, bus_from_environment, bus_url_from_environment
-from berth.runtime.errors import FatalError, ShellError, TransientError, newer_version
+from berth.runtime.errors import FatalError, ShellError, TransientError, UntrustedError, newer_version
 from berth.schemas.envelope import NewerVersionError
 from berth.schemas.subjects import StreamName
 
@@ -87,10 +87,16 @@ async def connected(common: Common, *, needs_cell: bool = True, tells_outages: b
         bus = await NatsBus.connect(
             url.split(","), common.cell, name="berth", timeout_s=_CONNECT_S, access=access, is_patient=False
         )
+    except UntrustedError as error:
+        raise CommandError(
+            f"the server at {url}: {error.reason}; in the environment: BERTH_BUS__TLS_CA_FILE, BERTH_BUS__TLS_HOSTNAME",
+            code=WRONG_USE,
+        ) from error
     except FatalError as error:
         raise CommandError(
             f"the server at {url} rejects the connection ({_cause(error)}); set BERTH_BUS__USER and"
-            " BERTH_BUS__PASSWORD_FILE, or other credentials of section bus"
+            " BERTH_BUS__PASSWORD_FILE, or other credentials of section bus",
+            code=WRONG_USE,
         ) from error
     except TransientError as error:
         raise CommandError(
