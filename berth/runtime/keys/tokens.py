@@ -18,10 +18,8 @@ _NO_LIMIT: Final = -1
 _VERSION: Final = 2
 _RESPONSE: Final = {"max": 1, "ttl": 120_000_000_000}
 """A reply to a request, within two minutes: what ``allow_responses`` of the server's own configuration permits."""
-_LIMITS: Final = dict.fromkeys(("subs", "data", "payload", "imports", "exports", "conn", "leaf"), _NO_LIMIT) | {
-    "wildcards": True
-}
-_STORAGE: Final = dict.fromkeys(("mem_storage", "disk_storage", "streams", "consumer"), _NO_LIMIT)
+_LIMITS: Final = ("subs", "data", "payload", "imports", "exports", "conn", "leaf")
+_STORAGE: Final = ("mem_storage", "disk_storage", "streams", "consumer")
 
 
 class Key:
@@ -98,7 +96,8 @@ def account_token(
         stores: Whether it may have streams.
         revoked: For the public key of a user, the time until which JWTs of it do not count, in seconds since 1970.
     """
-    nats: dict[str, Any] = {"type": "account", "limits": _LIMITS | (_STORAGE if stores else {})}
+    limits = dict.fromkeys((*_LIMITS, *(_STORAGE if stores else ())), _NO_LIMIT)
+    nats: dict[str, Any] = {"type": "account", "limits": {**limits, "wildcards": True}}
     if revoked:
         nats["revocations"] = dict(sorted(revoked.items()))
     return _signed(operator, account, name, nats, issued_s)
