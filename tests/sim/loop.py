@@ -279,7 +279,8 @@ class SimLoop(asyncio.BaseEventLoop):
     def _note_error(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         del loop
         error = context.get("exception")
-        if not isinstance(error, Killed) and not self._burying:
+        # A group of tasks of a dead process is found by the garbage collector, long after it was buried.
+        if not _is_killed(error) and not self._burying:
             self.errors.append(f"{context.get('message')}: {error!r}")
 
     # Life and death of lanes.
@@ -352,3 +353,10 @@ class SimLoop(asyncio.BaseEventLoop):
     def trace_hash(self) -> str:
         """Hash of all steps so far."""
         return self._digest.hexdigest()
+
+
+def _is_killed(error: BaseException | None) -> bool:
+    """Whether an error is the end of a process and nothing else."""
+    if isinstance(error, BaseExceptionGroup):
+        return all(map(_is_killed, error.exceptions))
+    return isinstance(error, Killed)

@@ -73,6 +73,8 @@ class Operator(Stage):
     _folder: TemporaryDirectory[str] | None = None
     _backups = 0
     _begun = 0
+    _is_deleted = False
+    """Whether a stream that nothing makes again was deleted, and the cell is not restored yet."""
 
     @property
     def _bus(self) -> NatsBus:
@@ -123,7 +125,9 @@ class Operator(Stage):
         lost = cell.server.lose_power([subjects.stream(name) for name in safe])
         self.observer.count["messages lost with the power"] += sum(lost.values())
         gone = [name for name in ESSENTIAL if subjects.stream(name) in lost]
-        if not gone:
+        if self._is_deleted:  # just before the power failed
+            self._work(self._restore())
+        elif not gone:
             self._start_all()
             self._work(self._see_the_lease())
         elif gone == [StreamName.LEDGER] and self._head() >= self.observer.base.ledger_seq:
@@ -137,6 +141,7 @@ class Operator(Stage):
         name = DELETED[event.two % len(DELETED)]
         if self.is_at_work or (name in ESSENTIAL and not self._backups):
             return
+        self._is_deleted |= name in ESSENTIAL
         self.cell.server.delete(self.user.subjects.stream(name))
         self.later(event.for_s, self._see_deleted, name)
 
@@ -307,6 +312,7 @@ class Operator(Stage):
             restored_stream=streams[subjects.stream(StreamName.LEDGER)].created,
         )
         self.observer.count["restores"] += 1
+        self._is_deleted = False
         self._start_all()
 
     def clean(self) -> None:

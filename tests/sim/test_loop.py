@@ -2,13 +2,14 @@
 
 import asyncio
 import contextvars
+import gc
 import subprocess
 import sys
 from collections.abc import Iterator
 
 import pytest
 
-from tests.sim.errors import OutOfStepsError, RealWorldError, StalledError
+from tests.sim.errors import Killed, OutOfStepsError, RealWorldError, StalledError
 from tests.sim.loop import Lane, SimLoop
 
 STORY = """
@@ -226,3 +227,31 @@ def test_errors_of_callbacks_are_kept(loop: SimLoop) -> None:
     loop.run_until_complete(main())
     assert len(loop.errors) == 1
     assert "no number" in loop.errors[0]
+
+
+async def _ends() -> None:
+    async with asyncio.TaskGroup() as group:
+        group.create_task(_dies())
+
+
+async def _dies() -> None:
+    raise Killed
+
+
+def test_the_end_of_a_process_is_no_error_however_late_it_is_found(loop: SimLoop) -> None:
+    task = loop.create_task(_ends())
+    loop.run_until_complete(asyncio.wait([task]))
+    del task
+    gc.collect()
+    assert loop.errors == []
+    other = loop.create_task(_fails())
+    loop.run_until_complete(asyncio.wait([other]))
+    del other
+    gc.collect()
+    assert len(loop.errors) == 1
+
+
+async def _fails() -> None:
+    async with asyncio.TaskGroup() as group:
+        group.create_task(_dies())
+        raise ValueError("of the code")

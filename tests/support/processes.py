@@ -53,6 +53,9 @@ class Service:
         self.label = f"{name}{label}-{cell}"
         self.starts = 0
         self.env: dict[str, str] = {}
+        self.folder = ROOT
+        """Folder of its sources."""
+        self.module = f"berth.services.{name}"
         self._place = place or Place()
         self._url = url
         self._file = folder / f"{self.label}.toml"
@@ -68,8 +71,8 @@ class Service:
             log.write(f"--- start {self.starts} {fault_point}\n".encode())
             log.flush()
             self._child = subprocess.Popen(  # noqa: S603  # our own interpreter and words
-                [sys.executable, "-m", f"berth.services.{self.name}", "--config", str(self._file)],
-                cwd=ROOT,
+                [sys.executable, "-m", self.module, "--config", str(self._file)],
+                cwd=self.folder,
                 env={
                     "BERTH_BUS__URL": self._url,
                     "BERTH_FAULT_POINT": fault_point,
