@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from berth.runtime.alerts import MINUTE_S, Alert, missing
+from berth.runtime.monitoring.alerts import MINUTE_S, Alert, missing
 
 ALERTS: Final = (
     missing("api", "berth_api_ledger_sequence", "warning", "programs get no answers and no events"),

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from berth.runtime.alerts import HOUR_S, MINUTE_S, Alert, missing
+from berth.runtime.monitoring.alerts import HOUR_S, MINUTE_S, Alert, missing
 
 _OF_PROGRAMS: Final = "undecodable|invalid|wrong-subject"
 """Kinds of dead letters that the program has to correct that sent the message."""

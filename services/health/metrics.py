@@ -1,7 +1,7 @@
 """What health counts."""
 
+from berth.runtime.kube.watch_silence import WatchSilence
 from berth.runtime.metrics import MetricsRegistry
-from berth.runtime.watch_silence import WatchSilence
 
 
 class HealthMetrics:

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from berth.runtime.alerts import MINUTE_S, Alert, missing
+from berth.runtime.monitoring.alerts import MINUTE_S, Alert, missing
 
 ALERTS: Final = (
     missing(

@@ -1,7 +1,7 @@
 """What the inventory counts."""
 
+from berth.runtime.kube.watch_silence import WatchSilence
 from berth.runtime.metrics import MetricsRegistry
-from berth.runtime.watch_silence import WatchSilence
 
 
 class InventoryMetrics:

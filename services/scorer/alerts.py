@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from berth.runtime.alerts import MINUTE_S, Alert
+from berth.runtime.monitoring.alerts import MINUTE_S, Alert
 
 ALERTS: Final = (
     Alert(

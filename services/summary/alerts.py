@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from berth.runtime.alerts import Alert, missing
+from berth.runtime.monitoring.alerts import Alert, missing
 
 ALERTS: Final = (
     missing(

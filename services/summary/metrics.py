@@ -1,8 +1,8 @@
 """What the summary writer counts."""
 
+from berth.runtime.kube.watch_silence import WatchSilence
 from berth.runtime.metrics import MetricsRegistry
 from berth.runtime.void_records import VoidRecords
-from berth.runtime.watch_silence import WatchSilence
 
 
 class SummaryMetrics:

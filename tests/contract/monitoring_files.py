@@ -13,9 +13,9 @@ from typing import Any, Final
 import yaml
 from prometheus_client import Metric
 
-from berth.runtime import alerts, nats_alerts
-from berth.runtime.alerts import Alert
 from berth.runtime.metrics import MetricsRegistry
+from berth.runtime.monitoring import alerts, nats_alerts
+from berth.runtime.monitoring.alerts import Alert
 from tests.contract.dashboard import dashboard
 
 ROOT: Final = Path(__file__).parents[2]

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 import promql_parser as promql
 import pytest
 
-from berth.runtime.alerts import Alert
+from berth.runtime.monitoring.alerts import Alert
 from tests.contract.alert_cases import CASES
 from tests.contract.monitoring_files import alert_groups
 from tests.support.promql import Labels, selectors

@@ -14,7 +14,7 @@ import promql_parser as promql
 import pytest
 import yaml
 
-from berth.runtime.alerts import Alert
+from berth.runtime.monitoring.alerts import Alert
 from tests.contract.dashboard import RATE, SCHEMA_VERSION
 from tests.contract.monitoring_files import (
     FOLDER,

@@ -177,8 +177,7 @@ class KubeApi:
 
     def silence_s(self) -> float:
         """Longest time for which the server has sent nothing about a collection that is reflected; 0 without one."""
-        now_s = self._clock.monotonic_s()
-        return max((now_s - one.heard_s for one in self._reflectors), default=0.0)
+        return max((self._clock.monotonic_s() - one.heard_s for one in self._reflectors), default=0.0)
 
     async def serves(self, group_version: str, plural: str) -> bool:
         """Whether the server has a kind, such as ``scheduling.volcano.sh/v1beta1`` ``podgroups``.
