@@ -10,7 +10,8 @@ from berth.schemas.ledger import Round
 from berth.services.dispatcher.metrics import DispatcherMetrics
 
 _LOOK_S: Final = 10.0
-"""Pause between two looks at all waiting jobs."""
+_JOBS_PER_S: Final = 2_000
+"""Pause between two looks at all waiting jobs: so long, and longer when very many wait."""
 _MS: Final = 1000
 
 
@@ -40,7 +41,7 @@ class JobWaits:
     def look(self, queue: Queue) -> None:
         """Measure the oldest waiting job, unless that was done a moment ago."""
         now_s = self._clock.monotonic_s()
-        if now_s - self._looked_s < _LOOK_S:
+        if now_s - self._looked_s < max(_LOOK_S, len(queue) / _JOBS_PER_S):
             return
         self._looked_s = now_s
         known = (self._accepted_ms(gang.namespace, gang.name) for gang in queue.gangs())

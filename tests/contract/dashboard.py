@@ -6,7 +6,7 @@ from typing import Any, Final
 from prometheus_client import Metric
 
 SCHEMA_VERSION: Final = 39
-"""Of Grafana 10.3 to 11; later ones convert it."""
+"""Of Grafana 11.0; later ones convert it when they load it."""
 RATE: Final = "$__rate_interval"
 CELL: Final = 'namespace=~"$namespace"'
 _WIDTH: Final = 24

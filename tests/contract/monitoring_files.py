@@ -15,7 +15,7 @@ from prometheus_client import Metric
 
 from berth.runtime.metrics import MetricsRegistry
 from berth.runtime.monitoring import alerts, nats_alerts
-from berth.runtime.monitoring.alerts import Alert
+from berth.runtime.monitoring.alerts import MINUTE_S, Alert
 from tests.contract.dashboard import dashboard
 
 ROOT: Final = Path(__file__).parents[2]
@@ -25,7 +25,7 @@ SERVICES: Final = ("dispatcher", "scorer", "binder", "inventory", "health", "sum
 """In the order of the pages."""
 _RUNBOOKS: Final = "operators.md"
 _HEAD: Final = "# Written by python -m tests.contract.monitoring_files; see docs/operators.md.\n"
-_KINDS: Final = {"process": "Every process", "nodesim": "nodesim"}
+_KINDS: Final = {"process": "Processes"}
 
 
 def families(service: str) -> list[Metric]:
@@ -88,7 +88,7 @@ def _rule(alert: Alert, runbook: str) -> dict[str, Any]:
     return {
         "alert": alert.name,
         "expr": alert.expr,
-        "for": f"{alert.for_s // 60}m",
+        "for": f"{alert.for_s // MINUTE_S}m",
         "labels": {"severity": alert.severity},
         "annotations": {"summary": alert.means, "description": alert.do, "runbook_url": runbook},
     }
@@ -111,8 +111,8 @@ def page() -> str:
         "# Metrics",
         "",
         "Each process answers `/metrics` on `probes.port`, in the text format of Prometheus. This page is written from",
-        "the definitions in the code: `python -m tests.contract.monitoring_files`. What to watch, and the alerts, are in",
-        "[operators.md](operators.md#watch-a-cell). A metric keeps its name once it is released.",
+        "the definitions in the code by `python -m tests.contract.monitoring_files`. What to watch, and what to do when an",
+        "alert fires, is in [operators.md](operators.md#watch-a-cell). A metric keeps its name once it is released.",
         "",
         "The usual `process_` metrics are also available: memory, processor time, open files.",
         "",
@@ -122,9 +122,23 @@ def page() -> str:
         for family in found:
             name = family.name + ("_total" if family.type == "counter" else "")
             own = ", ".join(f"`{label}`" for label in labels[family.name]) or "none"
-            lines.append(f"| `{name}` | {family.type} | {own} | {family.documentation.removesuffix('.')} |")
+            meaning = family.documentation.removesuffix(".") + _owners(family.name)
+            lines.append(f"| `{name}` | {family.type} | {own} | {meaning} |")
         lines.append("")
-    return "\n".join(lines[:-1]) + "\n"
+    lines += ["## Alerts", "", "| alert | severity | after | while |", "|---|---|---|---|"]
+    for group in alert_groups().values():
+        for alert in group:
+            link = f"[{alert.name}]({_RUNBOOKS}#{anchor(alert.name)})"
+            expr = alert.expr.replace("|", "\\|")
+            lines.append(f"| {link} | {alert.severity} | {alert.for_s // MINUTE_S} min | `{expr}` |")
+    return "\n".join(lines) + "\n"
+
+
+def _owners(family: str) -> str:
+    """Which services have a metric, if its name does not say so and it is not all of them."""
+    having = [service for service in SERVICES if family in labels_of(service)]
+    is_named = any(family.startswith(f"berth_{service}_") for service in SERVICES)
+    return "" if is_named or len(having) == len(SERVICES) else f" ({', '.join(having)})"
 
 
 def wanted() -> dict[Path, str]:

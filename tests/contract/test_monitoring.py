@@ -152,6 +152,13 @@ def test_an_alert_says_what_it_means_and_what_to_do(alert: Alert) -> None:
     assert not re.search(r"\{\{ \$value \}\}", alert.means + alert.do), "a number with 16 digits"
 
 
+def test_every_service_has_its_part_of_page_and_dashboard_and_its_alerts() -> None:
+    services = {path.parent.name for path in (ROOT / "services").glob("*/metrics.py")}
+    assert set(ORDER) == services
+    alerting = {path.parent.name for path in (ROOT / "services").glob("*/alerts.py")}
+    assert services - alerting == {"nodesim"}, "a simulated cluster is watched by whoever tries it"
+
+
 def test_names_of_alerts_are_unique() -> None:
     assert [name for name, count in Counter(alert.name for alert in ALERTS).items() if count > 1] == []
 
