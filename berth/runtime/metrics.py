@@ -34,8 +34,16 @@ class MetricsRegistry:
         self.collectors: Final = CollectorRegistry(auto_describe=True)
         """Registry of the library."""
         ProcessCollector(registry=self.collectors)
-        self.ready: Final = self.gauge("process_ready", "1 when the process is ready, else 0.")
-        """Set by the probe server."""
+        self.ready: Final = self.gauge("process_ready", "1 if `/readyz` reports ready, otherwise 0.")
+        """Set by the probe server, as are the next two."""
+        self.connected: Final = self.gauge(
+            "process_connected", "1 while the process is connected to NATS, otherwise 0."
+        )
+        self.waiting: Final = self.gauge(
+            "process_waiting_messages",
+            "Messages of a stream that the process follows and has not applied yet, as far as it knows, by `stream`.",
+            ["stream"],
+        )
 
     def counter(self, name: str, what: str, labels: Sequence[str] = ()) -> Counter:
         """Create a counter.

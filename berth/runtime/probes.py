@@ -9,11 +9,13 @@ through the readiness of its instruments:
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections import Counter
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from http import HTTPStatus
 from typing import Final, NamedTuple, Protocol
 
+from berth.runtime.bus.discovery import Followed
 from berth.runtime.config import ProbeConfig
 from berth.runtime.errors import FatalError
 from berth.runtime.logs import Logger
@@ -33,6 +35,10 @@ class Link(Protocol):
     @property
     def connected(self) -> bool:
         """Whether messages can be sent now."""
+
+    @property
+    def followed(self) -> Sequence[Followed]:
+        """How far the process is in the streams that it follows."""
 
 
 class Readiness:
@@ -62,6 +68,18 @@ class Readiness:
     def stop(self) -> None:
         """Report that the process is stopping and not ready."""
         self._is_stopping = True
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether the bus is connected."""
+        return self._link is not None and self._link.connected
+
+    def waiting(self) -> dict[str, int]:
+        """Messages that the process has not applied yet, by stream that it follows."""
+        found: Counter[str] = Counter()
+        for one in self._link.followed if self._link is not None else ():
+            found[one.stream] += one.waiting
+        return dict(found)
 
     @property
     def reason(self) -> str:
@@ -123,10 +141,19 @@ class _Pages:
                 status = HTTPStatus.SERVICE_UNAVAILABLE if reason else HTTPStatus.OK
                 return _Page(status, f"{reason or 'ok'}\n".encode())
             case "/metrics":
-                self._registry.ready.set(not reason)
+                self._show(is_ready=not reason)
                 return _Page(HTTPStatus.OK, self._registry.exposition(), CONTENT_TYPE)
             case _:
                 return _Page(HTTPStatus.NOT_FOUND, b"not found\n")
+
+    def _show(self, *, is_ready: bool) -> None:
+        """Set the metrics of the process, which are known when they are asked for."""
+        registry = self._registry
+        registry.ready.set(is_ready)
+        registry.connected.set(self._readiness.is_connected)
+        registry.waiting.clear()
+        for stream, messages in self._readiness.waiting().items():
+            registry.waiting.labels(stream).set(messages)
 
 
 class _Server:

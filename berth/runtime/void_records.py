@@ -12,7 +12,11 @@ class VoidRecords:
     """
 
     def __init__(self, registry: MetricsRegistry) -> None:
-        self._counter = registry.counter("void_records_total", "Messages on the ledger's subject that change nothing.")
+        self._counter = registry.counter(
+            "void_records_total",
+            "Messages on the ledger's subject that change nothing: of a dispatcher that leads no more, or published by"
+            " something else. The log names the sequence and the reason of each once.",
+        )
         self._last = 0
 
     def note(self, sequence: int, reason: str, log: Logger) -> None:

@@ -14,11 +14,21 @@ class ApiMetrics:
     def __init__(self, registry: MetricsRegistry) -> None:
         self.void = VoidRecords(registry)
         self.requests = registry.counter(
-            "api_requests_total", "Requests of programs, by operation and result.", ["operation", "result"]
+            "api_requests_total",
+            "Requests of programs, by `operation` and `result`: `ok`, or the code of the error.",
+            ["operation", "result"],
         )
-        self.took = registry.seconds("api_request_seconds", "Time from a request to its reply.")
+        self.took = registry.seconds("api_request_seconds", "Duration of one request.")
         self.events = registry.counter("api_events_total", "Events of jobs that were stored.")
-        self.repeated = registry.counter("api_events_repeated_total", "Events that had been stored before.")
-        self.failures = registry.counter("api_event_failures_total", "Tries to store events that failed.")
-        self.facts = registry.gauge("api_facts_sequence", "Last fact of which the events are stored.")
-        self.ledger = registry.gauge("api_ledger_sequence", "Last record of the ledger of which the events are stored.")
+        self.repeated = registry.counter(
+            "api_events_repeated_total",
+            "Events that were stored already: by another instance, or before a restart.",
+        )
+        self.failures = registry.counter(
+            "api_event_failures_total", "Failed attempts to store events, which are retried."
+        )
+        self.facts = registry.gauge("api_facts_sequence", "The last fact whose events are stored.")
+        self.ledger = registry.gauge(
+            "api_ledger_sequence",
+            "The last ledger record whose events are stored; if it stays behind that of the dispatcher, events are late.",
+        )

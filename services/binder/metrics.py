@@ -19,22 +19,26 @@ class BinderMetrics:
     def __init__(self, registry: MetricsRegistry) -> None:
         self.void = VoidRecords(registry)
         self.outcomes = registry.counter(
-            "binder_gangs_total", "Gangs that were handled, by outcome: bound, failed or evicted.", ["outcome"]
+            "binder_gangs_total", "Jobs handled, by `outcome`: `bound`, `failed`, `evicted`.", ["outcome"]
         )
+        for outcome in ("bound", "failed", "evicted"):
+            self.outcomes.labels(outcome)
         self.took = registry.seconds(
-            "binder_gang_seconds", "How long it took to bind or evict one gang, its outcome included."
+            "binder_gang_seconds", "Time to bind or evict one job, including the message about its outcome."
         )
-        self.retries = registry.counter("binder_retries_total", "Tries that failed and are made again.")
+        self.retries = registry.counter("binder_retries_total", "Attempts that failed and are retried.")
         self.pending = registry.gauge(
-            "binder_pending_gangs", "Gangs that are to be bound or evicted, those under way included."
+            "binder_pending_gangs", "Jobs that are not bound or evicted yet, including those under way."
         )
-        self.ledger = registry.gauge("binder_ledger_sequence", "Sequence of the last ledger record that was folded.")
+        self.ledger = registry.gauge("binder_ledger_sequence", "The last ledger record that was folded.")
         self.pods = registry.counter(
-            "binder_pods_total", "Pods that were to be bound, by result: bound or failed.", ["result"]
+            "binder_pods_total", "Pods that were to be bound on Kubernetes, by `result`: `bound`, `failed`.", ["result"]
         )
+        for result in ("bound", "failed"):
+            self.pods.labels(result)
         self.leaves = registry.counter(
             "binder_leaving_pods_total",
-            "Pods that were asked to end for a fault or a drain, by manner: grace, force or evict.",
+            "Pods that were asked to end for a fault or a drain, by `manner`: `grace`, `force`, `evict`.",
             ["manner"],
         )
         self.held_evictions = registry.counter(
@@ -42,9 +46,14 @@ class BinderMetrics:
         )
         self.recovered = registry.seconds(
             "binder_recovery_seconds",
-            "From the first record of a recovery until its last replaced pod was bound, the whole job aside.",
+            "Time from the first record of a recovery until its last replaced pod was bound; not of jobs that restart"
+            " as a whole.",
             bounds=_MINUTES,
         )
         self.notices = registry.counter(
-            "binder_notices_total", "Pod conditions and Events, by result: written, failed or dropped.", ["result"]
+            "binder_notices_total",
+            "Pod conditions and Events, by `result`: `written`, `failed`, `dropped`.",
+            ["result"],
         )
+        for result in ("written", "failed", "dropped"):
+            self.notices.labels(result)

@@ -148,6 +148,7 @@ class _Term:
         finally:
             self._standing.stand(is_candidate=False)
             self._metrics.leads.set(0)
+            self._metrics.oldest.set(0)
             await self._dispatcher.stop()
 
     async def _stand_by(self) -> None:
@@ -171,6 +172,7 @@ class _Term:
 
     def _show(self, obstacle: str) -> None:
         """Say why this dispatcher does not lead; it is not ready then, and nothing is decided by anyone."""
+        self._metrics.refuses.set(bool(obstacle))
         if obstacle:
             self._log.error("does not lead", reason=obstacle)
             self._readiness.wait(obstacle)

@@ -31,6 +31,7 @@ from berth.schemas.subjects import StreamName
 from berth.schemas.versions import VERSIONS, Versions, encode_record
 from berth.services.dispatcher.config import DispatcherConfig
 from berth.services.dispatcher.intake import Intake
+from berth.services.dispatcher.job_waits import JobWaits
 from berth.services.dispatcher.leadership import Progress
 from berth.services.dispatcher.metrics import DispatcherMetrics
 from berth.services.dispatcher.old_jobs import OldJobs
@@ -111,6 +112,7 @@ class Dispatcher:
         self._faults = instruments.faults
         self._log = instruments.log
         self._metrics = instruments.metrics
+        self._waits = JobWaits(clock, self.state, instruments.metrics)
         self._settings: Settings = config.to_settings()
         self._timer_s = self._tick_s = -math.inf
         self._links = bus.link_changes
@@ -150,6 +152,7 @@ class Dispatcher:
             TransientError: It is so far behind that the newest snapshot is nearer: load that with another dispatcher.
         """
         await self._standby.follow(leader)
+        self._metrics.epoch.set(self.state.fold.epoch)
         self.views.look()
         behind = self.feeds.facts.waiting
         if behind > max(_BEHIND_MAX, _BEHIND_SNAPSHOTS * self.config.snapshot_facts):
@@ -165,6 +168,7 @@ class Dispatcher:
             TransientError: The bus does not answer.
         """
         self.epoch = await self._standby.begin_epoch(self._settings)
+        self._metrics.epoch.set(self.epoch)
         if self.feeds.snapshot is None:
             await self.snapshots.write()
         await self.intake.start()
@@ -275,6 +279,7 @@ class Dispatcher:
             self.views.all_jobs()
         await self.views.see_others()
         self._look_at_superpods()
+        self._waits.look(self.queue)
         await self.views.expire_finished(now_ms, has_pending_verdict=self.intake.has_sent)
 
     def _look_at_superpods(self) -> None:
@@ -292,6 +297,7 @@ class Dispatcher:
         Raises:
             FencedError: Another dispatcher is the leader.
         """
+        began_s = self.clock.monotonic_s()
         # 1. Take gangs in queue order, and what is due without a decision.
         opening, set_aside = self.scheduler.open(self.clock.now_ms())
         self._report(set_aside)
@@ -317,7 +323,9 @@ class Dispatcher:
                 self.scheduler.take_back(turn)
         # 5. Append one record, 6. adopt it.
         self._faults.hit("append.before")
-        return await self._settle(self._sent)
+        is_stored = await self._settle(self._sent)
+        self._metrics.round_took.observe(self.clock.monotonic_s() - began_s)
+        return is_stored
 
     async def _settle(self, sent: _Sent) -> bool:
         """See what becomes of a record that was decided; returns whether it is stored.
@@ -331,7 +339,8 @@ class Dispatcher:
         record = sent.turn.round
         is_stored = self.state.fold.rounds == record.number
         if is_stored:
-            self._metrics.count_round(record.verdicts)
+            self._metrics.count_round(record)
+            self._waits.note(record)
         else:
             self.scheduler.take_back(sent.turn)
         return is_stored

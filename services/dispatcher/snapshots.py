@@ -40,6 +40,7 @@ class Snapshots:
         self._config = config
         self._faults = instruments.faults
         self._log = instruments.log
+        self._metrics = instruments.metrics
         self._ledger_seq = 0
         self._facts_seq = 0
         self._written_s = clock.monotonic_s()
@@ -52,6 +53,7 @@ class Snapshots:
     def found(self, ledger_seq: int, facts_seq: int) -> None:
         """Note the sequences of a snapshot that is stored."""
         self._ledger_seq, self._facts_seq = ledger_seq, facts_seq
+        self._metrics.snapshot.set(ledger_seq)
 
     async def maybe_write(self, *, is_idle: bool = False) -> None:
         """Write a snapshot after enough messages since the last one.
@@ -95,8 +97,11 @@ class Snapshots:
             self._faults.hit("snapshot.after")
             await self._prune(end)
         except TransientError as error:
+            self._metrics.snapshots.labels("failed").inc()
             self._log.warning("snapshot not written", ledger_seq=ledger_seq, reason=error.reason)
             return
+        self._metrics.snapshots.labels("written").inc()
+        self._metrics.snapshot.set(ledger_seq)
         self._log.info("snapshot written", ledger_seq=ledger_seq, facts_seq=facts_seq, bytes=len(body))
 
     async def _prune(self, newest: SnapshotEnd) -> None:

@@ -35,6 +35,7 @@ async def serve(
         await serve_on(None, bus, clock, config, instruments, stop)
         return
     api = await KubeApi.connect(config.kube, clock=clock, user_agent="berth-health", log=instruments.log)
+    instruments.metrics.watches.measure(api.silence_s)
     async with api:
         await serve_on(api, bus, clock, config, instruments, stop)
 

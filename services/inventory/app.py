@@ -65,6 +65,7 @@ async def serve(
         TransientError: The bus did not answer at the start.
     """
     api = await KubeApi.connect(config.kube, clock=clock, user_agent="berth-inventory", log=instruments.log)
+    instruments.metrics.watches.measure(api.silence_s)
     try:
         await serve_on(bus, api, clock, config, instruments, stop)
     finally:

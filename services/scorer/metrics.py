@@ -14,11 +14,18 @@ class ScorerMetrics:
     def __init__(self, registry: MetricsRegistry) -> None:
         self.void = VoidRecords(registry)
         self.requests = registry.counter(
-            "scorer_requests_total", "Score requests; ready: whether the requested sequences were reached.", ["ready"]
+            "scorer_requests_total",
+            'Score requests, by `ready`; `ready="no"`: the requested sequences were not reached in time.',
+            ["ready"],
         )
+        for ready in ("yes", "no"):
+            self.requests.labels(ready)
         self.took = registry.seconds(
-            "scorer_request_seconds", "How long one score request took, the wait for its sequences included."
+            "scorer_request_seconds", "Duration of one request, including the wait for its sequences."
         )
-        self.facts = registry.gauge("scorer_facts_sequence", "Sequence of the last fact that was applied.")
-        self.ledger = registry.gauge("scorer_ledger_sequence", "Sequence of the last ledger record that was applied.")
-        self.nodes = registry.gauge("scorer_nodes", "Nodes of this shard.")
+        self.facts = registry.gauge("scorer_facts_sequence", "The last fact that was applied.")
+        self.ledger = registry.gauge(
+            "scorer_ledger_sequence",
+            "The last ledger record that was applied; if it stays behind that of the dispatcher, the scorer hangs.",
+        )
+        self.nodes = registry.gauge("scorer_nodes", "Nodes of the shard.")

@@ -39,6 +39,7 @@ async def serve(
     """
     await bus.ensure_streams(replicas=config.bus.replicas)
     async with await KubeApi.connect(config.kube, clock=clock, user_agent="berth-summary", log=instruments.log) as api:
+        instruments.metrics.watches.measure(api.silence_s)
         await write_on(api, bus, clock, config, instruments, stop)
 
 

@@ -1,5 +1,6 @@
 """What the summary writer counts."""
 
+from berth.runtime.kube.watch_silence import WatchSilence
 from berth.runtime.metrics import MetricsRegistry
 from berth.runtime.void_records import VoidRecords
 
@@ -13,10 +14,11 @@ class SummaryMetrics:
 
     def __init__(self, registry: MetricsRegistry) -> None:
         self.void = VoidRecords(registry)
+        self.watches = WatchSilence(registry)
         self.jobs = registry.gauge("summary_jobs", "Jobs that have a summary.")
         self.writes = registry.counter("summary_writes_total", "ConfigMaps that were written or deleted.")
-        self.failures = registry.counter("summary_failures_total", "Tries to write the summary of a job that failed.")
+        self.failures = registry.counter("summary_failures_total", "Failed attempts to write the summary of a job.")
         self.fault_writes = registry.counter("summary_fault_writes_total", "ConfigMaps about faults that were written.")
         self.fault_failures = registry.counter(
-            "summary_fault_failures_total", "Tries to write a ConfigMap about faults that failed."
+            "summary_fault_failures_total", "Failed attempts to write a ConfigMap about faults."
         )

@@ -20,9 +20,13 @@ ROOT = Path(__file__).parents[2]
 FILE = (ROOT / "compose.yaml").read_text("utf-8")
 COMPOSE: dict[str, Any] = yaml.safe_load(FILE)
 OURS = {name: service for name, service in COMPOSE["services"].items() if "build" in service}
-NATS = {name: service for name, service in COMPOSE["services"].items() if "build" not in service}
-ON_KUBERNETES = {name for name, service in COMPOSE["services"].items() if "profiles" in service}
-BY_DEFAULT = [name for name in COMPOSE["services"] if name not in ON_KUBERNETES]
+MONITORING = {name for name, service in COMPOSE["services"].items() if "monitoring" in service.get("profiles", [])}
+NATS = {
+    name: service for name, service in COMPOSE["services"].items() if "build" not in service and name not in MONITORING
+}
+ON_KUBERNETES = {name for name, service in COMPOSE["services"].items() if "kubernetes" in service.get("profiles", [])}
+CELL = [name for name in COMPOSE["services"] if name not in MONITORING]
+BY_DEFAULT = [name for name in CELL if name not in ON_KUBERNETES]
 KUBECONFIG = "/etc/berth/kubeconfig"
 
 each_of_ours = pytest.mark.parametrize("name", sorted(OURS))
@@ -73,7 +77,7 @@ def test_the_simulated_cluster_is_started_by_default_and_a_kubernetes_cluster_wh
     }
     assert {"binder", "nodesim"} <= set(BY_DEFAULT)
     assert [OURS[name]["profiles"] for name in sorted(ON_KUBERNETES)] == [["kubernetes"]] * len(ON_KUBERNETES)
-    (line,) = [line for line in FILE.splitlines() if line.startswith("#") and "--profile" in line]
+    (line,) = [line for line in FILE.splitlines() if line.startswith("#") and "--profile kubernetes" in line]
     assert line.removeprefix("#").strip() == (
         "docker compose --profile kubernetes up --build --scale binder=0 --scale nodesim=0"
     )
@@ -118,7 +122,7 @@ def test_the_settings_of_a_service_are_what_it_reads(name: str, tmp_path: Path) 
 
 
 def test_every_file_and_source_that_compose_names_exists() -> None:
-    used = {config["source"] for service in COMPOSE["services"].values() for config in service["configs"]}
+    used = {config["source"] for service in COMPOSE["services"].values() for config in service.get("configs", [])}
     assert used == set(COMPOSE["configs"])
     assert [
         config["file"]
@@ -129,7 +133,8 @@ def test_every_file_and_source_that_compose_names_exists() -> None:
 
 def test_ports_are_open_to_this_machine_only() -> None:
     ports = [port for service in COMPOSE["services"].values() for port in service.get("ports", [])]
-    assert ports == [f"127.0.0.1:{4222 + number}:4222" for number in range(len(NATS))]
+    nats = [f"127.0.0.1:{4222 + number}:4222" for number in range(len(NATS))]
+    assert ports == [*nats, "127.0.0.1:9090:9090", "127.0.0.1:3000:3000"]
 
 
 def test_nodes_of_nats_know_each_other_and_keep_what_they_store_apart() -> None:
@@ -182,7 +187,7 @@ def test_what_is_started_without_containers_follows_the_file(
 ) -> None:
     assert FILE.count(old) == 1
     before, after = planned(FILE, tmp_path / "a"), planned(FILE.replace(old, new), tmp_path / "b")
-    assert list(before) == list(after) == list(COMPOSE["services"])
+    assert list(before) == list(after) == CELL
 
     def shape(one: Planned, folder: Path) -> str:
         return re.sub(r"127\.0\.0\.1:\d+|_PORT': '\d+", "", str(one)).replace(str(folder), "")
@@ -200,7 +205,7 @@ def test_services_with_a_profile_are_started_only_when_it_is_asked_for(tmp_path:
     assert [one.name for one in plan(FILE, tmp_path, profiles=["other"])] == BY_DEFAULT
     freed = FILE.replace("  profiles: [kubernetes]\n", "")
     assert freed != FILE
-    assert [one.name for one in plan(freed, tmp_path)] == list(COMPOSE["services"])
+    assert [one.name for one in plan(freed, tmp_path)] == CELL
 
 
 def test_what_is_started_without_containers_reaches_the_ports_of_the_others(tmp_path: Path) -> None:
@@ -212,6 +217,26 @@ def test_what_is_started_without_containers_reaches_the_ports_of_the_others(tmp_
     ]
     assert url.split(",") == [f"nats://{address}" for (address,) in listens]
     assert len({one.environment["BERTH_PROBES__PORT"] for name, one in found.items() if name in OURS}) == len(OURS)
+
+
+def test_prometheus_reads_every_service_of_the_simulated_cluster_and_the_exporter_every_node_of_nats() -> None:
+    assert set(MONITORING) == {"nats-exporter", "prometheus", "grafana"}
+    config = yaml.safe_load(COMPOSE["configs"]["prometheus"]["content"])
+    targets = {
+        job["job_name"]: job["static_configs"][0]["targets"]
+        for job in config["scrape_configs"]
+        if job["job_name"] != "berth-nats"
+    }
+    ours = [name for name in BY_DEFAULT if name in OURS]
+    assert sorted(target for found in targets.values() for target in found) == sorted(f"{name}:8080" for name in ours)
+    for job, found in targets.items():
+        assert {f"berth-{module_of(target.partition(':')[0]).split('.')[-1]}" for target in found} == {job}
+    exporter = COMPOSE["services"]["nats-exporter"]
+    assert exporter["command"][-3:] == [f"http://{node}:8222" for node in NATS]
+    assert "http: 0.0.0.0:8222" in COMPOSE["configs"]["nats"]["content"]
+    mounted = {config["source"]: config["target"] for config in COMPOSE["services"]["prometheus"]["configs"]}
+    assert config["rule_files"] == [mounted["rules"]]
+    assert all(re.search(r":v?\d+\.\d+\.\d+$", COMPOSE["services"][name]["image"]) for name in MONITORING)
 
 
 def test_the_shards_of_compose_are_all_there_once() -> None:

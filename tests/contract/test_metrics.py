@@ -1,4 +1,4 @@
-"""Metrics: each has a name of the agreed form, labels of a closed set, and a line in the table for operators."""
+"""Metrics: each has a name of the agreed form, labels of a closed set, and a line in the page of the metrics."""
 
 import importlib
 import re
@@ -13,7 +13,7 @@ SERVICES = sorted(path.parent.name for path in (ROOT / "services").glob("*/metri
 TABLE = dict(
     re.findall(
         r"^\| `(berth_\w+)` \| (counter|gauge|histogram) \|",
-        (ROOT / "docs" / "operators.md").read_text("utf-8"),
+        (ROOT / "docs" / "metrics.md").read_text("utf-8"),
         re.MULTILINE,
     )
 )
@@ -31,6 +31,11 @@ UNITS = (
     "_nodes",
     "_allocations",
     "_ready",
+    "_connected",
+    "_messages",
+    "_offers_total",
+    "_epoch",
+    "_to_lead",
 )
 BANNED_LABELS = {"pod", "job", "gang", "node", "namespace", "uid", "subject"}
 

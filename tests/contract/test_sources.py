@@ -210,7 +210,7 @@ QUESTIONS: Final = (
     "check of a cell",
     "dead letters",
     "status of a cell",
-    "metrics",
+    "metrics and alerts",
     "product forms",
 )
 """Rows of the page that says where things are."""

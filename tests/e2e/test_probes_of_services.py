@@ -62,7 +62,11 @@ async def test_services_say_when_they_are_ready_and_what_they_have_done(
                 await pause(0.02)
 
             found = await samples(session, ports["dispatcher"])
+            assert found["berth_process_connected"] == 1
+            assert "berth_process_waiting_messages.FACTS" in found
             assert found["berth_dispatcher_is_leader"] == 1
+            assert found["berth_dispatcher_epoch"] == 1
+            assert found["berth_dispatcher_admission_wait_time_seconds_count"] == 1
             assert found["berth_dispatcher_rounds_total"] >= 1
             assert found["berth_dispatcher_append_seconds_count"] == found["berth_dispatcher_rounds_total"]
             assert found["berth_dispatcher_placed_gangs_total"] == 1

@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from random import Random
 from typing import Final, NamedTuple, TypeVar
 
+from berth.runtime.bus.discovery import Followed
 from berth.runtime.bus.port import Endpoint, Follower, Gap, Gathered, Stored, StreamState
 from berth.runtime.bus.streams import Keeping
 from berth.runtime.errors import AmbiguousError, ShellError, TransientError
@@ -81,6 +82,11 @@ class SimBus(FakeBus):
     def connected(self) -> bool:
         """Whether the server is in reach."""
         return self.is_connected
+
+    @property
+    def followed(self) -> list[Followed]:
+        """None: nobody asks a simulated process for its metrics."""
+        return []
 
     # Faults.
 

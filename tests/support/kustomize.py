@@ -1,8 +1,8 @@
 """Objects of a kustomization, for machines without ``kubectl``: as much of kustomize as ``k8s/`` uses, and no more.
 
-Fields: resources, configMapGenerator (files, literals, behavior merge), patches (strategic or JSON 6902, by path or
-inline), labels (of objects alone) and images (newName, newTag). Anything else is an error, so that nothing is left out
-in silence.
+Fields: resources, configMapGenerator (files, literals, behavior merge, options with labels), patches (strategic or
+JSON 6902, by path or inline), labels (of objects alone) and images (newName, newTag). Anything else is an error, so
+that nothing is left out in silence.
 """
 
 import copy
@@ -99,7 +99,7 @@ def read(path: Path) -> list[Tree]:
 
 
 def _generate(folder: Path, spec: Tree, objects: list[Tree], generated: list[Tree]) -> None:
-    if unknown := set(spec) - {"name", "namespace", "behavior", "files", "literals"}:
+    if unknown := set(spec) - {"name", "namespace", "behavior", "files", "literals", "options"}:
         raise KustomizeError(f"{folder}: {', '.join(sorted(unknown))} of {spec['name']} is not read here")
     data: dict[str, str] = {}
     for file in spec.get("files", []):
@@ -109,7 +109,12 @@ def _generate(folder: Path, spec: Tree, objects: list[Tree], generated: list[Tre
         key, _, value = literal.partition("=")
         data[key] = value
     if spec.get("behavior", "create") == "create":
+        options = spec.get("options", {"labels": {}})
+        if set(options) != {"labels"}:
+            raise KustomizeError(f"{folder}: options of {spec['name']} other than labels are not read here")
         metadata = {"name": spec["name"], "namespace": spec["namespace"]}
+        if options["labels"]:
+            metadata["labels"] = dict(options["labels"])
         made = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}
         objects.append(made)
         generated.append(made)

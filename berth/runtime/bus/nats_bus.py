@@ -1,6 +1,8 @@
 """The bus on NATS: streams, requests and services over one connection.
 
 :mod:`berth.runtime.bus.client` makes the connection; this module does not use the client library.
+
+Longer than 400 lines because every operation of the port is here, each with its errors.
 """
 
 import asyncio
@@ -10,7 +12,16 @@ from typing import Final, Self
 from berth.runtime.bus import streams
 from berth.runtime.bus.access import Access
 from berth.runtime.bus.client import NatsConnection, ServerInfo
-from berth.runtime.bus.discovery import ROOT, Discovery, Identity, OwnReport, ProcessReport, ProcessStats, stats_of
+from berth.runtime.bus.discovery import (
+    ROOT,
+    Discovery,
+    Followed,
+    Identity,
+    OwnReport,
+    ProcessReport,
+    ProcessStats,
+    stats_of,
+)
 from berth.runtime.bus.follower import NatsFollower, Wanted
 from berth.runtime.bus.inbox import Inbox
 from berth.runtime.bus.port import Endpoint, Gap, Gathered, Stored, StreamState
@@ -112,6 +123,11 @@ class NatsBus:
         return self._wire.epoch
 
     @property
+    def followed(self) -> list[Followed]:
+        """How far this process is in the streams that it follows now."""
+        return [one.followed for one in self._followers if not one.is_done]
+
+    @property
     def payload_limit_bytes(self) -> int:
         """Longest message in bytes, with its headers."""
         return self._wire.payload_limit_bytes
@@ -125,10 +141,8 @@ class NatsBus:
         """
 
         def whole_report() -> ProcessReport | None:
-            if report is None:
-                return None
-            own, followed = report(), [one.followed for one in self._followers if not one.is_done]
-            return ProcessReport(own.not_ready, own.gauges, followed)
+            own = report() if report is not None else None
+            return ProcessReport(own.not_ready, own.gauges, self.followed) if own is not None else None
 
         discovery = Discovery(
             identity, lambda: [one for one in self._served if not one.subject.startswith("$")], whole_report

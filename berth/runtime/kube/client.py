@@ -58,6 +58,7 @@ class KubeApi:
         self._clock = clock
         self._rng = rng
         self._decoders: dict[Any, msgspec.json.Decoder[Any]] = {}
+        self._reflectors: list[Reflector[Any]] = []
 
     @classmethod
     async def connect(
@@ -160,7 +161,7 @@ class KubeApi:
             handler: Consumer of lists and changes.
             params: Selectors: ``labelSelector``, ``fieldSelector``.
         """
-        return Reflector(
+        made = Reflector(
             self._http,
             path,
             kind,
@@ -171,6 +172,12 @@ class KubeApi:
             rng=self._rng,
             log=self._log,
         )
+        self._reflectors.append(made)
+        return made
+
+    def silence_s(self) -> float:
+        """Longest time for which the server has sent nothing about a collection that is reflected; 0 without one."""
+        return max((self._clock.monotonic_s() - one.heard_s for one in self._reflectors), default=0.0)
 
     async def serves(self, group_version: str, plural: str) -> bool:
         """Whether the server has a kind, such as ``scheduling.volcano.sh/v1beta1`` ``podgroups``.

@@ -81,6 +81,7 @@ class Reflector(Generic[T]):
         events: Number of delivered changes.
         errors: Number of errors, rejections and interruptions by the server.
         skipped: Number of objects that did not decode.
+        heard_s: When the server last sent something about the collection, in monotonic seconds; at first the start.
     """
 
     def __init__(  # noqa: PLR0913  # one caller, which passes them by name
@@ -121,6 +122,7 @@ class Reflector(Generic[T]):
         self.events = 0
         self.errors = 0
         self.skipped = 0
+        self.heard_s = clock.monotonic_s()
 
     async def run(self) -> None:
         """List and watch until cancelled. Errors of the server are retried, those of the handler are raised."""
@@ -190,6 +192,7 @@ class Reflector(Generic[T]):
                     raise
                 self._expired += 1
                 raise GoneError(f"list of {self._path}: {error}", retry_after_s=0.0) from error
+            self.heard_s = self._clock.monotonic_s()
             found += page.items or ()
             params["continue"] = page.metadata.continue_
             if not page.metadata.continue_:
@@ -219,6 +222,7 @@ class Reflector(Generic[T]):
             async with aclosing(self._http.lines(self._path, params, idle_s=self._config.idle_s)) as answer:
                 async for lines in answer:
                     self._last_error = ""
+                    self.heard_s = self._clock.monotonic_s()
                     changes, fault = self._read(lines)
                     if changes:
                         yield changes
@@ -342,4 +346,5 @@ class Reflector(Generic[T]):
             text = f"{self._path}: the server is at version {now}, before the known version {self._version}"
             self._version = ""
             return self._failed(GoneError(text, retry_after_s=0.0))
+        self.heard_s = self._clock.monotonic_s()
         return 0.0

@@ -8,6 +8,7 @@ import aiohttp
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from berth.runtime.bus.discovery import Followed
 from berth.runtime.config import ProbeConfig
 from berth.runtime.errors import FatalError
 from berth.runtime.local.ports import free_ports
@@ -19,6 +20,7 @@ from berth.runtime.probes import Readiness, serving
 class Link:
     def __init__(self) -> None:
         self.connected = True
+        self.followed: list[Followed] = []
 
 
 @asynccontextmanager
@@ -78,6 +80,33 @@ async def test_metrics_are_in_the_form_of_prometheus() -> None:
     assert samples["berth_process_ready",] == 0
     assert samples["process_resident_memory_bytes",] > 0
     assert not [name for name, *_ in samples if name.endswith("_created")]
+
+
+async def test_the_connection_and_what_waits_are_known_when_they_are_asked_for() -> None:
+    readiness, link, registry = Readiness(), Link(), MetricsRegistry()
+    async with asking(readiness, registry) as (session, url):
+
+        async def scraped() -> dict[str, float]:
+            async with session.get(f"{url}/metrics") as response:
+                assert response.status == 200
+            return {name: value for name, value in registry.gauges().items() if "_process_" in name}
+
+        assert await scraped() == {"berth_process_ready": 0, "berth_process_connected": 0}
+        readiness.attach(link)
+        readiness.ready()
+        link.followed = [
+            Followed("FACTS", 10, 3, is_filtered=False),
+            Followed("FACTS", 8, 2, is_filtered=True),
+            Followed("STATUS", 4, 0, is_filtered=False),
+        ]
+        assert await scraped() == {
+            "berth_process_ready": 1,
+            "berth_process_connected": 1,
+            'berth_process_waiting_messages{stream="FACTS"}': 5,
+            'berth_process_waiting_messages{stream="STATUS"}': 0,
+        }
+        link.connected, link.followed = False, []
+        assert await scraped() == {"berth_process_ready": 0, "berth_process_connected": 0}
 
 
 async def test_no_port_means_no_server_and_a_taken_port_is_named() -> None:

@@ -17,6 +17,7 @@ from berth.runtime.kube.client import KubeApi
 from berth.runtime.kube.config import KubeConfig
 from berth.runtime.kube.port import Change
 from berth.runtime.kube.reflector import Reflector
+from tests.support.clock import ManualClock
 from tests.support.mirror import Mirror
 from tests.support.scripted_http import Answer, ScriptedHttp, hang_up, reply, stream
 from tests.support.waiting import until
@@ -279,6 +280,35 @@ async def test_a_silent_server_that_has_nothing_new_is_not_listed_again(tmp_path
     async with reflecting(tmp_path, *answers, idle_s=0.1) as (_, seen, reflection):
         await logged(seen, ("LIST", "p"), ("ADDED", "q"))
         assert (reflection.lists, reflection.errors) == (1, 0)
+
+
+async def test_how_long_the_server_has_been_silent_is_known(tmp_path: Path) -> None:
+    clock = ManualClock()
+    answers = (page(7, pod("p", 1)), stream(lasts=True))
+    async with ScriptedHttp(*answers) as server:
+        config = tmp_path / "kubeconfig"
+        entry = {"name": "x", "cluster": {"server": server.url}, "context": {"cluster": "x"}}
+        config.write_text(
+            json.dumps({"clusters": [entry], "contexts": [entry], "users": [], "current-context": "x"}), "utf-8"
+        )
+        seen: Mirror[Pod] = Mirror()
+        async with await KubeApi.connect(KubeConfig(kubeconfig=config), clock=clock) as api:
+            assert api.silence_s() == 0
+            clock.advance(50)
+            reflection = api.reflect(PODS, Pod, seen)
+            assert api.silence_s() == 0
+            clock.advance(60)
+            assert api.silence_s() == 60
+            async with asyncio.TaskGroup() as group:
+                task = group.create_task(reflection.run())
+                await until(lambda: api.silence_s() == 0, deadline_s=DEADLINE_S, what="the list")
+                await asked(server, 2)
+                clock.advance(30)
+                assert api.silence_s() == 30
+                task.cancel()
+            api.reflect(PODS, Pod, seen)
+            clock.advance(5)
+            assert api.silence_s() == 35
 
 
 async def test_after_a_list_in_one_piece_the_next_one_comes_in_pages_again(tmp_path: Path) -> None:
