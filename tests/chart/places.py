@@ -131,12 +131,12 @@ OBJECTS: Final = (
 """Objects that are there only for some values; the first that meets counts."""
 
 ENVIRONMENT: Final = {
-    "BERTH_BUS__URL": "nats.url",
-    "BERTH_BUS__CELL": "cell",
-    "BERTH_BUS__REPLICAS": "nats.streamReplicas",
-    "BERTH_BUS__PASSWORD_FILE": "nats.auth.enabled",
-    "BERTH_SHARDS": "scorer.replicas",
-    "BERTH_PROBES__HOST": "",
-    "BERTH_PROBES__PORT": "",
+    "BERTH_BUS__URL",
+    "BERTH_BUS__CELL",
+    "BERTH_BUS__REPLICAS",
+    "BERTH_BUS__PASSWORD_FILE",
+    "BERTH_SHARDS",
+    "BERTH_PROBES__HOST",
+    "BERTH_PROBES__PORT",
 }
-"""Variables that no user sets, and the value that sets each; the probes of the pods have one port."""
+"""Variables that follow from other values; ``checks.yaml`` says from which."""
