@@ -36,7 +36,7 @@ nats:
   storage: {size: 100Gi, className: fast}
   tolerations: [{key: storage, operator: Exists}]
   nodeSelector: {disk: ssd}
-dispatcher: {replicas: 3, resources: {limits: {cpu: 2}}}
+dispatcher: {replicas: 3, resources: {limits: {cpu: "2"}}}
 scorer: {replicas: 4}
 api: {replicas: 1}
 networkPolicies: {egress: [{ports: [{protocol: UDP, port: 5353}]}]}
@@ -156,6 +156,21 @@ async def test_a_server_takes_the_chart_with_other_values(
 
 
 @pytest.mark.timeout(120)
+async def test_helm_takes_over_what_kubectl_applied_and_no_pod_restarts(
+    kube_server: KubeServer, kube_api: KubeApi, namespace: str, tmp_path: Path
+) -> None:
+    helm = Helm(tmp_path / "helm", kube_server.write_kubeconfig(tmp_path / "kubeconfig"))
+    here = ("--namespace", namespace)
+    made = helm.template(*here)
+    for one in in_order(made):
+        await apply(kube_api, one)
+    helm("install", "berth", CHART, *here, "--take-ownership")
+    for one in workloads(made).values():
+        assert (await kube_api.get(path_of(one)))["metadata"]["generation"] == 1
+    helm("uninstall", "berth", *here)
+
+
+@pytest.mark.timeout(120)
 async def test_a_release_is_installed_upgraded_rolled_back_and_uninstalled(
     kube_server: KubeServer, kube_api: KubeApi, namespace: str, tmp_path: Path
 ) -> None:
@@ -199,5 +214,5 @@ async def test_a_release_is_installed_upgraded_rolled_back_and_uninstalled(
     assert await is_there(old)
 
     helm("uninstall", "berth", *here)
-    assert [path_of(one) for one in made if one["kind"] != "StatefulSet" and await is_there(one)] == []
+    assert [path_of(one) for one in made if await is_there(one)] == []
     assert await claims() == ["data-nats-0", "data-nats-1", "data-nats-2"]
