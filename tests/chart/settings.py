@@ -199,16 +199,6 @@ SETTINGS: Final = (
 )
 
 
-def at(tree: Tree, path: str) -> Any:  # noqa: ANN401  # a tree of JSON
-    """Member of a tree by its path; None if there is none."""
-    found: Any = tree
-    for name in path.split("."):
-        if not isinstance(found, dict) or name not in found:
-            return None
-        found = found[name]
-    return found
-
-
 def put(tree: Tree, path: str, value: object) -> None:
     """Set a member of a tree by its path."""
     *way, last = path.split(".")

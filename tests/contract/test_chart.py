@@ -20,6 +20,7 @@ from tests.chart.settings import SETTINGS
 from tests.chart.templates import chart_of
 from tests.chart.text import Block, Given, Items, Tree, Value, template
 from tests.support.kustomize import objects_of, pod_spec
+from tests.support.pods import WORKLOADS
 
 ROOT: Final = Path(__file__).parents[2]
 DISPATCHER: Final = ("Deployment", "berth-system", "dispatcher")
@@ -155,3 +156,14 @@ def test_the_difference_of_trees_is_what_helm_has_to_merge() -> None:
         "e": [1],
         "f": None,
     }
+
+
+def test_the_pod_monitor_selects_every_service_and_names_its_port() -> None:
+    (monitor,) = alone().objects.values()
+    (endpoint,) = monitor["spec"]["podMetricsEndpoints"]
+    labels = monitor["spec"]["selector"]["matchLabels"]
+    for one in forms()["production"].objects.values():
+        if one["kind"] in WORKLOADS and one["metadata"]["name"] != "nats":
+            assert labels.items() <= one["spec"]["template"]["metadata"]["labels"].items()
+            (container,) = pod_spec(one)["containers"]
+            assert endpoint["port"] in {port["name"] for port in container["ports"]}

@@ -59,6 +59,7 @@ WRONG: Final = [
     ("priorityClass: {name: ''}", "priorityClass.name is empty"),
     ("tolerations: [{key: a, effect: Never}]", "/tolerations/0/effect"),
     ("nats: {streamReplicas: 2}", "/nats/streamReplicas"),
+    ("nats: {streamReplicas: 5}", "nats.streamReplicas is 5, expected at most 3: nats.embedded is true"),
     ("nats: {url: http://nats}", "/nats/url"),
     ("nats: {storage: {size: 4Gi}}", "/nats/storage/size"),
     ("nats: {storage: {size: 20G}}", "/nats/storage/size"),
