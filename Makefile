@@ -60,8 +60,8 @@ fuzz: setup ## Test random histories of a whole decider for SECONDS; failing one
 	@$(BIN)/python -m tests.fuzz --seconds $(SECONDS)
 
 SEEDS := 100
-sim: setup ## Simulate SEEDS whole cells, or seeds such as 100-199, with everything that may break; PAGE=1 writes a page
-	@$(BIN)/python -m tests.sim --seeds $(SEEDS) $(if $(PAGE),--page)
+sim: setup ## Simulate SEEDS whole cells, or seeds such as 100-199, with everything that may break; PAGE=1 writes a page, KEPT names a file to go on with
+	@$(BIN)/python -m tests.sim --seeds $(SEEDS) $(if $(PAGE),--page) $(addprefix --kept ,$(KEPT))
 	@$(BIN)/python -m tests.sim.older --seeds 10
 
 SEED := 1

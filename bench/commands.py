@@ -4,27 +4,39 @@ The limit is an interpreter that imports the libraries which the command cannot 
 """
 
 import asyncio
+import json
 import os
 import socket
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from bench.report import Report, Row, machine, row
 from berth.runtime.bus.nats_bus import NatsBus
+from berth.runtime.bus.port import Stored
 from berth.runtime.local.nats_server import EmbeddedServer
-from berth.schemas.envelope import encode
+from berth.schemas.envelope import decode, encode
+from berth.schemas.facts import JobSeen
+from berth.schemas.intake import JobRequest
 from berth.schemas.status import JobStatus
+from berth.schemas.subjects import StreamName
 
 ROUNDS: Final = 20
 _HELP_TARGET_MS: Final = 100.0
 _JOBS_TARGET_MS: Final = 200.0
 _DOWN_TARGET_MS: Final = 1000.0
 _JOBS: Final = 100
+_MANIFEST: Final = {
+    "apiVersion": "berth/v1",
+    "kind": "Job",
+    "metadata": {"name": "sent", "namespace": "ml"},
+    "spec": {"product": "module910bx8", "chips": 8},
+}
 _CELL: Final = "bench"
 _BERTH: Final = (str(Path(sys.executable).with_name("berth")),)
 _HELP_LIMIT: Final = (sys.executable, "-c", "import cyclopts, rich.console")
@@ -58,7 +70,38 @@ async def _server_rows() -> list[Row]:
                 _compared, f"berth jobs, {_JOBS} jobs", (*_BERTH, "jobs", *where), _JOBS_LIMIT, _JOBS_TARGET_MS
             )
             status_ms = [(await asyncio.to_thread(_cost, (*_BERTH, "status", *where))).took_ms for _ in range(ROUNDS)]
-            return [*rows, row("berth status, no process runs", "time", "ms", status_ms)]
+            rows.append(row("berth status, no process runs", "time", "ms", status_ms))
+            file = Path(folder) / "job.json"
+            file.write_text(json.dumps(_MANIFEST), "utf-8")
+            async with _accepting(server.url):
+                return rows + await asyncio.to_thread(
+                    _compared, "berth submit, one job", (*_BERTH, "submit", str(file), *where), _JOBS_LIMIT, None
+                )
+
+
+@asynccontextmanager
+async def _accepting(url: str) -> AsyncIterator[None]:
+    """Accepts each request at once in place of a dispatcher, so that only the command takes time."""
+    async with await NatsBus.connect(url, _CELL, name="bench-accepts") as bus, asyncio.TaskGroup() as group:
+        queue = asyncio.Queue[Stored]()
+
+        async def answer() -> None:
+            while True:
+                stored = await queue.get()
+                request = decode(stored.data, JobRequest)
+                key = (request.namespace, request.name)
+                seen = JobSeen(*key, request.uid, "accepted", stored.sequence, stored.sequence, request=request)
+                await bus.publish(bus.subjects.fact_job(*key), encode(seen))
+                await bus.publish(bus.subjects.status(*key), encode(JobStatus(*key, request.uid, "waiting", 1, 1)))
+
+        follower = bus.follow(StreamName.INTAKE, on_message=queue.put_nowait, on_gap=lambda _: None)
+        await follower.caught_up.wait()
+        answering = group.create_task(answer())
+        try:
+            yield
+        finally:
+            answering.cancel()
+            await follower.stop()
 
 
 def _down_rows() -> list[Row]:
@@ -73,7 +116,7 @@ def _down_rows() -> list[Row]:
     return rows
 
 
-def _compared(case: str, command: Sequence[str], limit: Sequence[str], target_ms: float) -> list[Row]:
+def _compared(case: str, command: Sequence[str], limit: Sequence[str], target_ms: float | None) -> list[Row]:
     ours: list[_Cost] = []
     bare: list[_Cost] = []
     for words in (command, limit):  # compiles the modules

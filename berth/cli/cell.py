@@ -12,13 +12,14 @@ from typing import Annotated, Any, Final
 import uvloop
 from cyclopts import Parameter
 
+from berth.cli.link import LinkWatch
 from berth.cli.output import FAILED, INTERRUPTED, OK, WRONG_USE, CommandError, complain, print_progress
 from berth.core.errors import LedgerBrokenError
 from berth.runtime import logs
 from berth.runtime.bus.access import access_of
 from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.config import ConfigError, LogConfig, bus_from_environment, bus_url_from_environment
-from berth.runtime.errors import FatalError, ShellError, TransientError, newer_version
+from berth.runtime.errors import FatalError, ShellError, TransientError, UntrustedError, newer_version
 from berth.schemas.envelope import NewerVersionError
 from berth.schemas.subjects import StreamName
 
@@ -65,12 +66,14 @@ class Common:
 
 
 @asynccontextmanager
-async def connected(common: Common, *, needs_cell: bool = True) -> AsyncIterator[NatsBus]:
+async def connected(common: Common, *, needs_cell: bool = True, tells_outages: bool = True) -> AsyncIterator[NatsBus]:
     """Connection to the bus of the cell.
 
     Args:
         common: Options.
         needs_cell: Whether the server must have the cell already.
+        tells_outages: Whether to print that the connection is lost, and that it is back; False where the command draws
+            on the terminal, and shows it itself.
 
     Raises:
         CommandError: No server answers, the server rejects the connection, or it does not have the cell.
@@ -84,10 +87,16 @@ async def connected(common: Common, *, needs_cell: bool = True) -> AsyncIterator
         bus = await NatsBus.connect(
             url.split(","), common.cell, name="berth", timeout_s=_CONNECT_S, access=access, is_patient=False
         )
+    except UntrustedError as error:
+        raise CommandError(
+            f"the server at {url}: {error.reason}; in the environment: BERTH_BUS__TLS_CA_FILE, BERTH_BUS__TLS_HOSTNAME",
+            code=WRONG_USE,
+        ) from error
     except FatalError as error:
         raise CommandError(
             f"the server at {url} rejects the connection ({_cause(error)}); set BERTH_BUS__USER and"
-            " BERTH_BUS__PASSWORD_FILE, or other credentials of section bus"
+            " BERTH_BUS__PASSWORD_FILE, or other credentials of section bus",
+            code=WRONG_USE,
         ) from error
     except TransientError as error:
         raise CommandError(
@@ -105,7 +114,12 @@ async def connected(common: Common, *, needs_cell: bool = True) -> AsyncIterator
                 f"the server at {url} has no cell {common.cell!r} ({_cause(error)}); start one with: berth up, or name"
                 " another with --cell"
             ) from error
-        yield bus
+        watch = LinkWatch(bus, print_progress) if tells_outages else None
+        try:
+            yield bus
+        finally:
+            if watch is not None:
+                watch.end()
 
 
 def _cause(error: ShellError) -> str:

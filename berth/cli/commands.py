@@ -149,6 +149,30 @@ COMMANDS: Final = (
         "Make the streams of a cell anew from a backup. Its services must not run.",
     ),
     Command(
+        "keys",
+        "keys.key_commands:list_",
+        "List the users of a cell's NATS, and which credentials have expired or are revoked.",
+        (
+            Command(
+                "init",
+                "keys.key_commands:init",
+                "Make keys for a cell in a new folder: an operator, an account, and users of all services and of the"
+                " command.",
+            ),
+            Command("add", "keys.key_commands:add", "Add a user, and write its credentials."),
+            Command(
+                "revoke",
+                "keys.key_commands:revoke",
+                "Revoke a user: the servers let it in no more once they have read access.conf again.",
+            ),
+            Command(
+                "list",
+                "keys.key_commands:list_",
+                "List the users of a cell's NATS, and which credentials have expired or are revoked.",
+            ),
+        ),
+    ),
+    Command(
         "dead",
         "cluster.dead:list_dead",
         "List dead letters: messages that can never be handled, the newest first, with the reason.",

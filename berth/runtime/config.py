@@ -76,6 +76,8 @@ class BusConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     """Client certificate in PEM, if the server requires one; needs ``tls_key_file``."""
     tls_key_file: Path | None = None
     """Key of the client certificate in PEM, without a pass phrase."""
+    tls_hostname: Annotated[str, Meta(max_length=253)] = ""
+    """Name that the certificate of the server must have; empty: the host name in ``url``. For a port-forward."""
 
 
 class LogConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

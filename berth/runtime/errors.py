@@ -68,6 +68,14 @@ class FatalError(ShellError):
         self.reason = reason
 
 
+class DeniedError(FatalError):
+    """A server rejects the credentials, does not permit a subject, or offers no TLS: a restart alone does not help."""
+
+
+class UntrustedError(DeniedError):
+    """The certificate of a server is not trusted, or is for another name."""
+
+
 def newer_version(error: BaseException) -> NewerVersionError | None:
     """The message that only a newer release reads, if it is the error or its cause; None for other errors."""
     cause: BaseException | None = error

@@ -25,7 +25,7 @@ from berth.runtime.bus.port import Bus
 from berth.runtime.clock import Clock, SystemClock
 from berth.runtime.config import ConfigError, LogConfig, ServiceConfig, load
 from berth.runtime.connection import connect
-from berth.runtime.errors import FatalError, ShellError, newer_version
+from berth.runtime.errors import DeniedError, FatalError, ShellError, newer_version
 from berth.runtime.fault_points import FaultPoints
 from berth.runtime.identity import process_identity
 from berth.runtime.instruments import Instruments
@@ -213,7 +213,7 @@ def report(error: Exception, log: Logger) -> int:
             code = MISCONFIGURED
         elif isinstance(leaf, ShellError | LedgerBrokenError):
             log.error("fatal error", reason=str(leaf))
-            code = max(code, MISCONFIGURED if isinstance(leaf, ConfigError) else FAILED)
+            code = max(code, MISCONFIGURED if isinstance(leaf, ConfigError | DeniedError) else FAILED)
         else:
             log.error("unexpected error", reason=repr(leaf), exc_info=leaf)
     return code

@@ -54,6 +54,7 @@ class Progress:
 
     def go_on(self, gang: Gang, nodes: list[str], chips: list[tuple[int, ...]], notes: list[dict[str, str]]) -> None:
         """Go on with other places: ranks that have got another one are not bound, and have not failed."""
+        self.has_claims &= gang.step == self.gang.step
         for rank, step in gang.steps.items():
             if step != self.gang.steps.get(rank, 0):
                 self.done.discard(rank)

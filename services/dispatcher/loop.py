@@ -273,6 +273,7 @@ class Dispatcher:
             # The server may have lost views that it had acknowledged: publish everything again.
             self._links = self.bus.link_changes
             self.views.all_jobs()
+        await self.views.see_others()
         self._look_at_superpods()
         await self.views.expire_finished(now_ms, has_pending_verdict=self.intake.has_sent)
 

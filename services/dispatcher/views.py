@@ -10,6 +10,7 @@ import heapq
 import itertools
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from typing import Final
 
 import msgspec
@@ -26,6 +27,7 @@ from berth.schemas.envelope import DecodeError, decode, encode
 from berth.schemas.status import JobStatus
 from berth.schemas.subjects import StreamName
 from berth.services.dispatcher.metrics import DispatcherMetrics
+from berth.services.dispatcher.other_statuses import OtherStatuses
 from berth.services.dispatcher.place_refusals import PlaceRefusals
 
 _BATCH_MAX: Final = 2_000
@@ -53,6 +55,7 @@ class Views:
         self._held: dict[JobKey, str] = {}
         """Why jobs do not restart although they are faulty."""
         self._refusals = PlaceRefusals()
+        self._others = OtherStatuses(bus, clock)
         self.published = 0
         self._stored = Feed(asyncio.Event())
         """Statuses of other leaders, until all of them are read."""
@@ -100,6 +103,7 @@ class Views:
     async def begin(self) -> None:
         """Review all jobs: another dispatcher wrote their statuses."""
         self._head = (await self._bus.state(StreamName.STATUS)).last_seq
+        self._others.begin(self._head)
         self._review.extend(self._state.jobs)
         self.look()
 
@@ -133,6 +137,19 @@ class Views:
         self._written.clear()
         self._review.clear()
         self._touched.update(dict.fromkeys(self._state.jobs))
+
+    async def see_others(self) -> None:
+        """Write statuses again over which another dispatcher has written.
+
+        Raises:
+            TransientError: The bus does not answer.
+        """
+        for stored in await self._others.look():
+            with suppress(DecodeError):
+                status = decode(stored.data, JobStatus)
+                key = (status.namespace, status.name)
+                self._written[key] = digest(status)
+                self._touched[key] = None
 
     async def publish(self) -> None:
         """Write changed statuses, a bounded number at a time; those that cannot be written stay due."""
@@ -217,17 +234,22 @@ class Views:
         except TransientError:
             self._lost(batch)
             return
+        self._others.sent()
         future.add_done_callback(functools.partial(self._on_statuses, batch))
         self.published += len(batch)
 
     def _on_statuses(self, batch: list[tuple[JobKey, bytes]], future: "asyncio.Future[int]") -> None:
         if future.cancelled():
+            self._others.failed()
             return
         error = future.exception()
         if error is None:
+            self._others.stored(future.result(), len(batch))
             for _ in batch:
                 self._faults.hit("status.after")
-        elif isinstance(error, TransientError):
+            return
+        self._others.failed()
+        if isinstance(error, TransientError):
             self._lost(batch)
         elif isinstance(error, ShellError):
             self._refused(batch, error)
@@ -241,6 +263,7 @@ class Views:
             return
         for key, data in batch:
             alone = [(key, data)]
+            self._others.sent()
             future = self._bus.submit(self._bus.subjects.status(*key), data)
             future.add_done_callback(functools.partial(self._on_statuses, alone))
 

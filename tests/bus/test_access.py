@@ -103,8 +103,36 @@ async def test_a_server_is_trusted_by_its_certificate(tmp_path: Path) -> None:
         trusting = replace(user, tls_ca_file=ca)
         assert await works(server, trusting)
         assert await asyncio.to_thread(on_uvloop, works(server, trusting))
-        with pytest.raises(TransientError, match="certificate verify failed"):
-            await works(server, replace(user, tls_ca_file=stranger, connect_timeout_s=1))
+        assert "not trusted: unable to get local issuer" in await refused(server, replace(user, tls_ca_file=stranger))
+
+
+async def test_a_certificate_for_another_name_is_refused_unless_its_name_is_given(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ca = authority(tmp_path)
+    own, key = certificate(tmp_path, "server", ca, names="DNS:nats-0.nats")
+    tls = f'tls {{ cert_file: "{own}", key_file: "{key}" }}'
+    async with EmbeddedServer(tmp_path / "nats", more=f"{USERS}\n{tls}") as server:
+        user = BusConfig(user="berth", password_file=secret(tmp_path, "s3cret"), connect_timeout_s=5, tls_ca_file=ca)
+        named = replace(user, tls_hostname="nats-0.nats")
+        assert await works(server, named), "as through a port-forward"
+        assert await asyncio.to_thread(on_uvloop, works(server, named))
+        reason = await refused(server, user)
+        assert "not trusted: IP address mismatch, certificate is not valid for '127.0.0.1'" in reason
+        assert "bus.tls_hostname" in reason
+        assert "mismatch" in await refused(server, replace(user, tls_hostname="nats-1.nats"))
+        async with opened(server, named) as bus:
+            await bus.ensure_streams()
+        for name, value in (("USER", "berth"), ("PASSWORD_FILE", str(user.password_file)), ("TLS_CA_FILE", str(ca))):
+            monkeypatch.setenv(f"BERTH_BUS__{name}", value)
+        common = Common(url=server.url, cell=user.cell)
+        with pytest.raises(CommandError, match="BERTH_BUS__TLS_HOSTNAME") as caught:
+            async with connected(common):
+                pass
+        assert caught.value.code == 2
+        monkeypatch.setenv("BERTH_BUS__TLS_HOSTNAME", "nats-0.nats")
+        async with connected(common) as bus:
+            assert bus.connected
 
 
 async def test_a_client_shows_its_certificate_where_the_server_asks(tmp_path: Path) -> None:
@@ -135,9 +163,10 @@ async def test_a_person_gets_in_with_the_environment(tmp_path: Path, monkeypatch
         async with opened(server, me) as bus:
             await bus.ensure_streams()
         common = Common(url=server.url, cell=me.cell)
-        with pytest.raises(CommandError, match=r"rejects the connection .*BERTH_BUS__USER"):
+        with pytest.raises(CommandError, match=r"rejects the connection .*BERTH_BUS__USER") as caught:
             async with connected(common):
                 pass
+        assert caught.value.code == 2
         monkeypatch.setenv("BERTH_BUS__USER", "berth")
         monkeypatch.setenv("BERTH_BUS__PASSWORD_FILE", str(me.password_file))
         monkeypatch.setenv("BERTH_BUS__URL", "not an address: the option counts")

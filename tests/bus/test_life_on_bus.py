@@ -1,5 +1,6 @@
 """A service process on a real bus: it serves, stops when asked, and ends when the bus is lost."""
 
+import asyncio
 import json
 import signal
 import subprocess
@@ -8,6 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+from berth.runtime.local.nats_server import EmbeddedServer
 
 PROCESSES: list[subprocess.Popen[str]] = []
 PROGRAM = """
@@ -40,9 +43,9 @@ def no_process_left() -> Iterator[None]:
             process.kill()
 
 
-def started(tmp_path: Path, serve: str, url: str, cell: str) -> subprocess.Popen[str]:
+def started(tmp_path: Path, serve: str, url: str, cell: str, *, more: str = "") -> subprocess.Popen[str]:
     path = tmp_path / "test.toml"
-    path.write_text(f'[bus]\ncell = "{cell}"\n')
+    path.write_text(f'[bus]\ncell = "{cell}"\n{more}')
     process = subprocess.Popen(  # noqa: S603  # our own interpreter and words
         [sys.executable, "-c", PROGRAM.replace("{serve}", serve), "--config", str(path)],
         cwd=Path(__file__).parents[2],
@@ -70,3 +73,18 @@ def test_a_service_whose_bus_is_lost_exits_1_and_says_so(tmp_path: Path, nats_se
     assert process.returncode == 1
     last = json.loads(err.splitlines()[-1])
     assert (last["event"], last["reason"]) == ("fatal error", "connection closed permanently")
+
+
+async def test_a_service_with_wrong_credentials_exits_2_and_says_so(tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("wrong")
+    users = 'authorization { users: [{ user: "test", password: "s3cret" }] }'
+    async with EmbeddedServer(tmp_path / "nats", more=users) as server:
+        process = started(
+            tmp_path, "until_asked", server.url, "cell", more=f'user = "test"\npassword_file = "{secret}"\n'
+        )
+        _, err = await asyncio.to_thread(process.communicate, timeout=30)
+    assert process.returncode == 2
+    last = json.loads(err.splitlines()[-1])
+    assert last["event"] == "fatal error"
+    assert last["reason"].startswith("authorization failed: ")

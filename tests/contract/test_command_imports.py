@@ -22,7 +22,8 @@ _HELP_OWN: Final = ("berth.cli.app", "berth.cli.commands", "berth.cli.output", "
 _JOBS: Final = frozenset({"msgspec", "nats", "structlog", "typing_extensions", "uvloop"})
 _JOBS_OWN: Final = (
     "berth.cli.cell", "berth.cli.jobs.filters", "berth.cli.jobs.finding", "berth.cli.jobs.job_table",
-    "berth.cli.jobs.listing", "berth.cli.jobs.queue_order", "berth.cli.jobs.rows", "berth.core.errors",
+    "berth.cli.jobs.listing", "berth.cli.jobs.queue_order", "berth.cli.jobs.rows", "berth.cli.link",
+    "berth.core.errors",
     "berth.core.explain.text", "berth.formats.shortened", "berth.runtime.backoff", "berth.runtime.bus.",
     "berth.runtime.clock", "berth.runtime.config", "berth.runtime.errors", "berth.runtime.logs",
     "berth.runtime.optional_imports", "berth.schemas.",

@@ -16,7 +16,7 @@ STATELESS = {
     "object", "range", "re.compile", "tuple", "Path", "PODGROUPS.removeprefix",
 }  # fmt: skip
 """Calls whose result cannot change."""
-FROZEN = {"Access", "Backoff", "GroupPods", "NodePlace", "PodCounts", "Why"}
+FROZEN = {"Access", "Backoff", "GroupPods", "NodePlace", "PodCounts", "Rights", "Why"}
 """Structs and tuples of ours that cannot be changed."""
 ALLOWED = {
     ("berth/runtime/fault_points.py", "POINTS"): "a tuple that a function of the module makes",

@@ -18,6 +18,7 @@ from berth.runtime.clock import SystemClock
 from tests.fuzz.steps import numbers_of
 from tests.sim.batch import Result, command, run_batch
 from tests.sim.figures import ALL, heading, page, untouched, wrongs
+from tests.sim.kept import KeptError, KeptResults
 from tests.sim.run import Lived, live
 
 BATCH: Final = 4
@@ -26,26 +27,39 @@ FAILURES_MAX: Final = 10
 PAGE: Final = Path(__file__).parents[2] / "docs" / "results" / "simulation.md"
 
 
-def run_all(first: int, last: int, jobs: int) -> Result:
-    """Live through seeds ``first`` to ``last``."""
+def run_all(first: int, last: int, jobs: int, kept: KeptResults | None = None) -> Result:
+    """Live through seeds ``first`` to ``last``, except those with a kept result."""
     whole = Result(Counter(), [], 0)
+    open_batches: list[list[int]] = []
+    for seeds in _batches(first, last):
+        known = kept.find(seeds) if kept is not None else None
+        if known is None:
+            open_batches.append(seeds)
+        else:
+            _add(whole, known)
+    batches = iter(open_batches)
     with concurrent.futures.ProcessPoolExecutor(jobs, mp_context=multiprocessing.get_context("spawn")) as pool:
-        waiting: set[concurrent.futures.Future[Result]] = set()
-        batches = _batches(first, last)
+        waiting: dict[concurrent.futures.Future[Result], list[int]] = {}
         while True:
             while len(waiting) < 2 * jobs and len(whole.failed) < FAILURES_MAX and (batch := next(batches, None)):
-                waiting.add(pool.submit(run_batch, batch))
+                waiting[pool.submit(run_batch, batch)] = batch
             if not waiting:
                 return whole
-            done, waiting = concurrent.futures.wait(waiting, return_when=concurrent.futures.FIRST_COMPLETED)
+            done, _ = concurrent.futures.wait(waiting, return_when=concurrent.futures.FIRST_COMPLETED)
             for future in done:
-                found = future.result()
-                whole.count += found.count
-                whole.failed += found.failed
-                whole.seeds += found.seeds
-                whole.steps += found.steps
-                for lived in found.failed:
+                seeds, result = waiting.pop(future), future.result()
+                if kept is not None:
+                    kept.keep(seeds, result)
+                _add(whole, result)
+                for lived in result.failed:
                     _tell(lived)
+
+
+def _add(whole: Result, part: Result) -> None:
+    whole.count += part.count
+    whole.failed += part.failed
+    whole.seeds += part.seeds
+    whole.steps += part.steps
 
 
 def _batches(first: int, last: int) -> Iterator[list[int]]:
@@ -111,6 +125,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, help="one seed alone")
     parser.add_argument("--events", help="only these events of it, such as 0-3,9")
     parser.add_argument("--jobs", type=int, default=2, help="processes")
+    parser.add_argument("--kept", type=Path, help="file of results, with which an interrupted run goes on")
     parser.add_argument("--page", action="store_true", help="write docs/results/simulation.md as well")
     options = parser.parse_args()
     if (options.seeds is None) == (options.seed is None):
@@ -120,7 +135,11 @@ def main() -> int:
     clock = SystemClock()
     began_s = clock.monotonic_s()
     first, last = options.seeds
-    result = run_all(first, last, options.jobs)
+    try:
+        kept = KeptResults(options.kept) if options.kept is not None else None
+    except KeptError as error:
+        parser.error(str(error))
+    result = run_all(first, last, options.jobs, kept)
     if options.page:
         PAGE.write_text(page(result, f"python -m tests.sim --seeds {first}-{last} --page"), "utf-8")
     return report(result, clock.monotonic_s() - began_s)

@@ -17,11 +17,11 @@ def authority(folder: Path, name: str = "ca") -> Path:
     return certificate
 
 
-def certificate(folder: Path, name: str, ca: Path) -> tuple[Path, Path]:
-    """Certificate and key of ``name``, for 127.0.0.1 and localhost, signed by ``ca``."""
+def certificate(folder: Path, name: str, ca: Path, *, names: str = "IP:127.0.0.1, DNS:localhost") -> tuple[Path, Path]:
+    """Certificate and key of ``name``, for addresses, signed by ``ca``."""
     signed, key, request = folder / f"{name}.pem", folder / f"{name}.key", folder / f"{name}.csr"
     extensions = folder / f"{name}.ext"
-    extensions.write_text("subjectAltName = IP:127.0.0.1, DNS:localhost\n")
+    extensions.write_text(f"subjectAltName = {names}\n")
     _openssl(
         *("req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"),
         *("-subj", f"/CN={name}", "-keyout", str(key), "-out", str(request)),

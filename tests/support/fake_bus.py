@@ -192,6 +192,10 @@ class FakeBus:
         await self.close()
 
     @property
+    def connected(self) -> bool:
+        return not (self._is_closed or self.server.is_down)
+
+    @property
     def payload_limit_bytes(self) -> int:
         return self.server.payload_limit_bytes
 

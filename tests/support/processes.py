@@ -179,7 +179,7 @@ def services(folder: Path, url: str) -> Iterator[Services]:
 
 
 def _toml(table: Table) -> str:
-    """TOML of plain values and one level of sections; text and numbers are written as in JSON."""
+    """TOML of values and one level of sections; text and numbers are written as in JSON."""
     plain = [f"{key} = {_value(value)}" for key, value in table.items() if not isinstance(value, Mapping)]
     for key, section in table.items():
         if isinstance(section, Mapping):
@@ -188,4 +188,8 @@ def _toml(table: Table) -> str:
 
 
 def _value(value: object) -> str:
+    if isinstance(value, Mapping):
+        return f"{{ {', '.join(f'{key} = {_value(one)}' for key, one in value.items())} }}"
+    if isinstance(value, list):
+        return f"[{', '.join(map(_value, value))}]"
     return msgspec.json.encode(str(value) if isinstance(value, Path) else value).decode()

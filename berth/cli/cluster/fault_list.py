@@ -14,6 +14,7 @@ from berth.cli.tables import Table
 from berth.core.chips.picking import ids_of
 from berth.core.explain.recovery_status import recovery_of
 from berth.core.explain.recovery_text import recovery_words
+from berth.core.explain.text import ranges
 from berth.core.faults.cluster_faults import CellFaults, FaultyJob, faults_of
 from berth.core.faults.model import NodeFault, PodFault, ToleratedPod
 from berth.core.requests.fault_rules import Finding
@@ -238,7 +239,7 @@ def show(found: FaultsRow, now_ms: int) -> None:
         table = Table("NODE", "FAULT", "CHIPS", "REPORTED", "REASON")
         for node in found.nodes:
             reported = f"{age(node.reported_ms, now_ms)} ago" if node.reported_ms else ""
-            chips = ",".join(map(str, node.chips))
+            chips = ranges(node.chips)
             table.add_row(node.node, node.kind, chips, reported, node.reason)
         print_table(table)
     _show_pods([job for job in found.jobs if job.faults or job.tolerated])

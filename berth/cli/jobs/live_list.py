@@ -1,17 +1,18 @@
 """``berth jobs --watch``: the list as it changes, drawn again on a terminal, a line per change elsewhere."""
 
 import asyncio
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from berth.cli.jobs.goals import job_line
 from berth.cli.jobs.job_table import job_table
-from berth.cli.jobs.listing import Output, View, notes_of
+from berth.cli.jobs.listing import Output, View, is_drawn, notes_of
 from berth.cli.jobs.queue_order import JobKey, positions
 from berth.cli.jobs.rows import row_of
+from berth.cli.link import Link, link_lines
 from berth.cli.output import (
     CommandError,
     emit,
-    is_terminal,
     line_width,
     moment,
     print_result,
@@ -50,8 +51,8 @@ async def watch_jobs(bus: Bus, view: View, form: Output) -> None:
     follower = bus.follow(StreamName.STATUS, on_message=statuses.take, on_gap=statuses.end)
     try:
         await follower.caught_up.wait()
-        if form != "json" and is_terminal():
-            await _draw(statuses, view, is_wide=form == "wide")
+        if is_drawn(form):
+            await _draw(statuses, bus, view, is_wide=form == "wide")
         else:
             await _tell(statuses, view, form)
     finally:
@@ -101,7 +102,7 @@ class _Statuses:
         return [self.known[key] for key in keys]
 
 
-async def _draw(statuses: _Statuses, view: View, *, is_wide: bool) -> None:
+async def _draw(statuses: _Statuses, link: Link, view: View, *, is_wide: bool) -> None:
     """Draw the table on the whole screen, and again when a job changes."""
     from rich.console import Group  # noqa: PLC0415  # takes time that a list does not need
     from rich.live import Live  # noqa: PLC0415  # as above
@@ -109,14 +110,22 @@ async def _draw(statuses: _Statuses, view: View, *, is_wide: bool) -> None:
     console = results()
     with Live(console=console, screen=True, auto_refresh=False, vertical_overflow="crop") as live:
         while True:
-            lines = screen_lines(statuses.known, view, line_width(console), console.height, is_wide=is_wide)
+            lines = screen_lines(
+                statuses.known, view, line_width(console), console.height, is_wide=is_wide, notes=link_lines(link)
+            )
             live.update(Group(*lines), refresh=True)
             await asyncio.sleep(_DRAW_S)
             await statuses.changed(_AGES_S)
 
 
 def screen_lines(
-    known: dict[JobKey, JobStatus], view: View, width: int | None, height: int, *, is_wide: bool = False
+    known: dict[JobKey, JobStatus],
+    view: View,
+    width: int | None,
+    height: int,
+    *,
+    is_wide: bool = False,
+    notes: Sequence[str] = (),
 ) -> list["Text"]:
     """The lines of a screen: the table, and what is left out of it.
 
@@ -126,20 +135,23 @@ def screen_lines(
         width: Cells of a line.
         height: Lines of the screen.
         is_wide: More columns, and a row for each job.
+        notes: Further lines, at the end.
     """
     every = list(known.values())
     shown, hidden = view.of(every)
     shares = not is_wide
     now_ms = SystemClock().now_ms()
     lines = job_table(shown, positions(every), now_ms, is_wide=is_wide, shares=shares).lines(width) if shown else []
-    notes = [
-        line for note in notes_of(shown, hidden, len(every), shares=shares) for line in wrapped(text_of(note), width)
+    below = [
+        line
+        for note in [*notes_of(shown, hidden, len(every), shares=shares), *notes]
+        for line in wrapped(text_of(note), width)
     ]
-    room = max(height - len(notes), 2)
+    room = max(height - len(below), 2)
     if len(lines) > room:
         left = len(lines) - room + 1
         lines[room - 1 :] = [text_of(f"... {pluralize(left, 'line')} more; narrow the list with --filter")]
-    return lines + notes
+    return lines + below
 
 
 async def _tell(statuses: _Statuses, view: View, form: Output) -> None:

@@ -13,6 +13,7 @@ from berth.cli.jobs.goals import Result, interruption_lines, progress_lines, res
 from berth.cli.jobs.requests import Fault, Request, fault_of, read_requests
 from berth.cli.jobs.rows import JobRow, phase_words, row_of
 from berth.cli.jobs.watching import Watch
+from berth.cli.link import link_lines
 from berth.cli.output import (
     FAILED,
     LATE,
@@ -21,6 +22,7 @@ from berth.cli.output import (
     CommandError,
     complain,
     emit,
+    is_terminal,
     listed,
     print_progress,
     print_result,
@@ -92,7 +94,7 @@ def submit(
         )
         if faults:
             return _refuse(faults, options)
-        async with connected(options) as bus:
+        async with connected(options, tells_outages=not is_terminal(of_stderr=True)) as bus:
             faults = await _check(bus, requests)
             if faults:
                 return _refuse(faults, options)
@@ -148,7 +150,7 @@ async def _send(bus: Bus, requests: list[Request], *, wait: bool, timeout_s: flo
                         partial(_judged, watch, sent, wait=wait),
                         timeout_s=left_s,
                         waiting=lambda: progress.draw(
-                            lambda: progress_lines(open_jobs(), len(requests), clock.now_ms())
+                            lambda: [*progress_lines(open_jobs(), len(requests), clock.now_ms()), *link_lines(bus)]
                         ),
                     )
                     done[sent.key] = found or _unknown(watch, sent)

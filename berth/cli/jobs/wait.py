@@ -13,6 +13,7 @@ from berth.cli.jobs.goals import Goal, Result, interruption_lines, job_line, pro
 from berth.cli.jobs.queue_order import JobKey
 from berth.cli.jobs.rows import JobRow, row_of
 from berth.cli.jobs.watching import Watch
+from berth.cli.link import link_lines
 from berth.cli.output import (
     FAILED,
     LATE,
@@ -21,6 +22,7 @@ from berth.cli.output import (
     CommandError,
     complain,
     emit,
+    is_terminal,
     plain,
     print_progress,
     print_result,
@@ -70,7 +72,7 @@ def wait(
         if not names:
             raise CommandError("no job is named, expected one or several", code=WRONG_USE)
         limit_s = option_s("--timeout", timeout) if timeout != _NO_TIMEOUT else None
-        async with connected(options) as bus:
+        async with connected(options, tells_outages=not is_terminal(of_stderr=True)) as bus:
             found = [await find_job(bus, name, namespace) for name in names]
             jobs = {(status.namespace, status.name): status for status in found}
             done = await _waited(bus, jobs, for_, limit_s)
@@ -115,7 +117,9 @@ async def _waited(
                 await watch.until(
                     looked,
                     timeout_s=limit_s,
-                    waiting=lambda: progress.draw(lambda: progress_lines(open_jobs(), len(jobs), clock.now_ms())),
+                    waiting=lambda: progress.draw(
+                        lambda: [*progress_lines(open_jobs(), len(jobs), clock.now_ms()), *link_lines(bus)]
+                    ),
                 )
             except asyncio.CancelledError:
                 lines = interruption_lines(open_jobs())

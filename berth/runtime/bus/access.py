@@ -13,7 +13,8 @@ class Access(NamedTuple):
     """Credentials of the client, and requirements for the server.
 
     ``password`` belongs to ``user``; ``token`` stands alone; ``creds_file`` is read by the client at each connection.
-    ``needs_tls`` rejects a server without encryption.
+    ``needs_tls`` rejects a server without encryption. ``tls_hostname`` is the name that its certificate must have, if
+    that is not the host name in the URL.
     """
 
     user: str = ""
@@ -22,6 +23,7 @@ class Access(NamedTuple):
     creds_file: Path | None = None
     tls: ssl.SSLContext | None = None
     needs_tls: bool = False
+    tls_hostname: str = ""
 
 
 def access_of(config: BusConfig) -> Access:
@@ -40,8 +42,14 @@ def access_of(config: BusConfig) -> Access:
         token=_secret("token_file", config.token_file),
         creds_file=config.creds_file,
         tls=tls,
-        needs_tls=tls is not None or any(url.startswith(_SECURE_SCHEMES) for url in config.url.split(",")),
+        needs_tls=_has_tls(config),
+        tls_hostname=config.tls_hostname,
     )
+
+
+def _has_tls(config: BusConfig) -> bool:
+    files = (config.tls_ca_file, config.tls_cert_file)
+    return any(files) or any(url.startswith(_SECURE_SCHEMES) for url in config.url.split(","))
 
 
 def _check(config: BusConfig) -> None:
@@ -58,6 +66,12 @@ def _check(config: BusConfig) -> None:
         raise ConfigError(field="bus.tls_key_file", expected="needed, since bus.tls_cert_file is set")
     if config.tls_key_file is not None and config.tls_cert_file is None:
         raise ConfigError(field="bus.tls_cert_file", expected="needed, since bus.tls_key_file is set")
+    if config.tls_hostname and not _has_tls(config):
+        raise ConfigError(
+            field="bus.tls_hostname",
+            value=repr(config.tls_hostname),
+            expected="used with TLS only: an address with tls:// in bus.url, or bus.tls_ca_file",
+        )
     ways = {"user": bool(config.user), "token_file": config.token_file, "creds_file": config.creds_file}
     named = [f"bus.{field}" for field, value in ways.items() if value]
     if len(named) > 1:

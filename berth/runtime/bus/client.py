@@ -7,6 +7,7 @@ long before. It closes permanently if a message with headers is above the payloa
 
 import asyncio
 import importlib
+import ssl
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
@@ -14,7 +15,15 @@ from typing import Final, NamedTuple
 
 from berth.runtime.bus.access import Access
 from berth.runtime.bus.wire import Received, size_bytes
-from berth.runtime.errors import FatalError, OversizeError, PoisonError, ShellError, TransientError
+from berth.runtime.errors import (
+    DeniedError,
+    FatalError,
+    OversizeError,
+    PoisonError,
+    ShellError,
+    TransientError,
+    UntrustedError,
+)
 from berth.runtime.logs import Logger
 from berth.runtime.optional_imports import without
 from berth.schemas.subjects import token
@@ -29,6 +38,8 @@ with without("aiohttp", "multidict"):  # for WebSocket; see NatsConnection.open
 _RECONNECT_WAIT_S: Final = 0.25
 _PING_INTERVAL_S: Final = 5
 _CLOSE_S: Final = 5.0
+_ABORTED_S: Final = 0.2
+"""As above where no connection opened: after a failed TLS handshake the library waits for an end that has been."""
 _PAYLOAD_SHARE_PERCENT: Final = 90
 _WATCH_S: Final = 1.0
 _CLIENT_ERRORS: Final = (nats.errors.Error, OSError, EOFError)
@@ -151,7 +162,7 @@ class NatsConnection:
 
         Raises:
             TransientError: No server answers.
-            FatalError: The settings require TLS, and the server offers none.
+            DeniedError: The settings require TLS, and the server offers none.
         """
         self._access = access
         self._is_opening = True
@@ -164,7 +175,7 @@ class NatsConnection:
         self._is_opening = False
         self._watch(0)
         if not self._is_safe:
-            raise FatalError(_NO_TLS)
+            raise DeniedError(_NO_TLS)
 
     async def _connect(self, servers: list[str], name: str, access: Access) -> None:
         await self._client.connect(
@@ -175,6 +186,7 @@ class NatsConnection:
             token=partial(self._secret_if_safe, access.token) if access.token else None,
             user_credentials=access.creds_file,
             tls=access.tls,
+            tls_hostname=access.tls_hostname or None,
             error_cb=self._on_error,
             disconnected_cb=self._on_disconnect,
             reconnected_cb=self._on_reconnect,
@@ -250,15 +262,19 @@ class NatsConnection:
         self._is_closing = True
         if self._watch_timer is not None:
             self._watch_timer.cancel()
+        if self._is_opening:
+            self._abort()
         try:
-            async with asyncio.timeout(_CLOSE_S):
+            async with asyncio.timeout(_ABORTED_S if self._is_opening else _CLOSE_S):
                 await self._client.close()
         except (*_CLIENT_ERRORS, TimeoutError, RuntimeError) as error:  # of uvloop, if the transport is already closed
-            self._log.warning("close failed", error=repr(error))
+            if not self._is_opening:
+                self._log.warning("close failed", error=repr(error))
 
     async def _on_error(self, error: Exception) -> None:
         self.last_error = repr(error)
-        if (refusal := _refusal(error)) is not None:
+        refusal = _refusal(error) or (_distrust(error) if self._is_opening else None)
+        if refusal is not None:
             self.fail(refusal)
             if self._is_opening:
                 raise refusal  # the library retries without limit; its callbacks can end that
@@ -287,7 +303,7 @@ class NatsConnection:
         self._epoch += 1
         self._is_away = False
         if not self._is_safe:
-            self.fail(FatalError(_NO_TLS))
+            self.fail(DeniedError(_NO_TLS))
         self._on_return()
 
     def _watch(self, stuck: int) -> None:
@@ -296,10 +312,16 @@ class NatsConnection:
         if client.is_reconnecting and (task := client._reconnection_task) is not None and task.done():  # noqa: SLF001  # as below
             self.fail(FatalError(f"client has stopped reconnecting: {self.last_error}"))
         stuck = stuck + 1 if client.is_reconnecting and not self._is_away else 0
-        if stuck > 1 and isinstance(client._transport, transport.TcpTransport) and client._transport._io_writer:  # noqa: SLF001  # as below
+        if stuck > 1:
             # It waits until the old socket accepts the remaining data, which never happens if the peer is unreachable.
-            client._transport._io_writer.transport.abort()  # noqa: SLF001  # there is no public method
+            self._abort()
         self._watch_timer = asyncio.get_running_loop().call_later(_WATCH_S, self._watch, stuck)
+
+    def _abort(self) -> None:
+        """Close the socket without waiting for the peer."""
+        using = self._client._transport  # noqa: SLF001  # there is no public method
+        if isinstance(using, transport.TcpTransport) and using._io_writer:  # noqa: SLF001  # as above
+            using._io_writer.transport.abort()  # noqa: SLF001  # as above
 
     async def _on_close(self) -> None:
         self.fail(FatalError(f"connection closed permanently: {self.last_error}"))
@@ -309,10 +331,20 @@ def _refusal(error: Exception) -> FatalError | None:
     """Error for rejected credentials or a missing permission; None for other errors."""
     words = str(error).lower()
     if isinstance(error, nats.errors.SecureConnWantedError):
-        return FatalError(_NO_TLS)
+        return DeniedError(_NO_TLS)
     if isinstance(error, nats.errors.AuthorizationError) or "permissions violation" in words:
-        return FatalError(f"no permission: {error}")
-    return FatalError(f"authorization failed: {error}") if "authorization violation" in words else None
+        return DeniedError(f"no permission: {error}")
+    return DeniedError(f"authorization failed: {error}") if "authorization violation" in words else None
+
+
+def _distrust(error: Exception) -> FatalError | None:
+    """Error for a certificate that is not trusted; None for other errors."""
+    if not isinstance(error, ssl.SSLCertVerificationError):
+        return None
+    return UntrustedError(
+        f"the certificate of the server is not trusted: {error.verify_message}; see bus.tls_ca_file, and"
+        " bus.tls_hostname if the address has another name than the certificate"
+    )
 
 
 @contextmanager

@@ -128,6 +128,10 @@ class Bus(Protocol):
     lost: asyncio.Future[FatalError]
 
     @property
+    def connected(self) -> bool:
+        """Whether messages can be sent now."""
+
+    @property
     def link_changes(self) -> int:
         """How often the connection broke or was restored.
 

@@ -138,6 +138,16 @@ class EmbeddedServer(LocalProcesses):
         """Kill the server as a power failure would: no shutdown, nothing flushed."""
         await self._end(signal.SIGKILL, self._start_deadline_s)
 
+    def reload(self) -> None:
+        """Let the server read its configuration again, with the files that it includes.
+
+        Raises:
+            ProcessLookupError: It does not run.
+        """
+        if (pid := self.pid) is None:
+            raise ProcessLookupError(f"no nats-server runs in {self.root}")
+        os.kill(pid, signal.SIGHUP)
+
     async def restart(self) -> None:
         """Kill the server and start it with the same store and port."""
         await self.kill()
@@ -192,16 +202,18 @@ class EmbeddedCluster(LocalProcesses):
     Args:
         root: Folder of their files.
         size: Number of servers; streams with three replicas need three.
+        more: Lines to append to the configuration of each server.
+        between: Lines for the connections between the servers.
     """
 
-    def __init__(self, root: Path, *, size: int = 3) -> None:
+    def __init__(self, root: Path, *, size: int = 3, more: str = "", between: str = "") -> None:
         ports = free_ports(size)
         routes = ", ".join(f'"nats://127.0.0.1:{port}"' for port in ports)
         self.servers = [
             EmbeddedServer(
                 root / f"server-{number}",
                 more=f'server_name: "server-{number}"\n'
-                f'cluster {{ name: "{root.name}", listen: "127.0.0.1:{port}", routes: [{routes}] }}',
+                f'cluster {{ name: "{root.name}", listen: "127.0.0.1:{port}", routes: [{routes}]\n{between} }}\n{more}',
             )
             for number, port in enumerate(ports)
         ]

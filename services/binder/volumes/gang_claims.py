@@ -35,6 +35,7 @@ class _Progress:
     """Claims of an attempt.
 
     Attributes:
+        step: Newest step of the recovery of the gang when it began; 0 for none.
         began_s: Time of the first look.
         check_s: Time at which all claims are to be looked at again.
         pause_s: Pause before that.
@@ -45,6 +46,7 @@ class _Progress:
         is_taken_back: What was written was taken back.
     """
 
+    step: int
     began_s: float
     check_s: float
     open: dict[ClaimVolume, None]
@@ -107,7 +109,10 @@ class GangClaims:
             NotYetError: Some are not bound yet.
             TransientError: The API server did not answer for some of them.
         """
-        progress = self._progress.get(gang.key) or self._begin(gang)
+        progress = self._progress.get(gang.key)
+        if progress is None or progress.step != gang.step:
+            self.forget(gang.key)
+            progress = self._begin(gang)
         if progress.failures or not progress.open:
             return progress.failures
         now_s = self._clock.monotonic_s()
@@ -141,8 +146,10 @@ class GangClaims:
 
     def _begin(self, gang: Gang) -> _Progress:
         now_s = self._clock.monotonic_s()
-        claims = dict.fromkeys(gang.placement.claims)
-        progress = self._progress[gang.key] = _Progress(now_s, now_s + FIRST_CHECK_S, claims, dict(claims))
+        # Claims of ranks that run, or are over, are of no concern to those that recover.
+        ranks = set(gang.ranks()) if gang.recovers else set(range(gang.placement.pods()))
+        claims = dict.fromkeys(claim for claim in gang.placement.claims if claim.rank in ranks)
+        progress = self._progress[gang.key] = _Progress(gang.step, now_s, now_s + FIRST_CHECK_S, claims, dict(claims))
         names = gang.placement.names()
         for claim in claims:
             self._users.setdefault(ClaimName(gang.namespace, claim.claim), {})[gang.key] = None

@@ -1,0 +1,1 @@
+"""``berth keys``: keys and credentials of the users of NATS."""

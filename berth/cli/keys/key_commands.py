@@ -1,0 +1,205 @@
+"""``berth keys``: makes, adds, revokes and lists the users of a cell's NATS. No server is asked."""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Final, Literal
+
+import msgspec
+from cyclopts import Parameter
+
+from berth.cli.cell import Form, run
+from berth.cli.output import WRONG_USE, CommandError, emit, moment, print_progress, print_result, print_table
+from berth.cli.tables import Table
+from berth.formats.quantities import QuantityError, duration_ms
+from berth.runtime.clock import SystemClock
+from berth.runtime.keys.key_folder import KeyFolder, KeysError, User
+
+_SECOND_MS: Final = 1000
+_DAY_S: Final = 86_400
+_DAYS: Final = re.compile(r"([1-9][0-9]{0,4})d")
+Words = Annotated[tuple[str, ...], Parameter(negative=())]
+
+
+class UserRow(msgspec.Struct, frozen=True):
+    """A user, as ``--json`` prints it."""
+
+    name: str
+    kind: str
+    public_key: str
+    commands: list[str]
+    namespaces: list[str]
+    issued_s: int
+    expires_s: int
+    revoked_s: int
+    credentials: str
+    """Path of the file; empty if the user is revoked."""
+    publish: list[str]
+    subscribe: list[str]
+
+
+def init(folder: Path, *, cell: str = "default", form: Form | None = None) -> int:
+    """Make keys for a cell in a new folder: an operator, an account, and users of all services and of the command.
+
+    Args:
+        folder: The folder; it must not exist, or be empty. Keep it where only operators can read it.
+        cell: Name of the cell.
+        form: Form of the output.
+    """
+
+    def work() -> None:
+        keys = KeyFolder.make(folder, cell, _now_s)
+        if (form or Form()).json:
+            emit([_row(keys, user) for user in keys.users])
+            return
+        print_result(f"made {len(keys.users)} users: {', '.join(user.name for user in keys.users)}")
+        print_result(f"include {keys.access_file} in the configuration of each NATS server")
+        print_result(f"give each process its file of {keys.credentials_file('x').parent} as bus.creds_file")
+
+    return _done(work)
+
+
+def add(
+    folder: Path,
+    name: str,
+    *,
+    kind: Literal["service", "person", "program", "agent"] = "program",
+    namespace: Words = (),
+    command: Words = (),
+    expires_in: Annotated[str, Parameter(show_default=False)] = "",
+    replace: Annotated[bool, Parameter(negative=())] = False,
+    form: Form | None = None,
+) -> int:
+    """Add a user, and write its credentials.
+
+    Args:
+        folder: Folder of the keys.
+        name: Its name; of a program, its identity.
+        kind: What it is: program for the service for programs, person for the command, agent for reports of health.
+        namespace: Of a program: a namespace whose events it reads, or *; may be repeated.
+        command: Of a person: a command that needs more rights: dead, repair or restore; may be repeated.
+        expires_in: Time after which the credentials do not count any more, such as 90d. Default: never.
+        replace: Revoke the user of this name, if there is one, and make a new key for it.
+        form: Form of the output.
+    """
+
+    def work() -> None:
+        keys = KeyFolder.open(folder, _now_s)
+        expires_s = _now_s() + _days_s(expires_in) if expires_in else 0
+        was_there = any(user.name == name and not user.revoked_s for user in keys.users)
+        user = keys.add(name, kind, commands=command, namespaces=namespace, expires_s=expires_s, replaces=replace)
+        if (form or Form()).json:
+            emit(_row(keys, user))
+            return
+        print_result(f"{name}: credentials in {keys.credentials_file(name)}")
+        if was_there:
+            _tell_reload(keys)
+
+    return _done(work)
+
+
+def revoke(folder: Path, name: str, *, form: Form | None = None) -> int:
+    """Revoke a user: the servers let it in no more once they have read access.conf again.
+
+    Args:
+        folder: Folder of the keys.
+        name: The user.
+        form: Form of the output.
+    """
+
+    def work() -> None:
+        keys = KeyFolder.open(folder, _now_s)
+        user = keys.revoke(name)
+        if (form or Form()).json:
+            emit(_row(keys, user))
+            return
+        print_result(f"{name} is revoked")
+        _tell_reload(keys)
+
+    return _done(work)
+
+
+def list_(folder: Path, *, form: Form | None = None) -> int:
+    """List the users of a cell's NATS, and which credentials have expired or are revoked.
+
+    Args:
+        folder: Folder of the keys.
+        form: Form of the output.
+    """
+
+    def work() -> None:
+        keys = KeyFolder.open(folder, _now_s)
+        if (form or Form()).json:
+            emit([_row(keys, user) for user in keys.users])
+            return
+        table = Table("NAME", "KIND", "STATE", "ISSUED", "EXPIRES", "NAMESPACES", "COMMANDS")
+        for user in keys.users:
+            expires = moment(user.expires_s * _SECOND_MS) if user.expires_s else "never"
+            words = ", ".join(user.namespaces), ", ".join(user.commands)
+            table.add_row(user.name, user.kind, _state(user), moment(user.issued_s * _SECOND_MS), expires, *words)
+        print_table(table)
+        if any(_state(user) == "expired" for user in keys.users):
+            print_progress("renew a user with: berth keys add --replace")
+
+    return _done(work)
+
+
+def _days_s(text: str) -> int:
+    """Seconds of a number of days, or of a duration.
+
+    Raises:
+        CommandError: It is neither.
+    """
+    if (found := _DAYS.fullmatch(text)) is not None:
+        return int(found[1]) * _DAY_S
+    try:
+        return max(duration_ms(text) // _SECOND_MS, 1)
+    except QuantityError as error:
+        raise CommandError(
+            f"--expires-in is {text!r}, expected days such as 90d, or {error.expected}", code=WRONG_USE
+        ) from error
+
+
+def _row(keys: KeyFolder, user: User) -> UserRow:
+    rights = user.rights(keys.cell)
+    return UserRow(
+        name=user.name,
+        kind=user.kind,
+        public_key=user.public_key,
+        commands=user.commands,
+        namespaces=user.namespaces,
+        issued_s=user.issued_s,
+        expires_s=user.expires_s,
+        revoked_s=user.revoked_s,
+        credentials="" if user.revoked_s else str(keys.credentials_file(user.name)),
+        publish=list(rights.publish),
+        subscribe=list(rights.subscribe),
+    )
+
+
+def _state(user: User) -> str:
+    if user.revoked_s:
+        return "revoked"
+    return "expired" if user.expires_s and user.expires_s <= _now_s() else "valid"
+
+
+def _tell_reload(keys: KeyFolder) -> None:
+    print_result(f"copy {keys.access_file} to each NATS server, and reload it: nats-server --signal reload")
+
+
+def _now_s() -> int:
+    return SystemClock().now_ms() // _SECOND_MS
+
+
+def _done(work: Callable[[], None]) -> int:
+    """Run a command; errors of files and values become lines."""
+
+    async def worked() -> None:
+        try:
+            work()
+        except KeysError as error:
+            raise CommandError(str(error), code=WRONG_USE) from error
+        except OSError as error:
+            raise CommandError(f"{error.filename}: {error.strerror}") from error
+
+    return run(worked)

@@ -1,0 +1,308 @@
+"""A folder with the keys of a cell: secrets in ``keys.json``, ``access.conf`` for the servers, credentials of users.
+
+``keys.json`` is written first, so every user that was ever given credentials is in it, and can be revoked.
+"""
+
+import os
+import re
+import secrets
+import shutil
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final, Literal, TypeAlias
+
+import msgspec
+
+from berth.runtime.keys.rights import (
+    COMMANDS,
+    PERSON,
+    SERVICES,
+    Rights,
+    rights_of_agent,
+    rights_of_person,
+    rights_of_program,
+    rights_of_service,
+)
+from berth.runtime.keys.tokens import (
+    Key,
+    account_key,
+    account_token,
+    credentials,
+    operator_key,
+    operator_token,
+    user_key,
+    user_token,
+)
+
+Kind: TypeAlias = Literal["service", "person", "program", "agent"]
+_INDEX: Final = "keys.json"
+_ACCESS: Final = "access.conf"
+_CREDENTIALS: Final = "creds"
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
+_SEED_BYTES: Final = 32
+_SECRET: Final = 0o600
+_PUBLIC: Final = 0o644
+_SIMULATED: Final = "nodesim"
+
+
+class KeysError(Exception):
+    """Keys cannot be made or changed; the text names the field, the value and what would be right."""
+
+
+class User(msgspec.Struct, frozen=True, kw_only=True):
+    """A user of NATS."""
+
+    name: str
+    kind: Kind
+    public_key: str
+    commands: list[str] = []
+    """Of a person: commands that need more rights than the others."""
+    namespaces: list[str] = []
+    """Of a program: namespaces whose events it reads."""
+    issued_s: int
+    expires_s: int = 0
+    """0: never."""
+    revoked_s: int = 0
+    """0: it is not."""
+
+    def rights(self, cell: str) -> Rights:
+        """What it may do in a cell."""
+        match self.kind:
+            case "service":
+                return rights_of_service(self.name, cell)
+            case "person":
+                return rights_of_person(cell, self.commands)
+            case "program":
+                return rights_of_program(cell, self.name, self.namespaces)
+            case "agent":
+                return rights_of_agent(cell, self.name)
+
+
+class _Index(msgspec.Struct, frozen=True, kw_only=True):
+    """Content of ``keys.json``."""
+
+    cell: str
+    operator_seed: str
+    account_seed: str
+    system_account: str
+    """Public key of the account of the server's own messages; nobody has a user of it."""
+    issued_s: int
+    users: list[User] = []
+    """By name; of a name, the newest last."""
+
+
+class KeyFolder:
+    """The keys of a cell; made by :meth:`make` or :meth:`open`.
+
+    Args:
+        path: The folder.
+        index: Its content.
+        now_s: The time, in seconds since 1970.
+    """
+
+    def __init__(self, path: Path, index: _Index, now_s: Callable[[], int]) -> None:
+        self._path = path
+        self._index = index
+        self._now_s = now_s
+
+    @classmethod
+    def make(cls, path: Path, cell: str, now_s: Callable[[], int]) -> "KeyFolder":
+        """Make new keys: an operator, an account, users of all services, and one of the command.
+
+        Raises:
+            KeysError: The folder exists and is not empty.
+            OSError: A file cannot be written.
+        """
+        if path.exists() and (not path.is_dir() or any(path.iterdir())):
+            raise KeysError(f"folder is {str(path)!r}, expected a new or empty folder; keys are never overwritten")
+        part = path.with_name(f".{path.name}.part")
+        shutil.rmtree(part, ignore_errors=True)
+        (part / _CREDENTIALS).mkdir(parents=True)
+        part.chmod(0o700)
+        system = account_key(secrets.token_bytes(_SEED_BYTES)).public
+        index = _Index(
+            cell=cell,
+            operator_seed=operator_key(secrets.token_bytes(_SEED_BYTES)).seed,
+            account_seed=account_key(secrets.token_bytes(_SEED_BYTES)).seed,
+            system_account=system,
+            issued_s=now_s(),
+        )
+        made = cls(part, index, now_s)
+        for service in SERVICES:
+            if service != _SIMULATED:
+                made.add(service, "service")
+        made.add(PERSON, "person")
+        part.replace(path)
+        return cls(path, made._index, now_s)
+
+    @classmethod
+    def open(cls, path: Path, now_s: Callable[[], int]) -> "KeyFolder":
+        """Open a folder that :meth:`make` made.
+
+        Raises:
+            KeysError: It has no keys, or they cannot be read.
+        """
+        file = path / _INDEX
+        try:
+            index = msgspec.json.decode(file.read_bytes(), type=_Index)
+            Key(index.operator_seed)
+            Key(index.account_seed)
+        except OSError as error:
+            raise KeysError(
+                f"folder is {str(path)!r}, expected one that berth keys init made ({error.strerror}: {file.name})"
+            ) from error
+        except (msgspec.MsgspecError, ValueError) as error:
+            raise KeysError(f"{file} is damaged: {error}") from error
+        return cls(path, index, now_s)
+
+    @property
+    def cell(self) -> str:
+        """Name of the cell."""
+        return self._index.cell
+
+    @property
+    def users(self) -> list[User]:
+        """The newest user of each name, by name."""
+        return sorted({user.name: user for user in self._index.users}.values(), key=lambda user: user.name)
+
+    @property
+    def access_file(self) -> Path:
+        """Part of the configuration of the servers."""
+        return self._path / _ACCESS
+
+    def credentials_file(self, name: str) -> Path:
+        """Credentials of a user."""
+        return self._path / _CREDENTIALS / f"{name}.creds"
+
+    def add(
+        self,
+        name: str,
+        kind: Kind,
+        *,
+        commands: Sequence[str] = (),
+        namespaces: Sequence[str] = (),
+        expires_s: int = 0,
+        replaces: bool = False,
+    ) -> User:
+        """Make a user and its credentials.
+
+        Args:
+            name: Its name; of a service, that of the service; of a program, its identity.
+            kind: What it is.
+            commands: Of a person: commands that need more rights.
+            namespaces: Of a program: namespaces whose events it reads; ``*`` for all.
+            expires_s: Time from which it does not count any more, in seconds since 1970; 0 for never.
+            replaces: Whether it takes the place of a user of this name, which is revoked.
+
+        Raises:
+            KeysError: A value is wrong, or there is a user of this name.
+            OSError: A file cannot be written.
+        """
+        _check(name, kind, commands, namespaces)
+        now_s = self._now_s()
+        if expires_s and expires_s <= now_s:
+            raise KeysError(f"expiry is {expires_s}, expected a time after now, which is {now_s}")
+        old = next((one for one in self.users if one.name == name and not one.revoked_s), None)
+        if old is not None and not replaces:
+            raise KeysError(f"name is {name!r}, expected a new one; to replace its key: berth keys add --replace")
+        key = user_key(secrets.token_bytes(_SEED_BYTES))
+        user = User(
+            name=name,
+            kind=kind,
+            public_key=key.public,
+            commands=sorted(set(commands)),
+            namespaces=sorted(set(namespaces)),
+            issued_s=now_s,
+            expires_s=expires_s,
+        )
+        before = [self._revoked(one, now_s) if one is old else one for one in self._index.users]
+        self._store([*before, user])
+        token = user_token(
+            Key(self._index.account_seed), key.public, name, user.rights(self.cell), now_s, expires_s=expires_s
+        )
+        _write(self.credentials_file(name), credentials(token, key), _SECRET)
+        return user
+
+    def revoke(self, name: str) -> User:
+        """Let a user in no more, once the servers have read ``access.conf`` again.
+
+        Raises:
+            KeysError: There is no such user, or it is revoked already.
+            OSError: A file cannot be written.
+        """
+        found = next((one for one in self.users if one.name == name), None)
+        if found is None or found.revoked_s:
+            known = ", ".join(one.name for one in self.users if not one.revoked_s)
+            raise KeysError(f"name is {name!r}, expected one of {known}")
+        revoked = self._revoked(found, self._now_s())
+        self._store([revoked if one is found else one for one in self._index.users])
+        self.credentials_file(name).unlink(missing_ok=True)
+        return revoked
+
+    def _revoked(self, user: User, now_s: int) -> User:
+        return msgspec.structs.replace(user, revoked_s=max(now_s, user.issued_s))
+
+    def _store(self, users: list[User]) -> None:
+        self._index = msgspec.structs.replace(self._index, users=users)
+        text = msgspec.json.format(msgspec.json.encode(self._index), indent=2).decode()
+        _write(self._path / _INDEX, f"{text}\n", _SECRET)
+        _write(self.access_file, self._access(), _PUBLIC)
+
+    def _access(self) -> str:
+        """Lines for the configuration of a server."""
+        index = self._index
+        operator, account = Key(index.operator_seed), Key(index.account_seed)
+        revoked = {user.public_key: user.revoked_s for user in index.users if user.revoked_s}
+        system = index.system_account
+        tokens = {
+            account.public: account_token(
+                operator, account.public, f"berth-{index.cell}", self._now_s(), stores=True, revoked=revoked
+            ),
+            system: account_token(operator, system, "system", index.issued_s, stores=False),
+        }
+        return "\n".join(
+            [
+                f"# Users of cell {index.cell}: include this file in the configuration of each NATS server.",
+                "# Made by berth keys. It has no secrets.",
+                f"operator: {operator_token(operator, 'berth', system, index.issued_s)}",
+                f"system_account: {system}",
+                "resolver: MEMORY",
+                "resolver_preload: {",
+                *(f"  {public}: {token}" for public, token in tokens.items()),
+                "}",
+                "",
+            ]
+        )
+
+
+def _check(name: str, kind: Kind, commands: Sequence[str], namespaces: Sequence[str]) -> None:
+    """Check the values of a new user.
+
+    Raises:
+        KeysError: One is wrong.
+    """
+    if not _NAME.fullmatch(name):
+        raise KeysError(f"name is {name!r}, expected up to 63 letters, digits, - and _, a letter or digit first")
+    if kind == "service" and name not in SERVICES:
+        raise KeysError(f"name is {name!r}, expected a service: {', '.join(SERVICES)}")
+    if kind != "service" and name in SERVICES:
+        raise KeysError(f"name is {name!r}, expected another one than that of a service")
+    for command in commands:
+        if kind != "person" or command not in COMMANDS:
+            expected = f"one of {', '.join(COMMANDS)}" if kind == "person" else "none: it is no person"
+            raise KeysError(f"command is {command!r}, expected {expected}")
+    if namespaces and kind != "program":
+        raise KeysError(f"namespace is {namespaces[0]!r}, expected none: it is no program")
+    if not all(namespaces):
+        raise KeysError("namespace is '', expected the name of a namespace, or *")
+
+
+def _write(path: Path, text: str, mode: int) -> None:
+    """Write a file as a whole, or not at all."""
+    part = path.with_name(f"{path.name}.part")
+    part.unlink(missing_ok=True)
+    with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    part.replace(path)

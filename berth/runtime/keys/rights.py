@@ -1,0 +1,142 @@
+"""What each user of NATS may publish and subscribe to, by subject; docs/operators.md has the same as a table."""
+
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+from berth.schemas.subjects import StreamName, Subjects, token
+
+PERSON: Final = "berth"
+"""Name under which the command connects: its replies come to ``_INBOX_berth``."""
+_NATS: Final = "$_"
+"""First letters of subjects that are not those of a cell."""
+
+
+class Rights(NamedTuple):
+    """Subjects, with wildcards."""
+
+    publish: tuple[str, ...]
+    subscribe: tuple[str, ...]
+
+
+_EVERY_SERVICE: Final = Rights(
+    (
+        "_INBOX_<service>.>",
+        "$JS.API.STREAM.INFO.*",
+        "$JS.API.STREAM.CREATE.*",
+        "$JS.API.STREAM.UPDATE.*",
+        "$JS.API.STREAM.MSG.GET.*",
+        "$JS.API.CONSUMER.>",
+        "dead.>",
+    ),
+    ("_INBOX_<service>.>", "$SRV.>"),
+)
+_INVENTORY_FACTS: Final = (
+    *("node.>", "topology.>", "pod.>", "member.>", "group.>", "ledger", "replacement.>", "usage.>", "namespace.>"),
+    *("claim.>", "volume.>", "storage.>"),
+)
+_SERVICES: Final[dict[str, Rights]] = {
+    "inventory": Rights((*(f"fact.{kind}" for kind in _INVENTORY_FACTS), "intake.>"), ()),
+    "health": Rights(("fact.health.>",), ("report.health.*",)),
+    "dispatcher": Rights(
+        (
+            *("ledger", "lease.>", "snapshot.>", "status.>", "score.>", "heartbeat.>", "fact.>"),
+            "$JS.API.STREAM.PURGE.*",
+        ),
+        ("heartbeat.>",),
+    ),
+    "scorer": Rights((), ("score.>",)),
+    "binder": Rights(("fact.outcome.>", "fact.unbound.>", "sim.bind", "sim.evict"), ()),
+    "summary": Rights(("summary.>",), ()),
+    "api": Rights(("intake.>", "event.>"), ("api.>",)),
+    "nodesim": Rights(("fact.node.>", "fact.health.>", "fact.topology.>", "fact.pod.>"), ("sim.>",)),
+}
+SERVICES: Final = tuple(_SERVICES)
+"""Names of the services; ``nodesim`` is for simulated clusters."""
+_PERSON: Final = Rights(
+    (
+        "_INBOX_berth.>",
+        "$JS.API.STREAM.INFO.*",
+        "$JS.API.STREAM.MSG.GET.*",
+        "$JS.API.CONSUMER.>",
+        "$SRV.STATS",
+        "intake.>",
+        "fact.drain.>",
+        "fact.approval.>",
+    ),
+    ("_INBOX_berth.>",),
+)
+_COMMANDS: Final[dict[str, tuple[str, ...]]] = {
+    "dead": ("dead.>",),
+    "repair": ("skip.>", "lease.>", "status.>", "$JS.API.STREAM.PURGE.*"),
+    "restore": (">", "$JS.API.STREAM.CREATE.*", "$JS.API.STREAM.UPDATE.*", "$JS.API.STREAM.DELETE.*"),
+}
+COMMANDS: Final = tuple(_COMMANDS)
+"""Commands that need more rights than the others."""
+
+
+def rights_of_service(service: str, cell: str) -> Rights:
+    """Rights of a service.
+
+    Args:
+        service: One of :data:`SERVICES`.
+        cell: Name of the cell.
+    """
+    own = _SERVICES[service]
+    publish = [subject.replace("<service>", service) for subject in (*_EVERY_SERVICE.publish, *own.publish)]
+    subscribe = [subject.replace("<service>", service) for subject in (*_EVERY_SERVICE.subscribe, *own.subscribe)]
+    return _of_cell(publish, subscribe, cell)
+
+
+def rights_of_person(cell: str, commands: Iterable[str] = ()) -> Rights:
+    """Rights of a person who uses the command ``berth``.
+
+    Args:
+        cell: Name of the cell.
+        commands: Those of :data:`COMMANDS` that the person uses too.
+    """
+    more = [subject for command in commands for subject in _COMMANDS[command]]
+    return _of_cell((*_PERSON.publish, *more), _PERSON.subscribe, cell)
+
+
+def rights_of_agent(cell: str, name: str) -> Rights:
+    """Rights of an agent that reports the health of nodes over NATS, with the inbox ``_INBOX_<name>``."""
+    inbox = f"_INBOX_{token(name)}.>"
+    return _of_cell(("report.health.>", inbox), (inbox,), cell)
+
+
+def rights_of_program(cell: str, identity: str, namespaces: Iterable[str]) -> Rights:
+    """Rights of a program that uses the service for programs under its own identity, and reads events of namespaces.
+
+    Args:
+        cell: Name of the cell.
+        identity: Name of the program.
+        namespaces: Whose events it reads; ``*`` for all.
+
+    Source: docs/programs.md, "Identity".
+    """
+    subjects, name = Subjects(cell), token(identity)
+    stream = subjects.stream(StreamName.EVENTS)
+    inbox = f"_INBOX_{name}.>"
+    events = [f"{subjects.root}event.job.{'*' if one == '*' else token(one)}.>" for one in namespaces]
+    return Rights(
+        (
+            f"{subjects.root}api.*.{name}",
+            inbox,
+            f"$JS.API.STREAM.INFO.{stream}",
+            f"$JS.API.CONSUMER.INFO.{stream}.{name}",
+            *(f"$JS.API.CONSUMER.CREATE.{stream}.{name}.{event}" for event in events),
+            f"$JS.API.CONSUMER.DELETE.{stream}.{name}",
+            f"$JS.API.CONSUMER.MSG.NEXT.{stream}.{name}",
+            f"$JS.ACK.{stream}.{name}.>",
+        ),
+        (inbox, *events),
+    )
+
+
+def _of_cell(publish: Iterable[str], subscribe: Iterable[str], cell: str) -> Rights:
+    root = Subjects(cell).root
+
+    def whole(subjects: Iterable[str]) -> tuple[str, ...]:
+        return tuple(subject if subject[0] in _NATS else root + subject for subject in subjects)
+
+    return Rights(whole(publish), whole(subscribe))

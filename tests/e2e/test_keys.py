@@ -1,0 +1,205 @@
+"""A cell on three NATS servers with TLS and keys of ``berth keys``: services, people, programs, and who is denied."""
+
+import shutil
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import pytest
+
+from berth.client import Client, UnavailableError
+from berth.runtime.bus.access import Access, access_of
+from berth.runtime.bus.nats_bus import NatsBus
+from berth.runtime.config import BusConfig
+from berth.runtime.errors import DeniedError, TransientError
+from berth.runtime.keys.rights import SERVICES
+from berth.runtime.local.nats_server import EmbeddedCluster
+from tests.support.certificates import authority, certificate
+from tests.support.command import berth
+from tests.support.processes import ROOT, services
+from tests.support.waiting import until, until_true
+
+pytestmark = pytest.mark.timeout(240)
+CELL: Final = "locked"
+MANIFEST: Final = {
+    "apiVersion": "berth/v1",
+    "kind": "Job",
+    "metadata": {"name": "train"},
+    "spec": {"product": "module910bx8", "chips": 8},
+}
+SETTINGS: Final[dict[str, dict[str, Any]]] = {
+    "dispatcher": {"shards": 1},
+    "scorer": {"shards": 1},
+    "binder": {},
+    "api": {"grants": [{"identity": "portal", "role": "submit", "namespaces": ["default"]}]},
+    "nodesim": {"topology_file": str(ROOT / "docs" / "examples" / "cluster.yaml")},
+}
+
+
+class Place:
+    """Keys, certificates and servers of a cell."""
+
+    def __init__(self, folder: Path) -> None:
+        self.keys = folder / "keys"
+        self.ca = authority(folder)
+        own, key = certificate(folder, "server", self.ca, names="DNS:nats-0.nats")
+        between, between_key = certificate(folder, "route", self.ca)
+        self.cluster = EmbeddedCluster(
+            folder / "nats",
+            more=f'include ./access.conf\ntls {{ cert_file: "{own}", key_file: "{key}" }}',
+            between=f'tls {{ cert_file: "{between}", key_file: "{between_key}", ca_file: "{self.ca}" }}',
+        )
+
+    def publish_access(self) -> None:
+        """Copy the part of the configuration that the keys made to each server."""
+        for server in self.cluster.servers:
+            server.root.mkdir(parents=True, exist_ok=True)
+            shutil.copy(self.keys / "access.conf", server.root / "access.conf")
+
+    def settings(self, user: str, *, replicas: int = 1) -> BusConfig:
+        return BusConfig(
+            url=self.cluster.url,
+            cell=CELL,
+            replicas=3 if replicas == 3 else 1,
+            creds_file=self.keys / "creds" / f"{user}.creds",
+            tls_ca_file=self.ca,
+            tls_hostname="nats-0.nats",
+        )
+
+    def access(self, user: str) -> Access:
+        return access_of(self.settings(user))
+
+    def environment(self, user: str) -> list[str]:
+        """Settings of the command for a user."""
+        return [
+            f"BERTH_BUS__CREDS_FILE={self.keys / 'creds' / f'{user}.creds'}",
+            f"BERTH_BUS__TLS_CA_FILE={self.ca}",
+            "BERTH_BUS__TLS_HOSTNAME=nats-0.nats",
+        ]
+
+    @asynccontextmanager
+    async def bus(self, user: str, name: str = "") -> AsyncIterator[NatsBus]:
+        async with await NatsBus.connect(
+            self.cluster.url.split(","), CELL, name=name or user, access=self.access(user), timeout_s=20
+        ) as bus:
+            yield bus
+
+
+@asynccontextmanager
+async def opened(folder: Path) -> AsyncIterator[Place]:
+    """A cluster that lets in whom ``berth keys`` made."""
+    place = Place(folder)
+    for words in (
+        ("init", str(place.keys), "--cell", CELL),
+        ("add", str(place.keys), "nodesim", "--kind", "service"),
+        ("add", str(place.keys), "portal", "--namespace", "default", "--expires-in", "1d"),
+        ("add", str(place.keys), "plug-in", "--kind", "agent"),
+    ):
+        code, _, err = await berth("keys", *words)
+        assert code == 0, err
+    place.publish_access()
+    async with place.cluster:
+        yield place
+
+
+async def test_a_cell_of_three_servers_places_a_job_of_a_program_and_strangers_end_with_2(tmp_path: Path) -> None:
+    async with opened(tmp_path) as place:
+        with services(tmp_path, place.cluster.url) as made:
+            running = [
+                made.service(name, CELL, **settings, bus=_table(place.settings(name, replicas=3)))
+                for name, settings in SETTINGS.items()
+            ]
+            for service in running:
+                service.start()
+            async with await Client.connect(
+                place.cluster.url, cell=CELL, identity="portal", access=place.access("portal"), timeout_s=30
+            ) as client:
+
+                async def submitted() -> bool:
+                    ended = [service.log() for service in running if not service.is_running]
+                    assert not ended, "\n".join(ended)
+                    try:
+                        await client.submit(MANIFEST, uid="u1")
+                    except UnavailableError:
+                        return False
+                    return True
+
+                await until_true(submitted, deadline_s=60, what="the cell is up")
+                placed = await client.wait("train", "placed", timeout_s=60)
+                assert placed.ranks, placed
+            code, out, err = await berth(
+                "jobs", "-o", "json", url=place.cluster.url, cell=CELL, settings=place.environment("berth")
+            )
+            assert code == 0, err
+            assert [row["name"] for row in msgspec.json.decode(out)] == ["train"]
+            for service in reversed(running):
+                await service.stop()
+
+        # A key of another folder, and no credentials at all.
+        code, _, err = await berth("keys", "init", str(tmp_path / "other"), "--cell", CELL)
+        assert code == 0, err
+        with services(tmp_path, place.cluster.url) as made:
+            wrong = msgspec.structs.replace(
+                place.settings("scorer"), creds_file=tmp_path / "other" / "creds" / "scorer.creds"
+            )
+            stranger = made.service("scorer", CELL, label="-stranger", bus=_table(wrong))
+            stranger.start()
+            assert await stranger.ended() == 2
+            assert "authorization failed" in stranger.log()
+        stranger_settings = [*place.environment("berth")[1:], f"BERTH_BUS__CREDS_FILE={wrong.creds_file}"]
+        code, _, err = await berth("jobs", url=place.cluster.url, cell=CELL, settings=stranger_settings)
+        assert (code, "rejects the connection" in err) == (2, True), err
+        code, _, err = await berth("jobs", url=place.cluster.url, cell=CELL, settings=place.environment("berth")[:2])
+        assert (code, "certificate of the server is not trusted" in err) == (2, True), err
+
+
+async def test_a_revoked_user_is_let_in_no_more_and_its_successor_is(tmp_path: Path) -> None:
+    async with opened(tmp_path) as place:
+        async with place.bus("portal") as bus:
+            code, out, err = await berth("keys", "revoke", str(place.keys), "portal")
+            assert code == 0, err
+            assert "reload" in out
+            shutil.copy(place.keys / "access.conf", tmp_path / "access.conf")
+            (tmp_path / "portal.creds").write_text("")
+            place.publish_access()
+            for server in place.cluster.servers:
+                server.reload()
+            await until(bus.lost.done, deadline_s=20, what="the server ends the connection of a revoked user")
+        code, _, err = await berth("keys", "add", str(place.keys), "portal")
+        assert code == 0, err
+        async with place.bus("portal") as bus:
+            assert bus.connected
+
+
+async def test_nobody_publishes_or_reads_beyond_its_rights(tmp_path: Path) -> None:
+    users = [*SERVICES, "berth", "portal", "plug-in"]
+    async with opened(tmp_path) as place:
+        for user in users:
+            subjects = ["ledger", "fact.claim.x", "intake.request.a.b", "api.submit.other", "status.a.b"]
+            may = {
+                "dispatcher": {"ledger", "fact.claim.x", "status.a.b"},
+                "inventory": {"fact.claim.x", "intake.request.a.b"},
+                "api": {"intake.request.a.b"},
+                "berth": {"intake.request.a.b"},
+            }.get(user, set())
+            for subject in subjects:
+                async with place.bus(user) as bus:
+                    whole = f"{bus.subjects.root}{subject}"
+                    if subject in may:
+                        with pytest.raises(TransientError, match="no stream accepts"):
+                            await bus.publish(whole, b"")
+                        assert not bus.lost.done(), (user, subject)
+                    else:
+                        await bus.send(whole, b"")
+                        await until(bus.lost.done, deadline_s=20, what=f"{user} is denied {subject}")
+                        error = bus.lost.result()
+                        assert isinstance(error, DeniedError), (user, subject)
+                        assert subject in error.reason
+
+
+def _table(config: BusConfig) -> dict[str, object]:
+    """Settings as a table of TOML."""
+    found: dict[str, object] = msgspec.to_builtins(config, enc_hook=str)
+    return {key: value for key, value in found.items() if value not in {None, ""}}

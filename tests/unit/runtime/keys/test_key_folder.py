@@ -1,0 +1,194 @@
+"""Keys of a cell: the files, the rights, and what is refused."""
+
+import base64
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from berth.runtime.keys.key_folder import KeyFolder, KeysError
+from berth.runtime.keys.rights import COMMANDS, PERSON, SERVICES, rights_of_person, rights_of_service
+from berth.runtime.keys.tokens import Key, user_key
+from tests.support.nats_rights import rights, rights_of_command
+
+NOW_S = 1_700_000_000
+
+
+class Clock:
+    """The time, which a test sets."""
+
+    def __init__(self) -> None:
+        self.now_s = NOW_S
+
+    def __call__(self) -> int:
+        return self.now_s
+
+
+def claims(path: Path) -> dict[str, Any]:
+    """What a credentials file says of its user."""
+    token = path.read_text("utf-8").splitlines()[1]
+    return _decoded(token)
+
+
+def accounts(keys: KeyFolder) -> dict[str, dict[str, Any]]:
+    """Claims of the accounts in the configuration of the servers, by name."""
+    lines = keys.access_file.read_text("utf-8").partition("resolver_preload: {\n")[2].splitlines()
+    found = [_decoded(line.partition(": ")[2]) for line in lines if ": " in line]
+    return {one["name"]: one["nats"] for one in found}
+
+
+def _decoded(token: str) -> dict[str, Any]:
+    part = token.split(".")[1]
+    found: dict[str, Any] = json.loads(base64.urlsafe_b64decode(part + "=" * (-len(part) % 4)))
+    return found
+
+
+def test_rights_are_those_of_the_table_for_operators() -> None:
+    table = rights("some.cell")
+    assert {*SERVICES, PERSON} == set(table)
+    for service in SERVICES:
+        found = rights_of_service(service, "some.cell")
+        assert {"publish": list(found.publish), "subscribe": list(found.subscribe)} == table[service]
+    for command in COMMANDS:
+        found = rights_of_person("some.cell", [command])
+        expected = rights_of_command("some.cell", command)
+        assert {"publish": list(found.publish), "subscribe": list(found.subscribe)} == expected
+
+
+def test_new_keys_have_users_of_all_services_and_only_operators_read_them(tmp_path: Path) -> None:
+    keys = KeyFolder.make(tmp_path / "keys", "c", Clock())
+    assert [user.name for user in keys.users] == sorted({*SERVICES, PERSON} - {"nodesim"})
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["keys"]
+    assert (tmp_path / "keys").stat().st_mode & 0o777 == 0o700
+    for path in (tmp_path / "keys").rglob("*"):
+        if path.is_file() and path != keys.access_file:
+            assert path.stat().st_mode & 0o777 == 0o600, path
+    text = keys.access_file.read_text("utf-8")
+    assert "SO" not in [line[:2] for line in text.split()], "no seed"
+    assert "nats" in claims(keys.credentials_file("binder"))
+    binder = claims(keys.credentials_file("binder"))["nats"]
+    assert binder["pub"]["allow"] == list(rights_of_service("binder", "c").publish)
+    assert "berth.c.ledger" not in binder["pub"]["allow"]
+    assert accounts(keys)["berth-c"]["limits"]["streams"] == -1
+    assert "streams" not in accounts(keys)["system"]["limits"]
+
+
+def test_an_opened_folder_goes_on_with_the_same_account(tmp_path: Path) -> None:
+    clock = Clock()
+    first = claims(KeyFolder.make(tmp_path / "keys", "c", clock).credentials_file("api"))
+    keys = KeyFolder.open(tmp_path / "keys", clock)
+    clock.now_s += 10
+    user = keys.add("portal", "program", namespaces=["team-b", "team-a", "team-a"], expires_s=NOW_S + 100)
+    found = claims(keys.credentials_file("portal"))
+    assert (found["iss"], found["exp"], found["iat"]) == (first["iss"], NOW_S + 100, NOW_S + 10)
+    assert user.namespaces == ["team-a", "team-b"]
+    assert found["nats"]["sub"]["allow"] == [
+        "_INBOX_portal.>",
+        "berth.c.event.job.team-a.>",
+        "berth.c.event.job.team-b.>",
+    ]
+    assert "berth.c.api.*.portal" in found["nats"]["pub"]["allow"]
+    assert KeyFolder.open(tmp_path / "keys", clock).users == keys.users
+
+
+def test_a_revoked_user_stays_revoked_and_its_name_is_free(tmp_path: Path) -> None:
+    clock = Clock()
+    keys = KeyFolder.make(tmp_path / "keys", "c", clock)
+    first = keys.add("ops", "person", commands=["repair"])
+    clock.now_s += 5
+    assert keys.revoke("ops").revoked_s == NOW_S + 5
+    assert not keys.credentials_file("ops").exists()
+    assert accounts(keys)["berth-c"]["revocations"] == {first.public_key: NOW_S + 5}
+    with pytest.raises(KeysError, match="name is 'ops', expected one of api, "):
+        keys.revoke("ops")
+    second = keys.add("ops", "person")
+    third = keys.add("ops", "person", replaces=True)
+    assert len({first.public_key, second.public_key, third.public_key}) == 3
+    assert set(accounts(keys)["berth-c"]["revocations"]) == {first.public_key, second.public_key}
+    assert claims(keys.credentials_file("ops"))["sub"] == third.public_key
+    assert [user.public_key for user in keys.users if user.name == "ops"] == [third.public_key]
+
+
+@pytest.mark.parametrize(
+    ("values", "complaint"),
+    [
+        ({"name": "", "kind": "person"}, "name is '', expected up to 63 letters"),
+        ({"name": "../x", "kind": "person"}, "name is '../x', expected up to 63 letters"),
+        ({"name": "x" * 64, "kind": "agent"}, "expected up to 63 letters"),
+        ({"name": "binders", "kind": "service"}, "name is 'binders', expected a service: inventory, "),
+        ({"name": "binder", "kind": "program"}, "expected another one than that of a service"),
+        ({"name": "binder", "kind": "service"}, "name is 'binder', expected a new one"),
+        ({"name": "p", "kind": "program", "commands": ["dead"]}, "command is 'dead', expected none: it is no person"),
+        ({"name": "p", "kind": "person", "commands": ["up"]}, "command is 'up', expected one of dead, repair, restore"),
+        ({"name": "p", "kind": "agent", "namespaces": ["a"]}, "namespace is 'a', expected none: it is no program"),
+        ({"name": "p", "kind": "program", "namespaces": [""]}, "namespace is '', expected the name of a namespace"),
+        ({"name": "p", "kind": "person", "expires_s": NOW_S}, "expiry is 1700000000, expected a time after now"),
+    ],
+)
+def test_a_wrong_value_is_named_and_changes_nothing(tmp_path: Path, values: dict[str, Any], complaint: str) -> None:
+    keys = KeyFolder.make(tmp_path / "keys", "c", Clock())
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    with pytest.raises(KeysError) as caught:
+        keys.add(**values)
+    assert complaint in str(caught.value)
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+
+
+def test_keys_are_never_overwritten(tmp_path: Path) -> None:
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "file").write_text("mine")
+    with pytest.raises(KeysError, match="expected a new or empty folder"):
+        KeyFolder.make(tmp_path / "full", "c", Clock())
+    assert (tmp_path / "full" / "file").read_text() == "mine"
+    (tmp_path / "empty").mkdir()
+    KeyFolder.make(tmp_path / "empty", "c", Clock())
+    with pytest.raises(KeysError, match="expected a new or empty folder"):
+        KeyFolder.make(tmp_path / "empty", "c", Clock())
+
+
+def test_a_folder_that_is_interrupted_while_it_is_made_is_made_anew(tmp_path: Path) -> None:
+    class PowerError(Exception):
+        pass
+
+    times = iter([NOW_S] * 5)
+
+    def clock() -> int:
+        try:
+            return next(times)
+        except StopIteration:
+            raise PowerError from None
+
+    with pytest.raises(PowerError):
+        KeyFolder.make(tmp_path / "keys", "c", clock)
+    assert not (tmp_path / "keys").exists()
+    assert KeyFolder.make(tmp_path / "keys", "c", Clock()).users
+
+
+@pytest.mark.parametrize("text", ["", "{}", "no json", None])
+def test_a_folder_without_keys_or_with_damaged_ones_is_named(tmp_path: Path, text: str | None) -> None:
+    if text is not None:
+        (tmp_path / "keys.json").write_text(text)
+    with pytest.raises(KeysError, match=r"keys\.json"):
+        KeyFolder.open(tmp_path, Clock())
+
+
+def test_a_damaged_seed_is_named(tmp_path: Path) -> None:
+    KeyFolder.make(tmp_path / "keys", "c", Clock())
+    file = tmp_path / "keys" / "keys.json"
+    index = msgspec.json.decode(file.read_bytes())
+    index["account_seed"] = index["account_seed"][:-2] + "AA"
+    file.write_bytes(msgspec.json.encode(index))
+    with pytest.raises(KeysError, match="damaged: no seed of a key"):
+        KeyFolder.open(tmp_path / "keys", Clock())
+
+
+def test_a_key_needs_32_random_bytes_and_a_seed_is_one() -> None:
+    with pytest.raises(ValueError, match="31 random bytes, expected 32"):
+        user_key(bytes(31))
+    key = user_key(bytes(range(32)))
+    assert Key(key.seed).public == key.public
+    assert key.public.startswith("U")
+    with pytest.raises(ValueError, match="no seed of a key"):
+        Key("ü")

@@ -1,0 +1,117 @@
+"""Statuses that another dispatcher stored while this one leads."""
+
+import pytest
+
+from berth.schemas.envelope import encode
+from berth.schemas.status import JobStatus
+from berth.schemas.subjects import StreamName
+from berth.services.dispatcher.other_statuses import OtherStatuses
+from tests.support.cells import Cell, a_job, a_node
+from tests.support.clock import ManualClock
+
+
+async def placed(cell: Cell) -> JobStatus:
+    """The status of a job that waits, from before it was placed."""
+    await cell.submit(a_job("job", chips=8), a_job("other", chips=8))
+    await cell.turns(2)
+    before = await cell.status("job")
+    assert before is not None
+    assert before.phase == "waiting"
+    await cell.nodes([a_node("a")])
+    await cell.turns(2)
+    return before
+
+
+async def phase(cell: Cell, name: str) -> str:
+    status = await cell.status(name)
+    return status.phase if status is not None else ""
+
+
+async def written(cell: Cell) -> int:
+    return (await cell.user.state(StreamName.STATUS)).last_seq
+
+
+async def test_a_late_status_of_a_former_leader_is_replaced() -> None:
+    cell = await Cell().open()
+    before = await placed(cell)
+    assert await phase(cell, "job") == "placed"
+    for _ in range(2):
+        await cell.user.publish(cell.user.subjects.status("default", "job"), encode(before))
+        assert await phase(cell, "job") == "waiting"
+        cell.clock.advance(6)
+        await cell.turns(2)
+        assert await phase(cell, "job") == "placed"
+    await cell.close()
+
+
+async def test_a_late_status_between_own_ones_is_replaced() -> None:
+    cell = await Cell().open()
+    before = await placed(cell)
+    await cell.user.publish(cell.user.subjects.status("default", "job"), encode(before))
+    await cell.submit(a_job("third", chips=8))
+    await cell.turns(2)
+    assert await phase(cell, "third") == "waiting"
+    cell.clock.advance(6)
+    await cell.turns(2)
+    assert await phase(cell, "job") == "placed"
+    await cell.close()
+
+
+async def test_statuses_that_are_right_are_not_written_again() -> None:
+    cell = await Cell().open()
+    await placed(cell)
+    same = await cell.status("job")
+    assert same is not None
+    await cell.user.publish(cell.user.subjects.status("default", "job"), encode(same))
+    await cell.user.publish(cell.user.subjects.status("default", "foreign"), b"\x01 no status")
+    head = await written(cell)
+    for _ in range(3):
+        cell.clock.advance(6)
+        await cell.turns(2)
+    assert await written(cell) == head
+    await cell.close()
+
+
+@pytest.mark.parametrize("is_lost", [False, True])
+async def test_a_count_in_doubt_costs_one_look(*, is_lost: bool) -> None:
+    cell = await Cell().open()
+    clock, subject = ManualClock(), cell.user.subjects.status("ns", "job")
+    others = OtherStatuses(cell.user, clock)
+    others.begin(await written(cell))
+    others.sent()
+    if not is_lost:
+        await cell.user.publish(subject, b"1")
+    others.failed()  # no acknowledgement came
+    clock.advance(6)
+    assert [stored.subject for stored in await others.look()] == ([] if is_lost else [subject])
+    for _ in range(2):
+        clock.advance(6)
+        assert await others.look() == []
+    await cell.close()
+
+
+async def test_nothing_is_asked_for_while_batches_are_on_their_way_and_a_shorter_stream_begins_anew() -> None:
+    cell = await Cell().open()
+    clock, subject = ManualClock(), cell.user.subjects.status("ns", "job")
+    others = OtherStatuses(cell.user, clock)
+    head = await written(cell)
+    others.begin(head)
+    others.sent()
+    others.sent()
+    first = await cell.user.publish(subject, b"1")
+    others.stored(first, 1)
+    clock.advance(6)
+    assert await others.look() == [], "the second batch is on its way"
+    second = await cell.user.publish(subject, b"2")
+    others.stored(second, 1)
+    clock.advance(6)
+    assert await others.look() == []
+    others.begin(second + 5)
+    clock.advance(6)
+    assert await others.look() == [], "the server lost what it had"
+    third = await cell.user.publish(subject, b"3")
+    others.sent()
+    others.stored(third, 1)
+    clock.advance(6)
+    assert await others.look() == []
+    await cell.close()
