@@ -8,7 +8,7 @@ from tests.chart.manifests import Form, Manifests
 from tests.chart.settings import SECTIONS, SETTINGS, schema
 from tests.chart.templates import Chart, chart_of
 from tests.chart.text import document
-from tests.support.kustomize import objects_of
+from tests.support.kustomize import objects_of, read
 
 K8S: Final = Path(__file__).parents[2] / "k8s"
 FOLDER: Final = K8S / "chart"
@@ -17,7 +17,7 @@ FORMS: Final[dict[Form, Path]] = {
     "trial": K8S / "overlays" / "dev",
     "production": K8S / "overlays" / "prod",
 }
-ALONE: Final = K8S / "pod-monitor"
+MONITORS: Final = K8S / "monitoring" / "pod-monitor.yaml"
 BY_HAND: Final = {"templates/_names.tpl", "templates/checks.yaml", "templates/NOTES.txt"}
 """Files that are not written from the manifests."""
 _ABOUT_VALUES: Final = (
@@ -39,8 +39,11 @@ def chart() -> Chart:
 
 
 def alone() -> Manifests:
-    """Objects that are in no overlay."""
-    return Manifests.of(*objects_of(ALONE))
+    """Objects that are in no overlay: the PodMonitor of the services. That of NATS goes with its exporter."""
+    objects = [one for one in read(MONITORS) if one["metadata"]["name"] == "berth"]
+    for one in objects:
+        one["metadata"]["labels"]["app.kubernetes.io/part-of"] = "berth"
+    return Manifests.of(objects, [])
 
 
 def wanted() -> dict[str, str]:

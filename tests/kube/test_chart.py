@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from berth.runtime.local.kube_server import KubeServer
+from tests.chart.files import alone
 from tests.support.kube_api import KubeApi
 from tests.support.kube_objects import apply, in_order, lost, path_of
 from tests.support.kustomize import Tree, pod_spec, render
@@ -82,14 +83,12 @@ def test_the_chart_and_kustomize_make_the_same_objects(helm: Helm, overlay: str)
     assert kustomize_build(K8S / "overlays" / overlay) == wanted
 
 
-def test_what_is_beside_the_overlays_is_what_kustomize_makes_of_it(helm: Helm) -> None:
-    monitors = [
-        one
-        for one in helm.template("--namespace", NAMESPACE, "--set", "podMonitor.enabled=true")
-        if one["kind"] == "PodMonitor"
-    ]
-    assert monitors == render(K8S / "pod-monitor") == kustomize_build(K8S / "pod-monitor")
-    assert kustomize_build(K8S / "fault-objects") == render(K8S / "fault-objects")
+def test_a_pod_monitor_is_made_where_it_is_asked_for(helm: Helm) -> None:
+    made = helm.template("--namespace", NAMESPACE, "--set", "podMonitor.enabled=true,podMonitor.labels.release=a")
+    (monitor,) = [one for one in made if one["kind"] == "PodMonitor"]
+    (wanted,) = alone().objects.values()
+    wanted["metadata"]["labels"]["release"] = "a"
+    assert monitor == wanted
 
 
 @pytest.mark.parametrize("overlay", sorted(VALUES))
