@@ -26,7 +26,11 @@ _FILE: Final[Tree] = {"type": "string", "minLength": 1}
 _REPOSITORY: Final[Tree] = {"type": "string", "pattern": "^[a-z0-9][a-z0-9._/:-]*[a-z0-9]$"}
 _TAG: Final[Tree] = {"type": "string", "pattern": "^([A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?$"}
 _COUNT: Final[Tree] = {"type": "integer", "minimum": 1}
-_QUANTITY: Final[Tree] = {"type": ["string", "integer"], "pattern": "^[0-9]+(\\.[0-9]+)?(m|[kMGT]i?)?$", "minimum": 0}
+_QUANTITY: Final[Tree] = {
+    "type": ["string", "number"],
+    "pattern": "^[0-9]+(\\.[0-9]+)?(m|k|Ki|[MGTP]i?)?$",
+    "minimum": 0,
+}
 _AMOUNTS: Final[Tree] = {"type": "object", "additionalProperties": _QUANTITY}
 _RESOURCES: Final[Tree] = {
     "type": "object",
@@ -93,7 +97,7 @@ SETTINGS: Final = (
     Setting(
         "namespace.create",
         "Whether the release makes the namespace; it is kept in another one then, and uninstalling it deletes the volumes\n"
-        "of NATS too. No if you make the namespace before, for example for the Secret below.",
+        "of NATS too. false if you make the namespace before, for example for the Secret below.",
         _BOOLEAN,
         default=False,
     ),
@@ -121,7 +125,7 @@ SETTINGS: Final = (
     Setting("nodeSelector", "Of all services.", _LABELS, default={}),
     Setting(
         "nats.embedded",
-        "No: use a NATS with JetStream that is there, which url names.",
+        "false: use a NATS with JetStream that is there, which url names.",
         _BOOLEAN,
         default=True,
     ),
@@ -141,7 +145,7 @@ SETTINGS: Final = (
     Setting("nats.image.repository", "", _REPOSITORY),
     Setting("nats.image.tag", "", {**_TAG, "minLength": 1}),
     Setting(
-        "nats.storage.enabled", "No: nothing is kept when a pod of NATS ends.", _BOOLEAN, default=True, trial=False
+        "nats.storage.enabled", "false: nothing is kept when a pod of NATS ends.", _BOOLEAN, default=True, trial=False
     ),
     Setting(
         "nats.storage.size",

@@ -48,8 +48,8 @@ def test_one_version_of_the_image_everywhere() -> None:
     compose = yaml.safe_load((ROOT / "compose.yaml").read_text("utf-8"))
     images = {service["image"] for service in compose["services"].values()}
     nats = yaml.safe_load((FOLDER / "values.yaml").read_text("utf-8"))["nats"]["image"]
-    wanted = {f"berth:{version}", f"{nats['repository']}:{nats['tag']}"}
-    assert {image for image in images if image.partition(":")[0] in {"berth", nats["repository"]}} == wanted
+    ours = {f"berth:{version}", f"{nats['repository']}:{nats['tag']}"}
+    assert {image for image in images if image.partition(":")[0] in {"berth", nats["repository"]}} == ours
     tagged = [
         path for path in ROOT.glob("k8s/**/kustomization.yaml") if re.search("name: berth\n *newTag", path.read_text())
     ]
