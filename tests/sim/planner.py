@@ -51,6 +51,7 @@ class Host(msgspec.Struct):
         cpu_milli: Left.
         memory_mib: Left.
         resource: Of its chips.
+        domain: Of its fact.
         pods: How many more it takes.
     """
 
@@ -63,6 +64,7 @@ class Host(msgspec.Struct):
     chips: int
     cpu_milli: int
     memory_mib: int
+    domain: str
     pods: int = UNLIMITED
 
 
@@ -289,11 +291,15 @@ def _read_nodes(seen: NodesSeen, found: dict[str, Host], places: dict[tuple[str,
             mask,
             cpu[row] - (cpu_others[row] if cpu_others else 0),
             memory[row] - (memory_others[row] if memory_others else 0),
+            seen.domain,
         )
 
 
 def _read_health(seen: HealthSeen, found: Mapping[str, Host]) -> set[str]:
-    """Take unhealthy chips away; returns the nodes that may take work."""
+    """Take unhealthy chips away; returns the nodes that may take work.
+
+    A node that has changed its domain has no health before the fact of the new one.
+    """
     names, level = unpack_names(seen.names), unpack(seen.level, 1)
     columns = [unpack(one, 8) for one in (seen.unhealthy, seen.recovering, seen.withheld, seen.sub_healthy) if one]
     network, known = unpack(seen.network_unhealthy, 8), unpack(seen.network_known, 1)
@@ -303,7 +309,7 @@ def _read_health(seen: HealthSeen, found: Mapping[str, Host]) -> set[str]:
     healthy = set()
     for row, name in enumerate(names):
         host = found.get(name)
-        if host is None or level[row] != NodeHealth.OK:
+        if host is None or host.domain != seen.domain or level[row] != NodeHealth.OK:
             continue
         healthy.add(name)
         bad = flapping.get(row, 0)

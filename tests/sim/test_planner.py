@@ -7,7 +7,7 @@ from berth.core.state.holdings.held_places import Held
 from berth.core.state.holdings.holding import Holding
 from berth.schemas.columns import pack, pack_names
 from berth.schemas.constraints import Taint, Toleration
-from berth.schemas.envelope import encode
+from berth.schemas.envelope import decode, encode
 from berth.schemas.facts import FlappingChip, HealthSeen, NodeClass, NodesSeen
 from berth.schemas.fault_facts import DrainSeen
 from berth.schemas.intake import JobRequest, Task
@@ -140,6 +140,14 @@ def test_a_flapping_chip_is_no_place() -> None:
     flapping = [FlappingChip(0, 3, 2, 1), FlappingChip(1, 3, 2, 1)]
     health = HealthSeen("d", pack_names(NAMES), none, none, none, pack([0, 0], 1), pack([1, 1], 1), flapping=flapping)
     assert not found(a_request(8), facts() | {"berth.c.fact.health.d": encode(health)})
+
+
+def test_health_of_a_former_domain_does_not_count() -> None:
+    moved = {"berth.c.fact.health.e" if ".health." in subject else subject: data for subject, data in facts().items()}
+    health = decode(moved["berth.c.fact.health.e"], HealthSeen)
+    moved["berth.c.fact.health.e"] = encode(msgspec.structs.replace(health, domain="e"))
+    assert not found(a_request(8), moved)
+    assert found(a_request(8), moved | facts())
 
 
 def test_selectors_taints_and_other_resources_are_seen() -> None:

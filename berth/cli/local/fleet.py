@@ -15,6 +15,7 @@ from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.bus.port import Bus
 from berth.runtime.clock import Clock, SystemClock
 from berth.runtime.errors import FatalError, TransientError
+from berth.runtime.local.log_files import put_aside
 from berth.runtime.local.nats_server import EmbeddedServer
 from berth.runtime.local.processes import LocalProcesses
 from berth.schemas.envelope import encode
@@ -84,6 +85,8 @@ class Fleet(LocalProcesses):
         self._without = ("BERTH_*",) if is_alone else _SET_HERE
         self._children: list[Child] = []
         self._server_restarts = 0
+        self._full_logs: dict[Path, None] = {}
+        """Logs that could not be put aside."""
         self._lock: TextIO | None = None
         self._epoch_after = 0
 
@@ -124,6 +127,7 @@ class Fleet(LocalProcesses):
                 for child in self._children:
                     self._report(child.look())
                 await self._look_at_server()
+                self._put_logs_aside()
             except GivenUpError as error:
                 code = WRONG_USE if error.is_setting else FAILED
                 raise CommandError(*str(error).splitlines(), code=code) from error
@@ -210,6 +214,16 @@ class Fleet(LocalProcesses):
             "log": {"form": "json"},
         }
         return Child(name, service, tree, root=self.root, clock=self._clock, without=self._without)
+
+    def _put_logs_aside(self) -> None:
+        """Keep log files from growing without bound; a disk without room is reported once."""
+        for path in (*(child.log_path for child in self._children), self.server.log_path):
+            try:
+                put_aside(path)
+            except OSError as error:
+                if path not in self._full_logs:
+                    self._full_logs[path] = None
+                    self._report(f"log {path} grows on: {error.strerror}")
 
     def _report(self, line: str) -> None:
         if line:
