@@ -10,7 +10,7 @@ PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_INPUT=1 $(BIN)/python -m pip --qui
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo demo-kube test test-kube kube-assets lint bench fuzz sim chaos decoders results vectors mutants sim-mutants schemas samples lock clean
+.PHONY: help setup demo demo-kube test test-kube kube-assets helm-assets lint bench fuzz sim chaos decoders results vectors mutants sim-mutants schemas chart samples lock clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -35,11 +35,14 @@ test: setup ## Run all tests that need no Kubernetes
 	@echo "tests/kube is left out: make test-kube runs it on a real Kubernetes API server"
 	@$(BIN)/pytest
 
-test-kube: setup kube-assets ## Run the tests that need a Kubernetes API server, on a real one
+test-kube: setup kube-assets helm-assets ## Run the tests that need a Kubernetes API server, on a real one
 	@$(BIN)/pytest tests/kube
 
 kube-assets: ## Build a Kubernetes API server for tests into a cache outside this tree
 	@k8s/assets/build.sh
+
+helm-assets: ## Build Helm and kustomize for tests of the manifests, into the same cache
+	@k8s/assets/build.sh manifests
 
 lint: setup ## Check style, types, imports, spelling and dependencies
 	$(BIN)/ruff check .
@@ -85,6 +88,9 @@ sim-mutants: setup ## See which seeds of the simulation detect small faults, and
 
 schemas: setup ## Write schemas/json again
 	@$(BIN)/python -m tests.contract.schema_files
+
+chart: setup ## Write the Helm chart in k8s/chart from the manifests again
+	@$(BIN)/python -m tests.chart
 
 samples: setup ## Store sample bytes of new messages; existing ones do not change
 	@$(BIN)/python -m tests.contract.sample_messages

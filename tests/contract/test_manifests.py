@@ -7,6 +7,7 @@ whether the image runs in a container.
 import re
 import shutil
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -34,7 +35,7 @@ OF_TRIALS: Final = {"nodesim"}
 WITH_API: Final = {"inventory", "health", "binder", "summary", "nodesim"}
 USERS: Final = ["inventory", "health", "dispatcher", "scorer", "binder", "summary", "api", PEOPLE]
 SECRETS: Final = {"berth-nats": {name: f"0of{number}" for number, name in enumerate([*USERS, "route"])}}
-NOT_NAMESPACED: Final = {"Namespace", "ClusterRole", "ClusterRoleBinding"}
+NOT_NAMESPACED: Final = {"Namespace", "PriorityClass", "ClusterRole", "ClusterRoleBinding"}
 GRACE_S: Final = 5
 
 each_form = pytest.mark.parametrize("form", sorted(OBJECTS))
@@ -142,9 +143,23 @@ def test_a_container_is_probed_and_confined_and_asks_for_what_it_needs(form: str
     }
     assert spec["securityContext"].items() >= {"runAsNonRoot": True, "runAsUser": 10_001}.items()
     assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
-    assert {"hostNetwork", "hostPID", "hostIPC", "tolerations", "initContainers"} & set(spec) == set()
+    assert {"hostNetwork", "hostPID", "hostIPC", "initContainers"} & set(spec) == set()
     assert all(set(volume) - {"name"} <= {"configMap", "secret", "emptyDir"} for volume in spec["volumes"])
     assert re.fullmatch(r"[a-z]+:[0-9]+\.[0-9]+\.[0-9]+(-alpine)?", container["image"])
+
+
+@each_workload
+def test_pods_may_run_on_nodes_that_are_kept_for_their_like_and_come_first(form: str, name: str) -> None:
+    spec = pod_spec(workloads(OBJECTS[form])[name])
+    (priority,) = of_kind(form, "PriorityClass")
+    if name in OF_TRIALS:
+        assert {"tolerations", "priorityClassName"} & set(spec) == set()
+        return
+    assert spec["priorityClassName"] == priority["metadata"]["name"]
+    assert (priority["value"], priority["globalDefault"]) == (1_000_000_000, False)
+    kept = {one["key"].removeprefix("node-role.kubernetes.io/") for one in spec["tolerations"]}
+    assert kept == ({"infra"} if name == "nats" else {"control-plane", "master", "infra"})
+    assert {(one["operator"], one["effect"]) for one in spec["tolerations"]} == {("Exists", "NoSchedule")}
 
 
 @each_workload
@@ -295,6 +310,40 @@ def test_only_pods_of_berth_reach_nats() -> None:
             labels = workloads(OBJECTS["prod"])[name]["spec"]["template"]["metadata"]["labels"]
             assert ours.items() <= labels.items()
             assert policies["berth"]["podSelector"]["matchLabels"].items() <= labels.items()
+
+
+def selects(selector: Tree, labels: Mapping[str, str]) -> bool:
+    assert set(selector) <= {"matchLabels", "matchExpressions"}
+    asked = selector.get("matchExpressions", [])
+    assert {one["operator"] for one in asked} <= {"In"}
+    return selector.get("matchLabels", {}).items() <= labels.items() and all(
+        labels.get(one["key"]) in one["values"] for one in asked
+    )
+
+
+def reached_by(name: str) -> set[tuple[str, int]]:
+    """What the policies let the pods of a workload reach: pods of NATS or anything, and the port."""
+    pods_of_nats = workloads(OBJECTS["prod"])["nats"]["spec"]["template"]["metadata"]["labels"]
+    labels = workloads(OBJECTS["prod"])[name]["spec"]["template"]["metadata"]["labels"]
+    specs = [one["spec"] for one in of_kind("prod", "NetworkPolicy")]
+    rules = [
+        rule
+        for spec in specs
+        if "Egress" in spec["policyTypes"] and selects(spec["podSelector"], labels)
+        for rule in spec["egress"]
+    ]
+    for rule in rules:
+        assert all(selects(one["podSelector"], pods_of_nats) for one in rule.get("to", []))
+    return {("nats" if "to" in rule else "any", port["port"]) for rule in rules for port in rule["ports"]}
+
+
+@pytest.mark.parametrize("name", sorted(workloads(OBJECTS["prod"])))
+def test_pods_reach_what_they_need_and_nothing_else(name: str) -> None:
+    ports = {port["name"]: port["port"] for port in read(K8S / "base" / "nats.yaml")[0]["spec"]["ports"]}
+    wanted = {("nats", ports["cluster" if name == "nats" else "client"]), ("any", 53)}
+    if name in WITH_API:
+        wanted |= {("any", 443), ("any", 6443)}
+    assert reached_by(name) == wanted
 
 
 @each_form

@@ -7,13 +7,14 @@ import asyncio
 from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 import pytest
 
 from berth.runtime.local.kube_server import CONTROLLERS, KubeServer
 from tests.support.kube_api import KubeApi, RefusedError
+from tests.support.kube_objects import apply, collection_of, in_order, lost, path_of, serves
 from tests.support.kube_rights import SERVICES, Right, grant, may, rights_of
 from tests.support.kustomize import Tree, render
 from tests.support.pods import workloads
@@ -22,10 +23,6 @@ from tests.support.waiting import until_true
 K8S: Final = Path(__file__).parents[2] / "k8s"
 NAMESPACE: Final = "berth-system"
 OVERLAYS: Final = ("dev", "prod")
-FIRST: Final = ("Namespace", "ServiceAccount", "Secret", "ConfigMap", "ClusterRole", "Role")
-"""Kinds that others need, in the order in which they are made, as kubectl does it."""
-APPLY: Final = "application/apply-patch+yaml"
-PLURALS: Final = {"NetworkPolicy": "networkpolicies"}
 SECRET: Final[Tree] = {
     "apiVersion": "v1",
     "kind": "Secret",
@@ -78,37 +75,6 @@ class Applied:
     missing: list[Tree]
 
 
-def collection_of(one: Tree) -> str:
-    root = "/apis" if "/" in one["apiVersion"] else "/api"
-    namespace = one["metadata"].get("namespace")
-    within = f"/namespaces/{namespace}" if namespace else ""
-    return f"{root}/{one['apiVersion']}{within}/{PLURALS.get(one['kind'], one['kind'].lower() + 's')}"
-
-
-def path(one: Tree) -> str:
-    return f"{collection_of(one)}/{one['metadata']['name']}"
-
-
-def in_order(objects: list[Tree]) -> list[Tree]:
-    return sorted(objects, key=lambda one: FIRST.index(one["kind"]) if one["kind"] in FIRST else len(FIRST))
-
-
-async def apply(api: KubeApi, one: Tree) -> Tree:
-    params = {"fieldManager": "kubectl", "fieldValidation": "Strict"}
-    return await api.call("PATCH", path(one), one, params=params, content_type=APPLY)
-
-
-async def serves(api: KubeApi, one: Tree) -> bool:
-    root = "/apis" if "/" in one["apiVersion"] else "/api"
-    try:
-        found = await api.get(f"{root}/{one['apiVersion']}")
-    except RefusedError as error:
-        if error.status != 404:
-            raise
-        return False
-    return one["kind"] in {resource["kind"] for resource in found["resources"]}
-
-
 @pytest.fixture(scope="module", params=OVERLAYS)
 def applied(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Applied]:
     """An overlay, applied to a server of its own that asks pods for their service accounts, as a real one does."""
@@ -142,23 +108,13 @@ async def api(applied: Applied) -> AsyncIterator[KubeApi]:
         yield api
 
 
-def lost(sent: Any, stored: Any, at: str = "") -> list[str]:  # noqa: ANN401 - trees of JSON
-    """Places at which the server stored something else than it was sent; what it added does not count."""
-    if isinstance(sent, dict) and isinstance(stored, dict):
-        return [place for key in sent for place in lost(sent[key], stored.get(key), f"{at}/{key}")]
-    if isinstance(sent, list) and isinstance(stored, list) and len(sent) == len(stored):
-        pairs = enumerate(zip(sent, stored, strict=True))
-        return [place for number, (mine, its) in pairs for place in lost(mine, its, f"{at}/{number}")]
-    return [] if sent == stored else [at]
-
-
 @pytest.mark.timeout(120)
 async def test_every_object_is_taken_as_it_is(
     applied: Applied, api: KubeApi, capfd: pytest.CaptureFixture[str]
 ) -> None:
     for one in applied.objects:
         if one not in applied.missing:
-            assert lost(one, await api.get(path(one))) == [], path(one)
+            assert lost(one, await api.get(path_of(one))) == [], path_of(one)
     for one in applied.missing:
         msgspec.convert(one, SCHEMAS[one["apiVersion"], one["kind"]])
         with capfd.disabled():
@@ -184,7 +140,7 @@ async def test_a_misspelt_field_is_refused(applied: Applied, api: KubeApi) -> No
 async def test_applying_again_changes_nothing(applied: Applied, api: KubeApi) -> None:
     for one in applied.objects:
         if one not in applied.missing:
-            before = (await api.get(path(one)))["metadata"].get("generation")
+            before = (await api.get(path_of(one)))["metadata"].get("generation")
             assert (await apply(api, one))["metadata"].get("generation") == before
 
 

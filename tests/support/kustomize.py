@@ -1,8 +1,8 @@
 """Objects of a kustomization, for machines without ``kubectl``: as much of kustomize as ``k8s/`` uses, and no more.
 
-Fields: resources, configMapGenerator (files, literals, behavior merge, options with labels), patches (strategic or
-JSON 6902, by path or inline), labels (of objects alone) and images (newName, newTag). Anything else is an error, so
-that nothing is left out in silence.
+Fields: resources, components (with images alone), configMapGenerator (files, literals, behavior merge, options with
+labels), patches (strategic or JSON 6902, by path or inline), labels (of objects alone) and images (newName, newTag).
+Anything else is an error, so that nothing is left out in silence.
 """
 
 import copy
@@ -16,7 +16,8 @@ import yaml
 
 Tree = dict[str, Any]
 
-_FIELDS: Final = {"apiVersion", "kind", "resources", "configMapGenerator", "patches", "labels", "images"}
+_HEAD: Final = {"apiVersion", "kind"}
+_FIELDS: Final = _HEAD | {"resources", "components", "configMapGenerator", "patches", "labels", "images"}
 _KEY_OF_LIST: Final = {"containers": "name", "env": "name", "volumes": "name", "volumeMounts": "mountPath"}
 _HASH_LENGTH: Final = 10
 _HASH_LETTERS: Final = str.maketrans({"0": "g", "1": "h", "3": "k", "a": "m", "e": "t"})
@@ -33,7 +34,7 @@ def render(folder: Path) -> list[Tree]:
     Raises:
         KustomizeError: It is wrong, or uses more than this reader knows.
     """
-    objects, generated = _accumulate(folder)
+    objects, generated = objects_of(folder)
     names = {one["metadata"]["name"]: f"{one['metadata']['name']}-{sum_of(one)}" for one in generated}
     for one in objects:
         for reference in _references(one):
@@ -60,25 +61,25 @@ def sum_of(config_map: Tree) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:_HASH_LENGTH].translate(_HASH_LETTERS)
 
 
-def _accumulate(folder: Path) -> tuple[list[Tree], list[Tree]]:
+def objects_of(folder: Path) -> tuple[list[Tree], list[Tree]]:
     """All objects of a kustomization, and those among them that are generated, before their names get their ends.
 
     Raises:
         KustomizeError: As :func:`render`.
     """
-    tree = yaml.safe_load((folder / "kustomization.yaml").read_text("utf-8"))
-    if unknown := set(tree) - _FIELDS:
-        raise KustomizeError(f"{folder}: {', '.join(sorted(unknown))} is not read here")
+    tree = _kustomization(folder, _FIELDS)
     objects: list[Tree] = []
     generated: list[Tree] = []
     for name in tree.get("resources", []):
         path = folder / name
         if path.is_dir():
-            inner, made = _accumulate(path)
+            inner, made = objects_of(path)
             objects += inner
             generated += made
         else:
             objects += read(path)
+    for name in tree.get("components", []):
+        _set_images(objects, _kustomization(folder / name, _HEAD | {"images"}))
     for spec in tree.get("configMapGenerator", []):
         _generate(folder, spec, objects, generated)
     for patch in tree.get("patches", []):
@@ -88,9 +89,15 @@ def _accumulate(folder: Path) -> tuple[list[Tree], list[Tree]]:
             if set(labels) != {"pairs"}:
                 raise KustomizeError(f"{folder}: labels are given to objects alone")
             one["metadata"].setdefault("labels", {}).update(labels["pairs"])
-        for image in tree.get("images", []):
-            _set_image(one, image)
+    _set_images(objects, tree)
     return objects, generated
+
+
+def _kustomization(folder: Path, fields: set[str]) -> Tree:
+    tree: Tree = yaml.safe_load((folder / "kustomization.yaml").read_text("utf-8"))
+    if unknown := set(tree) - fields:
+        raise KustomizeError(f"{folder}: {', '.join(sorted(unknown))} is not read here")
+    return tree
 
 
 def read(path: Path) -> list[Tree]:
@@ -186,6 +193,12 @@ def _merged(old: list[Tree], new: list[Tree], key: str) -> list[Tree]:
         if one[key] in known:
             _merge(known[one[key]], one)
     return [*(one for one in new if one[key] not in known), *old]
+
+
+def _set_images(objects: list[Tree], kustomization: Tree) -> None:
+    for image in kustomization.get("images", []):
+        for one in objects:
+            _set_image(one, image)
 
 
 def _set_image(one: Tree, image: Tree) -> None:

@@ -1,0 +1,114 @@
+"""ConfigMaps of the chart: which lines of their data are values.
+
+The name of a ConfigMap ends in a hash of its content, as with kustomize: a change restarts the pods that read it.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from tests.chart.manifests import ChartError, Form, Met
+from tests.chart.places import AUTH, ENVIRONMENT
+
+STORE: Final = "max_file_store: 18GB"
+SUBJECTS: Final = '"berth.default.'
+_OF_NODESIM: Final = {"settings.toml": "nodesim.settings", "cluster.yaml": "nodesim.cluster"}
+
+Maps = Mapping[Form, Mapping[str, str]]
+
+
+def document(name: str, there: Maps, met: Met, files: dict[str, str]) -> tuple[str, str]:
+    """Definition of the data of a ConfigMap, and the ConfigMap itself.
+
+    Args:
+        name: Without its end.
+        there: Its content in each form that has it.
+        met: Gets the values.
+        files: Gets the files that the template reads, by their names.
+
+    Raises:
+        ChartError: The content has something that the chart cannot express.
+    """
+    match name:
+        case "berth-environment":
+            lines = list(_environment(there, met))
+        case "nats":
+            lines = list(_nats(there, files))
+        case "berth-nodesim":
+            lines = list(_texts(name, there, _OF_NODESIM, met))
+        case _:
+            service = name.removeprefix("berth-")
+            lines = list(_texts(name, there, {"settings.toml": f"settings.{service}"}, met))
+    data = [f'{{{{- define "berth.data.{name}" }}}}', *lines, "{{- end }}"]
+    return "\n".join(data) + "\n", (
+        "apiVersion: v1\n"
+        "kind: ConfigMap\n"
+        "metadata:\n"
+        f'  name: {{{{ include "berth.configMap" (list . "{name}") }}}}\n'
+        '  namespace: {{ include "berth.namespace" . }}\n'
+        "  labels:\n"
+        "    app.kubernetes.io/part-of: berth\n"
+        "data:\n"
+        f'  {{{{- include "berth.data.{name}" . | nindent 2 }}}}\n'
+    )
+
+
+def _texts(name: str, there: Maps, values: Mapping[str, str], met: Met) -> Iterator[str]:
+    """Each file is a value.
+
+    Raises:
+        ChartError: There is another file.
+    """
+    for data in there.values():
+        if set(data) != set(values):
+            raise ChartError(f"ConfigMap {name} has {sorted(data)}: expected {sorted(values)}")
+    for file, path in values.items():
+        met.note(path, {form: data[file] for form, data in there.items()})
+        yield f"{file}: {{{{ .Values.{path} | toJson }}}}"
+
+
+def _environment(there: Maps, met: Met) -> Iterator[str]:
+    """A variable that follows from another value, or is a value by itself."""
+    base, production = there["base"], there["production"]
+    met.note("cell", {form: data["BERTH_BUS__CELL"] for form, data in there.items()})
+    met.note("nats.streamReplicas", {form: int(data["BERTH_BUS__REPLICAS"]) for form, data in there.items()})
+    met.note("scorer.replicas", {form: int(data["BERTH_SHARDS"]) for form, data in there.items()})
+    met.note(
+        "environment",
+        {form: {key: text for key, text in data.items() if key not in ENVIRONMENT} for form, data in there.items()},
+    )
+    yield f'BERTH_BUS__URL: {{{{ .Values.nats.url | default "{base["BERTH_BUS__URL"]}" | toJson }}}}'
+    yield "BERTH_BUS__CELL: {{ .Values.cell | toJson }}"
+    yield "BERTH_BUS__REPLICAS: {{ .Values.nats.streamReplicas | toString | toJson }}"
+    yield "BERTH_SHARDS: {{ .Values.scorer.replicas | toString | toJson }}"
+    yield f'BERTH_PROBES__HOST: "{base["BERTH_PROBES__HOST"]}"'
+    yield f'BERTH_PROBES__PORT: "{base["BERTH_PROBES__PORT"]}"'
+    yield f"{{{{- if {AUTH} }}}}"
+    yield f"BERTH_BUS__PASSWORD_FILE: {production['BERTH_BUS__PASSWORD_FILE']}"
+    yield "{{- end }}"
+    yield "{{- range $name, $text := .Values.environment }}"
+    yield "{{ $name }}: {{ $text | toJson }}"
+    yield "{{- end }}"
+
+
+def _nats(there: Maps, files: dict[str, str]) -> Iterator[str]:
+    """Files of their own beside the templates; those of production differ where NATS has users.
+
+    Raises:
+        ChartError: They lack what the templates replace.
+    """
+    trial, production = there["trial"], there["production"]
+    if STORE not in trial["server.conf"] or SUBJECTS not in production["access.conf"]:
+        raise ChartError(f"expected {STORE} in server.conf and {SUBJECTS} in access.conf")
+    for name, text in trial.items():
+        if text == production[name]:
+            files[f"nats/{name}"] = text
+            source = f'.Files.Get "nats/{name}"'
+        else:
+            files[f"nats/open/{name}"] = text
+            files[f"nats/users/{name}"] = production[name]
+            source = f'.Files.Get (printf "nats/%s/{name}" (ternary "users" "open" {AUTH}))'
+        if name == "server.conf":
+            source += f' | replace "{STORE}" (include "berth.fileStore" .)'
+        if name == "access.conf":
+            source += " | replace `" + SUBJECTS + '` (printf `"berth.%s.` .Values.cell)'
+        yield f"{name}: {{{{ {source} | toJson }}}}"

@@ -1,0 +1,142 @@
+"""Which fields of the manifests are values of the chart, and which are there only for some values.
+
+A pattern names a field by the keys above it, with blanks between them. An item of a list counts by its name if it has
+one (``mountPath`` of a mount), otherwise by its number.
+"""
+
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Final
+
+from tests.chart.text import Block, Given, Items, Node, Value
+
+AUTH: Final = ".Values.nats.auth.enabled"
+STORED: Final = ".Values.nats.storage.enabled"
+POD: Final = "spec template spec"
+CONTAINER: Final = f"{POD} containers *"
+
+
+@dataclass(frozen=True)
+class Place:
+    """A field.
+
+    Attributes:
+        kind: Pattern of the kind of its object.
+        name: Pattern of the name of its object.
+        path: Pattern of its keys.
+    """
+
+    kind: str
+    name: str
+    path: str
+
+    def meets(self, kind: str, name: str, path: tuple[str, ...]) -> bool:
+        """Whether a field is meant."""
+        keys = self.path.split()
+        return (
+            fnmatchcase(kind, self.kind)
+            and fnmatchcase(name, self.name)
+            and len(keys) == len(path)
+            and all(fnmatchcase(one, key) for one, key in zip(path, keys, strict=True))
+        )
+
+
+@dataclass(frozen=True)
+class Field:
+    """A field that is a value; ``{name}`` in its path stands for the name of the object."""
+
+    place: Place
+    value: str
+    form: str = "text"
+
+    def node(self, name: str) -> Node:
+        """What stands in the template."""
+        path = f".Values.{self.value_of(name)}"
+        match self.form:
+            case "number":
+                return Value(f"int64 {path}")
+            case "tree":
+                return Block(f"toYaml {path}")
+            case "optional tree":
+                return Given(f"with {path}", Block("toYaml ."))
+            case "optional text":
+                return Given(f"with {path}", Value("."))
+            case _:
+                return Value(path)
+
+    def value_of(self, name: str) -> str:
+        """Path of the value."""
+        return self.value.format(name=name)
+
+
+FIELDS: Final = (
+    Field(Place("Deployment", "dispatcher", "spec replicas"), "{name}.replicas", "number"),
+    Field(Place("Deployment", "api", "spec replicas"), "{name}.replicas", "number"),
+    Field(Place("StatefulSet", "scorer", "spec replicas"), "{name}.replicas", "number"),
+    Field(Place("*", "*", f"{CONTAINER} resources"), "{name}.resources", "tree"),
+    Field(Place("*", "*", f"{POD} priorityClassName"), "priorityClass.name", "optional text"),
+    Field(Place("Deployment", "*", f"{POD} tolerations"), "tolerations", "optional tree"),
+    Field(Place("StatefulSet", "scorer", f"{POD} tolerations"), "tolerations", "optional tree"),
+    Field(Place("StatefulSet", "nats", f"{POD} tolerations"), "nats.tolerations", "optional tree"),
+    Field(Place("StatefulSet", "nats", f"{POD} topologySpreadConstraints 0 whenUnsatisfiable"), "nats.spread"),
+    Field(
+        Place("StatefulSet", "nats", "spec volumeClaimTemplates 0 spec resources requests storage"), "nats.storage.size"
+    ),
+    Field(Place("StatefulSet", "nats", f"{POD} volumes data emptyDir sizeLimit"), "nats.storage.size"),
+    Field(Place("*", "*", f"{POD} volumes secret secret secretName"), "nats.auth.secret"),
+    Field(Place("StatefulSet", "nats", f"{CONTAINER} env OF_* valueFrom secretKeyRef name"), "nats.auth.secret"),
+    Field(Place("PriorityClass", "*", "metadata name"), "priorityClass.name"),
+    Field(Place("PriorityClass", "*", "value"), "priorityClass.value", "number"),
+)
+
+CONDITIONS: Final = (
+    (Place("*", "*", f"{CONTAINER} env"), AUTH),
+    (Place("*", "*", f"{CONTAINER} env BERTH_BUS__USER"), AUTH),
+    (Place("*", "*", f"{CONTAINER} volumeMounts /run/secrets/berth"), AUTH),
+    (Place("*", "*", f"{POD} volumes secret"), AUTH),
+    (Place("StatefulSet", "nats", f"{CONTAINER} env OF_*"), AUTH),
+    (Place("StatefulSet", "nats", f"{CONTAINER} env PASSWORD_*"), AUTH),
+    (Place("StatefulSet", "nats", f"{CONTAINER} env ROUTE_*"), AUTH),
+    (Place("StatefulSet", "nats", "spec volumeClaimTemplates"), STORED),
+    (Place("StatefulSet", "nats", f"{POD} volumes data"), f"not {STORED}"),
+)
+"""Fields that some of the manifests lack."""
+
+ADDED: Final = (
+    (Place("Deployment", "*", POD), "nodeSelector", Given("with .Values.nodeSelector", Block("toYaml ."))),
+    (Place("StatefulSet", "scorer", POD), "nodeSelector", Given("with .Values.nodeSelector", Block("toYaml ."))),
+    (Place("StatefulSet", "nats", POD), "nodeSelector", Given("with .Values.nats.nodeSelector", Block("toYaml ."))),
+    (Place("*", "*", POD), "imagePullSecrets", Given("with .Values.image.pullSecrets", Block("toYaml ."))),
+    (Place("*", "*", CONTAINER), "imagePullPolicy", Given("with .Values.image.pullPolicy", Value("."))),
+    (
+        Place("StatefulSet", "nats", "spec volumeClaimTemplates 0 spec"),
+        "storageClassName",
+        Given("with .Values.nats.storage.className", Value(".")),
+    ),
+    (Place("PodMonitor", "*", "metadata labels"), "", Items(".Values.podMonitor.labels")),
+    (Place("NetworkPolicy", "berth", "spec egress"), "", Items(".Values.networkPolicies.egress")),
+)
+"""Members and items that the manifests lack: they are there for values that the manifests do not have."""
+
+OBJECTS: Final = (
+    (Place("Namespace", "berth-system", ""), ".Values.namespace.create"),
+    (Place("PriorityClass", "*", ""), ".Values.priorityClass.create"),
+    (Place("NetworkPolicy", "nats", ""), "and .Values.networkPolicies.enabled .Values.nats.embedded"),
+    (Place("NetworkPolicy", "*", ""), ".Values.networkPolicies.enabled"),
+    (Place("PodMonitor", "*", ""), ".Values.podMonitor.enabled"),
+    (Place("*", "nats", ""), ".Values.nats.embedded"),
+    (Place("Namespace", "mindx-dl", ""), ".Values.nodesim.enabled"),
+    (Place("*", "*nodesim", ""), ".Values.nodesim.enabled"),
+)
+"""Objects that are there only for some values; the first that meets counts."""
+
+ENVIRONMENT: Final = {
+    "BERTH_BUS__URL",
+    "BERTH_BUS__CELL",
+    "BERTH_BUS__REPLICAS",
+    "BERTH_BUS__PASSWORD_FILE",
+    "BERTH_SHARDS",
+    "BERTH_PROBES__HOST",
+    "BERTH_PROBES__PORT",
+}
+"""Variables that follow from other values; ``checks.yaml`` says from which."""

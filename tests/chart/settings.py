@@ -1,0 +1,229 @@
+"""Values of the chart: comment, schema and default of each, and what a trial has instead.
+
+A default that is not given here comes from the manifests.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from tests.chart.text import Tree
+
+SERVICES: Final = ("inventory", "health", "dispatcher", "scorer", "binder", "summary", "api")
+"""Services of every cell, in the order of ``k8s/base/kustomization.yaml``."""
+
+
+class _Manifests:
+    """Stands for a default that the manifests have."""
+
+
+FROM_MANIFESTS: Final = _Manifests()
+
+_BOOLEAN: Final[Tree] = {"type": "boolean"}
+_NAME: Final[Tree] = {"type": "string", "pattern": "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$", "maxLength": 63}
+_OPTIONAL_NAME: Final[Tree] = {"type": "string", "pattern": "^([a-z0-9]([-a-z0-9.]*[a-z0-9])?)?$", "maxLength": 253}
+_TEXT: Final[Tree] = {"type": "string"}
+_FILE: Final[Tree] = {"type": "string", "minLength": 1}
+_REPOSITORY: Final[Tree] = {"type": "string", "pattern": "^[a-z0-9][a-z0-9._/:-]*[a-z0-9]$"}
+_TAG: Final[Tree] = {"type": "string", "pattern": "^([A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?$"}
+_COUNT: Final[Tree] = {"type": "integer", "minimum": 1}
+_QUANTITY: Final[Tree] = {
+    "type": ["string", "number"],
+    "pattern": "^[0-9]+(\\.[0-9]+)?(m|k|Ki|[MGTP]i?)?$",
+    "minimum": 0,
+}
+_AMOUNTS: Final[Tree] = {"type": "object", "additionalProperties": _QUANTITY}
+_RESOURCES: Final[Tree] = {
+    "type": "object",
+    "additionalProperties": False,
+    "properties": {"requests": _AMOUNTS, "limits": _AMOUNTS},
+}
+_LABELS: Final[Tree] = {"type": "object", "additionalProperties": {"type": "string", "maxLength": 63}}
+_TOLERATIONS: Final[Tree] = {
+    "type": "array",
+    "items": {
+        "type": "object",
+        "additionalProperties": False,
+        "properties": {
+            "key": _TEXT,
+            "operator": {"enum": ["Exists", "Equal"]},
+            "value": _TEXT,
+            "effect": {"enum": ["", "NoSchedule", "PreferNoSchedule", "NoExecute"]},
+            "tolerationSeconds": {"type": "integer"},
+        },
+    },
+}
+_SECRETS: Final[Tree] = {
+    "type": "array",
+    "items": {"type": "object", "additionalProperties": False, "required": ["name"], "properties": {"name": _NAME}},
+}
+_ENVIRONMENT: Final[Tree] = {
+    "type": "object",
+    "propertyNames": {"pattern": "^BERTH_[A-Z0-9_]+$"},
+    "additionalProperties": _TEXT,
+}
+_ADDRESSES: Final[Tree] = {"type": "string", "pattern": "^((nats|tls)://[^,\\s]+(,(nats|tls)://[^,\\s]+)*)?$"}
+
+
+SECTIONS: Final = {
+    "settings": "Settings of each service, in TOML; docs/operators.md lists them. A change restarts the service.",
+    "priorityClass": "Priority of all pods.",
+    "api": "Answers programs.",
+    "networkPolicies": "Who reaches NATS and the services, and what they reach.",
+    "podMonitor": "For Prometheus.",
+}
+"""Comments above groups of values."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A value of the chart.
+
+    Attributes:
+        path: Names from the outermost to its own, with dots between them.
+        about: Comment above it; lines of at most 118 columns. May be empty.
+        schema: JSON Schema of it.
+        default: What production has.
+        trial: What a trial has instead; None if the same, or if the manifests say it.
+    """
+
+    path: str
+    about: str
+    schema: Tree
+    default: Any = FROM_MANIFESTS
+    trial: Any = None
+
+
+SETTINGS: Final = (
+    Setting(
+        "namespace.create",
+        "Whether the release makes the namespace; it is kept in another one then, and uninstalling it deletes the volumes\n"
+        "of NATS too. false if you make the namespace before, for example for the Secret below.",
+        _BOOLEAN,
+        default=False,
+    ),
+    Setting("namespace.name", "Empty: the namespace of the release.", _OPTIONAL_NAME, default=""),
+    Setting("image.repository", "Where the nodes find the image of Berth, which you build.", _REPOSITORY),
+    Setting("image.tag", "Empty: the version of this chart.", _TAG, default=""),
+    Setting("image.pullPolicy", "", {"enum": ["", "Always", "IfNotPresent", "Never"]}, default=""),
+    Setting("image.pullSecrets", "Of a private registry: [{name: registry}].", _SECRETS, default=[]),
+    Setting(
+        "cell",
+        "Name of the cell, which is part of all subjects.",
+        {"type": "string", "pattern": "^[A-Za-z0-9_-]{1,63}$"},
+    ),
+    Setting(
+        "environment",
+        "Settings of all services as variables, such as BERTH_SOURCE: clusterd; docs/operators.md lists them.\n"
+        "Add volcano to the names of schedulers to take over jobs that were written for it; stop it first.",
+        _ENVIRONMENT,
+    ),
+    *(Setting(f"settings.{name}", "", _FILE) for name in SERVICES),
+    Setting("priorityClass.create", "", _BOOLEAN, default=True),
+    Setting("priorityClass.name", "Empty: the default of the cluster.", _OPTIONAL_NAME),
+    Setting("priorityClass.value", "", {"type": "integer", "maximum": 1_000_000_000, "minimum": -2_147_483_648}),
+    Setting("tolerations", "Of all services.", _TOLERATIONS),
+    Setting("nodeSelector", "Of all services.", _LABELS, default={}),
+    Setting(
+        "nats.embedded",
+        "false: use a NATS with JetStream that is there, which url names.",
+        _BOOLEAN,
+        default=True,
+    ),
+    Setting(
+        "nats.url",
+        "Addresses with commas between them; empty: those of the pods below. tls:// requires TLS.",
+        _ADDRESSES,
+        default="",
+    ),
+    Setting("nats.streamReplicas", "Copies of each stream, on as many nodes of NATS.", {"enum": [1, 3, 5]}),
+    Setting(
+        "nats.auth.enabled", "Whether NATS asks each service for its password.", _BOOLEAN, default=True, trial=False
+    ),
+    Setting(
+        "nats.auth.secret", "Secret with the password of each user; make it before. See docs/kubernetes.md.", _NAME
+    ),
+    Setting("nats.image.repository", "", _REPOSITORY),
+    Setting("nats.image.tag", "", {**_TAG, "minLength": 1}),
+    Setting(
+        "nats.storage.enabled", "false: nothing is kept when a pod of NATS ends.", _BOOLEAN, default=True, trial=False
+    ),
+    Setting(
+        "nats.storage.size",
+        "Of each of the three volumes. NATS may fill nine tenths; the streams reserve more than 4 GiB of that.",
+        {"type": "string", "pattern": "^([89]|[1-9][0-9]{1,4})Gi$"},
+    ),
+    Setting("nats.storage.className", "Empty: the default of the cluster.", _OPTIONAL_NAME, default=""),
+    Setting(
+        "nats.spread",
+        "What a scheduler does that would put two pods of NATS on one node.",
+        {"enum": ["DoNotSchedule", "ScheduleAnyway"]},
+    ),
+    Setting("nats.resources", "", _RESOURCES),
+    Setting("nats.tolerations", "", _TOLERATIONS),
+    Setting("nats.nodeSelector", "", _LABELS, default={}),
+    Setting("inventory.resources", "", _RESOURCES),
+    Setting("health.resources", "", _RESOURCES),
+    Setting("dispatcher.replicas", "One is the leader, the others take over from it.", _COUNT),
+    Setting("dispatcher.resources", "", _RESOURCES),
+    Setting(
+        "scorer.replicas",
+        "Shards. To change it, scale dispatcher and scorer to 0 first.",
+        _COUNT,
+    ),
+    Setting("scorer.resources", "", _RESOURCES),
+    Setting("binder.resources", "", _RESOURCES),
+    Setting("summary.resources", "", _RESOURCES),
+    Setting("api.replicas", "", _COUNT),
+    Setting("api.resources", "", _RESOURCES),
+    Setting("networkPolicies.enabled", "", _BOOLEAN, default=True, trial=False),
+    Setting(
+        "networkPolicies.egress",
+        "More rules of egress for the services: for a NATS that is not embedded, or another port of names or of the API\n"
+        "server.",
+        {"type": "array", "items": {"type": "object"}},
+        default=[],
+    ),
+    Setting(
+        "podMonitor.enabled",
+        "Needs the Prometheus operator.",
+        _BOOLEAN,
+        default=False,
+    ),
+    Setting("podMonitor.labels", "By which Prometheus finds it.", _LABELS, default={}),
+    Setting(
+        "nodesim.enabled",
+        "A trial with simulated nodes; never in a cluster that is in use.",
+        _BOOLEAN,
+        default=False,
+        trial=True,
+    ),
+    Setting("nodesim.settings", "", _FILE),
+    Setting("nodesim.cluster", "", _FILE),
+    Setting("nodesim.resources", "", _RESOURCES),
+)
+
+
+def put(tree: Tree, path: str, value: object) -> None:
+    """Set a member of a tree by its path."""
+    *way, last = path.split(".")
+    for name in way:
+        tree = tree.setdefault(name, {})
+    tree[last] = value
+
+
+def schema() -> Tree:
+    """JSON Schema of the values."""
+    root: Tree = {"$schema": "http://json-schema.org/draft-07/schema#", "title": "Values of the chart berth"}
+    root |= _object()
+    root["properties"]["global"] = {"type": "object"}  # Helm adds it where the chart is part of another
+    for setting in SETTINGS:
+        *way, last = setting.path.split(".")
+        tree = root
+        for name in way:
+            tree = tree["properties"].setdefault(name, _object())
+        tree["properties"][last] = setting.schema
+    return root
+
+
+def _object() -> Tree:
+    return {"type": "object", "additionalProperties": False, "properties": {}}

@@ -1,0 +1,218 @@
+"""The chart in ``k8s/chart`` with Helm itself: what it makes is what kustomize makes, and a real server takes it.
+
+Excluded: what the manifests do, which ``tests/kube/test_manifests.py`` shows with the same objects.
+"""
+
+import re
+from pathlib import Path
+from typing import Final
+
+import pytest
+import yaml
+
+from berth.runtime.local.kube_server import KubeServer
+from tests.chart.files import alone
+from tests.support.kube_api import KubeApi
+from tests.support.kube_objects import apply, in_order, lost, path_of
+from tests.support.kustomize import Tree, pod_spec, render
+from tests.support.manifest_programs import CHART, Helm, HelmError, kustomize_build
+from tests.support.pods import workloads
+from tests.support.waiting import until_true
+
+K8S: Final = CHART.parent
+NAMESPACE: Final = "berth-system"
+VALUES: Final[dict[str, list[str | Path]]] = {"prod": [], "dev": ["--values", CHART / "values-dev.yaml"]}
+ALL_VALUES: Final = """
+namespace: {name: NAMESPACE}
+image: {repository: "registry.example:5000/team/berth", tag: 9.8.7, pullPolicy: Always, pullSecrets: [{name: registry}]}
+cell: east
+environment: {BERTH_SOURCE: clusterd}
+settings: {binder: "[kube]\\n"}
+priorityClass: {create: false, name: system-cluster-critical}
+tolerations: []
+nodeSelector: {zone: a}
+nats:
+  image: {repository: registry.example/nats, tag: 2.15.1-alpine}
+  auth: {secret: other}
+  storage: {size: 100Gi, className: fast}
+  tolerations: [{key: storage, operator: Exists}]
+  nodeSelector: {disk: ssd}
+dispatcher: {replicas: 3, resources: {limits: {cpu: "2"}}}
+scorer: {replicas: 4}
+api: {replicas: 1}
+networkPolicies: {egress: [{ports: [{protocol: UDP, port: 5353}]}]}
+"""
+"""Something else than the default for every value, apart from switches."""
+WRONG: Final = [
+    ("dispatcher: {replicas: 0}", "/dispatcher/replicas"),
+    ("dispatcher: {replicas: two}", "/dispatcher/replicas"),
+    ("dispatcher: {replicaCount: 2}", "replicaCount"),
+    ("dispatcher: {resources: {request: {cpu: 1}}}", "request"),
+    ("dispatcher: {resources: {requests: {cpu: much}}}", "/dispatcher/resources/requests/cpu"),
+    ("image: {tag: 'a tag'}", "/image/tag"),
+    ("image: {pullPolicy: Sometimes}", "/image/pullPolicy"),
+    ("cell: a.b", "/cell"),
+    ("environment: {LANG: C}", "LANG"),
+    ("environment: {BERTH_LOG__LEVEL: 3}", "/environment/BERTH_LOG__LEVEL"),
+    ("environment: {BERTH_SHARDS: '3'}", "environment.BERTH_SHARDS is 3, expected none: scorer.replicas sets it"),
+    ("settings: {binder: ''}", "/settings/binder"),
+    ("priorityClass: {value: 2000000000}", "/priorityClass/value"),
+    ("priorityClass: {name: ''}", "priorityClass.name is empty"),
+    ("tolerations: [{key: a, effect: Never}]", "/tolerations/0/effect"),
+    ("nats: {streamReplicas: 2}", "/nats/streamReplicas"),
+    ("nats: {streamReplicas: 5}", "nats.streamReplicas is 5, expected at most 3: nats.embedded is true"),
+    ("nats: {url: http://nats}", "/nats/url"),
+    ("nats: {storage: {size: 4Gi}}", "/nats/storage/size"),
+    ("nats: {storage: {size: 20G}}", "/nats/storage/size"),
+    ("nats: {embedded: false}", "nats.url is empty"),
+    ("nats: {embedded: false, url: 'nats://n:4222'}", "networkPolicies.egress is empty"),
+    ("namespace: {create: true}", 'namespace.name is ""'),
+]
+
+
+@pytest.fixture
+def helm(tmp_path: Path) -> Helm:
+    return Helm(tmp_path / "helm")
+
+
+@pytest.mark.parametrize("overlay", sorted(VALUES))
+def test_the_chart_and_kustomize_make_the_same_objects(helm: Helm, overlay: str) -> None:
+    wanted = render(K8S / "overlays" / overlay)
+    names = ("--set", f"namespace.create=true,namespace.name={NAMESPACE}")
+    assert helm.template(*VALUES[overlay], *names) == wanted
+    assert kustomize_build(K8S / "overlays" / overlay) == wanted
+
+
+def test_a_pod_monitor_is_made_where_it_is_asked_for(helm: Helm) -> None:
+    made = helm.template("--namespace", NAMESPACE, "--set", "podMonitor.enabled=true,podMonitor.labels.release=a")
+    (monitor,) = [one for one in made if one["kind"] == "PodMonitor"]
+    (wanted,) = alone().objects.values()
+    wanted["metadata"]["labels"]["release"] = "a"
+    assert monitor == wanted
+
+
+@pytest.mark.parametrize("overlay", sorted(VALUES))
+def test_lint_finds_nothing(helm: Helm, overlay: str) -> None:
+    said = helm("lint", "--strict", CHART, *VALUES[overlay])
+    assert "1 chart(s) linted, 0 chart(s) failed" in said
+    assert re.findall(r"\[(?:WARNING|ERROR)\].*", said) == []
+
+
+@pytest.mark.parametrize(("values", "named"), WRONG, ids=lambda text: re.sub(r"\W+", "-", text).strip("-"))
+def test_a_wrong_value_is_refused_by_its_name(helm: Helm, tmp_path: Path, values: str, named: str) -> None:
+    path = tmp_path / "values.yaml"
+    path.write_text(values)
+    with pytest.raises(HelmError) as refused:
+        helm.template("--values", path)
+    assert named in str(refused.value)
+
+
+def test_a_nats_that_is_there_replaces_that_of_the_chart(helm: Helm, tmp_path: Path) -> None:
+    path = tmp_path / "values.yaml"
+    rule = "{ports: [{protocol: TCP, port: 4222}]}"
+    path.write_text(
+        f"nats: {{embedded: false, url: 'tls://nats.example:4222'}}\nnetworkPolicies: {{egress: [{rule}]}}\n"
+    )
+    made = helm.template("--namespace", NAMESPACE, "--values", path)
+    assert "nats" not in workloads(made)
+    assert [one for one in made if one["metadata"]["name"].split("-")[0] == "nats"] == []
+    (environment,) = [one for one in made if one["metadata"]["name"].startswith("berth-environment-")]
+    assert environment["data"]["BERTH_BUS__URL"] == "tls://nats.example:4222"
+    (policy,) = [one for one in made if (one["kind"], one["metadata"]["name"]) == ("NetworkPolicy", "berth")]
+    assert yaml.safe_load(rule) in policy["spec"]["egress"]
+
+
+async def test_a_server_takes_the_chart_with_other_values(
+    helm: Helm, kube_api: KubeApi, namespace: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "values.yaml"
+    path.write_text(ALL_VALUES.replace("NAMESPACE", namespace))
+    made = helm.template("--values", path)
+    for one in in_order(made):
+        assert lost(one, await apply(kube_api, one, dry=True)) == [], path_of(one)
+    specs = {name: pod_spec(one) for name, one in workloads(made).items()}
+    for name, spec in specs.items():
+        assert spec["priorityClassName"] == "system-cluster-critical"
+        assert spec["imagePullSecrets"] == [{"name": "registry"}]
+        (container,) = spec["containers"]
+        assert container["imagePullPolicy"] == "Always"
+        image = "registry.example/nats:2.15.1-alpine" if name == "nats" else "registry.example:5000/team/berth:9.8.7"
+        assert container["image"] == image
+        assert spec["nodeSelector"] == ({"disk": "ssd"} if name == "nats" else {"zone": "a"})
+        assert spec.get("tolerations") == ([{"key": "storage", "operator": "Exists"}] if name == "nats" else None)
+    replicas = {name: one["spec"]["replicas"] for name, one in workloads(made).items()}
+    assert replicas == {name: {"dispatcher": 3, "scorer": 4, "nats": 3}.get(name, 1) for name in specs}
+    maps = {one["metadata"]["name"].rpartition("-")[0]: one["data"] for one in made if one["kind"] == "ConfigMap"}
+    environment = maps["berth-environment"]
+    assert (environment["BERTH_SHARDS"], environment["BERTH_BUS__CELL"]) == ("4", "east")
+    assert environment["BERTH_SOURCE"] == "clusterd"
+    assert "max_file_store: 90GB" in maps["nats"]["server.conf"]
+    assert ('"berth.east.ledger"' in maps["nats"]["access.conf"], "default." in maps["nats"]["access.conf"]) == (
+        True,
+        False,
+    )
+    claim = workloads(made)["nats"]["spec"]["volumeClaimTemplates"][0]["spec"]
+    assert (claim["storageClassName"], claim["resources"]["requests"]["storage"]) == ("fast", "100Gi")
+
+
+@pytest.mark.timeout(120)
+async def test_helm_takes_over_what_kubectl_applied_and_no_pod_restarts(
+    kube_server: KubeServer, kube_api: KubeApi, namespace: str, tmp_path: Path
+) -> None:
+    helm = Helm(tmp_path / "helm", kube_server.write_kubeconfig(tmp_path / "kubeconfig"))
+    here = ("--namespace", namespace)
+    made = helm.template(*here)
+    for one in in_order(made):
+        await apply(kube_api, one)
+    helm("install", "berth", CHART, *here, "--take-ownership")
+    for one in workloads(made).values():
+        assert (await kube_api.get(path_of(one)))["metadata"]["generation"] == 1
+    helm("uninstall", "berth", *here)
+
+
+@pytest.mark.timeout(120)
+async def test_a_release_is_installed_upgraded_rolled_back_and_uninstalled(
+    kube_server: KubeServer, kube_api: KubeApi, namespace: str, tmp_path: Path
+) -> None:
+    helm = Helm(tmp_path / "helm", kube_server.write_kubeconfig(tmp_path / "kubeconfig"))
+    here = ("--namespace", namespace)
+    made = helm.template(*here)
+
+    async def is_there(one: Tree) -> bool:
+        return await kube_api.status_of("GET", path_of(one)) == 200
+
+    async def claims() -> list[str]:
+        found = await kube_api.items(f"/api/v1/namespaces/{namespace}/persistentvolumeclaims")
+        return sorted(one["metadata"]["name"] for one in found)
+
+    async def all_claims_are_there() -> bool:
+        return await claims() == ["data-nats-0", "data-nats-1", "data-nats-2"]
+
+    helm("install", "berth", CHART, *here)
+    for one in made:
+        assert lost(one, await kube_api.get(path_of(one))) == [], path_of(one)
+    await until_true(all_claims_are_there, deadline_s=30, what="volumes of NATS")
+
+    dispatcher = workloads(made)["dispatcher"]
+    (old,) = [one for one in made if one["metadata"]["name"].startswith("berth-dispatcher-")]
+    helm(
+        "upgrade",
+        "berth",
+        CHART,
+        *here,
+        "--set",
+        "dispatcher.replicas=3",
+        "--set-string",
+        "settings.dispatcher=grace_s=9",
+    )
+    assert (await kube_api.get(path_of(dispatcher)))["spec"]["replicas"] == 3
+    assert not await is_there(old)
+    with pytest.raises(HelmError, match="Forbidden"):  # what a StatefulSet cannot change
+        helm("upgrade", "berth", CHART, *here, "--set", "nats.storage.size=30Gi")
+    helm("rollback", "berth", "1", *here)
+    assert (await kube_api.get(path_of(dispatcher)))["spec"]["replicas"] == 2
+    assert await is_there(old)
+
+    helm("uninstall", "berth", *here)
+    assert [path_of(one) for one in made if await is_there(one)] == []
+    assert await claims() == ["data-nats-0", "data-nats-1", "data-nats-2"]
