@@ -16,8 +16,8 @@ STATELESS = {
     "object", "range", "re.compile", "tuple", "Path", "PODGROUPS.removeprefix",
 }  # fmt: skip
 """Calls whose result cannot change."""
-FROZEN = {"Access", "Backoff", "GroupPods", "NodePlace", "PodCounts", "Rights", "Why"}
-"""Structs and tuples of ours that cannot be changed."""
+FROZEN = {"Access", "Alert", "Backoff", "GroupPods", "NodePlace", "PodCounts", "Rights", "Why", "missing"}
+"""Structs and tuples of ours that cannot be changed, and functions that make one."""
 ALLOWED = {
     ("berth/runtime/fault_points.py", "POINTS"): "a tuple that a function of the module makes",
     ("berth/runtime/fault_points.py", "BINDER_POINTS"): "likewise",

@@ -37,6 +37,22 @@ async def phase(bus: NatsBus, name: str) -> str:
     return found.phase if found is not None else ""
 
 
+async def see_dispatcher(bus: NatsBus, found: dict[str, float]) -> None:
+    assert found["berth_process_connected"] == 1
+    assert "berth_process_waiting_messages.FACTS" in found
+    assert found["berth_dispatcher_is_leader"] == 1
+    assert found["berth_dispatcher_epoch"] == 1
+    assert found["berth_dispatcher_admission_wait_time_seconds_count"] == 1
+    assert found["berth_dispatcher_rounds_total"] >= 1
+    assert found["berth_dispatcher_append_seconds_count"] == found["berth_dispatcher_rounds_total"]
+    assert found["berth_dispatcher_placed_gangs_total"] == 1
+    assert found["berth_dispatcher_refused_gangs_total"] >= 1
+    assert found["berth_dispatcher_waiting_gangs"] == 1
+    assert found["berth_dispatcher_requests_total"] == 2
+    head = (await bus.state(StreamName.LEDGER)).last_seq
+    assert found["berth_dispatcher_ledger_sequence"] == head
+
+
 @pytest.mark.timeout(90)
 async def test_services_say_when_they_are_ready_and_what_they_have_done(
     own_server: EmbeddedServer, cell: str, tmp_path: Path
@@ -61,20 +77,7 @@ async def test_services_say_when_they_are_ready_and_what_they_have_done(
             while (await phase(bus, "small"), await phase(bus, "huge")) != ("running", "waiting"):
                 await pause(0.02)
 
-            found = await samples(session, ports["dispatcher"])
-            assert found["berth_process_connected"] == 1
-            assert "berth_process_waiting_messages.FACTS" in found
-            assert found["berth_dispatcher_is_leader"] == 1
-            assert found["berth_dispatcher_epoch"] == 1
-            assert found["berth_dispatcher_admission_wait_time_seconds_count"] == 1
-            assert found["berth_dispatcher_rounds_total"] >= 1
-            assert found["berth_dispatcher_append_seconds_count"] == found["berth_dispatcher_rounds_total"]
-            assert found["berth_dispatcher_placed_gangs_total"] == 1
-            assert found["berth_dispatcher_refused_gangs_total"] >= 1
-            assert found["berth_dispatcher_waiting_gangs"] == 1
-            assert found["berth_dispatcher_requests_total"] == 2
-            head = (await bus.state(StreamName.LEDGER)).last_seq
-            assert found["berth_dispatcher_ledger_sequence"] == head
+            await see_dispatcher(bus, await samples(session, ports["dispatcher"]))
 
             found = await samples(session, ports["scorer"])
             assert found["berth_scorer_requests_total.yes"] >= 1
