@@ -164,9 +164,10 @@ async def test_helm_takes_over_what_kubectl_applied_and_no_pod_restarts(
     made = helm.template(*here)
     for one in in_order(made):
         await apply(kube_api, one)
-    helm("install", "berth", CHART, *here, "--take-ownership")
-    for one in workloads(made).values():
-        assert (await kube_api.get(path_of(one)))["metadata"]["generation"] == 1
+    before = {path_of(one): (await kube_api.get(path_of(one)))["spec"] for one in workloads(made).values()}
+    helm("install", "berth", CHART, *here, "--take-ownership", "--force-conflicts")
+    for path, spec in before.items():
+        assert (await kube_api.get(path))["spec"] == spec, path
     helm("uninstall", "berth", *here)
 
 
