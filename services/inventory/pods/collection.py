@@ -386,7 +386,8 @@ class Pods:
         ownership = "unknown" if row.identity is None else self._ownership_of(row.namespace, row.identity)
         is_own = ownership == "own" or (row.identity is not None and row.uid in self.awaiting_job)
         is_adopted = row.is_live and not is_own and self._physical_chips(row) != 0
-        use = Use(row.node, row.asked, row.cpu_milli, row.memory_mib, counted=is_own or is_adopted)
+        # Nobody else counts a pod that waits for its job: after a restart it may have been there for long.
+        use = Use(row.node, row.asked, row.cpu_milli, row.memory_mib, counted=ownership == "own" or is_adopted)
         after = use if row.is_live else None
         self._nodes.use(self._uses.get(row.uid), after)
         self._usage.put(row, is_own=is_own)

@@ -289,15 +289,29 @@ def test_pods_of_others_are_foreign_once_their_chips_are_known() -> None:
     assert world.said() == []
 
 
+def cpu_left(world: World) -> int:
+    """What the fact of the nodes says that the first has left; -1 without a new fact."""
+    due = world.nodes.due(1)
+    for fact in due.rest:
+        world.nodes.note_published(fact)
+    return unpack(due.rest[0].cpu_milli, 4)[0] if due.rest else -1
+
+
+def test_what_a_pod_uses_is_taken_off_while_its_job_is_unknown() -> None:
+    world = World()
+    assert cpu_left(world) == 100_000
+    world.put(a_pod("a", job=("j", "u", 1, 0), asked=0), a_pod("b", job=("j", "u", 1, 1), chips="Ascend910-0"))
+    assert cpu_left(world) == 96_000
+    world.pods.note_job(accepted("j", "u", 2))
+    assert cpu_left(world) == 100_000, "the ledger counts them"
+
+
 def test_what_pods_without_chips_use_is_taken_off_once() -> None:
     world = World()
     world.pods.note_job(accepted("j", "u", 1))
 
     def left() -> int:
-        due = world.nodes.due(1)
-        for fact in due.rest:
-            world.nodes.note_published(fact)
-        return unpack(due.rest[0].cpu_milli, 4)[0] if due.rest else -1
+        return cpu_left(world)
 
     assert left() == 100_000
     world.put(a_pod("plain", asked=0))
