@@ -65,7 +65,7 @@ METRICS: dict[str, Callable[[Any], object]] = {
     "scorer": ScorerMetrics,
     "summary": SummaryMetrics,
 }
-SHARED = ("berth_process_", "berth_void_records_total")
+SHARED = ("berth_process_", "berth_void_records_total", "berth_watch_silence_seconds")
 """How names of metrics begin that several services have."""
 
 
