@@ -1,6 +1,6 @@
 """The steps of an upgrade from release 0.4, and of its rollback, with services of both releases on one NATS server.
 
-Source: docs/upgrading.md.
+Source: docs/upgrading.md, "Order".
 """
 
 from collections.abc import AsyncIterator
