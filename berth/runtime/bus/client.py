@@ -39,7 +39,7 @@ _RECONNECT_WAIT_S: Final = 0.25
 _PING_INTERVAL_S: Final = 5
 _CLOSE_S: Final = 5.0
 _ABORTED_S: Final = 0.2
-"""As above where no connection opened: after a failed TLS handshake the library waits for an end that has been."""
+"""As above after a failed TLS handshake, of which the library waits for an end that has been."""
 _PAYLOAD_SHARE_PERCENT: Final = 90
 _WATCH_S: Final = 1.0
 _CLIENT_ERRORS: Final = (nats.errors.Error, OSError, EOFError)
@@ -262,13 +262,14 @@ class NatsConnection:
         self._is_closing = True
         if self._watch_timer is not None:
             self._watch_timer.cancel()
-        if self._is_opening:
+        is_distrusted = self.lost.done() and isinstance(self.lost.result(), UntrustedError)
+        if is_distrusted:
             self._abort()
         try:
-            async with asyncio.timeout(_ABORTED_S if self._is_opening else _CLOSE_S):
+            async with asyncio.timeout(_ABORTED_S if is_distrusted else _CLOSE_S):
                 await self._client.close()
         except (*_CLIENT_ERRORS, TimeoutError, RuntimeError) as error:  # of uvloop, if the transport is already closed
-            if not self._is_opening:
+            if not is_distrusted:
                 self._log.warning("close failed", error=repr(error))
 
     async def _on_error(self, error: Exception) -> None:
