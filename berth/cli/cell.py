@@ -66,14 +66,14 @@ class Common:
 
 
 @asynccontextmanager
-async def connected(common: Common, *, needs_cell: bool = True, tells_outages: bool = True) -> AsyncIterator[NatsBus]:
+async def connected(common: Common, *, needs_cell: bool = True, reports_outages: bool = True) -> AsyncIterator[NatsBus]:
     """Connection to the bus of the cell.
 
     Args:
         common: Options.
         needs_cell: Whether the server must have the cell already.
-        tells_outages: Whether to print that the connection is lost, and that it is back; False where the command draws
-            on the terminal, and shows it itself.
+        reports_outages: Whether to print that the connection is lost, and that it is back; False where the command
+            draws on the terminal, and shows it itself.
 
     Raises:
         CommandError: No server answers, the server rejects the connection, or it does not have the cell.
@@ -114,7 +114,7 @@ async def connected(common: Common, *, needs_cell: bool = True, tells_outages: b
                 f"the server at {url} has no cell {common.cell!r} ({_cause(error)}); start one with: berth up, or name"
                 " another with --cell"
             ) from error
-        watch = LinkWatch(bus, print_progress) if tells_outages else None
+        watch = LinkWatch(bus, print_progress) if reports_outages else None
         try:
             yield bus
         finally:

@@ -54,8 +54,8 @@ ALERTS: Final = (
         expr=f'max by (namespace, reason) (berth_dispatcher_dead_letters{{reason=~"{_OF_PROGRAMS}"}}) > 0',
         for_s=5 * MINUTE_S,
         severity="info",
-        means="Programs have published {{ $value | humanize }} messages that are no valid requests ({{ $labels.reason }}); nobody"
-        " told them.",
+        means="Programs have published {{ $value | humanize }} messages that are no valid requests ({{ $labels.reason }}); they"
+        " got no error.",
         do="Run berth dead list, correct the program that sends them, then berth dead purge.",
     ),
     Alert(

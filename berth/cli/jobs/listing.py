@@ -62,7 +62,7 @@ def jobs(
         if watch and form == "name":
             raise CommandError("--output is 'name', expected text, wide or json beside --watch", code=WRONG_USE)
         view = View(namespace, conditions_of(filters), sort, includes_over=all_)
-        async with connected(options, tells_outages=not (watch and is_drawn(form))) as bus:
+        async with connected(options, reports_outages=not (watch and is_drawn(form))) as bus:
             if watch:
                 from berth.cli.jobs.live_list import watch_jobs  # noqa: PLC0415  # takes time that a list does not need
 

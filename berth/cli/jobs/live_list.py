@@ -9,7 +9,7 @@ from berth.cli.jobs.job_table import job_table
 from berth.cli.jobs.listing import Output, View, is_drawn, notes_of
 from berth.cli.jobs.queue_order import JobKey, positions
 from berth.cli.jobs.rows import row_of
-from berth.cli.link import Link, link_lines
+from berth.cli.link import link_lines
 from berth.cli.output import (
     CommandError,
     emit,
@@ -102,7 +102,7 @@ class _Statuses:
         return [self.known[key] for key in keys]
 
 
-async def _draw(statuses: _Statuses, link: Link, view: View, *, is_wide: bool) -> None:
+async def _draw(statuses: _Statuses, bus: Bus, view: View, *, is_wide: bool) -> None:
     """Draw the table on the whole screen, and again when a job changes."""
     from rich.console import Group  # noqa: PLC0415  # takes time that a list does not need
     from rich.live import Live  # noqa: PLC0415  # as above
@@ -111,7 +111,7 @@ async def _draw(statuses: _Statuses, link: Link, view: View, *, is_wide: bool) -
     with Live(console=console, screen=True, auto_refresh=False, vertical_overflow="crop") as live:
         while True:
             lines = screen_lines(
-                statuses.known, view, line_width(console), console.height, is_wide=is_wide, notes=link_lines(link)
+                statuses.known, view, line_width(console), console.height, is_wide=is_wide, notes=link_lines(bus)
             )
             live.update(Group(*lines), refresh=True)
             await asyncio.sleep(_DRAW_S)

@@ -94,7 +94,7 @@ def submit(
         )
         if faults:
             return _refuse(faults, options)
-        async with connected(options, tells_outages=not is_terminal(of_stderr=True)) as bus:
+        async with connected(options, reports_outages=not is_terminal(of_stderr=True)) as bus:
             faults = await _check(bus, requests)
             if faults:
                 return _refuse(faults, options)

@@ -72,7 +72,7 @@ def wait(
         if not names:
             raise CommandError("no job is named, expected one or several", code=WRONG_USE)
         limit_s = option_s("--timeout", timeout) if timeout != _NO_TIMEOUT else None
-        async with connected(options, tells_outages=not is_terminal(of_stderr=True)) as bus:
+        async with connected(options, reports_outages=not is_terminal(of_stderr=True)) as bus:
             found = [await find_job(bus, name, namespace) for name in names]
             jobs = {(status.namespace, status.name): status for status in found}
             done = await _waited(bus, jobs, for_, limit_s)

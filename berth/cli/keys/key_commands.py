@@ -93,7 +93,7 @@ def add(
             return
         print_result(f"{name}: credentials in {keys.credentials_file(name)}")
         if was_there:
-            _tell_reload(keys)
+            _print_reload(keys)
 
     return _done(work)
 
@@ -114,7 +114,7 @@ def revoke(folder: Path, name: str, *, form: Form | None = None) -> int:
             emit(_row(keys, user))
             return
         print_result(f"{name} is revoked")
-        _tell_reload(keys)
+        _print_reload(keys)
 
     return _done(work)
 
@@ -183,7 +183,7 @@ def _state(user: User) -> str:
     return "expired" if user.expires_s and user.expires_s <= _now_s() else "valid"
 
 
-def _tell_reload(keys: KeyFolder) -> None:
+def _print_reload(keys: KeyFolder) -> None:
     print_result(f"copy {keys.access_file} to each NATS server, and reload it: nats-server --signal reload")
 
 
