@@ -59,7 +59,7 @@ def test_an_inventory_that_leaves_nothing_out_is_found(monkeypatch: pytest.Monke
     use = Nodes.use
 
     def nothing(self: Nodes, before: Use | None, after: Use | None) -> None:
-        use(self, before, after and after._replace(counted=True))
+        use(self, before and before._replace(counted=True), after and after._replace(counted=True))
 
     monkeypatch.setattr(Nodes, "use", nothing)
     assert live(*WITHOUT_CHIPS).kind == "places are given while nothing counts a live pod without chips"
