@@ -90,6 +90,7 @@ class Life:
             evictions=found.evictions,
             releases=found.releases,
             adoptions=found.adoptions,
+            recoveries=found.recoveries,
         )
         return found
 

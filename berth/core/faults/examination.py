@@ -26,7 +26,7 @@ from berth.core.state.held_for_restarts import held_together_ms
 from berth.core.state.holdings.holding import Holding, PodShare
 from berth.core.state.holdings.holding import pods_of as pods_of_placement
 from berth.core.state.holdings.leaving import switched_ranks, vanished_ms
-from berth.core.state.holdings.pod_phases import ENDED, rows_of
+from berth.core.state.holdings.pod_phases import ENDED, next_step, rows_of
 from berth.core.state.internal_errors import SetAside
 from berth.core.state.ledger import GangRecord
 from berth.core.state.lost_nodes import MOVE_MS
@@ -66,12 +66,14 @@ class Faulty(NamedTuple):
         holding: What it holds.
         options: Steps; the first that has what it needs is taken.
         nodes: Nodes of its faulty pods, sorted; those of the recovery before are included while it is under way.
+        step: Number of the step.
     """
 
     gang: Gang
     holding: Holding
     options: tuple[Wanted, ...]
     nodes: tuple[str, ...]
+    step: int
 
 
 class Examined(NamedTuple):
@@ -131,9 +133,11 @@ def _examine(state: State, uid: str, at_ms: int) -> tuple[Faulty | None, int] | 
         return None, _first(escalation.again_ms, view.again_ms)
     profiles = state.constraints.profiles(holding.namespace, job.request)
     gang = gang_of(job, job.request, attempt=holding.attempt, settings=state.fold.settings, profiles=profiles)
-    return Faulty(view.judged(gang), holding, escalation.options, view.nodes), _first(
-        escalation.again_ms, view.again_ms
-    )
+    step = holding.step + 1
+    if state.fold.settings.corrected:
+        step = next_step(holding, state.pods_seen(holding), state.outcome_of(holding))
+    found = Faulty(view.judged(gang), holding, escalation.options, view.nodes, step)
+    return found, _first(escalation.again_ms, view.again_ms)
 
 
 class _View:

@@ -215,7 +215,7 @@ def _recovery(faulty: Faulty, wanted: Wanted, placement: Placement | None) -> Re
         name=holding.name,
         uid=holding.uid,
         attempt=holding.attempt,
-        step=holding.step + 1,
+        step=faulty.step,
         kind=wanted.kind,
         cause=wanted.cause,
         scope=wanted.scope,

@@ -208,6 +208,6 @@ def round_of(state: State, choice: Choice) -> Round:
         missing=list(missing_shards.missing),
         doubted=list(missing_shards.doubted),
         shards=missing_shards.shards if missing_shards.missing else 0,
-        recoveries=list(choice.recoveries),
+        recoveries=[*opening.must.recoveries, *choice.recoveries],
         held=opening.must.held,
     )

@@ -6,17 +6,22 @@ The ledger does not know these pods: another scheduler placed them, or a record 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
+import msgspec
+
 from berth.core.chips.picking import ids_of
 from berth.core.cluster.node_table import NodeTable
-from berth.core.state.holdings.holding import PodShare
-from berth.core.state.holdings.pod_phases import ENDED
+from berth.core.state.holdings.holding import Holding, PodShare, pods_at, pods_of
+from berth.core.state.holdings.pod_phases import ENDED, STEP_MAX, steps_of
 from berth.core.superpods.model import superpod_key
 from berth.core.switches.occupancy.leaf_states import LARGE, NORMAL
 from berth.schemas.columns import pack, pack_names, unpack, unpack_names
 from berth.schemas.facts import PodsSeen
-from berth.schemas.placement import BlockPart, Placement, Run, SwitchPart
+from berth.schemas.placement import BlockPart, Placement, Run, SwitchPart, placement_of
+from berth.schemas.recovery import Recovery
 
 _INDEX_BYTES: Final = 2
+_RECORD_LOST: Final = "RecordLost"
+"""Kind of a step that is known from its pods alone."""
 
 
 def note_short(short: dict[str, None], fact: PodsSeen, pods: Sequence[PodShare]) -> None:
@@ -75,6 +80,111 @@ def placement_of_pods(
         resource=fact.resource,
         switch=_switch_of(fact, runs),
         block=_block_of(table, fact, [names[index] for index in unpack(fact.node_index, 4)], runs),
+    )
+
+
+def left_before(holding: Holding, seen: PodsSeen) -> list[int]:
+    """Ranks that leave, ascending, and whose pod runs that was bound after that: the record of their release is lost.
+
+    Args:
+        holding: The attempt.
+        seen: Its pods in the cluster.
+    """
+    leaving = holding.leaving()
+    rows = zip(unpack(seen.rank, 4), seen.phase, steps_of(seen), strict=True) if leaving else ()
+    return sorted(rank for rank, phase, step in rows if phase not in ENDED and 0 < leaving.get(rank, 0) <= step)
+
+
+def step_of_pods(
+    table: NodeTable,
+    held: Callable[[str], int],
+    holding: Holding,
+    seen: PodsSeen,
+    given: Iterable[Placement],
+    short: dict[str, None],
+    *,
+    at_ms: int,
+) -> Recovery | None:
+    """The first step of a recovery that an attempt does not know, and for which pods of it run, with their places.
+
+    The record of that step is lost. Steps after it are for later records.
+
+    Args:
+        table: The nodes.
+        held: Chips of a node that have an owner, as a mask.
+        holding: The attempt.
+        seen: Its pods in the cluster.
+        given: What the same record gives owners before.
+        short: Gangs (uid) whose pods hold chips of other owners; the gang is added, or removed.
+        at_ms: The moment.
+
+    Returns:
+        The step; None without one, while others own some of the chips of its pods, or if a pod has another number of
+        chips than its rank, or has a share of one.
+    """
+    ranks = unpack(seen.rank, 4)
+    rows = _rows_after(holding, ranks, seen)
+    if not rows or holding.placement.share is not None:
+        return None
+    rows.sort(key=ranks.__getitem__)
+    ranks, part = [ranks[row] for row in rows], _rows_of(seen, rows)
+    base, reserved = pods_at(holding.placement, ranks), holding.reserved()
+    own = [base[rank] for rank in ranks if rank not in holding.gone]
+    own += [reserved[rank] for rank in ranks if rank in reserved]
+    placement = placement_of_pods(table, held, part, given, own)
+    note_short(short, part, pods_of(placement))
+    if [run.chips for run in placement.runs] != [len(base[rank].chips) for rank in ranks]:
+        return None
+    return Recovery(
+        namespace=holding.namespace,
+        name=holding.name,
+        uid=holding.uid,
+        attempt=holding.attempt,
+        step=steps_of(seen)[rows[0]],
+        kind=_RECORD_LOST,
+        cause="the record of this step is lost; its pods run where they were found",
+        scope="pod",
+        how="force",
+        ranks=ranks,
+        faulty=[],
+        since_ms=at_ms,
+        placement=placement_of(
+            placement.names(),
+            placement.chips_by_rank(),
+            [Run(1, len(base[rank].chips), base[rank].cpu_milli, base[rank].memory_mib) for rank in ranks],
+            resource=holding.placement.resource,
+            switch=placement.switch,
+            block=placement.block,
+        ),
+    )
+
+
+def _rows_after(holding: Holding, ranks: Sequence[int], seen: PodsSeen) -> list[int]:
+    """Rows of the pods that run for the first step after the newest of their attempt."""
+    pods = holding.placement.pods()
+    rows = enumerate(zip(ranks, seen.phase, steps_of(seen), strict=True))
+    newer = [
+        (step, row)
+        for row, (rank, phase, step) in rows
+        if holding.step < step <= STEP_MAX and rank < pods and phase not in ENDED
+    ]
+    first = min(newer, default=(0, 0))[0]
+    return [row for step, row in newer if step == first]
+
+
+def _rows_of(fact: PodsSeen, rows: Sequence[int]) -> PodsSeen:
+    """A fact about some of its pods, in the order given."""
+    leaf_states, blocks = fact.leaf_states, unpack(fact.blocks, _INDEX_BYTES)
+    indexes, chips = unpack(fact.node_index, 4), unpack(fact.chips, 8)
+    return msgspec.structs.replace(
+        fact,
+        rank=pack(range(len(rows)), 4),
+        node_index=pack([indexes[row] for row in rows], 4),
+        phase=bytes(fact.phase[row] for row in rows),
+        chips=pack([chips[row] for row in rows], 8),
+        leaf_states=bytes(leaf_states[row] for row in rows) if leaf_states else b"",
+        blocks=pack([blocks[row] for row in rows], _INDEX_BYTES) if blocks else b"",
+        steps=b"",
     )
 
 

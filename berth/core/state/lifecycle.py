@@ -20,7 +20,7 @@ import msgspec
 from berth.core.errors import guarded
 from berth.core.requests.job_validation import SHARE_AICORE
 from berth.core.state.cell import State
-from berth.core.state.found_pods import note_short, placement_of_pods
+from berth.core.state.found_pods import left_before, note_short, placement_of_pods, step_of_pods
 from berth.core.state.held_for_restarts import held_places, held_together_ms, no_longer_held
 from berth.core.state.holdings.leaving import failed_again, left_backups, left_ranks, left_unbound, vanished_ms
 from berth.core.state.holdings.pod_phases import ENDED, rows_of
@@ -30,6 +30,7 @@ from berth.schemas.columns import unpack
 from berth.schemas.facts import OutcomeSeen, PodPhase, PodsSeen
 from berth.schemas.ledger import Adoption, Eviction, HeldPlaces, Release, ReleaseReason, Verdict
 from berth.schemas.placement import BlockPart, Placement, Run
+from berth.schemas.recovery import Recovery
 
 _UNDONE: Final[dict[str, ReleaseReason]] = {"bind-failed": "bind-failed", "fault": "fault"}
 """Reason of a release by why the attempt ends, where that counts more than how its pods ended."""
@@ -47,24 +48,28 @@ class Due(msgspec.Struct):
     held: list[HeldPlaces] = []
     regained: list[Verdict] = []
     """Attempts whose pods run although the ledger does not know them, with the places of their pods."""
+    recoveries: list[Recovery] = []
+    """Steps for which pods run although the ledger does not know them, with the places of their pods."""
     outlived: list[str] = []
     """Gangs (uid) whose later attempt runs: the one that the ledger knows is released, the next record regains that."""
     short: list[str] = []
     """Gangs (uid) of which an attempt runs that the ledger does not know, and some of its chips have another owner."""
 
     def __bool__(self) -> bool:
-        return bool(self.evictions or self.releases or self.adoptions or self.held or self.regained)
+        found = (self.evictions, self.releases, self.adoptions, self.held, self.regained, self.recoveries)
+        return any(found)
 
     @property
     def given(self) -> list[Placement]:
         """Places that pods which run get as their own."""
-        regained = (verdict.placement for verdict in self.regained)
-        return [*(one.placement for one in self.adoptions), *(one for one in regained if one is not None)]
+        found = [*(one.placement for one in self.regained), *(one.placement for one in self.recoveries)]
+        return [*(one.placement for one in self.adoptions), *(one for one in found if one is not None)]
 
     @property
     def takes_places(self) -> bool:
         """Whether pods that run get an owner, now or next: what they have must not be given away by this record."""
-        return bool(self.adoptions or self.regained or self.outlived or (self.short and self.releases))
+        found = (self.adoptions, self.regained, self.recoveries, self.outlived)
+        return any(found) or bool(self.short and self.releases)
 
 
 class Examination(NamedTuple):
@@ -113,10 +118,11 @@ def _examined(state: State, uid: str, found: Due, set_aside: list[SetAside], at_
     """As :func:`_examine`; on an error the gang is unchanged and set aside, and the others are examined."""
     evictions, releases, adoptions = len(found.evictions), len(found.releases), len(found.adoptions)
     held, regained, outlived = len(found.held), len(found.regained), len(found.outlived)
+    recoveries = len(found.recoveries)
 
     def left_out(error: Exception) -> bool:
         del found.evictions[evictions:], found.releases[releases:], found.adoptions[adoptions:], found.held[held:]
-        del found.regained[regained:], found.outlived[outlived:]
+        del found.regained[regained:], found.outlived[outlived:], found.recoveries[recoveries:]
         set_aside.append(SetAside(uid, error))
         return False
 
@@ -131,7 +137,7 @@ def _examine(state: State, uid: str, found: Due, at_ms: int) -> bool:
         return (gang is None and _adopt(state, uid, found)) or _regain(state, uid, found)
     seen = state.pods_seen(holding)
     outcome = state.outcome_of(holding)
-    if _is_over(state, holding, seen, outcome, found, at_ms):
+    if _is_over(state, holding, seen, outcome, found, at_ms) or _retake_step(state, holding, seen, found, at_ms):
         return True
     if at_ms < held_together_ms(state.fold, holding) and not _is_cancelled(state, holding):
         return False
@@ -327,6 +333,21 @@ def _regain(state: State, uid: str, found: Due) -> bool:
     placement = msgspec.structs.replace(placement, runs=runs, resource=job.request.resource)
     found.regained.append(Verdict(job.namespace, job.name, uid, fact.attempt, placement))
     return True
+
+
+def _retake_step(state: State, holding: Holding, seen: PodsSeen | None, found: Due, at_ms: int) -> bool:
+    """Give ranks the places of their pods that run for a step whose records are lost: all, or that of the release."""
+    if seen is None or not seen.steps or holding.foreign or holding.ending or not state.fold.settings.corrected:
+        return False
+    step = step_of_pods(state.table, state.held, holding, seen, found.given, state.short, at_ms=at_ms)
+    if step is not None:
+        found.recoveries.append(step)
+        ranks = [rank for rank in step.ranks if rank not in holding.gone]
+    else:
+        ranks = left_before(holding, seen)
+    if ranks:
+        found.releases.append(Release(holding.uid, holding.attempt, "fault", ranks=ranks))
+    return step is not None or bool(ranks)
 
 
 def _adopt_anew(state: State, holding: Holding, fact: PodsSeen, found: Due) -> bool:

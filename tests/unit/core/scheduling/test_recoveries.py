@@ -12,7 +12,7 @@ from berth.schemas.fault_facts import DrainSeen
 from berth.schemas.nodes import NodeCondition
 from tests.support.cells import a_job, a_node
 from tests.support.core_cells import SUBJECTS
-from tests.support.fault_cells import GRACE, PODS_FIRST, FaultCell
+from tests.support.fault_cells import GRACE, PODS_FIRST, FaultCell, Pod
 from tests.support.replacements import holding_of
 
 
@@ -55,6 +55,29 @@ def test_a_chip_fault_moves_the_faulty_pod_and_keeps_the_others() -> None:
     cell.bind("j")
     assert (cell.turns(), cell.phase("j")) == ([], "placed")
     assert holding_of(cell.state, "j").placement.chips_by_rank()[0] == before.chips_by_rank()[0]
+
+
+def test_a_step_has_a_number_above_those_that_the_binder_took_up_before_the_ledger_was_restored() -> None:
+    cell = a_cell()
+    cell.run(a_job("j", chips=8, replicas=2))
+    outcome = OutcomeSeen("default", "j", holding_of(cell.state, "j").uid, 1, "bound", bound=2, step=6, done=6)
+    cell.fact(SUBJECTS.fact_outcome("default", "j"), outcome)
+    cell.break_chip("b")
+    assert [step.step for step in cell.turns()] == [7]
+
+
+def test_a_rank_whose_pod_was_moved_by_a_lost_record_gets_that_place_before_anything_is_placed() -> None:
+    cell = a_cell("abc")
+    cell.run(a_job("j", chips=8, replicas=2))
+    pods = cell.pods["j"]
+    pods[1] = Pod("c", 0xFF, 2)
+    cell.say("j")
+    cell.ask(a_job("k", chips=8))
+    (lost,) = cell.turns()
+    assert (lost.step, lost.kind, lost.ranks) == (2, "RecordLost", [1])
+    assert (cell.node_of("j", 1), cell.node_of("k", 0)) == ("c", "b")
+    cell.break_chip("c", 0b1)
+    assert [(step.step, step.faulty) for step in cell.turns()] == [(3, [1])]
 
 
 def test_a_job_without_pod_level_labels_restarts_beside_the_node_that_failed() -> None:

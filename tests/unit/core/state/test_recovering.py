@@ -137,7 +137,6 @@ def test_a_mark_changes_only_the_step() -> None:
 @pytest.mark.parametrize(
     ("recovery", "words"),
     [
-        (step(2), "takes step 2 after step 0"),
         (step(ranks=(3,)), "recovers ranks that it does not have"),
         (step(how="place", placement=at("n5")), "gets places for ranks that neither leave nor are gone"),
         (step(placement=at("n5", chips=3)), "gets a place of another size for rank 0"),
@@ -150,6 +149,15 @@ def test_a_step_that_does_not_follow_is_impossible(recovery: Recovery, words: st
     life = Recovering()
     with pytest.raises(InvariantError, match=words):
         life.world.round(recoveries=[recovery])
+
+
+@pytest.mark.parametrize("number", [2, 3])
+def test_steps_ascend_and_may_leave_numbers_out(number: int) -> None:
+    life = Recovering()
+    life.world.round(recoveries=[step(3)])
+    assert holding_of(life).step == 3
+    with pytest.raises(InvariantError, match=f"takes step {number} after step 3"):
+        life.world.round(recoveries=[step(number)])
 
 
 def test_neither_an_attempt_that_ends_nor_an_adopted_one_recovers() -> None:

@@ -1,16 +1,18 @@
-"""Attempts that a restored ledger does not know, although their pods run: they get the places of their pods."""
+"""Attempts and steps that a restored ledger does not know, although pods run: they get the places of these pods."""
 
 import msgspec
 import pytest
 
 from berth.core.state.cell import State
+from berth.core.state.holdings.pod_phases import STEP_MAX, next_step
 from berth.core.state.invariants import check
 from berth.core.state.lifecycle import Due, examine
-from berth.schemas.columns import pack
+from berth.schemas.columns import pack, pack_names
 from berth.schemas.envelope import decode
-from berth.schemas.facts import JobSeen, JobState, PodPhase
+from berth.schemas.facts import JobSeen, JobState, OutcomeSeen, PodPhase, PodsSeen
 from berth.schemas.ledger import Release, Verdict
-from berth.schemas.placement import Run, placement_of
+from berth.schemas.placement import Placement, Run, placement_of
+from berth.schemas.recovery import Recovery
 from berth.schemas.refusal import Refusal
 from berth.schemas.status import SnapshotBody
 from tests.support.cells import a_job
@@ -33,9 +35,16 @@ class Restored(Life):
         seen = JobSeen("default", "j", uid, state, seq, 1, request=request, after_seq=seq - 1)
         self.fact(seen, "job.default.j")
 
-    def found(self, *phases: PodPhase, attempt: int = 1, **changes: object) -> None:
-        fact = msgspec.structs.replace(self.pods_fact(*phases), attempt=attempt, **changes)
+    def found(self, *phases: PodPhase, **changes: object) -> None:
+        fact = msgspec.structs.replace(self.pods_fact(*phases), **{"attempt": 1, **changes})
         self.fact(fact, "pod.default.j")
+
+
+def moved(*steps: int, nodes: tuple[str, str] = ("b", "b"), chips: tuple[int, int] = (0b100, 1)) -> dict[str, bytes]:
+    """Columns of a fact whose first pod was moved."""
+    names = sorted(set(nodes))
+    index = pack([names.index(node) for node in nodes], 4)
+    return {"nodes": pack_names(names), "node_index": index, "chips": pack(chips, 8), "steps": pack(steps, 4)}
 
 
 @pytest.mark.parametrize("attempt", [1, 3])
@@ -167,3 +176,140 @@ def test_a_fact_about_the_job_may_come_after_those_about_its_pods() -> None:
     job = JobSeen("default", "k", "uid-k", "accepted", 2, 1, request=a_job("k", replicas=2), after_seq=1)
     life.fact(job, "job.default.k")
     assert [one.uid for one in life.due().regained] == ["uid-k"]
+
+
+def test_a_rank_gets_the_place_of_its_pod_that_was_bound_for_a_step_that_the_ledger_does_not_know() -> None:
+    life = Restored(is_placed=True)
+    life.found(*RUN, **moved(3, 0))
+    due = life.carry_out()
+    assert due.takes_places
+    assert [(one.step, one.how, one.ranks, one.faulty) for one in due.recoveries] == [(3, "force", [0], [])]
+    assert due.releases == [Release("uid-j", 1, "fault", ranks=[0])]
+    assert due.given == [due.recoveries[0].placement]
+    assert (life.state.held("a"), life.state.held("b")) == (0, 0b101)
+    holding = life.state.fold.holdings["uid-j", 1]
+    assert (holding.step, holding.steps, holding.gone, holding.moves) == (3, {0: 3}, [], [])
+    assert not life.due()
+    check(life.state)
+    life.found(P.SUCCEEDED, P.RUNNING, **moved(3, 0))
+    assert life.carry_out() == Due(releases=[Release("uid-j", 1, "succeeded", ranks=[0])])
+    assert life.state.held("b") == 1
+
+
+def test_steps_are_found_one_after_another() -> None:
+    """The later step has the place that the earlier one has left."""
+    life = Restored(is_placed=True)
+    life.found(*RUN, **moved(4, 2, chips=(0b1, 0b10)))
+    assert [(one.step, one.ranks) for one in life.carry_out().recoveries] == [(2, [1])]
+    assert [(one.step, one.ranks) for one in life.carry_out().recoveries] == [(4, [0])]
+    assert (life.state.held("a"), life.state.held("b")) == (0, 0b11)
+    assert not life.due()
+    check(life.state)
+
+
+def test_ranks_of_one_step_may_have_changed_places() -> None:
+    life = Restored(is_placed=True)
+    life.found(*RUN, **moved(2, 2, nodes=("b", "a"), chips=(1, 1)))
+    assert [one.ranks for one in life.carry_out().recoveries] == [[0, 1]]
+    assert life.state.fold.holdings["uid-j", 1].placement.names() == ["b", "a"]
+    check(life.state)
+
+
+def test_an_attempt_that_is_found_knows_the_steps_of_its_pods() -> None:
+    life = Restored()
+    life.found(*RUN, **moved(3, 0, nodes=("a", "b"), chips=(1, 1)))
+    assert life.carry_out().regained
+    assert [one.step for one in life.carry_out().recoveries] == [3]
+    assert (life.state.held("a"), life.state.held("b")) == (1, 1)
+    assert not life.due()
+    check(life.state)
+
+
+def leaving(life: Restored, placement: Placement | None) -> None:
+    step = Recovery("default", "j", "uid-j", 1, 1, "CardUnhealthy", "", "pod", "grace", [0], [0], 5, 9, placement)
+    life.round(recoveries=[step])
+
+
+def test_a_rank_that_leaves_was_released_if_its_new_pod_runs() -> None:
+    life = Restored(is_placed=True)
+    leaving(life, placement_of(["b"], [(2,)], [Run(1, 1)], resource="r"))
+    life.found(*RUN)
+    assert not life.due()
+    life.found(*RUN, **moved(1, 0))
+    assert life.carry_out() == Due(releases=[Release("uid-j", 1, "fault", ranks=[0])])
+    assert (life.state.held("a"), life.state.held("b")) == (0, 0b101)
+    assert not life.due()
+    check(life.state)
+
+
+@pytest.mark.parametrize("is_gone", [False, True])
+def test_a_rank_that_leaves_or_has_left_gets_the_place_of_a_step_that_is_not_known(*, is_gone: bool) -> None:
+    life = Restored(is_placed=True)
+    leaving(life, placement_of(["b"], [(2,)], [Run(1, 1)], resource="r") if not is_gone else None)
+    if is_gone:
+        life.round(releases=[Release("uid-j", 1, "fault", ranks=[0])])
+        assert life.state.fold.holdings["uid-j", 1].unplaced == [0]
+    life.found(*RUN, **moved(2, 0, chips=(0b10, 1)))
+    due = life.carry_out()
+    assert [one.step for one in due.recoveries] == [2]
+    assert due.releases == ([] if is_gone else [Release("uid-j", 1, "fault", ranks=[0])])
+    assert (life.state.held("a"), life.state.held("b")) == (0, 0b11)
+    assert not life.state.fold.holdings["uid-j", 1].recovers
+    check(life.state)
+
+
+def test_chips_of_a_moved_pod_that_have_another_owner_are_not_taken_from_it() -> None:
+    life = Restored(is_placed=True)
+    other = placement_of(["b"], [(2,)], [Run(1, 1)], resource="r")
+    life.round(verdicts=[Verdict("default", "k", "uid-k", 1, other)])
+    life.found(*RUN, **moved(1, 0))
+    due = life.due()
+    assert (bool(due), due.short) == (False, ["uid-j"])
+    life.round(releases=[Release("uid-k", 1, "vanished")])
+    assert [one.step for one in life.due().recoveries] == [1]
+
+
+@pytest.mark.parametrize(
+    ("changes", "phases"),
+    [
+        ({}, (P.GONE, P.RUNNING)),
+        ({"chips": (0b1100, 1)}, RUN),
+        ({"steps": (STEP_MAX + 1, 0)}, RUN),
+    ],
+)
+def test_pods_that_have_ended_or_are_of_another_size_or_of_an_impossible_step_move_nothing(
+    changes: dict[str, tuple[int, int]], phases: tuple[PodPhase, ...]
+) -> None:
+    life = Restored(is_placed=True)
+    columns = moved(*changes.get("steps", (1, 0)), chips=changes.get("chips", (0b100, 1)))
+    life.found(*phases, **columns)
+    assert life.due().recoveries == []
+
+
+def test_a_pod_that_has_ended_does_not_hide_the_step_of_another() -> None:
+    life = Restored(is_placed=True)
+    life.found(P.GONE, P.RUNNING, **moved(1, 2, chips=(0b100, 0b10)))
+    assert [(one.step, one.ranks) for one in life.due().recoveries] == [(2, [1])]
+
+
+def test_an_attempt_that_ends_takes_no_step() -> None:
+    life = Restored(is_placed=True)
+    life.job("cancelled")
+    assert life.carry_out().evictions
+    life.found(*RUN, **moved(1, 0))
+    assert not life.due()
+
+
+def test_without_the_corrections_a_moved_pod_moves_nothing() -> None:
+    life = Restored(is_placed=True, corrections=0)
+    life.found(*RUN, **moved(1, 0))
+    assert not life.due()
+
+
+def test_the_next_step_is_above_those_that_pods_and_the_binder_know() -> None:
+    holding = Restored(is_placed=True).state.fold.holdings["uid-j", 1]
+    seen = PodsSeen("default", "j", "uid-j", 1, steps=pack([0, 4], 4))
+    outcome = OutcomeSeen("default", "j", "uid-j", 1, "bound", 2, step=6)
+    assert [next_step(holding, *known) for known in ((None, None), (seen, None), (seen, outcome))] == [1, 5, 7]
+    beyond = OutcomeSeen("default", "j", "uid-j", 1, "bound", 2, step=STEP_MAX + 1)
+    assert next_step(holding, None, beyond) == 1
