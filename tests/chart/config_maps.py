@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from tests.chart.manifests import ChartError, Form, Met
-from tests.chart.places import AUTH, ENVIRONMENT
+from tests.chart.places import AUTH, ENVIRONMENT, TLS
 
 STORE: Final = "max_file_store: 18GB"
 SUBJECTS: Final = '"berth.default.'
@@ -76,7 +76,8 @@ def _environment(there: Maps, met: Met) -> Iterator[str]:
         "environment",
         {form: {key: text for key, text in data.items() if key not in ENVIRONMENT} for form, data in there.items()},
     )
-    yield f'BERTH_BUS__URL: {{{{ .Values.nats.url | default "{base["BERTH_BUS__URL"]}" | toJson }}}}'
+    open_url, url = base["BERTH_BUS__URL"], production["BERTH_BUS__URL"]
+    yield f'BERTH_BUS__URL: {{{{ .Values.nats.url | default (ternary "{url}" "{open_url}" {TLS}) | toJson }}}}'
     yield "BERTH_BUS__CELL: {{ .Values.cell | toJson }}"
     yield "BERTH_BUS__REPLICAS: {{ .Values.nats.streamReplicas | toString | toJson }}"
     yield "BERTH_SHARDS: {{ .Values.scorer.replicas | toString | toJson }}"
@@ -85,13 +86,16 @@ def _environment(there: Maps, met: Met) -> Iterator[str]:
     yield f"{{{{- if {AUTH} }}}}"
     yield f"BERTH_BUS__PASSWORD_FILE: {production['BERTH_BUS__PASSWORD_FILE']}"
     yield "{{- end }}"
+    yield f"{{{{- if {TLS} }}}}"
+    yield f"BERTH_BUS__TLS_CA_FILE: {production['BERTH_BUS__TLS_CA_FILE']}"
+    yield "{{- end }}"
     yield "{{- range $name, $text := .Values.environment }}"
     yield "{{ $name }}: {{ $text | toJson }}"
     yield "{{- end }}"
 
 
 def _nats(there: Maps, files: dict[str, str]) -> Iterator[str]:
-    """Files of their own beside the templates; those of production differ where NATS has users.
+    """Files of their own beside the templates; those of production differ where NATS has users, and TLS.
 
     Raises:
         ChartError: They lack what the templates replace.
@@ -104,9 +108,10 @@ def _nats(there: Maps, files: dict[str, str]) -> Iterator[str]:
             files[f"nats/{name}"] = text
             source = f'.Files.Get "nats/{name}"'
         else:
-            files[f"nats/open/{name}"] = text
-            files[f"nats/users/{name}"] = production[name]
-            source = f'.Files.Get (printf "nats/%s/{name}" (ternary "users" "open" {AUTH}))'
+            kinds = ("encrypted", "plain", TLS) if name == "tls.conf" else ("users", "open", AUTH)
+            files[f"nats/{kinds[0]}/{name}"] = production[name]
+            files[f"nats/{kinds[1]}/{name}"] = text
+            source = f'.Files.Get (printf "nats/%s/{name}" (ternary "{kinds[0]}" "{kinds[1]}" {kinds[2]}))'
         if name == "server.conf":
             source += f' | replace "{STORE}" (include "berth.fileStore" .)'
         if name == "access.conf":

@@ -11,6 +11,7 @@ from typing import Final
 from tests.chart.text import Block, Given, Items, Node, Value
 
 AUTH: Final = ".Values.nats.auth.enabled"
+TLS: Final = ".Values.nats.tls.enabled"
 STORED: Final = ".Values.nats.storage.enabled"
 POD: Final = "spec template spec"
 CONTAINER: Final = f"{POD} containers *"
@@ -85,6 +86,8 @@ FIELDS: Final = (
     Field(Place("StatefulSet", "nats", f"{POD} volumes data emptyDir sizeLimit"), "nats.storage.size"),
     Field(Place("*", "*", f"{POD} volumes secret secret secretName"), "nats.auth.secret"),
     Field(Place("StatefulSet", "nats", f"{CONTAINER} env OF_* valueFrom secretKeyRef name"), "nats.auth.secret"),
+    Field(Place("*", "*", f"{POD} volumes ca secret secretName"), "nats.tls.secret"),
+    Field(Place("StatefulSet", "nats", f"{POD} volumes tls secret secretName"), "nats.tls.secret"),
     Field(Place("PriorityClass", "*", "metadata name"), "priorityClass.name"),
     Field(Place("PriorityClass", "*", "value"), "priorityClass.value", "number"),
 )
@@ -97,6 +100,10 @@ CONDITIONS: Final = (
     (Place("StatefulSet", "nats", f"{CONTAINER} env OF_*"), AUTH),
     (Place("StatefulSet", "nats", f"{CONTAINER} env PASSWORD_*"), AUTH),
     (Place("StatefulSet", "nats", f"{CONTAINER} env ROUTE_*"), AUTH),
+    (Place("*", "*", f"{CONTAINER} volumeMounts /run/secrets/berth-ca"), TLS),
+    (Place("*", "*", f"{POD} volumes ca"), TLS),
+    (Place("StatefulSet", "nats", f"{CONTAINER} volumeMounts /etc/nats-tls"), TLS),
+    (Place("StatefulSet", "nats", f"{POD} volumes tls"), TLS),
     (Place("StatefulSet", "nats", "spec volumeClaimTemplates"), STORED),
     (Place("StatefulSet", "nats", f"{POD} volumes data"), f"not {STORED}"),
 )
@@ -135,6 +142,7 @@ ENVIRONMENT: Final = {
     "BERTH_BUS__CELL",
     "BERTH_BUS__REPLICAS",
     "BERTH_BUS__PASSWORD_FILE",
+    "BERTH_BUS__TLS_CA_FILE",
     "BERTH_SHARDS",
     "BERTH_PROBES__HOST",
     "BERTH_PROBES__PORT",

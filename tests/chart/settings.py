@@ -142,6 +142,19 @@ SETTINGS: Final = (
     Setting(
         "nats.auth.secret", "Secret with the password of each user; make it before. See docs/kubernetes.md.", _NAME
     ),
+    Setting(
+        "nats.tls.enabled",
+        "Whether the pods of NATS and their clients use TLS. false: the network must keep others away.",
+        _BOOLEAN,
+        default=True,
+        trial=False,
+    ),
+    Setting(
+        "nats.tls.secret",
+        "Secret with ca.crt, tls.crt and tls.key; make it before. See docs/kubernetes.md. Only ca.crt is used if NATS is\n"
+        "not embedded.",
+        _NAME,
+    ),
     Setting("nats.image.repository", "", _REPOSITORY),
     Setting("nats.image.tag", "", {**_TAG, "minLength": 1}),
     Setting(

@@ -21,6 +21,7 @@ from berth.services.dispatcher.config import DispatcherConfig
 from berth.services.nodesim.config import NodesimConfig
 from berth.services.scorer.config import ScorerConfig
 from tests.contract.test_compose import settings_type
+from tests.support.certificates import documented_secret
 from tests.support.kustomize import Tree, identity, pod_spec, read, render
 from tests.support.nats_rights import PEOPLE, access_conf
 from tests.support.pods import Pod, pods_of, workloads
@@ -34,7 +35,10 @@ SERVICES: Final = sorted(path.parent.name for path in (ROOT / "services").glob("
 OF_TRIALS: Final = {"nodesim"}
 WITH_API: Final = {"inventory", "health", "binder", "summary", "nodesim"}
 USERS: Final = ["inventory", "health", "dispatcher", "scorer", "binder", "summary", "api", PEOPLE]
-SECRETS: Final = {"berth-nats": {name: f"0of{number}" for number, name in enumerate([*USERS, "route"])}}
+SECRETS: Final = {
+    "berth-nats": {name: f"0of{number}" for number, name in enumerate([*USERS, "route"])},
+    "berth-nats-tls": {"ca.crt": "an authority", "tls.crt": "a certificate", "tls.key": "a key"},
+}
 NOT_NAMESPACED: Final = {"Namespace", "PriorityClass", "ClusterRole", "ClusterRoleBinding"}
 GRACE_S: Final = 5
 
@@ -200,7 +204,8 @@ def test_the_settings_of_a_service_are_what_it_reads(form: str, name: str, tmp_p
         assert pod.command[:4] == ("python", "-m", f"berth.services.{name}", "--config")
         config = settings(pod, tmp_path)
         nats = workloads(OBJECTS[form])["nats"]
-        servers = [f"nats://{node.name}.{nats['spec']['serviceName']}:4222" for node in pods(form, "nats")]
+        scheme = "tls" if form == "prod" else "nats"
+        servers = [f"{scheme}://{node.name}.{nats['spec']['serviceName']}:4222" for node in pods(form, "nats")]
         assert config.bus.url.split(",") == servers
         assert config.bus.replicas == len(servers) == 3
         (port,) = pod.container["ports"]
@@ -250,8 +255,11 @@ def test_the_simulated_cluster_keeps_pods_away_that_know_nothing_of_it(tmp_path:
 
 @each_form
 def test_nats_takes_its_configuration(form: str, tmp_path: Path) -> None:
-    for pod in pods(form, "nats"):
+    secrets = SECRETS | {"berth-nats-tls": documented_secret(tmp_path)}
+    for pod in pods_of(OBJECTS[form], "nats", secrets=secrets):
         files = files_in(pod, tmp_path / pod.name)
+        for file in files.values():
+            file.write_text(file.read_text().replace("/etc/nats-tls", str(tmp_path / pod.name / "etc" / "nats-tls")))
         binary, dash_config, path, *name = pod.command
         assert (binary, dash_config, name) == ("nats-server", "--config", ["--name", pod.name])
         checked = subprocess.run(  # noqa: S603  # the server of our own environment
@@ -291,10 +299,21 @@ def test_a_service_gets_its_own_password_and_no_other(name: str, tmp_path: Path)
             assert node.environment[f"PASSWORD_{name.upper()}"] == f'"{password}"'
 
 
+@pytest.mark.parametrize("name", sorted(set(SERVICES) - OF_TRIALS))
+def test_a_service_trusts_the_authority_of_nats_and_has_no_key_of_it(name: str, tmp_path: Path) -> None:
+    secret = SECRETS["berth-nats-tls"]
+    for pod in pods("prod", name):
+        config = settings(pod, tmp_path)
+        assert pod.files[str(config.bus.tls_ca_file)] == secret["ca.crt"]
+        assert set(pod.files.values()).isdisjoint({secret["tls.crt"], secret["tls.key"]})
+        assert (config.bus.tls_cert_file, config.bus.tls_hostname) == (None, "")
+
+
 def test_nobody_is_asked_for_a_password_in_a_trial(tmp_path: Path) -> None:
     for name in workloads(OBJECTS["dev"]):
         for pod in pods_of(OBJECTS["dev"], name):
             assert name == "nats" or settings(pod, tmp_path).bus.user == ""
+            assert name == "nats" or settings(pod, tmp_path).bus.tls_ca_file is None
 
 
 def test_only_pods_of_berth_reach_nats() -> None:

@@ -1,9 +1,10 @@
-"""Manifests for production at work: NATS with users on three nodes, two dispatchers and two scorers place jobs.
+"""Manifests for production at work: NATS with users and TLS on three nodes, two dispatchers and two scorers place jobs.
 
 Excluded: the image and the containers, and the services that need an API server.
 """
 
 import asyncio
+import ssl
 from pathlib import Path
 from typing import Final
 
@@ -11,9 +12,10 @@ import pytest
 
 from berth.runtime.bus.access import Access
 from berth.runtime.bus.nats_bus import NatsBus
-from berth.runtime.errors import FatalError, TransientError
+from berth.runtime.errors import FatalError, TransientError, UntrustedError
 from berth.schemas.subjects import StreamName
 from tests.support.cells import a_job, a_node
+from tests.support.certificates import authority, documented_secret
 from tests.support.compose import Composed, at_work
 from tests.support.kustomize import render
 from tests.support.load import give_health, give_jobs, give_nodes, status
@@ -25,13 +27,13 @@ from tests.support.waiting import pause
 
 USERS: Final = ("inventory", "health", "dispatcher", "scorer", "binder", "summary", "api", PEOPLE, "route")
 # Digits first and an exponent within: NATS would read it as a number if it could.
-SECRETS: Final = {"berth-nats": {user: f"1e{number}ab" for number, user in enumerate(USERS)}}
+PASSWORDS: Final = {user: f"1e{number}ab" for number, user in enumerate(USERS)}
 WORKLOADS: Final = ("nats", "dispatcher", "scorer")
 CELL: Final = "default"
 
 
-def access(user: str) -> Access:
-    return Access(user=user, password=SECRETS["berth-nats"][user])
+def trusting(ca: str) -> ssl.SSLContext:
+    return ssl.create_default_context(cadata=ca)
 
 
 async def placed(bus: NatsBus, *names: str) -> None:
@@ -54,7 +56,13 @@ async def shards_of(running: Composed) -> list[str]:
 @pytest.mark.timeout(150)
 async def test_the_cell_of_the_manifests_places_jobs_and_goes_on_without_one_of_each(tmp_path: Path) -> None:
     objects = render(ROOT / "k8s" / "overlays" / "prod")
-    pods = [pod for name in WORKLOADS for pod in pods_of(objects, name, secrets=SECRETS)]
+    tls = documented_secret(tmp_path, also="IP:127.0.0.1")  # each pod has that address here
+    secrets = {"berth-nats": PASSWORDS, "berth-nats-tls": tls}
+    pods = [pod for name in WORKLOADS for pod in pods_of(objects, name, secrets=secrets)]
+
+    def access(user: str) -> Access:
+        return Access(user=user, password=PASSWORDS[user], tls=trusting(tls["ca.crt"]), needs_tls=True)
+
     planned = planned_pods(pods, tmp_path, domains={"nats": "nats"})
     assert [one.name for one in planned if not one.is_ours] == ["nats-0", "nats-1", "nats-2"]
     async with asyncio.timeout(140), at_work(planned, tmp_path, deadline_s=60) as running:
@@ -62,6 +70,9 @@ async def test_the_cell_of_the_manifests_places_jobs_and_goes_on_without_one_of_
         urls = dispatchers[0].environment["BERTH_BUS__URL"].split(",")
         with pytest.raises(FatalError, match="authorization failed"):
             await NatsBus.connect(urls, CELL, name=PEOPLE, access=access("scorer")._replace(user=PEOPLE))
+        other = authority(tmp_path, "other").read_text()
+        with pytest.raises(UntrustedError):
+            await NatsBus.connect(urls, CELL, name=PEOPLE, access=access(PEOPLE)._replace(tls=trusting(other)))
         ready = await shards_of(running)
         assert sorted(line.partition('"shard":')[2].split(",")[0].strip(" }") for line in ready) == ["0", "1"], ready
         async with (

@@ -34,6 +34,7 @@ nodeSelector: {zone: a}
 nats:
   image: {repository: registry.example/nats, tag: 2.15.1-alpine}
   auth: {secret: other}
+  tls: {secret: certificate-of-nats}
   storage: {size: 100Gi, className: fast}
   tolerations: [{key: storage, operator: Exists}]
   nodeSelector: {disk: ssd}
@@ -62,10 +63,13 @@ WRONG: Final = [
     ("nats: {streamReplicas: 2}", "/nats/streamReplicas"),
     ("nats: {streamReplicas: 5}", "nats.streamReplicas is 5, expected at most 3: nats.embedded is true"),
     ("nats: {url: http://nats}", "/nats/url"),
+    ("nats: {url: 'nats://n:4222'}", "nats.url is nats://n:4222, expected tls://: nats.tls.enabled is true"),
+    ("nats: {tls: {secret: A_b}}", "/nats/tls/secret"),
+    ("environment: {BERTH_BUS__TLS_CA_FILE: /ca}", "expected none: nats.tls.enabled sets it"),
     ("nats: {storage: {size: 4Gi}}", "/nats/storage/size"),
     ("nats: {storage: {size: 20G}}", "/nats/storage/size"),
     ("nats: {embedded: false}", "nats.url is empty"),
-    ("nats: {embedded: false, url: 'nats://n:4222'}", "networkPolicies.egress is empty"),
+    ("nats: {embedded: false, url: 'tls://n:4222'}", "networkPolicies.egress is empty"),
     ("namespace: {create: true}", 'namespace.name is ""'),
 ]
 
@@ -122,6 +126,17 @@ def test_a_nats_that_is_there_replaces_that_of_the_chart(helm: Helm, tmp_path: P
     assert yaml.safe_load(rule) in policy["spec"]["egress"]
 
 
+def test_without_tls_nothing_asks_for_its_secret(helm: Helm) -> None:
+    made = helm.template("--namespace", NAMESPACE, "--set", "nats.tls.enabled=false")
+    for one in workloads(made).values():
+        assert "berth-nats-tls" not in yaml.safe_dump(one)
+    maps = {one["metadata"]["name"].rpartition("-")[0]: one["data"] for one in made if one["kind"] == "ConfigMap"}
+    assert maps["berth-environment"]["BERTH_BUS__URL"].startswith("nats://nats-0.nats:4222,")
+    assert "BERTH_BUS__TLS_CA_FILE" not in maps["berth-environment"]
+    assert "cert_file" not in maps["nats"]["tls.conf"]
+    assert "PASSWORD_API" in maps["nats"]["access.conf"]
+
+
 async def test_a_server_takes_the_chart_with_other_values(
     helm: Helm, kube_api: KubeApi, namespace: str, tmp_path: Path
 ) -> None:
@@ -151,6 +166,9 @@ async def test_a_server_takes_the_chart_with_other_values(
         True,
         False,
     )
+    for spec in specs.values():
+        secrets = {one["secret"]["secretName"] for one in spec["volumes"] if "secret" in one}
+        assert "certificate-of-nats" in secrets <= {"other", "certificate-of-nats"}
     claim = workloads(made)["nats"]["spec"]["volumeClaimTemplates"][0]["spec"]
     assert (claim["storageClassName"], claim["resources"]["requests"]["storage"]) == ("fast", "100Gi")
 

@@ -23,12 +23,10 @@ from tests.support.waiting import until_true
 K8S: Final = Path(__file__).parents[2] / "k8s"
 NAMESPACE: Final = "berth-system"
 OVERLAYS: Final = ("dev", "prod")
-SECRET: Final[Tree] = {
-    "apiVersion": "v1",
-    "kind": "Secret",
-    "metadata": {"name": "berth-nats", "namespace": NAMESPACE},
-    "stringData": {"route": "0"},
-}
+SECRETS: Final[list[Tree]] = [
+    {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name, "namespace": NAMESPACE}, "stringData": data}
+    for name, data in {"berth-nats": {"route": "0"}, "berth-nats-tls": {"ca.crt": "0"}}.items()
+]
 START_S: Final = 50
 
 
@@ -89,7 +87,8 @@ def applied(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
             if request.param == "prod":  # what the page for operators asks for beforehand
                 await api.post("/api/v1/namespaces", {"metadata": {"name": "mindx-dl"}})
                 await apply(api, next(one for one in objects if one["kind"] == "Namespace"))
-                await api.post(collection_of(SECRET), SECRET)
+                for secret in SECRETS:
+                    await api.post(collection_of(secret), secret)
             missing = [one for one in objects if not await serves(api, one)]
             for one in objects:
                 if one not in missing:
@@ -230,6 +229,7 @@ NEEDED: Final[dict[str, Needs]] = {
 }
 REFUSED: Final = [
     Right("get", "", "secrets", NAMESPACE, "berth-nats"),
+    Right("get", "", "secrets", NAMESPACE, "berth-nats-tls"),
     Right("list", "", "secrets"),
     Right("create", "", "pods", "default"),
     Right("create", "", "pods/exec", "default", "any"),
