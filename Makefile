@@ -96,7 +96,7 @@ samples: setup ## Store sample bytes of new messages; existing ones do not chang
 	@$(BIN)/python -m tests.contract.sample_messages
 
 lock: setup ## Resolve requirements.lock again
-	$(BIN)/pip-compile --quiet --allow-unsafe --strip-extras --extra=dev --extra=local --extra=object-store --extra=plots --generate-hashes \
+	$(BIN)/pip-compile --quiet --allow-unsafe --strip-extras --extra=dev --extra=local --extra=object-store --extra=plots --extra=tracing --generate-hashes \
 	  --no-emit-index-url --no-emit-find-links --no-emit-trusted-host \
 	  --output-file=requirements.lock pyproject.toml
 

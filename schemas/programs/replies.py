@@ -97,6 +97,8 @@ class JobState(Shape, frozen=True, kw_only=True):
     """Sequence at which its request is stored."""
     ledger_seq: int = 0
     """Record of the ledger with the decision in force."""
+    trace_id: str = ""
+    """Id of the trace of the job, in 32 hexadecimal digits."""
 
 
 class StatusReply(Reply, frozen=True, kw_only=True):

@@ -11,7 +11,9 @@ import msgspec
 from berth.runtime.beside import BesideWork, beside
 from berth.runtime.bus.port import Bus, Endpoint
 from berth.runtime.clock import Clock
+from berth.runtime.identity import process_identity
 from berth.runtime.instruments import Instruments
+from berth.runtime.tracing.spans import Spans, spans_to
 from berth.schemas.programs.documents import shape_schema
 from berth.schemas.subjects import StreamName
 from berth.services.api.access import Access
@@ -30,8 +32,14 @@ Beside: TypeAlias = Callable[[BesideWork], AbstractAsyncContextManager[None]]
 async def serve(
     bus: Bus, clock: Clock, config: ApiConfig, instruments: Instruments[ApiMetrics], stop: asyncio.Event
 ) -> None:
-    """Answer programs and store events until ``stop`` is set."""
-    await serve_beside(partial(beside, "api", config.bus, log=instruments.log), bus, clock, config, instruments, stop)
+    """Answer programs and store events until ``stop`` is set.
+
+    Raises:
+        ConfigError: A receiver of traces is named, and the library is not installed.
+    """
+    spans = spans_to(config.tracing, cell=config.bus.cell, instance=process_identity())
+    on_a_thread = partial(beside, "api", config.bus, log=instruments.log)
+    await serve_beside(on_a_thread, bus, clock, config, instruments, stop, spans=spans)
 
 
 async def serve_beside(
@@ -41,6 +49,8 @@ async def serve_beside(
     config: ApiConfig,
     instruments: Instruments[ApiMetrics],
     stop: asyncio.Event,
+    *,
+    spans: Spans,
 ) -> None:
     """Answer programs and store events until ``stop`` is set.
 
@@ -51,15 +61,17 @@ async def serve_beside(
         config: Settings.
         instruments: Of the process.
         stop: Set to end the service.
+        spans: Takes the spans of jobs.
 
     Raises:
         TransientError: The bus did not answer at the start.
         FatalError: The history has a gap; the next start reads it anew.
     """
     await bus.ensure_streams(replicas=config.bus.replicas, max_age_s={StreamName.EVENTS: config.events_kept_s})
-    loop = Loop(bus, clock, config, instruments)
+    loop = Loop(bus, clock, config, instruments, spans)
     instruments.readiness.wait("the events of what is stored are stored")
     async with AsyncExitStack() as stack:
+        stack.push_async_callback(spans.close)
         stack.push_async_callback(loop.stop)
         await loop.start()
         explanations = Explanations(clock)

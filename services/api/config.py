@@ -6,6 +6,7 @@ import msgspec
 from msgspec import Meta
 
 from berth.runtime.config import BusConfig, ServiceConfig
+from berth.runtime.tracing.spans import TracingConfig
 from berth.schemas.programs.operations import Role
 
 EVERY = "*"
@@ -37,6 +38,7 @@ class ApiConfig(ServiceConfig, frozen=True, kw_only=True, forbid_unknown_fields=
     """How long events are kept."""
     position_every_s: Annotated[float, Meta(gt=0, le=600)] = 5.0
     """How often it is stored how far the events go; after a crash those since then are looked up one by one."""
+    tracing: TracingConfig = TracingConfig()
     retry_wait_s: Annotated[float, Meta(gt=0, le=60)] = 0.1
     """First pause after events could not be stored; it doubles ..."""
     retry_wait_max_s: Annotated[float, Meta(gt=0, le=600)] = 5.0

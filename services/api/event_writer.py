@@ -6,7 +6,7 @@ events of the job are read: another instance, or this one before a restart, may 
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 import msgspec
@@ -43,10 +43,14 @@ class EventWriter:
         bus: The cell.
         metrics: Of the service.
         log: Of the service.
+        on_stored: Called with each event that is stored here, and by no other instance.
     """
 
-    def __init__(self, bus: Bus, metrics: ApiMetrics, log: Logger) -> None:
+    def __init__(
+        self, bus: Bus, metrics: ApiMetrics, log: Logger, on_stored: Callable[[JobEvent], None] = lambda _: None
+    ) -> None:
         self._bus = bus
+        self._on_stored = on_stored
         self._metrics = metrics
         self._log = log
         self._known: OrderedDict[str, _Stored] = OrderedDict()
@@ -110,6 +114,7 @@ class EventWriter:
             self._newest = max(self._newest, (stored.last_seq, event.id))
             self._keep(subject, stored)
             self._metrics.events.inc()
+            self._on_stored(event)
             return
         self._keep(subject, stored)
         self._metrics.repeated.inc()

@@ -9,6 +9,7 @@ from berth.core.explain.refusal_text import refused_request
 from berth.core.state.cell import State
 from berth.schemas.facts import NodeHealth
 from berth.schemas.placement import Placement
+from berth.schemas.programs.events import trace_id
 from berth.schemas.programs.replies import JobState, NodeState, Rank
 from berth.schemas.status import JobStatus
 
@@ -41,6 +42,7 @@ def job_state(status: JobStatus) -> JobState:
         refused=refused_request(rejection) if rejection is not None else None,
         sequence=status.intake_seq,
         ledger_seq=status.ledger_seq,
+        trace_id=trace_id(status.uid),
     )
 
 

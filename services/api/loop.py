@@ -6,6 +6,7 @@ from typing import Final
 import msgspec
 
 from berth.core.events.job_events import JobEvents
+from berth.core.events.job_spans import JobSpan, JobSpans
 from berth.core.state.cell import State
 from berth.runtime.backoff import Backoff
 from berth.runtime.bus.port import Bus, Stored
@@ -13,6 +14,7 @@ from berth.runtime.clock import Clock
 from berth.runtime.errors import FatalError, TransientError
 from berth.runtime.feeds import Feeds
 from berth.runtime.instruments import Instruments
+from berth.runtime.tracing.spans import Spans
 from berth.runtime.waits import any_set, pause
 from berth.schemas.programs.events import JobEvent
 from berth.schemas.subjects import StreamName
@@ -36,11 +38,14 @@ class Loop:
         clock: Of the process.
         config: Settings.
         instruments: Of the process.
+        spans: Takes the spans of jobs.
     """
 
-    def __init__(self, bus: Bus, clock: Clock, config: ApiConfig, instruments: Instruments[ApiMetrics]) -> None:
+    def __init__(
+        self, bus: Bus, clock: Clock, config: ApiConfig, instruments: Instruments[ApiMetrics], spans: Spans
+    ) -> None:
         self.state = State()
-        self.writer = EventWriter(bus, instruments.metrics, instruments.log)
+        self.writer = EventWriter(bus, instruments.metrics, instruments.log, self._send_spans)
         self._bus = bus
         self._clock = clock
         self._config = config
@@ -48,6 +53,10 @@ class Loop:
         self._metrics = instruments.metrics
         self._feeds = Feeds(bus, clock, self.state, instruments.log, void=instruments.metrics.void)
         self._source = JobEvents(self.state)
+        self._job_spans = JobSpans(self.state)
+        self._spans = spans
+        self._ended: dict[str, list[JobSpan]] = {}
+        """Spans that end with events which are not stored yet, by id of the event."""
         self._events: list[JobEvent] = []
         """Events that are not stored yet."""
         self._created = ""
@@ -121,6 +130,7 @@ class Loop:
             event for event in self._events if not self._position.holds(event.source, event.sequence)
         )
         self._events = []
+        self._ended = {}
         self._metrics.facts.set(self.state.facts_seq)
         self._metrics.ledger.set(self.state.fold.head)
         await self._note_position()
@@ -151,12 +161,23 @@ class Loop:
             await self._apply_facts(link.facts_seq)
         folded, events = self._source.apply_link(link)
         self._feeds.note_void(stored.sequence, folded)
-        self._events += events
+        self._take(events)
 
     async def _apply_facts(self, up_to: int) -> None:
         for stored in self._feeds.facts.take(up_to=up_to):
-            self._events += self._fact(stored)
+            self._take(self._fact(stored))
             await self._counted()
+
+    def _take(self, events: list[JobEvent]) -> None:
+        """Take events of the last message, with the spans that end with them."""
+        self._events += events
+        for event in events:
+            if spans := self._job_spans.ended_by(event):
+                self._ended[event.id] = spans
+
+    def _send_spans(self, event: JobEvent) -> None:
+        for span in self._ended.pop(event.id, ()):
+            self._spans.add(span)
 
     def _fact(self, stored: Stored) -> list[JobEvent]:
         _, events = self._source.apply_fact(stored.subject, stored.sequence, stored.data)

@@ -47,10 +47,6 @@ _NO_POD_AGAIN_S: Final = 60.0
 """Pause before ranks without a pod are looked at again, if no fact about their pods comes before."""
 
 
-def ignore_scheduled(_involved: Involved, _message: str) -> None:
-    """Write no Event."""
-
-
 class KubeCluster(EvictionPort):
     """Binds and evicts pods of a Kubernetes cluster.
 
@@ -64,7 +60,7 @@ class KubeCluster(EvictionPort):
         config: Settings.
         instruments: Of the process.
         report_event: Called to write an Event: object, reason, message.
-        report_scheduled: Called to write an Event about a pod that is bound: object, message.
+        report_scheduled: Called to write an Event about a pod that is bound: object, message, uid of its job.
     """
 
     def __init__(
@@ -75,7 +71,7 @@ class KubeCluster(EvictionPort):
         instruments: Instruments[BinderMetrics],
         *,
         report_event: Callable[[Involved, str, str], None] = ignore_event,
-        report_scheduled: Callable[[Involved, str], None] = ignore_scheduled,
+        report_scheduled: Callable[[Involved, str, str], None] = ignore_event,
     ) -> None:
         at_once, faults = config.binds_at_once, instruments.faults
         self.nodes = NodeCards()
@@ -328,7 +324,7 @@ class KubeCluster(EvictionPort):
         progress.done.add(rank)
         about = involved_pod(gang.namespace, pod.member.pod, pod.member.uid)
         node = pod.card.name
-        self._report_scheduled(about, f"Successfully assigned {gang.namespace}/{about.name} to {node}")
+        self._report_scheduled(about, f"Successfully assigned {gang.namespace}/{about.name} to {node}", gang.uid)
         if verdict.pod is not None:
             self.times.note(verdict.pod.spec.node_name, verdict.pod.predicate_ns)
             if not verdict.pod.awaits_chips:

@@ -19,6 +19,7 @@ from berth.runtime.instruments import Instruments
 from berth.runtime.kube.port import Api, RefusedError
 from berth.schemas.facts import MembersSeen
 from berth.schemas.fault_facts import ReplacementsSeen
+from berth.schemas.programs.events import trace_id
 from berth.schemas.status import JobStatus
 from berth.services.binder.config import BinderConfig
 from berth.services.binder.metrics import BinderMetrics
@@ -103,9 +104,9 @@ class NoticeLoop:
         """Queue an Event that warns."""
         self._queue(self._events, _Event(involved, reason, message, "Warning"))
 
-    def report_scheduled(self, involved: Involved, message: str) -> None:
-        """Queue an Event about a pod that is bound."""
-        self._queue(self._scheduled, _Event(involved, _SCHEDULED, message, "Normal"))
+    def report_scheduled(self, involved: Involved, message: str, job_uid: str) -> None:
+        """Queue an Event about a pod of a job that is bound."""
+        self._queue(self._scheduled, _Event(involved, _SCHEDULED, message, "Normal", trace_id(job_uid)))
 
     def _queue(self, queue: "deque[_Event]", event: "_Event") -> None:
         if len(queue) == _EVENTS_MAX:
@@ -173,7 +174,7 @@ class NoticeLoop:
             about = await self._involved(what)
         if about is None:
             return 0
-        await self._event(_Event(about, reason, what.notice.sentence, kind))
+        await self._event(_Event(about, reason, what.notice.sentence, kind, trace_id(what.members.uid)))
         return 2 if what.pod_uid else 1
 
     def _failed(self, what: "_Event | NoticeWrite", reason: str) -> None:
@@ -203,6 +204,7 @@ class NoticeLoop:
             kind=event.kind,
             first_ms=now_ms,
             last_ms=now_ms,
+            trace_id=event.trace_id,
         )
         path = events_path(event.involved)
         try:
@@ -239,3 +241,4 @@ class _Event(NamedTuple):
     reason: str
     message: str
     kind: EventType
+    trace_id: str = ""

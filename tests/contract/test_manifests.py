@@ -2,6 +2,8 @@
 
 Excluded: whether an API server takes the manifests, which ``tests/kube/test_manifests.py`` tries on a real one, and
 whether the image runs in a container.
+
+Longer than 400 lines because one rendering of the three kustomizations serves all questions about them.
 """
 
 import re

@@ -11,6 +11,7 @@ import msgspec
 from berth.runtime.beside import BesideWork
 from berth.runtime.bus.port import Bus
 from berth.runtime.instruments import Instruments
+from berth.runtime.tracing.spans import NoSpans, Spans
 from berth.schemas.programs.events import JobEvent
 from berth.schemas.subjects import StreamName
 from berth.services.api.app import serve_beside
@@ -71,12 +72,16 @@ class Programs:
         self.bus = FakeBus(cell.server, cell.cell)
         self._running: list[tuple[FakeBus, asyncio.Event, asyncio.Task[None]]] = []
 
-    async def start(self, config: ApiConfig | None = None, bus: FakeBus | None = None) -> Instruments[ApiMetrics]:
+    async def start(
+        self, config: ApiConfig | None = None, bus: FakeBus | None = None, spans: Spans | None = None
+    ) -> Instruments[ApiMetrics]:
         """Start an instance, and wait until it is ready."""
         bus = bus or FakeBus(self.cell.server, self.cell.cell)
         stop, instruments = asyncio.Event(), Instruments.make(ApiMetrics)
         beside = partial(on_the_loop, bus)
-        serving = serve_beside(beside, bus, self.cell.clock, config or ApiConfig(), instruments, stop)
+        serving = serve_beside(
+            beside, bus, self.cell.clock, config or ApiConfig(), instruments, stop, spans=spans or NoSpans()
+        )
         task = asyncio.get_running_loop().create_task(serving, name="api")  # ended by stop()
         self._running.append((bus, stop, task))
         await until(lambda: not instruments.readiness._service or task.done(), deadline_s=5, what="ready")

@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from berth.schemas.facts import JobSeen
-from berth.schemas.programs.events import FINAL, JobEvent, event_id
+from berth.schemas.programs.events import FINAL, JobEvent, event_id, trace_id
 
 
 class Change(NamedTuple):
@@ -52,6 +52,7 @@ class Change(NamedTuple):
             request_seq=_request_seq(job, self.uid),
             source=source[0],
             sequence=source[1],
+            trace_id=trace_id(self.uid),
         )
 
 

@@ -18,6 +18,8 @@ DEFAULT_NAMESPACE: Final = "default"
 MESSAGE_MAX: Final = 1024
 """Longest message that the API accepts, in characters."""
 NAME_MAX: Final = 253
+TRACE_ID: Final = "berth/trace-id"
+"""Annotation of Events about a job."""
 EventType = Literal["Normal", "Warning"]
 _HASH_BYTES: Final = 8
 _S_MS: Final = 1000
@@ -36,9 +38,10 @@ class Involved(msgspec.Struct, frozen=True, rename="camel", kw_only=True, omit_d
     uid: str = ""
 
 
-class _EventMeta(msgspec.Struct, frozen=True, rename="camel"):
+class _EventMeta(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     name: str
     namespace: str
+    annotations: dict[str, str] = {}
 
 
 class _Source(msgspec.Struct, frozen=True, rename="camel"):
@@ -84,7 +87,7 @@ def new_event(
     count: int = 1,
     first_ms: UnixMs,
     last_ms: UnixMs,
-    instance: str = "",
+    trace_id: str = "",
 ) -> EventBody:
     """An Event.
 
@@ -96,11 +99,13 @@ def new_event(
         count: Number of occurrences.
         first_ms: Time of the first occurrence.
         last_ms: Time of the last occurrence.
-        instance: Name of the reporting process.
+        trace_id: Trace of the job, as the annotation :data:`TRACE_ID`; empty without.
     """
     return EventBody(
         metadata=_EventMeta(
-            event_name(involved, reason=reason, message=message), involved.namespace or DEFAULT_NAMESPACE
+            event_name(involved, reason=reason, message=message),
+            involved.namespace or DEFAULT_NAMESPACE,
+            {TRACE_ID: trace_id} if trace_id else {},
         ),
         involved_object=involved,
         reason=reason,
@@ -109,7 +114,6 @@ def new_event(
         count=count,
         first_timestamp=rfc3339(first_ms),
         last_timestamp=rfc3339(last_ms),
-        reporting_instance=instance,
     )
 
 

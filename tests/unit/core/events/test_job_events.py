@@ -2,70 +2,14 @@
 
 import msgspec
 
-from berth.core.events.job_events import JobEvents
-from berth.core.state.cell import State
-from berth.schemas.columns import pack, pack_names
-from berth.schemas.envelope import encode
-from berth.schemas.facts import JobSeen, OutcomeSeen, PodPhase, PodsSeen, Rejection
-from berth.schemas.ledger import Epoch, Eviction, Release, Round, Settings, Verdict
-from berth.schemas.message import Message
+from berth.schemas.facts import OutcomeSeen, Rejection
+from berth.schemas.ledger import Eviction, Release, Round, Verdict
 from berth.schemas.placement import Run, placement_of
-from berth.schemas.programs.events import JobEvent
+from berth.schemas.programs.events import JobEvent, trace_id
 from berth.schemas.programs.replies import Rank
 from berth.schemas.recovery import Recovery
 from berth.schemas.refusal import Refusal
-from berth.schemas.versions import encode_record
-from tests.support.cells import a_job
-
-P = PodPhase
-PLACEMENT = placement_of(["a", "b"], [(0, 2), (1, 3)], [Run(2, 2)], resource="r")
-NO_ROOM = Refusal(code="no-room", task="worker", chips=2)
-
-
-class Told:
-    """The job ``team/j`` of two pods, and the events of each message about it."""
-
-    def __init__(self) -> None:
-        self.state = State(keeps=True)
-        self.source = JobEvents(self.state)
-        self.settings = Settings(recoveries=1, corrections=1)
-        self.record(Epoch(1, 0, 0, 0, "h", self.settings))
-
-    def fact(self, kind: str, message: Message, *, name: str = "j") -> list[JobEvent]:
-        subject = f"berth.c.fact.{kind}.team.{name}"
-        applied, found = self.source.apply_fact(subject, self.state.facts_seq + 1, encode(message))
-        assert not applied.error
-        return found
-
-    def job(self, state: str = "accepted", uid: str = "u", **changes: object) -> list[JobEvent]:
-        seq = self.state.intake_seq + 1
-        request = msgspec.structs.replace(a_job("j"), namespace="team", uid=uid)
-        seen = JobSeen("team", "j", uid, state, seq, seq, 70, request, after_seq=seq - 1)  # type: ignore[arg-type]  # a literal
-        return self.fact("job", msgspec.structs.replace(seen, **changes))
-
-    def pods(self, *phases: PodPhase, steps: tuple[int, ...] = (), foreign: bool = False) -> list[JobEvent]:
-        count = len(phases)
-        fact = PodsSeen(
-            "team", "j", "u", 1, pack(range(count), 4), pack_names(["a", "b"]), pack(range(count), 4), pack(phases, 1),
-            pack([1] * count, 8), foreign=foreign, at_ms=90, steps=pack(steps, 4),
-        )  # fmt: skip
-        return self.fact("pod", fact)
-
-    def bound(self, done: int = 0) -> list[JobEvent]:
-        return self.fact("outcome", OutcomeSeen("team", "j", "u", 1, "bound", 2, at_ms=80, step=done, done=done))
-
-    def record(self, message: Epoch | Round) -> list[JobEvent]:
-        data = encode_record(message, self.settings)
-        _, found = self.source.apply_link(self.state.fold.link(self.state.fold.head + 1, data))
-        return found
-
-    def round(self, **parts: object) -> list[JobEvent]:
-        head = self.state.fold.head
-        return self.record(Round(1, head, self.state.facts_seq, 50, head, **parts))  # type: ignore[arg-type]  # fields
-
-    def placed(self) -> list[JobEvent]:
-        self.job()
-        return self.round(verdicts=[Verdict("team", "j", "u", 1, PLACEMENT)])
+from tests.support.one_job import NO_ROOM, PLACEMENT, OneJob, P
 
 
 def ids(events: list[JobEvent]) -> list[str]:
@@ -73,27 +17,27 @@ def ids(events: list[JobEvent]) -> list[str]:
 
 
 def test_an_accepted_request() -> None:
-    (event,) = Told().job()
+    (event,) = OneJob().job()
     assert event == JobEvent(
         id="u/0/0/accepted", namespace="team", name="j", uid="u", attempt=0, step=0, phase="accepted", at_ms=70,
-        request_seq=1, source="facts", sequence=1,
+        request_seq=1, source="facts", sequence=1, trace_id=trace_id("u"),
     )  # fmt: skip
 
 
 def test_a_repeated_or_changed_request_of_the_same_uid_is_no_event() -> None:
-    told = Told()
+    told = OneJob()
     told.job()
     assert told.job() == []
 
 
 def test_a_rejected_request_says_why_and_is_final() -> None:
-    (event,) = Told().job("rejected", refusal=Refusal(code="job-shape", field="chips", value="3", expected="1 or 2"))
+    (event,) = OneJob().job("rejected", refusal=Refusal(code="job-shape", field="chips", value="3", expected="1 or 2"))
     assert (event.id, event.code, event.final) == ("u/0/0/rejected", "job-shape", True)
     assert "chips" in event.sentence
 
 
 def test_a_request_that_is_refused_because_another_job_has_the_name_is_an_event_of_its_own_uid() -> None:
-    told = Told()
+    told = OneJob()
     told.job()
     refused = Rejection("other", 2, Refusal(code="name-in-use", field="name", value="team/j", expected="another"), 71)
     (event,) = told.job(rejection=refused)
@@ -104,13 +48,13 @@ def test_a_request_that_is_refused_because_another_job_has_the_name_is_an_event_
 
 
 def test_a_verdict_that_is_void_is_no_event() -> None:
-    told = Told()
+    told = OneJob()
     told.job()
     assert told.job("cancelled", after_seq=9, intake_seq=10) == []
 
 
 def test_a_job_waits_once_an_attempt() -> None:
-    told = Told()
+    told = OneJob()
     told.job()
     refused = [Verdict("team", "j", "u", 1, refusal=NO_ROOM)]
     (event,) = told.round(verdicts=refused)
@@ -119,7 +63,7 @@ def test_a_job_waits_once_an_attempt() -> None:
 
 
 def test_another_reason_is_an_event_whose_id_has_the_record() -> None:
-    told = Told()
+    told = OneJob()
     told.job()
     told.round(verdicts=[Verdict("team", "j", "u", 1, refusal=NO_ROOM)])
     behind = Refusal(code="behind", ahead="team/other")
@@ -133,7 +77,7 @@ def test_another_reason_is_an_event_whose_id_has_the_record() -> None:
 
 
 def test_the_reason_for_which_an_attempt_waits_follows_the_end_of_the_one_before() -> None:
-    told = Told()
+    told = OneJob()
     told.placed()
     assert ids(told.round(releases=[Release("u", 1, "bind-failed", again=True)])) == ["u/2/0/waiting"]
     (event,) = told.round(verdicts=[Verdict("team", "j", "u", 2, refusal=NO_ROOM)])
@@ -141,28 +85,28 @@ def test_the_reason_for_which_an_attempt_waits_follows_the_end_of_the_one_before
 
 
 def test_a_job_that_is_refused_for_good_fails() -> None:
-    told = Told()
+    told = OneJob()
     told.job()
     (event,) = told.round(verdicts=[Verdict("team", "j", "u", 1, refusal=NO_ROOM, final=True)])
     assert (event.id, event.final) == ("u/1/0/failed", True)
 
 
 def test_a_placement_has_node_and_chips_of_every_rank() -> None:
-    (event,) = Told().placed()
+    (event,) = OneJob().placed()
     assert event.id == "u/1/0/placed"
     assert event.ranks == [Rank(rank=0, node="a", chips=[0, 2]), Rank(rank=1, node="b", chips=[1, 3])]
     assert event.request_seq == 1
 
 
 def test_a_job_that_is_cancelled_while_it_waits_is_over() -> None:
-    told = Told()
+    told = OneJob()
     told.job()
     (event,) = told.job("cancelled", reason="no longer needed")
     assert (event.id, event.final, event.sentence) == ("u/1/0/cancelled", True, "no longer needed")
 
 
 def test_a_job_that_is_cancelled_while_it_runs_ends_in_the_ledger() -> None:
-    told = Told()
+    told = OneJob()
     told.placed()
     assert told.job("cancelled") == []
     assert ids(told.round(evictions=[Eviction("u", 1, "cancelled")])) == ["u/1/0/ending"]
@@ -171,7 +115,7 @@ def test_a_job_that_is_cancelled_while_it_runs_ends_in_the_ledger() -> None:
 
 
 def test_pods_that_are_bound_and_run() -> None:
-    told = Told()
+    told = OneJob()
     told.placed()
     assert ids(told.bound()) == ["u/1/0/bound"]
     assert told.bound() == []
@@ -181,37 +125,37 @@ def test_pods_that_are_bound_and_run() -> None:
 
 
 def test_an_outcome_that_failed_is_no_event() -> None:
-    told = Told()
+    told = OneJob()
     told.placed()
     assert told.fact("outcome", OutcomeSeen("team", "j", "u", 1, "failed")) == []
 
 
 def test_pods_of_another_scheduler_have_no_events() -> None:
-    assert Told().pods(P.RUNNING, foreign=True) == []
+    assert OneJob().pods(P.RUNNING, foreign=True) == []
 
 
 def test_an_attempt_that_failed_and_is_tried_again() -> None:
-    told = Told()
+    told = OneJob()
     told.placed()
     assert ids(told.round(releases=[Release("u", 1, "bind-failed", again=True)])) == ["u/2/0/waiting"]
 
 
 def test_ends() -> None:
     for reason, wanted in (("succeeded", "succeeded"), ("failed", "failed"), ("vanished", "failed")):
-        told = Told()
+        told = OneJob()
         told.placed()
         (event,) = told.round(releases=[Release("u", 1, reason)])  # type: ignore[arg-type]  # a literal
         assert (event.id, event.code, event.final) == (f"u/1/0/{wanted}", reason, True)
 
 
 def test_ranks_that_end_before_the_others_are_no_event() -> None:
-    told = Told()
+    told = OneJob()
     told.placed()
     assert told.round(releases=[Release("u", 1, "succeeded", ranks=[1])]) == []
 
 
 def test_a_rank_that_recovers_leaves_and_gets_a_place() -> None:
-    told = Told()
+    told = OneJob()
     told.placed()
     leaves = Recovery("team", "j", "u", 1, 1, "CardUnhealthy", "chip 1 of b is broken", "pod", "force", [1], [1], 50)
     (event,) = told.round(recoveries=[leaves])
@@ -230,7 +174,7 @@ def test_a_rank_that_recovers_leaves_and_gets_a_place() -> None:
 
 
 def test_a_rank_that_leaves_for_a_reserved_place_is_shown_there() -> None:
-    told = Told()
+    told = OneJob()
     told.placed()
     placement = placement_of(["c"], [(4, 5)], [Run(1, 2)], resource="r")
     moved = Recovery("team", "j", "u", 1, 1, "CardUnhealthy", "broken", "pod", "grace", [1], [1], 50, 99, placement)
@@ -241,7 +185,7 @@ def test_a_rank_that_leaves_for_a_reserved_place_is_shown_there() -> None:
 
 
 def test_the_places_of_backup_pods_are_an_event() -> None:
-    told = Told()
+    told = OneJob()
     told.placed()
     backup = Recovery(
         "team", "j", "u", 1, 1, "CardUnhealthy", "chip 1 of b fails", "pod", "backup", [1], [1], 50,
@@ -253,14 +197,14 @@ def test_the_places_of_backup_pods_are_an_event() -> None:
 
 
 def test_a_record_that_is_void_is_no_event() -> None:
-    told = Told()
+    told = OneJob()
     told.job()
     verdict = Verdict("team", "j", "u", 1, PLACEMENT)
     assert told.record(Round(1, 99, told.state.facts_seq, 50, 1, verdicts=[verdict])) == []
 
 
 def test_a_fact_that_does_not_decode_is_no_event() -> None:
-    told = Told()
+    told = OneJob()
     applied, found = told.source.apply_fact("berth.c.fact.job.team.j", 1, b"\x93\xa8fact.job\x01\xc0")
     assert applied.error
     assert found == []

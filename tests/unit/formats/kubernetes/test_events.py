@@ -25,7 +25,7 @@ def test_moments_are_written_as_kubernetes_writes_them(at_ms: int) -> None:
 
 
 def test_an_event_as_the_server_takes_it() -> None:
-    event = new_event(POD, reason="Waiting", message="no chips", kind="Normal", first_ms=0, last_ms=1_000, instance="a")
+    event = new_event(POD, reason="Waiting", message="no chips", kind="Normal", first_ms=0, last_ms=1_000)
     assert msgspec.json.decode(msgspec.json.encode(event)) == {
         "apiVersion": "v1",
         "kind": "Event",
@@ -39,10 +39,15 @@ def test_an_event_as_the_server_takes_it() -> None:
         "lastTimestamp": "1970-01-01T00:00:01Z",
         "source": {"component": "berth"},
         "reportingComponent": "berth",
-        "reportingInstance": "a",
+        "reportingInstance": "",
     }
     assert events_path(POD) == "/api/v1/namespaces/team/events"
     assert repeated(3, 2_000) == {"count": 3, "lastTimestamp": "1970-01-01T00:00:02Z"}
+
+
+def test_an_event_about_a_job_names_its_trace() -> None:
+    event = new_event(POD, reason="Waiting", message="no chips", first_ms=0, last_ms=0, trace_id="5e")
+    assert event.metadata.annotations == {"berth/trace-id": "5e"}
 
 
 def test_events_about_objects_without_a_namespace_live_in_the_default_one() -> None:

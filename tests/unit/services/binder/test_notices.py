@@ -17,6 +17,7 @@ from berth.runtime.kube.port import RefusedError
 from berth.schemas.columns import pack
 from berth.schemas.facts import MembersSeen, Owner, Rejection
 from berth.schemas.fault_facts import ReplacementsSeen
+from berth.schemas.programs.events import trace_id
 from berth.schemas.recovery import RecoveryStatus
 from berth.schemas.refusal import Refusal
 from berth.schemas.status import JobStatus, Phase
@@ -364,7 +365,7 @@ async def test_pods_that_are_bound_get_a_normal_event_after_everything_else() ->
     world = World()
     world.members()
     pod = Involved(api_version="v1", kind="Pod", namespace="ns", name="p0", uid=world.uids[0])
-    world.loop.report_scheduled(pod, "Successfully assigned ns/p0 to n0")
+    world.loop.report_scheduled(pod, "Successfully assigned ns/p0 to n0", "uid-j")
     world.say("waiting", "no room")
     async with world.writing():
         await until(lambda: len(world.events()) == 3, deadline_s=5, what="all is written")
@@ -374,6 +375,9 @@ async def test_pods_that_are_bound_get_a_normal_event_after_everything_else() ->
         ("p1", "FailedScheduling", "Warning"),
         ("p0", "Scheduled", "Normal"),
     ]
+    traces = [body["metadata"]["annotations"] for body in made]
+    assert traces[2] == {"berth/trace-id": trace_id("uid-j")}
+    assert traces[0] == traces[1] == {"berth/trace-id": trace_id(GANG.uid)}
 
 
 async def test_an_event_that_was_written_by_an_earlier_run_counts_up() -> None:
