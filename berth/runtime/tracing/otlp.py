@@ -2,7 +2,7 @@
 
 A thread of the library sends them in batches. What a slow or absent receiver does not take in time is dropped.
 
-Source: OpenTelemetry specification, "OTLP Specification 1.9", OTLP/HTTP.
+Source: docs/operators.md, "Traces".
 """
 
 import asyncio
@@ -22,7 +22,6 @@ from berth.runtime.release import release
 _PATH: Final = "/v1/traces"
 _MS_NS: Final = 1_000_000
 _SCOPE: Final = "berth"
-_SAMPLED: Final = trace.TraceFlags(trace.TraceFlags.SAMPLED)
 
 
 class _GivenIds(IdGenerator):
@@ -71,7 +70,10 @@ class OtlpSpans:
         parent: trace.Span = trace.INVALID_SPAN
         if span.parent_id:
             above = trace.SpanContext(
-                self._ids.trace_id, int.from_bytes(span.parent_id), is_remote=True, trace_flags=_SAMPLED
+                self._ids.trace_id,
+                int.from_bytes(span.parent_id),
+                is_remote=True,
+                trace_flags=trace.TraceFlags(trace.TraceFlags.SAMPLED),
             )
             parent = trace.NonRecordingSpan(above)
         made = self._tracer.start_span(
