@@ -89,6 +89,11 @@ class Feed:
         return self._follower.applied if self._follower is not None else 0
 
     @property
+    def covered(self) -> int:
+        """Sequence up to which nothing is outstanding: the messages behind the last one received may be gone."""
+        return self._follower.covered if self._follower is not None else 0
+
+    @property
     def waiting(self) -> int:
         """Number of received messages that are not applied."""
         return len(self._waiting)

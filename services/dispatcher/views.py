@@ -96,7 +96,7 @@ class Views:
                 self._touched[key] = None
             if self._head is None or key not in self._written:  # what this dispatcher wrote itself is newer
                 self._written[key] = digest(status)
-        self._is_learning = self._head is None or self._stored.received < self._head
+        self._is_learning = self._head is None or self._stored.covered < self._head
         if not self._is_learning:  # those of jobs that gave up their names stay stored for a while
             self._written = {key: mark for key, mark in self._written.items() if key in self._state.jobs}
 

@@ -115,3 +115,18 @@ async def test_nothing_is_asked_for_while_batches_are_on_their_way_and_a_shorter
     clock.advance(6)
     assert await others.look() == []
     await cell.close()
+
+
+async def test_statuses_that_the_server_lost_are_written_again_by_the_next_leader() -> None:
+    """The stream counts on behind them: nothing is left that could be read."""
+    cell = await Cell().open()
+    await placed(cell)
+    stream = cell.server.streams[cell.user.subjects.stream(StreamName.STATUS)]
+    for sequence in list(stream.messages):
+        stream.remove(sequence)
+    assert await phase(cell, "job") == ""
+    await cell.dispatcher.stop()
+    await cell.start_dispatcher()
+    await cell.turns(3)
+    assert (await phase(cell, "job"), await phase(cell, "other")) == ("placed", "waiting")
+    await cell.close()
