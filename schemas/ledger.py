@@ -127,6 +127,11 @@ class Settings(Part, frozen=True):
         return self.recoveries > 0
 
     @property
+    def has_steps(self) -> bool:
+        """Whether records may have recoveries: releases that pass over them do not read the records of the epoch."""
+        return self.recoveries > 0 or self.chain > 0
+
+    @property
     def holds_places_ms(self) -> int:
         """How long places are held for jobs that start anew; 0 for not at all."""
         return self.hold_places_ms if self.recovers and not self.reference_parity else 0

@@ -15,9 +15,9 @@ from berth.core.state.holdings.pod_phases import ENDED, STEP_MAX, steps_of
 from berth.core.superpods.model import superpod_key
 from berth.core.switches.occupancy.leaf_states import LARGE, NORMAL
 from berth.schemas.columns import pack, pack_names, unpack, unpack_names
-from berth.schemas.facts import PodsSeen
+from berth.schemas.facts import PodPhase, PodsSeen
 from berth.schemas.placement import BlockPart, Placement, Run, SwitchPart, placement_of
-from berth.schemas.recovery import Recovery
+from berth.schemas.recovery import Recovery, Scope
 
 _INDEX_BYTES: Final = 2
 _RECORD_LOST: Final = "RecordLost"
@@ -83,6 +83,30 @@ def placement_of_pods(
     )
 
 
+def with_lost_ranks(fact: PodsSeen, chips: Sequence[int]) -> PodsSeen | None:
+    """A fact with a row for each rank: those of which it has none have a pod that is gone.
+
+    Args:
+        fact: Pods of an attempt.
+        chips: How many chips each rank asks for.
+
+    Returns:
+        None if the fact has ranks that the attempt has not, a rank twice, or a pod with another number of chips.
+    """
+    ranks, masks = unpack(fact.rank, 4), unpack(fact.chips, 8)
+    rows = {rank: row for row, rank in enumerate(ranks)}
+    if len(rows) != len(ranks) or any(rank >= len(chips) for rank in ranks):
+        return None
+    if any(masks[row].bit_count() != chips[rank] for rank, row in rows.items()):
+        return None
+    whole = _rows_of(fact, [rows.get(rank, 0) for rank in range(len(chips))])
+    return msgspec.structs.replace(
+        whole,
+        phase=bytes(fact.phase[rows[rank]] if rank in rows else PodPhase.GONE for rank in range(len(chips))),
+        chips=pack([masks[rows[rank]] if rank in rows else 0 for rank in range(len(chips))], 8),
+    )
+
+
 def left_before(holding: Holding, seen: PodsSeen) -> list[int]:
     """Ranks that leave, ascending, and whose pod runs that was bound after that: the record of their release is lost.
 
@@ -135,27 +159,48 @@ def step_of_pods(
     note_short(short, part, pods_of(placement))
     if [run.chips for run in placement.runs] != [len(base[rank].chips) for rank in ranks]:
         return None
+    places = placement_of(
+        placement.names(),
+        placement.chips_by_rank(),
+        [Run(1, len(base[rank].chips), base[rank].cpu_milli, base[rank].memory_mib) for rank in ranks],
+        resource=holding.placement.resource,
+        switch=placement.switch,
+        block=placement.block,
+    )
+    cause = "the record of this step is lost; its pods run where they were found"
+    return _lost_step(holding, steps_of(seen)[rows[0]], "pod", ranks, cause, places, at_ms)
+
+
+def restart_of(holding: Holding, step: int, ranks: Sequence[int], *, at_ms: int) -> Recovery:
+    """The step that starts a job anew whose record is lost, and of which some pods are gone since.
+
+    Args:
+        holding: The attempt.
+        step: Number of the step.
+        ranks: The ranks of these pods, ascending.
+        at_ms: The moment.
+    """
+    cause = "its record is lost, and some of its pods were deleted since"
+    return _lost_step(holding, step, "job", ranks, cause, None, at_ms)
+
+
+def _lost_step(
+    holding: Holding, step: int, scope: Scope, ranks: Sequence[int], cause: str, places: Placement | None, at_ms: int
+) -> Recovery:
     return Recovery(
         namespace=holding.namespace,
         name=holding.name,
         uid=holding.uid,
         attempt=holding.attempt,
-        step=steps_of(seen)[rows[0]],
+        step=step,
         kind=_RECORD_LOST,
-        cause="the record of this step is lost; its pods run where they were found",
-        scope="pod",
+        cause=cause,
+        scope=scope,
         how="force",
-        ranks=ranks,
+        ranks=list(ranks),
         faulty=[],
         since_ms=at_ms,
-        placement=placement_of(
-            placement.names(),
-            placement.chips_by_rank(),
-            [Run(1, len(base[rank].chips), base[rank].cpu_milli, base[rank].memory_mib) for rank in ranks],
-            resource=holding.placement.resource,
-            switch=placement.switch,
-            block=placement.block,
-        ),
+        placement=places,
     )
 
 

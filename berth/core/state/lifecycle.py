@@ -1,5 +1,7 @@
 """Life cycle of placements after the decision: evictions, releases, adoptions, and attempts that are found again.
 
+Longer than 400 lines because all that may be due for a gang is asked in one order, most of it in a few lines.
+
 A placement ends when its pods have ended. It is evicted when its job was cancelled or its pods could not be bound.
 
 A ledger that was restored lacks its last records. The pods that these placed run on: while their job waits, its attempt
@@ -20,14 +22,22 @@ import msgspec
 from berth.core.errors import guarded
 from berth.core.requests.job_validation import SHARE_AICORE
 from berth.core.state.cell import State
-from berth.core.state.found_pods import left_before, note_short, placement_of_pods, step_of_pods
+from berth.core.state.found_pods import (
+    left_before,
+    note_short,
+    placement_of_pods,
+    restart_of,
+    step_of_pods,
+    with_lost_ranks,
+)
 from berth.core.state.held_for_restarts import held_places, held_together_ms, no_longer_held
 from berth.core.state.holdings.leaving import failed_again, left_backups, left_ranks, left_unbound, vanished_ms
-from berth.core.state.holdings.pod_phases import ENDED, rows_of
+from berth.core.state.holdings.pod_phases import ENDED, next_step, rows_of
 from berth.core.state.internal_errors import SetAside
 from berth.core.state.ledger import Holding, PodShare, pods_of
 from berth.schemas.columns import unpack
 from berth.schemas.facts import OutcomeSeen, PodPhase, PodsSeen
+from berth.schemas.intake import JobRequest, Task
 from berth.schemas.ledger import Adoption, Eviction, HeldPlaces, Release, ReleaseReason, Verdict
 from berth.schemas.placement import BlockPart, Placement, Run
 from berth.schemas.recovery import Recovery
@@ -137,7 +147,11 @@ def _examine(state: State, uid: str, found: Due, at_ms: int) -> bool:
         return (gang is None and _adopt(state, uid, found)) or _regain(state, uid, found)
     seen = state.pods_seen(holding)
     outcome = state.outcome_of(holding)
-    if _is_over(state, holding, seen, outcome, found, at_ms) or _retake_step(state, holding, seen, found, at_ms):
+    if (
+        _is_over(state, holding, seen, outcome, found, at_ms)
+        or _retake_step(state, holding, seen, found, at_ms)
+        or _restart_found(state, holding, seen, found, at_ms)
+    ):
         return True
     if at_ms < held_together_ms(state.fold, holding) and not _is_cancelled(state, holding):
         return False
@@ -304,9 +318,10 @@ def _is_outlived(state: State, holding: Holding) -> bool:
 
 
 def _regain(state: State, uid: str, found: Due) -> bool:
-    """Give an attempt that the ledger does not know the places of its pods, if all of its pods are known.
+    """Give an attempt that the ledger does not know the places of its pods.
 
-    The job waits, and pods run that were bound for it: the record that placed them is lost.
+    The job waits, and pods run that were bound for it: the record that placed them is lost. If pods of other ranks are
+    gone, the attempt owns what is left until it has ended; :func:`_restart_found` starts the job anew.
     """
     gang, key = state.fold.gangs.get(uid), state.name_of.get(uid)
     job, fact = (state.jobs.get(key), state.pods.get(key)) if key is not None else (None, None)
@@ -316,11 +331,11 @@ def _regain(state: State, uid: str, found: Due) -> bool:
         return False
     if gang is not None and (gang.phase != "waiting" or fact.attempt < gang.attempt):
         return False
-    asked = [task for task in job.request.tasks for _ in range(task.replicas)]
-    masks = unpack(fact.chips, 8)
-    is_whole = unpack(fact.rank, 4) == list(range(len(asked))) and SHARE_AICORE not in job.request.labels
-    if not is_whole or [task.chips for task in asked] != [mask.bit_count() for mask in masks]:
+    asked = _asked(job.request)
+    whole = with_lost_ranks(fact, [task.chips for task in asked])
+    if whole is None or SHARE_AICORE in job.request.labels:
         return False
+    fact = whole
     placement = placement_of_pods(state.table, state.held, fact, found.given)
     note_short(state.short, fact, pods_of(placement))
     if uid in state.short:  # until those that own them are given back
@@ -335,11 +350,42 @@ def _regain(state: State, uid: str, found: Due) -> bool:
     return True
 
 
+def _asked(request: JobRequest) -> list[Task]:
+    """What each rank of a job asks for."""
+    return [task for task in request.tasks for _ in range(task.replicas)]
+
+
+def _restart_found(state: State, holding: Holding, seen: PodsSeen | None, found: Due, at_ms: int) -> bool:
+    """Start a job anew that was found without some of its pods: they would get no chips."""
+    if holding.foreign or holding.ending or all(run.chips for run in holding.placement.runs):
+        return False
+    job = state.jobs.get((holding.namespace, holding.name))
+    if job is None or job.uid != holding.uid or job.request is None or not any(one.chips for one in job.request.tasks):
+        return False
+    asked, pods = _asked(job.request), pods_of(holding.placement)
+    there = {*holding.gone, *(unpack(seen.rank, 4) if seen is not None else ())}
+    lost = [
+        rank
+        for rank, (task, pod) in enumerate(zip(asked, pods, strict=False))
+        if task.chips and not pod.chips and rank not in there
+    ]
+    if not lost:
+        return False
+    if state.fold.settings.has_steps:
+        step = next_step(holding, seen, state.outcome_of(holding))
+        found.recoveries.append(restart_of(holding, step, lost, at_ms=at_ms))
+    else:
+        found.evictions.append(Eviction(holding.uid, holding.attempt, "bind-failed"))
+    return True
+
+
 def _retake_step(state: State, holding: Holding, seen: PodsSeen | None, found: Due, at_ms: int) -> bool:
     """Give ranks the places of their pods that run for a step whose records are lost: all, or that of the release."""
     if seen is None or not seen.steps or holding.foreign or holding.ending or not state.fold.settings.corrected:
         return False
-    step = step_of_pods(state.table, state.held, holding, seen, found.given, state.short, at_ms=at_ms)
+    step = None
+    if state.fold.settings.has_steps:
+        step = step_of_pods(state.table, state.held, holding, seen, found.given, state.short, at_ms=at_ms)
     if step is not None:
         found.recoveries.append(step)
         ranks = [rank for rank in step.ranks if rank not in holding.gone]

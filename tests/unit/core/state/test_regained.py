@@ -25,9 +25,17 @@ RUN = (P.RUNNING, P.RUNNING)
 class Restored(Life):
     """A cell whose ledger is older than its pods."""
 
-    def __init__(self, *, is_placed: bool = False, attempt: int = 1, corrections: int = 1, replicas: int = 2) -> None:
+    def __init__(
+        self,
+        *,
+        is_placed: bool = False,
+        attempt: int = 1,
+        corrections: int = 1,
+        recoveries: int = 1,
+        replicas: int = 2,
+    ) -> None:
         self.replicas = replicas
-        super().__init__(attempt=attempt, corrections=corrections, is_placed=is_placed)
+        super().__init__(attempt=attempt, corrections=corrections, recoveries=recoveries, is_placed=is_placed)
 
     def job(self, state: JobState, uid: str = "uid-j") -> None:
         seq = self.state.intake_seq + 1
@@ -99,6 +107,7 @@ def test_a_later_attempt_of_which_no_pod_lives_ends_nothing() -> None:
         {"foreign": True, "attempt": 0},
         {"phase": pack([P.SUCCEEDED, P.GONE], 1)},
         {"rank": pack([0, 2], 4)},
+        {"rank": pack([0, 0], 4)},
         {"chips": pack([0b11, 1], 8)},
     ],
 )
@@ -108,10 +117,46 @@ def test_pods_of_another_or_none_or_too_few_regain_nothing(changes: dict[str, ob
     assert life.due().regained == []
 
 
-def test_ranks_of_which_nothing_is_known_leave_the_attempt_as_it_is() -> None:
+@pytest.mark.parametrize("rank", [0, 1, 2])
+def test_a_job_that_is_found_without_one_of_its_pods_owns_the_places_of_the_others_and_starts_anew(rank: int) -> None:
     life = Restored(replicas=3)
-    life.found(*RUN)
+    rest = [one for one in range(3) if one != rank]
+    life.found(*RUN, rank=pack(rest, 4))
+    assert [one.uid for one in life.carry_out().regained] == ["uid-j"]
+    assert (life.state.held("a"), life.state.held("b")) == (1, 1)
+    due = life.carry_out()
+    (step,) = due.recoveries
+    assert (step.step, step.scope, step.how, step.ranks, step.faulty) == (1, "job", "force", [rank], [])
+    assert (life.state.held("a"), life.state.held("b")) == (1, 1), "until its pods are gone"
+    check(life.state)
+    life.found(P.GONE, P.GONE, rank=pack(rest, 4))
+    life.outcome("evicted")
+    assert life.carry_out().releases == [Release("uid-j", 1, "fault", again=True)]
+    assert (life.state.held("a"), life.state.held("b")) == (0, 0)
+    gang = life.state.fold.gangs["uid-j"]
+    assert (gang.phase, gang.attempt) == ("waiting", 2)
+
+
+def test_a_rank_whose_pod_has_ended_does_not_start_the_job_anew() -> None:
+    life = Restored(replicas=3)
+    life.found(P.RUNNING, P.SUCCEEDED, P.RUNNING, **three())
+    assert life.carry_out().regained
+    assert life.carry_out() == Due(releases=[Release("uid-j", 1, "succeeded", ranks=[1])])
+    life.found(P.RUNNING, P.RUNNING, rank=pack([0, 2], 4))
     assert not life.due()
+
+
+def test_where_records_have_no_recoveries_such_a_job_counts_as_one_that_could_not_be_bound() -> None:
+    life = Restored(replicas=3, recoveries=0)
+    life.found(*RUN)
+    life.carry_out()
+    assert life.carry_out() == life.eviction("bind-failed")
+
+
+def three() -> dict[str, bytes]:
+    """Columns of a fact with three pods."""
+    index = pack([0, 1, 1], 4)
+    return {"rank": pack(range(3), 4), "node_index": index, "chips": pack([1, 1, 0b10], 8)}
 
 
 def test_a_job_that_is_cancelled_regains_nothing() -> None:
