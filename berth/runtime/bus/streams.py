@@ -45,6 +45,7 @@ async def ensure_streams(api: Api, subjects: Subjects, *, replicas: int, limits:
     """
     reason = ""
     failures = 0
+    made: set[str] = set()
     wanted: deque[tuple[dict[str, Any], bool]] = deque()
     for spec in subjects.streams():
         max_bytes = limits.max_bytes.get(spec.name, spec.max_bytes)
@@ -55,7 +56,11 @@ async def ensure_streams(api: Api, subjects: Subjects, *, replicas: int, limits:
         async with asyncio.timeout(_BEGIN_S):
             while wanted:
                 try:
-                    await _ensure(api, wanted[0][0], leaves_age=wanted[0][1])
+                    name = wanted[0][0]["name"]
+                    if name not in made and await _ensure(api, wanted[0][0], leaves_age=wanted[0][1]):
+                        made.add(name)
+                    if name in made and replicas > 1:
+                        await api.stream(name)  # a busy cluster elects its leader later: nobody can use it until then
                     wanted.popleft()
                 except TransientError as error:
                     if error.reason != reason:
@@ -67,8 +72,8 @@ async def ensure_streams(api: Api, subjects: Subjects, *, replicas: int, limits:
         raise TransientError(f"stream {wanted[0][0]['name']} not ready after {_BEGIN_S:g} s: {reason}") from error
 
 
-async def _ensure(api: Api, config: dict[str, Any], *, leaves_age: bool) -> None:
-    """Create or correct a stream.
+async def _ensure(api: Api, config: dict[str, Any], *, leaves_age: bool) -> bool:
+    """Create or correct a stream; returns whether it is created.
 
     Args:
         api: The server.
@@ -85,7 +90,7 @@ async def _ensure(api: Api, config: dict[str, Any], *, leaves_age: bool) -> None
             await api.create_stream(config)
         except PoisonError as error:
             raise FatalError(f"stream {name} cannot be created: {error.reason}") from error
-        return
+        return True
     if leaves_age:
         config = {**config, "max_age": found.config.get("max_age", 0)}
     wrong = sorted(field for field in config if not _is_equal(config[field], found.config.get(field)))
@@ -99,6 +104,7 @@ async def _ensure(api: Api, config: dict[str, Any], *, leaves_age: bool) -> None
             await api.update_stream({**found.config, **config})
         except PoisonError as error:
             raise FatalError(f"stream {name}, fields {', '.join(wrong)}: {error.reason}") from error
+    return False
 
 
 async def wait_head(api: Api, stream: str, *, at_least: int, timeout_s: float) -> None:

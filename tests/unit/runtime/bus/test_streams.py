@@ -1,0 +1,56 @@
+"""Streams of a cell are made, whatever state the servers are in."""
+
+from typing import Any, cast
+
+import msgspec
+
+from berth.runtime.bus import streams
+from berth.runtime.bus.stream_api import Api, StreamInfo
+from berth.runtime.errors import TransientError
+from berth.runtime.logs import DEFAULT_LOG
+from berth.schemas.subjects import Subjects
+
+LIMITS = streams.Limits({}, {})
+
+
+class Servers:
+    """Servers that make streams, which have no leader for the first answers about each."""
+
+    def __init__(self, answers_without_leader: int) -> None:
+        self.left = answers_without_leader
+        self.configs: dict[str, dict[str, Any]] = {}
+        self.without_leader: dict[str, int] = {}
+
+    async def find_stream(self, stream: str, *, timeout_s: float = 0) -> StreamInfo | None:
+        assert timeout_s >= 0
+        if stream not in self.configs:
+            return None
+        info = {"config": self.configs[stream], "created": "2026-01-01T00:00:00Z", "state": {}}
+        return msgspec.convert(info, StreamInfo)
+
+    async def create_stream(self, config: dict[str, Any]) -> None:
+        assert config["name"] not in self.configs
+        self.configs[config["name"]] = config
+        self.without_leader[config["name"]] = self.left
+
+    async def stream(self, stream: str) -> StreamInfo:
+        if self.without_leader[stream]:
+            self.without_leader[stream] -= 1
+            raise TransientError(f"{stream} has no leader")
+        found = await self.find_stream(stream)
+        assert found is not None
+        return found
+
+
+async def test_a_new_stream_with_replicas_is_asked_for_until_it_has_a_leader() -> None:
+    servers, subjects = Servers(2), Subjects("c")
+    await streams.ensure_streams(cast("Api", servers), subjects, replicas=3, limits=LIMITS, log=DEFAULT_LOG)
+    names = {subjects.stream(spec.name) for spec in subjects.streams()}
+    assert set(servers.configs) == names
+    assert set(servers.without_leader.values()) == {0}
+
+
+async def test_one_server_is_not_asked_again() -> None:
+    servers = Servers(1)
+    await streams.ensure_streams(cast("Api", servers), Subjects("c"), replicas=1, limits=LIMITS, log=DEFAULT_LOG)
+    assert set(servers.without_leader.values()) == {1}
