@@ -1,6 +1,5 @@
 """Events of jobs: one JSON object for every change, stored on ``berth.<cell>.event.job.<namespace>.<job>``."""
 
-import hashlib
 from typing import Final
 
 from berth.schemas.programs.replies import Rank
@@ -23,8 +22,6 @@ PHASES: Final = (
 """Phases of events, in the order in which they can follow one another within a step. More may follow."""
 FINAL: Final = frozenset({"rejected", "succeeded", "failed", "cancelled"})
 """Phases after which nothing more follows for the uid."""
-
-_TRACE_BYTES: Final = 16
 
 
 class JobEvent(Shape, frozen=True, kw_only=True):
@@ -65,11 +62,6 @@ class JobEvent(Shape, frozen=True, kw_only=True):
     trace_id: str = ""
     """Id of the trace of the job, in 32 hexadecimal digits; it follows from the uid. Its spans are sent if the cell has
     a receiver of traces."""
-
-
-def trace_id(uid: str) -> str:
-    """Id of the trace of a job: 32 hexadecimal digits, the BLAKE2b hash (16 bytes) of its uid."""
-    return hashlib.blake2b(uid.encode(), digest_size=_TRACE_BYTES).hexdigest()
 
 
 def event_id(uid: str, attempt: int, step: int, phase: str, sequence: int = 0) -> str:

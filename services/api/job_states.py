@@ -9,8 +9,8 @@ from berth.core.explain.refusal_text import refused_request
 from berth.core.state.cell import State
 from berth.schemas.facts import NodeHealth
 from berth.schemas.placement import Placement
-from berth.schemas.programs.events import trace_id
 from berth.schemas.programs.replies import JobState, NodeState, Rank
+from berth.schemas.programs.trace_ids import trace_id
 from berth.schemas.status import JobStatus
 
 SUBMITTED: Final = "submitted"

@@ -19,7 +19,7 @@ from berth.runtime.instruments import Instruments
 from berth.runtime.kube.port import Api, RefusedError
 from berth.schemas.facts import MembersSeen
 from berth.schemas.fault_facts import ReplacementsSeen
-from berth.schemas.programs.events import trace_id
+from berth.schemas.programs.trace_ids import trace_id
 from berth.schemas.status import JobStatus
 from berth.services.binder.config import BinderConfig
 from berth.services.binder.metrics import BinderMetrics

@@ -5,6 +5,7 @@ from typing import Final
 import msgspec
 
 from berth.schemas.placement import Placement
+from berth.schemas.programs.trace_ids import trace_id
 from berth.schemas.status import JobStatus
 
 OVER: Final = frozenset({"succeeded", "failed", "cancelled", "rejected"})
@@ -62,6 +63,8 @@ class JobRow(msgspec.Struct, frozen=True):
     submitted_ms: int = 0
     position: int = 0
     """Its position in the queue, from 1 on; 0 if it does not wait, or if the queue was not read."""
+    trace_id: str = ""
+    """Id of its trace, in 32 hexadecimal digits."""
 
 
 def ranks_of(placement: Placement | None) -> list[RankRow]:
@@ -107,4 +110,5 @@ def row_of(status: JobStatus, position: int = 0) -> JobRow:
         warning=status.warning,
         submitted_ms=status.submitted_ms,
         position=position,
+        trace_id=trace_id(status.uid),
     )

@@ -3,7 +3,8 @@
 from typing import NamedTuple
 
 from berth.schemas.facts import JobSeen
-from berth.schemas.programs.events import FINAL, JobEvent, event_id, trace_id
+from berth.schemas.programs.events import FINAL, JobEvent, event_id
+from berth.schemas.programs.trace_ids import trace_id
 
 
 class Change(NamedTuple):

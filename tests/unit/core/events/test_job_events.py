@@ -5,8 +5,9 @@ import msgspec
 from berth.schemas.facts import OutcomeSeen, Rejection
 from berth.schemas.ledger import Eviction, Release, Round, Verdict
 from berth.schemas.placement import Run, placement_of
-from berth.schemas.programs.events import JobEvent, trace_id
+from berth.schemas.programs.events import JobEvent
 from berth.schemas.programs.replies import Rank
+from berth.schemas.programs.trace_ids import trace_id
 from berth.schemas.recovery import Recovery
 from berth.schemas.refusal import Refusal
 from tests.support.one_job import NO_ROOM, PLACEMENT, OneJob, P

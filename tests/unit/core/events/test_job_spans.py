@@ -4,7 +4,8 @@ from berth.core.events.job_spans import JobSpan, JobSpans
 from berth.schemas.facts import PodPhase
 from berth.schemas.ledger import Release, Verdict
 from berth.schemas.placement import Run, placement_of
-from berth.schemas.programs.events import JobEvent, trace_id
+from berth.schemas.programs.events import JobEvent
+from berth.schemas.programs.trace_ids import trace_id
 from berth.schemas.recovery import Recovery
 from berth.schemas.refusal import Refusal
 from tests.support.one_job import NO_ROOM, PLACEMENT, OneJob

@@ -2,7 +2,7 @@
 
 from berth.core.events.job_spans import JobSpan
 from berth.schemas.facts import PodPhase
-from berth.schemas.programs.events import trace_id
+from berth.schemas.programs.trace_ids import trace_id
 from tests.support.cells import a_job
 from tests.support.fake_bus import FakeBus
 from tests.support.programs import Programs, events_in, programs

@@ -17,7 +17,7 @@ from berth.runtime.kube.port import RefusedError
 from berth.schemas.columns import pack
 from berth.schemas.facts import MembersSeen, Owner, Rejection
 from berth.schemas.fault_facts import ReplacementsSeen
-from berth.schemas.programs.events import trace_id
+from berth.schemas.programs.trace_ids import trace_id
 from berth.schemas.recovery import RecoveryStatus
 from berth.schemas.refusal import Refusal
 from berth.schemas.status import JobStatus, Phase
