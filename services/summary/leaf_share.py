@@ -56,6 +56,8 @@ class LeafShare:
         self._backoff = Backoff(first_s=config.retry_wait_s, max_s=config.retry_wait_max_s)
         self._folder = f"/api/v1/namespaces/{config.tor_share_namespace}/configmaps"
         self._existing: ConfigMap | None = None
+        self._heard = 0
+        """Changes of the ConfigMap that the watch has shown."""
         self._dirty = asyncio.Event()
         self._logged = ""
         """Last logged reason of a failure; empty without one."""
@@ -68,12 +70,14 @@ class LeafShare:
     def replace(self, objects: list[ConfigMap]) -> None:
         """Take the ConfigMap, if it exists."""
         self._existing = next(iter(objects), None)
+        self._heard += 1
         self._wake()
 
     def change(self, changes: list[tuple[Change, ConfigMap]]) -> None:
         """Take a write or deletion of the ConfigMap, by Berth or by others."""
         what, item = changes[-1]
         self._existing = None if what == "DELETED" else item
+        self._heard += 1
         self._wake()
 
     def _wake(self) -> None:
@@ -150,8 +154,9 @@ class LeafShare:
     async def _remove(self, existing: ConfigMap | None) -> bool:
         if existing is None or not _is_ours(existing):
             return False
+        heard = self._heard
         await self._api.delete(f"{self._folder}/{NAME}", uid=existing.metadata.uid)
-        self._existing = None
+        self._answered(heard, None)
         self._log.info("leaf switch facts withdrawn", name=NAME)
         return True
 
@@ -166,7 +171,7 @@ class LeafShare:
             },
             "data": {KEY: text},
         }
-        path = f"{self._folder}/{NAME}"
+        path, heard = f"{self._folder}/{NAME}", self._heard
         try:
             answer = await (self._api.create(self._folder, body) if existing is None else self._api.update(path, body))
         except RefusedError as error:
@@ -176,8 +181,13 @@ class LeafShare:
                 answer = await self._api.create(self._folder, body)
             else:
                 raise
-        self._existing = msgspec.json.decode(answer, type=ConfigMap)
+        self._answered(heard, msgspec.json.decode(answer, type=ConfigMap))
         self._log.info("leaf switch facts written", name=NAME, bytes=len(text))
+
+    def _answered(self, heard: int, found: ConfigMap | None) -> None:
+        """Take what a write has made, unless the watch has shown a change since: others may have written after it."""
+        if heard == self._heard:
+            self._existing = found
 
     def _note(self, reason: str) -> None:
         """Log a failure once while it stays the same; the reason is empty without one."""

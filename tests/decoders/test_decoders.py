@@ -47,6 +47,7 @@ WRITERS = {
     "schemas.placement": {"placement_of"},
     "schemas.programs.documents": {"asyncapi", "shape_schema", "shapes"},
     "schemas.programs.events": {"event_id"},
+    "schemas.programs.trace_ids": {"trace_id"},
     "schemas.refusal": {"reason_counts"},
     "schemas.subjects": {"name_parts"},
     "schemas.versions": {"withdrawn"},

@@ -10,7 +10,7 @@ import pytest
 
 from berth.runtime.errors import AmbiguousError, TransientError
 from berth.runtime.instruments import Instruments
-from berth.runtime.kube.port import RefusedError
+from berth.runtime.kube.port import Body, RefusedError
 from berth.services.summary.app import write_on
 from berth.services.summary.config import SummaryConfig
 from berth.services.summary.leaf_share import KEY, MANAGED, NAME
@@ -135,6 +135,36 @@ async def test_leaves_are_told_with_their_nodes_states_and_jobs_as_they_change()
         await desk.until(
             lambda: set((desk.states() or {}).values()) == {(0, 0)}, "leaves of a job that is over are free"
         )
+
+
+class LateAnswers(FakeKube):
+    """An API server whose first answers to a write come after the watch has shown what others wrote then."""
+
+    others = 2
+
+    async def create(self, path: str, body: Body) -> bytes:
+        return await self._late(await super().create(path, body))
+
+    async def update(self, path: str, body: Body) -> bytes:
+        return await self._late(await super().update(path, body))
+
+    async def _late(self, answer: bytes) -> bytes:
+        if json.loads(answer)["metadata"]["name"] == NAME and self.others:
+            self.others -= 1
+            (item,) = (one for one in self.objects(MAPS) if one["metadata"]["name"] == NAME)
+            self.put(MAPS, {**item, "data": {KEY: "{}"}})
+            for _ in range(100):
+                await asyncio.sleep(0)
+        return answer
+
+
+async def test_what_others_wrote_right_after_a_write_is_seen_although_the_answer_comes_later() -> None:
+    desk = Desk()
+    desk.kube = kube = LateAnswers(clock=desk.clock)
+    await desk.placed()
+    async with desk.running():
+        await desk.until(lambda: not kube.others, "others have written")
+        await desk.until_states()
 
 
 async def test_a_restart_writes_nothing() -> None:
