@@ -234,8 +234,8 @@ class Accounts:
             for _ in range(task.replicas)
         ]
         runs = [(run.chips, run.cpu_milli, run.memory_mib) for run in placement.runs for _ in range(run.pods)]
-        if asked != runs and len(asked) == len(runs) and any(chips for chips, _, _ in runs):
-            # Of an attempt that a restored ledger did not know, pods that have ended get nothing.
+        if asked != runs and len(asked) == len(runs) and any(run != (0, 0, 0) for run in runs):
+            # Of an attempt that a restored ledger did not know, pods that have ended or are gone get nothing.
             asked = [(0, 0, 0) if run == (0, 0, 0) else one for one, run in zip(asked, runs, strict=True)]
         if asked != runs or [chips for chips, _, _ in runs] != [len(chips) for chips in placement.chips_by_rank()]:
             raise Failure("accounts: a gang is not what was asked for", verdict.name)

@@ -356,18 +356,18 @@ def _asked(request: JobRequest) -> list[Task]:
 
 
 def _restart_found(state: State, holding: Holding, seen: PodsSeen | None, found: Due, at_ms: int) -> bool:
-    """Start a job anew that was found without some of its pods: they would get no chips."""
-    if holding.foreign or holding.ending or all(run.chips for run in holding.placement.runs):
+    """Start a job anew that was found without some of its pods: new ones would get nothing of what they ask for."""
+    if holding.foreign or holding.ending or not any(map(_is_empty, holding.placement.runs)):
         return False
     job = state.jobs.get((holding.namespace, holding.name))
-    if job is None or job.uid != holding.uid or job.request is None or not any(one.chips for one in job.request.tasks):
+    if job is None or job.uid != holding.uid or job.request is None:
         return False
-    asked, pods = _asked(job.request), pods_of(holding.placement)
     there = {*holding.gone, *(unpack(seen.rank, 4) if seen is not None else ())}
+    given = [run for run in holding.placement.runs for _ in range(run.pods)]
     lost = [
         rank
-        for rank, (task, pod) in enumerate(zip(asked, pods, strict=False))
-        if task.chips and not pod.chips and rank not in there
+        for rank, (task, run) in enumerate(zip(_asked(job.request), given, strict=False))
+        if _is_empty(run) and not _is_empty(task) and rank not in there
     ]
     if not lost:
         return False
@@ -377,6 +377,11 @@ def _restart_found(state: State, holding: Holding, seen: PodsSeen | None, found:
     else:
         found.evictions.append(Eviction(holding.uid, holding.attempt, "bind-failed"))
     return True
+
+
+def _is_empty(one: Run | Task) -> bool:
+    """Whether pods have nothing, or ask for nothing."""
+    return not (one.chips or one.cpu_milli or one.memory_mib)
 
 
 def _retake_step(state: State, holding: Holding, seen: PodsSeen | None, found: Due, at_ms: int) -> bool:

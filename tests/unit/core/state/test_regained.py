@@ -10,6 +10,7 @@ from berth.core.state.lifecycle import Due, examine
 from berth.schemas.columns import pack, pack_names
 from berth.schemas.envelope import decode
 from berth.schemas.facts import JobSeen, JobState, OutcomeSeen, PodPhase, PodsSeen
+from berth.schemas.intake import Task
 from berth.schemas.ledger import Release, Verdict
 from berth.schemas.placement import Placement, Run, placement_of
 from berth.schemas.recovery import Recovery
@@ -33,13 +34,14 @@ class Restored(Life):
         corrections: int = 1,
         recoveries: int = 1,
         replicas: int = 2,
+        task: Task | None = None,
     ) -> None:
-        self.replicas = replicas
+        self.task = task or Task("worker", replicas, 1)
         super().__init__(attempt=attempt, corrections=corrections, recoveries=recoveries, is_placed=is_placed)
 
     def job(self, state: JobState, uid: str = "uid-j") -> None:
         seq = self.state.intake_seq + 1
-        request = a_job("j", replicas=self.replicas)
+        request = a_job("j", tasks=[self.task])
         seen = JobSeen("default", "j", uid, state, seq, 1, request=request, after_seq=seq - 1)
         self.fact(seen, "job.default.j")
 
@@ -135,6 +137,22 @@ def test_a_job_that_is_found_without_one_of_its_pods_owns_the_places_of_the_othe
     assert (life.state.held("a"), life.state.held("b")) == (0, 0)
     gang = life.state.fold.gangs["uid-j"]
     assert (gang.phase, gang.attempt) == ("waiting", 2)
+
+
+def test_so_does_a_job_without_chips() -> None:
+    life = Restored(task=Task("worker", 3, 0, cpu_milli=500))
+    life.found(*RUN, rank=pack([0, 2], 4), chips=pack([0, 0], 8))
+    assert life.carry_out().regained
+    runs = life.state.fold.holdings["uid-j", 1].placement.runs
+    assert [(run.chips, run.cpu_milli) for run in runs] == [(0, 500), (0, 0), (0, 500)]
+    assert [step.ranks for step in life.carry_out().recoveries] == [[1]]
+
+
+def test_a_rank_that_asks_for_nothing_lacks_nothing() -> None:
+    life = Restored(task=Task("worker", 3, 0))
+    life.found(*RUN, rank=pack([0, 2], 4), chips=pack([0, 0], 8))
+    assert life.carry_out().regained
+    assert not life.due()
 
 
 def test_a_rank_whose_pod_has_ended_does_not_start_the_job_anew() -> None:
