@@ -104,10 +104,10 @@ class LoadedCell:
 
         await until(is_said, deadline_s=40, what=f"some process says: {words}")
 
-    def keep_alive(self) -> None:
-        """Start what has ended."""
-        for process in self.processes.values():
-            if not process.is_running:
+    def keep_alive(self, *, but: str = "") -> None:
+        """Start what has ended, except one process."""
+        for name, process in self.processes.items():
+            if name != but and not process.is_running:
                 assert process.returncode in _BROKEN, process.log()
                 process.start()
 
