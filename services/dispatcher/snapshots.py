@@ -112,32 +112,34 @@ class Snapshots:
         """
         ends = await snapshot_ends(self._bus, self._log)
         oldest_fact = (await self._bus.state(StreamName.FACTS)).first_seq
-        kept = kept_of([*ends, newest], oldest_fact=oldest_fact, apart_ms=self._config.snapshot_apart_s * 1000)
+        synced_ms = self._clock.now_ms() - self._config.snapshot_synced_s * 1000
+        apart_ms = self._config.snapshot_apart_s * 1000
+        kept = kept_of([*ends, newest], oldest_fact=oldest_fact, synced_ms=synced_ms, apart_ms=apart_ms)
         keep = {end.ledger_seq for end in kept}
         self._faults.hit("purge.before")
         for end in ends:
             if end.ledger_seq not in keep:
                 await self._bus.purge(StreamName.SNAPSHOT, subject=self._bus.subjects.snapshot_all(end.ledger_seq))
-        synced_ms = self._clock.now_ms() - self._config.snapshot_synced_s * 1000
         if kept[0].ledger_seq > 1 and kept[0].at_ms <= synced_ms:
             await self._bus.purge(StreamName.LEDGER, keep_from_seq=kept[0].ledger_seq)
         self._faults.hit("purge.after")
 
 
-def kept_of(ends: Iterable[SnapshotEnd], *, oldest_fact: int, apart_ms: int) -> list[SnapshotEnd]:
+def kept_of(ends: Iterable[SnapshotEnd], *, oldest_fact: int, synced_ms: int, apart_ms: int) -> list[SnapshotEnd]:
     """Snapshots to keep, oldest first.
 
     Kept are the newest few, which a reader may be loading, and older ones back to one that is not younger than the
-    oldest kept fact, so that the whole history can be restored from some snapshot. Between those, one per ``apart_ms``
-    is enough.
+    oldest kept fact, so that the whole history can be restored from some snapshot, and that is on the server's disk, so
+    that the ledger can be cut there. Between those, one per ``apart_ms`` is enough.
 
     Args:
         ends: Ends of all snapshots, at least one.
         oldest_fact: Sequence of the oldest kept fact.
+        synced_ms: Snapshots of this time and before are on the server's disk.
         apart_ms: Time between two older snapshots.
     """
     order = [end for _, end in sorted({end.ledger_seq: end for end in ends}.items())]
-    reaching = [index for index, end in enumerate(order) if end.facts_seq + 1 <= oldest_fact]
+    reaching = [index for index, end in enumerate(order) if end.facts_seq + 1 <= oldest_fact and end.at_ms <= synced_ms]
     order = order[reaching[-1] if reaching else 0 :]
     kept = order[:1]
     for index, end in enumerate(order[1:], start=1):
