@@ -11,6 +11,7 @@ from bench import (
     fault,
     gang,
     health,
+    metrics,
     programs,
     replay,
     restart,
@@ -32,6 +33,7 @@ from bench.report import Report, show
 _BENCHES = {
     "score": score.run,
     "spine": spine.run,
+    "metrics": metrics.run,
     "waiting": waiting.run,
     "reports": reports.run,
     "gang": gang.run,

@@ -176,7 +176,11 @@ def _look(future: "asyncio.Future[int]") -> None:
 
 @contextlib.asynccontextmanager
 async def cell(
-    *, shards: int, sync: Literal["interval", "always"] = "interval", decisions: str = ""
+    *,
+    shards: int,
+    sync: Literal["interval", "always"] = "interval",
+    decisions: str = "",
+    has_metrics: bool = True,
 ) -> AsyncIterator[NatsBus]:
     """A running cell, which is removed afterwards.
 
@@ -184,15 +188,22 @@ async def cell(
         shards: Count of scorers; 0: the dispatcher scores.
         sync: Sync mode of the NATS storage.
         decisions: Section ``[decisions]`` of the dispatcher configuration.
+        has_metrics: Whether the metrics of the services count.
     """
+    before = ["-m"] if has_metrics else ["-m", "bench.limits.without_metrics"]
     with tempfile.TemporaryDirectory(prefix="berth-bench-") as root:
         folder = Path(root)
         async with EmbeddedServer(folder / "nats", sync=sync) as server:
             bus = await NatsBus.connect(server.url, "bench", name="bench")
             await bus.ensure_streams()
-            children = [_start(folder, "dispatcher", server.url, f"shards = {shards}\n", more=decisions)]
+            children = [
+                _start(before, _settings(folder, "dispatcher", server.url, f"shards = {shards}\n", more=decisions))
+            ]
             children += [
-                _start(folder, "scorer", server.url, f"shard = {shard}\nshards = {shards}\n", number=shard)
+                _start(
+                    before,
+                    _settings(folder, "scorer", server.url, f"shard = {shard}\nshards = {shards}\n", number=shard),
+                )
                 for shard in range(shards)
             ]
             try:
@@ -204,10 +215,12 @@ async def cell(
                 await bus.close()
 
 
-def _start(
-    folder: Path, service: str, url: str, settings: str, *, number: int = 0, more: str = ""
-) -> "subprocess.Popen[bytes]":
+def _settings(folder: Path, service: str, url: str, settings: str, *, number: int = 0, more: str = "") -> list[str]:
+    """Write the settings of a service; returns its module and arguments."""
     path = folder / f"{service}-{number}.toml"
     path.write_text(f'{settings}[bus]\nurl = "{url}"\ncell = "bench"\n[log]\nlevel = "warning"\n{more}')
-    command = [sys.executable, "-m", f"berth.services.{service}", "--config", str(path)]
-    return subprocess.Popen(command)  # noqa: S603  # our own service
+    return [f"berth.services.{service}", "--config", str(path)]
+
+
+def _start(before: list[str], command: list[str]) -> "subprocess.Popen[bytes]":
+    return subprocess.Popen([sys.executable, *before, *command])  # noqa: S603  # our own service

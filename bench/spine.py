@@ -28,7 +28,7 @@ def run() -> Report:
         (1, "always", 1500.0),
         (0, "interval", None),
     ):
-        found = uvloop.run(_measure(shards, "always" if sync == "always" else "interval"))
+        found = uvloop.run(measure(shards, "always" if sync == "always" else "interval"))
         case = f"{shards} shards, sync {sync}"
         limits = uvloop.run(messages_per_gang_s("always" if sync == "always" else "interval"))
         rows.append(row(case, "gangs", "1/s", found[0], limits=[limits], target=target, better="more"))
@@ -37,9 +37,18 @@ def run() -> Report:
     return Report(bench="spine", machine=machine(), rows=rows)
 
 
-async def _measure(shards: int, sync: Literal["interval", "always"]) -> tuple[list[float], list[float], float]:
+async def measure(
+    shards: int, sync: Literal["interval", "always"], *, has_metrics: bool = True
+) -> tuple[list[float], list[float], float]:
+    """Rates in gangs/s, times of lone requests in ms, and the largest share of chips in use.
+
+    Args:
+        shards: Count of scorers.
+        sync: Sync mode of the NATS storage.
+        has_metrics: Whether the metrics of the services count.
+    """
     rng = random.Random(3)  # noqa: S311  # a repeatable load, not a secret
-    async with cell(shards=shards, sync=sync) as bus:
+    async with cell(shards=shards, sync=sync, has_metrics=has_metrics) as bus:
         client = Client(bus, keep_chips=int(0.7 * _CHIPS))
         await client.nodes(_NODES)
         filled = 0

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
-from berth.formats.ascend.pod_annotations import RANK
+from berth.formats.ascend.pod_annotations import JOB_UID, RANK
 from berth.formats.ascend.reset_config import recovery_mark
 from berth.formats.kubernetes.events import Involved
 from berth.formats.whole_numbers import whole_number
@@ -27,7 +27,7 @@ _UNREPORTED_RETRY_S: Final = 2.0
 """Pause before deleted pods that no fact reports yet are checked again."""
 
 
-def ignore_event(_involved: Involved, _reason: str, _message: str) -> None:
+def ignore_event(_involved: Involved, *_: str) -> None:
     """Write no Event."""
 
 
@@ -40,7 +40,7 @@ class EvictionPort(ClaimPort):
         eviction: Finds and deletes pods.
         graceful_exit: Requests a checkpoint from agents.
         turns: Slots of pods that wait for chips.
-        report_event: Called to write an Event: object, reason, message.
+        report_event: Called to write an Event: object, reason, message, uid of the job.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class EvictionPort(ClaimPort):
         eviction: KubeEviction,
         graceful_exit: GracefulExit,
         turns: NodeTurns,
-        report_event: Callable[[Involved, str, str], None],
+        report_event: Callable[[Involved, str, str, str], None],
     ) -> None:
         super().__init__(claims, clock)
         self._eviction = eviction
@@ -160,7 +160,8 @@ class EvictionPort(ClaimPort):
 
     def _report_evicted(self, pods: Iterable[PodLean], reason: str) -> None:
         for meta in (pod.metadata for pod in pods if pod.metadata.deletion_timestamp is None):
-            self._report_event(involved_pod(meta.namespace, meta.name, meta.uid), "Evicted", reason)
+            involved = involved_pod(meta.namespace, meta.name, meta.uid)
+            self._report_event(involved, "Evicted", reason, meta.annotation(JOB_UID))
 
     def _await_facts(self, gang: Gang, pods: Sequence[PodLean]) -> None:
         """See that facts report pods.

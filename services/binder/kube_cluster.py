@@ -59,7 +59,7 @@ class KubeCluster(EvictionPort):
         clock: Source of time.
         config: Settings.
         instruments: Of the process.
-        report_event: Called to write an Event: object, reason, message.
+        report_event: Called to write an Event: object, reason, message, uid of the job.
         report_scheduled: Called to write an Event about a pod that is bound: object, message, uid of its job.
     """
 
@@ -70,7 +70,7 @@ class KubeCluster(EvictionPort):
         config: BinderConfig,
         instruments: Instruments[BinderMetrics],
         *,
-        report_event: Callable[[Involved, str, str], None] = ignore_event,
+        report_event: Callable[[Involved, str, str, str], None] = ignore_event,
         report_scheduled: Callable[[Involved, str, str], None] = ignore_event,
     ) -> None:
         at_once, faults = config.binds_at_once, instruments.faults
@@ -198,9 +198,8 @@ class KubeCluster(EvictionPort):
         except NotYetError:
             late = (item for item in sorted(self._claims.newly_late(gang).items()) if item[0] in members)
             for rank, reason in islice(late, _EVENTS_MAX):
-                self._report_event(
-                    involved_pod(gang.namespace, members[rank].pod, members[rank].uid), "WaitingForVolume", reason
-                )
+                involved = involved_pod(gang.namespace, members[rank].pod, members[rank].uid)
+                self._report_event(involved, "WaitingForVolume", reason, gang.uid)
             raise
         for rank, reason in sorted(failures.items()):
             self._fail(gang, progress, rank, reason, members.get(rank))
@@ -232,7 +231,8 @@ class KubeCluster(EvictionPort):
         """A rank cannot be bound: note the reason and write an Event of its pod, if there is one."""
         progress.failures[rank] = reason
         if member is not None and len(progress.failures) <= _EVENTS_MAX:
-            self._report_event(involved_pod(gang.namespace, member.pod, member.uid), "FailedBinding", reason)
+            involved = involved_pod(gang.namespace, member.pod, member.uid)
+            self._report_event(involved, "FailedBinding", reason, gang.uid)
 
     def _await_members(self, gang: Gang, progress: Progress, missing: list[int], members: Mapping[int, Member]) -> None:
         """Fail ranks for which there is no pod for too long.
@@ -254,7 +254,8 @@ class KubeCluster(EvictionPort):
         other = next(iter(members.values()), None)
         if failed and other is not None:
             why = f"rank {failed[0]} of the gang has had no pod for {self._config.members_wait_s:g} s"
-            self._report_event(involved_pod(gang.namespace, other.pod, other.uid), "FailedBinding", why)
+            involved = involved_pod(gang.namespace, other.pod, other.uid)
+            self._report_event(involved, "FailedBinding", why, gang.uid)
 
     def _ready(
         self, gang: Gang, progress: Progress, members: Mapping[int, Member], todo: Iterable[int]

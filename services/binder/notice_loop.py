@@ -100,9 +100,10 @@ class NoticeLoop:
         """Drop the pending notices of a gang that was placed."""
         self._notices.suppress((namespace, job))
 
-    def report_event(self, involved: Involved, reason: str, message: str) -> None:
-        """Queue an Event that warns."""
-        self._queue(self._events, _Event(involved, reason, message, "Warning"))
+    def report_event(self, involved: Involved, reason: str, message: str, job_uid: str) -> None:
+        """Queue an Event that warns; the uid of the job is empty where no job is known."""
+        trace = trace_id(job_uid) if job_uid else ""
+        self._queue(self._events, _Event(involved, reason, message, "Warning", trace))
 
     def report_scheduled(self, involved: Involved, message: str, job_uid: str) -> None:
         """Queue an Event about a pod of a job that is bound."""

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
-from berth.formats.ascend.pod_annotations import POD_STATUS
+from berth.formats.ascend.pod_annotations import JOB_UID, POD_STATUS
 from berth.formats.kubernetes.events import Involved, rfc3339
 from berth.runtime.clock import Clock
 from berth.runtime.errors import TransientError
@@ -45,7 +45,7 @@ class PodDeletion:
         clock: Source of time.
         instruments: Of the process; its fault points are ``leave`` and ``mark``, each ``.before`` and ``.after``.
         at_once: Maximum number of concurrent plain deletions.
-        report_event: Called to write an Event: object, reason, message.
+        report_event: Called to write an Event: object, reason, message, uid of the job.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class PodDeletion:
         instruments: Instruments[BinderMetrics],
         *,
         at_once: int,
-        report_event: Callable[[Involved, str, str], None],
+        report_event: Callable[[Involved, str, str, str], None],
     ) -> None:
         self._api = api
         self._nodes = nodes
@@ -132,11 +132,11 @@ class PodDeletion:
                 if _OF_BUDGET not in error.reason:
                     raise
                 self._metrics.held_evictions.inc()
-                self._report_event(involved, _HELD_BACK, f"{reason}; {error.reason}")
+                self._report_event(involved, _HELD_BACK, f"{reason}; {error.reason}", meta.annotation(JOB_UID))
                 raise BudgetError(error.reason) from error
             self._faults.hit("leave.after")
         self._metrics.leaves.labels("evict").inc()
-        self._report_event(involved, _EVICT, reason)
+        self._report_event(involved, _EVICT, reason, meta.annotation(JOB_UID))
 
     async def _delete(self, pod: PodLean, *, grace_s: int | None) -> None:
         meta = pod.metadata
@@ -163,7 +163,8 @@ class PodDeletion:
             await self._api.patch(f"{pod_path(meta.namespace, meta.name)}/status", body, how="strategic")
         except RefusedError:
             return
-        self._report_event(involved_pod(meta.namespace, meta.name, meta.uid), _EVICT, reason)
+        involved = involved_pod(meta.namespace, meta.name, meta.uid)
+        self._report_event(involved, _EVICT, reason, meta.annotation(JOB_UID))
 
     async def mark(self, pod: PodLean, kind: str) -> None:
         """Mark a pod as faulty, for another component.

@@ -17,8 +17,11 @@ FORMS: Final[dict[Form, Path]] = {
     "trial": K8S / "overlays" / "dev",
     "production": K8S / "overlays" / "prod",
 }
-MONITORS: Final = K8S / "monitoring" / "pod-monitor.yaml"
-BY_HAND: Final = {"templates/_names.tpl", "templates/checks.yaml", "templates/NOTES.txt"}
+MONITORING: Final = K8S / "monitoring"
+MONITORS: Final = MONITORING / "pod-monitor.yaml"
+COPIED: Final = ("rules.yaml", "dashboard.json")
+"""Files for Prometheus and Grafana, which a template reads: they have braces of their own."""
+BY_HAND: Final = {"templates/_names.tpl", "templates/checks.yaml", "templates/monitoring.yaml", "templates/NOTES.txt"}
 """Files that are not written from the manifests."""
 _ABOUT_VALUES: Final = (
     "# Values of the chart, those of production. Written by make chart from the manifests in k8s/.\n\n"
@@ -62,6 +65,7 @@ def wanted() -> dict[str, str]:
         "values.schema.json": json.dumps(schema(), indent=2) + "\n",
         **{f"templates/{name}": text for name, text in made.templates.items()},
         **made.files,
+        **{f"monitoring/{name}": (MONITORING / name).read_text("utf-8") for name in COPIED},
     }
 
 

@@ -70,6 +70,9 @@ SECTIONS: Final = {
     "api": "Answers programs.",
     "networkPolicies": "Who reaches NATS and the services, and what they reach.",
     "podMonitor": "For Prometheus.",
+    "prometheusRule": "Alerts for Prometheus.",
+    "dashboard": "For Grafana.",
+    "natsExporter": "Metrics of the pods of NATS; alerts about NATS need them.",
 }
 """Comments above groups of values."""
 
@@ -203,6 +206,24 @@ SETTINGS: Final = (
         default=False,
     ),
     Setting("podMonitor.labels", "By which Prometheus finds it.", _LABELS, default={}),
+    Setting("prometheusRule.enabled", "Needs the Prometheus operator.", _BOOLEAN, default=False),
+    Setting("prometheusRule.labels", "By which Prometheus finds it.", _LABELS, default={}),
+    Setting("dashboard.enabled", "A ConfigMap, which the sidecar of Grafana loads.", _BOOLEAN, default=False),
+    Setting("dashboard.labels", "By which the sidecar finds it.", _LABELS, default={"grafana_dashboard": "1"}),
+    Setting(
+        "natsExporter.enabled",
+        "Only for pods of this chart. podMonitor makes Prometheus read it.",
+        _BOOLEAN,
+        default=False,
+    ),
+    Setting("natsExporter.image.repository", "", _REPOSITORY, default="natsio/prometheus-nats-exporter"),
+    Setting("natsExporter.image.tag", "", {**_TAG, "minLength": 1}, default="0.17.3"),
+    Setting(
+        "natsExporter.resources",
+        "",
+        _RESOURCES,
+        default={"requests": {"cpu": "10m", "memory": "32Mi"}, "limits": {"memory": "128Mi"}},
+    ),
     Setting(
         "nodesim.enabled",
         "A trial with simulated nodes; never in a cluster that is in use.",

@@ -70,8 +70,17 @@ WRONG: Final = [
     ("nats: {storage: {size: 20G}}", "/nats/storage/size"),
     ("nats: {embedded: false}", "nats.url is empty"),
     ("nats: {embedded: false, url: 'tls://n:4222'}", "networkPolicies.egress is empty"),
+    (
+        "{nats: {embedded: false, url: 'tls://n:4222'}, natsExporter: {enabled: true}}",
+        "natsExporter.enabled is true, expected false: nats.embedded is false",
+    ),
+    ("natsExporter: {image: {tag: ''}}", "/natsExporter/image/tag"),
     ("namespace: {create: true}", 'namespace.name is ""'),
 ]
+
+
+def by_path(objects: list[Tree]) -> dict[str, Tree]:
+    return {path_of(one): one for one in objects}
 
 
 @pytest.fixture
@@ -93,6 +102,25 @@ def test_a_pod_monitor_is_made_where_it_is_asked_for(helm: Helm) -> None:
     (wanted,) = alone().objects.values()
     wanted["metadata"]["labels"]["release"] = "a"
     assert monitor == wanted
+
+
+def test_what_watches_a_cell_is_what_kustomize_makes(helm: Helm) -> None:
+    asked = "podMonitor.enabled=true,prometheusRule.enabled=true,dashboard.enabled=true,natsExporter.enabled=true"
+    without = helm.template("--namespace", NAMESPACE)
+    made = helm.template("--namespace", NAMESPACE, "--set", asked)
+    wanted = render(K8S / "monitoring")
+    assert {one["kind"] for one in wanted} >= {"PrometheusRule", "ConfigMap", "Deployment", "NetworkPolicy"}
+    assert by_path([one for one in made if one not in without]) == by_path(wanted)
+
+
+def test_rules_and_dashboard_get_the_labels_by_which_they_are_found(helm: Helm) -> None:
+    labels = "prometheusRule.labels.release=a,dashboard.labels.grafana_dashboard=null,dashboard.labels.folder=npu"
+    asked = "prometheusRule.enabled=true,dashboard.enabled=true"
+    made = helm.template("--namespace", NAMESPACE, "--set", f"{asked},{labels}")
+    (rule,) = [one for one in made if one["kind"] == "PrometheusRule"]
+    assert rule["metadata"]["labels"]["release"] == "a"
+    (dashboard,) = [one for one in made if one["metadata"]["name"].startswith("berth-dashboard-")]
+    assert dashboard["metadata"]["labels"] == {"app.kubernetes.io/part-of": "berth", "folder": "npu"}
 
 
 @pytest.mark.parametrize("overlay", sorted(VALUES))

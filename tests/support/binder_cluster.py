@@ -26,12 +26,15 @@ class World:
         self.client = client
         self.namespace = namespace
         self.told: list[tuple[str, str, str]] = []
+        self.job_uids: set[str] = set()
+        """Jobs that Events are about."""
         self.cluster = KubeCluster(
             client, SystemClock(), BinderConfig(), Instruments.make(BinderMetrics), report_event=self._tell
         )
 
-    def _tell(self, involved: Involved, reason: str, message: str) -> None:
+    def _tell(self, involved: Involved, reason: str, message: str, job_uid: str) -> None:
         self.told.append((involved.name, reason, message))
+        self.job_uids.add(job_uid)
 
     @property
     def pods(self) -> str:

@@ -27,6 +27,8 @@ class World:
         self.kube = FakeKube(clock=self.clock)
         self.config = BinderConfig(**settings)
         self.told: list[tuple[str, str, str]] = []
+        self.job_uids: set[str] = set()
+        """Jobs that Events are about."""
         self.woken: list[AttemptKey] = []
         self.cluster = self.restart()
         for number in range(3):
@@ -38,8 +40,9 @@ class World:
         self.cluster.wake = self.woken.extend
         return self.cluster
 
-    def _tell(self, involved: Involved, reason: str, message: str) -> None:
+    def _tell(self, involved: Involved, reason: str, message: str, job_uid: str) -> None:
         self.told.append((involved.name, reason, message))
+        self.job_uids.add(job_uid)
 
     def counted(self, name: str, **labels: str) -> float | None:
         """Value of a metric of the binder."""

@@ -34,3 +34,4 @@ async def test_it_does_not_wait_for_ever() -> None:
     world.clock.advance(30)
     assert await world.cluster.bind(gang) == bound(0, (0, "this rank has had no pod for 30 s"))
     assert [(pod, reason) for pod, reason, _ in world.told] == [("p0", "FailedBinding")]
+    assert world.job_uids == {gang.uid}

@@ -41,6 +41,7 @@ async def test_a_pod_is_evicted_with_its_uid_and_an_event(world: World) -> None:
     assert body["deleteOptions"] == {"preconditions": {"uid": uid_of(world, "p1")}}
     assert (asked(world, "DELETE"), asked(world, "PATCH")) == ([], [])
     assert world.told == [("p1", "Evict", WHY)]
+    assert world.job_uids == {gang.uid}
     assert "deletionTimestamp" in world.pod("p1")["metadata"]
     await world.cluster.remove(gang, leave(1))
     assert len(asked(world, "POST")) == 1, "a pod that ends already is left alone"
@@ -64,6 +65,7 @@ async def test_a_budget_holds_one_pod_back_and_the_others_go(world: World) -> No
     assert world.counted("leaving_pods_total", manner="evict") == 2
     assert world.counted("held_evictions_total") == 1
     assert ("p1", "EvictionHeldBack", f"{WHY}; {BUDGET.reason}") in world.told
+    assert world.job_uids == {gang.uid}
     await world.cluster.remove(gang, leave(0, 1, 2))
     assert "deletionTimestamp" in world.pod("p1")["metadata"]
 

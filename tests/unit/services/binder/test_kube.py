@@ -150,6 +150,7 @@ async def test_a_pod_that_is_gone_fails(world: World) -> None:
     world.kube.confirm(f"{PODS}/p0")
     assert await world.cluster.bind(gang) == bound(0, (0, "pod p0 is gone"))
     assert world.told == [("p0", "FailedBinding", "pod p0 is gone")]
+    assert world.job_uids == {gang.uid}
 
 
 async def test_a_pod_that_is_being_deleted_fails(world: World) -> None:

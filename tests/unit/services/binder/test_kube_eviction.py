@@ -55,6 +55,7 @@ async def test_exactly_the_pods_of_the_attempt_are_deleted(world: World) -> None
     assert all(body["preconditions"]["uid"] for body in deleted)
     assert all("gracePeriodSeconds" not in body for body in deleted)
     assert world.told == [("p0", "Evicted", "cancelled"), ("p2", "Evicted", "cancelled")]
+    assert world.job_uids == {gang.uid}
     for name in ("p0", "p2"):
         world.kube.confirm(f"{PODS}/{name}")
     await world.cluster.evict(first, reason="cancelled")

@@ -385,10 +385,12 @@ async def test_an_event_that_was_written_by_an_earlier_run_counts_up() -> None:
     world.members()
     pod = Involved(api_version="v1", kind="Pod", namespace="ns", name="p0", uid=world.uids[0])
     async with world.writing():
-        world.loop.report_event(pod, "Evicted", "cancelled")
-        world.loop.report_event(pod, "Evicted", "cancelled")
+        world.loop.report_event(pod, "Evicted", "cancelled", "uid-j")
+        world.loop.report_event(pod, "Evicted", "cancelled", "uid-j")
         await until(lambda: world.events() and world.events()[0][-1] == 2, deadline_s=5, what="it is counted")
     assert world.events() == [("Pod", "p0", "Evicted", "cancelled", 2)]
+    (made,) = world.kube.objects(EVENTS)
+    assert made["metadata"]["annotations"] == {"berth/trace-id": trace_id("uid-j")}
 
 
 @pytest.mark.parametrize(

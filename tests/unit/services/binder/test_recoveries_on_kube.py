@@ -94,6 +94,7 @@ async def test_with_grace_a_pod_is_told_and_ends_in_its_own_time(world: World) -
     assert told["Ready"] == ("False", "Evict", WHY)
     assert told["DisruptionTarget"] == ("True", "PreemptionByScheduler", WHY)
     assert world.told == [("p1", "Evict", WHY)]
+    assert world.job_uids == {gang.uid}
     assert [path for path, _ in asked(world, "PATCH")] == ["p1/status"]
     assert world.counted("leaving_pods_total", manner="grace") == 1
     assert world.counted("leaving_pods_total", manner="force") is None
@@ -120,6 +121,7 @@ async def test_by_force_a_pod_is_deleted_at_once_by_its_uid(world: World) -> Non
     ((path, body),) = asked(world, "DELETE")
     assert (path, body["preconditions"], body["gracePeriodSeconds"]) == ("p1", {"uid": uid}, 0)
     assert (asked(world, "PATCH"), world.told) == ([], [("p1", "Evicted", WHY)])
+    assert world.job_uids == {gang.uid}
 
 
 @pytest.mark.parametrize("case", ["gone", "not ready", "unknown"])

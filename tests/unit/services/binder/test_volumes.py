@@ -157,6 +157,7 @@ async def test_a_provisioner_that_refuses_undoes_the_gang_and_leaves_the_node_ou
         ["claim d1: the provisioner cannot make a volume for node n1", "not bound: the gang cannot be bound whole"],
     )
     assert world.told == [("p1", "FailedBinding", result.failures[0].reason)]
+    assert world.job_uids == {gang.uid}
     assert due(world) == [("d1", ["n1"], [])]
     await world.cluster.take_back(gang)
     assert [notes(claim(world, name)) for name in ("d0", "d1", "d2")] == [{}, {}, {}]
@@ -248,6 +249,7 @@ async def test_claims_that_are_late_are_reported_once(world: World) -> None:
     for _ in range(2):
         await waits(world, gang)
         assert world.told == [("p0", "WaitingForVolume", "claim data is not bound yet to a volume for node n0")]
+        assert world.job_uids == {gang.uid}
 
 
 async def test_a_server_that_refuses_until_the_time_is_over_is_no_reason_to_leave_a_node_out(world: World) -> None:
