@@ -1,18 +1,20 @@
 """Owners of chips by the records alone, counted by other means than the core, and compared with the facts of nodes."""
 
 from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 from typing import NamedTuple
 
 from berth.core.chips.soft_share_table import memory_of
 from berth.core.superpods.validation import SOFT, SUPER_POD_AFFINITY
 from berth.products.model import LABEL_CHIP_MEMORY
-from berth.schemas.columns import unpack
-from berth.schemas.facts import JobSeen, NodeHealth
+from berth.schemas.columns import unpack, unpack_names
+from berth.schemas.facts import JobSeen, NodeHealth, PodsSeen
 from berth.schemas.ledger import Release, Round, Verdict
 from berth.schemas.nodes import NodeCondition, NodeDescription
 from berth.schemas.placement import Placement, Share
 from berth.schemas.recovery import HeldPlaces, Recovery
 from tests.fuzz.failure import Failure
+from tests.fuzz.pod_facts import ENDED
 
 _PERCENT = 100
 
@@ -58,8 +60,9 @@ class Accounts:
         nodes: Mapping[str, NodeDescription],
         conditions: Mapping[str, NodeCondition],
         jobs: Mapping[tuple[str, str], JobSeen],
+        pods: Mapping[tuple[str, str], PodsSeen] = MappingProxyType({}),
     ) -> None:
-        """Fold a record that counts.
+        """Fold a record that counts. A job whose pods run gets their places, whatever these are like by now.
 
         Raises:
             Failure: It gives what is not there to give.
@@ -71,7 +74,8 @@ class Accounts:
                 key = (verdict.uid, verdict.attempt)
                 self._give(key, verdict.placement)
                 self.attempts[key] = Attempt(verdict.namespace, verdict.name, verdict.uid, verdict.placement)
-                self._see_sound(verdict, nodes, conditions)
+                if not follows_pods(verdict, pods):
+                    self._see_sound(verdict, nodes, conditions)
                 self._see_blocks(verdict.placement, jobs[verdict.namespace, verdict.name], nodes)
         for recovery in record.recoveries:
             self._recover(recovery, nodes, conditions)
@@ -305,6 +309,26 @@ class Accounts:
         is_soft = job.request is not None and job.request.labels.get(SUPER_POD_AFFINITY) == SOFT
         if not is_soft and any(len(found) > 1 for found in homes.values()):
             raise Failure("accounts: a block is in several SuperPoDs", f"{job.name} {homes}")
+
+
+def follows_pods(verdict: Verdict, pods: Mapping[tuple[str, str], PodsSeen]) -> bool:
+    """Whether a verdict gives an attempt the places where its pods are found: those of each of them that lives."""
+    seen = pods.get((verdict.namespace, verdict.name))
+    if (
+        verdict.placement is None
+        or seen is None
+        or seen.foreign
+        or (seen.uid, seen.attempt) != (verdict.uid, verdict.attempt)
+    ):
+        return False
+    names, chips = verdict.placement.names(), verdict.placement.chips_by_rank()
+    nodes = unpack_names(seen.nodes)
+    rows = zip(unpack(seen.rank, 4), unpack(seen.node_index, 4), seen.phase, unpack(seen.chips, 8), strict=True)
+    live = [(rank, nodes[node], mask) for rank, node, phase, mask in rows if phase not in ENDED]
+    return bool(live) and all(
+        rank < len(names) and names[rank] == node and sum(1 << chip for chip in chips[rank]) == mask
+        for rank, node, mask in live
+    )
 
 
 def _pods_of(placement: Placement) -> list[Pod]:

@@ -18,7 +18,7 @@ from berth.schemas.placement import Placement
 from berth.schemas.recovery import Recovery
 from berth.schemas.refusal import NodeReason, Refusal
 from berth.schemas.usage_facts import ClaimName, RankName
-from tests.fuzz.accounts import Accounts
+from tests.fuzz.accounts import Accounts, follows_pods
 from tests.fuzz.fact_oracle import AskingPod, Decided, FactOracle, HeldPod, SeenNode
 from tests.fuzz.failure import Failure
 from tests.fuzz.neighbours import Neighbours
@@ -85,7 +85,7 @@ def see_constraints_hold(  # everything that is known
     for verdict in record.verdicts:
         job = state.jobs[verdict.namespace, verdict.name]
         if verdict.placement is not None:
-            _see_gang(oracle, verdict, job, settings)
+            _see_gang(oracle, verdict, job, settings, is_found=follows_pods(verdict, state.pods))
             moments.append(len(oracle.pods))
             count[CHECKED] += 1
         elif verdict.refusal is not None and job.request is not None:
@@ -124,8 +124,8 @@ def _see_refusal(oracle: FactOracle, moments: Sequence[int], request: JobRequest
     return True
 
 
-def _see_gang(oracle: FactOracle, verdict: Verdict, job: JobSeen, settings: Settings) -> None:
-    """See that a gang breaks nothing, and count it for the next ones.
+def _see_gang(oracle: FactOracle, verdict: Verdict, job: JobSeen, settings: Settings, *, is_found: bool) -> None:
+    """See that a gang breaks nothing, unless it is found where its pods run, and count it for the next ones.
 
     Raises:
         Failure: It breaks something.
@@ -137,7 +137,7 @@ def _see_gang(oracle: FactOracle, verdict: Verdict, job: JobSeen, settings: Sett
     is_planned = verdict.placement.switch is not None or verdict.placement.block is not None
     ranks = sorted(range(len(pods)), key=lambda rank: (settings.plain_pods or is_planned) and not chips[rank])
     for rank in ranks:
-        broken = oracle.broken(pods[rank])
+        broken = [] if is_found else oracle.broken(pods[rank])
         if broken:
             raise Failure(f"constraints: {broken[0]} is broken", f"{verdict.name} rank {rank} on {pods[rank].node}")
         oracle.pods.append(pods[rank])

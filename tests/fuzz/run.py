@@ -176,8 +176,8 @@ class Checks:
         check(self.world.seat.state)
         self.count["check: invariants"] += 1
         if record is not None:
-            ground = self.world.ground
-            self._accounts.take(record, ground.nodes, ground.conditions(), self.world.seat.state.jobs)
+            ground, state = self.world.ground, self.world.seat.state
+            self._accounts.take(record, ground.nodes, ground.conditions(), state.jobs, state.pods)
             self.count["check: accounts"] += 1
 
     def look(self) -> None:
