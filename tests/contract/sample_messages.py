@@ -125,7 +125,7 @@ _LATER: Final[dict[str, dict[type, set[str]]]] = {
     },
     "v0.4": {
         HealthSeen: {"sub_healthy", "sources", "flapping"},
-        PodsSeen: {"exit_codes", "marks", "steering", "steps"},
+        PodsSeen: {"exit_codes", "marks", "steering", "steps", "job", "job_uid"},
         OutcomeSeen: {"step", "done", "held", "open"},
         JobStatus: {"backups", "recovery", "restart_held", "submitted_ms", "accepted_seq", "is_plain"},
         Round: {"recoveries", "held"},
@@ -475,6 +475,8 @@ def _facts() -> tuple[Message, ...]:
             marks=[PodMarks(1, {"fault-type": "SubHealth", "needVolcanoOpe": "delete"})],
             steering={"fault-scheduling": "grace|force"},
             steps=pack([0, 2], 4),
+            job="vcjob.llm-7b",
+            job_uid="0b7c7a2e-9d6b-4c35-9d57-2f6f2a1d4c12",
         ),
         ReplacementsSeen(
             namespace="team-a",

@@ -232,6 +232,7 @@ def _topology(body: TopologySeen) -> str:
 
 def _pods(body: PodsSeen) -> str:
     foreign = ", of another scheduler" if body.foreign else ""
+    foreign += f" or of job {body.job}" if body.job else ""
     return f"pods of {body.namespace}/{body.gang}, attempt {body.attempt}{foreign}: {_phases(body.phase) or 'none'}"
 
 

@@ -1,18 +1,19 @@
 """Planned pods of a placed gang with SuperPoD affinity, racks or levels, and their new places."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+import itertools
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from berth.core.cluster.bitmaps import Fits
-from berth.core.errors import InvariantError
 from berth.core.placement.leaving_pods import LeavingPods, OwnPlaces
 from berth.core.placement.superpod_placement import block_demand, blocks_of, part_of
 from berth.core.superpods.model import BlockDemand, Rows
 from berth.schemas.columns import unpack
 from berth.schemas.offers import Blocks
-from berth.schemas.placement import BlockPart
+from berth.schemas.placement import BlockPart, Placement
 from berth.schemas.refusal import BlockLack
 
 
@@ -43,12 +44,16 @@ class BlocksMissing(NamedTuple):
 class BlockPods:
     """Planned pods of a gang, numbered by rank as the planners do it.
 
+    An attempt that was found again, because its record is lost, may lack blocks: not every product names them in the
+    annotations of its pods, and some pods may be gone. The block of such a pod follows from its rank, its SuperPoD from
+    its node or from its block. A pod that is gone has no place at all, and gets a new one.
+
+    Source: docs/reference/superpods.md, "Places after a fault".
+
     Args:
         leaving: The leaving pods.
         own: Places of the gang.
-
-    Raises:
-        InvariantError: The placement does not say in which blocks the pods are.
+        superpod_of: SuperPoD of a row; empty without one.
 
     Attributes:
         request: Requested blocks.
@@ -61,18 +66,21 @@ class BlockPods:
         faulty_homes: Row to which it could return though it is faulty, by number.
     """
 
-    def __init__(self, leaving: LeavingPods, own: OwnPlaces) -> None:
-        part = leaving.placement.block
-        if part is None or not part.block_index:
-            raise InvariantError("has no blocks", subject=f"placement of {leaving.gang.namespaced_name}")
+    def __init__(self, leaving: LeavingPods, own: OwnPlaces, superpod_of: Callable[[int], str]) -> None:
         self._leaving = leaving
         self._own = own
         self.request: Blocks = blocks_of(leaving.gang)
         self.ranks = [rank for rank, shape in enumerate(own.shapes) if shape.blocks is not None]
-        self.rows = [own.row(rank) for rank in self.ranks]
-        blocks, superpods = unpack(part.block_index, 2), unpack(part.superpod_index, 2)
-        self.block_ids = [part.blocks[blocks[rank] - 1] for rank in self.ranks]
-        self.superpods = [part.superpods[superpods[rank] - 1] for rank in self.ranks]
+        self.rows = [own.row(rank) if own.pods[rank].mask else -1 for rank in self.ranks]
+        known = _known_blocks(leaving.placement)
+        size = self.request.levels[0] if self.request.levels else self.request.size
+        self.block_ids = _filled([known[rank][0] if rank in known else None for rank in self.ranks], size)
+        seats = zip(self.ranks, self.rows, strict=True)
+        self.superpods = [known[rank][1] if rank in known else superpod_of(row) for rank, row in seats]
+        of_block = {block: name for block, name in zip(self.block_ids, self.superpods, strict=True) if name}
+        self.superpods = [
+            name or of_block.get(block, "") for block, name in zip(self.block_ids, self.superpods, strict=True)
+        ]
         leaves = frozenset(leaving.ranks)
         self.moving = [rank in leaves for rank in self.ranks]
         self.homes: dict[int, int] = {}
@@ -92,8 +100,8 @@ class BlockPods:
         return self.ranks[number] in self._leaving.faulty
 
     def is_released(self, number: int) -> bool:
-        """Whether a pod owns nothing any more."""
-        return self.ranks[number] in self._leaving.released
+        """Whether a pod owns nothing any more of the place that it had."""
+        return self.rows[number] >= 0 and self.ranks[number] in self._leaving.released
 
     def staying(self, numbers: Sequence[int]) -> list[int]:
         """Ranks of those of some pods that keep their places, ascending."""
@@ -192,3 +200,35 @@ class BlockPods:
         """
         request, need = self.request, sum(self.moving)
         return BlocksMissing(BlockLack("incomplete", request.count, 0, request.size, nodes_need=need, nodes_have=found))
+
+
+def _known_blocks(placement: Placement) -> dict[int, tuple[int, str]]:
+    """Block and SuperPoD, or group of the lowest level, of the ranks of which the placement says both."""
+    part = placement.block
+    if part is None:
+        return {}
+    seats = zip(unpack(part.block_index, 2), unpack(part.superpod_index, 2), strict=True)
+    return {
+        rank: (part.blocks[block - 1], part.superpods[superpod - 1])
+        for rank, (block, superpod) in enumerate(seats)
+        if block and superpod
+    }
+
+
+def _filled(blocks: Sequence[int | None], size: int) -> list[int]:
+    """Block of each pod: of one without, that of its rank, or the first with room if that is full.
+
+    Args:
+        blocks: Known blocks of the pods, by rank; None for a pod without.
+        size: Pods of a block.
+    """
+    pods = Counter(block for block in blocks if block is not None)
+    found: list[int] = []
+    for number, known in enumerate(blocks):
+        block = known
+        if block is None:
+            own = number // size
+            block = own if pods[own] < size else next(one for one in itertools.count() if pods[one] < size)
+            pods[block] += 1
+        found.append(block)
+    return found

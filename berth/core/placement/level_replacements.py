@@ -28,7 +28,7 @@ def replace_in_levels(
         own: Places of the gang.
         fits: Rows that can take any of the pods, shape (rows,).
     """
-    pods = BlockPods(leaving, own)
+    pods = BlockPods(leaving, own, blocks.superpod_of)
     kept = blocks.whole_nodes(leaving.gang, fits)
     most = len(pods.request.levels) + 1
     allowed = min(_STEPS.get(leaving.scope, leaving.steps), most)

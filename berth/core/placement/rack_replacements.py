@@ -41,7 +41,7 @@ def replace_in_racks(
         fits: Rows that can take any of the pods, shape (rows,).
         states: Current state of the rows that the round has touched.
     """
-    planner = _Planner(blocks, own, BlockPods(leaving, own), states)
+    planner = _Planner(blocks, own, BlockPods(leaving, own, blocks.superpod_of), states)
     return planner.plan(fits, MOVE_SCOPES.index(_WIDEST[leaving.scope]))
 
 

@@ -178,6 +178,12 @@ class BlockRound:
         """Trees of levels with some rows, shape (rows,)."""
         return self._levels.trees(fits, self._scorer.settings.resource_levels)
 
+    def superpod_of(self, row: int) -> str:
+        """SuperPoD of a row; empty without one."""
+        table = self._scorer.table
+        index = int(table.superpod[row]) if row >= 0 else -1
+        return table.superpods[index] if index >= 0 else ""
+
     def rack_of(self, row: int) -> int:
         """Number of the rack of a row; -1 if it is not known."""
         table = self._scorer.table

@@ -29,7 +29,7 @@ def replace_blocks(
         fits: Rows that can take any of the pods, shape (rows,).
         states: Current state of the rows that the round has touched.
     """
-    pods = BlockPods(leaving, own)
+    pods = BlockPods(leaving, own, blocks.superpod_of)
     planner = _Planner(blocks, leaving, own, pods, states)
     found = planner.plan(fits, pods.homes)
     if isinstance(found, BlocksMissing) and pods.faulty_homes:

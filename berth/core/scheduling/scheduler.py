@@ -174,7 +174,8 @@ class Scheduler:
             return queue.keep_only(key, "")
         unblocked = queue.keep_only(key, job.uid)
         gang = state.fold.gangs.get(job.uid)
-        if job.state != "accepted" or job.request is None or (gang is not None and gang.phase != "waiting"):
+        is_out = job.state != "accepted" or (gang is not None and gang.phase != "waiting")
+        if is_out or job.request is None or (job.namespace, job.uid) in state.claimed:
             return queue.remove(job.uid) or unblocked
         attempt = gang.attempt if gang is not None else 1
         return queue.put(self._gang(job, job.request, attempt)) or unblocked

@@ -73,9 +73,8 @@ class State:
     def __init__(self, *, owns: Callable[[str], bool] | None = None, keeps: bool = False) -> None:
         self.fold = LedgerFold()
         self._pod_facts = PodFacts()
-        self.pods = self._pod_facts.pods
-        self.outcomes = self._pod_facts.outcomes
-        self.foreign = self._pod_facts.foreign
+        self.pods, self.outcomes = self._pod_facts.pods, self._pod_facts.outcomes
+        self.foreign, self.claimed = self._pod_facts.foreign, self._pod_facts.claimed
         self.short = self._pod_facts.short
         self._occupancy = Occupancy(self.fold, self.pods)
         self.table = self._occupancy.table
@@ -383,7 +382,7 @@ class State:
         fact = body_of(envelope, PodsSeen)
         check_pods(fact)
         check_subject(self._subject, "pod", fact.namespace, fact.gang)
-        self._pod_facts.note_pods(fact, self._subject, self._sequence)
+        found.jobs_changed.update(self._pod_facts.note_pods(fact, self._subject, self._sequence))
         self._look_again((fact.namespace, fact.gang), found)
         found.pods_changed[fact.namespace, fact.gang] = found.gangs_to_examine[fact.uid] = None
         found.add(self._occupancy.mark((fact.uid, fact.attempt), fact))

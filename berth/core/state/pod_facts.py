@@ -20,17 +20,24 @@ class PodFacts:
         """Pods of other schedulers, by the uid of their gang."""
         self.short: dict[str, None] = {}
         """Gangs (uid) of other schedulers of which some chips have another owner."""
+        self.claimed: dict[JobKey, dict[str, None]] = {}
+        """Foreign pods (uid) that may be of a job that Berth placed, by namespace and uid of the job."""
+        self._claims: dict[str, tuple[JobKey, str]] = {}
+        """Name and uid of the job of which a foreign pod (uid) may be."""
         self._subjects_of: dict[JobKey, dict[str, None]] = {}
         self._podless: dict[JobKey, int] = {}
         """Names under which facts show no pod that lives, and the sequences of those facts, ascending."""
 
-    def note_pods(self, fact: PodsSeen, subject: str, sequence: int) -> None:
+    def note_pods(self, fact: PodsSeen, subject: str, sequence: int) -> dict[JobKey, None]:
         """Note a fact about the pods of a job.
 
         Args:
             fact: The fact.
             subject: Subject on which it is stored.
             sequence: Its sequence.
+
+        Returns:
+            Jobs of which foreign pods may be since the fact, or were until it.
         """
         key = (fact.namespace, fact.gang)
         self.pods[key] = fact
@@ -43,6 +50,28 @@ class PodFacts:
             self.foreign[fact.uid] = key
         else:
             self.foreign.pop(fact.uid, None)
+        return self._note_claim(fact)
+
+    def _note_claim(self, fact: PodsSeen) -> dict[JobKey, None]:
+        claim = None
+        if fact.foreign and fact.job and any(phase not in ENDED for phase in fact.phase):
+            claim = (fact.namespace, fact.job), fact.job_uid
+        known = self._claims.get(fact.uid)
+        if claim == known:
+            return {}
+        changed: dict[JobKey, None] = {}
+        if known is not None:
+            (namespace, _), uid = known
+            pods = self.claimed[namespace, uid]
+            del pods[fact.uid], self._claims[fact.uid]
+            if not pods:
+                del self.claimed[namespace, uid]
+            changed[known[0]] = None
+        if claim is not None:
+            self._claims[fact.uid] = claim
+            self.claimed.setdefault((fact.namespace, fact.job_uid), {})[fact.uid] = None
+            changed[claim[0]] = None
+        return changed
 
     def note_outcome(self, fact: OutcomeSeen, subject: str) -> None:
         """Note a fact about the binding of a job; ``subject`` is where it is stored."""

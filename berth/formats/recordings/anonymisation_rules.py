@@ -96,6 +96,8 @@ RULES: Final[Mapping[str, Mapping[str, Rule]]] = {
         "tor_affinity": Kind.KEEP,
         "service": Kind.SERVICE,
         "steering": Special.LABELS,
+        "job": Kind.JOB,
+        "job_uid": Kind.UID,
     },
     "PodMarks": {"values": Special.LABELS},
     "GroupSeen": {

@@ -396,7 +396,7 @@ class Pods:
         else:
             self._uses[row.uid] = after
         if is_adopted:
-            self._foreign.put(row)
+            self._foreign.put(row, is_claimed=row.identity is not None and ownership == "unknown")
         else:
             self._foreign.drop(row.uid)
         reason = self._reason(row)

@@ -86,6 +86,7 @@ def pods_fact(
     common: CommonFields,
     *,
     foreign: bool = False,
+    job: tuple[str, str] = ("", ""),
     at_ms: UnixMs,
 ) -> PodsSeen:
     """Fact about pods.
@@ -96,6 +97,7 @@ def pods_fact(
         by_rank: State of the pods, by rank.
         common: Values that they share.
         foreign: Another scheduler placed them.
+        job: Name and uid of the job of which a foreign pod may be; empty without.
         at_ms: The time.
     """
     ranks = sorted(by_rank)
@@ -129,6 +131,8 @@ def pods_fact(
         marks=[PodMarks(rank, dict(by_rank[rank].marks)) for rank in ranks if by_rank[rank].marks],
         steering=dict(common.steering),
         steps=pack(steps, 4) if any(steps) else b"",
+        job=job[0],
+        job_uid=job[1],
     )
 
 

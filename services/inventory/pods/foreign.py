@@ -23,6 +23,8 @@ class Foreign:
     def __init__(self, rank_state: Callable[[PodRow], RankState]) -> None:
         self._rank_state = rank_state
         self._rows: dict[str, PodRow] = {}
+        self._claims: dict[str, tuple[str, str]] = {}
+        """Name and uid of the job of which a pod (uid) may be."""
         self._published: dict[str, PodsSeen] = {}
         self._names: dict[tuple[str, str], str] = {}
         self._reserved_names: dict[tuple[str, str], UnixMs] = {}
@@ -46,13 +48,22 @@ class Foreign:
         """Whether facts may be due."""
         return bool(self._dirty)
 
-    def put(self, row: PodRow) -> None:
-        """Take the current state of a live pod whose chips are known."""
+    def put(self, row: PodRow, *, is_claimed: bool = False) -> None:
+        """Take the current state of a live pod whose chips are known.
+
+        Args:
+            row: The pod.
+            is_claimed: Its annotations name a job of which no verdict is known: it may be a pod of that job.
+        """
         self._rows[row.uid] = row
+        self._claims.pop(row.uid, None)
+        if is_claimed and row.identity is not None:
+            self._claims[row.uid] = (row.identity.job, row.identity.uid)
         self._dirty[row.uid] = None
 
     def drop(self, uid: str) -> None:
         """A pod is no longer foreign, has finished or is gone."""
+        self._claims.pop(uid, None)
         if self._rows.pop(uid, None) is not None or uid in self._published:
             self._dirty[uid] = None
 
@@ -83,7 +94,13 @@ class Foreign:
         gang = published.gang if published is not None else self._name(row)
         by_rank = {0: self._rank_state(row)}
         return pods_fact(
-            (row.namespace, gang), (row.uid, 0), by_rank, common_fields({0: row}, None), foreign=True, at_ms=now_ms
+            (row.namespace, gang),
+            (row.uid, 0),
+            by_rank,
+            common_fields({0: row}, None),
+            foreign=True,
+            job=self._claims.get(row.uid, ("", "")),
+            at_ms=now_ms,
         )
 
     def _name(self, row: PodRow) -> str:

@@ -8,19 +8,19 @@ from collections.abc import Sequence
 import msgspec
 import pytest
 
-from berth.core.placement.leaving_pods import LeavingPods, NoPlaces
+from berth.core.placement.leaving_pods import NoPlaces
 from berth.core.placement.replacements import plan_backup, plan_replacements
 from berth.core.switches.occupancy.leaf_bits import EXCLUSIVE, SHARED, STATE
 from berth.products.catalogue import NODE_PRODUCTS
-from berth.schemas.columns import unpack
+from berth.schemas.columns import pack, unpack
 from berth.schemas.facts import Leaf, NodeHealth, TopologySeen
 from berth.schemas.intake import Task
 from berth.schemas.ledger import Release
 from berth.schemas.nodes import NodeCondition
-from berth.schemas.placement import Placement
+from berth.schemas.placement import Placement, Run, placement_of
 from tests.support.cells import a_job, a_node
 from tests.support.core_cells import SUBJECTS, CoreCell, nodes_in_superpods
-from tests.support.replacements import gang_of_cell, holding_of, leaving_of, replaced, round_of
+from tests.support.replacements import holding_of, leaving_of, replaced, round_of
 
 LARGE = {"tor-affinity": "large-model-schema"}
 CONFIG = '{"default": {"level1": {"label": "rack"}, "level2": {"label": "row"}}}'
@@ -400,12 +400,79 @@ def test_a_pod_without_chips_of_a_planned_gang_goes_near_it() -> None:
     assert unpack(found.block.block_index, 2)[0] == 0
 
 
-def test_a_gang_whose_placement_has_no_blocks_is_refused_as_an_error() -> None:
+KINDS: dict[str, tuple[CoreCell, dict[str, object]]] = {
+    "A3": (in_superpods((5, 5)), blocks(2, 2)),
+    "850": (in_superpods((5, 5), "superpod850x8"), blocks(2, 2, "superpod850x8")),
+    "racks": (in_superpods((16, 16), "superpod950x8"), blocks(4, 2, "superpod950x8", ra_block="8")),
+    "levels": (in_superpods((16,)), levels(2, 4, 4)),
+}
+"""A cell with a gang of each kind, and its request."""
+for _cell, _fields in KINDS.values():
+    _cell.place(a_job("j", **_fields))  # type: ignore[arg-type]  # fields of a request
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_gang_that_was_found_without_its_blocks_gets_the_places_that_it_would_get_with_them(kind: str) -> None:
+    cell, _ = KINDS[kind]
+    placement = holding_of(cell.state, "j").placement
+    pods = range(placement.pods())
+    bare = msgspec.structs.replace(placement, block=None)
+    for scope, ranks, ended in (("pod", [1], False), ("job", list(pods), False), ("job", list(pods), True)):
+        leaving = leaving_of(cell, "j", ranks, faulty=[1], scope=scope, have_ended=ended)
+        found = [replaced(cell, leaving._replace(placement=one)) for one in (placement, bare)]
+        if isinstance(found[0], NoPlaces):
+            assert found[1] == found[0]
+        else:
+            first, second = map(placed, found)
+            assert (second.names(), blocks_of(second)) == (first.names(), blocks_of(first))
+            assert superpods_of(second) == superpods_of(first)
+
+
+def ranks_of_blocks(placement: Placement) -> list[list[int]]:
+    blocks = blocks_of(placement)
+    return [[rank for rank, one in enumerate(blocks) if one == block] for block in sorted(set(blocks))]
+
+
+@pytest.mark.parametrize("lost", [[0], [1], [0, 1], [0, 1, 2]])
+@pytest.mark.parametrize("is_bare", [False, True])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_rank_that_was_lost_has_no_place_to_return_to(kind: str, lost: list[int], *, is_bare: bool) -> None:
+    """Its row is that of another pod, without chips. The gang fares as if the nodes of these ranks had failed."""
+    cell, _ = KINDS[kind]
+    placement = holding_of(cell.state, "j").placement
+    names, chips, count = placement.names(), placement.chips_by_rank(), placement.pods()
+    live = next(name for rank, name in enumerate(names) if rank not in lost)
+    runs = [Run(1, 0) if rank in lost else Run(1, len(chips[rank])) for rank in range(count)]
+    assert placement.block is not None
+    part = placement.block
+    index, superpods = (
+        pack([0 if rank in lost else one for rank, one in enumerate(unpack(column, 2))], 2)
+        for column in (part.block_index, part.superpod_index)
+    )
+    found = placement_of(
+        [live if rank in lost else name for rank, name in enumerate(names)],
+        [() if rank in lost else one for rank, one in enumerate(chips)],
+        runs,
+        resource=placement.resource,
+        block=None if is_bare else msgspec.structs.replace(part, block_index=index, superpod_index=superpods),
+    )
+    leaving = leaving_of(cell, "j", range(count), faulty=[], scope="job")
+    again = placed(replaced(cell, leaving._replace(placement=found, released=lost)))
+    known = placed(replaced(cell, leaving._replace(faulty=lost)))
+    assert blocks_of(again) == blocks_of(known)
+    if all(set(block) - set(lost) for block in ranks_of_blocks(placement)):  # else its SuperPoD is not known
+        assert again.names() == known.names()
+    assert len(set(again.names())) == count
+    assert not {names[rank] for rank in lost} & set(again.names())
+
+
+def test_a_gang_whose_placement_lacks_a_rank_is_refused_as_an_error() -> None:
     cell = in_superpods((5,))
     cell.place(a_job("j", **blocks(2, 1)))  # type: ignore[arg-type]  # fields of a request
     holding = holding_of(cell.state, "j")
-    bare = msgspec.structs.replace(holding.placement, block=None)
-    leaving = LeavingPods(gang_of_cell(cell, "j"), bare, [0], [0])
+    names, chips = holding.placement.names(), holding.placement.chips_by_rank()
+    one = placement_of(names[:1], chips[:1], [Run(1, len(chips[0]))], resource=holding.placement.resource)
+    leaving = leaving_of(cell, "j", [0])._replace(placement=one)
     placement_round = round_of(cell.state, cell.scheduler.scorer, [leaving])
     assert refused(plan_replacements(placement_round.parts(), leaving)).refusal.code == "internal"
     (error,) = placement_round.choose([]).set_aside

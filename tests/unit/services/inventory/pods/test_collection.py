@@ -289,6 +289,31 @@ def test_pods_of_others_are_foreign_once_their_chips_are_known() -> None:
     assert world.said() == []
 
 
+def test_a_pod_whose_annotations_name_an_unknown_job_may_be_of_that_job_until_the_verdict() -> None:
+    world = World()
+    world.put(a_pod("p", chips="Ascend910-1,Ascend910-0", job=("j", "u", 1, 0)))
+    assert world.facts() == []
+    world.now_ms = 1000
+    (fact,) = world.facts()
+    assert (fact.gang, fact.foreign, fact.job, fact.job_uid) == ("pod/p", True, "j", "u")
+    world.pods.note_job(accepted("j", "u", 1))
+    found = world.facts()
+    assert [(one.gang, one.foreign, one.job, one.job_uid) for one in found] == [
+        ("j", False, "", ""), ("pod/p", True, "", "")
+    ]  # fmt: skip
+    assert not found[1].phase
+
+
+def test_a_pod_of_an_attempt_that_is_over_keeps_its_job_from_nothing() -> None:
+    world = World()
+    world.pods.note_job(accepted("j", "u", 1))
+    world.pods.note_status(status("j", "u", 2, "placed"))
+    world.put(a_pod("p", chips="Ascend910-1,Ascend910-0", job=("j", "u", 1, 0)))
+    world.now_ms = 1000
+    (fact,) = world.facts()
+    assert (fact.gang, fact.foreign, fact.job, fact.job_uid) == ("pod/p", True, "", "")
+
+
 def cpu_left(world: World) -> int:
     """What the fact of the nodes says that the first has left; -1 without a new fact."""
     due = world.nodes.due(1)
