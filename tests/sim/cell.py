@@ -35,7 +35,7 @@ from berth.services.summary.config import SummaryConfig
 from berth.services.summary.metrics import SummaryMetrics
 from tests.sim.clock import SimClock
 from tests.sim.durability import SYNC_S
-from tests.sim.errors import Failure
+from tests.sim.errors import Failure, kind_of
 from tests.sim.kube import SimKube
 from tests.sim.loop import SimLoop
 from tests.sim.process import Ground, Main, Process, is_expected
@@ -187,10 +187,10 @@ class SimCell:
         if error is None:
             self.kills += process.death != "ended"
         else:
-            self.ends[f"{process.name.rstrip('-0123456789')}: {_reason(error)}"] += 1
+            self.ends[f"{process.name.rstrip('-0123456789')}: {kind_of(error)}"] += 1
             if not is_expected(error):
                 self.failures.append(
-                    Failure(f"{process.name.rstrip('-0123456789')} ended: {_reason(error)}", repr(error))
+                    Failure(f"{process.name.rstrip('-0123456789')} ended: {kind_of(error)}", repr(error))
                 )
                 self.failures[-1].__cause__ = error
         if process.name in self._wanted:
@@ -286,9 +286,3 @@ class SimCell:
         await summary.write_on(
             process.connect_api(), process.buses[0], process.clock, config, process.instruments, stop
         )
-
-
-def _reason(error: BaseException) -> str:
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return f"{type(error).__name__}: {error!s:.100}"

@@ -1,5 +1,12 @@
 """What ends a simulation."""
 
+import re
+from textwrap import shorten
+from typing import Final
+
+_WIDTH: Final = 100
+"""Characters of an error's text that are kept."""
+
 
 class SimulationError(Exception):
     """The simulation cannot go on: it is not the product that failed, but what is asked is not possible."""
@@ -33,3 +40,19 @@ class Failure(Exception):  # noqa: N818  # the word of the checkers
         super().__init__(f"{kind}: {details}" if details else kind)
         self.kind = kind
         self.details = details
+
+
+def kind_of(error: BaseException) -> str:
+    """An error in one line without its particulars: numbers are N, and a long text ends at a word.
+
+    Args:
+        error: Of a group its first.
+    """
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return f"{type(error).__name__}: {without_numbers(str(error))}"
+
+
+def without_numbers(text: str) -> str:
+    """A text with N for each number, at most 100 characters."""
+    return shorten(re.sub(r"\b\d+\b", "N", text), _WIDTH, placeholder=" …")

@@ -47,7 +47,7 @@ def heading(result: Result) -> str:
     """Figures in one line."""
     count, steps = result.count, result.steps
     return (
-        f"{result.seeds} seeds, {count['steps']} steps ({min(steps)} to {max(steps)} in a seed, median"
+        f"{result.seeds} seeds, {count['steps']} steps ({min(steps)} to {max(steps)} in a seed; median"
         f" {median(steps):.0f}), {count['records']} records, {count['kills']} kills,"
         f" {count['virtual ms'] / 3_600_000:.1f} simulated hours"
     )
@@ -74,8 +74,8 @@ def page(result: Result, command: str) -> str:
 def _page(result: Result, command: str) -> Iterator[str]:
     yield "# Simulation of whole cells"
     yield ""
-    yield f"Made by `{command}`; nothing here is written by hand. What happens in a seed and what is checked is in"
-    yield "[testing.md](../testing.md#simulation-of-whole-cells)."
+    yield f"Made by `{command}`; nothing here is written by hand."
+    yield "What happens in a seed and what is checked is in [testing.md](../testing.md#simulation-of-whole-cells)."
     yield ""
     for part in heading(result).split(", "):
         yield f"- {part}"
