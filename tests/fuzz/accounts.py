@@ -5,6 +5,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from berth.core.chips.soft_share_table import memory_of
+from berth.core.state.holdings.pod_phases import ENDED
 from berth.core.superpods.validation import SOFT, SUPER_POD_AFFINITY
 from berth.products.model import LABEL_CHIP_MEMORY
 from berth.schemas.columns import unpack, unpack_names
@@ -14,7 +15,6 @@ from berth.schemas.nodes import NodeCondition, NodeDescription
 from berth.schemas.placement import Placement, Share
 from berth.schemas.recovery import HeldPlaces, Recovery
 from tests.fuzz.failure import Failure
-from tests.fuzz.pod_facts import ENDED
 
 _PERCENT = 100
 

@@ -8,7 +8,6 @@ from berth.core.state.ledger import Holding
 from berth.schemas.columns import pack, pack_names
 from berth.schemas.facts import OutcomeSeen, OutcomeState, PodPhase, PodsSeen, RankFailure
 
-ENDED: Final = frozenset({PodPhase.SUCCEEDED, PodPhase.FAILED, PodPhase.GONE})
 _PATTERNS: Final[tuple[tuple[PodPhase, ...], ...]] = (
     (PodPhase.PENDING,),
     (PodPhase.RUNNING,),

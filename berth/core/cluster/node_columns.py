@@ -138,6 +138,11 @@ class NodeColumns:
             self._size += 1
         return row
 
+    def superpod_at(self, row: int) -> str:
+        """SuperPoD of a row; empty without one, and for a row below 0."""
+        index = self.superpod.item(row) if row >= 0 else -1
+        return self.superpods[index] if index >= 0 else ""
+
     def ranks(self) -> Ints:
         """Place of each row in the order of names: what breaks ties between equal scores."""
         if self._ranked != self._size:

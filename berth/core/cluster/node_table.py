@@ -254,12 +254,8 @@ class NodeTable(NodeColumns):
         before = self.drained_ms.pop(row, 0)
         now = 0
         if self.drains and self.present[row]:
-            leaf, superpod = self.leaf.item(row), self.superpod.item(row)
-            now = self.drains.since_ms(
-                self.names[row],
-                self.leaves[leaf] if leaf >= 0 else "",
-                self.superpods[superpod] if superpod >= 0 else "",
-            )
+            leaf = self.leaf.item(row)
+            now = self.drains.since_ms(self.names[row], self.leaves[leaf] if leaf >= 0 else "", self.superpod_at(row))
         if now:
             self.drained_ms[row] = now
         if now == before:

@@ -180,9 +180,7 @@ class BlockRound:
 
     def superpod_of(self, row: int) -> str:
         """SuperPoD of a row; empty without one."""
-        table = self._scorer.table
-        index = int(table.superpod[row]) if row >= 0 else -1
-        return table.superpods[index] if index >= 0 else ""
+        return self._scorer.table.superpod_at(row)
 
     def rack_of(self, row: int) -> int:
         """Number of the rack of a row; -1 if it is not known."""

@@ -257,7 +257,8 @@ def _block_of(table: NodeTable, fact: PodsSeen, nodes: Sequence[str], runs: Sequ
     numbers = [number if run.chips else 0 for run, number in zip(runs, numbers, strict=True)]
     if not any(run.chips for run in runs) or not (fact.service or any(numbers)):
         return None
-    homes = [_superpod(table, node) if number else "" for node, number in zip(nodes, numbers, strict=True)]
+    rows = [table.row_of.get(node, -1) if number else -1 for node, number in zip(nodes, numbers, strict=True)]
+    homes = [table.superpod_at(row) for row in rows]
     blocks = sorted({number - 1 for number in numbers if number})
     block_at = {block: place for place, block in enumerate(blocks, start=1)}
     superpods = sorted({home for home in homes if home}, key=superpod_key)
@@ -272,10 +273,3 @@ def _block_of(table: NodeTable, fact: PodsSeen, nodes: Sequence[str], runs: Sequ
         superpod_index=pack([superpod_at.get(home, 0) for home in homes], _INDEX_BYTES),
         service=fact.service,
     )
-
-
-def _superpod(table: NodeTable, node: str) -> str:
-    """SuperPoD of a node as it is known now; empty without one."""
-    row = table.row_of.get(node)
-    index = -1 if row is None else int(table.superpod[row])
-    return table.superpods[index] if index >= 0 else ""

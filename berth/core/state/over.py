@@ -4,7 +4,7 @@ from typing import Final
 
 from berth.core.changes import JobKey
 from berth.core.state.cell import State
-from berth.core.state.pod_facts import ENDED
+from berth.core.state.holdings.pod_phases import ENDED
 from berth.schemas.envelope import DecodeError, body_of, open_envelope
 from berth.schemas.facts import JobSeen, MembersSeen, OutcomeSeen, PodsSeen
 from berth.schemas.fault_facts import GroupSeen, ReplacementsSeen

@@ -1,13 +1,11 @@
 """Pod facts: pods and outcomes of binding by job, as the latest facts show them, until their job gives up its name."""
 
 from collections.abc import Container, Mapping
-from typing import Final
 
 from berth.core.changes import JobKey
+from berth.core.state.holdings.pod_phases import ENDED
 from berth.core.state.ledger import LedgerFold
-from berth.schemas.facts import OutcomeSeen, PodPhase, PodsSeen
-
-ENDED: Final = frozenset({PodPhase.SUCCEEDED, PodPhase.FAILED, PodPhase.GONE})
+from berth.schemas.facts import OutcomeSeen, PodsSeen
 
 
 class PodFacts:

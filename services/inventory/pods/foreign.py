@@ -22,9 +22,8 @@ class Foreign:
 
     def __init__(self, rank_state: Callable[[PodRow], RankState]) -> None:
         self._rank_state = rank_state
-        self._rows: dict[str, PodRow] = {}
-        self._claims: dict[str, tuple[str, str]] = {}
-        """Name and uid of the job of which a pod (uid) may be."""
+        self._rows: dict[str, tuple[PodRow, tuple[str, str]]] = {}
+        """Pods, with name and uid of the job of which they may be; empty without."""
         self._published: dict[str, PodsSeen] = {}
         self._names: dict[tuple[str, str], str] = {}
         self._reserved_names: dict[tuple[str, str], UnixMs] = {}
@@ -55,15 +54,12 @@ class Foreign:
             row: The pod.
             is_claimed: Its annotations name a job of which no verdict is known: it may be a pod of that job.
         """
-        self._rows[row.uid] = row
-        self._claims.pop(row.uid, None)
-        if is_claimed and row.identity is not None:
-            self._claims[row.uid] = (row.identity.job, row.identity.uid)
+        claimed = row.identity if is_claimed else None
+        self._rows[row.uid] = (row, (claimed.job, claimed.uid) if claimed is not None else ("", ""))
         self._dirty[row.uid] = None
 
     def drop(self, uid: str) -> None:
         """A pod is no longer foreign, has finished or is gone."""
-        self._claims.pop(uid, None)
         if self._rows.pop(uid, None) is not None or uid in self._published:
             self._dirty[uid] = None
 
@@ -73,8 +69,8 @@ class Foreign:
             del self._reserved_names[name], self._names[name]
         facts: list[PodsSeen] = []
         for uid in sorted(self._dirty):
-            row, published = self._rows.get(uid), self._published.get(uid)
-            fact = self._ended(published, now_ms) if row is None else self._fact(row, published, now_ms)
+            known, published = self._rows.get(uid), self._published.get(uid)
+            fact = self._ended(published, now_ms) if known is None else self._fact(*known, published, now_ms)
             if fact is None or is_repeat(published, fact):
                 del self._dirty[uid]
             else:
@@ -90,7 +86,7 @@ class Foreign:
             self._reserved_names[fact.namespace, fact.gang] = fact.at_ms
         self._dirty[fact.uid] = None
 
-    def _fact(self, row: PodRow, published: PodsSeen | None, now_ms: UnixMs) -> PodsSeen:
+    def _fact(self, row: PodRow, job: tuple[str, str], published: PodsSeen | None, now_ms: UnixMs) -> PodsSeen:
         gang = published.gang if published is not None else self._name(row)
         by_rank = {0: self._rank_state(row)}
         return pods_fact(
@@ -99,7 +95,7 @@ class Foreign:
             by_rank,
             common_fields({0: row}, None),
             foreign=True,
-            job=self._claims.get(row.uid, ("", "")),
+            job=job,
             at_ms=now_ms,
         )
 
