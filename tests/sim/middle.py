@@ -5,7 +5,6 @@ are only judged at a moment at which nothing is to be decided: a reader that beg
 not get its next record stored for long, and until then nobody is woken by what the last one changed.
 """
 
-from collections.abc import Iterable
 from typing import Final
 
 from berth.cli.recordings.replay import lines_of
@@ -13,7 +12,9 @@ from berth.core.errors import CoreError
 from berth.core.replay.replay import ReplayError
 from berth.core.scheduling.turn import MissingShards
 from berth.core.state.cell import State
+from berth.schemas.facts import JobSeen
 from berth.schemas.recording import BEGINNING
+from berth.schemas.refusal import Refusal
 from tests.fuzz.failure import Failure as FuzzFailure
 from tests.fuzz.likeness import see_alike
 from tests.fuzz.seat import Seat
@@ -33,10 +34,12 @@ MIDDLE: Final = (
     "snapshots in the middle",
     "sleepers in the middle",
     "looks at who waits",
-    "planner, judged",
+    *(f"planner, judged: {code}" for code in ("no-room", "no-blocks", "no-claim", "no-topology", "behind")),
     *(f"decided with {count} scorers" for count in SHARDS),
 )
 """What must have been checked at least once in a run of many seeds."""
+_NEVER: Final = frozenset({"larger-than-cluster", "no-topology", "internal"})
+"""Refusals of gangs that wait for another cluster: they are before none in a queue."""
 _FAILURES: Final = (CoreError, AssertionError, LookupError, ValueError, ArithmeticError, TypeError, AttributeError)
 
 
@@ -132,31 +135,45 @@ class Middle:
 
 
 def see_refused(observer: Observer) -> None:
-    """Each gang that was refused, and waits, cannot be placed.
+    """Each gang that was refused, and waits, cannot be placed, or waits for one that is before it in the queue.
 
     Raises:
         Failure: One can.
     """
-    state = observer.state
-    fold = state.fold
-    planner = Planner(_facts(observer), fold.holdings.values(), fold.settings.queue_policy, held=fold.held.values())
-    for job in _waiting(state):
-        gang = state.fold.gangs.get(job)
-        seen = next(one for one in state.jobs.values() if one.uid == job)
-        if gang is None or gang.refusal is None or seen.request is None:
+    state, fold = observer.state, observer.state.fold
+    settings = fold.settings
+    planner = Planner(_facts(observer), fold.holdings.values(), settings, held=fold.held.values())
+    line: list[str] = []
+    for seen, refusal in _line(state):
+        request = seen.request
+        if request is None:
             continue
-        found = planner.could_place(seen.request, gang.refusal)
-        if found:
-            raise Failure("a gang waits that could be placed", f"{found}: {gang.refusal}"[:2000])
-    for name, number in planner.count.items():
-        observer.count[f"planner, {name}"] += number
+        name = f"{seen.namespace}/{seen.name}"
+        in_lane = settings.plain_pods and not any(task.chips for task in request.tasks)
+        if refusal.code in {"behind", "reserved"}:
+            planner.count[f"judged: {refusal.code}"] += 1
+            if not line or (refusal.code == "reserved" and refusal.ahead not in line):
+                raise Failure("a gang waits for none that is before it", f"{name}: {refusal}, after {line}"[:2000])
+        else:
+            found = planner.could_place(request, refusal, is_first=in_lane or not line)
+            if found:
+                raise Failure("a gang waits that could be placed", f"{found}: {refusal}"[:2000])
+        if not in_lane and refusal.code not in _NEVER:
+            line.append(name)
+    for what, number in planner.count.items():
+        observer.count[f"planner, {what}"] += number
 
 
-def _waiting(state: State) -> Iterable[str]:
+def _line(state: State) -> list[tuple[JobSeen, Refusal]]:
+    """Gangs that wait and were refused, in the order of the queue."""
+    found: list[tuple[tuple[int, int, str], JobSeen, Refusal]] = []
     for job in state.jobs.values():
         gang = state.fold.gangs.get(job.uid)
-        if job.state == "accepted" and gang is not None and gang.phase == "waiting":
-            yield job.uid
+        if job.state != "accepted" or job.request is None or gang is None or gang.phase != "waiting":
+            continue
+        if gang.refusal is not None:
+            found.append(((-job.request.priority, job.accepted_seq, job.uid), job, gang.refusal))
+    return [(job, refusal) for _, job, refusal in sorted(found, key=lambda one: one[0])]
 
 
 def _facts(observer: Observer) -> dict[str, bytes]:

@@ -1,9 +1,10 @@
 """A planner that tries everything: whether a gang that waits could be placed.
 
-It reads facts and what attempts hold, and knows none of the product's rules of placement: which nodes a pod may use
+It reads facts and what attempts hold, and has rules of its own, none of the product's code: which nodes a pod may use
 (readiness, cordon, drains, labels, taints, health, cpu, memory), which chips of a node go together (any of a mesh,
-whole pairs, one ring), and that all pods of a gang start together. Where the rules leave room it says no: that a gang
-could be placed is then certain. What is outside of it is not judged, and counted by the reason.
+whole pairs, one ring or card), that all pods of a gang start together, and which leaves, SuperPoDs and racks they need
+(:mod:`tests.sim.fabric`). Where the rules leave room it says no: that a gang could be placed is then certain. What is
+outside of it is not judged, and counted by the reason.
 
 Sizes are bounded (:data:`NODES_MAX`, :data:`PODS_MAX`), so that every way to place a gang is tried.
 
@@ -11,7 +12,7 @@ Source: docs/reference/nodes-and-chips.md, "Product forms", "Usable chips", "Rul
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import msgspec
@@ -24,17 +25,20 @@ from berth.schemas.envelope import decode
 from berth.schemas.facts import HealthSeen, NodeHealth, NodesSeen
 from berth.schemas.fault_facts import DrainSeen
 from berth.schemas.intake import JobRequest, Task
+from berth.schemas.ledger import Settings
 from berth.schemas.refusal import NodeReason, Refusal
 from berth.schemas.usage_facts import UNLIMITED, UsageSeen
+from berth.schemas.volume_facts import ClaimSeen
+from tests.sim.chip_choices import DUO_FORMS, DUO_LABEL, FORMS, choices, most_of
+from tests.sim.fabric import BLOCK_CHIPS, SWITCH_CODES, Fabric, Seat, in_blocks
 
 NODES_MAX: Final = 12
 PODS_MAX: Final = 6
-RINGS: Final = {"module910x8": 4, "module910bx16": 8}
-"""Forms in which up to so many chips of a pod are in one ring."""
-PAIRS: Final = frozenset({"module910a3x16"})
-MESHES: Final = {"": 64, "module910bx8": 8, "half910x4": 4, "card910x2": 2}
-"""Forms in which any chips go together, and how many a node has at most; no form: pods without chips."""
-_OTHER_RULES: Final = ("sp-block", "ra-block", "tor-affinity", "huawei.com/affinity-config", "inferserviceid")
+_SWITCH_LABEL: Final = "tor-affinity"
+_OTHER_RULES: Final = ("huawei.com/affinity-config", "inferserviceid", "huawei.com/schedule_ubmemory")
+_MINDIE: Final = frozenset({"app", "jobID"})
+_UNJUDGED_BLOCKS: Final = frozenset({"wait", "home", "incomplete"})
+"""What blocks lack that depends on the places before a fault."""
 _UNREADY: Final = ("NoSchedule", "NoExecute")
 
 
@@ -52,6 +56,8 @@ class Host(msgspec.Struct):
         memory_mib: Left.
         resource: Of its chips.
         domain: Of its fact.
+        superpod: Its SuperPoD; empty without.
+        rack: Its rack; empty without.
         pods: How many more it takes.
     """
 
@@ -65,6 +71,8 @@ class Host(msgspec.Struct):
     cpu_milli: int
     memory_mib: int
     domain: str
+    superpod: str = ""
+    rack: str = ""
     pods: int = UNLIMITED
 
 
@@ -81,7 +89,7 @@ class Planner:
     Args:
         facts: The newest fact of each subject.
         holdings: What attempts have.
-        queue_policy: In force.
+        settings: In force.
         held: Places of attempts that are over, which are kept for the next ones; nobody gets them as far as is certain.
 
     Attributes:
@@ -89,27 +97,40 @@ class Planner:
     """
 
     def __init__(
-        self, facts: Mapping[str, bytes], holdings: Iterable[Holding], queue_policy: str, held: Iterable[Held] = ()
+        self, facts: Mapping[str, bytes], holdings: Iterable[Holding], settings: Settings, held: Iterable[Held] = ()
     ) -> None:
         self.count: Counter[str] = Counter()
-        self._queue_policy = queue_policy
+        self._settings = settings
+        self._claims = _claims(facts)
         self._hosts = _hosts(facts)
-        taken = [share for holding in holdings for share in (*owned_by(holding), *holding.reserved().values())]
-        for share in [*taken, *(share for one in held for share in one.places().values())]:
-            if share.pods and (host := self._hosts.get(share.node)) is not None:
+        places = [[*owned_by(holding), *holding.reserved().values()] for holding in holdings]
+        places += [list(one.places().values()) for one in held]
+        for share in (share for shares in places for share in shares if share.pods):
+            host = self._hosts.get(share.node)
+            if host is not None:
                 host.free &= ~share.mask
                 host.network &= ~share.mask
                 host.cpu_milli -= share.cpu_milli
                 host.memory_mib -= share.memory_mib
                 host.pods -= 1
+        self._fabric = Fabric(facts, [[share.node for share in shares] for shares in places])
 
-    def could_place(self, request: JobRequest, refusal: Refusal) -> str:
-        """How a gang that was refused could be placed; empty if it cannot, or is not judged."""
-        outside = self._outside(request, refusal)
+    def could_place(self, request: JobRequest, refusal: Refusal, *, is_first: bool = True) -> str:
+        """How a gang that was refused could be placed; empty if it cannot, or is not judged.
+
+        Args:
+            request: The gang.
+            refusal: Why it waits.
+            is_first: No gang that waits is before it.
+        """
+        outside = self._outside(request, refusal, is_first=is_first)
         if outside:
             self.count[f"not judged: {outside}"] += 1
             return ""
         self.count["judged"] += 1
+        self.count[f"judged: {refusal.code}"] += 1
+        if refusal.code == "no-claim":
+            return ""  # it is judged only if the claim is not there
         asks = [
             Ask(task, {**request.node_selector, **task.node_selector})
             for task in request.tasks
@@ -118,16 +139,40 @@ class Planner:
         asks.sort(key=lambda ask: (-ask.task.chips, ask.task.name))
         is_multi = sum(ask.task.chips > 0 for ask in asks) > 1
         is_empty = refusal.code == "larger-than-cluster"
+        form = refusal.form
         hosts = [
             msgspec.structs.replace(host, free=host.chips if is_empty else host.network if is_multi else host.free)
             for host in self._hosts.values()
-            if not request.resource or host.chips.bit_count() <= MESHES.get(refusal.form, 16)
+            if not request.resource or host.chips.bit_count() <= most_of(form)
+            if form not in DUO_FORMS or host.labels.get(DUO_LABEL[0]) == DUO_LABEL[1]
         ]
+        if _is_grouped(request, refusal):
+            return self._in_groups(request, refusal, asks, hosts)
         names: list[str] = []
-        found = _place(asks, hosts, request.resource, refusal.form, names, first=0)
+        found = _place(asks, hosts, request.resource, form, names, first=0)
         return f"{request.namespace}/{request.name} on {', '.join(names)}" if found else ""
 
-    def _outside(self, request: JobRequest, refusal: Refusal) -> str:
+    def _in_groups(self, request: JobRequest, refusal: Refusal, asks: Sequence[Ask], hosts: Iterable[Host]) -> str:
+        """How pods that each get a node could get them below leaves, or in blocks; empty if they cannot."""
+        if refusal.code == "no-topology":
+            return f"{request.namespace}/{request.name}: there is a topology" if self._fabric.has_leaves else ""
+        kinds = list(dict.fromkeys((ask.task.name, ask.task.chips) for ask in asks))
+        each = [next(ask for ask in asks if (ask.task.name, ask.task.chips) == kind) for kind in kinds]
+        seats = [
+            Seat(host.name, host.superpod, host.rack)
+            for host in hosts
+            if all(
+                _admits(host, ask, request.resource) and choices(host.free, ask.task.chips, refusal.form)
+                for ask in each
+            )
+        ]
+        if refusal.form in BLOCK_CHIPS:
+            found = in_blocks(request, self._settings, refusal.form, seats)
+        else:
+            found = self._fabric.below_leaves(request, self._settings, seats)
+        return f"{request.namespace}/{request.name} on {', '.join(seat.name for seat in seats)}" if found else ""
+
+    def _outside(self, request: JobRequest, refusal: Refusal, *, is_first: bool) -> str:
         """Why a gang is not judged; empty if it is."""
         said = {**request.labels, **request.annotations}
         tasks = request.tasks
@@ -135,16 +180,44 @@ class Planner:
             NodeReason.RESOURCE <= one.reason <= NodeReason.SPREAD for one in refusal.counts
         )
         is_large = sum(task.replicas for task in tasks) > PODS_MAX or len(self._hosts) > NODES_MAX
+        codes = {"no-room", "larger-than-cluster", "no-blocks", "no-claim", *SWITCH_CODES}
+        policy = self._settings.queue_policy
+        is_plain = not all(task.chips for task in tasks)
+        no_claim = refusal.code == "no-claim" and not self._lacks_claim(request)
         reasons = {
-            f"refusal {refusal.code}": refusal.code not in {"no-room", "larger-than-cluster"},
+            f"refusal {refusal.code}": refusal.code not in codes,
             "a scorer is missing": bool(refusal.missing_shards),
-            f"queue policy {self._queue_policy}": self._queue_policy != "skip",
-            "leaves and SuperPoDs": any(key in said for key in _OTHER_RULES),
-            f"form {refusal.form}": refusal.form not in {*MESHES, *PAIRS, *RINGS},
-            "constraints": is_constrained,
+            "not the first in a strict queue": policy == "fifo" and not is_first,
+            f"pods without chips, queue policy {policy}": policy in {"easy", "conservative"} and is_plain,
+            "levels and services": any(key in said for key in _OTHER_RULES) or said.keys() >= _MINDIE,
+            "places before a fault": refusal.blocks is not None and refusal.blocks.rule in _UNJUDGED_BLOCKS,
+            "some pods of a group without chips": _is_grouped(request, refusal) and is_plain,
+            "blocks and leaves": refusal.form in BLOCK_CHIPS and _is_switched(request),
+            f"form {refusal.form}": refusal.form not in FORMS,
+            "a claim that is there": no_claim,
+            "constraints": is_constrained and refusal.code != "no-claim",
             "too many pods or nodes": is_large,
         }
         return next((reason for reason, holds in reasons.items() if holds), "")
+
+    def _lacks_claim(self, request: JobRequest) -> bool:
+        """Whether a claim of a pod does not exist."""
+        wanted = (claim for task in request.tasks if task.constraints for claim in task.constraints.claims)
+        return any((request.namespace, claim) not in self._claims for claim in wanted)
+
+
+def _is_switched(request: JobRequest) -> bool:
+    return request.labels.get(_SWITCH_LABEL, "null") != "null"
+
+
+def _is_grouped(request: JobRequest, refusal: Refusal) -> bool:
+    return refusal.form in BLOCK_CHIPS or _is_switched(request)
+
+
+def _claims(facts: Mapping[str, bytes]) -> set[tuple[str, str]]:
+    """Claims that exist and are not being deleted, by namespace and name."""
+    claims = [decode(data, ClaimSeen) for subject, data in facts.items() if ".fact.claim." in subject]
+    return {(one.namespace, one.name) for one in claims if not one.gone and not one.deleting and one.phase != "lost"}
 
 
 def _place(asks: list[Ask], hosts: list[Host], resource: str, form: str, names: list[str], *, first: int) -> bool:
@@ -156,7 +229,7 @@ def _place(asks: list[Ask], hosts: list[Host], resource: str, form: str, names: 
         host = hosts[number]
         if not _admits(host, ask, resource):
             continue
-        for mask in _choices(host.free, ask.task.chips, form):
+        for mask in choices(host.free, ask.task.chips, form):
             before = (host.free, host.cpu_milli, host.memory_mib, host.pods)
             host.free &= ~mask
             host.cpu_milli -= ask.task.cpu_milli
@@ -169,31 +242,6 @@ def _place(asks: list[Ask], hosts: list[Host], resource: str, form: str, names: 
             names.pop()
             host.free, host.cpu_milli, host.memory_mib, host.pods = before
     return False
-
-
-def _choices(free: int, chips: int, form: str) -> list[int]:
-    """Chips that a pod may get of a node; of choices that leave equally much one is enough."""
-    if not chips:
-        return [0]
-    if form in PAIRS:
-        pairs = [3 << at for at in range(0, free.bit_length(), 2) if free >> at & 3 == 3]
-        if chips == 1:
-            return [1 << at for at in range(free.bit_length()) if free >> at & 1][:1]
-        return [sum(pairs[: chips // 2])] if chips % 2 == 0 and len(pairs) >= chips // 2 else []
-    size = RINGS.get(form, 64)
-    if chips > size:
-        return [free] if free.bit_count() == chips == 2 * size else []
-    rings = [free & ((1 << size) - 1) << at for at in range(0, max(free.bit_length(), 1), size)]
-    return [_lowest(ring, chips) for ring in rings if ring.bit_count() >= chips]
-
-
-def _lowest(mask: int, count: int) -> int:
-    taken = 0
-    for _ in range(count):
-        bit = mask & -mask
-        taken |= bit
-        mask &= ~bit
-    return taken
 
 
 def _admits(host: Host, ask: Ask, resource: str) -> bool:
@@ -269,6 +317,7 @@ def _read_nodes(seen: NodesSeen, found: dict[str, Host], places: dict[tuple[str,
     chips, allocatable = unpack(seen.chips, 8), unpack(seen.allocatable, 2)
     cpu, memory = unpack(seen.cpu_milli, 4), unpack(seen.memory_mib, 4)
     cpu_others, memory_others = unpack(seen.cpu_others, 4), unpack(seen.memory_others, 4)
+    rack = unpack(seen.rack_index, 4) if seen.rack_index else [0] * len(names)
     at = [
         ("superpod", seen.superpods, unpack(seen.superpod_index, 4)),
         ("leaf", seen.leaves, unpack(seen.leaf_index, 4)),
@@ -292,7 +341,17 @@ def _read_nodes(seen: NodesSeen, found: dict[str, Host], places: dict[tuple[str,
             cpu[row] - (cpu_others[row] if cpu_others else 0),
             memory[row] - (memory_others[row] if memory_others else 0),
             seen.domain,
+            *_above(seen, row, at[0][2], rack),
         )
+
+
+def _above(seen: NodesSeen, row: int, superpod: Sequence[int], rack: Sequence[int]) -> tuple[str, str]:
+    """SuperPoD and rack of a row; empty without."""
+    in_superpod = superpod[row] if superpod else 0
+    return (
+        seen.superpods[in_superpod - 1] if in_superpod else "",
+        seen.racks[rack[row] - 1] if rack[row] else "",
+    )
 
 
 def _read_health(seen: HealthSeen, found: Mapping[str, Host]) -> set[str]:

@@ -11,8 +11,9 @@ from berth.schemas.envelope import decode, encode
 from berth.schemas.facts import FlappingChip, HealthSeen, NodeClass, NodesSeen
 from berth.schemas.fault_facts import DrainSeen
 from berth.schemas.intake import JobRequest, Task
+from berth.schemas.ledger import Settings
 from berth.schemas.placement import Placement, Run
-from berth.schemas.refusal import NodeReason, ReasonCount, Refusal
+from berth.schemas.refusal import BlockLack, NodeReason, ReasonCount, Refusal
 from tests.sim.planner import Planner
 
 RESOURCE = "huawei.com/Ascend910"
@@ -55,9 +56,9 @@ def held(node: str, chips: tuple[int, ...]) -> Holding:
 def found(
     request: JobRequest, known: dict[str, bytes], *holdings: Holding, form: str = "module910bx8", code: str = "no-room"
 ) -> bool:
-    planner = Planner(known, holdings, "skip")
+    planner = Planner(known, holdings, Settings())
     place = planner.could_place(request, Refusal(code, form=form))  # type: ignore[arg-type]  # one of the codes
-    assert planner.count == {"judged": 1}
+    assert planner.count == {"judged": 1, f"judged: {code}": 1}
     return bool(place)
 
 
@@ -84,10 +85,33 @@ def test_a_gang_fits_where_all_its_pods_do(chips: int, pods: int, taken: tuple[i
         ("half910x4", 0b1111, 4, 2, True),
         ("card910x2", 0b11, 1, 4, True),
         ("card910x2", 0b111, 1, 1, False),
+        ("310-card", 0b0111_0011, 3, 2, True),
+        ("310-card", 0b0011_0011, 3, 1, False),
+        ("310p-duo-card", 0b0101, 2, 1, False),
+        ("310p-duo-card", 0b0110_0011, 2, 2, True),
+        ("310-chip", 0b0101_0101, 4, 2, True),
+        ("chip4-node8", 0b0111_0111, 4, 1, False),
+        ("chip4-node8", 0b1111_0111, 4, 2, True),
+        ("chip4-node8", 0b0111_0111, 6, 1, True),
+        ("chip4-node8", 0b0111_0111, 3, 4, True),
+        ("chip4-node8", 0b0011_0011, 3, 1, False),
     ],
 )
 def test_chips_go_together_as_the_form_says(form: str, mask: int, chips: int, pods: int, *, fits: bool) -> None:
     assert found(a_request(chips, pods), facts(chips=mask), form=form) is fits
+
+
+def test_nodes_of_duo_cards_have_a_label() -> None:
+    duo = NodeClass("p", RESOURCE, {"infer-card-type": "card-300i-duo"})
+    for form, mask, chips, fits in [
+        ("310p-duo-chip", 0b0101, 2, True),
+        ("310p-duo-chip-distributed", 0b0101, 2, False),
+        ("310p-duo-chip-distributed", 0b0111, 3, True),
+        ("310p-duo-chip-distributed", 0b1111, 3, True),
+        ("310p-duo-chip-distributed", 0b0011, 3, False),
+    ]:
+        assert found(a_request(chips), facts(duo, mask), form=form) is fits
+        assert not found(a_request(chips), facts(chips=mask), form=form)
 
 
 @pytest.mark.parametrize(
@@ -123,7 +147,7 @@ def test_places_that_are_held_for_a_gang_that_restarts_are_taken() -> None:
     placement = Placement(pack_names(NAMES), pack([0, 1], 4), [run, run], bytes([*range(8), *range(8)]), RESOURCE)
     for ranks, fits in (([0], True), ([0, 1], False)):
         kept = Held("ns", "other", "o", 1, placement, ranks, until_ms=9)
-        planner = Planner(facts(), [], "skip", held=[kept])
+        planner = Planner(facts(), [], Settings(), held=[kept])
         place = planner.could_place(a_request(8), Refusal("no-room", form="module910bx8"))
         assert bool(place) is fits
 
@@ -169,10 +193,28 @@ def test_a_job_that_is_larger_than_the_cluster_does_not_fit_an_empty_one() -> No
 @pytest.mark.parametrize(
     ("request_", "refusal", "policy", "why"),
     [
-        (a_request(1), Refusal("no-leaf"), "skip", "refusal no-leaf"),
+        (a_request(1), Refusal("bind-failed"), "skip", "refusal bind-failed"),
         (a_request(1), Refusal("no-room", missing_shards=[1]), "skip", "a scorer is missing"),
-        (a_request(1), Refusal("no-room"), "easy", "queue policy easy"),
-        (a_request(1, labels={"tor-affinity": "x"}), Refusal("no-room"), "skip", "leaves and SuperPoDs"),
+        (a_request(0), Refusal("no-room"), "easy", "pods without chips, queue policy easy"),
+        (
+            a_request(1, annotations={"huawei.com/affinity-config": "level1=1"}),
+            Refusal("no-room"),
+            "skip",
+            "levels and services",
+        ),
+        (a_request(1, labels={"app": "a", "jobID": "1"}), Refusal("no-room"), "skip", "levels and services"),
+        (
+            a_request(8, annotations={"sp-block": "8"}),
+            Refusal("no-blocks", blocks=BlockLack("home", 1, 0, 1)),
+            "skip",
+            "places before a fault",
+        ),
+        (
+            a_request(0, labels={"tor-affinity": "normal-schema"}),
+            Refusal("no-leaf"),
+            "skip",
+            "some pods of a group without chips",
+        ),
         (a_request(1), Refusal("no-room", form="910-new"), "skip", "form 910-new"),
         (
             a_request(1),
@@ -184,6 +226,14 @@ def test_a_job_that_is_larger_than_the_cluster_does_not_fit_an_empty_one() -> No
     ],
 )
 def test_what_is_not_judged_is_counted(request_: JobRequest, refusal: Refusal, policy: str, why: str) -> None:
-    planner = Planner(facts(), [], policy)
+    planner = Planner(facts(), [], Settings(queue_policy=policy))
     assert planner.could_place(request_, refusal) == ""
     assert planner.count == {f"not judged: {why}": 1}
+
+
+def test_only_the_first_of_a_strict_queue_is_judged() -> None:
+    planner = Planner(facts(), [], Settings(queue_policy="fifo"))
+    refusal = Refusal("no-room", form="module910bx8")
+    assert planner.could_place(a_request(8), refusal, is_first=False) == ""
+    assert planner.could_place(a_request(8), refusal)
+    assert planner.count["judged"] == planner.count["not judged: not the first in a strict queue"] == 1
