@@ -12,7 +12,7 @@ from berth.core.errors import CoreError
 from berth.core.replay.replay import ReplayError
 from berth.core.scheduling.turn import MissingShards
 from berth.core.state.cell import State
-from berth.schemas.facts import JobSeen
+from berth.schemas.intake import JobRequest
 from berth.schemas.recording import BEGINNING
 from berth.schemas.refusal import Refusal
 from tests.fuzz.failure import Failure as FuzzFailure
@@ -144,11 +144,8 @@ def see_refused(observer: Observer) -> None:
     settings = fold.settings
     planner = Planner(_facts(observer), fold.holdings.values(), settings, held=fold.held.values())
     line: list[str] = []
-    for seen, refusal in _line(state):
-        request = seen.request
-        if request is None:
-            continue
-        name = f"{seen.namespace}/{seen.name}"
+    for request, refusal in _line(state):
+        name = f"{request.namespace}/{request.name}"
         in_lane = settings.plain_pods and not any(task.chips for task in request.tasks)
         if refusal.code in {"behind", "reserved"}:
             planner.count[f"judged: {refusal.code}"] += 1
@@ -164,16 +161,16 @@ def see_refused(observer: Observer) -> None:
         observer.count[f"planner, {what}"] += number
 
 
-def _line(state: State) -> list[tuple[JobSeen, Refusal]]:
+def _line(state: State) -> list[tuple[JobRequest, Refusal]]:
     """Gangs that wait and were refused, in the order of the queue."""
-    found: list[tuple[tuple[int, int, str], JobSeen, Refusal]] = []
+    found: list[tuple[tuple[int, int, str], JobRequest, Refusal]] = []
     for job in state.jobs.values():
         gang = state.fold.gangs.get(job.uid)
         if job.state != "accepted" or job.request is None or gang is None or gang.phase != "waiting":
             continue
         if gang.refusal is not None:
-            found.append(((-job.request.priority, job.accepted_seq, job.uid), job, gang.refusal))
-    return [(job, refusal) for _, job, refusal in sorted(found, key=lambda one: one[0])]
+            found.append(((-job.request.priority, job.accepted_seq, job.uid), job.request, gang.refusal))
+    return [(request, refusal) for _, request, refusal in sorted(found, key=lambda one: one[0])]
 
 
 def _facts(observer: Observer) -> dict[str, bytes]:

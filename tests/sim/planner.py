@@ -156,8 +156,7 @@ class Planner:
         """How pods that each get a node could get them below leaves, or in blocks; empty if they cannot."""
         if refusal.code == "no-topology":
             return f"{request.namespace}/{request.name}: there is a topology" if self._fabric.has_leaves else ""
-        kinds = list(dict.fromkeys((ask.task.name, ask.task.chips) for ask in asks))
-        each = [next(ask for ask in asks if (ask.task.name, ask.task.chips) == kind) for kind in kinds]
+        each = {ask.task.name: ask for ask in asks}.values()
         seats = [
             Seat(host.name, host.superpod, host.rack)
             for host in hosts
