@@ -7,6 +7,8 @@ not get its next record stored for long, and until then nobody is woken by what 
 
 from typing import Final
 
+import msgspec
+
 from berth.cli.recordings.replay import lines_of
 from berth.core.errors import CoreError
 from berth.core.replay.replay import ReplayError
@@ -147,12 +149,14 @@ def see_refused(observer: Observer) -> None:
     for request, refusal in _line(state):
         name = f"{request.namespace}/{request.name}"
         in_lane = settings.plain_pods and not any(task.chips for task in request.tasks)
-        if refusal.code in {"behind", "reserved"}:
+        if (refusal.code == "behind" and line) or refusal.code == "reserved":
             planner.count[f"judged: {refusal.code}"] += 1
-            if not line or (refusal.code == "reserved" and refusal.ahead not in line):
+            if refusal.code == "reserved" and refusal.ahead not in line:
                 raise Failure("a gang waits for none that is before it", f"{name}: {refusal}, after {line}"[:2000])
         else:
-            found = planner.could_place(request, refusal, is_first=in_lane or not line)
+            # The one ahead may have left, after a gang like this one was refused: then there is no room for this one.
+            why = msgspec.structs.replace(refusal, code="no-room") if refusal.code == "behind" else refusal
+            found = planner.could_place(request, why, is_first=in_lane or not line)
             if found:
                 raise Failure("a gang waits that could be placed", f"{found}: {refusal}"[:2000])
         if not in_lane and refusal.code not in _NEVER:

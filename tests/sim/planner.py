@@ -36,6 +36,7 @@ NODES_MAX: Final = 12
 PODS_MAX: Final = 6
 _SWITCH_LABEL: Final = "tor-affinity"
 _OTHER_RULES: Final = ("huawei.com/affinity-config", "inferserviceid", "huawei.com/schedule_ubmemory")
+_GANG_PODS: Final = "berth/gang-pods"
 _MINDIE: Final = frozenset({"app", "jobID"})
 _UNJUDGED_BLOCKS: Final = frozenset({"wait", "home", "incomplete"})
 """What blocks lack that depends on the places before a fault."""
@@ -137,7 +138,9 @@ class Planner:
             for _ in range(task.replicas)
         ]
         asks.sort(key=lambda ask: (-ask.task.chips, ask.task.name))
-        is_multi = sum(ask.task.chips > 0 for ask in asks) > 1
+        # A pod that came after its gang was placed is a job of its own, and part of the gang all the same.
+        own_pods = sum(ask.task.chips > 0 for ask in asks)
+        is_multi = max(own_pods, int(request.annotations.get(_GANG_PODS, "0"))) > 1
         is_empty = refusal.code == "larger-than-cluster"
         form = refusal.form
         hosts = [

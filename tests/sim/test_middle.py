@@ -92,3 +92,22 @@ def test_who_waits_is_judged_once_the_leader_has_decided_what_is_due() -> None:
     seat.scheduler._pending.clear()  # a leader that forgets whom to wake
     with pytest.raises(Failure, match="a gang waits that could be placed"):
         middle.see_now(7)
+
+
+def test_a_gang_behind_one_that_left_waits_only_if_there_is_no_room_for_it() -> None:
+    """Its class sleeps since the one ahead was refused, so it is not tried when that one is cancelled."""
+    seat = _Seen("a")
+    settings = msgspec.structs.replace(seat.state.fold.settings, queue_policy="fifo")
+    seat.state.fold.settings = settings
+    seat.ill("a", NodeHealth.OK)
+    seat.job(a_job("one", chips=8))
+    assert list(seat.verdicts()) == [("one", True)]
+    seat.job(a_job("two", chips=8))
+    (job,) = (job for job in seat.state.jobs.values() if job.name == "two")
+    behind = Refusal("behind", form="module910bx8", ahead="ns/gone")
+    seat.state.fold.gangs[job.uid] = SimpleNamespace(phase="waiting", refusal=behind)  # type: ignore[assignment]  # a part
+    see_refused(seat.observer)
+    assert seat.observer.count["planner, judged: no-room"] == 1
+    seat.state.fold.holdings.clear()
+    with pytest.raises(Failure, match="could be placed"):
+        see_refused(seat.observer)

@@ -157,6 +157,7 @@ def test_network_faults_count_for_jobs_of_several_pods_alone() -> None:
     assert found(a_request(8), known)
     assert not found(a_request(8, 2), known)
     assert found(a_request(7, 2), known)
+    assert not found(a_request(8, annotations={"berth/gang-pods": "2"}), known), "a late pod of a gang of two"
 
 
 def test_a_flapping_chip_is_no_place() -> None:
