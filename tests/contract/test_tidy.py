@@ -34,7 +34,16 @@ PACKAGES = sorted(
         if path.name != "__pycache__"
     }
 )
-GENERATED = {".venv", ".git", ".mypy_cache", ".ruff_cache", ".pytest_cache", ".hypothesis", ".import_linter_cache"}
+GENERATED = {
+    ".venv",
+    ".git",
+    ".mypy_cache",
+    ".ruff_cache",
+    ".pytest_cache",
+    ".hypothesis",
+    ".import_linter_cache",
+    "site",
+}
 BINARY = {".berthlog", ".gz", ".png", ".pyc", ".zst"}
 
 
