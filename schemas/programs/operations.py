@@ -2,12 +2,28 @@
 
 from typing import Final, Literal, NamedTuple
 
-from berth.schemas.programs.replies import CancelReply, ExplainReply, NodesReply, StatusReply, SubmitReply
-from berth.schemas.programs.requests import CancelRequest, ExplainRequest, NodesRequest, StatusRequest, SubmitRequest
+from berth.schemas.programs.replies import (
+    CancelReply,
+    ExplainReply,
+    NodesReply,
+    RightsReply,
+    StatusReply,
+    SubmitReply,
+)
+from berth.schemas.programs.requests import (
+    CancelRequest,
+    ExplainRequest,
+    NodesRequest,
+    RightsRequest,
+    StatusRequest,
+    SubmitRequest,
+)
 from berth.schemas.programs.shape import Reply, Request
 
 Role = Literal["read", "submit"]
 """``read``: see jobs and nodes; ``submit``: submit and cancel jobs as well."""
+Needed = Literal["read", "submit", "none"]
+"""Role that an operation needs; ``none``: everybody may ask."""
 
 
 class Operation(NamedTuple):
@@ -23,7 +39,7 @@ class Operation(NamedTuple):
     verb: str
     request: type[Request]
     reply: type[Reply]
-    role: Role
+    role: Needed
 
 
 OPERATIONS: Final = (
@@ -32,4 +48,5 @@ OPERATIONS: Final = (
     Operation("status", StatusRequest, StatusReply, "read"),
     Operation("explain", ExplainRequest, ExplainReply, "read"),
     Operation("nodes", NodesRequest, NodesReply, "read"),
+    Operation("rights", RightsRequest, RightsReply, "none"),
 )

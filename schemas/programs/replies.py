@@ -162,3 +162,14 @@ class NodesReply(Reply, frozen=True, kw_only=True):
     """Last fact that is in the reply."""
     ledger_seq: int = 0
     """Last record of the ledger that is in the reply."""
+
+
+class RightsReply(Reply, frozen=True, kw_only=True):
+    """What the caller may do. ``*`` in a list stands for all namespaces."""
+
+    identity: str
+    """The caller; empty if it has no identity."""
+    read: list[str]
+    """Namespaces whose jobs it may see; with any of them it may also see nodes. Sorted."""
+    submit: list[str]
+    """Namespaces in which it may submit and cancel jobs. Sorted."""

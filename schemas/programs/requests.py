@@ -57,3 +57,7 @@ class NodesRequest(Request, frozen=True, kw_only=True):
     """Only nodes whose name comes after this one: ``next`` of the reply before."""
     limit: Annotated[int, Meta(ge=1, le=NODES_MAX)] = NODES_MAX
     """Most nodes in the reply."""
+
+
+class RightsRequest(Request, frozen=True, kw_only=True):
+    """Ask what the caller may do."""

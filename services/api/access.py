@@ -35,6 +35,20 @@ class Access:
         shown = repr(identity) if identity else "missing"
         raise RequestError("identity", shown, f"one that may {verb}{where}", code="denied")
 
+    def namespaces(self, identity: str, role: Role) -> list[str]:
+        """Namespaces in which a caller has a role, sorted; ``*`` alone for all.
+
+        Args:
+            identity: The caller; empty if it has none.
+            role: The role.
+        """
+        if self._is_open:
+            return [EVERY]
+        found = {
+            namespace for grant in self._grants if _allows(grant, identity, role, "") for namespace in grant.namespaces
+        }
+        return [EVERY] if EVERY in found else sorted(found)
+
 
 def _allows(grant: Grant, identity: str, role: Role, namespace: str) -> bool:
     return (

@@ -20,10 +20,17 @@ from berth.schemas.programs.replies import (
     ExplainReply,
     JobState,
     NodesReply,
+    RightsReply,
     StatusReply,
     SubmitReply,
 )
-from berth.schemas.programs.requests import CancelRequest, ExplainRequest, NodesRequest, StatusRequest
+from berth.schemas.programs.requests import (
+    CancelRequest,
+    ExplainRequest,
+    NodesRequest,
+    RightsRequest,
+    StatusRequest,
+)
 from berth.schemas.programs.shape import Reply
 from berth.schemas.status import JobStatus
 from berth.schemas.subjects import StreamName
@@ -81,6 +88,7 @@ class Operations:
             "status": self._status,
             "explain": self._explain,
             "nodes": self._nodes,
+            "rights": self._rights,
         }
 
     def handlers(self) -> list[tuple[Operation, Callable[[str, bytes], Awaitable[bytes]]]]:
@@ -203,6 +211,14 @@ class Operations:
                 return msgspec.structs.replace(reply, next=reply.nodes[-1].name)
             reply.nodes.append(node)
         return reply
+
+    async def _rights(self, data: bytes, identity: str) -> RightsReply:
+        decoded(data, RightsRequest)
+        return RightsReply(
+            identity=identity,
+            read=self._access.namespaces(identity, "read"),
+            submit=self._access.namespaces(identity, "submit"),
+        )
 
     async def _job(self, asked: CancelRequest | StatusRequest | ExplainRequest) -> JobState:
         """The job that a request names.

@@ -123,6 +123,11 @@ def _api_slow(cell: WatchedCell) -> None:
             api.metrics.took.observe(2)
 
 
+def _gateway_slow(cell: WatchedCell) -> None:
+    for _ in range(5):
+        cell.gateway.took.observe(2)
+
+
 def _slow_consumers(cell: WatchedCell) -> None:
     cell.slow_consumers += 1
 
@@ -199,4 +204,7 @@ CASES: Final[dict[str, Case]] = {
     "BerthApiSlow": Case(_api_slow),
     "BerthEventsLate": lags("api"),
     "BerthEventsFail": Case(lambda cell: cell.apis[0].metrics.failures.inc(5)),
+    "BerthGatewayErrors": Case(lambda cell: cell.gateway.requests.labels("/api/v1/jobs", "503").inc(50)),
+    "BerthGatewaySlow": Case(_gateway_slow),
+    "BerthGatewayStreamsFull": Case(lambda cell: cell.gateway.refused.inc(5)),
 }

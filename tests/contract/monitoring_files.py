@@ -21,7 +21,7 @@ from tests.contract.dashboard import dashboard
 ROOT: Final = Path(__file__).parents[2]
 FOLDER: Final = ROOT / "k8s" / "monitoring"
 PAGE: Final = ROOT / "docs" / "metrics.md"
-SERVICES: Final = ("dispatcher", "scorer", "binder", "inventory", "health", "summary", "api", "nodesim")
+SERVICES: Final = ("dispatcher", "scorer", "binder", "inventory", "health", "summary", "api", "gateway", "nodesim")
 """In the order of the pages."""
 _RUNBOOKS: Final = "operators.md"
 _HEAD: Final = "# Written by python -m tests.contract.monitoring_files; see docs/operators.md.\n"

@@ -33,7 +33,9 @@ K8S: Final = ROOT / "k8s"
 NAMESPACE: Final = "berth-system"
 FOLDERS: Final = {"base": K8S / "base", "dev": K8S / "overlays" / "dev", "prod": K8S / "overlays" / "prod"}
 OBJECTS: Final = {name: render(folder) for name, folder in FOLDERS.items()}
-SERVICES: Final = sorted(path.parent.name for path in (ROOT / "services").glob("*/__init__.py"))
+WITHOUT_MANIFEST: Final = {"gateway"}
+"""Services that run outside of the cluster."""
+SERVICES: Final = sorted({path.parent.name for path in (ROOT / "services").glob("*/__init__.py")} - WITHOUT_MANIFEST)
 OF_TRIALS: Final = {"nodesim"}
 WITH_API: Final = {"inventory", "health", "binder", "summary", "nodesim"}
 USERS: Final = ["inventory", "health", "dispatcher", "scorer", "binder", "summary", "api", PEOPLE]

@@ -36,6 +36,8 @@ UNITS = (
     "_offers_total",
     "_epoch",
     "_to_lead",
+    "_streams",
+    "_connections",
 )
 BANNED_LABELS = {"pod", "job", "gang", "node", "namespace", "uid", "subject"}
 

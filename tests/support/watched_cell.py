@@ -10,6 +10,7 @@ from berth.runtime.metrics import MetricsRegistry
 from berth.services.api.metrics import ApiMetrics
 from berth.services.binder.metrics import BinderMetrics
 from berth.services.dispatcher.metrics import DispatcherMetrics
+from berth.services.gateway.metrics import GatewayMetrics
 from berth.services.health.metrics import HealthMetrics
 from berth.services.inventory.metrics import InventoryMetrics
 from berth.services.scorer.metrics import ScorerMetrics
@@ -69,11 +70,13 @@ class WatchedCell:
         self.inventory_process = Process("inventory", 0, InventoryMetrics)
         self.health_process = Process("health", 0, HealthMetrics)
         self.summary_process = Process("summary", 0, SummaryMetrics)
+        self.gateway_process = Process("gateway", 0, GatewayMetrics)
         self.leader = self.dispatchers[0].metrics
         self.binder = self.binder_process.metrics
         self.inventory = self.inventory_process.metrics
         self.health = self.health_process.metrics
         self.summary = self.summary_process.metrics
+        self.gateway = self.gateway_process.metrics
         self.idle: set[str] = set()
         """Parts that do nothing."""
         self.stored_bytes = 1_000_000
@@ -114,6 +117,7 @@ class WatchedCell:
             self.inventory_process,
             self.health_process,
             self.summary_process,
+            self.gateway_process,
         ]
 
     def folded(self) -> list[Gauge]:
@@ -149,6 +153,8 @@ class WatchedCell:
         if "device plug-ins" not in self.idle:
             self.health.taken.labels("device plug-in").inc(20)
         self.summary.writes.inc(5)
+        self.gateway.requests.labels("/api/v1/jobs", "201").inc(100)
+        self.gateway.took.observe(0.004)
 
     def step(self, change: Callable[["WatchedCell"], None] | None = None) -> None:
         """Let time pass, work, change something, and scrape."""

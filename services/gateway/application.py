@@ -1,0 +1,121 @@
+"""The ASGI application: guard, route, count, and give every error the same form.
+
+It is no stack of middleware: one function surrounds the router, as each layer costs time in each request.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from starlette.datastructures import Headers
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.routing import Route, Router
+from starlette.types import Message, Receive, Scope, Send
+
+from berth.runtime.clock import Clock
+from berth.runtime.logs import Logger
+from berth.services.gateway.errors import RequestError
+from berth.services.gateway.guard import API, Guard
+from berth.services.gateway.metrics import GatewayMetrics
+
+JSON: Final = "application/json"
+OTHER: Final = "other"
+"""Label of requests for paths that do not exist."""
+_NO_STORE: Final = (b"cache-control", b"no-store")
+_HEADERS: Final = (
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"x-frame-options", b"DENY"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+    (b"cross-origin-opener-policy", b"same-origin"),
+    (
+        b"content-security-policy",
+        b"default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self';"
+        b" connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    ),
+)
+"""Of every answer. No header permits other sites to read anything."""
+
+
+class Application:
+    """Answers requests.
+
+    Args:
+        routes: What it answers.
+        guard: Refuses strangers.
+        clock: Of the process.
+        metrics: Of the gateway.
+        log: Of the process.
+    """
+
+    def __init__(
+        self, routes: Sequence[Route], guard: Guard, clock: Clock, metrics: GatewayMetrics, log: Logger
+    ) -> None:
+        self.routes = list(routes)
+        self._guard = guard
+        self._clock = clock
+        self._metrics = metrics
+        self._log = log
+        self._router = Router(self.routes, redirect_slashes=False)
+        self._labels: Mapping[object, str] = {route.endpoint: route.path for route in self.routes}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        if scope["type"] != "http":
+            return
+        began_s = self._clock.monotonic_s()
+        status = 0
+        is_api = scope["path"].startswith(API)
+
+        async def send_on(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                message["headers"] = [*message["headers"], *_HEADERS, *([_NO_STORE] if is_api else [])]
+                self._metrics.took.observe(self._clock.monotonic_s() - began_s)
+            await send(message)
+
+        scope["app"] = self  # makes the router raise errors instead of answering in a form of its own
+        try:
+            headers = Headers(scope=scope)
+            scope["identity"] = self._guard.identity(scope["path"], scope["query_string"], headers)
+            await self._router(scope, receive, send_on)
+        except RequestError as error:
+            await self._refuse(error, status, scope, receive, send_on)
+        except HTTPException as error:
+            await self._refuse(_of_router(error, scope), status, scope, receive, send_on)
+        except ClientDisconnect:
+            pass  # nobody waits for an answer
+        except Exception as error:  # noqa: BLE001  # whatever it is, the next request must be answered
+            self._log.error("request could not be carried out", path=scope["path"], exc_info=error)
+            broken = RequestError("request is set aside by an error of Berth, expected none", "internal")
+            await self._refuse(broken, status, scope, receive, send_on)
+        finally:
+            label = self._labels.get(scope.get("endpoint"), OTHER)
+            self._metrics.requests.labels(label, str(status)).inc()
+
+    @staticmethod
+    async def _refuse(error: RequestError, begun: int, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer with an error, unless an answer has begun; the server then cuts the connection."""
+        if begun:
+            raise error
+        response = Response(error.body, error.status, error.all_headers(), JSON)
+        await response(scope, receive, send)
+
+
+def identity_of(request: Request) -> str:
+    """Identity of the caller of a request; empty if the gateway is open."""
+    found: str = request.scope["identity"]
+    return found
+
+
+def _of_router(error: HTTPException, scope: Scope) -> RequestError:
+    """The form of Berth of an error of the router."""
+    method, path = scope["method"], scope["path"][:200]
+    if error.status_code == 405:  # noqa: PLR2004  # wrong method
+        allowed = (error.headers or {}).get("Allow", "")
+        return RequestError(f"method is {method}, expected {allowed} for {path!r}", "wrong-method", error.headers)
+    if error.status_code == 404:  # noqa: PLR2004  # not found
+        return RequestError(f"path is {path!r}, expected one of /api/v1/openapi.json", "not-found")
+    return RequestError(f"request is {method} {path!r}, expected another ({error.detail})")

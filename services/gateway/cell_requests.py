@@ -1,0 +1,119 @@
+"""Requests to the service ``api`` under the identity of a caller, and what the caller may do."""
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from berth.runtime.bus.port import Bus
+from berth.runtime.clock import Clock
+from berth.runtime.errors import FatalError, OversizeError, PoisonError, TransientError
+from berth.schemas.programs.replies import RightsReply
+from berth.schemas.programs.shape import Request
+from berth.services.gateway.errors import RequestError
+
+EVERY: Final = "*"
+_RIGHTS_KEPT_S: Final = 5.0
+_KEPT_MAX: Final = 10_000
+
+
+class _Outcome(msgspec.Struct, frozen=True, gc=False):
+    """What every reply says."""
+
+    ok: bool
+    error: str = ""
+    code: str = ""
+
+
+class CellRequests:
+    """Asks the service ``api``.
+
+    Args:
+        bus: The cell.
+        clock: Of the process.
+        timeout_s: Longest wait for an answer.
+        at_once: Most requests that wait at the same time.
+    """
+
+    def __init__(self, bus: Bus, clock: Clock, *, timeout_s: float, at_once: int) -> None:
+        self._bus = bus
+        self._clock = clock
+        self._timeout_s = timeout_s
+        self._at_once = at_once
+        self._waiting = 0
+        self._rights: dict[str, tuple[float, RightsReply]] = {}
+        """What callers may do, and until when that counts."""
+
+    async def ask(self, verb: str, identity: str, request: Request | bytes) -> bytes:
+        """Reply to a request, as JSON.
+
+        Args:
+            verb: Name of the operation.
+            identity: The caller; empty for none.
+            request: The request, or its JSON.
+
+        Raises:
+            RequestError: It was not carried out.
+        """
+        if self._waiting >= self._at_once:
+            raise RequestError(
+                f"requests at once is {self._waiting}, expected fewer than {self._at_once}: try again", "too-many"
+            )
+        subjects = self._bus.subjects
+        subject = subjects.api_as(verb, identity) if identity else subjects.api(verb)
+        data = request if isinstance(request, bytes) else msgspec.json.encode(request)
+        self._waiting += 1
+        try:
+            reply = await self._bus.request(subject, data, timeout_s=self._timeout_s)
+        except OversizeError as error:
+            raise RequestError(
+                f"request is {error.size_bytes} bytes, expected at most {error.limit_bytes}", "too-large"
+            ) from error
+        except TransientError as error:
+            raise RequestError(_unavailable(error.reason), "unavailable") from error
+        except (PoisonError, FatalError) as error:
+            raise RequestError(_unavailable(str(error)), "unavailable") from error
+        finally:
+            self._waiting -= 1
+        outcome = msgspec.json.decode(reply, type=_Outcome)
+        if not outcome.ok:
+            raise RequestError(outcome.error, outcome.code)
+        return reply
+
+    async def rights(self, identity: str) -> RightsReply:
+        """What a caller may do, as ``api`` said in the last seconds.
+
+        Raises:
+            RequestError: It is not known: ``api`` does not answer.
+        """
+        now_s = self._clock.monotonic_s()
+        kept = self._rights.get(identity)
+        if kept is not None and kept[0] > now_s:
+            return kept[1]
+        found = msgspec.json.decode(await self.ask("rights", identity, b"{}"), type=RightsReply)
+        if len(self._rights) >= _KEPT_MAX:
+            self._rights.clear()
+        self._rights[identity] = (now_s + _RIGHTS_KEPT_S, found)
+        return found
+
+    async def see_reader(self, identity: str, namespace: str = "") -> RightsReply:
+        """Check that a caller may see the jobs of a namespace, or of any if it is empty; returns its rights.
+
+        Raises:
+            RequestError: It may not.
+        """
+        rights = await self.rights(identity)
+        if not rights.read or (namespace and not has(rights.read, namespace)):
+            where = f" in namespace {namespace}" if namespace else ""
+            shown = repr(identity) if identity else "missing"
+            raise RequestError(f"identity is {shown}, expected one that may read{where}", "denied")
+        return rights
+
+
+def has(namespaces: Sequence[str], namespace: str) -> bool:
+    """Whether a list of namespaces of a caller covers one."""
+    return EVERY in namespaces or namespace in namespaces
+
+
+def _unavailable(reason: str) -> str:
+    return f"service api is unavailable ({reason}), expected its answer; ask again"

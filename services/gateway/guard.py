@@ -1,0 +1,106 @@
+"""What a request must fulfil before anything reads it: host, origin, and a token in its header."""
+
+from collections.abc import Mapping
+from typing import Final
+from urllib.parse import parse_qsl, urlsplit
+
+from berth.runtime.clock import Clock
+from berth.services.gateway.config import GatewayConfig, is_loopback
+from berth.services.gateway.errors import RequestError
+from berth.services.gateway.tokens import Tokens
+
+API: Final = "/api/"
+PUBLIC: Final = "/api/v1/openapi.json"
+_IN_URL: Final = frozenset({"token", "access_token", "authorization", "bearer", "api_key", "apikey"})
+_OWN_SITES: Final = frozenset({"same-origin", "none"})
+_SHOWN_MAX: Final = 80
+
+
+class Guard:
+    """Refuses requests of strangers.
+
+    Args:
+        config: Settings of the gateway.
+        clock: Of the process.
+    """
+
+    def __init__(self, config: GatewayConfig, clock: Clock) -> None:
+        self._is_open = config.access == "open"
+        self._tokens = Tokens(config.tokens, clock)
+        self._origins = frozenset(origin.lower() for origin in config.origins)
+
+    def identity(self, path: str, query: bytes, headers: Mapping[str, str]) -> str:
+        """Check a request; returns the identity of the caller, empty if it needs none.
+
+        Args:
+            path: Path of the request, decoded.
+            query: Query of the request, not decoded.
+            headers: Headers of the request, with names in small letters.
+
+        Raises:
+            RequestError: It is refused.
+        """
+        if query:
+            _see_no_token_in(query)
+        host = headers.get("host", "")
+        if self._is_open and not is_loopback(_name_of(host)):
+            raise RequestError(
+                f"header Host is {_shown(host)}, expected a loopback address such as 127.0.0.1 or localhost",
+                "wrong-host",
+            )
+        if not path.startswith(API):
+            return ""
+        self._see_own_site(host, headers)
+        if self._is_open or path == PUBLIC:
+            return ""
+        return self._tokens.identity(headers.get("authorization"))
+
+    def _see_own_site(self, host: str, headers: Mapping[str, str]) -> None:
+        """Check that no page of another site has made a browser send the request.
+
+        Raises:
+            RequestError: One has.
+        """
+        site = headers.get("sec-fetch-site")
+        origin = headers.get("origin")
+        if site is not None:
+            if site not in _OWN_SITES and (origin or "").lower() not in self._origins:
+                raise RequestError(
+                    f"header Sec-Fetch-Site is {_shown(site)}, expected same-origin: pages of other sites may not use"
+                    " the gateway",
+                    "cross-site",
+                )
+            return
+        if origin is None or origin.lower() in self._origins:
+            return
+        if urlsplit(origin).netloc.lower() != host.lower():
+            raise RequestError(
+                f"header Origin is {_shown(origin)}, expected the host {_shown(host)} or one of the setting origins",
+                "cross-site",
+            )
+
+
+def _see_no_token_in(query: bytes) -> None:
+    """Check that a query has no token: URLs are in logs, histories and the header ``Referer``.
+
+    Raises:
+        RequestError: It has one.
+    """
+    for name, _ in parse_qsl(query.decode("latin-1"), keep_blank_values=True):
+        if name.lower() in _IN_URL:
+            raise RequestError(
+                f"query field {name} is a token in a URL, expected the header Authorization: Bearer TOKEN;"
+                " make a new token, this one may be in logs",
+                "token-in-url",
+            )
+
+
+def _name_of(host: str) -> str:
+    """Host without its port."""
+    if host.startswith("["):
+        return host.partition("]")[0] + "]"
+    return host.partition(":")[0]
+
+
+def _shown(text: str) -> str:
+    return repr(text[:_SHOWN_MAX])

@@ -1,0 +1,168 @@
+"""Jobs, nodes and rights: the operations of programs under paths."""
+
+from collections.abc import Sequence
+from http import HTTPStatus
+from typing import Final, TypeVar
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from berth.schemas.programs import requests as shapes
+from berth.schemas.programs.shape import Request as Asked
+from berth.services.gateway.application import JSON, identity_of
+from berth.services.gateway.bodies import json_body
+from berth.services.gateway.cell_requests import CellRequests
+from berth.services.gateway.errors import RequestError
+
+JOBS: Final = "/api/v1/jobs"
+JOB: Final = "/api/v1/jobs/{namespace}/{name}"
+_NODES: Final = "/api/v1/nodes"
+_SHOWN_MAX: Final = 80
+
+T = TypeVar("T", bound=Asked)
+
+
+class _Submitted(msgspec.Struct, frozen=True, gc=False):
+    duplicate: bool = False
+
+
+class _Status(msgspec.Struct, frozen=True, gc=False):
+    job: msgspec.Raw
+
+
+class JobRoutes:
+    """Routes of jobs and nodes.
+
+    Args:
+        cell: Asks the service ``api``.
+        body_bytes_max: Longest body of a request.
+    """
+
+    def __init__(self, cell: CellRequests, *, body_bytes_max: int) -> None:
+        self._cell = cell
+        self._body_bytes_max = body_bytes_max
+
+    def routes(self) -> list[Route]:
+        """The routes."""
+        return [
+            Route(JOBS, self.submit, methods=["POST"]),
+            Route(JOB, self.status, methods=["GET"]),
+            Route(JOB, self.cancel, methods=["DELETE"]),
+            Route(f"{JOB}/explain", self.explain, methods=["GET"]),
+            Route(_NODES, self.nodes, methods=["GET"]),
+            Route("/api/v1/me", self.me, methods=["GET"]),
+        ]
+
+    async def submit(self, request: Request) -> Response:
+        """Submit the job in the body."""
+        fields(request)
+        body = await json_body(request, self._body_bytes_max)
+        see_object(body)
+        reply = await self._cell.ask("submit", identity_of(request), b'{"job":%b}' % body)
+        is_old = msgspec.json.decode(reply, type=_Submitted).duplicate
+        return Response(reply, HTTPStatus.OK if is_old else HTTPStatus.CREATED, media_type=JSON)
+
+    async def status(self, request: Request) -> Response:
+        """State of a job."""
+        asked = asked_in(request, shapes.StatusRequest, {"uid"})
+        reply = await self._cell.ask("status", identity_of(request), asked)
+        return Response(bytes(msgspec.json.decode(reply, type=_Status).job), media_type=JSON)
+
+    async def explain(self, request: Request) -> Response:
+        """Explanation of a job."""
+        asked = asked_in(request, shapes.ExplainRequest, {"uid"})
+        return Response(await self._cell.ask("explain", identity_of(request), asked), media_type=JSON)
+
+    async def cancel(self, request: Request) -> Response:
+        """Cancel a job."""
+        asked = asked_in(request, shapes.CancelRequest, {"uid", "reason"})
+        reply = await self._cell.ask("cancel", identity_of(request), asked)
+        return Response(reply, HTTPStatus.ACCEPTED, media_type=JSON)
+
+    async def nodes(self, request: Request) -> Response:
+        """Nodes, a page of them."""
+        found = fields(request, {"names", "after", "limit"})
+        names = [name for name in found.pop("names", "").split(",") if name]
+        asked = converted({**found, "names": names}, shapes.NodesRequest)
+        return Response(await self._cell.ask("nodes", identity_of(request), asked), media_type=JSON)
+
+    async def me(self, request: Request) -> Response:
+        """What the caller may do."""
+        fields(request)
+        return Response(msgspec.json.encode(await self._cell.rights(identity_of(request))), media_type=JSON)
+
+
+def fields(request: Request, known: set[str] | frozenset[str] = frozenset()) -> dict[str, str]:
+    """Fields of the query of a request.
+
+    Args:
+        request: The request.
+        known: Names that it may have, each once.
+
+    Raises:
+        RequestError: It has another one, or one twice.
+    """
+    if not request.scope["query_string"]:
+        return {}
+    found: dict[str, str] = {}
+    for name, value in request.query_params.multi_items():
+        if name not in known:
+            words = ", ".join(sorted(known)) or "none"
+            raise RequestError(f"query field {name[:_SHOWN_MAX]} is unknown, expected one of {words}")
+        if name in found:
+            raise RequestError(f"query field {name} is there twice, expected once")
+        found[name] = value
+    return found
+
+
+def asked_in(request: Request, kind: type[T], known: set[str]) -> T:
+    """Request to the service ``api`` out of a path and a query.
+
+    Raises:
+        RequestError: A name or field is wrong.
+    """
+    return converted({**request.path_params, **fields(request, known)}, kind)
+
+
+def converted(tree: dict[str, object], kind: type[T]) -> T:
+    """Request to the service ``api`` out of texts.
+
+    Raises:
+        RequestError: A field is wrong.
+    """
+    try:
+        return msgspec.convert(tree, kind, strict=False)
+    except msgspec.ValidationError as error:
+        reason, _, path = str(error).rpartition(" - at `$.")
+        field = path.removesuffix("`").partition("[")[0]
+        value = repr(str(tree.get(field, ""))[:_SHOWN_MAX])
+        what = (reason or str(error)).removeprefix("Expected ").partition(", got ")[0]
+        raise RequestError(f"{field or 'request'} is {value}, expected {what}") from error
+
+
+def see_object(body: bytes) -> None:
+    """Check that a body is one JSON object, so that it can be a part of another.
+
+    Raises:
+        RequestError: It is not.
+    """
+    try:
+        value = bytes(msgspec.json.decode(body, type=msgspec.Raw))
+    except RecursionError as error:
+        raise RequestError("body is nested too deeply, expected a job file in JSON") from error
+    except (msgspec.MsgspecError, UnicodeError) as error:
+        raise RequestError(f"body is malformed, expected a job file in JSON ({error})") from error
+    if not value.startswith(b"{"):
+        raise RequestError(f"body is {value[:_SHOWN_MAX].decode(errors='replace')}, expected a JSON object")
+
+
+def job_in(path_params: dict[str, str]) -> Sequence[str]:
+    """Namespace and name in a path.
+
+    Raises:
+        RequestError: One is not a name.
+    """
+    asked = converted(dict(path_params), shapes.StatusRequest)
+    return asked.namespace, asked.name

@@ -1,0 +1,50 @@
+"""Wiring of the gateway: what its modules need, their routes, and the server.
+
+A module gives its routes as a list, made from what it needs and nothing else, and is added in :func:`serve_http`.
+"""
+
+import asyncio
+from contextlib import AsyncExitStack
+
+from berth.runtime.bus.port import Bus
+from berth.runtime.clock import Clock
+from berth.runtime.instruments import Instruments
+from berth.services.gateway.application import Application
+from berth.services.gateway.cell_requests import CellRequests
+from berth.services.gateway.config import GatewayConfig
+from berth.services.gateway.guard import Guard
+from berth.services.gateway.job_routes import JobRoutes
+from berth.services.gateway.metrics import GatewayMetrics
+from berth.services.gateway.page_files import PageRoutes, page_files
+from berth.services.gateway.server import listen, raise_file_limit, serve_until, server_of
+
+
+async def serve_http(
+    bus: Bus, clock: Clock, config: GatewayConfig, instruments: Instruments[GatewayMetrics], stop: asyncio.Event
+) -> None:
+    """Answer HTTP requests until ``stop`` is set.
+
+    Raises:
+        ConfigError: The certificate cannot be used, or the host is not known.
+        FatalError: The address is in use.
+    """
+    log, metrics = instruments.log, instruments.metrics
+    async with AsyncExitStack() as stack:
+        listening = listen(config)
+        stack.callback(listening.close)
+        cell = CellRequests(bus, clock, timeout_s=config.answer_timeout_s, at_once=config.requests_at_once)
+        routes = [
+            *JobRoutes(cell, body_bytes_max=config.body_bytes_max).routes(),
+            *PageRoutes(page_files()).routes(),
+        ]
+        app = Application(routes, Guard(config, clock), clock, metrics, log)
+        server = server_of(app, config, metrics)
+        connections = raise_file_limit(config.connections_max)
+        if connections < config.connections_max:
+            log.warning("fewer files than connections_max", connections=connections, wanted=config.connections_max)
+        if config.access == "token" and not config.tokens:
+            log.warning("all requests are refused: no token is set, berth token makes one")
+        instruments.readiness.ready()
+        host, port = listening.getsockname()[:2]
+        log.info("ready", host=host, port=port, tls=config.has_tls, access=config.access, tokens=len(config.tokens))
+        await serve_until(server, listening, stop)
