@@ -12,6 +12,7 @@ from bench import (
     gang,
     health,
     metrics,
+    page,
     programs,
     replay,
     restart,
@@ -52,6 +53,7 @@ _BENCHES = {
     "sim": sim.run,
     "commands": commands.run,
     "programs": programs.run,
+    "page": page.run,
 }
 _LONG = ("load", "nodes")
 """Benches that need an hour or most of a machine, so that ``all`` leaves them out."""

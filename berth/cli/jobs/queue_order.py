@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, get_args
 
 from berth.cli.output import WRONG_USE, CommandError, near_names
+from berth.core.overview.queue_order import queue_key
 from berth.schemas.status import JobStatus, Phase
 
 JobKey = tuple[str, str]
@@ -12,17 +13,8 @@ PHASES: Final[tuple[str, ...]] = get_args(Phase)
 """All phases, in the order in which a job has them."""
 
 
-def _queue_key(status: JobStatus) -> tuple[object, ...]:
-    """Jobs that wait, in the order of the queue; then those with a place, and those that are over, likewise.
-
-    The order of those that wait is that of gangs (``Gang.order``), with jobs without chips in a queue of their own.
-    """
-    stage = 0 if status.phase == "waiting" else 1 if status.phase in {"placed", "bound", "running", "ending"} else 2
-    return (stage, status.is_plain, -status.priority, status.accepted_seq, status.uid, status.namespace, status.name)
-
-
 _KEYS: Final[dict[str, Callable[[JobStatus], Any]]] = {
-    "queue": _queue_key,
+    "queue": queue_key,
     "age": lambda status: -status.submitted_ms,
     "chips": lambda status: status.chips,
     "name": lambda status: (status.namespace, status.name),
@@ -44,7 +36,7 @@ def positions(statuses: Iterable[JobStatus]) -> dict[JobKey, int]:
     """
     found: dict[JobKey, int] = {}
     counts = {False: 0, True: 0}
-    for status in sorted((one for one in statuses if one.phase == "waiting"), key=_queue_key):
+    for status in sorted((one for one in statuses if one.phase == "waiting"), key=queue_key):
         counts[status.is_plain] += 1
         found[status.namespace, status.name] = counts[status.is_plain]
     return found
@@ -60,7 +52,7 @@ def in_order(statuses: Iterable[JobStatus], sort: str = "queue") -> list[JobStat
     Raises:
         CommandError: There is no such key.
     """
-    found = sorted(statuses, key=_queue_key)
+    found = sorted(statuses, key=queue_key)
     for name, is_reversed in reversed(_sort_keys(sort)):
         found.sort(key=_KEYS[name], reverse=is_reversed)
     return found

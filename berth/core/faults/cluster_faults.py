@@ -60,7 +60,11 @@ def faults_of(state: State, groups: Iterable[GroupSeen], conditions: Conditions)
         found = diagnose(pods, views, rules, size=holding.placement.pods())
         if found.faults or found.tolerated or rules.findings:
             jobs.append(FaultyJob(holding.namespace, holding.name, holding.uid, holding.attempt, found))
-    nodes = [fault for name in sorted(health.keys() | used) for fault in _node_faults(name, health, views)]
+    nodes = [
+        fault
+        for name in sorted(health.keys() | used)
+        for fault in node_faults(name, health.get(name), views.get(name, NodeView()))
+    ]
     return CellFaults(nodes, jobs)
 
 
@@ -80,12 +84,16 @@ def _conditions(state: State, conditions: Conditions) -> dict[str, NodeCondition
     return found
 
 
-def _node_faults(name: str, health: Mapping[str, NodeCondition], views: Mapping[str, NodeView]) -> list[NodeFault]:
-    """Faults of a node, of the whole node first."""
-    condition = health.get(name)
+def node_faults(name: str, condition: NodeCondition | None, view: NodeView) -> list[NodeFault]:
+    """Faults of a node, of the whole node first.
+
+    Args:
+        name: The node.
+        condition: Its health; None for a node that is gone.
+        view: What is known of it besides.
+    """
     if condition is None:
         return [NodeFault(name, NodeFaultKind.NODE_GONE, 0, "", 0)]
-    view = views[name]
     parts = [
         (NodeFaultKind.NODE_UNHEALTHY, view.is_unhealthy, 0),
         (NodeFaultKind.NODE_NOT_READY, not view.is_ready, 0),

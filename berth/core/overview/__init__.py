@@ -1,0 +1,1 @@
+"""Overview: the picture of a cell for the page, and its changes."""

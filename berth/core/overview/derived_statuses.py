@@ -1,0 +1,53 @@
+"""Statuses derived from a state, where no stream has them: in a recording."""
+
+from collections.abc import Iterator
+
+from berth.core.changes import Changes, JobKey
+from berth.core.explain.job_status import status_of
+from berth.core.state.cell import State
+from berth.core.state.ledger import Folded
+from berth.schemas.status import JobStatus
+
+
+class DerivedStatuses:
+    """Statuses of the jobs that facts and records touch, as the dispatcher would write them.
+
+    Reasons that only the dispatcher knows, why a fault does not restart a job or a rank finds no place, are missing.
+
+    Args:
+        state: The cell.
+    """
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self._touched: dict[JobKey, None] = {}
+        self.note_loaded()
+
+    def note_loaded(self) -> None:
+        """Note that the state was loaded: all jobs are touched."""
+        self._touched.update(dict.fromkeys(self._state.jobs))
+
+    def note(self, changes: Changes) -> None:
+        """Note what a fact or a record changed."""
+        self._touched.update(changes.jobs_changed)
+        self._touched.update(changes.pods_changed)
+
+    def note_record(self, folded: Folded) -> None:
+        """Note what a record changed."""
+        self.note(folded.changes)
+        for gang in folded.gangs:
+            self._touched[gang.namespace, gang.name] = None
+        for held in folded.unheld:
+            self._touched[held.namespace, held.name] = None
+
+    def take(self, at_ms: int) -> Iterator[JobStatus]:
+        """Statuses of the touched jobs; names that no job has are left out.
+
+        Args:
+            at_ms: The time.
+        """
+        touched, self._touched = self._touched, {}
+        for key in touched:
+            status = status_of(self._state, key, at_ms=at_ms)
+            if status is not None:
+                yield status

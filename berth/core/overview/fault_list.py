@@ -1,0 +1,96 @@
+"""Faults of nodes, as the page lists them."""
+
+from typing import Final
+
+from berth.core.chips.picking import ids_of
+from berth.core.explain.text import ranges
+from berth.core.faults.cluster_faults import node_faults
+from berth.core.faults.model import NodeFault, NodeFaultKind, NodeView
+from berth.core.faults.observation import node_view
+from berth.core.overview.conditions import Conditions
+from berth.core.overview.numbers import Numbers
+from berth.core.overview.owners import Owners
+from berth.core.state.cell import State
+from berth.schemas.facts import NodeHealth
+from berth.schemas.nodes import NodeCondition
+from berth.schemas.page.view import Fault
+
+_LEVELS: Final = {
+    NodeFaultKind.NODE_UNHEALTHY: "evict",
+    NodeFaultKind.NODE_GONE: "gone",
+    NodeFaultKind.NODE_NOT_READY: "not-ready",
+    NodeFaultKind.NODE_NO_NEW_WORK: "no-new-work",
+    NodeFaultKind.NODE_SUB_HEALTHY: "sub-healthy",
+    NodeFaultKind.CARD_UNHEALTHY: "unhealthy",
+    NodeFaultKind.CARD_RECOVERING: "recovering",
+    NodeFaultKind.CARD_NETWORK_UNHEALTHY: "network-unhealthy",
+    NodeFaultKind.CARD_SUB_HEALTHY: "sub-healthy",
+}
+
+
+class FaultSource:
+    """Derives the faults of a node.
+
+    Args:
+        state: The cell.
+        conditions: Health of nodes with its reasons.
+        owners: Owners of chips.
+        numbers: Gives jobs their numbers.
+    """
+
+    def __init__(self, state: State, conditions: Conditions, owners: Owners, numbers: Numbers) -> None:
+        self._state = state
+        self._conditions = conditions
+        self._owners = owners
+        self._numbers = numbers
+
+    def of(self, row: int, index: int) -> tuple[Fault, ...]:
+        """Faults of a node, of the whole node first.
+
+        Args:
+            row: Its row of the node table.
+            index: Its row on the page.
+        """
+        table = self._state.table
+        name = table.names[row]
+        if not table.present[row]:
+            found = node_faults(name, None, NodeView(is_gone=True))
+        else:
+            condition = self._condition(row)
+            if condition is None and table.classes[table.node_class.item(row)].ready:
+                return ()
+            condition = condition or NodeCondition(name=name)
+            found = node_faults(name, condition, node_view(self._state, row, condition))
+        return tuple(self._fault(fault, row, index) for fault in found)
+
+    def _condition(self, row: int) -> NodeCondition | None:
+        """Condition of a node that is there; None for a healthy one."""
+        table = self._state.table
+        known = self._conditions.of(table.domain_name(row), table.names[row])
+        if known is not None:
+            return known
+        unhealthy, network, level = table.unhealthy.item(row), table.network.item(row), table.level.item(row)
+        if not (unhealthy or network or level):
+            return None
+        return NodeCondition(
+            name=table.names[row], unhealthy=unhealthy, network_unhealthy=network, level=NodeHealth(level)
+        )
+
+    def _fault(self, fault: NodeFault, row: int, index: int) -> Fault:
+        chips = list(ids_of(fault.chips))
+        jobs = {
+            self._numbers.of(hold.job)
+            for hold in self._owners.of_row(row).values()
+            if not fault.chips or hold.mask & fault.chips
+        }
+        words = f" {'chip' if len(chips) == 1 else 'chips'} {ranges(chips)}" if chips else ""
+        return Fault(
+            at_ms=fault.reported_ms,
+            node=index,
+            place=f"{fault.node}{words}",
+            kind=fault.kind.value,
+            level=_LEVELS[fault.kind],
+            chips=chips,
+            sentence=fault.reason,
+            jobs=sorted(jobs),
+        )

@@ -1,0 +1,204 @@
+"""The picture of a cell, kept up to date: only what facts, records and statuses touch is looked at again."""
+
+from msgspec import UNSET, UnsetType
+
+from berth.core.overview.conditions import Conditions
+from berth.core.overview.fault_list import FaultSource
+from berth.core.overview.job_list import JobList, ListChanges
+from berth.core.overview.node_layout import NodeLayout, Where, where
+from berth.core.overview.node_rows import ChangedRows, node_row
+from berth.core.overview.numbers import JobId, Numbers
+from berth.core.overview.owners import Owners
+from berth.core.state.cell import State
+from berth.core.state.ledger import Folded
+from berth.schemas.page.view import Change, Fault, NodeRow, Reservation, View
+from berth.schemas.status import JobStatus
+
+
+class Overview:
+    """Picture of a cell.
+
+    Whoever applies facts and records to the state notes them here, and asks for the change now and then. Statuses come
+    from the stream of the cell, or from :class:`~berth.core.overview.derived_statuses.DerivedStatuses`.
+
+    Args:
+        state: The cell.
+        cell: Its name.
+    """
+
+    def __init__(self, state: State, *, cell: str = "") -> None:
+        self._state = state
+        self._cell = cell
+        self._numbers = Numbers()
+        self._owners = Owners(state)
+        self._conditions = Conditions()
+        self._jobs = JobList(state, self._owners, self._numbers)
+        self._source = FaultSource(state, self._conditions, self._owners, self._numbers)
+        self._changed = ChangedRows(state.table)
+        self._layout = NodeLayout({})
+        self._rows: list[NodeRow] = []
+        self._faults_of: dict[int, tuple[Fault, ...]] = {}
+        """Faults by row of the node table, of the rows that have any."""
+        self._faults: list[Fault] = []
+        self._reservations: list[Reservation] = []
+        self._touched: dict[int, None] = {}
+        self._version = 0
+        self._at_ms = self._facts_seq = self._ledger_seq = 0
+
+    def note_fact(self, data: bytes) -> None:
+        """Note a fact that the state has applied; one that it refused is noted, too, and changes nothing."""
+        for name in self._conditions.note(data):
+            row = self._state.table.row_of.get(name)
+            if row is not None:
+                self._touched[row] = None
+
+    def note_record(self, folded: Folded) -> None:
+        """Note a record that the state has applied."""
+        self._owners.note(folded)
+        self._jobs.note(folded)
+
+    def note_loaded(self) -> None:
+        """Note that the state was loaded from a snapshot."""
+        self._owners.touch_all()
+
+    def note_status(self, status: JobStatus) -> None:
+        """Note the newest status of a job."""
+        self._jobs.note_status(status)
+
+    def change(self, at_ms: int) -> Change | View | None:
+        """What changed since the last call: the whole picture when nodes come, go or move, None if nothing did.
+
+        Args:
+            at_ms: The time.
+        """
+        rows, owners = self._owners.refresh()
+        self._jobs.touch(owners)
+        listed = self._jobs.refresh()
+        for row in (*self._changed.find(), *rows):
+            self._touched[row] = None
+        touched = sorted(self._touched)
+        self._touched.clear()
+        is_moved = self._see_layout(touched)
+        if is_moved:
+            touched = self._layout.rows
+            self._rows = [NodeRow("", 0, 0, [])] * len(touched)
+            self._faults_of.clear()
+        nodes = self._see_rows(touched)
+        faults = self._see_faults(touched)
+        reservations = self._see_reservations() if owners or is_moved else UNSET
+        has_lists = faults is not UNSET or reservations is not UNSET or listed.queue is not None
+        if self._version and not (is_moved or has_lists or nodes or listed.jobs or listed.gone):
+            return None
+        self._version += 1
+        self._at_ms = at_ms
+        self._facts_seq, self._ledger_seq = self._state.facts_seq, self._state.fold.head
+        if is_moved or self._version == 1:
+            return self.view()
+        return self._change(nodes, listed, faults, reservations)
+
+    def view(self, at_ms: int | None = None) -> View:
+        """The whole picture as of the last change.
+
+        Args:
+            at_ms: The time; None for that of the change.
+        """
+        return View(
+            cell=self._cell,
+            version=self._version,
+            at_ms=self._at_ms if at_ms is None else at_ms,
+            facts_seq=self._facts_seq,
+            ledger_seq=self._ledger_seq,
+            layout=self._layout.layout,
+            nodes=list(self._rows),
+            jobs=self._jobs.jobs(),
+            queue=self._jobs.queue,
+            faults=list(self._faults),
+            reservations=list(self._reservations),
+        )
+
+    def namespace_of(self) -> dict[int, str]:
+        """Namespace of each job that is shown, by number."""
+        return self._jobs.namespace_of()
+
+    def _change(
+        self,
+        nodes: list[tuple[int, NodeRow]],
+        listed: ListChanges,
+        faults: list[Fault] | UnsetType,
+        reservations: list[Reservation] | UnsetType,
+    ) -> Change:
+        return Change(
+            version=self._version,
+            at_ms=self._at_ms,
+            facts_seq=self._facts_seq,
+            ledger_seq=self._ledger_seq,
+            nodes=nodes,
+            jobs=listed.jobs,
+            gone=listed.gone,
+            queue=listed.queue if listed.queue is not None else UNSET,
+            faults=faults,
+            reservations=reservations,
+        )
+
+    def _see_layout(self, touched: list[int]) -> bool:
+        """Make the layout anew if a node came, went or moved; returns whether one did."""
+        moved: dict[int, Where | None] = {}
+        for row in touched:
+            place = where(self._state.table, row)
+            if self._layout.is_moved(row, place):
+                moved[row] = place
+        if not moved:
+            return False
+        places = {**self._layout.places, **moved}
+        self._layout = NodeLayout({row: place for row, place in places.items() if place is not None})
+        return True
+
+    def _see_rows(self, touched: list[int]) -> list[tuple[int, NodeRow]]:
+        """Rows that differ from before, with their indexes, ascending."""
+        found: list[tuple[int, NodeRow]] = []
+        for row in touched:
+            index = self._layout.index_of.get(row)
+            if index is not None:
+                now = node_row(self._state, row, self._owners, self._numbers)
+                if now != self._rows[index]:
+                    self._rows[index] = now
+                    found.append((index, now))
+        return sorted(found, key=_index)
+
+    def _see_faults(self, touched: list[int]) -> list[Fault] | UnsetType:
+        for row in touched:
+            index = self._layout.index_of.get(row)
+            found = self._source.of(row, index) if index is not None else ()
+            if found:
+                self._faults_of[row] = found
+            else:
+                self._faults_of.pop(row, None)
+        rows = sorted(self._faults_of, key=self._layout.index_of.__getitem__)
+        faults = [fault for row in rows for fault in self._faults_of[row]]
+        if faults == self._faults:
+            return UNSET
+        self._faults = faults
+        return list(faults)
+
+    def _see_reservations(self) -> list[Reservation] | UnsetType:
+        index_of = self._layout.index_of
+        found = [
+            Reservation(
+                job=self._numbers.of(job),
+                until_ms=until_ms,
+                nodes=sorted(index_of[row] for row in rows if row in index_of),
+            )
+            for job, until_ms, rows in self._owners.reserved()
+            if self._owns(job)
+        ]
+        if found == self._reservations:
+            return UNSET
+        self._reservations = found
+        return list(found)
+
+    def _owns(self, job: JobId) -> bool:
+        return self._jobs.number(job) > 0
+
+
+def _index(entry: tuple[int, NodeRow]) -> int:
+    return entry[0]

@@ -1,0 +1,17 @@
+"""Order of jobs in lists: those that wait in the order in which the dispatcher tries to place them."""
+
+from typing import Final
+
+from berth.schemas.status import JobStatus
+
+QueueKey = tuple[int, bool, int, int, str, str, str]
+_PLACED: Final = frozenset({"placed", "bound", "running", "ending"})
+
+
+def queue_key(status: JobStatus) -> QueueKey:
+    """Sort key: jobs that wait, in the order of the queue; then those with a place, and those that are over, likewise.
+
+    The order of those that wait is that of gangs (``Gang.order``), with jobs without chips in a queue of their own.
+    """
+    stage = 0 if status.phase == "waiting" else 1 if status.phase in _PLACED else 2
+    return (stage, status.is_plain, -status.priority, status.accepted_seq, status.uid, status.namespace, status.name)

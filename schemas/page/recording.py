@@ -1,0 +1,38 @@
+"""What a recording page contains: a first picture, its changes, and the stories of jobs."""
+
+from berth.schemas.page.view import Change, View
+from berth.schemas.programs.events import JobEvent
+from berth.schemas.programs.shape import Shape, Whole
+
+
+class Story(Shape, frozen=True, kw_only=True):
+    """What happened to a job, and why it was placed or refused."""
+
+    events: list[JobEvent] = []
+    why: list[str] = []
+    """Sentences about its newest decision."""
+
+
+class Key(Shape, frozen=True, kw_only=True):
+    """The whole picture after some changes, to seek without applying all of them."""
+
+    index: Whole
+    """Number of changes that are in it."""
+    view: View
+
+
+class RecordedTimeline(Shape, frozen=True, kw_only=True):
+    """A recording for the page."""
+
+    title: str = ""
+    begin_ms: Whole
+    end_ms: Whole
+    view: View
+    """The first moment."""
+    changes: list[Change | View] = []
+    """Ascending; a view replaces everything."""
+    keys: list[Key] = []
+    stories: dict[str, Story] = {}
+    """By ``namespace/name/uid``."""
+    notes: list[str] = []
+    """What was merged or left out, one sentence each."""
