@@ -10,7 +10,7 @@ PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_INPUT=1 $(BIN)/python -m pip --qui
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo demo-kube test test-kube kube-assets helm-assets lint bench fuzz sim chaos decoders results site vectors mutants sim-mutants schemas chart samples lock clean
+.PHONY: help setup demo demo-kube test test-kube kube-assets helm-assets lint bench fuzz sim chaos decoders results site vectors mutants sim-mutants schemas reference chart samples lock clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -91,6 +91,9 @@ sim-mutants: setup ## See which seeds of the simulation detect small faults, and
 
 schemas: setup ## Write schemas/json again
 	@$(BIN)/python -m tests.contract.schema_files
+
+reference: setup ## Write the pages of docs/reference that follow from the code again
+	@$(BIN)/python -m tests.contract.reference_pages
 
 chart: setup ## Write the Helm chart in k8s/chart from the manifests again
 	@$(BIN)/python -m tests.chart

@@ -84,6 +84,7 @@ class LogConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     """Level and form of logs. Logs go to stderr."""
 
     level: Literal["debug", "info", "warning", "error"] = "info"
+    """Lowest level that is logged."""
     form: Literal["auto", "json", "text"] = "auto"
     """``auto`` is text on a terminal and JSON elsewhere."""
 

@@ -176,6 +176,7 @@ class DispatcherConfig(ServiceConfig, frozen=True, kw_only=True, forbid_unknown_
     snapshot_synced_s: Annotated[int, Meta(ge=0, le=7 * 86_400)] = 600
     """After so long a snapshot is on the server's disk; the ledger is cut at none that is younger."""
     snapshot_chunk_bytes: Annotated[int, Meta(ge=10_000, le=4_000_000)] = 500_000
+    """Size of a piece of a snapshot."""
     intake_batch_max: Annotated[int, Meta(ge=1, le=10_000)] = 1_000
     """Requests judged between two rounds."""
     tick_s: Annotated[float, Meta(gt=0, le=60)] = 1.0

@@ -75,5 +75,6 @@ class NodesimConfig(ServiceConfig, frozen=True, kw_only=True, forbid_unknown_fie
     retry_wait_s: Annotated[float, Meta(gt=0, le=60)] = 0.5
     """First pause after a fact could not be published; it doubles up to ``retry_wait_max_s``."""
     retry_wait_max_s: Annotated[float, Meta(gt=0, le=600)] = 10.0
+    """Longest pause between two attempts."""
     mirror_wait_s: Annotated[float, Meta(gt=0, le=600)] = 30.0
     """How long the latest facts may take to be readable at the start."""

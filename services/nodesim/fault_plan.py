@@ -31,27 +31,34 @@ class GivenFault(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     node: str
     """Node, or leaf switch."""
     fault: FaultKind
+    """What breaks."""
     chips: list[int] = []
+    """Chips that break, for faults of chips and of their network."""
     level: str = ""
     """As the reporting agent names it; empty: the default of the fault."""
     code: str = ""
+    """Fault code in upper-case hex; empty: the default of the fault."""
     for_s: _Seconds = 0
     """Duration; 0: it lasts."""
     leaf: bool = False
     """``node`` is a leaf switch: the fault is that of each node below it."""
     pod: str = ""
+    """``namespace/name`` for faults of pods; empty: the first running pod of the node."""
     exit_code: int = 0
+    """Exit code of the containers that end; 0 counts as 1."""
 
 
 class RandomFaults(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Faults of a kind at random times."""
 
     fault: FaultKind
+    """What breaks."""
     mtbf_s: Annotated[float, Meta(gt=0, le=315_360_000)]
     """Mean time between two faults of this kind in the cluster."""
     for_s: Annotated[float, Meta(gt=0, le=31_536_000)] = 60.0
     """Mean duration."""
     level: str = ""
+    """As the reporting agent names it; empty: the default of the fault."""
     leaf: bool = False
     """The faults are those of whole leaf switches."""
 
@@ -60,8 +67,11 @@ class FaultsConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """Faults that come by themselves, beside those of the topology file."""
 
     seed: int = 0
+    """Seed of the random faults."""
     given: list[GivenFault] = []
+    """Faults at given times."""
     random: list[RandomFaults] = []
+    """Faults at random times."""
 
 
 class DueFault(NamedTuple):

@@ -1,0 +1,421 @@
+"""Pages of the reference that follow from the code: commands, settings, job file, messages.
+
+``python -m tests.contract.reference_pages`` writes them anew. The page of the metrics has a generator of its own,
+``tests.contract.monitoring_files``.
+"""
+
+import importlib
+import textwrap
+from collections.abc import Iterator
+from inspect import cleandoc
+from pathlib import Path
+from typing import Any, Final, get_args, get_origin
+
+import msgspec
+from cyclopts import App
+from cyclopts.argument import Argument
+
+from berth.cli import output
+from berth.cli.app import complete_command_line
+from berth.products.catalogue import NODE_PRODUCTS
+from berth.runtime.config import PREFIX, ServiceConfig
+from berth.runtime.kube.config import KubeConfig
+from berth.schemas.catalogue import MESSAGES
+from berth.schemas.programs.job_file import JobFile, JobMetadata, JobSpec, JobTask, SoftShare
+from berth.schemas.subjects import StreamSpec, Subjects
+from tests.contract.monitoring_files import anchor
+from tests.contract.struct_tables import (
+    as_markdown,
+    default_text,
+    fields_of,
+    struct_table,
+    table,
+)
+
+ROOT: Final = Path(__file__).parents[2]
+FOLDER: Final = ROOT / "docs" / "reference"
+SERVICES: Final = sorted(path.parent.name for path in (ROOT / "services").glob("*/config.py"))
+NOT_FOR_OPERATORS: Final = {"fault_point"}
+"""Settings that tests of crashes set."""
+_WRITTEN: Final = "This page is written from the code by `make reference`."
+_EXIT_CODES: Final = (
+    (output.OK, "success"),
+    (output.FAILED, "failure, or a request was rejected"),
+    (output.WRONG_USE, "wrong use or setting, or a record that only a newer release reads"),
+    (output.LATE, "what `berth wait` or `berth submit --wait` waited for did not come in time"),
+    (output.INTERRUPTED, "Ctrl-C"),
+)
+_TYPES: Final[dict[object, str]] = {bool: "flag", int: "integer", float: "number", Path: "path"}
+_DEFAULTS: Final = {("up", "--topology"): "the cluster of the demo"}
+"""Defaults that are a path of the machine."""
+
+
+def commands_page() -> str:
+    """The page of all commands."""
+    app = complete_command_line()
+    guide = (ROOT / "docs" / "cli.md").read_text("utf-8")
+    lines = [
+        "# Commands and options",
+        "",
+        *_filled(
+            f"{_WRITTEN} [cli.md](../cli.md) explains the commands and has examples; `berth COMMAND --help` prints what"
+            " is here."
+        ),
+        "",
+        "## Exit codes",
+        "",
+        *table(("code", "meaning"), [(str(code), words) for code, words in _EXIT_CODES]),
+        "## Commands",
+        "",
+        *table(
+            ("command", "what it does"),
+            [(f"[`{name}`](#{anchor(name)})", as_markdown(_summary(each))) for name, each in _commands(app, "berth")],
+        ),
+    ]
+    for name, each in _commands(app, "berth"):
+        lines += _command(name, each, guide)
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _filled(text: str) -> list[str]:
+    return textwrap.wrap(text, 120, break_long_words=False, break_on_hyphens=False)
+
+
+def _commands(app: App, prefix: str) -> Iterator[tuple[str, App]]:
+    """All commands that are shown, with their full names, in the order of the code."""
+    for name in app:
+        if name.startswith("-") or not app[name].show:
+            continue
+        yield f"{prefix} {name}", app[name]
+        yield from _commands(app[name], f"{prefix} {name}")
+
+
+def _summary(app: App) -> str:
+    return cleandoc(app.help).partition("\n")[0]
+
+
+def _command(name: str, app: App, guide: str) -> list[str]:
+    text = cleandoc(app.help).partition("\nArgs:")[0].strip()
+    arguments = [one for one in app.assemble_argument_collection(parse_docstring=True) if one.show]
+    placed = [one for one in arguments if _is_placed(one)]
+    named = [one for one in arguments if not _is_placed(one)]
+    usage = " ".join([name, *(_in_usage(one) for one in placed), *(["[OPTIONS]"] if named else [])])
+    lines = [f"### {name}", "", "```text", usage, "```", "", *_paragraphs(text), ""]
+    if placed:
+        lines += table(
+            ("argument", "type", "meaning"),
+            [(f"`{_label(one)}`", _type(one), as_markdown(one.parameter.help or "")) for one in placed],
+        )
+    if named:
+        lines += table(
+            ("option", "type", "default", "meaning"),
+            [
+                (
+                    ", ".join(f"`{word}`" for word in one.names),
+                    _type(one),
+                    _default(name, one),
+                    as_markdown(one.parameter.help or ""),
+                )
+                for one in named
+            ],
+        )
+    command = name.removeprefix("berth ")
+    headings = [line.removeprefix("## ") for line in guide.splitlines() if line.startswith("## berth ")]
+    found = [heading for heading in headings if command.partition(" ")[0] in heading.replace(",", " ").split()]
+    if found:
+        lines += [f"More: [{found[0]}](../cli.md#{anchor(found[0])}).", ""]
+    return lines
+
+
+def _paragraphs(text: str) -> list[str]:
+    return as_markdown(text).splitlines()
+
+
+def _is_placed(argument: Argument) -> bool:
+    kind = argument.field_info.kind
+    return kind is kind.VAR_POSITIONAL or kind is kind.POSITIONAL_OR_KEYWORD or kind is kind.POSITIONAL_ONLY
+
+
+def _label(argument: Argument) -> str:
+    word = argument.names[0].lstrip("-").upper()
+    is_many = argument.field_info.kind is argument.field_info.kind.VAR_POSITIONAL
+    return f"{word.removesuffix('S')}..." if is_many else word
+
+
+def _in_usage(argument: Argument) -> str:
+    return _label(argument) if argument.required else f"[{_label(argument)}]"
+
+
+def _type(argument: Argument) -> str:
+    choices = argument.get_choices(force=True)
+    if choices:
+        return ", ".join(f"`{choice}`" for choice in choices)
+    inner = [part for part in get_args(argument.hint) if part not in {type(None), ...}]
+    words = _TYPES.get(inner[0] if inner else argument.hint, "text")
+    return f"{words}, may be repeated" if get_origin(argument.hint) in {tuple, list} else words
+
+
+def _default(command: str, argument: Argument) -> str:
+    if argument.required:
+        return "required"
+    own = _DEFAULTS.get((command.removeprefix("berth "), argument.names[0]))
+    value = argument.field_info.default
+    if own is not None or value in (None, "", ()):
+        return own or ""
+    return "off" if value is False else default_text(value)
+
+
+def settings_page() -> str:
+    """The page of all settings."""
+    lines = [
+        "# Settings",
+        "",
+        *_filled(
+            f"{_WRITTEN} [operators.md](../operators.md#settings) says what each setting is for. A service is started with"
+            " `python -m berth.services.SERVICE --config FILE`; `berth check-config SERVICE FILE` prints the settings"
+            " that result from the file, the environment and the defaults."
+        ),
+        "",
+        *_filled(
+            f"The variable of a setting in the environment is `{PREFIX}` and its path in capitals, with two underscores"
+            f" between the parts: `{variable('bus.url')}` is `bus.url`. Lists and tables are JSON there."
+        ),
+        "",
+        "## Every service",
+        "",
+        *_settings(ServiceConfig, set()),
+        "## Every service on Kubernetes",
+        "",
+        *_settings(KubeConfig, set(), "kube."),
+    ]
+    shared = {name for name, *_ in _rows(ServiceConfig)} | {name for name, *_ in _rows(KubeConfig, "kube.")} | {"kube"}
+    for service in SERVICES:
+        lines += [f"## {service}", "", *_settings(settings_of(service), shared)]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def settings_of(service: str) -> type[ServiceConfig]:
+    """Struct of the settings of a service."""
+    module = importlib.import_module(f"berth.services.{service}.config")
+    (found,) = [
+        value
+        for value in vars(module).values()
+        if isinstance(value, type) and issubclass(value, ServiceConfig) and value is not ServiceConfig
+    ]
+    return found
+
+
+def _rows(struct: type[msgspec.Struct], prefix: str = "") -> Iterator[tuple[str, str, str, str]]:
+    """Settings below a path: each path with type, default and text; sections are opened."""
+    for field in fields_of(struct):
+        path = f"{prefix}{field.name}"
+        if field.name in NOT_FOR_OPERATORS:
+            continue
+        if field.inside and field.default == "its defaults":
+            yield from _rows(field.inside[0], f"{path}.")
+            continue
+        yield path, field.kind, field.default, field.text
+        if field.inside and path != "kube":
+            for inner in fields_of(field.inside[0]):
+                yield f"{path}[].{inner.name}", inner.kind, inner.default, inner.text
+
+
+def _settings(struct: type[msgspec.Struct], shared: set[str], prefix: str = "") -> list[str]:
+    return table(
+        ("setting", "type", "default", "meaning"),
+        [
+            (f"`{path}`", words, default or "required", as_markdown(text))
+            for path, words, default, text in _rows(struct, prefix)
+            if path not in shared
+        ],
+    )
+
+
+def variable(path: str) -> str:
+    """Name of the variable of a setting in the environment."""
+    return PREFIX + path.upper().replace(".", "__")
+
+
+_JOB_PARTS: Final = (
+    ("The job", JobFile),
+    ("metadata", JobMetadata),
+    ("spec", JobSpec),
+    ("spec.tasks[]", JobTask),
+    ("spec.softShare", SoftShare),
+)
+
+
+def job_file_page() -> str:
+    """The page of the job file."""
+    anchors = {struct: anchor(title) for title, struct in _JOB_PARTS}
+    lines = [
+        "# Job file",
+        "",
+        *_filled(
+            f"{_WRITTEN} A job file is YAML or JSON, with one or several documents. A field that is not listed is refused."
+            " Volcano Jobs, AscendJobs and `batch/v1` Jobs are accepted as well: see the [examples](../examples) and the"
+            " [labels and annotations](kubernetes.md)."
+        ),
+        "",
+        "```yaml",
+        (ROOT / "docs" / "examples" / "job.yaml").read_text("utf-8").partition("---")[0].strip(),
+        "```",
+        "",
+    ]
+    for title, struct in _JOB_PARTS:
+        lines += [f"## {title}", "", as_markdown(cleandoc(struct.__doc__ or "")), "", *struct_table(struct, anchors)]
+    rows = [
+        (f"`{name}`", product.about, f"`{product.resource}`", str(product.chips), _pairs(product.selector),
+         f"`{product.policy}`" if product.policy else "none")
+        for name, product in NODE_PRODUCTS.items()
+    ]  # fmt: skip
+    lines += [
+        "## Products",
+        "",
+        *_filled(
+            "Values of `spec.product`, with what each of them sets: the resource name, the selector of nodes and the"
+            " policy ([nodes and chips](nodes-and-chips.md))."
+        ),
+        "",
+        *table(("product", "what", "resource", "chips of a node", "selector", "policy"), rows),
+    ]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _pairs(labels: dict[str, str]) -> str:
+    return ", ".join(f"`{key}={value}`" for key, value in sorted(labels.items())) or "none"
+
+
+def messages_page() -> str:
+    """The page of streams, subjects and messages."""
+    kinds = {message: message.KIND for message in MESSAGES}
+    parts = _parts()
+    anchors: dict[type[msgspec.Struct], str] = {each: anchor(kind) for each, kind in kinds.items()}
+    anchors.update({each: anchor(each.__name__) for each in parts})
+    lines = [
+        "# Streams, subjects and messages",
+        "",
+        *_filled(
+            f"{_WRITTEN} How messages change between releases is in [messages.md](../messages.md), what of a stream may be"
+            " deleted in [operators.md](../operators.md#streams), JSON for programs in [programs.md](../programs.md)."
+            " [schemas/json](../../schemas/json) has the JSON Schemas of all messages, and of requests, replies and events"
+            " in JSON."
+        ),
+        "",
+        *_filled(
+            "A message is msgpack: `[kind, version, body]`, and the body an array of the fields in the order of the table."
+            " Names in subjects are escaped: every byte other than letters, digits, `-` and `_` is `=` and two upper-case"
+            " hex digits."
+        ),
+        "",
+        "## Streams",
+        "",
+        *table(("stream", "subjects", "keeps"), [_stream(spec) for spec in Subjects("CELL").streams()]),
+        "## Subjects",
+        "",
+        *table(("subject", "what"), sorted(_subjects())),
+        "## Messages",
+        "",
+        *table(
+            ("kind", "version", "what"),
+            [(f"[`{kind}`](#{anchors[each]})", str(each.VERSION), _first(each)) for each, kind in kinds.items()],
+        ),
+    ]
+    for message, kind in kinds.items():
+        lines += [f"### {kind}", "", *_struct_text(message), *struct_table(message, anchors)]
+    lines += ["## Parts of messages", ""]
+    for part in parts:
+        lines += [f"### {part.__name__}", "", *_struct_text(part), *struct_table(part, anchors)]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _parts() -> list[type[msgspec.Struct]]:
+    """Structs inside messages that are no messages, by name."""
+    found: dict[str, type[msgspec.Struct]] = {}
+    waiting: list[type[msgspec.Struct]] = list(MESSAGES)
+    while waiting:
+        for field in fields_of(waiting.pop()):
+            for cls in field.inside:
+                if cls not in MESSAGES and cls.__name__ not in found:
+                    found[cls.__name__] = cls
+                    waiting.append(cls)
+    return [found[name] for name in sorted(found)]
+
+
+def _struct_text(struct: type[msgspec.Struct]) -> list[str]:
+    text = as_markdown(cleandoc(struct.__doc__ or "").partition("\nAttributes:")[0].rstrip())
+    return [*text.splitlines(), ""] if text else []
+
+
+def _first(struct: type[msgspec.Struct]) -> str:
+    text = " ".join(cleandoc(struct.__doc__ or "").partition("\n\n")[0].split())
+    return as_markdown(text.partition(". ")[0].rstrip("."))
+
+
+def _stream(spec: StreamSpec) -> tuple[str, str, str]:
+    subjects = ", ".join(f"`{_bare(subject)}`" for subject in spec.subjects)
+    keeps = [f"{spec.max_age_s // 86_400} days" if spec.max_age_s else ""]
+    keeps += [f"{spec.max_bytes >> 20:,} MiB" if spec.max_bytes else ""]
+    keeps += ["the latest message of each subject" if spec.per_subject == 1 else ""]
+    mirror = f"mirror of `{spec.mirror_of}`" if spec.mirror_of else subjects
+    return f"`{spec.name}_CELL`", mirror, ", ".join(part for part in keeps if part) or "everything"
+
+
+def _bare(subject: str) -> str:
+    return subject.replace("berth.CELL.", "berth.<cell>.")
+
+
+def _subjects() -> Iterator[tuple[str, str]]:
+    """Subjects of a cell, with the parts that vary in angle brackets, and what is published there."""
+    subjects = Subjects("CELL")
+    for name, member in vars(Subjects).items():
+        if name.startswith("_") or name in {"cell", "root", "stream", "streams", "facts", "snapshot_all", "reports_health",
+                                            "api_as_any"}:  # fmt: skip
+            continue
+        if isinstance(member, property):
+            subject, doc = str(getattr(subjects, name)), member.fget.__doc__
+        elif callable(member):
+            words: dict[str, Any] = {
+                one: f"WORD{one}" for one in member.__annotations__ if one not in {"return", "stream"}
+            }
+            subject, doc = str(member(subjects, **words, **_enums(member))), member.__doc__
+        else:
+            continue
+        yield f"`{_marked(_bare(subject))}`", as_markdown(str(doc))
+
+
+def _enums(member: Any) -> dict[str, Any]:  # noqa: ANN401  # a function of any signature
+    return {"stream": _Word("WORDstream")} if "stream" in member.__annotations__ else {}
+
+
+class _Word(str):
+    """A text that stands for a stream as well."""
+
+    @property
+    def value(self) -> str:
+        return str(self)
+
+
+def _marked(subject: str) -> str:
+    parts = subject.split(".")
+    return ".".join(f"<{part.removeprefix('WORD')}>" if part.startswith("WORD") else part for part in parts)
+
+
+def wanted() -> dict[Path, str]:
+    """Text of each page by its path."""
+    return {
+        FOLDER / "cli.md": commands_page(),
+        FOLDER / "settings.md": settings_page(),
+        FOLDER / "job-file.md": job_file_page(),
+        FOLDER / "messages.md": messages_page(),
+    }
+
+
+def write() -> None:
+    """Write all pages."""
+    for path, text in wanted().items():
+        path.write_text(text, "utf-8")
+
+
+if __name__ == "__main__":
+    write()

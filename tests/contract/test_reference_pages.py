@@ -1,0 +1,71 @@
+"""Generated pages of the reference say what the code says, and leave nothing without a meaning."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from berth.cli.commands import COMMANDS, Command
+from berth.runtime.config import ServiceConfig, load
+from berth.services.dispatcher.config import DispatcherConfig
+from tests.contract.reference_pages import FOLDER, SERVICES, messages_page, variable, wanted
+from tests.contract.struct_tables import as_markdown, default_text, fields_of
+
+PAGES = wanted()
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
+def test_a_page_is_what_the_code_says(path: Path) -> None:
+    assert path.read_text("utf-8") == PAGES[path], "run `make reference`, and look at the difference"
+
+
+@pytest.mark.parametrize("name", ["cli.md", "settings.md", "job-file.md"])
+def test_every_row_has_a_meaning(name: str) -> None:
+    rows = [line for line in PAGES[FOLDER / name].splitlines() if line.startswith("| `")]
+    assert rows
+    assert [row for row in rows if row.endswith("|  |")] == [], "write a text below the field, or help of the option"
+
+
+def test_every_command_that_is_shown_is_on_the_page() -> None:
+    def names(commands: tuple[Command, ...], prefix: str) -> list[str]:
+        return [
+            name
+            for each in commands
+            if each.is_shown
+            for name in [f"{prefix} {each.name}", *names(each.parts, f"{prefix} {each.name}")]
+        ]
+
+    headings = re.findall(r"^### (berth .*)$", PAGES[FOLDER / "cli.md"], re.MULTILINE)
+    assert headings == names(COMMANDS, "berth")
+
+
+def test_every_service_is_on_the_page_of_the_settings() -> None:
+    headings = re.findall(r"^## (\w+)$", PAGES[FOLDER / "settings.md"], re.MULTILINE)
+    assert headings == SERVICES
+    assert {"dispatcher", "scorer", "api"} <= set(headings)
+
+
+def test_the_variable_of_a_setting_sets_it() -> None:
+    assert load(ServiceConfig, None, {variable("bus.cell"): "lab"}).bus.cell == "lab"
+    assert load(DispatcherConfig, None, {variable("shards"): "3"}).shards == 3
+
+
+def test_sections_of_messages_have_different_anchors() -> None:
+    headings = [found.lower().replace(".", "") for found in re.findall(r"^#+ (.*)$", messages_page(), re.MULTILINE)]
+    assert len(headings) == len(set(headings))
+
+
+def test_no_page_names_a_folder_of_this_machine() -> None:
+    assert [path.name for path, text in PAGES.items() if str(Path(__file__).parents[2]) in text] == []
+
+
+def test_types_are_words_with_their_bounds() -> None:
+    found = {field.name: field for field in fields_of(DispatcherConfig)}
+    assert found["shards"].kind == "integer, 0 to 256"
+    assert found["shards"].default == "0"
+    assert found["decisions"].inside != []
+    assert default_text("") == '`""`'
+
+
+def test_text_of_a_docstring_is_shown_as_it_is_meant() -> None:
+    assert as_markdown("``x*`` < y, a*b; :class:`~berth.schemas.Offer`") == r"`x*` &lt; y, a\*b; `Offer`"
