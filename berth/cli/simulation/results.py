@@ -13,6 +13,7 @@ from berth.cli.simulation.report_page import write_page
 from berth.cli.tables import Table
 from berth.core.explain.text import pluralize
 from berth.core.simulation.comparison import Comparison, ComparisonRow, compared, markdown_of
+from berth.core.simulation.conclusion import conclusion_of
 from berth.core.simulation.simulator import RejectedJob
 from berth.core.simulation.statistics import Statistics, statistics_of
 from berth.core.simulation.timeline import Timeline
@@ -30,6 +31,8 @@ class Results(msgspec.Struct, frozen=True):
     source: str
     """File of the trace or the recording."""
     cluster: str
+    conclusion: list[str]
+    """What the figures show, in one to three sentences or short groups of them."""
     notes: list[str]
     """Values that were rounded, left out or assumed."""
     settings: dict[str, dict[str, str]]
@@ -42,13 +45,31 @@ class Results(msgspec.Struct, frozen=True):
 
 
 def results_of(
-    courses: Sequence[Timeline], *, source: str, cluster: str, notes: Sequence[str], turned_away: Sequence[RejectedJob]
+    courses: Sequence[Timeline],
+    *,
+    source: str,
+    cluster: str,
+    notes: Sequence[str],
+    turned_away: Sequence[RejectedJob],
+    judged_from: int = 0,
+    resolution_ms: int = 0,
 ) -> Results:
-    """Figures of courses, side by side."""
+    """Figures of courses, side by side.
+
+    Args:
+        courses: A column each.
+        source: File of the trace or the recording.
+        cluster: The cluster in words.
+        notes: Values that were rounded, left out or assumed.
+        turned_away: Jobs that can never be placed, of the first simulated course.
+        judged_from: First column that the conclusion is about.
+        resolution_ms: Smaller differences of waiting times are not significant.
+    """
     figures = [statistics_of(timeline) for timeline in courses]
     return Results(
         source=source,
         cluster=cluster,
+        conclusion=conclusion_of(figures[judged_from:], resolution_ms=resolution_ms),
         notes=list(notes),
         settings={timeline.title: timeline.settings for timeline in courses},
         turned_away=list(turned_away),
@@ -72,7 +93,9 @@ def give(found: Results, courses: Sequence[Timeline], folder: Path | None, *, as
 
 
 def show(found: Results) -> None:
-    """Print results as text."""
+    """Print results as text, the conclusion first."""
+    for sentence in found.conclusion:
+        print_result(sentence)
     for note in found.notes:
         print_result(f"note: {note}")
     for line in settings_lines(found):
@@ -130,7 +153,7 @@ def markdown(found: Results, pictures: Sequence[tuple[str, str]] = ()) -> str:
     """Results as Markdown; ``pictures`` are files and their captions."""
     titles = [figures.title for figures in found.figures]
     comparison = Comparison(titles, found.rows)
-    parts = [f"# {found.source} on {found.cluster}", ""]
+    parts = [f"# {found.source} on {found.cluster}", "", " ".join(found.conclusion), ""]
     parts += [f"- {line}" for line in settings_lines(found)]
     parts += [f"- note: {note}" for note in found.notes]
     parts += [f"- {line}" for line in turned_away_lines(found.turned_away)]

@@ -105,6 +105,8 @@ def what_if(file: Path, *, change: Change | None = None, given: Given | None = N
             cluster=f"cell {logged.cell}",
             notes=[*logged.workload.notes, trust(courses[0], courses[1])],
             turned_away=simulation.rejected,
+            judged_from=1,
+            resolution_ms=deviation_ms(courses[0], courses[1], 95),
         )
         give(found, courses, places.out, as_json=places.json)
 
@@ -113,19 +115,30 @@ def what_if(file: Path, *, change: Change | None = None, given: Given | None = N
 
 def trust(recorded: Timeline, control: Timeline) -> str:
     """Sentence on how closely the simulation without the change follows the recording."""
-    placed = {
-        (job.namespace, job.name): job.placed_ms - recorded.begin_ms for job in recorded.jobs if job.placed_ms >= 0
-    }
-    apart = sorted(
-        abs(job.placed_ms - control.begin_ms - placed[job.namespace, job.name])
-        for job in control.jobs
-        if job.placed_ms >= 0 and (job.namespace, job.name) in placed
-    )
+    apart = _apart_ms(recorded, control)
     if not apart:
         return f"no job was placed both in the record and where it was {CONTROL}: differences are not significant"
     return (
         f"{CONTROL}, {pluralize(len(apart), 'job')} placed as in the record, half of them within {percentile(apart, 50) / 1000:g} s"
         f" of the recorded moment, 95 % within {percentile(apart, 95) / 1000:g} s: smaller differences are not significant"
+    )
+
+
+def deviation_ms(recorded: Timeline, control: Timeline, percent: int) -> int:
+    """How far the placement of so many jobs is from the recorded moment at most; 0 without such jobs."""
+    apart = _apart_ms(recorded, control)
+    return percentile(apart, percent) if apart else 0
+
+
+def _apart_ms(recorded: Timeline, control: Timeline) -> list[int]:
+    """Time between the recorded and the simulated placement of each job that has both, ascending."""
+    placed = {
+        (job.namespace, job.name): job.placed_ms - recorded.begin_ms for job in recorded.jobs if job.placed_ms >= 0
+    }
+    return sorted(
+        abs(job.placed_ms - control.begin_ms - placed[job.namespace, job.name])
+        for job in control.jobs
+        if job.placed_ms >= 0 and (job.namespace, job.name) in placed
     )
 
 

@@ -212,3 +212,12 @@ def test_a_wrong_change_is_told_with_what_would_be_right(
 ) -> None:
     assert what_if(file, *words) == WRONG_USE
     assert said in capsys.readouterr().err
+
+
+def test_the_conclusion_is_first_and_about_the_change_alone(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert what_if(file, "--set", "reserve_depth=7") == OK
+    assert capsys.readouterr().out.startswith(
+        "There is no difference: all figures of reserve_depth=7 and 'simulated as it was' are equal.\n"
+    )
+    assert what_if(file, "--nodes", "+2") == OK
+    assert "\nThe mean waiting time is shorter with 'nodes +2': " in f"\n{capsys.readouterr().out}"
