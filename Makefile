@@ -10,7 +10,7 @@ PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_INPUT=1 $(BIN)/python -m pip --qui
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo demo-kube test test-kube kube-assets helm-assets lint bench fuzz sim chaos decoders results site vectors mutants sim-mutants schemas reference chart samples lock clean
+.PHONY: help setup demo demo-kube test test-kube test-page kube-assets page-assets helm-assets lint bench fuzz sim chaos decoders results site vectors mutants sim-mutants schemas reference chart samples lock clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -31,12 +31,19 @@ demo: setup ## Start a simulated cluster and watch some fifty jobs being placed
 demo-kube: setup kube-assets ## The same on a temporary Kubernetes API server
 	@$(BIN)/berth demo --kubernetes
 
-test: setup ## Run all tests that need no Kubernetes
+test: setup ## Run all tests that need no Kubernetes and no browser
 	@echo "tests/kube is left out: make test-kube runs it on a real Kubernetes API server"
+	@echo "tests/page is left out: make test-page runs it in a real browser"
 	@$(BIN)/pytest
 
 test-kube: setup kube-assets helm-assets ## Run the tests that need a Kubernetes API server, on a real one
 	@$(BIN)/pytest tests/kube
+
+test-page: setup page-assets ## Run the tests of the page in Chromium, which is installed where it is missing
+	@$(BIN)/pytest tests/page
+
+page-assets: ## Install Chromium and axe-core for the tests of the page
+	@tests/page/assets.sh
 
 kube-assets: ## Build a Kubernetes API server for tests into a cache outside this tree
 	@k8s/assets/build.sh

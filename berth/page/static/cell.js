@@ -1,0 +1,206 @@
+// The cell as the page knows it: the view that arrived last, with all changes since.
+
+import { fullName } from "./format.js";
+
+// Places in a row of a node.
+export const LEVEL = 0;
+export const FLAGS = 1;
+export const DRAINED = 2;
+export const OWNERS = 3;
+export const UNHEALTHY = 4;
+export const NETWORK_UNHEALTHY = 5;
+export const RELEASING = 6;
+export const WITHHELD = 7;
+export const SHARED = 8;
+export const RESERVED = 9;
+
+export const NOT_READY = 1;
+export const CORDONED = 2;
+export const GONE = 4;
+
+export const OVER = new Set(["succeeded", "failed", "cancelled", "rejected"]);
+export const WAITING = new Set(["waiting", "recovering", "submitted", "accepted"]);
+
+// What keeps a node from work, the most serious first; "" if nothing does.
+export function conditionOf(row) {
+  if (row[FLAGS] & GONE) return "gone";
+  if (row[FLAGS] & NOT_READY) return "not ready";
+  if (row[LEVEL] === "evict") return "evict";
+  if (row[LEVEL] === "no-new-work") return "no new work";
+  if (row[DRAINED]) return "drained";
+  if (row[FLAGS] & CORDONED) return "cordoned";
+  if (row[LEVEL] === "sub-healthy") return "sub-healthy";
+  return row[LEVEL] === "ok" ? "" : row[LEVEL];
+}
+
+const SERIOUS = new Set(["gone", "not ready", "evict", "no new work"]);
+export const isSerious = (condition) => SERIOUS.has(condition);
+
+const NO_LAYOUT = { superpods: [], racks: [], leaves: [], products: [], nodes: [] };
+
+export class Cell {
+  constructor() {
+    this.clear();
+  }
+
+  clear() {
+    this.name = "";
+    this.version = 0;
+    this.atMs = 0;
+    this.hasView = false;
+    this.isPartial = false;
+    this.layout = NO_LAYOUT;
+    this.layoutCount = (this.layoutCount ?? 0) + 1; // another one means that the map is arranged anew
+    this.nodes = [];
+    this.jobs = new Map();
+    this.queue = [];
+    this.faults = [];
+    this.reservations = [];
+    this.rowOf = new Map();
+    this.used = new Uint16Array(0);
+    this.condition = [];
+    this.rowsByJob = new Map();
+    this.byName = new Map();
+  }
+
+  setView(view) {
+    const isSame = this.hasView && JSON.stringify(view.layout) === JSON.stringify(this.layout);
+    const count = this.layoutCount;
+    this.clear();
+    if (isSame) this.layoutCount = count;
+    this.hasView = true;
+    this.layout = view.layout;
+    this.isPartial = view.is_partial;
+    this.name = view.cell;
+    this.nodes = view.nodes.slice();
+    this.used = new Uint16Array(view.nodes.length);
+    this.condition = new Array(view.nodes.length).fill("");
+    view.layout.nodes.forEach((node, row) => this.rowOf.set(node[0], row));
+    for (const job of view.jobs) this.jobs.set(job.n, job);
+    view.nodes.forEach((_, row) => this.#readNode(row));
+    this.#readHead(view);
+    this.#indexNames();
+  }
+
+  // Applies a change, and returns what is worth telling: jobs whose phase became another one, and new faults.
+  apply(change) {
+    const told = { jobs: [], faults: 0 };
+    for (const [row, node] of change.nodes ?? []) {
+      if (row < 0 || row >= this.nodes.length) continue;
+      this.#forgetNode(row);
+      this.nodes[row] = node;
+      this.#readNode(row);
+    }
+    for (const n of change.gone ?? []) this.jobs.delete(n);
+    for (const job of change.jobs ?? []) {
+      if (this.jobs.get(job.n)?.phase !== job.phase && !job.is_foreign) told.jobs.push(job);
+      this.jobs.set(job.n, job);
+    }
+    if (change.faults) told.faults = Math.max(0, change.faults.length - this.faults.length);
+    this.#readHead(change);
+    if (change.jobs?.length || change.gone?.length) this.#indexNames();
+    return told;
+  }
+
+  #readHead(message) {
+    this.version = message.version;
+    this.atMs = message.at_ms;
+    if (message.queue) this.queue = message.queue;
+    if (message.faults) this.faults = message.faults;
+    if (message.reservations) this.reservations = message.reservations;
+    if (message.is_partial !== undefined) this.isPartial = message.is_partial;
+  }
+
+  #readNode(row) {
+    const node = this.nodes[row];
+    let used = 0;
+    for (const owner of node[OWNERS]) {
+      if (owner === 0) continue;
+      used += 1;
+      if (owner < 0) continue;
+      let rows = this.rowsByJob.get(owner);
+      if (rows === undefined) this.rowsByJob.set(owner, (rows = new Set()));
+      rows.add(row);
+    }
+    this.used[row] = used;
+    this.condition[row] = conditionOf(node);
+  }
+
+  #forgetNode(row) {
+    for (const owner of this.nodes[row][OWNERS]) {
+      const rows = this.rowsByJob.get(owner);
+      if (rows === undefined) continue;
+      rows.delete(row);
+      if (rows.size === 0) this.rowsByJob.delete(owner);
+    }
+  }
+
+  #indexNames() {
+    this.byName = new Map();
+    for (const job of this.jobs.values()) {
+      if (!job.name) continue;
+      const other = this.byName.get(fullName(job));
+      if (other === undefined || isLater(job, other)) this.byName.set(fullName(job), job);
+    }
+  }
+
+  jobNamed(namespace, name) {
+    return this.byName.get(`${namespace}/${name}`);
+  }
+
+  nodeName(row) {
+    return this.layout.nodes[row]?.[0] ?? "";
+  }
+
+  chipsOf(row) {
+    return this.layout.nodes[row][5];
+  }
+
+  productOf(row) {
+    return this.layout.products[this.layout.nodes[row][1]] ?? "";
+  }
+
+  // Rows of the nodes that a job has chips on, in their order.
+  rowsOf(n) {
+    return [...(this.rowsByJob.get(n) ?? [])].sort((a, b) => a - b);
+  }
+
+  slotsOf(n, row) {
+    const found = [];
+    this.nodes[row][OWNERS].forEach((owner, slot) => {
+      if (owner === n) found.push(slot);
+    });
+    return found;
+  }
+
+  // Chips, and nodes with a condition, of some nodes.
+  totals(rows) {
+    const sum = { nodes: 0, chips: 0, used: 0, unhealthy: 0, limited: 0, serious: 0 };
+    for (const row of rows) {
+      sum.nodes += 1;
+      sum.chips += this.chipsOf(row);
+      sum.used += this.used[row];
+      const unhealthy = this.nodes[row][UNHEALTHY];
+      if (unhealthy) sum.unhealthy += ones(unhealthy);
+      if (this.condition[row]) sum.limited += 1;
+      if (isSerious(this.condition[row])) sum.serious += 1;
+    }
+    return sum;
+  }
+
+  allRows() {
+    return this.nodes.keys();
+  }
+}
+
+function ones(mask) {
+  let found = 0;
+  for (let rest = mask; rest > 0; rest = Math.floor(rest / 2)) found += rest % 2;
+  return found;
+}
+
+function isLater(job, other) {
+  const isOver = OVER.has(job.phase);
+  if (isOver !== OVER.has(other.phase)) return !isOver;
+  return job.n > other.n;
+}

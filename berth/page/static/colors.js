@@ -1,0 +1,38 @@
+// Colours of the map. They come from the style sheet, but for those of jobs, which follow from the name of the job.
+
+const NAMES = ["surface", "ground", "border", "text", "muted", "accent", "free", "use-1", "use-2", "use-3", "use-4",
+  "hidden", "bad", "warn", "mark", "reserved"];
+
+export function readPalette() {
+  const style = getComputedStyle(document.documentElement);
+  const palette = {};
+  for (const name of NAMES) palette[name] = style.getPropertyValue(`--${name}`).trim();
+  palette.isDark = style.getPropertyValue("--is-dark").trim() === "1";
+  palette.use = [palette.free, palette["use-1"], palette["use-2"], palette["use-3"], palette["use-4"]];
+  return palette;
+}
+
+function hash(text) {
+  let value = 0x811c9dc5;
+  for (let index = 0; index < text.length; index += 1) {
+    value = Math.imul(value ^ text.charCodeAt(index), 0x01000193) >>> 0;
+  }
+  value = Math.imul(value ^ (value >>> 15), 0x2c1b3c6d) >>> 0;
+  return (value ^ (value >>> 13)) >>> 0;
+}
+
+// The same job has the same colour on every screen and after every reload. Red is left out: faults have it.
+export function jobColor(job, isDark) {
+  const value = hash(job.name ? `${job.namespace}/${job.name}` : `#${job.n}`);
+  const hue = 25 + (value % 62) * 5;
+  const step = Math.floor(value / 62) % 3;
+  const lightness = (isDark ? [62, 52, 70] : [46, 56, 38])[step];
+  return `hsl(${hue} ${isDark ? 55 : 60}% ${lightness}%)`;
+}
+
+// Colour of the share of chips in use: 0 only if none is used, the last one only if all are.
+export function useLevel(used, chips) {
+  if (used <= 0 || chips <= 0) return 0;
+  if (used >= chips) return 4;
+  return 1 + Math.min(2, Math.floor((3 * used) / chips));
+}

@@ -1,0 +1,68 @@
+// Texts of times, amounts and states.
+
+const SECOND = 1000;
+const MINUTE = 60 * SECOND;
+const HOUR = 60 * MINUTE;
+const DAY = 24 * HOUR;
+
+// A span of time with its two largest units, such as "4 min 10 s".
+export function span(ms) {
+  const whole = Math.max(0, Math.floor(ms / SECOND)) * SECOND;
+  if (whole < MINUTE) return `${whole / SECOND} s`;
+  const [large, largeName, small, smallName] =
+    whole < HOUR ? [MINUTE, "min", SECOND, "s"] : whole < DAY ? [HOUR, "h", MINUTE, "min"] : [DAY, "d", HOUR, "h"];
+  const rest = Math.floor((whole % large) / small);
+  return `${Math.floor(whole / large)} ${largeName}` + (rest ? ` ${rest} ${smallName}` : "");
+}
+
+const two = (number) => String(number).padStart(2, "0");
+
+// Time of the day in the zone of the reader; with the date if it is another day than that of `now`.
+export function clock(ms, now = ms) {
+  const at = new Date(ms);
+  const time = `${two(at.getHours())}:${two(at.getMinutes())}:${two(at.getSeconds())}`;
+  if (at.toDateString() === new Date(now).toDateString()) return time;
+  return `${at.getFullYear()}-${two(at.getMonth() + 1)}-${two(at.getDate())} ${time}`;
+}
+
+export function iso(ms) {
+  return new Date(ms).toISOString();
+}
+
+export function number(value) {
+  return value.toLocaleString("en-US");
+}
+
+export function count(value, one, many = `${one}s`) {
+  return `${number(value)} ${value === 1 ? one : many}`;
+}
+
+export function percent(part, whole) {
+  return whole ? `${Math.round((100 * part) / whole)} %` : "0 %";
+}
+
+// Ids as ranges: 0-3, 6.
+export function ranges(ids) {
+  const sorted = [...ids].sort((a, b) => a - b);
+  const parts = [];
+  for (let from = 0; from < sorted.length; ) {
+    let to = from;
+    while (to + 1 < sorted.length && sorted[to + 1] === sorted[to] + 1) to += 1;
+    parts.push(from === to ? `${sorted[from]}` : `${sorted[from]}-${sorted[to]}`);
+    from = to + 1;
+  }
+  return parts.join(", ");
+}
+
+export function bits(mask, length) {
+  const found = [];
+  // Slots can be more than the 31 of a signed shift.
+  for (let bit = 0, rest = mask; bit < length && rest > 0; bit += 1, rest = Math.floor(rest / 2)) {
+    if (rest % 2 === 1) found.push(bit);
+  }
+  return found;
+}
+
+export function fullName(job) {
+  return job.name ? `${job.namespace}/${job.name}` : "job without a name";
+}

@@ -1,0 +1,115 @@
+// Data of a recording: a first view, the changes after it, and a clock that the reader moves.
+
+const KEYS_EVERY = 400;
+
+export class RecordedSource {
+  // `on`: view(view), change(change), state(text), moved().
+  constructor(recordings, on) {
+    this.on = on;
+    this.isRecorded = true;
+    this.recordings = recordings;
+    this.speed = 0;
+    this.isPlaying = false;
+    this.atMs = 0;
+  }
+
+  hasToken() {
+    return false;
+  }
+
+  nowMs() {
+    return this.atMs;
+  }
+
+  start(index = 0, atMs = null) {
+    this.choose(index, atMs);
+    this.on.state("recording");
+  }
+
+  choose(index, atMs = null) {
+    this.index = Math.max(0, Math.min(this.recordings.length - 1, index));
+    this.recording = this.recordings[this.index];
+    const { begin_ms: beginMs, end_ms: endMs } = this.recording;
+    const minute = Math.max(1, (endMs - beginMs) / 60_000); // the whole is played in about a minute
+    this.speeds = [1, 10, 60, 300, 1800, 7200, 43_200].filter((speed) => speed <= Math.max(60, 4 * minute));
+    this.speed = this.speeds.findLast((speed) => speed <= Math.max(1, minute)) ?? 1;
+    this.applied = -1; // changes up to this one are in the view that is shown; -1: none
+    this.#show(null);
+    this.seek(atMs ?? beginMs);
+  }
+
+  #show(key) {
+    this.on.view(key ? key.view : this.recording.view);
+    this.applied = key ? key.index : -1;
+  }
+
+  // Index of the last change up to a time; -1 before the first.
+  #indexAt(ms) {
+    const { changes } = this.recording;
+    let [from, to] = [0, changes.length];
+    while (from < to) {
+      const middle = (from + to) >> 1;
+      if (changes[middle].at_ms <= ms) from = middle + 1;
+      else to = middle;
+    }
+    return from - 1;
+  }
+
+  seek(ms) {
+    const { begin_ms: beginMs, end_ms: endMs, changes, keys = [] } = this.recording;
+    this.atMs = Math.min(endMs, Math.max(beginMs, ms));
+    const wanted = this.#indexAt(this.atMs);
+    const key = keys.findLast((one) => one.index <= wanted);
+    const isFar = key && key.index - this.applied > KEYS_EVERY;
+    if (wanted < this.applied || isFar) this.#show(key ?? null);
+    for (let index = this.applied + 1; index <= wanted; index += 1) this.on.change(changes[index]);
+    this.applied = wanted;
+    this.on.moved();
+  }
+
+  // Goes to the next change (1) or to the one before (-1).
+  step(direction) {
+    const { changes, begin_ms: beginMs } = this.recording;
+    this.pause();
+    if (direction > 0) {
+      const next = changes[this.applied + 1];
+      if (next) this.seek(next.at_ms);
+      return;
+    }
+    const here = changes[this.applied]?.at_ms;
+    let before = this.applied;
+    while (before >= 0 && changes[before].at_ms === here) before -= 1;
+    this.seek(here !== undefined && here < this.atMs ? here : (changes[before]?.at_ms ?? beginMs));
+  }
+
+  play() {
+    if (this.isPlaying) return;
+    if (this.atMs >= this.recording.end_ms) this.seek(this.recording.begin_ms);
+    this.isPlaying = true;
+    let last = performance.now();
+    const tick = (now) => {
+      if (!this.isPlaying) return;
+      const next = this.atMs + (now - last) * this.speed;
+      last = now;
+      if (next >= this.recording.end_ms) this.isPlaying = false;
+      this.seek(next);
+      if (this.isPlaying) requestAnimationFrame(tick);
+    };
+    requestAnimationFrame(tick);
+    this.on.moved();
+  }
+
+  pause() {
+    this.isPlaying = false;
+    this.on.moved();
+  }
+
+  // Events up to the time that is shown. The reasons are those of the whole story.
+  async story(job) {
+    const stories = this.recording.stories ?? {};
+    const found = stories[`${job.namespace}/${job.name}/${job.uid}`] ?? { events: [], why: [] };
+    const events = (found.events ?? []).filter((event) => event.at_ms <= this.atMs);
+    const isDecided = events.some((event) => event.phase === "placed") || events.at(-1)?.phase === "waiting";
+    return { events, why: isDecided ? (found.why ?? []) : [] };
+  }
+}

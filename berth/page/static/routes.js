@@ -1,0 +1,36 @@
+// Addresses of views: "#/job/team-a/train?map=a2-1,40". A token never becomes part of an address.
+
+export function parseAddress(hash) {
+  const [path, query = ""] = hash.replace(/^#\/?/, "").split("?");
+  const parts = path.split("/").filter(Boolean).map(decoded);
+  return { view: parts[0] ?? "", names: parts.slice(1), query: new URLSearchParams(query) };
+}
+
+function decoded(part) {
+  try {
+    return decodeURIComponent(part);
+  } catch {
+    return part;
+  }
+}
+
+export function address(view, ...names) {
+  return "#/" + [view, ...names].filter((part) => part !== "").map(encodeURIComponent).join("/");
+}
+
+export const addressOfJob = (job) => address("job", job.namespace, job.name);
+export const addressOfNode = (name) => address("node", name);
+export const addressOfGroup = (group) => address("group", group.kind, group.name);
+
+// Replaces the query of the address without a new entry in the history.
+export function setQuery(changes) {
+  const [path, query = ""] = (location.hash || "#/").split("?");
+  const values = new URLSearchParams(query);
+  for (const [name, value] of Object.entries(changes)) {
+    if (value === null) values.delete(name);
+    else values.set(name, value);
+  }
+  const text = values.toString().replaceAll("%2C", ",");
+  const hash = path + (text ? `?${text}` : "");
+  if (hash !== location.hash) history.replaceState(history.state, "", hash);
+}

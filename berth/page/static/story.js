@@ -1,0 +1,96 @@
+// The story of a job: what it requested, what it waited for, where it was placed and why.
+
+import { element } from "./dom.js";
+import { clock, count, ranges, span } from "./format.js";
+import { empty, isOver, moment, nodeLink, phaseBadge, sizeOf, swatch, table, terms } from "./pieces.js";
+
+const WORDS = {
+  accepted: "Request accepted", rejected: "Request rejected", waiting: "Waits", recovering: "Recovers from a fault",
+  backup: "Backup pods have places", placed: "Placed", bound: "Pods are bound", running: "Runs", ending: "Pods are being deleted",
+  succeeded: "Succeeded", failed: "Failed", cancelled: "Cancelled",
+};
+
+// `story`: { events, why } if it is known, or { error }; null while it is being read.
+export function jobView({ cell, route, nowMs, isDark, story }) {
+  const [namespace, name] = route.names;
+  const title = `Job ${namespace}/${name}`;
+  const job = cell.jobNamed(namespace, name);
+  if (job === undefined) return { title, content: [empty(`There is no job ${namespace}/${name} in this picture of the cell.`)] };
+  const events = story?.events ?? [];
+  return {
+    title,
+    content: [
+      element("p", { class: "job-head" }, swatch(job, isDark), phaseBadge(job.phase),
+        job.since_ms ? element("span", { class: "muted" }, " for ", span(nowMs - job.since_ms)) : null),
+      job.sentence && element("p", { class: "callout" }, job.sentence),
+      requested(job, nowMs),
+      why(story),
+      element("h3", {}, "Places"),
+      places(cell, job, events),
+      element("h3", {}, "What happened"),
+      story === null ? empty("Reading the events.")
+        : story.error ? empty(`The events are not available: ${story.error}.`)
+        : timeline(events, job, nowMs),
+    ],
+  };
+}
+
+function requested(job, nowMs) {
+  return terms(
+    ["Requested", sizeOf(job)],
+    ["Queue", job.queue ? `${job.queue}, priority ${job.priority}` : ""],
+    ["Position", job.position ? `${job.position} in the queue` : ""],
+    ["Submitted", job.submitted_ms ? [moment(job.submitted_ms, nowMs), isOver(job) ? "" : `, ${span(nowMs - job.submitted_ms)} ago`] : ""],
+    ["Expected start", job.expected_start_ms ? moment(job.expected_start_ms, nowMs) : ""],
+    ["Attempt", job.attempt > 1 || job.step > 0 ? `${job.attempt}${job.step ? `, step ${job.step}` : ""}` : ""],
+    ["Code", job.code ?? ""],
+    ["Scheduler", job.is_foreign ? "another one" : ""],
+    ["UID", job.uid],
+  );
+}
+
+function why(story) {
+  if (!story?.why?.length) return null;
+  return [
+    element("h3", {}, "Why"),
+    element("ul", { class: "why" }, story.why.map((sentence) => element("li", {}, sentence.trim()))),
+  ];
+}
+
+// Places of the pods: those of its newest placement, otherwise what the map knows.
+function places(cell, job, events) {
+  const placed = isOver(job) ? undefined : events.findLast((event) => event.phase === "placed" && event.ranks?.length);
+  const rows = cell.rowsOf(job.n);
+  if (placed && rows.length) {
+    const heads = ["Pod", "Node", "Chips"];
+    return table(`Places of ${job.name}`, heads, placed.ranks.slice(0, 500).map((rank) =>
+      [String(rank.rank), cell.rowOf.has(rank.node) ? nodeLink(rank.node) : rank.node, ranges(rank.chips)]));
+  }
+  if (rows.length) {
+    return table(`Places of ${job.name}`, ["Node", "Chips"], rows.slice(0, 500).map((row) =>
+      [nodeLink(cell.nodeName(row)), ranges(cell.slotsOf(job.n, row))]));
+  }
+  return empty(isOver(job) ? "It has given its chips back." : "It has no chips yet.");
+}
+
+function timeline(events, job, nowMs) {
+  if (events.length === 0) return empty("No events are stored.");
+  return element("ol", { class: "timeline" }, events.map((event, index) => {
+    const next = events[index + 1];
+    const isOpen = next === undefined && !event.final;
+    const lasted = event.final ? null : (next?.at_ms ?? nowMs) - event.at_ms;
+    return element("li", { "data-key": event.id, class: isOpen ? "open" : null },
+      element("div", { class: "event-head" },
+        element("time", { datetime: new Date(event.at_ms).toISOString() }, clock(event.at_ms, nowMs)),
+        element("strong", {}, WORDS[event.phase] ?? event.phase),
+        lasted !== null && lasted >= 1000 ? element("span", { class: "muted" }, isOpen ? `for ${span(lasted)} so far` : `for ${span(lasted)}`) : null),
+      event.sentence && event.sentence !== (isOpen ? job.sentence : "") ? element("p", { class: "sentence" }, event.sentence) : null,
+      event.ranks?.length ? element("p", { class: "small muted" }, where(event)) : null);
+  }));
+}
+
+function where(event) {
+  const nodes = [...new Set(event.ranks.map((rank) => rank.node))];
+  const shown = nodes.slice(0, 4).join(", ");
+  return `${count(event.ranks.length, "pod")} on ${count(nodes.length, "node")}: ${shown}${nodes.length > 4 ? " …" : ""}`;
+}

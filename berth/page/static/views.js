@@ -1,0 +1,199 @@
+// Views in the panel: cell, group, node, queue, jobs, faults. Each returns its title and its content.
+
+import { DRAINED, NETWORK_UNHEALTHY, OVER, OWNERS, RELEASING, RESERVED, UNHEALTHY, WITHHELD } from "./cell.js";
+import { element } from "./dom.js";
+import { bits, count, number, percent, ranges } from "./format.js";
+import { groupTitle } from "./groups.js";
+import { age, badge, conditionBadge, empty, jobLink, limited, moment, nodeLink, phaseBadge, sizeOf, swatch, table, terms, useBar } from "./pieces.js";
+import { address, addressOfGroup } from "./routes.js";
+
+// What a view needs: the cell, the arranged map, the time, the theme, the limits of lists, and the route.
+// `page`: { cell, groups, nowMs, isDark, limits, route, source }.
+
+export function cellView({ cell, groups, limits }) {
+  const total = cell.totals(cell.allRows());
+  const running = [...cell.jobs.values()].filter((job) => !OVER.has(job.phase) && !job.is_foreign).length - cell.queue.length;
+  const [rows, more] = limited(groups, "groups", limits, (group) => groupRow(cell, group));
+  return {
+    title: "Cell",
+    content: [
+      element("ul", { class: "figures" },
+        figure(percent(total.used, total.chips), `${number(total.used)} of ${count(total.chips, "chip")} in use`, "#/jobs"),
+        figure(number(running), running === 1 ? "job placed" : "jobs placed", "#/jobs"),
+        figure(number(cell.queue.length), cell.queue.length === 1 ? "job waits" : "jobs wait", "#/queue"),
+        figure(number(cell.faults.length), cell.faults.length === 1 ? "fault" : "faults", "#/faults", cell.faults.length > 0)),
+      element("h3", {}, "SuperPoDs and leaf switches"),
+      groups.length === 0 ? empty("The cell has no nodes.") : table("Groups of nodes", ["Group", "Nodes", "Chips in use", "Limited"], rows),
+      more,
+    ],
+  };
+}
+
+function figure(value, label, href, isBad = false) {
+  return element("li", { class: isBad ? "figure bad" : "figure" },
+    element("a", { href }, element("strong", {}, value), " ", element("span", {}, label)));
+}
+
+function groupRow(cell, group) {
+  const sum = cell.totals(group.rows);
+  return element("tr", { "data-key": `${group.kind} ${group.name}` },
+    element("th", { scope: "row" }, element("a", { href: addressOfGroup(group), class: "name" }, groupTitle(group))),
+    element("td", { class: "amount" }, number(sum.nodes)),
+    element("td", { class: "amount" }, useBar(sum.used, sum.chips), ` ${number(sum.used)} / ${number(sum.chips)}`),
+    element("td", { class: "amount" }, sum.limited ? badge(String(sum.limited), sum.serious ? "bad" : "warn", "▲") : "0"));
+}
+
+export function groupView({ cell, groups, limits, route }) {
+  const [kind, name] = route.names;
+  const group = groups.find((one) => one.kind === kind && one.name === name);
+  if (!group) return { title: "Group", content: [empty(`There is no group ${kind ?? ""} ${name ?? ""} in this cell.`)] };
+  const sum = cell.totals(group.rows);
+  const [rows, more] = limited(group.rows, `group ${kind} ${name}`, limits, (row) => nodeRow(cell, row));
+  return {
+    title: groupTitle(group),
+    content: [
+      element("p", {}, `${count(sum.nodes, "node")}, ${number(sum.used)} of ${count(sum.chips, "chip")} in use` +
+        (sum.limited ? `, ${count(sum.limited, "node")} with a limit.` : ".")),
+      table(`Nodes of ${groupTitle(group)}`, ["Node", "In use", "Jobs", "State"], rows),
+      more,
+    ],
+  };
+}
+
+function nodeRow(cell, row) {
+  const owners = [...new Set(cell.nodes[row][OWNERS])].filter((owner) => owner > 0);
+  const names = owners.map((owner) => jobLink(cell.jobs.get(owner)));
+  if (cell.nodes[row][OWNERS].includes(-1)) names.push(element("span", { class: "muted" }, "not visible to you"));
+  return element("tr", { "data-key": cell.nodeName(row) },
+    element("th", { scope: "row" }, nodeLink(cell.nodeName(row))),
+    element("td", { class: "amount" }, `${cell.used[row]} / ${cell.chipsOf(row)}`),
+    element("td", {}, names.flatMap((name, index) => (index ? [", ", name] : [name]))),
+    element("td", {}, cell.condition[row] ? conditionBadge(cell.condition[row]) : chipFaults(cell.nodes[row])));
+}
+
+function chipFaults(node) {
+  const chips = bits(node[UNHEALTHY], node[OWNERS].length);
+  return chips.length ? badge(`chip ${ranges(chips)}`, "bad", "✕") : "ok";
+}
+
+export function nodeView({ cell, route, nowMs, isDark }) {
+  const [name] = route.names;
+  const row = cell.rowOf.get(name);
+  if (row === undefined) return { title: `Node ${name ?? ""}`, content: [empty(`There is no node ${name ?? ""} in this cell.`)] };
+  const node = cell.nodes[row];
+  const [, , superpod, rack, leaf] = cell.layout.nodes[row];
+  const length = node[OWNERS].length;
+  const slots = (mask) => ranges(bits(mask, length));
+  const faults = cell.faults.filter((fault) => fault.node === row);
+  const group = superpod >= 0 ? { kind: "superpod", name: cell.layout.superpods[superpod] }
+    : leaf >= 0 ? { kind: "leaf", name: cell.layout.leaves[leaf] } : null;
+  return {
+    title: `Node ${name}`,
+    content: [
+      element("p", {}, cell.condition[row] ? conditionBadge(cell.condition[row]) : badge("ok", "good", "●")),
+      terms(
+        ["Product", cell.productOf(row)],
+        ["Group", group && element("a", { href: addressOfGroup(group) }, groupTitle(group))],
+        ["Rack", rack >= 0 && superpod >= 0 ? cell.layout.racks[rack] : ""],
+        ["Leaf switch", leaf >= 0 && superpod >= 0 ? cell.layout.leaves[leaf] : ""],
+        ["Chips in use", `${cell.used[row]} of ${cell.chipsOf(row)}`],
+        ["Drained", node[DRAINED] ? ["since ", moment(node[DRAINED], nowMs)] : ""],
+        ["Unhealthy chips", slots(node[UNHEALTHY])],
+        ["Network unhealthy", slots(node[NETWORK_UNHEALTHY])],
+        ["Releasing", slots(node[RELEASING])],
+        ["Withheld", slots(node[WITHHELD])],
+        ["Reserved", slots(node[RESERVED])],
+      ),
+      element("h3", {}, "Chips"),
+      table(`Chips of ${name}`, ["Chips", "Used by"], chipRows(cell, node, isDark)),
+      faults.length ? [element("h3", {}, "Faults"), element("ul", { class: "cards" }, faults.map((fault) => faultCard(cell, fault, nowMs)))] : null,
+    ],
+  };
+}
+
+function chipRows(cell, node, isDark) {
+  const slots = new Map();
+  node[OWNERS].forEach((owner, slot) => slots.set(owner, [...(slots.get(owner) ?? []), slot]));
+  return [...slots].map(([owner, chips]) => {
+    const job = cell.jobs.get(owner);
+    const by = owner === 0 ? "free" : owner < 0 ? "a job that is not visible to you" : [job && swatch(job, isDark), jobLink(job)];
+    return element("tr", { "data-key": String(owner) }, element("td", {}, ranges(chips)), element("td", {}, by));
+  });
+}
+
+export function queueView({ cell, nowMs, limits, isDark }) {
+  const jobs = cell.queue.map((n) => cell.jobs.get(n)).filter(Boolean);
+  if (jobs.length === 0) return { title: "Queue", content: [empty("No job waits.")] };
+  const [cards, more] = limited(jobs, "queue", limits, (job) => queueCard(job, jobs.indexOf(job) + 1, nowMs, isDark));
+  return {
+    title: "Queue",
+    content: [
+      element("p", { class: "muted" }, `${count(jobs.length, "job waits", "jobs wait")}, in the order of the queue. The age counts from the submission.`),
+      element("ol", { class: "cards" }, cards),
+      more,
+    ],
+  };
+}
+
+function queueCard(job, position, nowMs) {
+  return element("li", { class: "card", "data-key": String(job.n) },
+    element("div", { class: "card-head" },
+      element("span", { class: "position" }, element("span", { class: "unseen" }, "Position "), String(job.position || position)),
+      jobLink(job),
+      element("span", { class: "card-age" }, age(job.submitted_ms, nowMs))),
+    job.sentence && element("p", { class: "sentence" }, job.sentence),
+    element("p", { class: "muted small" }, [sizeOf(job), job.queue && `queue ${job.queue}`, `priority ${job.priority}`,
+      job.code && job.code].filter(Boolean).join(" · ")),
+    job.expected_start_ms ? element("p", { class: "small" }, "expected start: ", moment(job.expected_start_ms, nowMs)) : null);
+}
+
+const ORDER = ["recovering", "ending", "running", "bound", "placed", "waiting"];
+
+export function jobsView({ cell, nowMs, limits, isDark }) {
+  const all = [...cell.jobs.values()].filter((job) => job.name);
+  const place = (job) => (ORDER.includes(job.phase) ? ORDER.indexOf(job.phase) : 9);
+  const active = all.filter((job) => !OVER.has(job.phase)).sort((a, b) => place(a) - place(b) || b.since_ms - a.since_ms || a.n - b.n);
+  const over = all.filter((job) => OVER.has(job.phase)).sort((a, b) => b.since_ms - a.since_ms || b.n - a.n);
+  const part = (title, name, jobs) => {
+    const [cards, more] = limited(jobs, name, limits, (job) => jobCard(job, nowMs, isDark));
+    return [element("h3", {}, `${title} (${number(jobs.length)})`), jobs.length ? element("ul", { class: "cards" }, cards) : empty("None."), more];
+  };
+  return { title: "Jobs", content: [part("Not over", "jobs", active), part("Ended lately", "ended jobs", over)] };
+}
+
+function jobCard(job, nowMs, isDark) {
+  return element("li", { class: "card", "data-key": String(job.n) },
+    element("div", { class: "card-head" }, swatch(job, isDark), jobLink(job),
+      element("span", { class: "card-age" }, phaseBadge(job.phase), " ", age(job.since_ms, nowMs))),
+    element("p", { class: "muted small" }, [sizeOf(job), job.queue && `queue ${job.queue}`].filter(Boolean).join(" · ")));
+}
+
+export function faultsView({ cell, nowMs, limits }) {
+  if (cell.faults.length === 0) return { title: "Faults", content: [empty("There are no faults.")] };
+  const [cards, more] = limited(cell.faults, "faults", limits, (fault) => faultCard(cell, fault, nowMs));
+  return {
+    title: "Faults",
+    content: [
+      element("p", { class: "muted" }, `${count(cell.faults.length, "fault")} of nodes and chips, as the cell knows them now.`),
+      element("ul", { class: "cards" }, cards),
+      more,
+    ],
+  };
+}
+
+function faultCard(cell, fault, nowMs) {
+  const name = fault.node >= 0 ? cell.nodeName(fault.node) : "";
+  const rest = name && fault.place.startsWith(name) ? fault.place.slice(name.length) : "";
+  const jobs = fault.jobs.map((n) => cell.jobs.get(n)).filter(Boolean);
+  return element("li", { class: "card" },
+    element("div", { class: "card-head" },
+      conditionBadge(fault.level),
+      name ? element("span", {}, nodeLink(name), rest) : element("span", {}, fault.place),
+      element("span", { class: "card-age" }, age(fault.at_ms, nowMs))),
+    fault.sentence && element("p", { class: "sentence" }, fault.sentence),
+    jobs.length ? element("p", { class: "small" }, "Jobs: ", jobs.flatMap((job, index) => (index ? [", ", jobLink(job)] : [jobLink(job)]))) : null);
+}
+
+export function unknownView({ route }) {
+  return { title: "Not found", content: [empty(`There is no view ${route.view}.`), element("p", {}, element("a", { href: address("") }, "Show the cell"))] };
+}
