@@ -127,9 +127,9 @@ def missing_cases(text: str) -> list[str]:
 
 
 def dead_links(text: str, folder: Path) -> list[str]:
-    """Links to files of the tree that do not exist, or to headings that these do not have."""
+    """Links to files of the tree that do not exist, or to headings that these do not have; code has no links."""
     found = []
-    for target in re.findall(r"\]\(([^)\s]+)\)", text):
+    for target in re.findall(r"\]\(([^)\s]+)\)", re.sub(r"`[^`]*`", "", text)):
         path, _, anchor = target.partition("#")
         if "://" in target:
             continue
