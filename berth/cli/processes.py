@@ -4,7 +4,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,6 +16,8 @@ from berth.runtime.config import environment_of_child
 from berth.runtime.errors import FatalError
 from berth.runtime.local.place import die_with
 
+CELL: Final = "cell"
+"""Name of the process that runs all services of a cell."""
 RESTARTS_MAX: Final = 5
 """Short starts in a row after which a child is not restarted."""
 _LASTED_S: Final = 30.0
@@ -45,7 +47,7 @@ class Child:
 
     Args:
         name: Name of the process, also of its files.
-        service: Name of the service.
+        service: Name of the service; ``cell`` for all services in one process.
         settings: Its settings, as a tree.
         root: Folder of its files.
         clock: Source of time.
@@ -68,6 +70,7 @@ class Child:
         self.log_path = root / "log" / f"{name}.log"
         self.restarts = 0
         """Restarts in a row."""
+        self._module = "berth.cell" if service == CELL else f"berth.services.{service}"
         self._settings = settings
         self._clock = clock
         self._without = without
@@ -88,7 +91,7 @@ class Child:
         self.config_path.write_text(toml(self._settings), "utf-8")
         with self.log_path.open("ab") as log:
             self._process = subprocess.Popen(  # noqa: S603  # our own interpreter and words
-                [sys.executable, "-m", f"berth.services.{self.service}", "--config", str(self.config_path)],
+                [sys.executable, "-m", self._module, "--config", str(self.config_path)],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -157,12 +160,16 @@ class Child:
 
 
 def toml(tree: Mapping[str, Any]) -> str:
-    """Settings as TOML; a table in the tree becomes a section."""
-    lines = [f"{key} = {_value(value)}" for key, value in tree.items() if not isinstance(value, Mapping)]
+    """Settings as TOML; a table in the tree becomes a section, one within it a section of that."""
+    return "\n".join(_lines(tree, "")) + "\n"
+
+
+def _lines(tree: Mapping[str, Any], path: str) -> Iterator[str]:
+    yield from (f"{key} = {_value(value)}" for key, value in tree.items() if not isinstance(value, Mapping))
     for key, section in tree.items():
         if isinstance(section, Mapping):
-            lines += ["", f"[{key}]", *(f"{name} = {_value(value)}" for name, value in section.items())]
-    return "\n".join(lines) + "\n"
+            yield from ("", f"[{path}{key}]")
+            yield from _lines(section, f"{path}{key}.")
 
 
 def _value(value: object) -> str:

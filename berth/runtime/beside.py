@@ -51,6 +51,33 @@ async def beside(name: str, config: BusConfig, work: BesideWork, log: Logger) ->
         await thread.stop()
 
 
+@asynccontextmanager
+async def on_same_loop(name: str, bus: Bus, work: BesideWork) -> AsyncIterator[None]:
+    """Run ``work`` on the event loop and the connection of the service while the block runs, and let it finish.
+
+    For a process in which nothing needs to go on while a service computes.
+
+    Args:
+        name: Name of the service.
+        bus: Its connection.
+        work: The work.
+
+    Raises:
+        ExceptionGroup: Contains an error of the work, or of the block.
+    """
+    stop = asyncio.Event()
+
+    async def until_asked() -> None:
+        await work(bus, stop)
+        if not stop.is_set():
+            raise FatalError(f"the work beside {name} ended unexpectedly")
+
+    async with asyncio.TaskGroup() as group:
+        group.create_task(until_asked(), name=f"{name} beside")
+        yield
+        stop.set()
+
+
 class _Thread:
     def __init__(self, name: str, config: BusConfig, work: BesideWork, log: Logger) -> None:
         self._name = name

@@ -119,7 +119,29 @@ def load(config_type: type[T], path: Path | None, environ: Mapping[str, str] | N
     Raises:
         ConfigError: The file cannot be read, or a setting is unknown, missing or out of bounds.
     """
-    tree = _from_file(path) if path is not None else {}
+    return settings_from(config_type, read_tree(path), environ)
+
+
+def read_tree(path: Path | None) -> dict[str, Any]:
+    """Read the settings in a TOML file as they are; none without a file.
+
+    Raises:
+        ConfigError: The file cannot be read, or is not TOML.
+    """
+    return _from_file(path) if path is not None else {}
+
+
+def settings_from(config_type: type[T], tree: dict[str, Any], environ: Mapping[str, str] | None = None) -> T:
+    """Settings from a tree and the environment.
+
+    Args:
+        config_type: Struct of the settings.
+        tree: As in a file; settings of the environment are put into it.
+        environ: Environment; None means that of the process.
+
+    Raises:
+        ConfigError: A setting is unknown, missing or out of bounds.
+    """
     _overlay(tree, config_type, os.environ if environ is None else environ)
     try:
         return msgspec.convert(tree, config_type, dec_hook=_decode_path)

@@ -2,7 +2,7 @@
 
 import gc
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Final, Protocol
 
 _YOUNG: Final = 0
@@ -24,6 +24,21 @@ class ProcessGarbage:
     def short_collections(self) -> AbstractContextManager[None]:
         """See :func:`short_collections`."""
         return short_collections()
+
+    def collect(self) -> None:
+        """See :func:`gc.collect`."""
+        gc.collect()
+
+
+class SharedGarbage:
+    """Garbage of a process that several services share: nothing is left out of collections.
+
+    A service that lets another one's objects be left out would keep cycles among them for good.
+    """
+
+    def short_collections(self) -> AbstractContextManager[None]:
+        """Do nothing."""
+        return nullcontext()
 
     def collect(self) -> None:
         """See :func:`gc.collect`."""

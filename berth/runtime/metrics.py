@@ -16,6 +16,7 @@ from typing import Final
 import prometheus_client
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client.registry import Collector
 
 PREFIX: Final = "berth_"
 CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
@@ -100,4 +101,9 @@ class MetricsRegistry:
 
     def exposition(self) -> bytes:
         """All metrics in the text format of Prometheus."""
-        return generate_latest(self.collectors)
+        return exposition_of(self.collectors)
+
+
+def exposition_of(collector: Collector) -> bytes:
+    """The metrics of a collector in the text format of Prometheus."""
+    return generate_latest(collector)

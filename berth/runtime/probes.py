@@ -93,16 +93,64 @@ class Readiness:
         return self._service
 
 
+class Page(NamedTuple):
+    """Answer to a request."""
+
+    status: HTTPStatus
+    body: bytes
+    content_type: str = "text/plain; charset=utf-8"
+
+
+class Pages(Protocol):
+    """What is behind the paths."""
+
+    @property
+    def reason(self) -> str:
+        """Reason why the process is not ready; empty if it is."""
+
+    def exposition(self) -> bytes:
+        """All metrics in the text format of Prometheus."""
+
+
+class ServicePages:
+    """Pages of one service.
+
+    Args:
+        readiness: State behind ``/readyz``.
+        registry: Metrics behind ``/metrics``.
+    """
+
+    def __init__(self, readiness: Readiness, registry: MetricsRegistry) -> None:
+        self._readiness = readiness
+        self._registry = registry
+
+    @property
+    def reason(self) -> str:
+        """Reason why the service is not ready; empty if it is."""
+        return self._readiness.reason
+
+    def exposition(self) -> bytes:
+        """All metrics in the text format of Prometheus."""
+        self.show()
+        return self._registry.exposition()
+
+    def show(self) -> None:
+        """Set the metrics of the process, which are known when they are asked for."""
+        registry = self._registry
+        registry.ready.set(not self.reason)
+        registry.connected.set(self._readiness.is_connected)
+        registry.waiting.clear()
+        for stream, messages in self._readiness.waiting().items():
+            registry.waiting.labels(stream).set(messages)
+
+
 @asynccontextmanager
-async def serving(
-    config: ProbeConfig, readiness: Readiness, registry: MetricsRegistry, log: Logger
-) -> AsyncIterator[None]:
+async def serving(config: ProbeConfig, pages: Pages, log: Logger) -> AsyncIterator[None]:
     """Run the probe server while the block runs; does nothing if the port is 0.
 
     Args:
         config: Address to listen on.
-        readiness: State behind ``/readyz``.
-        registry: Metrics behind ``/metrics``.
+        pages: What is behind the paths.
         log: Logger for one line with the address.
 
     Raises:
@@ -111,7 +159,7 @@ async def serving(
     if not config.port:
         yield
         return
-    server = await _listen(config, _Pages(readiness, registry))
+    server = await _listen(config, pages)
     log.info("probe server started", host=config.host, port=config.port)
     try:
         yield
@@ -119,41 +167,19 @@ async def serving(
         await server.stop()
 
 
-class _Page(NamedTuple):
-    status: HTTPStatus
-    body: bytes
-    content_type: str = "text/plain; charset=utf-8"
-
-
-class _Pages:
-    """What the paths answer."""
-
-    def __init__(self, readiness: Readiness, registry: MetricsRegistry) -> None:
-        self._readiness = readiness
-        self._registry = registry
-
-    def page(self, path: str) -> _Page:
-        reason = self._readiness.reason
-        match path:
-            case "/livez":
-                return _Page(HTTPStatus.OK, b"ok\n")
-            case "/readyz":
-                status = HTTPStatus.SERVICE_UNAVAILABLE if reason else HTTPStatus.OK
-                return _Page(status, f"{reason or 'ok'}\n".encode())
-            case "/metrics":
-                self._show(is_ready=not reason)
-                return _Page(HTTPStatus.OK, self._registry.exposition(), CONTENT_TYPE)
-            case _:
-                return _Page(HTTPStatus.NOT_FOUND, b"not found\n")
-
-    def _show(self, *, is_ready: bool) -> None:
-        """Set the metrics of the process, which are known when they are asked for."""
-        registry = self._registry
-        registry.ready.set(is_ready)
-        registry.connected.set(self._readiness.is_connected)
-        registry.waiting.clear()
-        for stream, messages in self._readiness.waiting().items():
-            registry.waiting.labels(stream).set(messages)
+def page_of(path: str, pages: Pages) -> Page:
+    """What a path answers."""
+    match path:
+        case "/livez":
+            return Page(HTTPStatus.OK, b"ok\n")
+        case "/readyz":
+            reason = pages.reason
+            status = HTTPStatus.SERVICE_UNAVAILABLE if reason else HTTPStatus.OK
+            return Page(status, f"{reason or 'ok'}\n".encode())
+        case "/metrics":
+            return Page(HTTPStatus.OK, pages.exposition(), CONTENT_TYPE)
+        case _:
+            return Page(HTTPStatus.NOT_FOUND, b"not found\n")
 
 
 class _Server:
@@ -162,7 +188,7 @@ class _Server:
     A library for HTTP would be most of the memory of a service that needs none for anything else.
     """
 
-    def __init__(self, pages: _Pages) -> None:
+    def __init__(self, pages: Pages) -> None:
         self._pages = pages
         self._server: asyncio.Server | None = None
         self._answering: set[asyncio.Task[None]] = set()
@@ -198,11 +224,11 @@ class _Server:
         method, _, rest = head.partition(b"\r\n")[0].decode("latin-1").partition(" ")
         target, _, version = rest.partition(" ")
         if not version.startswith("HTTP/1."):
-            page = _Page(HTTPStatus.BAD_REQUEST, b"not a request of HTTP/1.1\n")
+            page = Page(HTTPStatus.BAD_REQUEST, b"not a request of HTTP/1.1\n")
         elif method not in {"GET", "HEAD"}:
-            page = _Page(HTTPStatus.METHOD_NOT_ALLOWED, b"only GET and HEAD\n")
+            page = Page(HTTPStatus.METHOD_NOT_ALLOWED, b"only GET and HEAD\n")
         else:
-            page = self._pages.page(target.partition("?")[0])
+            page = page_of(target.partition("?")[0], self._pages)
         lines = [
             f"HTTP/1.1 {page.status} {page.status.phrase}",
             f"Content-Type: {page.content_type}",
@@ -213,7 +239,7 @@ class _Server:
         return "".join(f"{line}\r\n" for line in [*lines, ""]).encode("latin-1") + body
 
 
-async def _listen(config: ProbeConfig, pages: _Pages) -> _Server:
+async def _listen(config: ProbeConfig, pages: Pages) -> _Server:
     """Start the server.
 
     Raises:

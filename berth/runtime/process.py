@@ -98,7 +98,8 @@ async def run_service(
             unexpectedly or did not end in time.
         ExceptionGroup: Contains the errors of the service.
     """
-    async with probes.serving(config.probes, instruments.readiness, instruments.registry, instruments.log):
+    pages = probes.ServicePages(instruments.readiness, instruments.registry)
+    async with probes.serving(config.probes, pages, instruments.log):
         clock = SystemClock()
         bus = await connect(name, config.bus, stop, instruments.log)
         if bus is None:

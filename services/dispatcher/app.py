@@ -21,6 +21,7 @@ from berth.services.dispatcher.leadership import Keeper, Standing, Terms
 from berth.services.dispatcher.ledger_guard import CannotLeadError
 from berth.services.dispatcher.loop import Dispatcher
 from berth.services.dispatcher.metrics import DispatcherMetrics
+from berth.services.dispatcher.sole_leader import SoleLeader
 from berth.services.dispatcher.standby import FencedError
 
 _ALIVE_S: Final = 0.25
@@ -38,7 +39,7 @@ async def serve(
     instruments: Instruments[DispatcherMetrics],
     stop: asyncio.Event,
 ) -> None:
-    """Decide while the lease is held, follow the leader while it is not, until asked to stop."""
+    """Decide while this dispatcher leads, follow the leader while it does not, until asked to stop."""
     on_a_thread = partial(beside, "dispatcher", config.bus, log=instruments.log)
     process, garbage = process_identity(), ProcessGarbage()
     await serve_beside(on_a_thread, bus, clock, config, instruments, stop, process=process, garbage=garbage)
@@ -58,7 +59,7 @@ async def serve_beside(
     """Decide or follow until asked to stop, with the keeper of the lease beside.
 
     Args:
-        beside_work: Runs the keeper, with a connection of its own.
+        beside_work: Runs the keeper; with a lease on a connection of its own.
         bus: The cell.
         clock: Of the process.
         config: Settings.
@@ -77,17 +78,24 @@ async def serve_beside(
     loop = asyncio.get_running_loop()
 
     async def keep(own_bus: Bus, asked: asyncio.Event) -> None:
-        keeper = Keeper(
-            own_bus,
-            clock,
-            terms,
-            standing,
-            holder=config.holder or process,
-            process=process,
-            instruments=instruments,
-            changed=lambda: loop.call_soon_threadsafe(changed.set),
-        )
-        await keeper.run(asked)
+        def wake() -> None:
+            loop.call_soon_threadsafe(changed.set)
+
+        if config.lease:
+            await Keeper(
+                own_bus,
+                clock,
+                terms,
+                standing,
+                holder=config.holder or process,
+                process=process,
+                instruments=instruments,
+                changed=wake,
+            ).run(asked)
+        else:
+            await SoleLeader(
+                own_bus, clock, terms, standing, process=process, instruments=instruments, changed=wake
+            ).run(asked)
 
     async with beside_work(keep), asyncio.TaskGroup() as group:
         side_tasks = [

@@ -155,6 +155,9 @@ class DispatcherConfig(ServiceConfig, frozen=True, kw_only=True, forbid_unknown_
     holder: str = ""
     """Name in the lease; a dispatcher that starts again with the same name takes its lease back at once. Empty: a new
     name at each start."""
+    lease: bool = True
+    """Whether the leader holds a lease and sends heartbeats, so that a standby takes over. Without one it leads if no
+    other dispatcher answers and none holds the lease; for a cell with one dispatcher only."""
     lease_s: Annotated[int, Meta(ge=1, le=600)] = 5
     """How long the lease lasts without renewal; another dispatcher may lead after that even if it cannot tell whether
     the holder is alive."""

@@ -16,20 +16,20 @@ from berth.runtime.bus.port import Bus, Served
 from berth.runtime.clock import Clock
 from berth.runtime.errors import TransientError
 from berth.runtime.instruments import Instruments
+from berth.runtime.leaders import ROLE, answering_leader
 from berth.runtime.waits import pause
 from berth.schemas.envelope import DecodeError, decode, encode
 from berth.schemas.status import RESTORE_HOLDER, Heartbeat
 from berth.services.dispatcher.lease import Lease
 from berth.services.dispatcher.metrics import DispatcherMetrics
 
-ROLE: Final = "dispatcher"
-_RENEWALS: Final = 3
+RENEWALS: Final = 3
 """Times that a lease is renewed in its length."""
 _MARGIN: Final = 2
 """Longest pause that was seen, times this, is the silence that a leader asks for."""
 _FORGET: Final = 0.9999
 """What is left of the longest pause after a heartbeat without one: half of it after some 7,000."""
-_RESTORING: Final = (
+RESTORING: Final = (
     "berth restore holds the lease: it is running, or it was interrupted, or its end was lost with the power. If it is"
     " not running, use: berth restore"
 )
@@ -54,7 +54,7 @@ class Progress(NamedTuple):
     facts_seq: int = 0
 
 
-def _do_nothing() -> None:
+def do_nothing() -> None:
     """Stand for a keeper that does not run."""
 
 
@@ -83,7 +83,7 @@ class Standing:
         self.is_doubted = False
         self.progress = Progress()
         self.alive_s = clock.monotonic_s()
-        self.wake: Callable[[], object] = _do_nothing
+        self.wake: Callable[[], object] = do_nothing
 
     @property
     def leads(self) -> bool:
@@ -170,7 +170,7 @@ class Keeper:
                 pause_s = await self.look()
                 await pause(self._is_due, pause_s)
                 self._is_due.clear()
-            self._standing.wake = _do_nothing
+            self._standing.wake = do_nothing
             for task in beside:
                 task.cancel()
         await self.end()
@@ -217,7 +217,7 @@ class Keeper:
         if was_doubted:
             standing.is_doubted = False
             self._changed()
-        return terms.lease_s / _RENEWALS
+        return terms.lease_s / RENEWALS
 
     async def _try(self) -> float:
         """Take the lease if it is free or its holder is silent; returns the seconds until the next look."""
@@ -235,12 +235,12 @@ class Keeper:
         if silence_s < quiet_s or not await self._lease.acquire(silence_ms=int(silence_s * 1000)):
             self._note_holder(self._lease.other)
             left_s = max(terms.lost_s, self._lease.allowed_ms / 1000) - silence_s
-            return min(terms.heartbeat_s, left_s) if left_s > 0 else terms.lease_s / _RENEWALS
+            return min(terms.heartbeat_s, left_s) if left_s > 0 else terms.lease_s / RENEWALS
         await self._win()
-        return terms.lease_s / _RENEWALS
+        return terms.lease_s / RENEWALS
 
     def _note_holder(self, holder: str) -> None:
-        barred = _RESTORING if holder == RESTORE_HOLDER else ""
+        barred = RESTORING if holder == RESTORE_HOLDER else ""
         if barred != self._standing.barred:
             self._standing.barred = barred
             self._changed()
@@ -328,14 +328,10 @@ class Keeper:
 
     async def _is_answered(self) -> bool:
         """Whether a leader is alive. A process that has ended has no connection: the server says so at once."""
-        try:
-            await self._bus.request(self._bus.subjects.heartbeat_question(ROLE), b"", timeout_s=self._terms.answer_s)
-        except TransientError:
-            return False
-        return True
+        return await answering_leader(self._bus, timeout_s=self._terms.answer_s) is not None
 
     async def _answer(self, _: bytes) -> bytes | None:
-        return b"" if self._standing.is_leader and not self._is_stalled else None
+        return encode(Heartbeat(self._process)) if self._standing.is_leader and not self._is_stalled else None
 
     def _restart_silence(self) -> None:
         self._links = self._bus.link_changes

@@ -93,6 +93,17 @@ class Lease:
         self._until_s = started_s + self._lease_s
         return True
 
+    async def other_holder(self) -> str:
+        """Read who else holds it; empty if nobody does.
+
+        Raises:
+            TransientError: The bus did not answer.
+        """
+        last = await self._bus.last(StreamName.LEASE, self._subject)
+        if last is None or await self._is_free(held := _held(last.data), 0):
+            return ""
+        return held.holder
+
     async def release(self) -> None:
         """Release it, so that another dispatcher need not wait until it expires."""
         if not self.is_held:

@@ -28,7 +28,7 @@ from berth.formats.yaml_tree import DocumentError, read_documents
 from berth.runtime.config import ConfigError, load
 from berth.runtime.kube.plain_kubeconfig import read_plain
 from berth.runtime.metrics import MetricsRegistry
-from berth.runtime.probes import Readiness, _Pages, _Server
+from berth.runtime.probes import Readiness, ServicePages, _Server
 from berth.schemas.envelope import DecodeError, NewerVersionError, encode
 from berth.schemas.recording import BackupHead, BackupStream, Entry
 from berth.services.dispatcher.config import DispatcherConfig
@@ -255,7 +255,7 @@ def _answers(data: bytes) -> bytes:
 
 
 async def _talk(data: bytes) -> bytes:
-    server = _Server(_Pages(Readiness(), MetricsRegistry()))
+    server = _Server(ServicePages(Readiness(), MetricsRegistry()))
     reader = asyncio.StreamReader(limit=8 << 10)
     reader.feed_data(data)
     reader.feed_eof()

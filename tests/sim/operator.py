@@ -16,10 +16,11 @@ from typing import Any, Final, cast
 from berth.formats.ascend.ledger_mark import mark_of
 from berth.formats.ascend.pod_annotations import LEDGER
 from berth.runtime.backups.backup import BackupError, backup
-from berth.runtime.backups.restore import ROLE, RestoreError, restore
+from berth.runtime.backups.restore import RestoreError, restore
 from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.bus.port import Stored
 from berth.runtime.errors import AmbiguousError, TransientError
+from berth.runtime.leaders import ROLE
 from berth.runtime.stored_snapshots import newest_snapshot
 from berth.schemas.envelope import decode
 from berth.schemas.facts import LedgerSeen

@@ -3,10 +3,11 @@
 import asyncio
 
 from berth.runtime.instruments import Instruments
+from berth.runtime.leaders import ROLE
 from berth.schemas.envelope import decode
 from berth.schemas.status import LeaseHeld
 from berth.schemas.subjects import StreamName
-from berth.services.dispatcher.leadership import ROLE, Keeper, Standing, Terms
+from berth.services.dispatcher.leadership import Keeper, Standing, Terms
 from berth.services.dispatcher.metrics import DispatcherMetrics
 from tests.support.clock import ManualClock
 from tests.support.fake_bus import FakeBus, FakeServer

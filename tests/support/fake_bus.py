@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Self
 
+from berth.runtime.bus.discovery import ProcessStats
 from berth.runtime.bus.port import Endpoint, Gap, Gathered, Stored, StreamState
 from berth.runtime.errors import FatalError, OversizeError, PoisonError, TransientError
 from berth.schemas.subjects import StreamName, StreamSpec, Subjects
@@ -306,6 +307,9 @@ class FakeBus:
         self._fit(subject, data)
         for service in self.server.route(subject):
             service.put(subject, data, lambda _: None)
+
+    async def processes(self) -> list[ProcessStats]:
+        return list(self.server.processes)
 
     async def request(self, subject: str, data: bytes, *, timeout_s: float) -> bytes:
         gathered, is_served = await self._ask({0: subject}, data, timeout_s)

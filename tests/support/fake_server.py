@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from itertools import count
 from typing import Protocol
 
+from berth.runtime.bus.discovery import ProcessStats
 from berth.runtime.bus.port import Gap, GapReason, Stored, StreamState
 from berth.runtime.bus.streams import is_pruned, refuse_floor, refuse_purge
 from berth.runtime.errors import AmbiguousError, ConflictError, OversizeError, PoisonError, TransientError
@@ -150,6 +151,8 @@ class FakeServer:
         self.streams: dict[str, FakeStream] = {}
         self.followers: list[asyncio.Event] = []
         self.services: list[Service] = []
+        self.processes: list[ProcessStats] = []
+        """What processes say of themselves; set by a test."""
         self._creations = count(1)
         self._turns: dict[tuple[str, str], int] = {}
 

@@ -13,7 +13,7 @@ from cyclopts import Parameter
 from berth.cli.cell import run
 from berth.cli.cluster.nodes import NodeRow, show_map
 from berth.cli.jobs.explain_text import ExplainResult, show
-from berth.cli.local.fleet import DEMO_CLUSTER, Fleet, read_topology, services_words
+from berth.cli.local.fleet import DEMO_CLUSTER, Fleet, read_topology, services_words, shards_of
 from berth.cli.local.kube_fleet import KubeFleet
 from berth.cli.local.kube_stage import KubeStage
 from berth.cli.local.scenario import Play
@@ -111,7 +111,8 @@ def _progress() -> Iterator[_Progress]:
 def demo(
     *,
     kubernetes: Annotated[bool, Parameter(negative=())] = False,
-    shards: Shards = 2,
+    one: Annotated[bool, Parameter(negative=())] = False,
+    shards: Shards | None = None,
     record: Path | None = None,
     json: Annotated[bool, Parameter(negative=())] = False,
 ) -> int:
@@ -122,7 +123,8 @@ def demo(
 
     Args:
         kubernetes: Use a temporary Kubernetes API server and all services; only the nodes are simulated.
-        shards: Number of scorers; with 0 the dispatcher scores in its own process.
+        one: Run all services in one process.
+        shards: Number of scorers; with 0 the dispatcher scores in its own process. Default: 2, with --one 0.
         record: File to which the history of the cell is written, for: berth log, replay, explain, what-if.
         json: Print JSON instead of text.
     """
@@ -132,10 +134,11 @@ def demo(
         began_s = clock.monotonic_s()
         if record is not None:
             may_write(record)
+        scorers = shards_of(shards, is_one=one)
         plays: list[Play] = []
         with ExitStack() as stack:
             root = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="berth-demo-")))
-            fleet = _fleet(root, shards=shards, kubernetes=kubernetes)
+            fleet = _fleet(root, shards=scorers, kubernetes=kubernetes)
             async with asked_to_stop() as stop, watched(fleet):
 
                 async def play() -> None:
@@ -160,16 +163,22 @@ def demo(
     return run(work)
 
 
-def _fleet(root: Path, *, shards: int, kubernetes: bool) -> Fleet:
+def _fleet(root: Path, *, shards: int | None, kubernetes: bool) -> Fleet:
     nodes = pluralize(read_topology(DEMO_CLUSTER), "simulated node")
+    words = services_words(shards)
     if kubernetes:
         fleet = KubeFleet(root, topology=DEMO_CLUSTER, shards=shards, cell=CELL, print_progress=print_progress)
-        print_progress(
-            f"starting a Kubernetes API server, NATS, {nodes}, inventory, health, summary, {services_words(shards)}"
-        )
+        print_progress(f"starting a Kubernetes API server, NATS, {nodes}, inventory, health, summary, {words}")
         return fleet
-    print_progress(f"starting NATS, {nodes}, {services_words(shards)}")
-    return Fleet(root, topology=DEMO_CLUSTER, shards=shards, cell=CELL, print_progress=print_progress, is_alone=True)
+    print_progress(f"starting NATS, {nodes}, {words}")
+    return Fleet(
+        root,
+        topology=DEMO_CLUSTER,
+        shards=shards,
+        cell=CELL,
+        print_progress=print_progress,
+        is_alone=True,
+    )
 
 
 @asynccontextmanager

@@ -1,4 +1,7 @@
-"""All processes of a cell on this machine: server, simulated cluster, scorers, dispatcher, binder, API for programs."""
+"""All processes of a cell on this machine: server, simulated cluster, scorers, dispatcher, binder, API for programs.
+
+The services are processes of their own, or one process for all of them.
+"""
 
 import asyncio
 import fcntl
@@ -8,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final, Literal, TextIO
 
 from berth.cli.output import FAILED, WRONG_USE, CommandError
-from berth.cli.processes import Child, GivenUpError
+from berth.cli.processes import CELL, Child, GivenUpError
 from berth.core.explain.text import pluralize
 from berth.formats.clusters.topology_file import TopologyError, parse_cluster
 from berth.runtime.bus.nats_bus import NatsBus
@@ -39,12 +42,27 @@ _SET_HERE: Final = (
 )
 """Environment variables that would override settings on which the processes of one fleet must agree."""
 SERVER_RESTARTS_MAX: Final = 5
+SHARDS: Final = 2
+"""Scorers by default."""
 
 
-def services_words(shards: int) -> str:
-    """The services of a cell without Kubernetes, as text."""
+def services_words(shards: int | None) -> str:
+    """The services of a cell without Kubernetes, as text; with None for ``shards`` in one process."""
     scorers = f"{pluralize(shards, 'scorer')}, " if shards else ""
-    return f"{scorers}dispatcher, binder and API for programs"
+    return f"{scorers}dispatcher, binder and API for programs{' in one process' if shards is None else ''}"
+
+
+def shards_of(shards: int | None, *, is_one: bool) -> int | None:
+    """Number of scorers, from what the command line says; None for all services in one process.
+
+    Raises:
+        CommandError: There are scorers, and all services are to be in one process.
+    """
+    if not is_one:
+        return SHARDS if shards is None else shards
+    if shards:
+        raise CommandError(f"--shards is {shards}, expected 0 with --one: the dispatcher scores there", code=WRONG_USE)
+    return None
 
 
 class Fleet(LocalProcesses):
@@ -53,7 +71,7 @@ class Fleet(LocalProcesses):
     Args:
         root: Folder for store, settings and logs; made if missing, never removed.
         topology: File that describes the simulated cluster.
-        shards: Number of scorers; with 0 the dispatcher scores.
+        shards: Number of scorers; with 0 the dispatcher scores. None: all services are one process.
         cell: Name of the cell.
         port: Port of the server; 0 selects a free one.
         sync: When the server writes through to the disk.
@@ -66,7 +84,7 @@ class Fleet(LocalProcesses):
         root: Path,
         *,
         topology: Path,
-        shards: int,
+        shards: int | None,
         cell: str = "default",
         port: int = 0,
         sync: Literal["interval", "always"] = "interval",
@@ -79,7 +97,8 @@ class Fleet(LocalProcesses):
         """Nodes of the simulated cluster; known after the start."""
         self.server = EmbeddedServer(root / "nats", port=port, sync=sync)
         self._topology = topology
-        self._shards = shards
+        self._shards = shards or 0
+        self.is_one = shards is None
         self._print_progress = print_progress
         self._clock: Clock = SystemClock()
         self._without = ("BERTH_*",) if is_alone else _SET_HERE
@@ -112,7 +131,10 @@ class Fleet(LocalProcesses):
         async with await NatsBus.connect(self.server.url, self.cell, name="berth") as bus:
             await bus.ensure_streams()
             self._epoch_after = (await bus.state(StreamName.LEDGER)).last_seq
-        self._children = [self._child(*parts) for parts in self._services()]
+        services = self._services()
+        if self.is_one:
+            services = [(CELL, CELL, {service: settings for _, service, settings in services})]
+        self._children = [self._child(*parts) for parts in services]
         for child in reversed(self._children):
             child.start()
 

@@ -59,7 +59,7 @@ class KubeFleet(Fleet):
     Args:
         root: Folder for data, settings and logs; made if missing, never removed.
         topology: File that describes the simulated cluster.
-        shards: Number of scorers; with 0 the dispatcher scores.
+        shards: Number of scorers; with 0 the dispatcher scores. None: all services are one process.
         cell: Name of the cell.
         print_progress: Called with each line about the progress.
 
@@ -68,10 +68,21 @@ class KubeFleet(Fleet):
     """
 
     def __init__(
-        self, root: Path, *, topology: Path, shards: int, cell: str, print_progress: Callable[[str], None]
+        self,
+        root: Path,
+        *,
+        topology: Path,
+        shards: int | None,
+        cell: str,
+        print_progress: Callable[[str], None],
     ) -> None:
         super().__init__(
-            root, topology=topology, shards=shards, cell=cell, print_progress=print_progress, is_alone=True
+            root,
+            topology=topology,
+            shards=shards,
+            cell=cell,
+            print_progress=print_progress,
+            is_alone=True,
         )
         self._has_rights = RIGHTS.is_dir()
         users = {_USER.format(name): _groups() for name in _WITH_RIGHTS} if self._has_rights else {}

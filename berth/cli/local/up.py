@@ -13,7 +13,7 @@ from cyclopts import Parameter
 from cyclopts.validators import Number
 
 from berth.cli.cell import run
-from berth.cli.local.fleet import DEMO_CLUSTER, Fleet, read_topology, services_words
+from berth.cli.local.fleet import DEMO_CLUSTER, Fleet, read_topology, services_words, shards_of
 from berth.cli.output import emit, print_progress, print_result
 from berth.core.explain.text import pluralize
 from berth.runtime.bus.nats_bus import NatsBus
@@ -76,7 +76,8 @@ def folder_of(store: Path | None, stack: ExitStack) -> Path:
 def up(
     *,
     topology: Path = DEMO_CLUSTER,
-    shards: Shards = 2,
+    one: Annotated[bool, Parameter(negative=())] = False,
+    shards: Shards | None = None,
     store: Path | None = None,
     port: Port = 4222,
     sync: Literal["interval", "always"] = "interval",
@@ -87,7 +88,8 @@ def up(
 
     Args:
         topology: File that describes the simulated cluster; default: the cluster of the demo.
-        shards: Number of scorers; with 0 the dispatcher scores in its own process.
+        one: Run all services in one process, for small cells: less memory, no scorers.
+        shards: Number of scorers; with 0 the dispatcher scores in its own process. Default: 2, with --one 0.
         store: Folder for store, settings and logs, reused at the next start; default: one that is removed at the end.
         port: Port of NATS; 0 selects a free one.
         sync: When NATS writes to the disk: always, or in intervals.
@@ -97,16 +99,24 @@ def up(
 
     async def work() -> None:
         nodes = read_topology(topology)
+        scorers = shards_of(shards, is_one=one)
+        words = services_words(scorers)
         with ExitStack() as stack:
             root = folder_of(store, stack)
             fleet = Fleet(
-                root, topology=topology, shards=shards, cell=cell, port=port, sync=sync, print_progress=print_progress
+                root,
+                topology=topology,
+                shards=scorers,
+                cell=cell,
+                port=port,
+                sync=sync,
+                print_progress=print_progress,
             )
             async with asked_to_stop() as stop, watched(fleet):
-                print_progress(f"starting NATS, {pluralize(nodes, 'simulated node')}, {services_words(shards)}")
-                if await unless(stop, lambda: _announce(fleet, nodes, shards, json=json)):
+                print_progress(f"starting NATS, {pluralize(nodes, 'simulated node')}, {words}")
+                if await unless(stop, lambda: _announce(fleet, nodes, scorers or 0, json=json)):
                     await stop.wait()
-                print_progress(f"stopping {services_words(shards)}, simulated cluster and NATS")
+                print_progress(f"stopping {words}, simulated cluster and NATS")
 
     return run(work)
 
@@ -138,7 +148,8 @@ async def _announce(fleet: Fleet, nodes: int, shards: int, *, json: bool) -> Non
     url = fleet.server.url
     option = "" if fleet.server.port == 4222 else f" --url {url}"  # noqa: PLR2004  # the default of every command
     print_result(
-        f"ready: {url}, cell {fleet.cell}, {pluralize(nodes, 'node')}, {pluralize(shards, 'scorer')}; files in {fleet.root}"
+        f"ready: {url}, cell {fleet.cell}, {pluralize(nodes, 'node')},"
+        f" {'one process' if fleet.is_one else pluralize(shards, 'scorer')}; files in {fleet.root}"
     )
     for words in ("submit FILE", "jobs", "explain JOB", "nodes"):
         print_result(f"  berth {words}{option}")

@@ -17,17 +17,17 @@ from berth.runtime.backups.checks import Checked, check_file
 from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.clock import Clock
 from berth.runtime.errors import ConflictError, PoisonError, ShellError
+from berth.runtime.leaders import ROLE, answering_leader
 from berth.runtime.stored_snapshots import chunks_of
 from berth.schemas.envelope import DecodeError, decode, encode
 from berth.schemas.status import RESTORE_HOLDER, LeaseHeld
 from berth.schemas.subjects import StreamName, StreamSpec
 
-ROLE: Final = "dispatcher"
-"""Role whose lease is held: no dispatcher leads meanwhile."""
 _CHUNK_BYTES: Final = 1 << 20
 _SNAPSHOT_CHUNK: Final = 500_000
 _MIRROR_S: Final = 60.0
 _OUTSTANDING_MAX: Final = 1_000
+_ANSWER_S: Final = 2.0
 
 
 class RestoreError(ShellError):
@@ -112,27 +112,37 @@ class _Lock:
         self.is_left = False
 
     async def look(self) -> None:
-        """Read the lease.
+        """Read the lease, and ask for a leader without one.
 
         Raises:
-            RestoreError: A dispatcher holds it.
+            RestoreError: A dispatcher holds it, or leads without it.
         """
-        if await self._bus.keeping(StreamName.LEASE) is None:
-            return
-        stored = await self._bus.last(StreamName.LEASE, self._subject)
-        if stored is None:
-            return
-        self._revision = stored.sequence
-        try:
-            holder = decode(stored.data, LeaseHeld).holder
-        except DecodeError:
-            holder = ""
+        leader = await answering_leader(self._bus, timeout_s=_ANSWER_S)
+        holder = await self._read()
         self.is_left = holder == RESTORE_HOLDER
         if holder and not self.is_left:
             raise RestoreError(
                 f"the dispatcher {holder} leads the cell: stop all services first, and wait until its lease is over;"
                 " nothing was changed"
             )
+        if leader is not None:
+            raise RestoreError(
+                f"a dispatcher{f' ({leader})' if leader else ''} leads the cell: stop all services first; nothing was"
+                " changed"
+            )
+
+    async def _read(self) -> str:
+        """Holder of the lease; empty if there is none."""
+        if await self._bus.keeping(StreamName.LEASE) is None:
+            return ""
+        stored = await self._bus.last(StreamName.LEASE, self._subject)
+        if stored is None:
+            return ""
+        self._revision = stored.sequence
+        try:
+            return decode(stored.data, LeaseHeld).holder
+        except DecodeError:
+            return ""
 
     async def take(self, replicas: int) -> None:
         """Hold it.

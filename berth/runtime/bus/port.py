@@ -3,10 +3,13 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from enum import StrEnum
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from berth.runtime.errors import FatalError
 from berth.schemas.subjects import StreamName, Subjects
+
+if TYPE_CHECKING:
+    from berth.runtime.bus.discovery import ProcessStats
 
 
 class Stored(NamedTuple):
@@ -313,6 +316,13 @@ class Bus(Protocol):
 
         Raises:
             TransientError: The subject has no responders (raised at once), or no reply came within ``timeout_s``.
+        """
+
+    async def processes(self) -> Sequence["ProcessStats"]:
+        """Statistics of the processes of the cell that answer within a moment, by name and id.
+
+        Raises:
+            TransientError: Not connected.
         """
 
     async def gather(

@@ -8,6 +8,7 @@ from berth.core.state.cell import JobKey, State
 from berth.core.verification.findings import REPAIR, Checked, Finding
 from berth.core.verification.status_check import STATUS, difference, expected_status, status_finding
 from berth.runtime.bus.port import Bus, Stored
+from berth.runtime.cell_status.processes import leader_of
 from berth.runtime.clock import Clock
 from berth.runtime.feeds import Feeds
 from berth.schemas.envelope import DecodeError, decode
@@ -64,16 +65,18 @@ class StatusCheck(NamedTuple):
 
 
 async def is_led(bus: Bus) -> bool:
-    """Whether somebody holds the lease of the dispatchers.
+    """Whether a dispatcher leads: one holds the lease, or leads without one.
 
     Raises:
         TransientError: The bus did not answer.
     """
     stored = await bus.last(StreamName.LEASE, bus.subjects.lease(ROLE))
     try:
-        return stored is not None and bool(decode(stored.data, LeaseHeld).holder)
+        if stored is not None and decode(stored.data, LeaseHeld).holder:
+            return True
     except DecodeError:
-        return False
+        pass  # it holds nothing
+    return bool(leader_of(None, await bus.processes()).process)
 
 
 class _Statuses:

@@ -14,7 +14,7 @@ from berth.runtime.errors import FatalError
 from berth.runtime.local.ports import free_ports
 from berth.runtime.logs import DEFAULT_LOG
 from berth.runtime.metrics import MetricsRegistry
-from berth.runtime.probes import Readiness, serving
+from berth.runtime.probes import Readiness, ServicePages, serving
 
 
 class Link:
@@ -29,7 +29,7 @@ async def asking(
 ) -> AsyncIterator[tuple[aiohttp.ClientSession, str]]:
     (port,) = free_ports(1)
     config, shown = ProbeConfig(port=port), registry or MetricsRegistry()
-    async with serving(config, readiness, shown, DEFAULT_LOG), aiohttp.ClientSession() as session:
+    async with serving(config, ServicePages(readiness, shown), DEFAULT_LOG), aiohttp.ClientSession() as session:
         yield session, f"http://127.0.0.1:{port}"
 
 
@@ -111,12 +111,12 @@ async def test_the_connection_and_what_waits_are_known_when_they_are_asked_for()
 
 async def test_no_port_means_no_server_and_a_taken_port_is_named() -> None:
     readiness = Readiness()
-    async with serving(ProbeConfig(), readiness, MetricsRegistry(), DEFAULT_LOG):
+    async with serving(ProbeConfig(), ServicePages(readiness, MetricsRegistry()), DEFAULT_LOG):
         pass
     async with asking(readiness) as (_, url):
         port = int(url.rpartition(":")[2])
         with pytest.raises(FatalError, match=rf"setting probes\.port is {port}: cannot listen on 127\.0\.0\.1:{port}"):
-            async with serving(ProbeConfig(port=port), readiness, MetricsRegistry(), DEFAULT_LOG):
+            async with serving(ProbeConfig(port=port), ServicePages(readiness, MetricsRegistry()), DEFAULT_LOG):
                 pass
 
 

@@ -2,9 +2,10 @@
 
 import msgspec
 
+from berth.runtime.leaders import ROLE
 from berth.schemas.envelope import encode
 from berth.schemas.status import Heartbeat, LeaseHeld
-from berth.services.dispatcher.leadership import ROLE, Progress
+from berth.services.dispatcher.leadership import Progress
 from tests.support.candidates import Candidate, Rivals, settled
 
 

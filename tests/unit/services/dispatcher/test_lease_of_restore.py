@@ -2,10 +2,10 @@
 
 import pytest
 
+from berth.runtime.leaders import ROLE
 from berth.schemas.envelope import encode
 from berth.schemas.status import RESTORE_HOLDER, LeaseHeld
 from berth.schemas.subjects import StreamName
-from berth.services.dispatcher.leadership import ROLE
 from tests.support.candidates import Rivals
 
 

@@ -1,0 +1,44 @@
+"""A part: a service that runs in the process of a cell."""
+
+import importlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from berth.runtime.config import ServiceConfig
+from berth.runtime.metrics import MetricsRegistry
+from berth.runtime.process import Serve
+
+STOPPED_TOGETHER: Final = (("api",), ("binder",), ("dispatcher",), ("inventory", "health", "summary"), ("nodesim",))
+"""Services in the order in which they are stopped: what others ask for work first, the cluster last."""
+NAMES: Final = tuple(name for group in STOPPED_TOGETHER for name in group)
+ON_KUBERNETES: Final = ("inventory", "health", "summary")
+"""Services that run only with a Kubernetes cluster."""
+USERS_OF_KUBERNETES: Final = (*ON_KUBERNETES, "binder")
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """How a service runs as a part.
+
+    Attributes:
+        config_type: Struct of its settings.
+        metrics: Creates its metrics on a registry.
+        serve: Runs it.
+        fixed: Settings that a part has always, and why.
+    """
+
+    config_type: type[ServiceConfig]
+    metrics: Callable[[MetricsRegistry], object]
+    serve: Serve[Any, Any]
+    fixed: Mapping[str, tuple[object, str]] = field(default_factory=dict)
+
+
+def part_of(name: str) -> Part:
+    """Load a part.
+
+    Args:
+        name: One of :data:`NAMES`.
+    """
+    part: Part = importlib.import_module(f"berth.cell.parts.{name}").PART
+    return part

@@ -1,0 +1,1 @@
+"""Services as parts of a cell: a module for each, so that only those are loaded which run."""
