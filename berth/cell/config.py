@@ -11,8 +11,8 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from berth.cell.part import NAMES, ON_KUBERNETES, USERS_OF_KUBERNETES, Part, part_of
-from berth.runtime.config import ConfigError, ProbeConfig, ServiceConfig, read_tree, settings_from
+from berth.cell.part import BY_SECTION, NAMES, ON_KUBERNETES, USERS_OF_KUBERNETES, Part, part_of
+from berth.runtime.config import TOP_LEVEL, ConfigError, ProbeConfig, ServiceConfig, read_tree, settings_from
 from berth.runtime.kube.config import KubeConfig
 
 _COMMON: Final = ("bus", "log", "grace_s")
@@ -34,8 +34,10 @@ class CellConfig(ServiceConfig, frozen=True, kw_only=True, forbid_unknown_fields
     inventory: dict[str, Any] = {}
     health: dict[str, Any] = {}
     summary: dict[str, Any] = {}
+    gateway: dict[str, Any] | None = None
+    """Settings of the gateway, which runs if the section exists."""
     nodesim: dict[str, Any] | None = None
-    """Settings of the simulated cluster, which runs if the section exists."""
+    """Settings of the simulated cluster; likewise."""
 
 
 class Running(NamedTuple):
@@ -77,7 +79,7 @@ def load_cell(path: Path | None, environ: Mapping[str, str] | None = None) -> Ce
 def _runs(name: str, cell: CellConfig) -> bool:
     if name in ON_KUBERNETES:
         return cell.kube is not None
-    return name != "nodesim" or cell.nodesim is not None
+    return name not in BY_SECTION or getattr(cell, name) is not None
 
 
 def _running(
@@ -100,7 +102,7 @@ def _running(
     try:
         config = settings_from(part.config_type, tree, environ)
     except ConfigError as error:
-        field = f"{name}.{error.field}" if error.field else name
+        field = name if error.field in {"", TOP_LEVEL} else f"{name}.{error.field}"
         raise ConfigError(field=field, value=error.value, expected=error.expected) from error
     for field, (value, reason) in part.fixed.items():
         if (found := getattr(config, field)) != value:

@@ -9,11 +9,20 @@ from berth.runtime.config import ServiceConfig
 from berth.runtime.metrics import MetricsRegistry
 from berth.runtime.process import Serve
 
-STOPPED_TOGETHER: Final = (("api",), ("binder",), ("dispatcher",), ("inventory", "health", "summary"), ("nodesim",))
+STOPPED_TOGETHER: Final = (
+    ("gateway",),
+    ("api",),
+    ("binder",),
+    ("dispatcher",),
+    ("inventory", "health", "summary"),
+    ("nodesim",),
+)
 """Services in the order in which they are stopped: what others ask for work first, the cluster last."""
 NAMES: Final = tuple(name for group in STOPPED_TOGETHER for name in group)
 ON_KUBERNETES: Final = ("inventory", "health", "summary")
 """Services that run only with a Kubernetes cluster."""
+BY_SECTION: Final = ("gateway", "nodesim")
+"""Services that run only if the settings have a section for them."""
 USERS_OF_KUBERNETES: Final = (*ON_KUBERNETES, "binder")
 
 

@@ -46,6 +46,9 @@ class Cell:
         settings: Which services run, and their settings.
         log: Of the process.
 
+    Attributes:
+        services: The services.
+
     Raises:
         ConfigError: A setting of a service is invalid.
     """
@@ -55,18 +58,18 @@ class Cell:
         self._log = log
         self._registry = MetricsRegistry()
         metrics, clock = CellMetrics(self._registry), SystemClock()
-        self._services = [Supervised(running, metrics, clock, log) for running in settings.services]
+        self.services = [Supervised(running, metrics, clock, log) for running in settings.services]
 
     @property
     def reason(self) -> str:
         """Why the first service that is not ready is not, with its name; empty if all are."""
-        return next((f"{one.name}: {reason}" for one in self._services if (reason := one.reason)), "")
+        return next((f"{one.name}: {reason}" for one in self.services if (reason := one.reason)), "")
 
     def exposition(self) -> bytes:
         """Metrics of all services, and of the process."""
         self._registry.ready.set(not self.reason)
-        self._registry.connected.set(all(one.is_connected for one in self._services))
-        return merged_exposition({one.name: one.registry() for one in self._services} | {NAME: self._registry})
+        self._registry.connected.set(all(one.is_connected for one in self.services))
+        return merged_exposition({one.name: one.registry() for one in self.services} | {NAME: self._registry})
 
     async def run(self, stop: asyncio.Event) -> None:
         """Run all services until ``stop`` is set, then stop them in order.
@@ -76,10 +79,10 @@ class Cell:
             ExceptionGroup: Contains the error of a service that ends the process.
         """
         async with probes.serving(self._config.probes, self, self._log), asyncio.TaskGroup() as group:
-            stops = {one.name: asyncio.Event() for one in self._services}
-            for one in self._services:
+            stops = {one.name: asyncio.Event() for one in self.services}
+            for one in self.services:
                 group.create_task(one.run(stops[one.name]), name=one.name)
-            self._log.info("started", services=[one.name for one in self._services])
+            self._log.info("started", services=[one.name for one in self.services])
             await stop.wait()
             await self._stop(stops)
 
@@ -89,7 +92,7 @@ class Cell:
         loop = asyncio.get_running_loop()
         end_s = loop.time() + left_s
         for names in STOPPED_TOGETHER:
-            group = [one for one in self._services if one.name in names]
+            group = [one for one in self.services if one.name in names]
             for one in group:
                 stops[one.name].set()
             await _ended(group, end_s - loop.time())

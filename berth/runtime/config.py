@@ -23,6 +23,8 @@ from berth.runtime.errors import FatalError
 T = TypeVar("T", bound=msgspec.Struct)
 
 PREFIX: Final = "BERTH_"
+TOP_LEVEL: Final = "(top level)"
+"""Field of an error about the settings as a whole."""
 _URL: Final = "BERTH_BUS__URL"
 _SEPARATOR: Final = "__"
 _SHOWN_LENGTH_MAX: Final = 80
@@ -279,7 +281,7 @@ def _fault(error: msgspec.ValidationError, config_type: type[msgspec.Struct], tr
         field = ".".join(filter(None, (path, unknown["name"])))
         return field, _shown(inner), _known(section)
     shown = "" if isinstance(value, dict) else _shown(value)
-    return path or "(top level)", shown, _expected(hint) or reason
+    return path or TOP_LEVEL, shown, _expected(hint) or reason
 
 
 def _known(section: type[msgspec.Struct]) -> str:

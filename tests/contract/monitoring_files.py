@@ -21,8 +21,8 @@ from tests.contract.dashboard import dashboard
 ROOT: Final = Path(__file__).parents[2]
 FOLDER: Final = ROOT / "k8s" / "monitoring"
 PAGE: Final = ROOT / "docs" / "metrics.md"
-SERVICES: Final = ("dispatcher", "scorer", "binder", "inventory", "health", "summary", "api", "gateway", "nodesim")
-"""In the order of the pages."""
+SERVICES: Final = ("dispatcher", "scorer", "binder", "inventory", "health", "summary", "api", "gateway", "nodesim", "cell")
+"""In the order of the pages; ``cell`` is the process that runs all of them."""
 _RUNBOOKS: Final = "operators.md"
 _HEAD: Final = "# Written by python -m tests.contract.monitoring_files; see docs/operators.md.\n"
 _KINDS: Final = {"process": "Processes"}
@@ -31,19 +31,23 @@ _KINDS: Final = {"process": "Processes"}
 def families(service: str) -> list[Metric]:
     """Metrics of a service, those of every process included, in the order of their definitions."""
     registry = MetricsRegistry()
-    getattr(importlib.import_module(f"berth.services.{service}.metrics"), f"{service.capitalize()}Metrics")(registry)
+    getattr(importlib.import_module(_module(service)), f"{service.capitalize()}Metrics")(registry)
     return list(registry.collectors.collect())
 
 
 def labels_of(service: str) -> dict[str, tuple[str, ...]]:
     """Label names of each metric of a service, by the name of its family."""
     registry = MetricsRegistry()
-    getattr(importlib.import_module(f"berth.services.{service}.metrics"), f"{service.capitalize()}Metrics")(registry)
+    getattr(importlib.import_module(_module(service)), f"{service.capitalize()}Metrics")(registry)
     found: dict[str, tuple[str, ...]] = {}
     for collector, names in registry.collectors._collector_to_names.items():
         for name in names:
             found[name] = tuple(getattr(collector, "_labelnames", ()))
     return found
+
+
+def _module(service: str) -> str:
+    return "berth.cell.metrics" if service == "cell" else f"berth.services.{service}.metrics"
 
 
 def by_service() -> dict[str, list[Metric]]:

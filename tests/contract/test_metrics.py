@@ -10,6 +10,7 @@ from berth.runtime.metrics import MetricsRegistry
 
 ROOT = Path(__file__).parents[2]
 SERVICES = sorted(path.parent.name for path in (ROOT / "services").glob("*/metrics.py"))
+PROCESSES = [*SERVICES, "cell"]
 TABLE = dict(
     re.findall(
         r"^\| `(berth_\w+)` \| (counter|gauge|histogram) \|",
@@ -45,13 +46,14 @@ BANNED_LABELS = {"pod", "job", "gang", "node", "namespace", "uid", "subject"}
 def registry_of(service: str) -> MetricsRegistry:
     """The metrics of a service on a registry of their own."""
     registry = MetricsRegistry()
-    getattr(importlib.import_module(f"berth.services.{service}.metrics"), f"{service.capitalize()}Metrics")(registry)
+    module = "berth.cell.metrics" if service == "cell" else f"berth.services.{service}.metrics"
+    getattr(importlib.import_module(module), f"{service.capitalize()}Metrics")(registry)
     return registry
 
 
 def declared() -> dict[str, str]:
     found = {}
-    for service in SERVICES:
+    for service in PROCESSES:
         for family in registry_of(service).collectors.collect():
             if family.name.startswith("berth_"):
                 found[family.name + ("_total" if family.type == "counter" else "")] = family.type
@@ -69,7 +71,7 @@ def test_every_metric_is_documented_and_every_documented_one_exists() -> None:
     assert declared() == TABLE
 
 
-@pytest.mark.parametrize("service", SERVICES)
+@pytest.mark.parametrize("service", PROCESSES)
 def test_metrics_of_a_service_carry_its_name_and_a_unit(service: str) -> None:
     own = [name for name in declared() if name.startswith(f"berth_{service}_")]
     assert own
@@ -79,7 +81,7 @@ def test_metrics_of_a_service_carry_its_name_and_a_unit(service: str) -> None:
 def test_labels_have_few_values() -> None:
     labels = {
         label
-        for service in SERVICES
+        for service in PROCESSES
         for collector in registry_of(service).collectors._collector_to_names
         for label in getattr(collector, "_labelnames", ())
     }

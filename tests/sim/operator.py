@@ -17,10 +17,10 @@ from berth.formats.ascend.ledger_mark import mark_of
 from berth.formats.ascend.pod_annotations import LEDGER
 from berth.runtime.backups.backup import BackupError, backup
 from berth.runtime.backups.restore import RestoreError, restore
+from berth.runtime.bus.leaders import ROLE
 from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.bus.port import Stored
 from berth.runtime.errors import AmbiguousError, TransientError
-from berth.runtime.leaders import ROLE
 from berth.runtime.stored_snapshots import newest_snapshot
 from berth.schemas.envelope import decode
 from berth.schemas.facts import LedgerSeen

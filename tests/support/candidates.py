@@ -2,8 +2,8 @@
 
 import asyncio
 
+from berth.runtime.bus.leaders import ROLE
 from berth.runtime.instruments import Instruments
-from berth.runtime.leaders import ROLE
 from berth.schemas.envelope import decode
 from berth.schemas.status import LeaseHeld
 from berth.schemas.subjects import StreamName

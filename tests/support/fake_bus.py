@@ -2,6 +2,8 @@
 
 All clients of a test share one :class:`FakeServer`. Followers and handlers take their turn in the event loop in the
 order in which they were made. Time is the server's clock; only the time-outs of requests that nobody answers are real.
+
+Longer than 400 lines because it is the whole protocol of the bus.
 """
 
 import asyncio

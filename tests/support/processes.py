@@ -27,7 +27,7 @@ class Service:
 
     Args:
         folder: Where its settings and log are written.
-        name: Folder below ``services``.
+        name: Folder below ``services``, or ``cell`` for all services in one process.
         url: Of the bus.
         cell: Of the bus.
         settings: The service's own.
@@ -55,7 +55,7 @@ class Service:
         self.env: dict[str, str] = {}
         self.folder = ROOT
         """Folder of its sources."""
-        self.module = f"berth.services.{name}"
+        self.module = "berth.cell" if name == "cell" else f"berth.services.{name}"
         self._place = place or Place()
         self._url = url
         self._file = folder / f"{self.label}.toml"

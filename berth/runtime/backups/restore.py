@@ -14,10 +14,10 @@ from typing import Final
 
 from berth.formats.recordings.backup import BackupReading
 from berth.runtime.backups.checks import Checked, check_file
+from berth.runtime.bus.leaders import ROLE, answering_leader
 from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.clock import Clock
 from berth.runtime.errors import ConflictError, PoisonError, ShellError
-from berth.runtime.leaders import ROLE, answering_leader
 from berth.runtime.stored_snapshots import chunks_of
 from berth.schemas.envelope import DecodeError, decode, encode
 from berth.schemas.status import RESTORE_HOLDER, LeaseHeld

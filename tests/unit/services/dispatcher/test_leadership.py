@@ -2,7 +2,7 @@
 
 import msgspec
 
-from berth.runtime.leaders import ROLE
+from berth.runtime.bus.leaders import ROLE
 from berth.schemas.envelope import encode
 from berth.schemas.status import Heartbeat, LeaseHeld
 from berth.services.dispatcher.leadership import Progress

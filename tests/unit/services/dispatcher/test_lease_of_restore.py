@@ -2,7 +2,7 @@
 
 import pytest
 
-from berth.runtime.leaders import ROLE
+from berth.runtime.bus.leaders import ROLE
 from berth.schemas.envelope import encode
 from berth.schemas.status import RESTORE_HOLDER, LeaseHeld
 from berth.schemas.subjects import StreamName

@@ -2,8 +2,8 @@
 
 import asyncio
 
+from berth.runtime.bus.leaders import ROLE, answering_leader
 from berth.runtime.instruments import Instruments
-from berth.runtime.leaders import ROLE, answering_leader
 from berth.schemas.envelope import encode
 from berth.schemas.status import RESTORE_HOLDER, LeaseHeld
 from berth.schemas.subjects import StreamName
