@@ -21,7 +21,18 @@ from tests.contract.dashboard import dashboard
 ROOT: Final = Path(__file__).parents[2]
 FOLDER: Final = ROOT / "k8s" / "monitoring"
 PAGE: Final = ROOT / "docs" / "metrics.md"
-SERVICES: Final = ("dispatcher", "scorer", "binder", "inventory", "health", "summary", "api", "gateway", "nodesim", "cell")
+SERVICES: Final = (
+    "dispatcher",
+    "scorer",
+    "binder",
+    "inventory",
+    "health",
+    "summary",
+    "api",
+    "gateway",
+    "nodesim",
+    "cell",
+)
 """In the order of the pages; ``cell`` is the process that runs all of them."""
 _RUNBOOKS: Final = "operators.md"
 _HEAD: Final = "# Written by python -m tests.contract.monitoring_files; see docs/operators.md.\n"
