@@ -1,14 +1,30 @@
 """What a recording page contains: a first picture, its changes, and the stories of jobs."""
 
 from berth.schemas.page.view import Change, View
-from berth.schemas.programs.events import JobEvent
+from berth.schemas.programs.replies import Rank
 from berth.schemas.programs.shape import Shape, Whole
+
+
+class StoryEvent(Shape, frozen=True, kw_only=True, omit_defaults=True):
+    """An event of a job: :class:`~berth.schemas.programs.events.JobEvent` without what its story says already."""
+
+    id: str
+    phase: str
+    at_ms: Whole
+    attempt: Whole = 0
+    step: Whole = 0
+    final: bool = False
+    sentence: str = ""
+    code: str = ""
+    ranks: list[Rank] = []
+    source: str = ""
+    sequence: Whole = 0
 
 
 class Story(Shape, frozen=True, kw_only=True):
     """What happened to a job, and why it was placed or refused."""
 
-    events: list[JobEvent] = []
+    events: list[StoryEvent] = []
     why: list[str] = []
     """Sentences about its newest decision."""
 
