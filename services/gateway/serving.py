@@ -11,12 +11,16 @@ from berth.runtime.clock import Clock
 from berth.runtime.instruments import Instruments
 from berth.services.gateway.application import Application
 from berth.services.gateway.cell_requests import CellRequests
+from berth.services.gateway.cell_routes import CellRoutes
+from berth.services.gateway.cell_view import CellView
 from berth.services.gateway.config import GatewayConfig
 from berth.services.gateway.guard import Guard
 from berth.services.gateway.job_routes import JobRoutes
 from berth.services.gateway.metrics import GatewayMetrics
 from berth.services.gateway.page_files import PageRoutes, page_files
 from berth.services.gateway.server import listen, raise_file_limit, serve_until, server_of
+from berth.services.gateway.view_routes import ViewRoutes
+from berth.services.gateway.view_streams import ViewStreams
 
 
 async def serve_http(
@@ -33,11 +37,16 @@ async def serve_http(
         listening = listen(config)
         stack.callback(listening.close)
         cell = CellRequests(bus, clock, timeout_s=config.answer_timeout_s, at_once=config.requests_at_once)
+        guard = Guard(config, clock)
+        view = CellView(bus, clock, log)
+        streams = ViewStreams(view, metrics, waiting_max=config.stream_events_max)
         routes = [
             *JobRoutes(cell, body_bytes_max=config.body_bytes_max).routes(),
+            *ViewRoutes(cell, view, streams, guard, clock, config, metrics).routes(),
+            *CellRoutes(cell, bus, clock).routes(),
             *PageRoutes(page_files()).routes(),
         ]
-        app = Application(routes, Guard(config, clock), clock, metrics, log)
+        app = Application(routes, guard, clock, metrics, log)
         server = server_of(app, config, metrics)
         connections = raise_file_limit(config.connections_max)
         if connections < config.connections_max:
@@ -47,4 +56,6 @@ async def serve_http(
         instruments.readiness.ready()
         host, port = listening.getsockname()[:2]
         log.info("ready", host=host, port=port, tls=config.has_tls, access=config.access, tokens=len(config.tokens))
-        await serve_until(server, listening, stop)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(view.run(stop, streams.publish), name="follow the cell")
+            await serve_until(server, listening, stop)

@@ -9,7 +9,7 @@ import msgspec
 from cyclopts import Parameter
 
 from berth.cli.cell import Common, connected, run
-from berth.cli.cluster.dead_rows import LetterDetails, LetterRow, details_of, hex_lines, row_of
+from berth.cli.cluster.dead_rows import LetterDetails, details_of, hex_lines
 from berth.cli.consent import ask_consent
 from berth.cli.durations import option_ms
 from berth.cli.output import (
@@ -34,6 +34,7 @@ from berth.runtime.clock import SystemClock
 from berth.runtime.dead_letters.letters import Letter, LetterError, find_each, find_letter, read_letters
 from berth.runtime.dead_letters.purges import purge
 from berth.runtime.dead_letters.replays import Replayed, check_replay, message_of, replay
+from berth.runtime.dead_letters.rows import LetterRow, row_of
 from berth.runtime.errors import ShellError
 from berth.runtime.identity import process_identity
 

@@ -5,8 +5,8 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from berth.core.requests.dead_reasons import code_of
 from berth.runtime.dead_letters.letters import Letter
+from berth.runtime.dead_letters.rows import LetterRow, row_of
 from berth.schemas.catalogue import MESSAGES
 from berth.schemas.envelope import DecodeError, Envelope, NewerVersionError, body_of, open_envelope
 
@@ -14,34 +14,6 @@ Form = Literal["message", "json", "text", "bytes", "none"]
 _BY_KIND: Final = {message.KIND: message for message in MESSAGES}
 _PER_LINE: Final = 16
 _LINE_SIGNS: Final = "\n\t\r"
-
-
-class LetterRow(msgspec.Struct, frozen=True):
-    """A dead letter in a list.
-
-    Attributes:
-        id: Its name for the other commands.
-        stream: Stream of its message.
-        sequence: Sequence of its message there.
-        subject: Subject of its message.
-        code: Kind of the reason.
-        reason: Why the message can never be handled.
-        at_ms: When the letter was written.
-        stored_ms: When the message was stored; 0 in letters before 0.5.
-        size_bytes: Bytes of the message.
-        state: ``open``, ``replaying``, ``replayed`` or ``purged``.
-    """
-
-    id: str
-    stream: str
-    sequence: int
-    subject: str
-    code: str
-    reason: str
-    at_ms: int
-    stored_ms: int
-    size_bytes: int
-    state: str
 
 
 class Content(msgspec.Struct, frozen=True):
@@ -87,23 +59,6 @@ class LetterDetails(LetterRow, frozen=True):
     """Whether the letter has the first 64,000 bytes of its message only."""
     content: Content
     data: bytes
-
-
-def row_of(letter: Letter) -> LetterRow:
-    """A dead letter in a list."""
-    body = letter.body
-    return LetterRow(
-        letter.id,
-        body.stream,
-        body.sequence,
-        body.subject,
-        code_of(body),
-        body.reason,
-        body.at_ms,
-        body.stored_ms,
-        body.size_bytes or len(body.data),
-        letter.state,
-    )
 
 
 def details_of(letter: Letter) -> LetterDetails:

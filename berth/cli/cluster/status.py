@@ -2,7 +2,6 @@
 
 from typing import Annotated, Final, Literal
 
-import msgspec
 from cyclopts import Parameter
 
 from berth.cli.cell import Common, connected, run
@@ -10,19 +9,11 @@ from berth.cli.output import FAILED, OK, age, complain, emit, plain, print_resul
 from berth.cli.tables import Table
 from berth.core.explain.text import pluralize, ranges
 from berth.runtime.cell_status.gathering import gather_status
-from berth.runtime.cell_status.model import CellStatus, Process
+from berth.runtime.cell_status.model import CellStatus, Process, StatusResult
 from berth.runtime.clock import SystemClock
 
 _UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB")
 _STEP: Final = 1024
-
-
-class StatusResult(msgspec.Struct, frozen=True):
-    """Result of ``berth status --json``."""
-
-    ok: bool
-    problems: list[str]
-    status: CellStatus
 
 
 def status(

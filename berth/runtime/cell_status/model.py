@@ -181,3 +181,11 @@ class CellStatus(msgspec.Struct, frozen=True):
             for name in one.late
         ]
         return found
+
+
+class StatusResult(msgspec.Struct, frozen=True):
+    """Status of a cell as JSON, with its problems."""
+
+    ok: bool
+    problems: list[str]
+    status: CellStatus

@@ -16,7 +16,6 @@ import pytest
 
 from berth.cli.app import call
 from berth.cli.cluster import dead, drain_list, fault_list, nodes, status, superpods, switches
-from berth.cli.cluster.dead_rows import LetterRow
 from berth.cli.jobs.rows import RankRow
 from berth.cli.local import demo
 from berth.cli.local.story import Tale
@@ -34,6 +33,7 @@ from berth.runtime.cell_status.model import (
     Scorers,
     Stream,
 )
+from berth.runtime.dead_letters.rows import LetterRow
 from tests.support.printed_tables import WIDTHS, columns_in, open_terminal, words_of
 from tests.support.recordings import head_at
 from tests.support.simulations import a_plan, planned, run_of

@@ -7,9 +7,10 @@ import pytest
 
 from berth.cli.app import call
 from berth.cli.cluster.dead import chosen_letters, lines_of
-from berth.cli.cluster.dead_rows import content_of, details_of, hex_lines, row_of
+from berth.cli.cluster.dead_rows import content_of, details_of, hex_lines
 from berth.core.requests.dead_reasons import INTERNAL, INVALID, UNDECODABLE
 from berth.runtime.dead_letters.letters import Letter
+from berth.runtime.dead_letters.rows import row_of
 from berth.schemas.envelope import encode
 from berth.schemas.ledger import Epoch, Settings
 from berth.schemas.status import DeadLetter, Purge, Replay

@@ -1,0 +1,106 @@
+"""Routes for operators: status of the cell, and dead letters."""
+
+import asyncio
+from typing import Final
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from berth.runtime.bus.nats_bus import NatsBus
+from berth.runtime.bus.port import Bus
+from berth.runtime.cell_status.gathering import gather_status
+from berth.runtime.cell_status.model import StatusResult
+from berth.runtime.clock import Clock
+from berth.runtime.dead_letters.letters import read_letters
+from berth.runtime.dead_letters.rows import row_of
+from berth.runtime.errors import ShellError
+from berth.services.gateway.application import JSON, identity_of
+from berth.services.gateway.cell_requests import EVERY, CellRequests
+from berth.services.gateway.errors import RequestError
+from berth.services.gateway.job_routes import fields
+
+CELL: Final = "/api/v1/cell"
+DEAD: Final = "/api/v1/dead"
+_KEPT_S: Final = 2.0
+
+
+class _Kept:
+    """A document that is read again when it is older than some seconds, for all who ask at once."""
+
+    def __init__(self) -> None:
+        self.reading = asyncio.Lock()
+        self.data = b""
+        self.until_s = 0.0
+
+
+class CellRoutes:
+    """Routes for operators.
+
+    Args:
+        cell: Knows the rights of callers.
+        bus: The cell.
+        clock: Of the process.
+    """
+
+    def __init__(self, cell: CellRequests, bus: Bus, clock: Clock) -> None:
+        self._cell = cell
+        self._bus = bus
+        self._clock = clock
+        self._status = _Kept()
+        self._letters = _Kept()
+
+    def routes(self) -> list[Route]:
+        """The routes."""
+        return [Route(CELL, self.status, methods=["GET"]), Route(DEAD, self.dead, methods=["GET"])]
+
+    async def status(self, request: Request) -> Response:
+        """Who leads, what runs, how far each process is behind, and how NATS does."""
+        fields(request)
+        await self._cell.see_reader(identity_of(request))
+        kept = self._status
+        async with kept.reading:
+            if kept.until_s <= self._clock.monotonic_s():
+                kept.data = await self._read_status()
+                kept.until_s = self._clock.monotonic_s() + _KEPT_S
+        return Response(kept.data, media_type=JSON)
+
+    async def dead(self, request: Request) -> Response:
+        """Dead letters that are open, the newest first. They name jobs of all namespaces.
+
+        Raises:
+            RequestError: The caller may not read all namespaces.
+        """
+        fields(request)
+        identity = identity_of(request)
+        rights = await self._cell.see_reader(identity)
+        if EVERY not in rights.read:
+            shown = repr(identity) if identity else "missing"
+            raise RequestError(f"identity is {shown}, expected one that may read all namespaces", "denied")
+        kept = self._letters
+        async with kept.reading:
+            if kept.until_s <= self._clock.monotonic_s():
+                kept.data = await self._read_letters()
+                kept.until_s = self._clock.monotonic_s() + _KEPT_S
+        return Response(kept.data, media_type=JSON)
+
+    async def _read_status(self) -> bytes:
+        if not isinstance(self._bus, NatsBus):
+            raise RequestError("cell is unavailable (no NATS), expected its status", "unavailable")
+        try:
+            found = await gather_status(self._bus, self._clock)
+        except ShellError as error:
+            raise RequestError(
+                f"cell is unavailable ({error}), expected its status; ask again", "unavailable"
+            ) from error
+        problems = found.problems
+        return msgspec.json.encode(StatusResult(not problems, problems, found))
+
+    async def _read_letters(self) -> bytes:
+        try:
+            letters = (await read_letters(self._bus)).letters
+        except ShellError as error:
+            raise RequestError(f"dead is unavailable ({error}), expected letters; ask again", "unavailable") from error
+        newest = sorted(letters, key=lambda one: (one.body.at_ms, one.body.stream, one.body.sequence), reverse=True)
+        return msgspec.json.encode([row_of(one) for one in newest if one.is_open])

@@ -1,0 +1,107 @@
+"""Routes of the picture of a cell."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from berth.runtime.clock import Clock
+from berth.services.gateway.application import JSON, identity_of
+from berth.services.gateway.cell_requests import CellRequests
+from berth.services.gateway.cell_view import CellView
+from berth.services.gateway.config import GatewayConfig
+from berth.services.gateway.errors import RequestError
+from berth.services.gateway.guard import Guard
+from berth.services.gateway.job_routes import fields
+from berth.services.gateway.metrics import GatewayMetrics
+from berth.services.gateway.view_streams import Rights, ViewResponse, ViewStreams, rights_of
+
+VIEW: Final = "/api/v1/view"
+CHANGES: Final = "/api/v1/view/changes"
+_GONE: Final = frozenset({"denied", "no-token"})
+"""Errors that say that a caller has lost its rights; others say that they are not known now."""
+
+
+class ViewRoutes:
+    """Routes of the picture.
+
+    Args:
+        cell: Knows the rights of callers.
+        view: The picture.
+        streams: Its readers.
+        guard: Knows the callers.
+        clock: Of the process.
+        config: Settings of the gateway.
+        metrics: Of the gateway.
+    """
+
+    def __init__(
+        self,
+        cell: CellRequests,
+        view: CellView,
+        streams: ViewStreams,
+        guard: Guard,
+        clock: Clock,
+        config: GatewayConfig,
+        metrics: GatewayMetrics,
+    ) -> None:
+        self._cell = cell
+        self._view = view
+        self._streams = streams
+        self._guard = guard
+        self._clock = clock
+        self._config = config
+        self._metrics = metrics
+
+    def routes(self) -> list[Route]:
+        """The routes."""
+        return [Route(VIEW, self.view, methods=["GET"]), Route(CHANGES, self.changes, methods=["GET"])]
+
+    async def view(self, request: Request) -> Response:
+        """The whole picture."""
+        fields(request)
+        rights = await self._cell.see_reader(identity_of(request))
+        self._see_known()
+        return Response(self._streams.view_json(rights.read), media_type=JSON)
+
+    async def changes(self, request: Request) -> ViewResponse:
+        """The whole picture, then its changes.
+
+        Raises:
+            RequestError: There is no picture now, or too many streams are open.
+        """
+        fields(request)
+        rights = await self._cell.see_reader(identity_of(request))
+        self._see_known()
+        most = self._config.streams_max
+        if self._streams.count >= most:
+            self._metrics.refused.inc()
+            raise RequestError(f"streams is {most}, expected fewer than {most}: try again", "too-many")
+        reader = self._streams.open(rights.read)
+        headers = dict(request.headers)
+
+        async def may_go_on() -> bool:
+            return await self._has_still(request.url.path, headers, reader.rights)
+
+        return ViewResponse(
+            self._streams, reader, self._clock, keepalive_s=self._config.keepalive_s, may_go_on=may_go_on
+        )
+
+    async def _has_still(self, path: str, headers: Mapping[str, str], rights: Rights) -> bool:
+        """Whether a caller has the same rights as before; also if they are not known now."""
+        try:
+            identity = self._guard.identity(path, b"", headers)
+            return rights_of((await self._cell.see_reader(identity)).read) == rights
+        except RequestError as error:
+            return error.code not in _GONE
+
+    def _see_known(self) -> None:
+        """Check that there is a picture.
+
+        Raises:
+            RequestError: There is none now.
+        """
+        if not self._view.is_known:
+            raise RequestError(f"view is unavailable ({self._view.reason}), expected it soon; ask again", "unavailable")

@@ -1,0 +1,219 @@
+"""Streams of the picture of a cell: readers with the same rights share one encoding of each change."""
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final, Protocol
+
+import msgspec
+from starlette.types import Receive, Scope, Send
+
+from berth.core.overview.partial import restricted_change, restricted_view
+from berth.runtime.clock import Clock
+from berth.runtime.waits import pause
+from berth.schemas.page.view import Change, View
+from berth.services.gateway.cell_requests import EVERY
+from berth.services.gateway.metrics import GatewayMetrics
+
+Rights = tuple[str, ...]
+"""Namespaces whose jobs a reader may see."""
+_KEEPALIVE: Final = b": keepalive\n\n"
+_HEADERS: Final = ((b"content-type", b"text/event-stream"), (b"x-accel-buffering", b"no"))
+
+
+class Picture(Protocol):
+    """Where the picture comes from."""
+
+    def view(self) -> View:
+        """The whole picture as of the last change."""
+
+    def namespace_of(self) -> dict[int, str]:
+        """Namespace of each job in it, by number."""
+
+
+class Reader:
+    """What waits to be sent to one reader.
+
+    Args:
+        rights: Of the reader.
+        first: What it gets first.
+        waiting_max: Most messages that wait; a reader that has more is too slow.
+
+    Attributes:
+        is_over: Whether nothing more follows after what waits.
+    """
+
+    def __init__(self, rights: Rights, first: bytes, waiting_max: int) -> None:
+        self.rights = rights
+        self.is_over = False
+        self._waiting = deque([first])
+        self._waiting_max = waiting_max
+        self._arrived = asyncio.Event()
+        self._arrived.set()
+
+    def put(self, message: bytes) -> bool:
+        """Add a message; returns whether there was room."""
+        if len(self._waiting) >= self._waiting_max:
+            self._waiting.clear()
+            self.end()
+            return False
+        self._waiting.append(message)
+        self._arrived.set()
+        return True
+
+    def end(self) -> None:
+        """Let nothing follow."""
+        self.is_over = True
+        self._arrived.set()
+
+    async def next(self, wait_s: float) -> bytes | None:
+        """The next message; a comment if none comes in time, None at the end."""
+        if not self._waiting and not self.is_over and not await pause(self._arrived, wait_s):
+            return _KEEPALIVE
+        if self._waiting:
+            message = self._waiting.popleft()
+            if not self._waiting and not self.is_over:
+                self._arrived.clear()
+            return message
+        return None
+
+
+class ViewStreams:
+    """All readers.
+
+    Args:
+        view: The picture.
+        metrics: Of the gateway.
+        waiting_max: Most messages that wait for one reader.
+    """
+
+    def __init__(
+        self,
+        view: Picture,
+        metrics: GatewayMetrics,
+        *,
+        waiting_max: int,
+    ) -> None:
+        self._view = view
+        self._metrics = metrics
+        self._waiting_max = waiting_max
+        self._readers: dict[Rights, dict[Reader, None]] = {}
+        self._count = 0
+        self._first: dict[Rights, tuple[int, bytes]] = {}
+        """Version and event of the last whole picture, by rights: many readers come at once after a break."""
+
+    @property
+    def count(self) -> int:
+        """Open streams."""
+        return self._count
+
+    def publish(self, message: Change | View | None) -> None:
+        """Send a change to all readers; None ends all of them."""
+        if message is None:
+            self._first.clear()
+        for rights, readers in self._readers.items():
+            data = self._event(message, rights) if message is not None else b""
+            for reader in readers:
+                if message is None:
+                    reader.end()
+                elif not reader.is_over and not reader.put(data):
+                    self._metrics.slow.inc()
+
+    def open(self, rights: Sequence[str]) -> Reader:
+        """A new reader; its first message is the whole picture."""
+        key = rights_of(rights)
+        view = self._view.view()
+        known = self._first.get(key)
+        if known is None or known[0] != view.version:
+            known = self._first[key] = (view.version, self._event(view, key))
+            for other in [one for one, (version, _) in self._first.items() if version != view.version]:
+                del self._first[other]
+        reader = Reader(key, known[1], self._waiting_max)
+        self._readers.setdefault(key, {})[reader] = None
+        self._count += 1
+        self._metrics.streams.inc()
+        return reader
+
+    def close(self, reader: Reader) -> None:
+        """Forget a reader."""
+        readers = self._readers[reader.rights]
+        del readers[reader]
+        if not readers:
+            del self._readers[reader.rights]
+        self._count -= 1
+        self._metrics.streams.dec()
+
+    def view_json(self, rights: Sequence[str]) -> bytes:
+        """The whole picture, as a reader with some rights sees it."""
+        return msgspec.json.encode(self._restricted(self._view.view(), rights_of(rights)))
+
+    def _event(self, message: Change | View, rights: Rights) -> bytes:
+        name = b"view" if isinstance(message, View) else b"change"
+        return b"event: %b\ndata: %b\n\n" % (name, msgspec.json.encode(self._restricted(message, rights)))
+
+    def _restricted(self, message: Change | View, rights: Rights) -> Change | View:
+        if EVERY in rights:
+            return message
+        hidden = frozenset(number for number, namespace in self._view.namespace_of().items() if namespace not in rights)
+        if isinstance(message, View):
+            return restricted_view(message, hidden)
+        return restricted_change(message, hidden)
+
+
+def rights_of(namespaces: Sequence[str]) -> Rights:
+    """The same for the same namespaces."""
+    return (EVERY,) if EVERY in namespaces else tuple(sorted(set(namespaces)))
+
+
+class ViewResponse:
+    """Answer that goes on until the reader leaves, is too slow, or the picture ends.
+
+    Args:
+        streams: All readers.
+        reader: The one that is answered.
+        clock: Of the process.
+        keepalive_s: Pause after which a comment is sent.
+        may_go_on: Asked after each such time whether the rights of the reader are still the same.
+    """
+
+    def __init__(
+        self,
+        streams: ViewStreams,
+        reader: Reader,
+        clock: Clock,
+        *,
+        keepalive_s: float,
+        may_go_on: Callable[[], Awaitable[bool]],
+    ) -> None:
+        self._streams = streams
+        self._reader = reader
+        self._clock = clock
+        self._keepalive_s = keepalive_s
+        self._may_go_on = may_go_on
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send what arrives."""
+        del scope
+        try:
+            await send({"type": "http.response.start", "status": 200, "headers": list(_HEADERS)})
+            async with asyncio.TaskGroup() as group:
+                leaving = group.create_task(self._leave(receive), name="see the reader leave")
+                await self._send(send)
+                leaving.cancel()
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+        finally:
+            self._streams.close(self._reader)
+
+    async def _send(self, send: Send) -> None:
+        seen_s = self._clock.monotonic_s()
+        while (message := await self._reader.next(self._keepalive_s)) is not None:
+            await send({"type": "http.response.body", "body": message, "more_body": True})
+            if self._clock.monotonic_s() - seen_s >= self._keepalive_s:
+                seen_s = self._clock.monotonic_s()
+                if not await self._may_go_on():
+                    return
+
+    async def _leave(self, receive: Receive) -> None:
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        self._reader.end()
