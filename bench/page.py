@@ -1,4 +1,7 @@
-"""``page``: the picture of a full cell of 10,000 nodes, and the change that a few placements make in it."""
+"""``page``: the picture of a full cell of 10,000 nodes, and the change that a few placements make in it.
+
+The rows of :mod:`bench.browser`, the page itself, come first.
+"""
 
 import time
 from collections.abc import Callable, Iterable
@@ -6,6 +9,7 @@ from typing import Final
 
 import msgspec
 
+from bench import browser
 from bench.cell import PRODUCT, described
 from bench.report import Report, Row, machine, row
 from berth.core.cluster.node_packing import pack_health, pack_nodes
@@ -148,7 +152,7 @@ def run() -> Report:
         row(case, f"{changes}: change, encoded", "KiB", [one / 1024 for one in sizes]),
         row(case, "a chip breaks: change, encoded", "ms", faults, target=_TARGET_MS),
     ]
-    return Report(bench="page", machine=machine(), rows=rows)
+    return Report(bench="page", machine=machine(), rows=[*browser.rows(), *rows])
 
 
 def _timed(work: Callable[[], int]) -> tuple[float, int]:

@@ -37,6 +37,7 @@ class PageGateway:
         self.port = port or _free_port()
         self.documents: dict[str, Any] = {"cell": _status(), "dead": _letters(cell.at_ms)}
         self.requests: list[str] = []
+        self.former: list[dict[str, Any]] = []
         self._readers: list[asyncio.Queue[bytes | None]] = []
         self._loop: asyncio.AbstractEventLoop | None = None
         self._server: uvicorn.Server | None = None
@@ -96,12 +97,14 @@ class PageGateway:
         return Starlette(
             routes=[
                 Route("/", self._index),
+                Route("/bare", self._bare),
                 Route("/assets/{name}", self._asset),
                 Route("/api/v1/me", self._guarded(self._me)),
                 Route("/api/v1/view", self._guarded(self._view)),
                 Route("/api/v1/view/changes", self._guarded(self._changes)),
                 Route("/api/v1/cell", self._guarded(self._cell)),
                 Route("/api/v1/dead", self._guarded(self._dead)),
+                Route("/api/v1/jobs/{namespace}/{name}", self._guarded(self._job)),
                 Route("/api/v1/jobs/{namespace}/{name}/events", self._guarded(self._events)),
                 Route("/api/v1/jobs/{namespace}/{name}/explain", self._guarded(self._explain)),
             ]
@@ -120,6 +123,10 @@ class PageGateway:
     async def _index(self, _: Request) -> Response:
         return _file(INDEX)
 
+    async def _bare(self, _: Request) -> Response:
+        """A document without anything, for comparison."""
+        return Response("<!doctype html><title>Bare</title><body>Bare", media_type="text/html")
+
     async def _asset(self, request: Request) -> Response:
         name = request.path_params["name"]
         return _file(name) if name in page_files() else Response(status_code=404)
@@ -136,14 +143,25 @@ class PageGateway:
     async def _dead(self, _: Request) -> Response:
         return JSONResponse(self.documents["dead"])
 
-    async def _explain(self, request: Request) -> Response:
+    def _named(self, request: Request) -> tuple[str, str, dict[str, Any] | None]:
         namespace, name = request.path_params["namespace"], request.path_params["name"]
-        for job in self.cell.jobs.values():
-            if (job["namespace"], job["name"]) == (namespace, name):
-                sentences = [job["sentence"]] if job["sentence"] else [f"{name} has nodes under one leaf switch."]
-                return JSONResponse({"ok": True, "namespace": namespace, "name": name, "sentences": sentences})
-        error = {"ok": False, "error": f"name is {namespace}/{name}, expected a job", "code": "not-found"}
-        return JSONResponse(error, status_code=404)
+        known = [*self.former, *self.cell.jobs.values()]
+        return (
+            namespace,
+            name,
+            next((job for job in known if (job["namespace"], job["name"]) == (namespace, name)), None),
+        )
+
+    async def _job(self, request: Request) -> Response:
+        namespace, name, job = self._named(request)
+        return _no_job(namespace, name) if job is None else JSONResponse({"ok": True, "job": job})
+
+    async def _explain(self, request: Request) -> Response:
+        namespace, name, job = self._named(request)
+        if job is None:
+            return _no_job(namespace, name)
+        sentences = [job["sentence"]] if job["sentence"] else [f"{name} has nodes under one leaf switch."]
+        return JSONResponse({"ok": True, "namespace": namespace, "name": name, "sentences": sentences})
 
     async def _events(self, request: Request) -> Response:
         prefix = f"{request.path_params['namespace']}/{request.path_params['name']}/"
@@ -188,6 +206,11 @@ def _file(name: str) -> Response:
     file = page_files()[name]
     headers = {"Content-Type": file.media_type, "Content-Security-Policy": CONTENT_POLICY}
     return Response(file.content, headers=headers)
+
+
+def _no_job(namespace: str, name: str) -> Response:
+    error = {"ok": False, "error": f"name is {namespace}/{name}, expected a job", "code": "not-found"}
+    return JSONResponse(error, status_code=404)
 
 
 def _free_port() -> int:

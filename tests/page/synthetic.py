@@ -22,7 +22,7 @@ class SyntheticCell:
     """A cell whose jobs arrive, wait, run and end.
 
     Args:
-        nodes: How many nodes; a quarter of them are in SuperPoDs of 48 if there are 1,000 or more.
+        nodes: How many nodes; a third of them are in SuperPoDs of 48.
         seed: Of everything that is drawn.
         occupied: Share of the chips that the first jobs take.
     """
@@ -273,7 +273,7 @@ def recording(cell: SyntheticCell, steps: int, title: str = "Synthetic cell") ->
     for index, change in enumerate(cell.changes(steps)):
         changes.append(change)
         if index % 50 == 49:
-            keys.append({"index": index, "view": cell.view()})
+            keys.append({"index": index + 1, "view": cell.view()})
     stories = {
         key: {"events": events, "why": [f"{events[0]['name']} has the first free nodes that suffice."]}
         for key, events in cell.events.items()
@@ -294,7 +294,7 @@ def _free_node(chips: int) -> list[Any]:
 
 
 def _layout(nodes: int) -> Json:
-    in_superpods = nodes // 4 // SUPERPOD * SUPERPOD if nodes >= 1_000 else 0
+    in_superpods = nodes // 3 // SUPERPOD * SUPERPOD
     flat = nodes - in_superpods
     leaf = LEAF if flat > 2 * LEAF else max(2, flat // 3)
     leaves = -(-flat // leaf)

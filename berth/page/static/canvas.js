@@ -1,6 +1,6 @@
 // Drawing of the map. What is far away is aggregated: parts, then nodes by use, then chips by job.
 
-import { CORDONED, DRAINED, FLAGS, NETWORK_UNHEALTHY, OWNERS, RELEASING, RESERVED, UNHEALTHY, WITHHELD, isSerious } from "./cell.js";
+import { ABSENT, CORDONED, DRAINED, FLAGS, NETWORK_UNHEALTHY, OWNERS, RELEASING, RESERVED, UNHEALTHY, WITHHELD, isSerious } from "./cell.js";
 import { jobColor, useLevel } from "./colors.js";
 import { groupTitle } from "./groups.js";
 
@@ -190,6 +190,7 @@ export class Painter {
     const chipHeight = (side - 2 * inset - head) / lines;
     const gap = chipWidth > 10 ? 2 : 1;
     for (let slot = 0; slot < chips; slot += 1) {
+      if (node[ABSENT] && has(node[ABSENT], slot)) continue;
       const chipLeft = Math.round(left + inset + (slot % wide) * chipWidth);
       const chipTop = Math.round(top + inset + head + Math.floor(slot / wide) * chipHeight);
       const width = Math.max(1, Math.round(chipWidth) - gap);

@@ -13,6 +13,8 @@ export const RELEASING = 6;
 export const WITHHELD = 7;
 export const SHARED = 8;
 export const RESERVED = 9;
+export const ABSENT = 10;
+export const SHARERS = 11;
 
 export const NOT_READY = 1;
 export const CORDONED = 2;
@@ -56,6 +58,7 @@ export class Cell {
     this.queue = [];
     this.faults = [];
     this.reservations = [];
+    this.positions = new Map();
     this.rowOf = new Map();
     this.used = new Uint16Array(0);
     this.condition = [];
@@ -64,6 +67,7 @@ export class Cell {
   }
 
   setView(view) {
+    // As far as possible what was there stays: another layout means that the map is arranged anew.
     const isSame = this.hasView && JSON.stringify(view.layout) === JSON.stringify(this.layout);
     const count = this.layoutCount;
     this.clear();
@@ -106,18 +110,28 @@ export class Cell {
     this.version = message.version;
     this.atMs = message.at_ms;
     if (message.queue) this.queue = message.queue;
+    if (message.queue || message.jobs?.length) this.#countPositions();
     if (message.faults) this.faults = message.faults;
     if (message.reservations) this.reservations = message.reservations;
     if (message.is_partial !== undefined) this.isPartial = message.is_partial;
   }
 
+  // Positions follow from the queue. Jobs without chips wait in a queue of their own, behind the others in the list.
+  #countPositions() {
+    this.positions = new Map();
+    let [withChips, plain] = [0, 0];
+    for (const n of this.queue) {
+      const isPlain = this.jobs.get(n)?.is_plain;
+      this.positions.set(n, isPlain ? (plain += 1) : (withChips += 1));
+    }
+  }
+
   #readNode(row) {
     const node = this.nodes[row];
     let used = 0;
-    for (const owner of node[OWNERS]) {
-      if (owner === 0) continue;
-      used += 1;
-      if (owner < 0) continue;
+    for (const owner of node[OWNERS]) if (owner !== 0) used += 1;
+    for (const owner of ownersOf(node)) {
+      if (owner <= 0) continue;
       let rows = this.rowsByJob.get(owner);
       if (rows === undefined) this.rowsByJob.set(owner, (rows = new Set()));
       rows.add(row);
@@ -127,7 +141,7 @@ export class Cell {
   }
 
   #forgetNode(row) {
-    for (const owner of this.nodes[row][OWNERS]) {
+    for (const owner of ownersOf(this.nodes[row])) {
       const rows = this.rowsByJob.get(owner);
       if (rows === undefined) continue;
       rows.delete(row);
@@ -153,7 +167,8 @@ export class Cell {
   }
 
   chipsOf(row) {
-    return this.layout.nodes[row][5];
+    const absent = this.nodes[row]?.[ABSENT];
+    return this.layout.nodes[row][5] - (absent ? ones(absent) : 0);
   }
 
   productOf(row) {
@@ -170,6 +185,9 @@ export class Cell {
     this.nodes[row][OWNERS].forEach((owner, slot) => {
       if (owner === n) found.push(slot);
     });
+    for (const [slot, jobs] of this.nodes[row][SHARERS] ?? []) {
+      if (jobs.includes(n) && !found.includes(slot)) found.push(slot);
+    }
     return found;
   }
 
@@ -191,6 +209,13 @@ export class Cell {
   allRows() {
     return this.nodes.keys();
   }
+}
+
+// Numbers of all jobs on a node, those that share a chip included; 0 and -1 may be among them.
+export function ownersOf(node) {
+  const found = new Set(node[OWNERS]);
+  for (const [, jobs] of node[SHARERS] ?? []) for (const n of jobs) found.add(n);
+  return found;
 }
 
 function ones(mask) {

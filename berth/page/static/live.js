@@ -123,6 +123,12 @@ export class LiveSource {
     return (await this.#fetch(path, signal)).json();
   }
 
+  // A job as the gateway knows it, in the form of a job of the view; its number is 0.
+  async job(namespace, name) {
+    const answer = await this.get(`jobs/${encodeURIComponent(namespace)}/${encodeURIComponent(name)}`);
+    return { n: 0, submitted_ms: 0, ...(answer.job ?? answer) };
+  }
+
   // What is known of a job besides the view: its events, and the reasons in sentences.
   async story(job) {
     const path = `jobs/${encodeURIComponent(job.namespace)}/${encodeURIComponent(job.name)}`;

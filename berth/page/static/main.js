@@ -1,7 +1,7 @@
 // The page: one cell, one map, and a panel with the view that the address names.
 
 import { Announcer } from "./announcer.js";
-import { Cell, OWNERS } from "./cell.js";
+import { Cell, OWNERS, ownersOf } from "./cell.js";
 import { readPalette } from "./colors.js";
 import { byId, element, show } from "./dom.js";
 import { count, fullName } from "./format.js";
@@ -111,11 +111,17 @@ class Page {
     byId("cell-name").textContent = view.cell;
     byId("partial").hidden = !view.is_partial;
     byId("partial").textContent = "You see a part of this cell: jobs of namespaces that you may not read have no names here.";
-    if (isFirst) requestAnimationFrame(() => this.#focusMap());
+    if (isFirst) {
+      requestAnimationFrame(() => {
+        this.#focusMap();
+        performance.mark("map"); // seen in the tools of the browser, and by python -m bench page
+      });
+    }
     this.#plan();
   }
 
   #changeCame(change) {
+    if (change.layout) return this.#viewCame(change); // a whole view, because nodes came, left or moved
     const told = this.cell.apply(change);
     if (!this.source?.isRecorded) this.announcer.add(told);
     this.map.redraw();
@@ -233,7 +239,7 @@ class Page {
     if (view === "job") this.#readStory();
     const { title, content } = render({
       cell: this.cell, groups: this.map.arranged?.groups ?? [], nowMs: this.source.nowMs(), isDark: this.theme.isDark,
-      limits: this.limits, route: this.route, story: this.story,
+      limits: this.limits, route: this.route, story: this.story, notes: this.source.recording?.notes,
       document: this.documents[view], error: this.errors[view],
     });
     document.title = view ? `${title} - Berth` : `Berth ${this.cell.name}`;
@@ -264,7 +270,7 @@ class Page {
   // Reads the story of the job again when the job has changed.
   async #readStory() {
     const job = this.#job();
-    if (job === undefined) return;
+    if (job === undefined) return this.#readFormerJob();
     const state = [job.n, job.uid, job.phase, job.code, job.attempt, job.step, job.since_ms, this.cell.version === 0];
     const wanted = this.source.isRecorded ? `${state} ${this.source.index} ${this.source.applied}` : String(state);
     if (wanted === this.storyOf || this.isReadingStory) return;
@@ -274,6 +280,28 @@ class Page {
       this.story = await this.source.story(job);
     } catch (error) {
       this.story = { error: error.message };
+    } finally {
+      this.isReadingStory = false;
+    }
+    this.#plan();
+  }
+
+  // A job that is not in the view any more may still be known to the gateway.
+  async #readFormerJob() {
+    const [namespace, name] = this.route.names;
+    const wanted = `former ${namespace}/${name}`;
+    if (this.storyOf === wanted || this.isReadingStory || !this.cell.hasView) return;
+    this.storyOf = wanted;
+    if (this.source.isRecorded) {
+      this.story = {};
+      return;
+    }
+    this.isReadingStory = true;
+    try {
+      const job = await this.source.job(namespace, name);
+      this.story = { job, ...(await this.source.story(job)) };
+    } catch {
+      this.story = {};
     } finally {
       this.isReadingStory = false;
     }
@@ -294,7 +322,7 @@ class Page {
   }
 
   #nodeText(row) {
-    const jobs = [...new Set(this.cell.nodes[row][OWNERS])].filter((owner) => owner > 0).map((n) => this.cell.jobs.get(n));
+    const jobs = [...ownersOf(this.cell.nodes[row])].filter((owner) => owner > 0).map((n) => this.cell.jobs.get(n));
     const names = jobs.filter(Boolean).map((job) => (job.name ? fullName(job) : "a job that is not visible to you"));
     const condition = this.cell.condition[row];
     return `${this.cell.nodeName(row)}: ${this.cell.used[row]} of ${count(this.cell.chipsOf(row), "chip")} in use` +

@@ -22,11 +22,15 @@ export function badge(text, kind, sign = "") {
   return element("span", { class: `badge ${kind}` }, sign && element("span", { "aria-hidden": "true" }, `${sign} `), text);
 }
 
-const LEVELS = { evict: ["bad", "✕"], "not ready": ["bad", "✕"], gone: ["bad", "✕"], "no new work": ["warn", "▲"] };
+const LEVELS = new Map([
+  ["evict", ["bad", "✕"]], ["unhealthy", ["bad", "✕"]], ["not ready", ["bad", "✕"]], ["gone", ["bad", "✕"]],
+  ["no new work", ["warn", "▲"]], ["recovering", ["warn", "↻"]],
+]);
 
 export function conditionBadge(condition) {
-  const [kind, sign] = LEVELS[condition.replaceAll("-", " ")] ?? LEVELS[condition] ?? ["warn", "◥"];
-  return badge(condition, kind, sign);
+  const text = condition === "sub-healthy" ? condition : condition.replaceAll("-", " ");
+  const [kind, sign] = LEVELS.get(text) ?? ["warn", "◥"];
+  return badge(text, kind, sign);
 }
 
 export function swatch(job, isDark) {

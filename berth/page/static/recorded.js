@@ -40,7 +40,7 @@ export class RecordedSource {
 
   #show(key) {
     this.on.view(key ? key.view : this.recording.view);
-    this.applied = key ? key.index : -1;
+    this.applied = key ? key.index - 1 : -1; // the index of a key is the number of changes in it
   }
 
   // Index of the last change up to a time; -1 before the first.
@@ -59,7 +59,7 @@ export class RecordedSource {
     const { begin_ms: beginMs, end_ms: endMs, changes, keys = [] } = this.recording;
     this.atMs = Math.min(endMs, Math.max(beginMs, ms));
     const wanted = this.#indexAt(this.atMs);
-    const key = keys.findLast((one) => one.index <= wanted);
+    const key = keys.findLast((one) => one.index - 1 <= wanted);
     const isFar = key && key.index - this.applied > KEYS_EVERY;
     if (wanted < this.applied || isFar) this.#show(key ?? null);
     for (let index = this.applied + 1; index <= wanted; index += 1) this.on.change(changes[index]);

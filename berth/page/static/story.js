@@ -14,8 +14,10 @@ const WORDS = {
 export function jobView({ cell, route, nowMs, isDark, story }) {
   const [namespace, name] = route.names;
   const title = `Job ${namespace}/${name}`;
-  const job = cell.jobNamed(namespace, name);
-  if (job === undefined) return { title, content: [empty(`There is no job ${namespace}/${name} in this picture of the cell.`)] };
+  const job = cell.jobNamed(namespace, name) ?? story?.job;
+  if (job === undefined) {
+    return { title, content: [empty(story === null ? "Reading the job." : `There is no job ${namespace}/${name} in this cell.`)] };
+  }
   const events = story?.events ?? [];
   return {
     title,
@@ -23,7 +25,8 @@ export function jobView({ cell, route, nowMs, isDark, story }) {
       element("p", { class: "job-head" }, swatch(job, isDark), phaseBadge(job.phase),
         job.since_ms ? element("span", { class: "muted" }, " for ", span(nowMs - job.since_ms)) : null),
       job.sentence && element("p", { class: "callout" }, job.sentence),
-      requested(job, nowMs),
+      job.warning ? element("p", { class: "callout" }, job.warning) : null,
+      requested(cell, job, nowMs),
       why(story),
       element("h3", {}, "Places"),
       places(cell, job, events),
@@ -35,11 +38,12 @@ export function jobView({ cell, route, nowMs, isDark, story }) {
   };
 }
 
-function requested(job, nowMs) {
+function requested(cell, job, nowMs) {
+  const position = cell.positions.get(job.n);
   return terms(
     ["Requested", sizeOf(job)],
     ["Queue", job.queue ? `${job.queue}, priority ${job.priority}` : ""],
-    ["Position", job.position ? `${job.position} in the queue` : ""],
+    ["Position", position ? `${position} in the queue` : ""],
     ["Submitted", job.submitted_ms ? [moment(job.submitted_ms, nowMs), isOver(job) ? "" : `, ${span(nowMs - job.submitted_ms)} ago`] : ""],
     ["Expected start", job.expected_start_ms ? moment(job.expected_start_ms, nowMs) : ""],
     ["Attempt", job.attempt > 1 || job.step > 0 ? `${job.attempt}${job.step ? `, step ${job.step}` : ""}` : ""],
@@ -61,7 +65,7 @@ function why(story) {
 function places(cell, job, events) {
   const placed = isOver(job) ? undefined : events.findLast((event) => event.phase === "placed" && event.ranks?.length);
   const rows = cell.rowsOf(job.n);
-  if (placed && rows.length) {
+  if (placed && (rows.length || !job.n)) {
     const heads = ["Pod", "Node", "Chips"];
     return table(`Places of ${job.name}`, heads, placed.ranks.slice(0, 500).map((rank) =>
       [String(rank.rank), cell.rowOf.has(rank.node) ? nodeLink(rank.node) : rank.node, ranges(rank.chips)]));

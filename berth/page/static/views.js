@@ -1,6 +1,6 @@
 // Views in the panel: cell, group, node, queue, jobs, faults. Each returns its title and its content.
 
-import { DRAINED, NETWORK_UNHEALTHY, OVER, OWNERS, RELEASING, RESERVED, UNHEALTHY, WITHHELD } from "./cell.js";
+import { ABSENT, DRAINED, NETWORK_UNHEALTHY, OVER, OWNERS, RELEASING, RESERVED, SHARERS, UNHEALTHY, WITHHELD, ownersOf } from "./cell.js";
 import { element } from "./dom.js";
 import { bits, count, number, percent, ranges } from "./format.js";
 import { groupTitle } from "./groups.js";
@@ -10,7 +10,7 @@ import { address, addressOfGroup } from "./routes.js";
 // What a view needs: the cell, the arranged map, the time, the theme, the limits of lists, and the route.
 // `page`: { cell, groups, nowMs, isDark, limits, route, source }.
 
-export function cellView({ cell, groups, limits }) {
+export function cellView({ cell, groups, limits, notes }) {
   const total = cell.totals(cell.allRows());
   const running = [...cell.jobs.values()].filter((job) => !OVER.has(job.phase) && !job.is_foreign).length - cell.queue.length;
   const [rows, more] = limited(groups, "groups", limits, (group) => groupRow(cell, group));
@@ -25,6 +25,7 @@ export function cellView({ cell, groups, limits }) {
       element("h3", {}, "SuperPoDs and leaf switches"),
       groups.length === 0 ? empty("The cell has no nodes.") : table("Groups of nodes", ["Group", "Nodes", "Chips in use", "Limited"], rows),
       more,
+      notes?.length ? [element("h3", {}, "About this recording"), element("ul", { class: "why" }, notes.map((note) => element("li", {}, note)))] : null,
     ],
   };
 }
@@ -61,7 +62,7 @@ export function groupView({ cell, groups, limits, route }) {
 }
 
 function nodeRow(cell, row) {
-  const owners = [...new Set(cell.nodes[row][OWNERS])].filter((owner) => owner > 0);
+  const owners = [...ownersOf(cell.nodes[row])].filter((owner) => owner > 0);
   const names = owners.map((owner) => jobLink(cell.jobs.get(owner)));
   if (cell.nodes[row][OWNERS].includes(-1)) names.push(element("span", { class: "muted" }, "not visible to you"));
   return element("tr", { "data-key": cell.nodeName(row) },
@@ -112,19 +113,31 @@ export function nodeView({ cell, route, nowMs, isDark }) {
 }
 
 function chipRows(cell, node, isDark) {
-  const slots = new Map();
-  node[OWNERS].forEach((owner, slot) => slots.set(owner, [...(slots.get(owner) ?? []), slot]));
-  return [...slots].map(([owner, chips]) => {
-    const job = cell.jobs.get(owner);
-    const by = owner === 0 ? "free" : owner < 0 ? "a job that is not visible to you" : [job && swatch(job, isDark), jobLink(job)];
-    return element("tr", { "data-key": String(owner) }, element("td", {}, ranges(chips)), element("td", {}, by));
+  const absent = bits(node[ABSENT] ?? 0, node[OWNERS].length);
+  const sharers = new Map(node[SHARERS] ?? []);
+  const slots = new Map(); // chips with the same owners are one line
+  node[OWNERS].forEach((owner, slot) => {
+    if (absent.includes(slot)) return;
+    const key = (sharers.get(slot) ?? [owner]).join(" ");
+    slots.set(key, [...(slots.get(key) ?? []), slot]);
+  });
+  return [...slots].map(([key, chips]) => {
+    const by = key.split(" ").map(Number).map((owner, index) => [index ? ", " : "", chipUser(cell, owner, isDark)]);
+    return element("tr", { "data-key": key }, element("td", {}, ranges(chips)), element("td", {}, by));
   });
 }
 
-export function queueView({ cell, nowMs, limits, isDark }) {
+function chipUser(cell, owner, isDark) {
+  if (owner === 0) return "free";
+  if (owner < 0) return "a job that is not visible to you";
+  const job = cell.jobs.get(owner);
+  return [job && swatch(job, isDark), jobLink(job)];
+}
+
+export function queueView({ cell, nowMs, limits }) {
   const jobs = cell.queue.map((n) => cell.jobs.get(n)).filter(Boolean);
   if (jobs.length === 0) return { title: "Queue", content: [empty("No job waits.")] };
-  const [cards, more] = limited(jobs, "queue", limits, (job) => queueCard(job, jobs.indexOf(job) + 1, nowMs, isDark));
+  const [cards, more] = limited(jobs, "queue", limits, (job) => queueCard(cell, job, nowMs));
   return {
     title: "Queue",
     content: [
@@ -135,15 +148,16 @@ export function queueView({ cell, nowMs, limits, isDark }) {
   };
 }
 
-function queueCard(job, position, nowMs) {
+function queueCard(cell, job, nowMs) {
   return element("li", { class: "card", "data-key": String(job.n) },
     element("div", { class: "card-head" },
-      element("span", { class: "position" }, element("span", { class: "unseen" }, "Position "), String(job.position || position)),
+      element("span", { class: "position" }, element("span", { class: "unseen" }, "Position "), String(cell.positions.get(job.n))),
       jobLink(job),
       element("span", { class: "card-age" }, age(job.submitted_ms, nowMs))),
     job.sentence && element("p", { class: "sentence" }, job.sentence),
-    element("p", { class: "muted small" }, [sizeOf(job), job.queue && `queue ${job.queue}`, `priority ${job.priority}`,
-      job.code && job.code].filter(Boolean).join(" · ")),
+    job.warning ? element("p", { class: "small" }, badge("warning", "warn", "▲"), ` ${job.warning}`) : null,
+    element("p", { class: "muted small" }, [sizeOf(job), job.is_plain && "queue of jobs without chips",
+      job.queue && `queue ${job.queue}`, `priority ${job.priority}`, job.code].filter(Boolean).join(" · ")),
     job.expected_start_ms ? element("p", { class: "small" }, "expected start: ", moment(job.expected_start_ms, nowMs)) : null);
 }
 
@@ -184,12 +198,12 @@ export function faultsView({ cell, nowMs, limits }) {
 function faultCard(cell, fault, nowMs) {
   const name = fault.node >= 0 ? cell.nodeName(fault.node) : "";
   const rest = name && fault.place.startsWith(name) ? fault.place.slice(name.length) : "";
-  const jobs = fault.jobs.map((n) => cell.jobs.get(n)).filter(Boolean);
+  const jobs = (fault.jobs ?? []).map((n) => cell.jobs.get(n)).filter(Boolean);
   return element("li", { class: "card" },
     element("div", { class: "card-head" },
       conditionBadge(fault.level),
       name ? element("span", {}, nodeLink(name), rest) : element("span", {}, fault.place),
-      element("span", { class: "card-age" }, age(fault.at_ms, nowMs))),
+      element("span", { class: "card-age" }, age(fault.at_ms, nowMs, " ago"))),
     fault.sentence && element("p", { class: "sentence" }, fault.sentence),
     jobs.length ? element("p", { class: "small" }, "Jobs: ", jobs.flatMap((job, index) => (index ? [", ", jobLink(job)] : [jobLink(job)]))) : null);
 }
