@@ -139,6 +139,11 @@ COMMANDS: Final = (
         "Repeat the decisions of a recording, from its facts, times and settings alone, and compare them.",
     ),
     Command(
+        "page",
+        "recordings.page:page",
+        "Write recordings as one HTML file: the map of the cell, queue, jobs and faults over time, with a slider.",
+    ),
+    Command(
         "backup",
         "recordings.backup:backup_cell",
         "Write everything of a cell that cannot be made again to a file or an object store, and check it.",
