@@ -1,11 +1,12 @@
 """Pictures of timelines, drawn with matplotlib. The extra ``plots`` installs it; it is loaded when it is needed."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Final, Literal, NamedTuple
 
 from berth.cli.output import WRONG_USE, CommandError
+from berth.cli.simulation.palette import WIDE, Look
 from berth.core.simulation.statistics import OUT
 from berth.core.simulation.timeline import Frame, Timeline
 from berth.runtime.release import install_extra
@@ -20,13 +21,29 @@ class Picture(NamedTuple):
 
     Attributes:
         name: Name of its file, without suffix.
-        words: Caption, as a sentence.
-        files: Content by format.
+        words: Caption, or why there is nothing to show; sentences.
+        files: Content by format; empty if there is nothing to show.
     """
 
     name: str
     words: str
     files: dict[Format, bytes]
+
+
+class Sketch(NamedTuple):
+    """A picture that is drawn when it is needed, in several looks.
+
+    Attributes:
+        name: Name of its file, without suffix.
+        words: Caption, or why there is nothing to show; sentences.
+        draw: Draws it in a format and a look; None if there is nothing to show.
+        has_looks: Its looks differ.
+    """
+
+    name: str
+    words: str
+    draw: Callable[[Format, Look], bytes] | None
+    has_looks: bool = True
 
 
 class Film(NamedTuple):
@@ -99,35 +116,63 @@ def may_draw(folder: Path) -> None:
 
 
 def drawn(courses: Sequence[Timeline], formats: Sequence[Format] = FORMATS) -> list[Picture]:
-    """The pictures of courses, side by side; and a map of each course with known nodes, at the time of most use.
+    """The pictures of courses as files: charts, and a map of each course with known nodes, at the time of most use.
+
+    Raises:
+        CommandError: Matplotlib is missing.
+    """
+    return [
+        Picture(
+            sketch.name,
+            sketch.words,
+            {form: sketch.draw(form, WIDE) for form in formats} if sketch.draw else {},
+        )
+        for sketch in sketched(courses)
+    ]
+
+
+def sketched(courses: Sequence[Timeline]) -> list[Sketch]:
+    """The same pictures, which are drawn when they are needed.
 
     Raises:
         CommandError: Matplotlib is missing.
     """
     _check_matplotlib()
-    from berth.cli.simulation import drawing  # noqa: PLC0415  # loads matplotlib
-    from berth.cli.simulation.cluster_map import ClusterMap  # noqa: PLC0415  # loads matplotlib
+    from berth.cli.simulation.charts import CHARTS  # noqa: PLC0415  # loads matplotlib
 
-    plans = [
-        ("use", "Chips in use and there, and chips that waiting gangs ask for, over time.", drawing.use_over_time),
-        ("waiting", "Waiting time by size of the jobs: share of jobs placed within a time.", drawing.waiting_by_class),
-        ("span", "Leaf switches and SuperPoDs of jobs over the fewest possible.", drawing.span_over_least),
-        ("blocked", "Idle chips while a gang waits, by what keeps them from it.", drawing.blocked_by_cause),
-    ]
-    if any(timeline.faults is not None for timeline in courses):
-        plans.append(("failures", "Chip hours that failures cost.", drawing.lost_to_failures))
-    figures = [(name, words, draw(courses)) for name, words, draw in plans]
+    has_faults = any(timeline.faults is not None for timeline in courses)
+    sketches = [_chart(courses, name) for name in CHARTS if has_faults or name != "failures"]
     mapped = [timeline for timeline in courses if has_map(timeline)]
-    for number, timeline in enumerate(mapped, 1):
-        index = _fullest(timeline.frames)
-        name = "map" if len(mapped) == 1 else f"map-{number}"
-        after = after_words(timeline.frames[index].at_ms - timeline.begin_ms)
-        words = f"Chips in use on each node at the moment of most use: {timeline.title}, {after}."
-        figures.append((name, words, ClusterMap(timeline).show(index, after)))
-    return [
-        Picture(name, words, {form: drawing.rendered(figure, form) for form in formats})
-        for name, words, figure in figures
+    return sketches + [
+        _map(timeline, "map" if len(mapped) == 1 else f"map-{number}") for number, timeline in enumerate(mapped, 1)
     ]
+
+
+def _chart(courses: Sequence[Timeline], name: str) -> Sketch:
+    from berth.cli.simulation.charts import CHARTS  # noqa: PLC0415  # loads matplotlib
+    from berth.cli.simulation.drawing import rendered  # noqa: PLC0415  # loads matplotlib
+
+    first = CHARTS[name](courses, WIDE)
+
+    def draw(form: Format, look: Look) -> bytes:
+        chart = first if look == WIDE else CHARTS[name](courses, look)
+        return rendered(chart.figure, form, look) if chart.figure is not None else b""
+
+    return Sketch(name, first.words, draw if first.figure is not None else None)
+
+
+def _map(timeline: Timeline, name: str) -> Sketch:
+    from berth.cli.simulation.cluster_map import ClusterMap  # noqa: PLC0415  # loads matplotlib
+    from berth.cli.simulation.drawing import rendered  # noqa: PLC0415  # loads matplotlib
+
+    index = _fullest(timeline.frames)
+    after = after_words(timeline.frames[index].at_ms - timeline.begin_ms)
+    words = f"Chips in use on each node at the moment of most use: {timeline.title}, {after}."
+
+    def draw(form: Format, _: Look) -> bytes:
+        return rendered(ClusterMap(timeline).show(index, after), form)
+
+    return Sketch(name, words, draw, has_looks=False)
 
 
 def filmed(timeline: Timeline, frames_max: int) -> Film:

@@ -1,6 +1,8 @@
-"""Report page of timelines: settings, statistics, pictures, and the map of the cluster over time with a slider.
+"""Report page of timelines: conclusion, charts, map of the cluster over time with a slider, figures, settings.
 
-It is one HTML file that needs no network: pictures are embedded, and its policy forbids loading anything else.
+It is one HTML file that needs no network: pictures are embedded, and its policy forbids loading anything else. Charts
+are SVG elements, whose colours follow the theme of the reader. There are two of each, for a wide and for a narrow
+window. Where these are too large, the page has PNG for each window and theme.
 """
 
 from base64 import b64encode
@@ -9,11 +11,13 @@ from html import escape
 from itertools import groupby
 from pathlib import Path
 from string import Template
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
-from berth.cli.simulation.pictures import Film, Picture, drawn, filmed, has_map, write_file
+from berth.cli.simulation.inline_svg import inlined
+from berth.cli.simulation.palette import WIDE, Look, css
+from berth.cli.simulation.pictures import Film, Sketch, filmed, has_map, sketched, write_file
 from berth.core.simulation.comparison import ComparisonRow
 from berth.core.simulation.timeline import Timeline
 
@@ -22,31 +26,51 @@ _FRAMES_MAX: Final = 240
 """Maximum number of frames of all maps together; they are most of the page."""
 _FRAMES_LEAST: Final = 20
 """Minimum number of frames of each map."""
-_SVG_BYTES_MAX: Final = 300_000
-"""Maximum size of a picture as SVG, which is sharp at any size; a larger one uses the smaller format."""
+_SVG_LETTERS_MAX: Final = 500_000
+"""Maximum size of a chart as SVG elements, which are sharp at any size; a larger one is PNG."""
+_NARROW: Final = "(max-width: 640px)"
+_DARK: Final = "(prefers-color-scheme: dark)"
+_PHONE: Final = Look(is_narrow=True)
+_LOOKS: Final = (
+    (f"{_NARROW} and {_DARK}", Look(is_narrow=True, is_dark=True)),
+    (_NARROW, _PHONE),
+    (_DARK, Look(is_dark=True)),
+)
+"""Looks of PNG by the windows and themes that they are for, the first that fits is shown."""
+_NO_VALUE: Final = "-"
 
 
-def write_page(
-    courses: Sequence[Timeline], rows: Sequence[ComparisonRow], path: Path, pictures: Sequence[Picture] | None = None
-) -> None:
+class PageText(NamedTuple):
+    """What the page says besides charts and figures.
+
+    Attributes:
+        heading: Heading of the page.
+        conclusion: What the figures show.
+        notes: What else the reader has to know: what was assumed, and which jobs were rejected.
+    """
+
+    heading: str
+    conclusion: Sequence[str] = ()
+    notes: Sequence[str] = ()
+
+
+def write_page(courses: Sequence[Timeline], rows: Sequence[ComparisonRow], text: PageText, path: Path) -> None:
     """Write the page of courses.
 
     Args:
         courses: Side by side.
         rows: Their figures, in the order of the courses.
+        text: What it says besides.
         path: Of the page; its folder is made.
-        pictures: Of these courses; None if they are not drawn yet.
 
     Raises:
         CommandError: Matplotlib is missing, or the file cannot be written.
     """
-    write_file(path, page_of(courses, rows, pictures).encode())
+    write_file(path, page_of(courses, rows, text).encode())
 
 
-def page_of(
-    courses: Sequence[Timeline], rows: Sequence[ComparisonRow], pictures: Sequence[Picture] | None = None
-) -> str:
-    """The page as HTML; equal courses give equal text, whether their pictures are drawn already or not.
+def page_of(courses: Sequence[Timeline], rows: Sequence[ComparisonRow], text: PageText) -> str:
+    """The page as HTML; equal courses give equal text.
 
     Raises:
         CommandError: Matplotlib is missing.
@@ -55,27 +79,47 @@ def page_of(
     mapped = [timeline for timeline in courses if has_map(timeline)]
     frames_max = max(_FRAMES_LEAST, _FRAMES_MAX // max(1, len(mapped)))
     return Template(_TEMPLATE.read_text("utf-8")).substitute(
-        title=escape(" · ".join(titles) or "no course"),
+        title=escape(text.heading),
+        light=css(WIDE),
+        dark=css(Look(is_dark=True)),
+        columns=escape(" \N{MIDDLE DOT} ".join(titles)),
+        conclusion="\n".join(f"<p>{escape(line)}</p>" for line in text.conclusion),
+        notes=_notes(text.notes),
         settings=_settings(courses),
         figures="\n".join(
             _table(section, titles, list(part)) for section, part in groupby(rows, lambda row: row.section)
         ),
-        pictures="\n".join(_picture(picture) for picture in (drawn(courses) if pictures is None else pictures)),
+        pictures="\n".join(_picture(sketch) for sketch in sketched(courses)),
         films=_films([filmed(timeline, frames_max) for timeline in mapped]),
     )
 
 
+def _notes(notes: Sequence[str]) -> str:
+    items = "".join(f"<li>{escape(note)}</li>" for note in notes)
+    return f'<section aria-label="Notes" class="notes"><ul>{items}</ul></section>' if items else ""
+
+
 def _settings(courses: Sequence[Timeline]) -> str:
-    names = dict.fromkeys(name for timeline in courses for name in timeline.settings)
+    """Settings that differ side by side, then those that all courses share."""
+    names = list(dict.fromkeys(name for timeline in courses for name in timeline.settings))
     if not names:
-        return "<p>None are result.</p>"
-    lines = []
-    for name in names:
-        cells = "".join(f"<td>{escape(timeline.settings.get(name, '-'))}</td>" for timeline in courses)
-        lines.append(f'<tr><th scope="row">{escape(name)}</th>{cells}</tr>')
-    cells = "".join(f'<th scope="col">{escape(timeline.title)}</th>' for timeline in courses)
-    head = f'<thead><tr><th scope="col">setting</th>{cells}</tr></thead>'
-    return _scrolled(f"<table>{head}<tbody>{''.join(lines)}</tbody></table>")
+        return "<p>No settings are known.</p>"
+    values = {name: [timeline.settings.get(name, _NO_VALUE) for timeline in courses] for name in names}
+    shared = [name for name in names if len(set(values[name])) == 1]
+    own = [name for name in names if name not in shared]
+    titles = [timeline.title for timeline in courses]
+    tables = _setting_table("settings that differ", titles, {name: values[name] for name in own}) if own else ""
+    words = "settings of all columns" if len(courses) > 1 else "settings"
+    return tables + (_setting_table(words, ["value"], {name: values[name][:1] for name in shared}) if shared else "")
+
+
+def _setting_table(caption: str, heads: Sequence[str], values: dict[str, list[str]]) -> str:
+    lines = [
+        f'<tr><th scope="row">{escape(name)}</th>{"".join(f"<td>{escape(value)}</td>" for value in found)}</tr>'
+        for name, found in values.items()
+    ]
+    cells = "".join(f'<th scope="col">{escape(head)}</th>' for head in heads)
+    return _scrolled(caption, f'<thead><tr><th scope="col">setting</th>{cells}</tr></thead>', lines)
 
 
 def _table(section: str, titles: Sequence[str], rows: Sequence[ComparisonRow]) -> str:
@@ -86,8 +130,7 @@ def _table(section: str, titles: Sequence[str], rows: Sequence[ComparisonRow]) -
         cells = "".join(_cell(text, change) for text, change in zip(row.texts, row.changes, strict=True))
         lines.append(f'<tr><th scope="row">{escape(row.metric + unit)}</th>{cells}</tr>')
     cells = "".join(f'<th scope="col" class="number">{escape(title)}</th>' for title in titles)
-    head = f'<thead><tr><th scope="col">figure</th>{cells}</tr></thead>'
-    return _scrolled(f"<table><caption>{escape(section)}</caption>{head}<tbody>{''.join(lines)}</tbody></table>")
+    return _scrolled(section, f'<thead><tr><th scope="col">figure</th>{cells}</tr></thead>', lines)
 
 
 def _cell(text: str, change: str) -> str:
@@ -95,17 +138,42 @@ def _cell(text: str, change: str) -> str:
     return f'<td class="number">{escape(text)}{behind}</td>'
 
 
-def _scrolled(table: str) -> str:
+def _scrolled(caption: str, head: str, lines: Sequence[str]) -> str:
     """A table that may be wider than the window; it is focusable and so can be scrolled by keyboard."""
-    return f'<div class="wide" tabindex="0" role="group">{table}</div>'
+    words = escape(caption)
+    body = f"<table><caption>{words}</caption>{head}<tbody>{''.join(lines)}</tbody></table>"
+    return f'<div class="wide" tabindex="0" role="group" aria-label="{words}">{body}</div>'
 
 
-def _picture(picture: Picture) -> str:
-    svg, png = picture.files["svg"], picture.files["png"]
-    kind, content = ("svg+xml", svg) if len(svg) <= max(_SVG_BYTES_MAX, len(png)) else ("png", png)
-    words = escape(picture.words)
-    source = f"data:image/{kind};base64,{b64encode(content).decode()}"
-    return f'<figure><img src="{source}" alt="{words}"><figcaption>{words}</figcaption></figure>'
+def _picture(sketch: Sketch) -> str:
+    """A chart for wide and for narrow windows, or a sentence if there is nothing to show."""
+    words = escape(sketch.words)
+    draw = sketch.draw
+    if draw is None:
+        return f'<p class="none">{words}</p>'
+    looks = ((WIDE, "at-wide"), (_PHONE, "at-narrow")) if sketch.has_looks else ((WIDE, "at-all"),)
+    content = "".join(
+        inlined(draw("svg", look), sketch.words, prefix=f"{sketch.name}-{css_class}-", css_class=css_class)
+        for look, css_class in looks
+    )
+    if len(content) > _SVG_LETTERS_MAX:
+        content = _photos(sketch)
+    return f"<figure>{content}<figcaption>{words}</figcaption></figure>"
+
+
+def _photos(sketch: Sketch) -> str:
+    """A chart as PNG for each window and theme."""
+    draw = sketch.draw
+    if draw is None:
+        return ""
+    sources = "".join(
+        f'<source media="{media}" srcset="{_data(draw("png", look))}">' for media, look in _LOOKS if sketch.has_looks
+    )
+    return f'<picture>{sources}<img src="{_data(draw("png", WIDE))}" alt="{escape(sketch.words)}"></picture>'
+
+
+def _data(png: bytes) -> str:
+    return f"data:image/png;base64,{b64encode(png).decode()}"
 
 
 def _films(films: Sequence[Film]) -> str:

@@ -9,7 +9,7 @@ import msgspec
 
 from berth.cli.output import emit, listed, print_progress, print_result, print_table, working
 from berth.cli.simulation.pictures import drawn, write_drawn, write_file
-from berth.cli.simulation.report_page import write_page
+from berth.cli.simulation.report_page import PageText, write_page
 from berth.cli.tables import Table
 from berth.core.explain.text import pluralize
 from berth.core.simulation.comparison import Comparison, ComparisonRow, compared, markdown_of
@@ -173,6 +173,11 @@ def write_folder(found: Results, courses: Sequence[Timeline], folder: Path) -> N
     with working("drawing pictures"):
         pictures = drawn(courses)
         paths = write_drawn(pictures, folder)
-        write_page(courses, found.rows, folder / "report.html", pictures)
+        text = PageText(
+            f"{found.source} on {found.cluster}",
+            found.conclusion,
+            [*found.notes, *turned_away_lines(found.turned_away)],
+        )
+        write_page(courses, found.rows, text, folder / "report.html")
     names = ["report.html", "results.json", "results.md", *(path.name for path in paths)]
     print_progress(f"{folder}: {listed(names, len(names))}")

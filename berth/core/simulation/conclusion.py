@@ -159,7 +159,7 @@ def _compared(columns: Sequence[_Column], resolution_ms: int) -> list[str]:
         )
         return [f"{text} Other figures differ; the table has all of them.{rest}"]
     chance = _CHANCE if any(column.known.faults is not None for column in columns) else ""
-    last = " ".join(text for text in (_costs(first, rankings), chance) if text)
+    last = " ".join(text for text in (_costs(first, rankings, len(columns)), chance) if text)
     return [f"{_lead(first, rankings, len(columns))}{rest}", *([last] if last else [])]
 
 
@@ -201,21 +201,21 @@ def _lead(first: _Ranking, rankings: Sequence[_Ranking], count: int) -> str:
     adjective = first.metric.better if count == 2 else first.metric.best  # noqa: PLR2004  # two are compared, more have a best
     text = f"The {first.metric.name} is {adjective} with {names}: {_against(first.best, first.others)}"
     also = [
-        f"{ranking.metric.name} ({_against(ranking.best, ranking.others)})"
+        f"{ranking.metric.name} ({_against(ranking.best, ranking.others, are_named=count > 2)})"  # noqa: PLR2004  # of two
         for ranking in rankings
         if ranking is not first and ranking.others and [column for column, _ in ranking.best] == winners
     ]
     return f"{text}; also better: {_and(also[:_NAMED_MAX])}." if also else f"{text}."
 
 
-def _costs(first: _Ranking, rankings: Sequence[_Ranking]) -> str:
+def _costs(first: _Ranking, rankings: Sequence[_Ranking], count: int) -> str:
     """What others are better in than all of the best columns; empty if there is nothing."""
     winners = [column for column, _ in first.best]
     parts = []
     for ranking in rankings:
         own = [(column, number) for column, number in ranking.others if column in winners]
         if len(own) == len(winners):
-            parts.append(f"{ranking.metric.name} ({_against(own, ranking.best)})")
+            parts.append(f"{ranking.metric.name} ({_against(own, ranking.best, are_named=count > 2)})")  # noqa: PLR2004  # of two
     more = f"; {len(parts) - _NAMED_MAX} more in the table" if len(parts) > _NAMED_MAX else ""
     return f"In return these are worse with {_names(winners)}: {_and(parts[:_NAMED_MAX])}{more}." if parts else ""
 
@@ -224,17 +224,17 @@ def _names(columns: Sequence[_Column]) -> str:
     return _listed([title for column in columns for title in column.titles])
 
 
-def _against(best: Sequence[_Pair], others: Sequence[_Pair]) -> str:
-    """Numbers of some columns against those of others, such as ``30.0 s, against 60.0 s with fifo``."""
+def _against(best: Sequence[_Pair], others: Sequence[_Pair], *, are_named: bool = True) -> str:
+    """Numbers of some columns against those of others, such as ``30.0 s against 60.0 s with fifo, -50.0 %``."""
     titles = [title for column, _ in others for title in column.titles]
-    text = f"{_range(best)}, against {_range(others)} with {_listed(titles)}"
+    text = f"{_range(best)} against {_range(others)}{f' with {_listed(titles)}' if are_named else ''}"
     if len({number.text for _, number in (*best, *others)}) != 2:  # noqa: PLR2004  # one against one
         return text
     (_, one), (_, other) = best[0], others[0]
     is_share = one.text.endswith("%")
     if is_share or one.at_least or other.at_least or min(one.value, other.value) <= 0:
         return text
-    return f"{text} ({one.value / other.value - 1:+.1%})".replace("%", " %")
+    return f"{text}, {one.value / other.value - 1:+.1%}".replace("%", " %")
 
 
 def _range(pairs: Sequence[_Pair]) -> str:

@@ -1,69 +1,20 @@
-"""Pictures of courses and the page about them: real files, drawn with matplotlib."""
+"""Pictures of courses and the map of a cluster: real files, drawn with matplotlib."""
 
-import json
-import re
 import sys
-import zipfile
-from base64 import b64decode
-from collections.abc import Sequence
-from html.parser import HTMLParser
-from itertools import pairwise
 from pathlib import Path
 from typing import Final
 from xml.etree import ElementTree as ET
 
 import pytest
-from hatchling.builders.wheel import WheelBuilder
 
 from berth.cli.output import CommandError
 from berth.cli.simulation.cluster_map import ClusterMap, cells_of
-from berth.cli.simulation.drawing import rendered, use_over_time
-from berth.cli.simulation.pictures import Picture, after_words, drawn, filmed, write_pictures
-from berth.cli.simulation.report_page import page_of, write_page
-from berth.core.simulation.comparison import rows_of
-from berth.core.simulation.statistics import statistics_of
-from berth.core.simulation.timeline import Timeline
-from tests.support.timelines import HOUR_MS, ODD, made_up
+from berth.cli.simulation.pictures import after_words, drawn, filmed, write_pictures
+from berth.cli.simulation.report_page import PageText, write_page
+from tests.support.timelines import ODD, made_up
 
 ROOT: Final = Path(__file__).parents[4]
 PNG: Final = b"\x89PNG\r\n\x1a\n"
-_VOID: Final = {"meta", "img", "input", "br", "link"}
-
-
-class Page(HTMLParser):
-    """A page read back: text, attributes, and whether tags close in order."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.open: list[str] = []
-        self.tags: list[tuple[str, dict[str, str]]] = []
-        self.texts: list[str] = []
-        self.scripts: list[str] = []
-        self.feed(text)
-        self.close()
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append((tag, {name: value or "" for name, value in attrs}))
-        assert len(dict(attrs)) == len(attrs)
-        if tag not in _VOID:
-            self.open.append(tag)
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop() == tag
-
-    def handle_data(self, data: str) -> None:
-        if self.open and self.open[-1] == "script":
-            self.scripts.append(data)
-        elif self.open and self.open[-1] != "style":
-            self.texts.append(data)
-
-    def having(self, tag: str) -> list[dict[str, str]]:
-        """Attributes of all tags of a kind."""
-        return [attributes for known, attributes in self.tags if known == tag]
-
-
-def page(*courses: Timeline, pictures: Sequence[Picture] | None = None) -> str:
-    return page_of(courses, rows_of([statistics_of(timeline) for timeline in courses]), pictures)
 
 
 def svg_text(data: bytes) -> str:
@@ -83,14 +34,9 @@ def test_odd_courses_are_drawn(odd: str) -> None:
     names = ["use", "waiting", "span", "blocked"] + (["map"] if timeline.frames else [])
     assert [picture.name for picture in pictures] == names
     for picture in pictures:
-        svg_text(picture.files["svg"])
-
-
-def test_odd_courses_stand_side_by_side_on_a_page() -> None:
-    read = Page(page(*ODD.values()))
-    assert read.open == []
-    assert len(read.having("input")) == sum(bool(timeline.frames) for timeline in ODD.values())
-    assert Page(page()).open == []
+        assert picture.words.endswith(".")
+        for data in picture.files.values():
+            svg_text(data)
 
 
 def test_files_are_written_for_several_courses_side_by_side(tmp_path: Path) -> None:
@@ -102,13 +48,6 @@ def test_files_are_written_for_several_courses_side_by_side(tmp_path: Path) -> N
     assert all(path.read_bytes().startswith(PNG) for path in paths)
 
 
-def test_equal_courses_give_equal_bytes_and_others_do_not() -> None:
-    first = page(made_up(jobs=50, frames=3))
-    again = made_up(jobs=50, frames=3)
-    assert page(again, pictures=drawn([again])) == first
-    assert page(made_up(jobs=50, frames=3, seed=2)) != first
-
-
 def test_svg_holds_no_date_and_no_program() -> None:
     for picture in drawn([made_up(jobs=20)], ("svg",)):
         text = svg_text(picture.files["svg"])
@@ -117,7 +56,7 @@ def test_svg_holds_no_date_and_no_program() -> None:
 
 
 def test_many_moments_do_not_make_a_large_picture() -> None:
-    assert len(rendered(use_over_time([made_up(jobs=20_000, nodes=4, frames=1)]), "svg")) < 300_000
+    assert len(drawn([made_up(jobs=20_000, nodes=4, frames=1)], ("svg",))[0].files["svg"]) < 300_000
 
 
 def test_a_format_that_is_not_known_is_refused_before_anything_is_written(tmp_path: Path) -> None:
@@ -136,76 +75,12 @@ def test_without_matplotlib_the_error_says_how_to_get_it(monkeypatch: pytest.Mon
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     for act in (
         lambda: write_pictures([made_up()], tmp_path),
-        lambda: write_page([made_up()], [], tmp_path / "page.html"),
+        lambda: write_page([made_up()], [], PageText("page"), tmp_path / "page.html"),
         lambda: filmed(made_up(), 3),
     ):
         with pytest.raises(CommandError, match=r"pip install 'berth-npu\[plots\]'"):
             act()
     assert list(tmp_path.iterdir()) == []
-
-
-@pytest.fixture(scope="module")
-def page_of_two(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A page of two courses, as it was written."""
-    courses = [made_up(), made_up("queue_policy=easy", seed=2)]
-    path = tmp_path_factory.mktemp("page") / "deep" / "page.html"
-    write_page(courses, rows_of([statistics_of(timeline) for timeline in courses]), path)
-    return path.read_text("utf-8")
-
-
-def test_the_page_needs_nothing_but_itself(page_of_two: str) -> None:
-    assert "http://" not in page_of_two
-    assert "https://" not in page_of_two
-    assert "@import" not in page_of_two
-    read = Page(page_of_two)
-    assert read.open == []
-    assert not read.having("link")
-    assert all("src" not in script for script in read.having("script"))
-    sources = [image["src"] for image in read.having("img")]
-    assert len(sources) == 4 + 2 + 2 * 2
-    for source in sources:
-        kind, data = source.split(";base64,")
-        content = b64decode(data, validate=True)
-        assert content.startswith(PNG) if kind == "data:image/png" else svg_text(content)
-    policy = next(meta for meta in read.having("meta") if meta.get("http-equiv") == "Content-Security-Policy")
-    assert policy["content"].startswith("default-src 'none'")
-
-
-def test_the_page_escapes_all_names() -> None:
-    timeline = Timeline('<b>"&', {"<i>": "</script>&'"}, 0, HOUR_MS, [], [])
-    mapped = ODD["no jobs"]
-    text = page(timeline, Timeline("</script><b>", {}, 0, HOUR_MS, [], [], mapped.nodes, [8], ["<u>"], mapped.frames))
-    read = Page(text)
-    assert read.open == []
-    assert not {"b", "i", "u"} & {tag for tag, _ in read.tags}
-    assert '<b>"& · </script><b>' in read.texts
-    assert {"<i>", "</script>&'"} <= set(read.texts)
-
-
-def test_the_page_shows_settings_figures_and_their_differences(page_of_two: str) -> None:
-    read = Page(page_of_two)
-    assert {"queue_policy", "queue_policy=easy", "waiting time", "allocation ratio (%)", "leaf switches"} <= set(
-        read.texts
-    )
-    assert [text for text in read.texts if re.fullmatch(r"\([+-][\d.]+ (%|points)\)", text)]
-    assert all(image["alt"] for image in read.having("img") if "cells" in image.get("class", ""))
-
-
-def test_the_slider_has_a_frame_for_each_place_and_says_when_it_was() -> None:
-    timeline = made_up(frames=7)
-    read = Page(page(timeline))
-    slider = read.having("input")[0]
-    frames = json.loads(read.scripts[0])
-    assert (slider["type"], slider["min"], slider["max"], slider["value"]) == ("range", "0", "6", "0")
-    assert slider["aria-valuetext"] == frames[0][0] == "at the start"
-    assert frames[1][0] == after_words(timeline.frames[1].at_ms)
-    assert all(b64decode(data).startswith(PNG) for _, data in frames)
-    assert all(first != second for first, second in pairwise(frames))
-
-
-def test_a_page_of_302_nodes_and_a_hundred_frames_stays_small() -> None:
-    timeline = made_up(nodes=302, jobs=1000, frames=100)
-    assert len(page(timeline)) < 3_000_000
 
 
 def test_a_film_is_thinned_out_evenly_with_the_first_and_the_last_frame() -> None:
@@ -253,9 +128,3 @@ def test_no_two_nodes_share_a_cell(nodes: int, leaf: int) -> None:
 )
 def test_time_that_has_passed_is_told_in_its_two_largest_units(elapsed_ms: int, words: str) -> None:
     assert after_words(elapsed_ms) == words
-
-
-def test_the_page_is_part_of_the_wheel(tmp_path: Path) -> None:
-    wheel = next(iter(WheelBuilder(str(ROOT)).build(directory=str(tmp_path), versions=["standard"])))
-    with zipfile.ZipFile(wheel) as content:
-        assert "berth/cli/simulation/report.html" in content.namelist()

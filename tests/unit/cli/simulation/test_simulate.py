@@ -364,7 +364,7 @@ def test_the_conclusion_is_printed_first_and_is_in_all_results(
     assert simulate("--trace", trace, "--cluster", "nodes=1,leaf=1", *policies, "--out", folder) == OK
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "3 of 4 jobs were placed, 1 rejected."
-    assert lines[1].startswith("The mean waiting time is shorter with skip: 30.0 s, against 60.0 s with fifo (-50.0 %)")
+    assert lines[1].startswith("The mean waiting time is shorter with skip: 30.0 s against 60.0 s with fifo, -50.0 %")
     found = msgspec.json.decode((folder / "results.json").read_bytes())["conclusion"]
     assert found == lines[: len(found)]
     assert " ".join(found) in (folder / "results.md").read_text("utf-8")
