@@ -1,7 +1,8 @@
 """Replies to requests of programs. Times are milliseconds since 1970; chips are physical ids on their node."""
 
-from typing import Any
+from typing import Any, Self
 
+from berth.schemas.facts import Rejection
 from berth.schemas.programs.shape import Reply, Shape, Whole
 
 
@@ -59,6 +60,19 @@ class RefusedRequest(Shape, frozen=True, kw_only=True):
     value: str
     expected: str
     at_ms: Whole
+
+    @classmethod
+    def of(cls, rejection: Rejection) -> Self:
+        """A rejection as programs and ``--json`` show it."""
+        refusal = rejection.refusal
+        return cls(
+            uid=rejection.uid,
+            code=refusal.code,
+            field=refusal.field,
+            value=refusal.value,
+            expected=refusal.expected,
+            at_ms=rejection.at_ms,
+        )
 
 
 class JobState(Shape, frozen=True, kw_only=True):

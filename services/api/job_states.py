@@ -5,11 +5,10 @@ from datetime import UTC, datetime
 from typing import Final
 
 from berth.core.chips.picking import ids_of
-from berth.core.explain.refusal_text import refused_request
 from berth.core.state.cell import State
 from berth.schemas.facts import NodeHealth
 from berth.schemas.placement import Placement
-from berth.schemas.programs.replies import JobState, NodeState, Rank
+from berth.schemas.programs.replies import JobState, NodeState, Rank, RefusedRequest
 from berth.schemas.programs.trace_ids import trace_id
 from berth.schemas.status import JobStatus
 
@@ -39,7 +38,7 @@ def job_state(status: JobStatus) -> JobState:
         open_ranks=list(recovery.open) if recovery is not None else [],
         warning=status.warning,
         restart_held=status.restart_held,
-        refused=refused_request(rejection) if rejection is not None else None,
+        refused=RefusedRequest.of(rejection) if rejection is not None else None,
         sequence=status.intake_seq,
         ledger_seq=status.ledger_seq,
         trace_id=trace_id(status.uid),

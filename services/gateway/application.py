@@ -4,7 +4,7 @@ It is no stack of middleware: one function surrounds the router, as each layer c
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Final, Protocol
 
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
@@ -16,8 +16,8 @@ from starlette.types import Message, Receive, Scope, Send
 from berth.runtime.clock import Clock
 from berth.runtime.logs import Logger
 from berth.services.gateway.errors import RequestError
-from berth.services.gateway.guard import API, Guard
-from berth.services.gateway.metrics import GatewayMetrics
+from berth.services.gateway.guard import API
+from berth.services.gateway.metrics import ExtenderMetrics, GatewayMetrics
 
 JSON: Final = "application/json"
 OTHER: Final = "other"
@@ -38,6 +38,13 @@ _HEADERS: Final = (
 """Of every answer. No header permits other sites to read anything."""
 
 
+class Guards(Protocol):
+    """Refuses requests of strangers."""
+
+    def identity(self, path: str, query: bytes, headers: Mapping[str, str]) -> str:
+        """See :meth:`berth.services.gateway.guard.Guard.identity`."""
+
+
 class Application:
     """Answers requests.
 
@@ -45,12 +52,17 @@ class Application:
         routes: What it answers.
         guard: Refuses strangers.
         clock: Of the process.
-        metrics: Of the gateway.
+        metrics: What it counts.
         log: Of the process.
     """
 
     def __init__(
-        self, routes: Sequence[Route], guard: Guard, clock: Clock, metrics: GatewayMetrics, log: Logger
+        self,
+        routes: Sequence[Route],
+        guard: Guards,
+        clock: Clock,
+        metrics: GatewayMetrics | ExtenderMetrics,
+        log: Logger,
     ) -> None:
         self.routes = list(routes)
         self._guard = guard

@@ -9,6 +9,7 @@ import msgspec
 from msgspec import Meta
 
 from berth.runtime.config import ConfigError, ServiceConfig
+from berth.services.gateway.extender.config import ExtenderConfig, check_extender
 
 _LOCALHOST: Final = "localhost"
 
@@ -62,6 +63,8 @@ class GatewayConfig(ServiceConfig, frozen=True, kw_only=True, forbid_unknown_fie
     keepalive_s: Annotated[float, Meta(gt=0, le=600)] = 15.0
     """Pause after which a stream without events sends a comment."""
 
+    extender: ExtenderConfig = ExtenderConfig()
+
     @property
     def has_tls(self) -> bool:
         """Whether it speaks HTTPS."""
@@ -79,6 +82,7 @@ def check(config: GatewayConfig) -> None:
         raise ConfigError(field=missing, value="none", expected="expected a file: certificate and key belong together")
     if config.plain_http and config.has_tls:
         raise ConfigError(field="plain_http", value="true", expected="expected false beside tls_cert_file")
+    check_extender(config.extender)
     if is_loopback(config.host):
         return
     if config.access == "open":

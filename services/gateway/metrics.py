@@ -3,6 +3,30 @@
 from berth.runtime.metrics import MetricsRegistry
 
 
+class ExtenderMetrics:
+    """What the extender for kube-scheduler counts.
+
+    Args:
+        registry: Where the metrics are made.
+    """
+
+    def __init__(self, registry: MetricsRegistry) -> None:
+        self.requests = registry.counter(
+            "gateway_extender_requests_total",
+            "Calls of kube-scheduler to the extender, by `route` and `status`; `other` is a path that does not exist.",
+            ["route", "status"],
+        )
+        self.took = registry.seconds(
+            "gateway_extender_request_seconds",
+            "Time until the answer to a call of kube-scheduler begins; bindings wait for the binder.",
+        )
+        self.answers = registry.counter(
+            "gateway_extender_answers_total",
+            "Answers to kube-scheduler about pods, by `verb` and `result`: `placed`, `bound`, `waiting` or `unknown`.",
+            ["verb", "result"],
+        )
+
+
 class GatewayMetrics:
     """What the gateway counts.
 
@@ -26,4 +50,5 @@ class GatewayMetrics:
         self.refused = registry.counter(
             "gateway_refused_streams_total", "Streams of events that were refused because `streams_max` were open."
         )
+        self.extender = ExtenderMetrics(registry)
         self.connections = registry.gauge("gateway_open_connections", "Connections that are open.")

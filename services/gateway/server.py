@@ -7,16 +7,15 @@ import socket
 import ssl
 from collections.abc import Iterator
 from functools import partial
-from typing import Final
+from pathlib import Path
+from typing import Final, NamedTuple
 
 import uvicorn
 from starlette.types import ASGIApp
 
 from berth.runtime.config import ConfigError
 from berth.runtime.errors import FatalError
-from berth.services.gateway.config import GatewayConfig
 from berth.services.gateway.http_protocol import BoundedProtocol, Bounds
-from berth.services.gateway.metrics import GatewayMetrics
 
 _BACKLOG: Final = 2_048
 _KEEP_ALIVE_S: Final = 75
@@ -25,6 +24,20 @@ _GOODBYE_S: Final = 5
 """Longest time for unfinished answers at the end."""
 _OWN_FILES: Final = 200
 """Files that the process needs beside connections."""
+
+
+class Tls(NamedTuple):
+    """Files of TLS, in PEM.
+
+    Attributes:
+        cert_file: Certificate chain; None: without TLS.
+        key_file: Its key.
+        client_ca_file: Authority that has signed the certificates of clients; None: clients need none.
+    """
+
+    cert_file: Path | None
+    key_file: Path | None
+    client_ca_file: Path | None = None
 
 
 class Server(uvicorn.Server):
@@ -36,18 +49,23 @@ class Server(uvicorn.Server):
         yield
 
 
-def listen(config: GatewayConfig) -> socket.socket:
+def listen(host: str, port: int, *, section: str = "") -> socket.socket:
     """A socket that is bound to the address of the settings.
+
+    Args:
+        host: Address, or name.
+        port: Port; 0: a free one.
+        section: Section of the two settings with a dot, for errors.
 
     Raises:
         FatalError: The address is in use, or is none of this machine.
         ConfigError: The host is not known.
     """
     try:
-        found = socket.getaddrinfo(config.host, config.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except OSError as error:
         raise ConfigError(
-            field="host", value=repr(config.host), expected=f"expected an address of this machine ({error.strerror})"
+            field=f"{section}host", value=repr(host), expected=f"expected an address of this machine ({error.strerror})"
         ) from error
     family, kind, protocol, _, address = found[0]
     made = socket.socket(family, kind, protocol)
@@ -60,24 +78,24 @@ def listen(config: GatewayConfig) -> socket.socket:
     except OSError as error:
         made.close()
         raise FatalError(
-            f"setting port is {config.port}: cannot listen on {config.host}:{config.port}: {error.strerror}"
+            f"setting {section}port is {port}: cannot listen on {host}:{port}: {error.strerror}"
         ) from error
     made.setblocking(False)  # noqa: FBT003  # takes no keyword
     return made
 
 
-def server_of(app: ASGIApp, config: GatewayConfig, metrics: GatewayMetrics) -> Server:
+def server_of(app: ASGIApp, bounds: Bounds, tls: Tls, *, section: str = "") -> Server:
     """A server that is not started.
 
+    Args:
+        app: Answers requests.
+        bounds: Of connections.
+        tls: Files of TLS.
+        section: Section of their settings with a dot, for errors.
+
     Raises:
-        ConfigError: The certificate or its key cannot be used.
+        ConfigError: The certificate, its key or the authority cannot be used.
     """
-    bounds = Bounds(
-        connections_max=config.connections_max,
-        request_timeout_s=config.request_timeout_s,
-        write_timeout_s=config.write_timeout_s,
-        note=metrics.connections.set,
-    )
     settings = uvicorn.Config(
         app,
         loop="none",
@@ -91,18 +109,25 @@ def server_of(app: ASGIApp, config: GatewayConfig, metrics: GatewayMetrics) -> S
         server_header=False,
         timeout_keep_alive=_KEEP_ALIVE_S,
         timeout_graceful_shutdown=_GOODBYE_S,
-        ssl_certfile=config.tls_cert_file,
-        ssl_keyfile=config.tls_key_file,
+        ssl_certfile=tls.cert_file,
+        ssl_keyfile=tls.key_file,
+        ssl_ca_certs=str(tls.client_ca_file) if tls.client_ca_file is not None else None,
+        ssl_cert_reqs=ssl.CERT_REQUIRED if tls.client_ca_file is not None else ssl.CERT_NONE,
     )
     try:
         settings.load()
     except (OSError, ssl.SSLError) as error:
         raise ConfigError(
-            field="tls_cert_file",
-            value=repr(str(config.tls_cert_file)),
-            expected=f"expected a certificate in PEM with the key in tls_key_file ({error.strerror or error})",
+            field=f"{section}tls_cert_file",
+            value=repr(str(tls.cert_file)),
+            expected=f"expected a certificate in PEM with the key in tls_key_file{_authority(tls)}"
+            f" ({error.strerror or error})",
         ) from error
     return Server(settings)
+
+
+def _authority(tls: Tls) -> str:
+    return "" if tls.client_ca_file is None else f", and an authority in client_ca_file {str(tls.client_ca_file)!r}"
 
 
 def raise_file_limit(connections_max: int) -> int:

@@ -14,11 +14,13 @@ from berth.services.gateway.cell_requests import CellRequests
 from berth.services.gateway.cell_routes import CellRoutes
 from berth.services.gateway.cell_view import CellView
 from berth.services.gateway.config import GatewayConfig
+from berth.services.gateway.extender.serving import extending
 from berth.services.gateway.guard import Guard
+from berth.services.gateway.http_protocol import Bounds
 from berth.services.gateway.job_routes import JobRoutes
 from berth.services.gateway.metrics import GatewayMetrics
 from berth.services.gateway.page_files import PageRoutes, page_files
-from berth.services.gateway.server import listen, raise_file_limit, serve_until, server_of
+from berth.services.gateway.server import Tls, listen, raise_file_limit, serve_until, server_of
 from berth.services.gateway.view_routes import ViewRoutes
 from berth.services.gateway.view_streams import ViewStreams
 
@@ -34,7 +36,7 @@ async def serve_http(
     """
     log, metrics = instruments.log, instruments.metrics
     async with AsyncExitStack() as stack:
-        listening = listen(config)
+        listening = listen(config.host, config.port)
         stack.callback(listening.close)
         cell = CellRequests(bus, clock, timeout_s=config.answer_timeout_s, at_once=config.requests_at_once)
         guard = Guard(config, clock)
@@ -47,12 +49,19 @@ async def serve_http(
             *PageRoutes(page_files()).routes(),
         ]
         app = Application(routes, guard, clock, metrics, log)
-        server = server_of(app, config, metrics)
+        bounds = Bounds(
+            connections_max=config.connections_max,
+            request_timeout_s=config.request_timeout_s,
+            write_timeout_s=config.write_timeout_s,
+            note=metrics.connections.set,
+        )
+        server = server_of(app, bounds, Tls(config.tls_cert_file, config.tls_key_file))
         connections = raise_file_limit(config.connections_max)
         if connections < config.connections_max:
             log.warning("fewer files than connections_max", connections=connections, wanted=config.connections_max)
         if config.access == "token" and not config.tokens:
             log.warning("all requests are refused: no token is set, berth token makes one")
+        await stack.enter_async_context(extending(bus, clock, config, instruments, stop))
         instruments.readiness.ready()
         host, port = listening.getsockname()[:2]
         log.info("ready", host=host, port=port, tls=config.has_tls, access=config.access, tokens=len(config.tokens))

@@ -21,6 +21,7 @@ _WORDS: Final[tuple[tuple[type[types.Type], str], ...]] = (
     (types.NoneType, "none"),
     (types.AnyType, "anything"),
     (types.RawType, "a message"),
+    (types.DateTimeType, "a time"),
 )
 
 

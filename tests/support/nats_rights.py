@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 from typing import Final
 
-from berth.schemas.subjects import Subjects
+from berth.schemas.subjects import Subjects, token
 
 PEOPLE: Final = "berth"
 _PAGE: Final = Path(__file__).parents[2] / "docs" / "operators.md"
@@ -12,6 +12,9 @@ _ROW: Final = re.compile(
     r"^\| (?P<user>[a-z `]+) \| (?P<publish>none|`[^|]*`) \| (?P<subscribe>none|`[^|]*`) \|$", re.MULTILINE
 )
 
+_STREAM: Final = re.compile(r"`([A-Z]+)_<cell>`")
+_ALONE: Final = frozenset({PEOPLE, "gateway"})
+"""Users that have nothing of the row about every service."""
 _COMMAND: Final = re.compile(r"^\| `berth (\w+)` \| (`[^|]*`) \|$", re.MULTILINE)
 
 
@@ -21,14 +24,20 @@ def rights(cell: str) -> dict[str, dict[str, list[str]]]:
     rows = {row["user"]: row for row in _ROW.finditer(table)}
     every = rows.pop("every service")
     root = Subjects(cell).root
+    streams = [f"{name}_{token(cell)}" for name in _STREAM.findall(_PAGE.read_text("utf-8"))]
 
     def subjects(row: re.Match[str], column: str, name: str) -> list[str]:
-        named = [subject.replace("<service>", name) for subject in re.findall(r"`([^`]+)`", row[column])]
+        named = [
+            subject.replace("<service>", name).replace("<stream>", stream)
+            for subject in re.findall(r"`([^`]+)`", row[column])
+            for stream in (streams if "<stream>" in subject else [""])
+        ]
         return [subject if subject[0] in "$_" else root + subject for subject in named]
 
     found = {}
     for user, row in rows.items():
-        name, parts = (PEOPLE, [row]) if "`" in user else (user, [every, row])
+        name = PEOPLE if "`" in user else user
+        parts = [row] if name in _ALONE else [every, row]
         found[name] = {
             column: [subject for part in parts for subject in subjects(part, column, name)]
             for column in ("publish", "subscribe")

@@ -5,6 +5,7 @@ from typing import Final
 import msgspec
 
 from berth.schemas.placement import Placement
+from berth.schemas.programs.replies import RefusedRequest
 from berth.schemas.programs.trace_ids import trace_id
 from berth.schemas.status import JobStatus
 
@@ -24,17 +25,6 @@ class RankRow(msgspec.Struct, frozen=True):
     rank: int
     node: str
     chips: list[int]
-
-
-class RejectionRow(msgspec.Struct, frozen=True):
-    """A request that was rejected because another job has its name."""
-
-    uid: str
-    code: str
-    field: str
-    value: str
-    expected: str
-    at_ms: int
 
 
 class JobRow(msgspec.Struct, frozen=True):
@@ -58,7 +48,8 @@ class JobRow(msgspec.Struct, frozen=True):
     field: str = ""
     value: str = ""
     expected: str = ""
-    rejection: RejectionRow | None = None
+    rejection: RefusedRequest | None = None
+    """A request that was rejected because another job has its name."""
     warning: str = ""
     submitted_ms: int = 0
     position: int = 0
@@ -97,16 +88,7 @@ def row_of(status: JobStatus, position: int = 0) -> JobRow:
         field=refusal.field if refusal is not None else "",
         value=refusal.value if refusal is not None else "",
         expected=refusal.expected if refusal is not None else "",
-        rejection=RejectionRow(
-            uid=rejection.uid,
-            code=rejection.refusal.code,
-            field=rejection.refusal.field,
-            value=rejection.refusal.value,
-            expected=rejection.refusal.expected,
-            at_ms=rejection.at_ms,
-        )
-        if rejection is not None
-        else None,
+        rejection=RefusedRequest.of(rejection) if rejection is not None else None,
         warning=status.warning,
         submitted_ms=status.submitted_ms,
         position=position,

@@ -7,8 +7,6 @@ from typing import Final
 from berth.core.explain import superpod_text, switch_text
 from berth.core.explain.text import pluralize
 from berth.products.catalogue import FORMS
-from berth.schemas.facts import Rejection
-from berth.schemas.programs.replies import RefusedRequest
 from berth.schemas.refusal import INTERNAL, ConstraintCount, NodeReason, ReasonCount, Refusal
 
 _WORDS: Final[dict[NodeReason, str]] = {
@@ -63,19 +61,6 @@ _BY_LEAF: Final = frozenset({"no-leaf", "no-rows", "no-leaves"})
 
 _JANUARY: Final = 10
 """Index of January in a year that begins with March."""
-
-
-def refused_request(rejection: Rejection) -> RefusedRequest:
-    """A request that was refused while another job has its name, as programs and ``--json`` show it."""
-    refusal = rejection.refusal
-    return RefusedRequest(
-        uid=rejection.uid,
-        code=refusal.code,
-        field=refusal.field,
-        value=refusal.value,
-        expected=refusal.expected,
-        at_ms=rejection.at_ms,
-    )
 
 
 def sentence(refusal: Refusal) -> str:

@@ -42,7 +42,8 @@ _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
 _SEED_BYTES: Final = 32
 _SECRET: Final = 0o600
 _PUBLIC: Final = 0o644
-_SIMULATED: Final = "nodesim"
+_NOT_OF_EVERY_CELL: Final = frozenset({"gateway", "nodesim"})
+"""Services whose users are made when they are asked for."""
 
 
 class KeysError(Exception):
@@ -129,7 +130,7 @@ class KeyFolder:
         )
         made = cls(part, index, now_s)
         for service in SERVICES:
-            if service != _SIMULATED:
+            if service not in _NOT_OF_EVERY_CELL:
                 made.add(service, "service")
         made.add(PERSON, "person")
         part.replace(path)

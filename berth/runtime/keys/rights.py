@@ -50,7 +50,26 @@ _SERVICES: Final[dict[str, Rights]] = {
     "api": Rights(("intake.>", "event.>"), ("api.>",)),
     "nodesim": Rights(("fact.node.>", "fact.health.>", "fact.topology.>", "fact.pod.>"), ("sim.>",)),
 }
-SERVICES: Final = tuple(_SERVICES)
+_GATEWAY: Final = "gateway"
+_GATEWAY_RIGHTS: Final = Rights(
+    (
+        "_INBOX_gateway.>",
+        "$SRV.STATS",
+        "$JS.API.STREAM.INFO.*",
+        "$JS.API.STREAM.MSG.GET.<stream>",
+        "$JS.API.CONSUMER.*.<stream>.>",
+        "$JS.API.CONSUMER.MSG.NEXT.<stream>.>",
+        "api.*",
+        "api.*.*",
+    ),
+    ("_INBOX_gateway.>", "$SRV.>"),
+)
+"""All rights of the gateway, which strangers reach: it makes no stream, stores nothing, and reads some streams."""
+_GATEWAY_STREAMS: Final = (
+    *(StreamName.DEAD, StreamName.EVENTS, StreamName.FACTS, StreamName.LATEST, StreamName.LEASE, StreamName.LEDGER),
+    *(StreamName.SKIPS, StreamName.SNAPSHOT, StreamName.STATUS),
+)
+SERVICES: Final = (*_SERVICES, _GATEWAY)
 """Names of the services; ``nodesim`` is for simulated clusters."""
 _PERSON: Final = Rights(
     (
@@ -81,6 +100,14 @@ def rights_of_service(service: str, cell: str) -> Rights:
         service: One of :data:`SERVICES`.
         cell: Name of the cell.
     """
+    if service == _GATEWAY:
+        streams = [Subjects(cell).stream(name) for name in _GATEWAY_STREAMS]
+        publish = [
+            subject.replace("<stream>", stream)
+            for subject in _GATEWAY_RIGHTS.publish
+            for stream in (streams if "<stream>" in subject else [""])
+        ]
+        return _of_cell(publish, _GATEWAY_RIGHTS.subscribe, cell)
     own = _SERVICES[service]
     publish = [subject.replace("<service>", service) for subject in (*_EVERY_SERVICE.publish, *own.publish)]
     subscribe = [subject.replace("<service>", service) for subject in (*_EVERY_SERVICE.subscribe, *own.subscribe)]

@@ -59,11 +59,31 @@ def see_bash_complete(scripts: Path) -> None:
         assert set(run("bash", "-c", ASK_BASH, "bash", str(scripts / "berth"), words).split()) == expected
 
 
+FISH_FILES = (
+    ("berth ", False),
+    ("berth dead ", False),
+    ("berth cancel ", False),
+    ("berth jobs --cell ", False),
+    ("berth log ", True),
+    ("berth keys init ", True),
+    ("berth submit ", True),
+    ("berth demo --record ", True),
+    ("berth simulate --cluster ", True),
+)
+"""Words, and whether fish offers files after them."""
+
+
 def see_fish_complete(scripts: Path) -> None:
     for words, expected in CASES:
-        asked = f"source {scripts / 'berth.fish'}; complete -C '{words}'"
-        found = run("fish", "--no-config", "-c", asked).splitlines()
-        assert expected <= {line.split("\t")[0] for line in found}
+        assert expected <= _fish_offers(scripts, words)
+    for words, has_files in FISH_FILES:
+        assert ("berth.fish" in _fish_offers(scripts, words)) == has_files, words
+
+
+def _fish_offers(scripts: Path, words: str) -> set[str]:
+    """What fish offers after some words in the folder of the scripts."""
+    found = run("fish", "--no-config", "-c", f"cd {scripts}; source berth.fish; complete -C '{words}'")
+    return {line.split("\t")[0] for line in found.splitlines()}
 
 
 def see_zsh_complete(scripts: Path) -> None:
@@ -84,6 +104,15 @@ def see_zsh_complete(scripts: Path) -> None:
 
 
 SHELLS = {"bash": see_bash_complete, "fish": see_fish_complete, "zsh": see_zsh_complete}
+
+
+def test_fish_offers_files_only_where_a_file_is_expected(scripts: Path) -> None:
+    lines = (scripts / "berth.fish").read_text().splitlines()
+    without = {line.split("'")[1] for line in lines if line.endswith("' -f")}
+    for words in ("jobs", "dead", "dead show", "cancel", "simulate"):
+        assert f"__fish_berth_using_command {words}" in without
+    for words in ("log", "submit", "keys", "keys init", "backup", "check-config"):
+        assert f"__fish_berth_using_command {words}" not in without
 
 
 @pytest.mark.parametrize("shell", [shell for shell in SHELLS if shutil.which(shell) is not None])

@@ -59,7 +59,7 @@ def test_rights_are_those_of_the_table_for_operators() -> None:
 
 def test_new_keys_have_users_of_all_services_and_only_operators_read_them(tmp_path: Path) -> None:
     keys = KeyFolder.make(tmp_path / "keys", "c", Clock())
-    assert [user.name for user in keys.users] == sorted({*SERVICES, PERSON} - {"nodesim"})
+    assert [user.name for user in keys.users] == sorted({*SERVICES, PERSON} - {"gateway", "nodesim"})
     assert sorted(path.name for path in tmp_path.iterdir()) == ["keys"]
     assert (tmp_path / "keys").stat().st_mode & 0o777 == 0o700
     for path in (tmp_path / "keys").rglob("*"):

@@ -1,0 +1,116 @@
+"""Routes of the extender: every call is answered from what Berth has decided.
+
+kube-scheduler takes any status but 200 as a failure of the extender and tries the pod again later. A pod that must not
+be scheduled by it is therefore answered with 200, no node and the reason, which it shows at the pod.
+"""
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from berth.formats.kubernetes.extender import (
+    ExtenderError,
+    bind_answer,
+    bind_call,
+    filter_answer,
+    filter_call,
+    preempt_answer,
+    preempt_call,
+)
+from berth.runtime.errors import FatalError, TransientError
+from berth.runtime.logs import Logger
+from berth.services.gateway.application import JSON
+from berth.services.gateway.bodies import json_body
+from berth.services.gateway.errors import RequestError
+from berth.services.gateway.extender.config import ExtenderConfig
+from berth.services.gateway.extender.decisions import Decisions
+from berth.services.gateway.extender.places import Place, bind_error
+from berth.services.gateway.metrics import ExtenderMetrics
+
+
+class ExtenderRoutes:
+    """Answers kube-scheduler.
+
+    Args:
+        decisions: Decisions of Berth.
+        config: Settings.
+        metrics: Of the extender.
+        log: Of the process.
+    """
+
+    def __init__(self, decisions: Decisions, config: ExtenderConfig, metrics: ExtenderMetrics, log: Logger) -> None:
+        self._decisions = decisions
+        self._config = config
+        self._metrics = metrics
+        self._log = log
+
+    def routes(self) -> list[Route]:
+        """The routes."""
+        return [
+            Route("/filter", self.filter, methods=["POST"]),
+            Route("/bind", self.bind, methods=["POST"]),
+            Route("/preempt", self.preempt, methods=["POST"]),
+        ]
+
+    async def filter(self, request: Request) -> Response:
+        """Leave the node that Berth has chosen.
+
+        Raises:
+            RequestError: The call is wrong, or the decision is not known now.
+        """
+        body = await self._body(request)
+        try:
+            call = filter_call(body)
+            place = await self._decisions.place_of(call.namespace, call.uid)
+        except (ExtenderError, TransientError, FatalError) as error:
+            raise self._failed("filter", error) from error
+        reason = place.reason
+        if place.node and place.node not in call.nodes:
+            reason = f"{reason}, which kube-scheduler does not offer"
+        self._count("filter", place)
+        return Response(filter_answer(call, place.node, reason), media_type=JSON)
+
+    async def bind(self, request: Request) -> Response:
+        """Confirm what the binder has bound; nothing is bound here.
+
+        Raises:
+            RequestError: The call is wrong, or the decision is not known now.
+        """
+        body = await self._body(request)
+        try:
+            call = bind_call(body)
+            place = await self._decisions.bound(call.namespace, call.uid, call.node, timeout_s=self._config.bind_wait_s)
+        except (ExtenderError, TransientError, FatalError) as error:
+            raise self._failed("bind", error) from error
+        why_not = bind_error(place, call.node)
+        self._count("bind", place)
+        if why_not:
+            self._log.info("binding not confirmed", namespace=call.namespace, pod=call.name, reason=why_not)
+        return Response(bind_answer(why_not), media_type=JSON)
+
+    async def preempt(self, request: Request) -> Response:
+        """Permit no victim.
+
+        Raises:
+            RequestError: The call is wrong.
+        """
+        body = await self._body(request)
+        try:
+            preempt_call(body)
+        except ExtenderError as error:
+            raise self._failed("preempt", error) from error
+        return Response(preempt_answer(), media_type=JSON)
+
+    async def _body(self, request: Request) -> bytes:
+        return await json_body(request, self._config.body_bytes_max)
+
+    def _count(self, verb: str, place: Place) -> None:
+        self._metrics.answers.labels(verb, place.result).inc()
+
+    def _failed(self, verb: str, error: ExtenderError | TransientError | FatalError) -> RequestError:
+        """The answer to a call that has none."""
+        if isinstance(error, ExtenderError):
+            self._log.warning("call of kube-scheduler is wrong", verb=verb, reason=str(error))
+            return RequestError(str(error))
+        self._log.warning("decisions are not known", verb=verb, reason=error.reason)
+        return RequestError(f"decision is unavailable ({error.reason}), expected it; ask again", "unavailable")
