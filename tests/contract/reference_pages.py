@@ -1,7 +1,7 @@
 """Pages of the reference that follow from the code: commands, settings, job file, messages.
 
 ``python -m tests.contract.reference_pages`` writes them anew. The page of the metrics has a generator of its own,
-``tests.contract.monitoring_files``.
+``tests.contract.monitoring_files``. Longer than 400 lines because each kind of page has its tables here.
 """
 
 import importlib
