@@ -120,7 +120,7 @@ export class Painter {
       context.fillStyle = palette.muted;
       context.textBaseline = "middle";
       const y = (part.y + part.head / 2 - frame.top) * frame.scale;
-      context.fillText(`rack ${part.name}`, (part.x - frame.left) * frame.scale + 1, y, part.width * frame.scale);
+      context.fillText(groupTitle(part).replace("Rack", "rack"), (part.x - frame.left) * frame.scale + 1, y, part.width * frame.scale);
     }
     this.#paintNodes(part, arranged);
   }
@@ -148,7 +148,7 @@ export class Painter {
     const top = Math.round(y + margin);
     const side = Math.max(1, Math.round(frame.scale - 2 * margin));
     const holds = focus.job > 0 && focus.rows.has(row);
-    if (focus.job > 0 && !holds) context.globalAlpha = 0.3;
+    if (focus.rows.size > 0 && !holds) context.globalAlpha = 0.3;
     context.fillStyle = holds ? this.colorOf(focus.job) : palette.use[useLevel(cell.used[row], cell.chipsOf(row))];
     context.fillRect(left, top, side, side);
     context.globalAlpha = 1;
@@ -191,10 +191,12 @@ export class Painter {
     const gap = chipWidth > 10 ? 2 : 1;
     for (let slot = 0; slot < chips; slot += 1) {
       if (node[ABSENT] && has(node[ABSENT], slot)) continue;
-      const chipLeft = Math.round(left + inset + (slot % wide) * chipWidth);
-      const chipTop = Math.round(top + inset + head + Math.floor(slot / wide) * chipHeight);
-      const width = Math.max(1, Math.round(chipWidth) - gap);
-      const height = Math.max(1, Math.round(chipHeight) - gap);
+      const [column, line] = [slot % wide, Math.floor(slot / wide)];
+      const chipLeft = Math.round(left + inset + column * chipWidth);
+      const chipTop = Math.round(top + inset + head + line * chipHeight);
+      // To the next chip, so that all gaps are equal; none behind the last one.
+      const width = Math.max(1, Math.round(left + inset + (column + 1) * chipWidth) - chipLeft - (column + 1 < wide ? gap : 0));
+      const height = Math.max(1, Math.round(top + inset + head + (line + 1) * chipHeight) - chipTop - (line + 1 < lines ? gap : 0));
       this.#paintChip(node, slot, chipLeft, chipTop, width, height);
       this.drawn.chips += 1;
     }
@@ -206,7 +208,7 @@ export class Painter {
   #paintChip(node, slot, x, y, width, height) {
     const { context, palette, focus } = this;
     const owner = node[OWNERS][slot];
-    const isDim = focus.job > 0 && owner !== focus.job;
+    const isDim = focus.rows.size > 0 && owner !== focus.job;
     if (isDim) context.globalAlpha = 0.28;
     context.fillStyle = owner === 0 ? palette.free : this.colorOf(owner);
     context.fillRect(x, y, width, height);
@@ -268,9 +270,7 @@ export class Painter {
   }
 
   #lines(x, y, width, height, color, isCross) {
-    const { context } = this;
-    context.strokeStyle = color;
-    context.lineWidth = width > 30 ? 2 : 1;
+    const { context, palette } = this;
     context.beginPath();
     context.moveTo(x, y + height);
     context.lineTo(x + width, y);
@@ -283,6 +283,14 @@ export class Painter {
       context.moveTo(x + width / 2, y + height);
       context.lineTo(x + width, y + height / 2);
     }
+    const line = width > 30 ? 2 : 1;
+    if (width > 12) {
+      context.strokeStyle = palette.surface; // so that the mark is seen on every colour of a job
+      context.lineWidth = line + 3;
+      context.stroke();
+    }
+    context.strokeStyle = color;
+    context.lineWidth = line;
     context.stroke();
   }
 

@@ -21,13 +21,14 @@ function hash(text) {
   return (value ^ (value >>> 13)) >>> 0;
 }
 
-// The same job has the same colour on every screen and after every reload. Red is left out: faults have it.
+// The same job has the same colour on every screen and after every reload. Red is left out: faults have it. In OKLCH,
+// colours of equal lightness look equally light.
 export function jobColor(job, isDark) {
   const value = hash(job.name ? `${job.namespace}/${job.name}` : `#${job.n}`);
-  const hue = 25 + (value % 62) * 5;
-  const step = Math.floor(value / 62) % 3;
-  const lightness = (isDark ? [62, 52, 70] : [46, 56, 38])[step];
-  return `hsl(${hue} ${isDark ? 55 : 60}% ${lightness}%)`;
+  const hue = 45 + (value % 61) * 5;
+  const step = Math.floor(value / 61) % 3;
+  const lightness = (isDark ? [0.68, 0.6, 0.77] : [0.58, 0.5, 0.67])[step];
+  return `oklch(${lightness} ${isDark ? 0.115 : 0.125} ${hue})`;
 }
 
 // Colour of the share of chips in use: 0 only if none is used, the last one only if all are.

@@ -3,17 +3,21 @@
 // The unit is the side of a node with its margin. A group has a head for its name; a SuperPoD holds one part for each
 // rack, every other group is one part.
 
-// Distances for large cells. In small ones a node is large on the screen, and a part of a distance is enough.
-const MARGIN = 0.35;
-const HEAD = 0.8;
-const GAP = 0.7;
-const PART_HEAD = 0.5;
+// Distances, in pixels while the whole cell is seen on a screen of a usual size. In large cells a node is small there:
+// a distance is at most as large as a node.
+const MARGIN = 5;
+const HEAD = 16;
+const GAP = 9;
+const PART_HEAD = 9;
+const SCREEN = 850 * 680;
+const NODE_MOST = 132;
 
 export function arrange(layout, aspect) {
   const groups = collect(layout);
-  const part = Math.min(1, Math.max(0.32, Math.sqrt(layout.nodes.length) / 70));
-  for (const group of groups) measure(group, part);
-  const best = pack(groups, aspect, GAP * part);
+  const node = Math.min(NODE_MOST, Math.sqrt(SCREEN / 1.8 / Math.max(1, layout.nodes.length)));
+  const unit = (pixels, most) => Math.min(pixels / node, most);
+  for (const group of groups) measure(group, unit);
+  const best = pack(groups, aspect, unit(GAP, 0.7));
   const x = new Float32Array(layout.nodes.length);
   const y = new Float32Array(layout.nodes.length);
   for (const group of groups) place(group, x, y);
@@ -49,8 +53,10 @@ function collect(layout) {
 }
 
 export function groupTitle(group) {
-  const kinds = { superpod: "SuperPoD", leaf: "Leaf", rack: "Rack", other: "" };
-  return group.kind === "other" ? "Other nodes" : `${kinds[group.kind]} ${group.name}`;
+  const kinds = { superpod: "SuperPoD", leaf: "Leaf", rack: "Rack" };
+  if (group.kind === "other") return "Other nodes";
+  // A name that says what it is, such as leaf-3, needs no more.
+  return group.name.toLowerCase().includes(group.kind) ? group.name : `${kinds[group.kind]} ${group.name}`;
 }
 
 // Columns for a number of nodes: full rows where possible, somewhat wider than high.
@@ -61,17 +67,17 @@ function columns(nodes) {
   return Math.ceil(Math.sqrt(nodes * 1.5));
 }
 
-function measure(group, share) {
+function measure(group, unit) {
   const hasParts = group.parts.length > 1;
-  group.margin = MARGIN * share;
-  group.head = HEAD * share;
+  group.margin = unit(MARGIN, 0.35);
+  group.head = unit(HEAD, 0.8);
   for (const part of group.parts) {
     part.columns = columns(part.rows.length);
-    part.head = hasParts && part.name ? PART_HEAD * share : 0;
+    part.head = hasParts && part.name ? unit(PART_HEAD, 0.5) : 0;
     part.width = part.columns;
     part.height = Math.ceil(part.rows.length / part.columns) + part.head;
   }
-  const size = pack(group.parts, 1.5, hasParts ? 0.3 * share : 0);
+  const size = pack(group.parts, 1.5, hasParts ? unit(5, 0.3) : 0);
   group.width = size.width + 2 * group.margin;
   group.height = size.height + group.margin + group.head;
 }

@@ -39,8 +39,8 @@ function drawn(scale, row, palette) {
   cell.setView({ cell: "", version: 0, at_ms: 0, layout, nodes: [row], jobs: [], queue: [], faults: [], reservations: [], is_partial: false });
   const painter = new Painter(canvas.getContext("2d"), cell);
   painter.setPalette(palette);
-  painter.colors.set(-2, palette.isDark ? "hsl(190 55% 58%)" : "hsl(190 60% 38%)");
-  painter.colors.set(-3, palette.isDark ? "hsl(285 55% 66%)" : "hsl(285 60% 48%)");
+  painter.colors.set(-2, palette.isDark ? "oklch(0.68 0.115 190)" : "oklch(0.58 0.125 190)");
+  painter.colors.set(-3, palette.isDark ? "oklch(0.68 0.115 310)" : "oklch(0.58 0.125 310)");
   painter.paintAlone(0, SIDE, scale, ratio);
   return canvas;
 }

@@ -140,6 +140,7 @@ class Page {
 
   #themeChanged() {
     this.map.setTheme();
+    this.player?.paint();
     showLegend(byId("legend-marks"), readPalette());
     this.#render();
   }

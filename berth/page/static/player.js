@@ -2,6 +2,7 @@
 
 import { element, show } from "./dom.js";
 import { clock, iso, span } from "./format.js";
+import { drawHistory, historyOf } from "./history.js";
 
 export class Player {
   constructor(place, source) {
@@ -16,13 +17,16 @@ export class Player {
     this.choice = element("select", { "aria-label": "Timeline" });
     this.time = element("output", { class: "time" });
     this.title = element("span", { class: "recording-title" });
+    this.history = element("canvas", { class: "history", role: "img", "aria-label": "Over time: chips in use as an area, jobs that wait as a line" });
     this.#listen();
     place.append(
-      element("div", { class: "player-head" }, this.title, this.choice, this.time),
-      element("div", { class: "player-row" }, this.play, this.back, this.slider, this.next,
+      element("div", { class: "player-head" }, this.title, this.choice,
+        element("span", { class: "muted small" }, "Area: chips in use. Line: jobs that wait."), this.time),
+      element("div", { class: "player-row" }, this.play, this.back, element("div", { class: "slider" }, this.history, this.slider), this.next,
         element("span", { class: "speed" }, this.speed)),
     );
     this.#offerTimelines();
+    new ResizeObserver(() => this.points && this.paint()).observe(this.history);
   }
 
   #listen() {
@@ -59,8 +63,15 @@ export class Player {
     show(this.speed, source.speeds.map((speed) => element("option", { value: speed }, `${speed}×`)));
     this.speed.value = String(source.speed);
     this.choice.value = String(source.index);
+    this.points = historyOf(source.recording);
+    this.paint();
     show(this.title, source.recordings.length < 2 ? title || "Recording" : "");
     this.update();
+  }
+
+  // Draws the history again, for another size or theme.
+  paint() {
+    drawHistory(this.history, this.points, this.source.recording);
   }
 
   update() {

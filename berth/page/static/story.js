@@ -27,13 +27,13 @@ export function jobView({ cell, route, nowMs, isDark, story }) {
       job.sentence && element("p", { class: "callout" }, job.sentence),
       job.warning ? element("p", { class: "callout" }, job.warning) : null,
       requested(cell, job, nowMs),
-      why(story),
-      element("h3", {}, "Places"),
-      places(cell, job, events),
       element("h3", {}, "What happened"),
       story === null ? empty("Reading the events.")
         : story.error ? empty(`The events are not available: ${story.error}.`)
         : timeline(events, job, nowMs),
+      why(story, job),
+      element("h3", {}, "Places"),
+      places(cell, job, events),
     ],
   };
 }
@@ -53,11 +53,12 @@ function requested(cell, job, nowMs) {
   );
 }
 
-function why(story) {
-  if (!story?.why?.length) return null;
+function why(story, job) {
+  const sentences = (story?.why ?? []).map((sentence) => sentence.trim()).filter((sentence) => sentence && sentence !== job.sentence);
+  if (sentences.length === 0) return null;
   return [
     element("h3", {}, "Why"),
-    element("ul", { class: "why" }, story.why.map((sentence) => element("li", {}, sentence.trim()))),
+    element("ul", { class: "why" }, sentences.map((sentence) => element("li", {}, sentence))),
   ];
 }
 

@@ -161,12 +161,12 @@ function queueCard(cell, job, nowMs) {
     job.expected_start_ms ? element("p", { class: "small" }, "expected start: ", moment(job.expected_start_ms, nowMs)) : null);
 }
 
-const ORDER = ["recovering", "ending", "running", "bound", "placed", "waiting"];
+// Jobs that recover come first, those that wait last.
+const placeOf = (job) => (job.phase === "recovering" ? 0 : job.phase === "waiting" ? 2 : 1);
 
 export function jobsView({ cell, nowMs, limits, isDark }) {
   const all = [...cell.jobs.values()].filter((job) => job.name);
-  const place = (job) => (ORDER.includes(job.phase) ? ORDER.indexOf(job.phase) : 9);
-  const active = all.filter((job) => !OVER.has(job.phase)).sort((a, b) => place(a) - place(b) || b.since_ms - a.since_ms || a.n - b.n);
+  const active = all.filter((job) => !OVER.has(job.phase)).sort((a, b) => placeOf(a) - placeOf(b) || b.since_ms - a.since_ms || a.n - b.n);
   const over = all.filter((job) => OVER.has(job.phase)).sort((a, b) => b.since_ms - a.since_ms || b.n - a.n);
   const part = (title, name, jobs) => {
     const [cards, more] = limited(jobs, name, limits, (job) => jobCard(job, nowMs, isDark));
