@@ -27,7 +27,7 @@ from berth.cli.simulation.drawing import (
     title_of,
     title_of_all,
 )
-from berth.cli.simulation.palette import BANDS, BLUE, FAINT, GOLD, GREEN, GREY, INK, PINK, RED, SKY, USE, Look
+from berth.cli.simulation.palette import BANDS, BLUE, FAINT, GOLD, GREEN, INK, PINK, RED, USE, VIOLET, Look
 from berth.cli.simulation.series import (
     SHORTEST_S,
     Shares,
@@ -43,10 +43,10 @@ from berth.core.simulation.timeline import Timeline
 
 _CAUSE_COLOURS: Final = {
     "partial": GOLD,
-    "scattered": SKY,
+    "scattered": BLUE,
     "topology": RED,
     "reserved": PINK,
-    "behind": GREY,
+    "behind": VIOLET,
     "constraint": GREEN,
 }
 _BAND_NAMES: Final = ("as few as possible", "up to 2 times", "up to 4 times", "more")

@@ -1,6 +1,6 @@
 """Looks of charts: colours and widths, for light and dark pages, wide and narrow ones.
 
-Colour-blind people can distinguish the colours; lines also differ in their dashes.
+Colours of lines are far apart for people without red or green cones too; lines also differ in their dashes.
 All of them have a contrast of at least 3 to 1 to the ground, except those of ordered bands, which have an outline.
 """
 
@@ -11,15 +11,13 @@ GROUND: Final = "#ffffff"
 FAINT: Final = "#5c5c5c"
 GRID: Final = "#e0e0e0"
 USE: Final = "#8494a4"
-BLUE: Final = "#0072b2"
-RED: Final = "#c24e00"
-GREEN: Final = "#00805d"
-PINK: Final = "#b0578d"
-GOLD: Final = "#946c00"
-VIOLET: Final = "#5b4fc4"
-SKY: Final = "#2e90cc"
-GREY: Final = "#767676"
-LINES: Final = (BLUE, RED, GREEN, PINK, GOLD, VIOLET, INK)
+BLUE: Final = "#2079fc"
+RED: Final = "#8f0c00"
+GREEN: Final = "#00a36f"
+PINK: Final = "#a9008d"
+GOLD: Final = "#b18e1b"
+VIOLET: Final = "#1700ed"
+LINES: Final = (BLUE, RED, GREEN, GOLD, PINK, VIOLET, INK)
 """Of lines, in order."""
 BANDS: Final = ("#deebf7", "#9ecae1", "#4292c6", "#08306b")
 """Of ordered bands, least first."""
@@ -33,14 +31,12 @@ DARK: Final = {
     FAINT: "#a8adb3",
     GRID: "#33373c",
     USE: "#6b7b8b",
-    BLUE: "#56b4e9",
-    RED: "#ff8b3d",
-    GREEN: "#2fc79a",
-    PINK: "#e79ac6",
-    GOLD: "#e8c34a",
-    VIOLET: "#a9a1ff",
-    SKY: "#2e90cc",
-    GREY: "#9a9a9a",
+    BLUE: "#5782e2",
+    RED: "#e81200",
+    GREEN: "#58f388",
+    PINK: "#d12978",
+    GOLD: "#fed700",
+    VIOLET: "#861dfe",
     BANDS[0]: "#22384d",
     BANDS[1]: "#2f6da3",
     BANDS[2]: "#6baed6",

@@ -28,6 +28,8 @@ _SAME_MAX: Final = 4
 """Metrics without a difference that are named."""
 _TITLES_MAX: Final = 4
 """Titles that a list names; of more it gives the number of the others."""
+_TIMES_FROM: Final = 10
+"""Ratio from which it is not a difference in percent."""
 _LETTERS: Final = frozenset(" ,;:()\"'")
 """Letters that need quotes around a title."""
 _CHANCE: Final = "The failures are those of one seed: small differences can be chance, so compare several seeds."
@@ -234,7 +236,16 @@ def _against(best: Sequence[_Pair], others: Sequence[_Pair], *, are_named: bool 
     is_share = one.text.endswith("%")
     if is_share or one.at_least or other.at_least or min(one.value, other.value) <= 0:
         return text
-    return f"{text}, {one.value / other.value - 1:+.1%}".replace("%", " %")
+    return f"{text}, {_relation(one.value / other.value)}"
+
+
+def _relation(ratio: float) -> str:
+    """A ratio in words: a difference in percent, or how many times as much or as little."""
+    if ratio >= _TIMES_FROM:
+        return f"{ratio:,.0f} times as much"
+    if ratio <= 1 / _TIMES_FROM:
+        return f"1/{1 / ratio:,.0f} of it"
+    return f"{ratio - 1:+.1%}".replace("%", " %")
 
 
 def _range(pairs: Sequence[_Pair]) -> str:

@@ -1,8 +1,10 @@
 """Charts: equal curves are drawn once, legends name what is drawn, and panels without data are left out."""
 
-from itertools import pairwise
+from itertools import combinations, pairwise
+from math import dist
 
 import msgspec
+import numpy as np
 import pytest
 from matplotlib.colors import is_color_like, to_hex
 from matplotlib.figure import Figure
@@ -166,6 +168,31 @@ def luminance(colour: str) -> float:
 def contrast(first: str, second: str) -> float:
     low, high = sorted((luminance(first), luminance(second)))
     return (high + 0.05) / (low + 0.05)
+
+
+def perceived(colour: str, blindness: str) -> list[float]:
+    """A colour in CIE Lab as seen with a kind of colour blindness (Machado, Oliveira and Fernandes 2009)."""
+    light = np.array([int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)])
+    linear = np.where(light <= 0.04045, light / 12.92, ((light + 0.055) / 1.055) ** 2.4)
+    seen = np.clip(np.array(BLINDNESS[blindness]) @ linear, 0, 1)
+    to_xyz = np.array([[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]])
+    relative = to_xyz @ seen / np.array([0.9505, 1, 1.089])
+    x, y, z = np.where(relative > 0.008856, np.cbrt(relative), 7.787 * relative + 16 / 116).tolist()
+    return [116 * y - 16, 500 * (x - y), 200 * (y - z)]
+
+
+BLINDNESS = {
+    "none": [[1, 0, 0], [0, 1, 0], [0, 0, 1]],
+    "protanopia": [[0.152286, 1.052583, -0.204868], [0.114503, 0.786281, 0.099216], [-0.003882, -0.048116, 1.051998]],
+    "deuteranopia": [[0.367322, 0.860646, -0.227968], [0.280085, 0.672501, 0.047413], [-0.011820, 0.042940, 0.968881]],
+}
+
+
+@pytest.mark.parametrize("blindness", BLINDNESS)
+@pytest.mark.parametrize("look", [WIDE, Look(is_dark=True)])
+def test_colours_of_lines_can_be_told_apart(look: Look, blindness: str) -> None:
+    seen = [perceived(look.shade(colour), blindness) for colour in LINES]
+    assert min(dist(first, second) for first, second in combinations(seen, 2)) > 25
 
 
 @pytest.mark.parametrize("look", [WIDE, Look(is_dark=True)])

@@ -131,7 +131,7 @@ def test_failures_are_judged_by_the_effective_training_time_ratio_and_chance_is_
     found = conclusion_of([faults("pods", 0.9, 3), faults("job", 0.95, 30)])
     assert found[0] == "The effective training time ratio is higher with job: 95.0 % against 90.0 % with pods."
     assert found[1] == (
-        "In return these are worse with job: number of pods deleted after failures (30 against 3, +900.0 %)."
+        "In return these are worse with job: number of pods deleted after failures (30 against 3, 10 times as much)."
         " The failures are those of one seed: small differences can be chance, so compare several seeds."
     )
     assert "Effective training time ratio 90.0 %" in text(faults("pods", 0.9, 3))
