@@ -1,7 +1,6 @@
 """Map of a cluster at one time: one row per leaf switch, one cell per node, coloured by its chips in use.
 
-Cells are created once and coloured again for each frame. A frame is small, because the constant part is a separate
-picture. Import it as :mod:`berth.cli.simulation.drawing`.
+Import it as :mod:`berth.cli.simulation.drawing`.
 """
 
 from itertools import groupby
@@ -9,14 +8,13 @@ from typing import Final, NamedTuple
 
 import numpy as np
 from matplotlib import colormaps
-from matplotlib.artist import Artist
 from matplotlib.collections import PolyCollection
 from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 from numpy.typing import NDArray
 
-from berth.cli.simulation.drawing import rendered, styled, title_of
+from berth.cli.simulation.drawing import styled, title_of
 from berth.core.simulation.statistics import OUT
 from berth.core.simulation.timeline import Timeline
 
@@ -76,7 +74,7 @@ def cells_of(leaves: list[str], nodes: int) -> Cells:
 
 
 class ClusterMap:
-    """The map of a course, one frame at a time; the course has nodes and frames."""
+    """The map of a course at a frame; the course has nodes and frames."""
 
     def __init__(self, timeline: Timeline) -> None:
         self._course = timeline
@@ -93,14 +91,12 @@ class ClusterMap:
             )
             axes.add_collection(self._squares)
             axes.set(xlim=(0, wide), ylim=(tall, 0))
-            names = [
+            for row, first, name in self._cells.names:
                 axes.text(first - 0.3, row + 0.5, name, ha="right", va="center", fontsize=7)
-                for row, first, name in self._cells.names
-            ]
             axes.set_aspect("equal")
             axes.set_axis_off()
             self._title = axes.set_title(title_of(timeline), fontsize="medium", loc="left")
-            scale = self.figure.colorbar(
+            self.figure.colorbar(
                 self._squares,
                 ax=axes,
                 location="bottom",
@@ -111,32 +107,13 @@ class ClusterMap:
                 pad=0.02,
             )
             out = Patch(facecolor=_OUT_COLOUR)
-            key = self.figure.legend([out], ["takes no work"], loc="outside lower right", fontsize="small")
-            self._ground: list[Artist] = [*names, self._title, scale.ax, key]
+            self.figure.legend([out], ["takes no work"], loc="outside lower right", fontsize="small")
 
     def show(self, index: int, words: str) -> Figure:
         """The whole map at a frame; ``words`` is its time."""
         self._colour(index)
         self._title.set_text(f"{title_of(self._course)}, {words}")
         return self.figure
-
-    def ground(self) -> bytes:
-        """All parts except the cells, as PNG: they are equal in all frames."""
-        self._squares.set_visible(False)
-        data = rendered(self.figure, "png")
-        self._squares.set_visible(True)
-        self.figure.set_layout_engine("none")  # the layout is final
-        return data
-
-    def cells(self, index: int) -> bytes:
-        """Only the cells at a frame, as PNG without background: an overlay for the ground, which is drawn before."""
-        self._colour(index)
-        for artist in self._ground:
-            artist.set_visible(False)
-        data = rendered(self.figure, "png", transparent=True)
-        for artist in self._ground:
-            artist.set_visible(True)
-        return data
 
     def _colour(self, index: int) -> None:
         """Colour the cells as in a frame."""

@@ -46,20 +46,6 @@ class Sketch(NamedTuple):
     has_looks: bool = True
 
 
-class Film(NamedTuple):
-    """Map of a cluster over time.
-
-    Attributes:
-        title: Title of the timeline.
-        ground: Background of the map, without the cells, as PNG.
-        frames: Time of each frame as text, and its cells as PNG to be drawn over the background; ascending.
-    """
-
-    title: str
-    ground: bytes
-    frames: list[tuple[str, bytes]]
-
-
 def write_pictures(courses: Sequence[Timeline], folder: Path, formats: Sequence[Format] = FORMATS) -> list[Path]:
     """Write the pictures of courses into a folder, which is made; returns the files.
 
@@ -173,24 +159,6 @@ def _map(timeline: Timeline, name: str) -> Sketch:
         return rendered(ClusterMap(timeline).show(index, after), form)
 
     return Sketch(name, words, draw, has_looks=False)
-
-
-def filmed(timeline: Timeline, frames_max: int) -> Film:
-    """Map of a course over time, of so many frames at most; the course has one (:func:`has_map`).
-
-    Raises:
-        CommandError: Matplotlib is missing.
-    """
-    _check_matplotlib()
-    from berth.cli.simulation.cluster_map import ClusterMap  # noqa: PLC0415  # loads matplotlib
-
-    count = len(timeline.frames)
-    kept = min(count, frames_max)
-    places = [place * (count - 1) // max(1, kept - 1) for place in range(kept)]
-    cluster = ClusterMap(timeline)
-    ground = cluster.ground()
-    frames = [(after_words(timeline.frames[place].at_ms - timeline.begin_ms), cluster.cells(place)) for place in places]
-    return Film(timeline.title, ground, frames)
 
 
 def has_map(timeline: Timeline) -> bool:

@@ -1,4 +1,4 @@
-"""Report page of timelines: conclusion, charts, map of the cluster over time with a slider, figures, settings.
+"""Report page of timelines: conclusion, charts, a link to the map over time, figures, settings.
 
 It is one HTML file that needs no network: pictures are embedded, and its policy forbids loading anything else. Charts
 are SVG elements, whose colours follow the theme of the reader. There are two of each, for a wide and for a narrow
@@ -13,19 +13,13 @@ from pathlib import Path
 from string import Template
 from typing import Final, NamedTuple
 
-import msgspec
-
 from berth.cli.simulation.inline_svg import inlined
 from berth.cli.simulation.palette import WIDE, Look, css
-from berth.cli.simulation.pictures import Film, Sketch, filmed, has_map, sketched, write_file
+from berth.cli.simulation.pictures import Sketch, sketched, write_file
 from berth.core.simulation.comparison import ComparisonRow
 from berth.core.simulation.timeline import Timeline
 
 _TEMPLATE: Final = Path(__file__).with_name("report.html")
-_FRAMES_MAX: Final = 240
-"""Maximum number of frames of all maps together; they are most of the page."""
-_FRAMES_LEAST: Final = 20
-"""Minimum number of frames of each map."""
 _SVG_LETTERS_MAX: Final = 500_000
 """Maximum size of a chart as SVG elements, which are sharp at any size; a larger one is PNG."""
 _NARROW: Final = "(max-width: 640px)"
@@ -47,11 +41,13 @@ class PageText(NamedTuple):
         heading: Heading of the page.
         conclusion: What the figures show.
         notes: What else the reader has to know: what was assumed, and which jobs were rejected.
+        map_file: File with the map over time, beside the page; empty without one.
     """
 
     heading: str
     conclusion: Sequence[str] = ()
     notes: Sequence[str] = ()
+    map_file: str = ""
 
 
 def write_page(courses: Sequence[Timeline], rows: Sequence[ComparisonRow], text: PageText, path: Path) -> None:
@@ -76,8 +72,6 @@ def page_of(courses: Sequence[Timeline], rows: Sequence[ComparisonRow], text: Pa
         CommandError: Matplotlib is missing.
     """
     titles = [timeline.title for timeline in courses]
-    mapped = [timeline for timeline in courses if has_map(timeline)]
-    frames_max = max(_FRAMES_LEAST, _FRAMES_MAX // max(1, len(mapped)))
     return Template(_TEMPLATE.read_text("utf-8")).substitute(
         title=escape(text.heading),
         light=css(WIDE),
@@ -90,7 +84,7 @@ def page_of(courses: Sequence[Timeline], rows: Sequence[ComparisonRow], text: Pa
             _table(section, titles, list(part)) for section, part in groupby(rows, lambda row: row.section)
         ),
         pictures="\n".join(_picture(sketch) for sketch in sketched(courses)),
-        films=_films([filmed(timeline, frames_max) for timeline in mapped]),
+        map=_map(text.map_file),
     )
 
 
@@ -176,24 +170,12 @@ def _data(png: bytes) -> str:
     return f"data:image/png;base64,{b64encode(png).decode()}"
 
 
-def _films(films: Sequence[Film]) -> str:
-    if not films:
+def _map(file: str) -> str:
+    """Section with a link to the map over time; nothing without one."""
+    if not file:
         return ""
-    parts = "\n".join(_film(film) for film in films)
-    return f"<section>\n<h2>Map of the cluster over time</h2>\n{parts}\n</section>"
-
-
-def _film(film: Film) -> str:
-    """A map with its slider; all frames are in the page as JSON, the first is shown without script too."""
-    frames = [(words, b64encode(png).decode()) for words, png in film.frames]
-    result = msgspec.json.encode(frames).decode().replace("<", "\\u003c")
-    title = escape(film.title)
-    words, first = frames[0]
     return (
-        f'<figure class="film"><figcaption>{title}</figcaption>'
-        f'<div class="map"><img src="data:image/png;base64,{b64encode(film.ground).decode()}" alt="">'
-        f'<img class="cells" src="data:image/png;base64,{first}" alt="Chips in use on each node: {title}"></div>'
-        f'<div class="time"><label>moment <input type="range" min="0" max="{len(frames) - 1}" value="0" '
-        f'aria-valuetext="{escape(words)}"></label><output>{escape(words)}</output></div>'
-        f'<script type="application/json">{result}</script></figure>'
+        "<section>\n<h2>Map of the cluster over time</h2>\n"
+        f'<p><a href="{escape(file)}">{escape(file)}</a>, a file beside this one, shows nodes and chips, queue and jobs of'
+        " each column at each moment, with a slider and a play button.</p>\n</section>"
     )

@@ -8,6 +8,7 @@ from typing import Final
 import msgspec
 
 from berth.cli.output import emit, listed, print_progress, print_result, print_table, working
+from berth.cli.simulation.course_maps import CourseMaps
 from berth.cli.simulation.pictures import drawn, write_drawn, write_file
 from berth.cli.simulation.report_page import PageText, write_page
 from berth.cli.tables import Table
@@ -78,8 +79,17 @@ def results_of(
     )
 
 
-def give(found: Results, courses: Sequence[Timeline], folder: Path | None, *, as_json: bool) -> None:
+def give(
+    found: Results, courses: Sequence[Timeline], folder: Path | None, maps: CourseMaps | None = None, *, as_json: bool
+) -> None:
     """Print results as text or JSON, and write them into a folder if one is named.
+
+    Args:
+        found: The results.
+        courses: The timelines that they are of.
+        folder: The folder.
+        maps: Maps of the courses over time.
+        as_json: Print JSON.
 
     Raises:
         CommandError: See :func:`write_folder`.
@@ -89,7 +99,7 @@ def give(found: Results, courses: Sequence[Timeline], folder: Path | None, *, as
     else:
         show(found)
     if folder is not None:
-        write_folder(found, courses, folder)
+        write_folder(found, courses, folder, maps)
 
 
 def show(found: Results) -> None:
@@ -162,14 +172,21 @@ def markdown(found: Results, pictures: Sequence[tuple[str, str]] = ()) -> str:
     return "\n".join(parts).rstrip() + "\n"
 
 
-def write_folder(found: Results, courses: Sequence[Timeline], folder: Path) -> None:
-    """Write ``report.html``, pictures, ``results.json`` and ``results.md``, and print the folder.
+def write_folder(found: Results, courses: Sequence[Timeline], folder: Path, maps: CourseMaps | None = None) -> None:
+    """Write ``report.html``, ``map.html``, pictures, ``results.json`` and ``results.md``, and print the folder.
+
+    Args:
+        found: The results.
+        courses: The timelines that they are of.
+        folder: The folder, which is made.
+        maps: Maps of the courses over time; without them there is no ``map.html``.
 
     Raises:
         CommandError: Matplotlib is missing, or a file cannot be written.
     """
     write_file(folder / "results.json", msgspec.json.format(msgspec.json.encode(found), indent=1) + b"\n")
     write_file(folder / "results.md", markdown(found).encode())
+    map_file = maps.write(folder) if maps is not None else ""
     with working("drawing pictures"):
         pictures = drawn(courses)
         paths = write_drawn(pictures, folder)
@@ -177,7 +194,14 @@ def write_folder(found: Results, courses: Sequence[Timeline], folder: Path) -> N
             f"{found.source} on {found.cluster}",
             found.conclusion,
             [*found.notes, *turned_away_lines(found.turned_away)],
+            map_file,
         )
         write_page(courses, found.rows, text, folder / "report.html")
-    names = ["report.html", "results.json", "results.md", *(path.name for path in paths)]
+    names = [
+        "report.html",
+        *([map_file] if map_file else []),
+        "results.json",
+        "results.md",
+        *(path.name for path in paths),
+    ]
     print_progress(f"{folder}: {listed(names, len(names))}")

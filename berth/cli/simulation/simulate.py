@@ -3,7 +3,7 @@
 import itertools
 import math
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Final, Literal, NamedTuple
@@ -14,6 +14,7 @@ from cyclopts import Parameter
 from berth.cli.cell import run
 from berth.cli.output import WRONG_USE, CommandError, progress_console, working
 from berth.cli.recordings.record import may_write
+from berth.cli.simulation.course_maps import CourseMaps
 from berth.cli.simulation.decision_settings import default_settings, settings_text, settings_with
 from berth.cli.simulation.fault_options import check_reserves, faults_of, faults_text
 from berth.cli.simulation.log_workload import is_recording, workload_of
@@ -93,7 +94,7 @@ class Given:
     """Where results are written.
 
     Attributes:
-        out: Folder for report.html, pictures, results.json and results.md.
+        out: Folder for report.html, map.html, pictures, results.json and results.md.
         record: File for the history of the first column as a recording, for: berth replay.
         json: Print JSON instead of text.
     """
@@ -122,8 +123,9 @@ def simulate(*, trace: Path, cluster: str = "", wanted: Wanted | None = None, gi
             may_draw(places.out)
         with working(f"reading {trace.name}"):
             setup = prepare(trace, cluster, wishes)
-        found, courses = simulated(setup, wishes, record=places.record)
-        give(found, courses, places.out, as_json=places.json)
+        maps = CourseMaps(len(_columns(setup, wishes))) if places.out is not None else None
+        found, courses = simulated(setup, wishes, record=places.record, maps=maps)
+        give(found, courses, places.out, maps, as_json=places.json)
         return code_of(found)
 
     return run(work)
@@ -192,8 +194,16 @@ def prepare(trace: Path, cluster: str, wanted: Wanted) -> Setup:
     return Setup(trace.name, workload, plan, facts, settings, words, faults)
 
 
-def simulated(setup: Setup, wanted: Wanted, *, record: Path | None = None) -> tuple[Results, list[Timeline]]:
+def simulated(
+    setup: Setup, wanted: Wanted, *, record: Path | None = None, maps: CourseMaps | None = None
+) -> tuple[Results, list[Timeline]]:
     """Run all columns, one after another.
+
+    Args:
+        setup: Inputs.
+        wanted: What to simulate.
+        record: File for the history of the first column.
+        maps: Takes the map of each column over time.
 
     Raises:
         CommandError: The recording cannot be written, or no job can be placed for want of leaf switches.
@@ -220,7 +230,7 @@ def simulated(setup: Setup, wanted: Wanted, *, record: Path | None = None) -> tu
             faults=column.faults,
         )
         try:
-            simulation, timeline = run_plan(plan, record=record if not number else None)
+            simulation, timeline = run_plan(plan, record=record if not number else None, maps=maps)
         except NoProgressError as error:
             raise CommandError(
                 f"--faults: {error}; expected a longer mtbf or a shorter checkpoint", code=WRONG_USE
@@ -272,30 +282,54 @@ def _columns(setup: Setup, wanted: Wanted) -> list[_Column]:
     return columns
 
 
-def run_plan(plan: SimulationPlan, *, record: Path | None = None) -> tuple[Simulation, Timeline]:
-    """Run one simulation, with progress on a terminal; its history goes to a file if one is named.
+def run_plan(
+    plan: SimulationPlan, *, record: Path | None = None, maps: CourseMaps | None = None
+) -> tuple[Simulation, Timeline]:
+    """Run one simulation, with progress on a terminal.
+
+    Args:
+        plan: The simulation.
+        record: File for its history.
+        maps: Takes its map over time.
 
     Raises:
         CommandError: The file cannot be written.
     """
-    with _progress(plan) as advance:
-        if record is None:
-            simulation = Simulation(plan)
-            return simulation, simulation.run(advance)
-        try:
-            with replacing(record) as file:
-                frames = Frames(head_of(plan))
-                file.write(frames.begin())
+    with ExitStack() as stack:
+        advance = stack.enter_context(_progress(plan))
+        takers: list[Callable[[Entry], None]] = []
+        if record is not None:
+            takers.append(stack.enter_context(_written(plan, record)))
+        if maps is not None:
+            takers.append(stack.enter_context(maps.recording(plan.title, plan.cell)).feed)
 
-                def write(entry: Entry) -> None:
-                    file.write(frames.add(entry))
+        def take(entry: Entry) -> None:
+            for taker in takers:
+                taker(entry)
 
-                simulation = Simulation(plan, on_entry=write)
-                timeline = simulation.run(advance)
-                file.write(frames.end())
-        except OSError as error:
-            raise CommandError(f"{record} cannot be written: {error.strerror or error}") from error
-        return simulation, timeline
+        simulation = Simulation(plan, on_entry=take if takers else None)
+        return simulation, simulation.run(advance)
+
+
+@contextmanager
+def _written(plan: SimulationPlan, record: Path) -> Iterator[Callable[[Entry], None]]:
+    """Write the history of a simulation to a file.
+
+    Raises:
+        CommandError: It cannot be written.
+    """
+    try:
+        with replacing(record) as file:
+            frames = Frames(head_of(plan))
+            file.write(frames.begin())
+
+            def write(entry: Entry) -> None:
+                file.write(frames.add(entry))
+
+            yield write
+            file.write(frames.end())
+    except OSError as error:
+        raise CommandError(f"{record} cannot be written: {error.strerror or error}") from error
 
 
 def head_of(plan: SimulationPlan) -> RecordingHead:

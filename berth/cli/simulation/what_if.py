@@ -10,6 +10,7 @@ from cyclopts import Parameter
 
 from berth.cli.cell import run
 from berth.cli.output import WRONG_USE, CommandError, listed, near_names, working
+from berth.cli.simulation.course_maps import CourseMaps
 from berth.cli.simulation.decision_settings import settings_text, settings_with
 from berth.cli.simulation.log_workload import recorded_course, workload_of
 from berth.cli.simulation.pictures import may_draw
@@ -23,6 +24,7 @@ from berth.core.simulation.statistics import percentile
 from berth.core.simulation.timeline import Timeline
 
 CONTROL: Final = "simulated as it was"
+_COURSES: Final = 3
 _ADDED_MAX: Final = 100_000
 _COUNT: Final = re.compile(r"([+-])(\d{1,18})", re.ASCII)
 
@@ -48,7 +50,7 @@ class Given:
     """Where results are written.
 
     Attributes:
-        out: Folder for report.html, pictures, results.json and results.md.
+        out: Folder for report.html, map.html, pictures, results.json and results.md.
         json: Print JSON instead of text.
     """
 
@@ -96,8 +98,12 @@ def what_if(file: Path, *, change: Change | None = None, given: Given | None = N
         )
         with working(f"reading {file.name}"):
             recorded = recorded_course(file, words | result)
-        courses = [recorded, run_plan(control)[1]]
-        simulation, timeline = run_plan(changed)
+        maps = None
+        if places.out is not None:
+            maps = CourseMaps(_COURSES)
+            maps.add_recorded(file, recorded.title)
+        courses = [recorded, run_plan(control, maps=maps)[1]]
+        simulation, timeline = run_plan(changed, maps=maps)
         courses.append(timeline)
         found = results_of(
             courses,
@@ -108,7 +114,7 @@ def what_if(file: Path, *, change: Change | None = None, given: Given | None = N
             judged_from=1,
             resolution_ms=deviation_ms(courses[0], courses[1], 95),
         )
-        give(found, courses, places.out, as_json=places.json)
+        give(found, courses, places.out, maps, as_json=places.json)
 
     return run(work)
 

@@ -4,7 +4,6 @@ import html
 import json
 import re
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pytest
@@ -14,6 +13,7 @@ from berth.formats.recordings.recording import frames_of, read
 from berth.schemas.envelope import decode, encode
 from berth.schemas.ledger import Release, Round
 from berth.schemas.recording import Entry
+from tests.support.recording_pages import recordings_in
 
 STORED = Path(__file__).parents[3] / "replay" / "v0.4"
 
@@ -24,14 +24,6 @@ def recording(tmp_path: Path, name: str = "refusals") -> Path:
     return path
 
 
-def data_of(page: Path) -> list[dict[str, Any]]:
-    """The recordings in a page."""
-    text = page.read_text("utf-8")
-    (found,) = re.findall(r'<script type="application/json" id="recording">(.*?)</script>', text, re.DOTALL)
-    parsed: list[dict[str, Any]] = json.loads(found)
-    return parsed
-
-
 def test_a_page_is_written_beside_the_recording(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = recording(tmp_path)
     assert call(["page", str(file)]) == 0
@@ -39,7 +31,7 @@ def test_a_page_is_written_beside_the_recording(tmp_path: Path, capsys: pytest.C
     page = tmp_path / "refusals.html"
     assert out.startswith(f"{page}: ")
     assert err == ""
-    (timeline,) = data_of(page)
+    (timeline,) = recordings_in(page)
     assert timeline["title"] == "refusals.rec"
     assert timeline["begin_ms"] < timeline["end_ms"]
     assert len(timeline["view"]["nodes"]) == len(timeline["view"]["layout"]["nodes"]) > 0
@@ -55,7 +47,7 @@ def test_several_recordings_are_timelines_of_one_page(tmp_path: Path, capsys: py
     page = tmp_path / "both.html"
     assert call(["page", *map(str, files), "-o", str(page), "--reasons", "0", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
-    found = data_of(page)
+    found = recordings_in(page)
     assert [one["title"] for one in found] == ["refusals.rec", "restarts-from-a-snapshot.rec"]
     assert told["bytes"] == page.stat().st_size
     assert [one["changes"] for one in told["timelines"]] == [len(one["changes"]) for one in found]

@@ -8,8 +8,8 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from berth.cli.output import CommandError
-from berth.cli.simulation.cluster_map import ClusterMap, cells_of
-from berth.cli.simulation.pictures import after_words, drawn, filmed, write_pictures
+from berth.cli.simulation.cluster_map import cells_of
+from berth.cli.simulation.pictures import after_words, drawn, write_pictures
 from berth.cli.simulation.report_page import PageText, write_page
 from tests.support.timelines import ODD, made_up
 
@@ -76,29 +76,10 @@ def test_without_matplotlib_the_error_says_how_to_get_it(monkeypatch: pytest.Mon
     for act in (
         lambda: write_pictures([made_up()], tmp_path),
         lambda: write_page([made_up()], [], PageText("page"), tmp_path / "page.html"),
-        lambda: filmed(made_up(), 3),
     ):
         with pytest.raises(CommandError, match=r"pip install 'berth-npu\[plots\]'"):
             act()
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_film_is_thinned_out_evenly_with_the_first_and_the_last_frame() -> None:
-    timeline = made_up(nodes=4, jobs=10, frames=10)
-    words = [after_words(frame.at_ms) for frame in timeline.frames]
-    assert [when for when, _ in filmed(timeline, 4).frames] == [words[0], words[3], words[6], words[9]]
-    assert [when for when, _ in filmed(timeline, 1).frames] == [words[0]]
-    assert len(filmed(timeline, 99).frames) == 10
-
-
-def test_cells_laid_over_the_ground_change_with_the_frame_alone() -> None:
-    timeline = made_up(nodes=40, frames=3)
-    cluster = ClusterMap(timeline)
-    ground = cluster.ground()
-    first, second = cluster.cells(0), cluster.cells(1)
-    assert first != second
-    assert first == cluster.cells(0)
-    assert {data[16:24] for data in (ground, first, second)} == {ground[16:24]}  # width and height in the head of a PNG
 
 
 def test_a_leaf_is_a_row_and_large_ones_go_on_in_the_next() -> None:

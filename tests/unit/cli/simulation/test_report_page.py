@@ -1,12 +1,10 @@
 """The report page: one file that needs nothing else, follows the theme and fits a phone."""
 
-import json
 import re
 import zipfile
 from base64 import b64decode
 from collections.abc import Sequence
 from html.parser import HTMLParser
-from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
@@ -15,7 +13,6 @@ import pytest
 from hatchling.builders.wheel import WheelBuilder
 
 from berth.cli.simulation.palette import DARK, variable
-from berth.cli.simulation.pictures import after_words
 from berth.cli.simulation.report_page import PageText, page_of, write_page
 from berth.core.simulation.comparison import rows_of
 from berth.core.simulation.statistics import statistics_of
@@ -67,7 +64,6 @@ def page(*courses: Timeline, conclusion: Sequence[str] = (), notes: Sequence[str
 def test_odd_courses_stand_side_by_side_on_a_page() -> None:
     read = Page(page(*ODD.values()))
     assert read.open == []
-    assert len(read.having("input")) == sum(bool(timeline.frames) for timeline in ODD.values())
     assert Page(page()).open == []
 
 
@@ -94,11 +90,8 @@ def test_the_page_needs_nothing_but_itself(page_of_two: str) -> None:
     read = Page(page_of_two)
     assert read.open == []
     assert not read.having("link")
-    assert all("src" not in script for script in read.having("script"))
-    sources = [image["src"] for image in read.having("img")]
-    assert len(sources) == 2 * 2
-    for source in sources:
-        assert b64decode(source.removeprefix("data:image/png;base64,"), validate=True).startswith(PNG)
+    assert not read.having("img")
+    assert not read.having("script")
     assert len(read.having("svg")) == 4 * 2 + 2
     assert not [name for _, attributes in read.tags for name in attributes if name.startswith(("on", "xmlns"))]
     policy = next(meta for meta in read.having("meta") if meta.get("http-equiv") == "Content-Security-Policy")
@@ -123,19 +116,15 @@ def test_the_page_shows_settings_figures_and_their_differences(page_of_two: str)
         read.texts
     )
     assert [text for text in read.texts if re.fullmatch(r"\([+-][\d.]+ (%|points)\)", text)]
-    assert all(image["alt"] for image in read.having("img") if "cells" in image.get("class", ""))
 
 
-def test_the_slider_has_a_frame_for_each_place_and_says_when_it_was() -> None:
-    timeline = made_up(frames=7)
-    read = Page(page(timeline))
-    slider = read.having("input")[0]
-    frames = json.loads(read.scripts[0])
-    assert (slider["type"], slider["min"], slider["max"], slider["value"]) == ("range", "0", "6", "0")
-    assert slider["aria-valuetext"] == frames[0][0] == "at the start"
-    assert frames[1][0] == after_words(timeline.frames[1].at_ms)
-    assert all(b64decode(data).startswith(PNG) for _, data in frames)
-    assert all(first != second for first, second in pairwise(frames))
+def test_the_page_leads_to_the_map_over_time_beside_it() -> None:
+    course = made_up(jobs=5, frames=2)
+    rows = rows_of([statistics_of(course)])
+    read = Page(page_of([course], rows, PageText("one", map_file="map.html")))
+    assert [link["href"] for link in read.having("a")] == ["map.html"]
+    assert "Map of the cluster over time" in read.texts
+    assert "Map of the cluster over time" not in Page(page(course)).texts
 
 
 def test_a_page_of_302_nodes_and_a_hundred_frames_stays_small() -> None:

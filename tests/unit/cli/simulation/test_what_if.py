@@ -19,6 +19,7 @@ from berth.schemas.ledger import Settings
 from berth.schemas.nodes import NodeDescription
 from berth.schemas.recording import Entry
 from berth.schemas.status import SnapshotBody
+from tests.support.recording_pages import recordings_in
 from tests.support.recordings import head_at
 from tests.support.simulations import a_plan, cluster_facts, planned, run_of, times_s
 
@@ -186,6 +187,8 @@ def test_the_table_is_for_people_and_the_folder_for_keeping(
     assert "nodes -1: nodes=1, 8 chips" in out
     assert "rejected: team/pair (16 chips in 2 pods): larger-than-cluster" in out
     assert (folder / "report.html").is_file()
+    titles = [one["title"] for one in recordings_in(folder / "map.html")]
+    assert titles == ["as recorded", "simulated as it was", "nodes -1"]
 
 
 @pytest.mark.parametrize(
