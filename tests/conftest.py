@@ -13,6 +13,7 @@ import structlog
 from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.config import bus_url_from_environment
 from berth.runtime.local.nats_server import EmbeddedServer
+from tests.support.cell_mode import CELLS
 from tests.support.waiting import SLACK
 
 _cells = count(1)
@@ -22,8 +23,22 @@ hypothesis.settings.register_profile("berth", deadline=None, derandomize=True, d
 hypothesis.settings.load_profile("berth")
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """``--cells one`` runs whole cells in one process, and leaves out tests of single services."""
+    parser.addoption("--cells", choices=["processes", "one"], default="processes", help="how whole cells run")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Make the mode of cells known to all who start one."""
+    CELLS.is_one = config.getoption("--cells") == "one"
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Timeouts are, like all deadlines, for a machine that is free for the test."""
+    if CELLS.is_one:
+        single = [item for item in items if item.get_closest_marker("processes")]
+        config.hook.pytest_deselected(items=single)
+        items[:] = [item for item in items if item not in single]
     usual_s = float(config.getini("timeout"))
     for item in items:
         mark = item.get_closest_marker("timeout")

@@ -25,8 +25,8 @@ class CellConfig(ServiceConfig, frozen=True, kw_only=True, forbid_unknown_fields
     """Settings of a cell in one process."""
 
     kube: KubeConfig | None = None
-    """The Kubernetes cluster: inventory, health and summary run, and the binder binds pods there. Without it the cell
-    has the simulated cluster on the bus, if there is section ``nodesim``."""
+    """The Kubernetes cluster: inventory, health and summary run, and the binder binds pods there. A section ``kube`` of
+    one of them takes its place."""
     api: dict[str, Any] = {}
     """Settings of this service; likewise the next ones."""
     binder: dict[str, Any] = {}
@@ -78,7 +78,7 @@ def load_cell(path: Path | None, environ: Mapping[str, str] | None = None) -> Ce
 
 def _runs(name: str, cell: CellConfig) -> bool:
     if name in ON_KUBERNETES:
-        return cell.kube is not None
+        return cell.kube is not None or "kube" in getattr(cell, name)
     return name not in BY_SECTION or getattr(cell, name) is not None
 
 

@@ -9,14 +9,16 @@ import pytest
 
 from berth.cli.app import call
 from berth.runtime.recording import anonymise_file
+from tests.support.cell_mode import CELLS
 
 pytestmark = pytest.mark.timeout(180)
 ROOT = Path(__file__).parents[2]
 
 
 def demo(tmp_path: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    mode = ["--one"] if CELLS.is_one else []
     return subprocess.run(  # noqa: S603  # our own words
-        ["/usr/bin/env", f"TMPDIR={tmp_path}", sys.executable, "-m", "berth.cli", "demo", *words],
+        ["/usr/bin/env", f"TMPDIR={tmp_path}", sys.executable, "-m", "berth.cli", "demo", *mode, *words],
         cwd=ROOT,
         capture_output=True,
         text=True,
@@ -73,6 +75,12 @@ def test_without_shards_it_ends_alike_and_shows_a_table_and_a_map(tmp_path: Path
     assert "ring-1 " in done.stdout
     assert "The cluster when most chips were in use" in done.stdout
     assert "Chips given twice: 0" in done.stdout
+
+
+def test_scorers_in_one_process_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    for command in ("demo", "up"):
+        assert call([command, "--one", "--shards", "2"]) == 2
+        assert "--shards is 2, expected 0 with --one" in capsys.readouterr().err
 
 
 def test_a_server_that_is_not_there_is_told_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:

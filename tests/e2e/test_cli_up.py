@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from berth.cli.app import call
+from tests.support.cell_mode import CELLS
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.timeout(90)
@@ -31,6 +32,7 @@ faults:
   - {node: a2-6, chips: [0], kind: unhealthy}
 """
 UP = (sys.executable, "-m", "berth.cli", "up")
+ALL = ("api", "binder", "dispatcher", "nodesim", "scorer-0", "scorer-1")
 Ask = Callable[..., tuple[int, Any, str]]
 
 
@@ -51,7 +53,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]
     folder = tmp_path_factory.mktemp("up")
     topology = folder / "topology.yaml"
     topology.write_text(TOPOLOGY)
-    command = [*UP, "--json", "--port", "0", "--topology", str(topology)]
+    command = [*UP, "--json", "--port", "0", "--topology", str(topology), *(["--one"] if CELLS.is_one else [])]
     with (folder / "err").open("w") as errors:
         process = subprocess.Popen(  # noqa: S603  # our own words
             [*command, "--store", str(folder / "store")], stdout=subprocess.PIPE, stderr=errors, text=True, cwd=ROOT
@@ -86,7 +88,7 @@ def ask(running: dict[str, Any], capsys: pytest.CaptureFixture[str], tmp_path: P
 
 def test_up_tells_where_it_is_and_what_runs(running: dict[str, Any]) -> None:
     assert running["nodes"] == 11
-    assert sorted(running["pids"]) == ["api", "binder", "dispatcher", "nats-server", "nodesim", "scorer-0", "scorer-1"]
+    assert sorted(running["pids"]) == sorted([*(["cell"] if CELLS.is_one else ALL), "nats-server"])
 
 
 def test_three_manifests_are_placed_explained_and_one_is_cancelled(ask: Ask) -> None:
@@ -279,7 +281,7 @@ def test_what_people_see_is_one_line_a_job_and_a_drawing(
 
 
 def test_a_service_that_is_killed_comes_back(running: dict[str, Any], ask: Ask) -> None:
-    os.kill(running["pids"]["dispatcher"], signal.SIGKILL)
+    os.kill(running["pids"]["cell" if CELLS.is_one else "dispatcher"], signal.SIGKILL)
     code, out, _ = ask("submit", "--timeout", "30", manifest=a_manifest("after"))
     assert code == 0
     assert out["jobs"][0]["verdict"] == "accepted"

@@ -57,7 +57,7 @@ def a_cell(folder: Path, url: str, cell: str) -> Iterator[Service]:
     """The processes of a cell without authentication; the service for programs is given."""
     with ExitStack() as stack:
         made = stack.enter_context(services(folder, url))
-        running = {name: made.service(name, cell, **settings) for name, settings in SETTINGS.items()}
+        running = made.cell(cell, SETTINGS)
         for service in running.values():
             service.start()
         yield running["api"]

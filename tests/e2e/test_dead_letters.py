@@ -63,7 +63,7 @@ async def cell(own_server: EmbeddedServer, cell: str, tmp_path: Path) -> AsyncIt
     async with await NatsBus.connect(own_server.url, cell, name="test") as bus:
         await bus.ensure_streams()
         with services(tmp_path, own_server.url) as made:
-            running = {name: made.service(name, cell, **one) for name, one in settings.items()}
+            running = made.cell(cell, settings)
             yield Cell(bus, own_server.url, cell, running)
 
 

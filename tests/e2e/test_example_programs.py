@@ -54,8 +54,8 @@ def tool(name: str) -> str:
 async def a_cell(folder: Path, url: str, cell: str) -> AsyncIterator[Client]:
     with ExitStack() as stack:
         made = stack.enter_context(services(folder, url))
-        for name, settings in SETTINGS.items():
-            made.service(name, cell, **settings).start()
+        for service in made.cell(cell, SETTINGS).values():
+            service.start()
         async with await Client.connect(url, cell=cell, timeout_s=60) as client:
             await client.nodes()
             yield client

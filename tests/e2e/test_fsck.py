@@ -33,7 +33,7 @@ async def test_nothing_is_found_in_a_cell_while_it_works(own_server: EmbeddedSer
     async with await NatsBus.connect(own_server.url, cell, name="test") as bus:
         await bus.ensure_streams()
         with services(tmp_path, own_server.url) as made:
-            running = [made.service(name, cell, **one) for name, one in settings.items()]  # type: ignore[arg-type]  # no setting is called label
+            running = list(made.cell(cell, settings).values())
             for service in running:
                 service.start()
             await runs(bus, "first")

@@ -76,7 +76,7 @@ async def test_every_event_is_stored_once_whatever_is_killed(
 ) -> None:
     with ExitStack() as stack:
         made = stack.enter_context(services(tmp_path, own_server.url))
-        running = {name: made.service(name, cell, **settings) for name, settings in SETTINGS.items()}
+        running = made.cell(cell, SETTINGS)
         second = made.service("api", cell, label="-second", **SETTINGS["api"])
         for service in (*running.values(), second):
             service.start()

@@ -19,6 +19,7 @@ from berth.schemas.facts import HealthSeen, MembersSeen, NodesSeen
 from berth.schemas.nodes import NodeCondition, NodeDescription
 from berth.schemas.status import JobStatus
 from berth.schemas.subjects import StreamName
+from tests.support.cell_mode import CELLS
 from tests.support.kube_api import KubeApi
 from tests.support.kube_cells import KubeCell
 from tests.support.processes import Services
@@ -58,7 +59,8 @@ class InvalidInputCell:
         topology: str,
         settings: Mapping[str, Mapping[str, object]] | None = None,
     ) -> None:
-        self._ports = dict(zip(COUNTED, free_ports(len(COUNTED)), strict=True))
+        ports = free_ports(1) * len(COUNTED) if CELLS.is_one else free_ports(len(COUNTED))
+        self._ports = dict(zip(COUNTED, ports, strict=True))
         own = {name: dict(table) for name, table in (settings or {}).items()}
         for name, port in self._ports.items():
             own.setdefault(name, {})["probes"] = {"port": port}

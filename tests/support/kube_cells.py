@@ -1,4 +1,4 @@
-"""A whole cell on a real API server: every service a process of its own, and a simulated cluster below."""
+"""A whole cell on a real API server: its services as processes or as one, and a simulated cluster below."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,7 +18,7 @@ from berth.schemas.status import JobStatus
 from berth.schemas.subjects import StreamName
 from tests.support.kube_api import KubeApi
 from tests.support.kube_rights import grant
-from tests.support.processes import Service, Services
+from tests.support.processes import Services
 from tests.support.waiting import until, until_true
 
 ORDER: Final = ("nodesim", "dispatcher", "inventory", "health", "binder", "summary")
@@ -71,7 +71,7 @@ class KubeCell:
         self.users = {name: name if name in api.server.users else ADMIN for name in ON_KUBERNETES} | dict(users or {})
         self._granted: set[str] = set()
         self.kubeconfigs = {name: _kubeconfig(api.server, folder, self.users[name]) for name in sorted(ON_KUBERNETES)}
-        self.services: dict[str, Service] = {}
+        sections: dict[str, Mapping[str, object]] = {}
         self._nodes = frozenset(node.name for node in parse_cluster(topology).nodes)
         self._has_reports = (settings or {}).get("health", {}).get("source", "direct") == "direct"
         file = folder / f"{cell}.yaml"
@@ -92,7 +92,8 @@ class KubeCell:
                     "controllers": ["volcano", "ascend"],
                     **_section(own.get("agents")),
                 }
-            self.services[name] = made.service(name, cell, **own)  # type: ignore[arg-type]  # no setting is called label
+            sections[name] = own
+        self.services = made.cell(cell, sections)
 
     async def start(self, *names: str) -> None:
         """Start services, all of them when none is named; then wait until the cell stands."""
@@ -100,6 +101,7 @@ class KubeCell:
             if self.users.get(name) == name and name not in self._granted:
                 await grant(self.api, name, name)
                 self._granted.add(name)
+        for name in names or ORDER:
             self.services[name].start()
         if not names:
             await self.until_stands()

@@ -1,8 +1,8 @@
 """Objects of a kustomization, for machines without ``kubectl``: as much of kustomize as ``k8s/`` uses, and no more.
 
 Fields: resources, components (with images alone), configMapGenerator (files, literals, behavior merge, options with
-labels), patches (strategic or JSON 6902, by path or inline), labels (of objects alone) and images (newName, newTag).
-Anything else is an error, so that nothing is left out in silence.
+labels), patches (strategic, JSON 6902, or of an object that is deleted, by path or inline), labels (of objects alone)
+and images (newName, newTag). Anything else is an error, so that nothing is left out in silence.
 """
 
 import copy
@@ -83,7 +83,7 @@ def objects_of(folder: Path) -> tuple[list[Tree], list[Tree]]:
     for spec in tree.get("configMapGenerator", []):
         _generate(folder, spec, objects, generated)
     for patch in tree.get("patches", []):
-        _patch(folder, patch, objects)
+        _patch(folder, patch, objects, generated)
     for one in objects:
         for labels in tree.get("labels", []):
             if set(labels) != {"pairs"}:
@@ -132,7 +132,7 @@ def _generate(folder: Path, spec: Tree, objects: list[Tree], generated: list[Tre
     known[0]["data"].update(data)
 
 
-def _patch(folder: Path, patch: Tree, objects: list[Tree]) -> None:
+def _patch(folder: Path, patch: Tree, objects: list[Tree], generated: list[Tree]) -> None:
     text = (folder / patch["path"]).read_text("utf-8") if "path" in patch else patch["patch"]
     change = yaml.safe_load(text)
     target = patch.get("target") or {"kind": change["kind"], "name": change["metadata"]["name"]}
@@ -146,7 +146,10 @@ def _patch(folder: Path, patch: Tree, objects: list[Tree]) -> None:
     if not met:
         raise KustomizeError(f"{folder}: a patch of {target} meets no object")
     for one in met:
-        if isinstance(change, list):
+        if isinstance(change, dict) and change.get("$patch") == "delete":
+            for kept in (objects, generated):
+                kept[:] = [other for other in kept if other is not one]
+        elif isinstance(change, list):
             for step in change:
                 _step(one, copy.deepcopy(step))
         else:

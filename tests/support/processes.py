@@ -12,6 +12,7 @@ from typing import Final
 import msgspec
 
 from berth.runtime.local.place import Place
+from tests.support.cell_mode import CELLS
 from tests.support.waiting import until
 
 ROOT: Final = Path(__file__).parents[2]
@@ -151,6 +152,15 @@ class Service:
             self._child.send_signal(number)
 
 
+class WholeCell(Service):
+    """All services of a cell in one process: it starts with the first of them, and dies with any."""
+
+    def start(self, *, fault_point: str = "") -> None:
+        """Start it, if it does not run."""
+        if not self.is_running:
+            super().start(fault_point=fault_point)
+
+
 class Services:
     """Makes services of one bus, and ends them all."""
 
@@ -164,6 +174,26 @@ class Services:
         made = Service(self._folder, name, url=self._url, cell=cell, settings=settings, label=label)
         self._all.append(made)
         return made
+
+    def cell(self, cell: str, settings: Mapping[str, Table]) -> dict[str, Service]:
+        """All services of a cell by name, not started yet: processes, or under ``--cells one`` one process for all.
+
+        Args:
+            cell: Of the bus.
+            settings: Settings of each service. Of one process there are no scorers, and it has the first of the probes.
+        """
+        if not CELLS.is_one:
+            return {name: self.service(name, cell, **own) for name, own in settings.items()}  # type: ignore[arg-type]  # no setting is called label
+        sections: dict[str, object] = {
+            name: {key: value for key, value in own.items() if key not in {"shards", "probes"}}
+            for name, own in settings.items()
+            if name != "scorer"
+        }
+        probes = [own["probes"] for own in settings.values() if "probes" in own]
+        sections |= {"probes": probes[0]} if probes else {}
+        made = WholeCell(self._folder, "cell", url=self._url, cell=cell, settings=sections)
+        self._all.append(made)
+        return dict.fromkeys(settings, made)
 
     def destroy(self) -> None:
         """End all of them."""

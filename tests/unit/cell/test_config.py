@@ -68,6 +68,14 @@ def test_with_kubernetes_all_that_need_it_get_it(tmp_path: Path) -> None:
     assert binder.kube.kubeconfig == Path("b"), "its own section takes the place of the common one"
 
 
+def test_a_service_with_a_cluster_of_its_own_runs_without_a_common_one(tmp_path: Path) -> None:
+    settings = loaded(tmp_path, '[health.kube]\nkubeconfig = "a"\n')
+    assert [one.name for one in settings.services] == ["api", "binder", "dispatcher", "health"]
+    binder = settings.services[1].config
+    assert isinstance(binder, BinderConfig)
+    assert binder.kube is None
+
+
 def test_an_environment_that_services_share_means_the_same(tmp_path: Path) -> None:
     settings = loaded(
         tmp_path,
