@@ -12,6 +12,7 @@ from bench import (
     gang,
     health,
     metrics,
+    one,
     page,
     programs,
     replay,
@@ -54,6 +55,7 @@ _BENCHES = {
     "commands": commands.run,
     "programs": programs.run,
     "page": page.run,
+    "one": one.run,
 }
 _LONG = ("load", "nodes")
 """Benches that need an hour or most of a machine, so that ``all`` leaves them out."""
