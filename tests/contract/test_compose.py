@@ -66,12 +66,9 @@ def test_a_service_of_compose_is_a_service_of_the_tree(name: str) -> None:
     assert name.split("-", maxsplit=1)[0] == service
 
 
-WITHOUT_CONTAINER = {"gateway"}
-
-
 def test_every_service_of_the_tree_is_in_compose() -> None:
     present = {path.parent.name for path in (ROOT / "services").glob("*/__init__.py")}
-    assert {module_of(name).split(".")[-1] for name in OURS} == present - WITHOUT_CONTAINER
+    assert {module_of(name).split(".")[-1] for name in OURS} == present
 
 
 def test_the_simulated_cluster_is_started_by_default_and_a_kubernetes_cluster_when_its_profile_is_asked_for() -> None:
@@ -137,7 +134,7 @@ def test_every_file_and_source_that_compose_names_exists() -> None:
 def test_ports_are_open_to_this_machine_only() -> None:
     ports = [port for service in COMPOSE["services"].values() for port in service.get("ports", [])]
     nats = [f"127.0.0.1:{4222 + number}:4222" for number in range(len(NATS))]
-    assert ports == [*nats, "127.0.0.1:9090:9090", "127.0.0.1:3000:3000"]
+    assert ports == [*nats, "127.0.0.1:8222:8222", "127.0.0.1:9090:9090", "127.0.0.1:3000:3000"]
 
 
 def test_nodes_of_nats_know_each_other_and_keep_what_they_store_apart() -> None:
