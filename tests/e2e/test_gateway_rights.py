@@ -50,7 +50,7 @@ def server_lines() -> str:
 @pytest.mark.timeout(120)
 async def test_it_submits_reads_and_follows_with_these_rights(tmp_path: Path) -> None:
     port, extender = free_ports(2)
-    grant = {"identity": "portal", "role": "submit", "namespaces": ["team-a"]}
+    grant = {"identity": "portal", "role": "submit", "namespaces": ["*"]}
     async with EmbeddedServer(tmp_path / "nats", more=server_lines()) as server:
         async with await NatsBus.connect(server.url, CELL, name="all", access=ALL) as bus:
             await bus.ensure_streams()
@@ -92,7 +92,14 @@ async def test_it_submits_reads_and_follows_with_these_rights(tmp_path: Path) ->
                         return answer.status == 200 and (await answer.json())["phase"] == "waiting"
 
                 await until_true(waits, deadline_s=30, what="the job waits")
-                for path in ("/api/v1/jobs/team-a/train/explain", "/api/v1/nodes", "/api/v1/me"):
+                for path in (
+                    "/api/v1/jobs/team-a/train/explain",
+                    "/api/v1/nodes",
+                    "/api/v1/me",
+                    "/api/v1/view",
+                    "/api/v1/cell",
+                    "/api/v1/dead",
+                ):
                     async with session.get(path) as answer:
                         assert answer.status == 200, (path, await answer.text())
                         await answer.read()

@@ -77,7 +77,11 @@ class Stage:
         return found
 
     async def until_said(self, name: str, text: str) -> None:
-        """Wait until kube-scheduler says of a pod why it has no node; it must have none meanwhile."""
+        """Wait until kube-scheduler says of a pod why it has no node; it must have none meanwhile.
+
+        Raises:
+            AssertionError: It does not say it in time, or the pod has a node.
+        """
         found: Tree = {}
 
         async def is_said() -> bool:
@@ -97,9 +101,8 @@ class Stage:
 
         async def runs() -> bool:
             found = await self.get(name)
-            return found["status"]["phase"] == "Running" and found["spec"]["nodeName"] == (
-                node or found["spec"]["nodeName"]
-            )
+            at = str(found["spec"].get("nodeName", ""))
+            return found["status"]["phase"] == "Running" and at == (node or at)
 
         await until_true(runs, deadline_s=60, what=f"{name} runs: {self.scheduler.log()}")
 

@@ -20,7 +20,9 @@ _DEADLINE_S: Final = 30.0
 
 def documented_config() -> dict[str, Any]:
     """The configuration of the page."""
-    (text,) = re.findall(r"^```yaml\n(apiVersion: kubescheduler.*?)^```$", _PAGE.read_text("utf-8"), re.MULTILINE | re.DOTALL)
+    (text,) = re.findall(
+        r"^```yaml\n(apiVersion: kubescheduler.*?)^```$", _PAGE.read_text("utf-8"), re.MULTILINE | re.DOTALL
+    )
     found: dict[str, Any] = yaml.safe_load(text)
     return found
 
