@@ -124,9 +124,11 @@ def trust(recorded: Timeline, control: Timeline) -> str:
     apart = _apart_ms(recorded, control)
     if not apart:
         return f"no job was placed both in the record and where it was {CONTROL}: differences are not significant"
+    most_ms = percentile(apart, 95)
     return (
         f"{CONTROL}, {pluralize(len(apart), 'job')} placed as in the record, half of them within {percentile(apart, 50) / 1000:g} s"
-        f" of the recorded moment, 95 % within {percentile(apart, 95) / 1000:g} s: smaller differences are not significant"
+        f" of the recorded moment, 95 % within {most_ms / 1000:g} s"
+        + (": smaller differences are not significant" if most_ms else "")
     )
 
 

@@ -17,6 +17,8 @@ NOTHING: Final = "-"
 _SECOND_MS: Final = 1000
 _DECIMALS: Final = 2
 _NO_FAULTS: Final = FaultFigures({}, 0, {}, 0, None, 0.0, 0.0, 0.0, Times())
+_TIMES_FROM: Final = 10
+"""Ratio to the first timeline from which it is shown instead of the difference in percent."""
 _FINE_BELOW: Final = 100
 """Upper bound of the numbers that are shown with a decimal."""
 
@@ -32,8 +34,8 @@ class ComparisonRow(msgspec.Struct, frozen=True):
     texts: list[str]
     """The formatted numbers."""
     changes: list[str]
-    """Difference to the first timeline: in percent of it, for shares in points; empty for the first, or when
-    undefined."""
+    """Difference to the first timeline: in percent of it, such as ``12 times`` for much larger numbers, for shares in
+    points; empty for the first, or when undefined."""
 
     def cells(self) -> list[str]:
         """Text of each timeline, with the difference in brackets."""
@@ -117,7 +119,10 @@ def _change(first: _Line, line: _Line) -> str:
         return ""
     if line.unit == "%":
         return f"{line.value - first.value:+.1f} points"
-    return f"{(line.value - first.value) / first.value:+.1%}".replace("%", " %") if first.value > 0 else ""
+    if first.value <= 0:
+        return ""
+    ratio = line.value / first.value
+    return f"{ratio:,.0f} times" if ratio >= _TIMES_FROM else f"{ratio - 1:+.1%}".replace("%", " %")
 
 
 def _lines(

@@ -154,6 +154,14 @@ def test_rows_hold_the_difference_to_the_first_course() -> None:
     assert row(comparison.rows, "jobs", "in all").changes == ["", ""]
 
 
+def test_a_much_larger_number_is_so_many_times_the_first() -> None:
+    waits = [
+        statistics_of(a_timeline(a_job("a", placed=placed, ended=900_000))) for placed in (1000, 9900, 10_000, 500_000)
+    ]
+    mean = row(rows_of(waits), "waiting time", "mean")
+    assert mean.changes == ["", "+890.0 %", "10 times", "500 times"]
+
+
 def test_lower_bounds_say_so_and_are_not_compared() -> None:
     waits = statistics_of(a_timeline(a_job("a", placed=1000), a_job("b", asked=0), end=500_000))
     over = statistics_of(a_timeline(a_job("a", placed=1000, ended=3000), end=500_000))
