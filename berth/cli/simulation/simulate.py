@@ -2,8 +2,6 @@
 
 import itertools
 import math
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Final, Literal, NamedTuple
@@ -12,13 +10,14 @@ import msgspec
 from cyclopts import Parameter
 
 from berth.cli.cell import run
-from berth.cli.output import WRONG_USE, CommandError, progress_console, working
+from berth.cli.output import WRONG_USE, CommandError, working
 from berth.cli.recordings.record import may_write
 from berth.cli.simulation.course_maps import CourseMaps
 from berth.cli.simulation.decision_settings import default_settings, settings_text, settings_with
 from berth.cli.simulation.fault_options import check_reserves, faults_of, faults_text
 from berth.cli.simulation.log_workload import is_recording, workload_of
 from berth.cli.simulation.pictures import may_draw
+from berth.cli.simulation.plan_run import run_plan
 from berth.cli.simulation.rejections import code_of, explained, leaf_note
 from berth.cli.simulation.results import Results, give, results_of
 from berth.cli.simulation.trace_input import declared, declared_words, product_of, read_workload
@@ -27,7 +26,7 @@ from berth.core.explain.text import pluralize
 from berth.core.simulation.baselines import BASELINES, Baseline
 from berth.core.simulation.fault_plan import FaultPlan, Strategy
 from berth.core.simulation.planned_cluster import facts_of
-from berth.core.simulation.simulator import RejectedJob, Simulation, SimulationPlan, TimedFact, title_of
+from berth.core.simulation.simulator import RejectedJob, SimulationPlan, TimedFact, title_of
 from berth.core.simulation.timeline import Timeline
 from berth.core.simulation.training import NoProgressError
 from berth.formats.clusters.cluster_text import (
@@ -38,20 +37,14 @@ from berth.formats.clusters.cluster_text import (
     read_cluster,
 )
 from berth.formats.clusters.topology_file import TopologyError
-from berth.formats.recordings.recording import Frames
 from berth.formats.traces.jobs import Affinity
-from berth.runtime.recording import replacing
-from berth.runtime.release import release
 from berth.schemas.envelope import encode
 from berth.schemas.ledger import Settings
-from berth.schemas.recording import BEGINNING, Entry, RecordingHead
 from berth.schemas.subjects import Subjects
 from berth.schemas.workload import ClusterPlan, Workload
 
 Policy = Literal["fifo", "skip", "easy", "conservative"]
 CELL: Final = "simulation"
-_PROGRESS_STEPS: Final = 200
-"""Updates of the progress of a run."""
 _SEED_MAX: Final = (1 << 63) - 1
 
 
@@ -282,89 +275,6 @@ def _columns(setup: Setup, wanted: Wanted) -> list[_Column]:
     return columns
 
 
-def run_plan(
-    plan: SimulationPlan, *, record: Path | None = None, maps: CourseMaps | None = None
-) -> tuple[Simulation, Timeline]:
-    """Run one simulation, with progress on a terminal.
-
-    Args:
-        plan: The simulation.
-        record: File for its history.
-        maps: Takes its map over time.
-
-    Raises:
-        CommandError: The file cannot be written.
-    """
-    with ExitStack() as stack:
-        advance = stack.enter_context(_progress(plan))
-        takers: list[Callable[[Entry], None]] = []
-        if record is not None:
-            takers.append(stack.enter_context(_written(plan, record)))
-        if maps is not None:
-            takers.append(stack.enter_context(maps.recording(plan.title, plan.cell)).feed)
-
-        def take(entry: Entry) -> None:
-            for taker in takers:
-                taker(entry)
-
-        simulation = Simulation(plan, on_entry=take if takers else None)
-        return simulation, simulation.run(advance)
-
-
-@contextmanager
-def _written(plan: SimulationPlan, record: Path) -> Iterator[Callable[[Entry], None]]:
-    """Write the history of a simulation to a file.
-
-    Raises:
-        CommandError: It cannot be written.
-    """
-    try:
-        with replacing(record) as file:
-            frames = Frames(head_of(plan))
-            file.write(frames.begin())
-
-            def write(entry: Entry) -> None:
-                file.write(frames.add(entry))
-
-            yield write
-            file.write(frames.end())
-    except OSError as error:
-        raise CommandError(f"{record} cannot be written: {error.strerror or error}") from error
-
-
-def head_of(plan: SimulationPlan) -> RecordingHead:
-    """Head of the recording of a simulation, which begins with an empty cell."""
-    return RecordingHead(
-        release=release(),
-        cell=plan.cell,
-        made_at_ms=0,
-        settings=plan.settings,
-        start=BEGINNING,
-    )
-
-
-@contextmanager
-def _progress(plan: SimulationPlan) -> Iterator[Callable[[int], None] | None]:
-    console = progress_console()
-    if not console.file.isatty():
-        yield None
-        return
-    from rich.progress import Progress  # noqa: PLC0415  # not needed elsewhere
-
-    with Progress(console=console, transient=True) as progress:
-        task = progress.add_task(plan.title or plan.settings.queue_policy, total=len(plan.workload.jobs))
-        shown = 0
-        step = max(1, len(plan.workload.jobs) // _PROGRESS_STEPS)
-
-        def advance(done: int) -> None:
-            nonlocal shown
-            if done >= shown + step:
-                shown = done
-                progress.update(task, completed=done)
-
-        yield advance
-
-
 def _see_no_trace_options(recording: Path, wanted: Wanted) -> None:
     """Reject options of traces for a recording, which has arrival times and requests of its own.
 
@@ -429,4 +339,4 @@ def _facts(plan: ClusterPlan) -> list[TimedFact]:
     return [TimedFact(0, subject, encode(message)) for subject, message in facts]
 
 
-__all__ = ["Given", "Setup", "Wanted", "prepare", "run_plan", "simulate", "simulated"]
+__all__ = ["Given", "Setup", "Wanted", "prepare", "simulate", "simulated"]

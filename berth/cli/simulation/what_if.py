@@ -14,8 +14,8 @@ from berth.cli.simulation.course_maps import CourseMaps
 from berth.cli.simulation.decision_settings import settings_text, settings_with
 from berth.cli.simulation.log_workload import recorded_course, workload_of
 from berth.cli.simulation.pictures import may_draw
+from berth.cli.simulation.plan_run import run_plan
 from berth.cli.simulation.results import give, results_of
-from berth.cli.simulation.simulate import run_plan
 from berth.core.explain.text import pluralize
 from berth.core.simulation.cluster_changes import UnknownNodeError, last_names, nodes_of, with_nodes, without_nodes
 from berth.core.simulation.recorded_workload import LoggedWorkload

@@ -388,17 +388,3 @@ def test_it_is_a_failure_if_no_job_is_placed(tmp_path: Path, capsys: pytest.Capt
 )
 def test_durations_are_shown_as_they_are_read(time_ms: int, text: str) -> None:
     assert duration_text(time_ms) == text
-
-
-def test_the_conclusion_is_printed_first_and_is_in_all_results(
-    trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    folder = tmp_path / "out"
-    policies = ("--policy", "fifo", "--policy", "skip")
-    assert simulate("--trace", trace, "--cluster", "nodes=1,leaf=1", *policies, "--out", folder) == OK
-    lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == "3 of 4 jobs were placed, 1 rejected."
-    assert lines[1].startswith("The mean waiting time is shorter with skip: 30.0 s against 60.0 s with fifo, -50.0 %")
-    found = msgspec.json.decode((folder / "results.json").read_bytes())["conclusion"]
-    assert found == lines[: len(found)]
-    assert " ".join(found) in (folder / "results.md").read_text("utf-8")
