@@ -7,10 +7,15 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from tests.chart.manifests import ChartError, Form, Met
-from tests.chart.places import AUTH, ENVIRONMENT, TLS
+from tests.chart.places import AUTH, ENVIRONMENT, GATEWAY, TLS
 
 STORE: Final = "max_file_store: 18GB"
 SUBJECTS: Final = '"berth.default.'
+USERS_ALONE: Final = "nats/users/access.conf"
+"""Users of NATS without a gateway; the manifests of which the chart is made have one."""
+_WITH_GATEWAY: Final = "gateway"
+STREAMS: Final = "_default"
+"""End of the names of streams in the rights of the gateway."""
 _OF_NODESIM: Final = {"settings.toml": "nodesim.settings", "cluster.yaml": "nodesim.cluster"}
 
 Maps = Mapping[Form, Mapping[str, str]]
@@ -112,8 +117,13 @@ def _nats(there: Maps, files: dict[str, str]) -> Iterator[str]:
             files[f"nats/{kinds[0]}/{name}"] = production[name]
             files[f"nats/{kinds[1]}/{name}"] = text
             source = f'.Files.Get (printf "nats/%s/{name}" (ternary "{kinds[0]}" "{kinds[1]}" {kinds[2]}))'
+        if name == "access.conf":
+            files[f"nats/{_WITH_GATEWAY}/{name}"] = files.pop(USERS_ALONE)
+            users = f'(ternary "{_WITH_GATEWAY}" "{kinds[0]}" {GATEWAY})'
+            source = f'.Files.Get (printf "nats/%s/{name}" (ternary {users} "{kinds[1]}" {kinds[2]}))'
         if name == "server.conf":
             source += f' | replace "{STORE}" (include "berth.fileStore" .)'
         if name == "access.conf":
             source += " | replace `" + SUBJECTS + '` (printf `"berth.%s.` .Values.cell)'
+            source += f' | replace "{STREAMS}" (printf "_%s" .Values.cell)'
         yield f"{name}: {{{{ {source} | toJson }}}}"

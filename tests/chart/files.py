@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Final
 
+from tests.chart.config_maps import USERS_ALONE
 from tests.chart.manifests import Form, Manifests
 from tests.chart.settings import SECTIONS, SETTINGS, schema
 from tests.chart.templates import Chart, chart_of
@@ -12,11 +13,15 @@ from tests.support.kustomize import objects_of, read
 
 K8S: Final = Path(__file__).parents[2] / "k8s"
 FOLDER: Final = K8S / "chart"
-FORMS: Final[dict[Form, Path]] = {
-    "base": K8S / "base",
-    "trial": K8S / "overlays" / "dev",
-    "production": K8S / "overlays" / "prod",
+GATEWAY: Final = K8S / "gateway"
+FORMS: Final[dict[Form, tuple[Path, ...]]] = {
+    "base": (K8S / "base", GATEWAY),
+    "trial": (K8S / "overlays" / "dev", GATEWAY),
+    "production": (K8S / "overlays" / "prod", GATEWAY, GATEWAY / "users"),
 }
+"""Kustomization and components of each form."""
+WITHOUT_GATEWAY: Final = K8S / "overlays" / "prod" / "nats" / "access.conf"
+"""Users of NATS in production where there is no gateway."""
 MONITORING: Final = K8S / "monitoring"
 MONITORS: Final = MONITORING / "pod-monitor.yaml"
 COPIED: Final = ("rules.yaml", "dashboard.json")
@@ -38,7 +43,12 @@ def chart() -> Chart:
     Raises:
         ChartError: They have something that it cannot express.
     """
-    return chart_of({form: Manifests.of(*objects_of(folder)) for form, folder in FORMS.items()}, alone())
+    return chart_of(forms(), alone())
+
+
+def forms() -> dict[Form, Manifests]:
+    """Manifests of the base and of both overlays, all with the gateway."""
+    return {form: Manifests.of(*objects_of(folder, components)) for form, (folder, *components) in FORMS.items()}
 
 
 def alone() -> Manifests:
@@ -65,6 +75,7 @@ def wanted() -> dict[str, str]:
         "values.schema.json": json.dumps(schema(), indent=2) + "\n",
         **{f"templates/{name}": text for name, text in made.templates.items()},
         **made.files,
+        USERS_ALONE: WITHOUT_GATEWAY.read_text("utf-8"),
         **{f"monitoring/{name}": (MONITORING / name).read_text("utf-8") for name in COPIED},
     }
 

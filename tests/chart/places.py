@@ -12,6 +12,7 @@ from tests.chart.text import Block, Given, Items, Node, Value
 
 AUTH: Final = ".Values.nats.auth.enabled"
 TLS: Final = ".Values.nats.tls.enabled"
+GATEWAY: Final = ".Values.gateway.enabled"
 STORED: Final = ".Values.nats.storage.enabled"
 POD: Final = "spec template spec"
 CONTAINER: Final = f"{POD} containers *"
@@ -73,6 +74,11 @@ class Field:
 FIELDS: Final = (
     Field(Place("Deployment", "dispatcher", "spec replicas"), "{name}.replicas", "number"),
     Field(Place("Deployment", "api", "spec replicas"), "{name}.replicas", "number"),
+    Field(Place("Deployment", "gateway", "spec replicas"), "{name}.replicas", "number"),
+    Field(
+        Place("Deployment", "gateway", f"{CONTAINER} env BERTH_TOKENS valueFrom secretKeyRef name"),
+        "gateway.tokens.secret",
+    ),
     Field(Place("StatefulSet", "scorer", "spec replicas"), "{name}.replicas", "number"),
     Field(Place("*", "*", f"{CONTAINER} resources"), "{name}.resources", "tree"),
     Field(Place("*", "*", f"{POD} priorityClassName"), "priorityClass.name", "optional text"),
@@ -93,6 +99,8 @@ FIELDS: Final = (
 )
 
 CONDITIONS: Final = (
+    (Place("StatefulSet", "nats", f"{CONTAINER} env OF_GATEWAY"), f"and {AUTH} {GATEWAY}"),
+    (Place("StatefulSet", "nats", f"{CONTAINER} env PASSWORD_GATEWAY"), f"and {AUTH} {GATEWAY}"),
     (Place("*", "*", f"{CONTAINER} env"), AUTH),
     (Place("*", "*", f"{CONTAINER} env BERTH_BUS__USER"), AUTH),
     (Place("*", "*", f"{CONTAINER} volumeMounts /run/secrets/berth"), AUTH),
@@ -129,11 +137,14 @@ OBJECTS: Final = (
     (Place("Namespace", "berth-system", ""), ".Values.namespace.create"),
     (Place("PriorityClass", "*", ""), ".Values.priorityClass.create"),
     (Place("NetworkPolicy", "nats", ""), "and .Values.networkPolicies.enabled .Values.nats.embedded"),
+    (Place("NetworkPolicy", "berth-gateway", ""), f"and .Values.networkPolicies.enabled {GATEWAY}"),
     (Place("NetworkPolicy", "*", ""), ".Values.networkPolicies.enabled"),
     (Place("PodMonitor", "*", ""), ".Values.podMonitor.enabled"),
     (Place("*", "nats", ""), ".Values.nats.embedded"),
     (Place("Namespace", "mindx-dl", ""), ".Values.nodesim.enabled"),
     (Place("*", "*nodesim", ""), ".Values.nodesim.enabled"),
+    (Place("*", "gateway", ""), GATEWAY),
+    (Place("ConfigMap", "berth-gateway", ""), GATEWAY),
 )
 """Objects that are there only for some values; the first that meets counts."""
 

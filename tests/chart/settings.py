@@ -68,6 +68,7 @@ SECTIONS: Final = {
     "settings": "Settings of each service, in TOML; docs/operators.md lists them. A change restarts the service.",
     "priorityClass": "Priority of all pods.",
     "api": "Answers programs.",
+    "gateway": "HTTP for browsers and programs.",
     "networkPolicies": "Who reaches NATS and the services, and what they reach.",
     "podMonitor": "For Prometheus.",
     "prometheusRule": "Alerts for Prometheus.",
@@ -121,6 +122,7 @@ SETTINGS: Final = (
         _ENVIRONMENT,
     ),
     *(Setting(f"settings.{name}", "", _FILE) for name in SERVICES),
+    Setting("settings.gateway", "", _FILE),
     Setting("priorityClass.create", "", _BOOLEAN, default=True),
     Setting("priorityClass.name", "Empty: the default of the cluster.", _OPTIONAL_NAME),
     Setting("priorityClass.value", "", {"type": "integer", "maximum": 1_000_000_000, "minimum": -2_147_483_648}),
@@ -191,6 +193,12 @@ SETTINGS: Final = (
     Setting("summary.resources", "", _RESOURCES),
     Setting("api.replicas", "", _COUNT),
     Setting("api.resources", "", _RESOURCES),
+    Setting(
+        "gateway.enabled", "NATS needs the password of its user then. See docs/kubernetes.md.", _BOOLEAN, default=False
+    ),
+    Setting("gateway.replicas", "", _COUNT),
+    Setting("gateway.tokens.secret", "Secret with the key tokens; make it before. See docs/kubernetes.md.", _NAME),
+    Setting("gateway.resources", "", _RESOURCES),
     Setting("networkPolicies.enabled", "", _BOOLEAN, default=True, trial=False),
     Setting(
         "networkPolicies.egress",

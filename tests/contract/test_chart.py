@@ -13,13 +13,14 @@ from typing import Final
 import pytest
 import yaml
 
-from tests.chart.files import BY_HAND, FOLDER, FORMS, alone, present, wanted
+from tests.chart.files import BY_HAND, FOLDER, alone, present, wanted
+from tests.chart.files import forms as forms_of_files
 from tests.chart.manifests import ChartError, Form, Manifests, difference
 from tests.chart.places import ENVIRONMENT
 from tests.chart.settings import SETTINGS
 from tests.chart.templates import chart_of
 from tests.chart.text import Block, Given, Items, Tree, Value, template
-from tests.support.kustomize import objects_of, pod_spec
+from tests.support.kustomize import pod_spec
 from tests.support.pods import WORKLOADS
 
 ROOT: Final = Path(__file__).parents[2]
@@ -27,7 +28,7 @@ DISPATCHER: Final = ("Deployment", "berth-system", "dispatcher")
 
 
 def forms() -> dict[Form, Manifests]:
-    return {form: copy.deepcopy(Manifests.of(*objects_of(folder))) for form, folder in FORMS.items()}
+    return copy.deepcopy(forms_of_files())
 
 
 def test_no_file_of_the_chart_is_missing_and_none_is_surplus() -> None:

@@ -3,6 +3,7 @@
 Excluded: what the manifests do, which ``tests/kube/test_manifests.py`` shows with the same objects.
 """
 
+import os
 import re
 from pathlib import Path
 from typing import Final
@@ -41,6 +42,7 @@ nats:
 dispatcher: {replicas: 3, resources: {limits: {cpu: "2"}}}
 scorer: {replicas: 4}
 api: {replicas: 1}
+gateway: {enabled: true, replicas: 5, tokens: {secret: digests}}
 networkPolicies: {egress: [{ports: [{protocol: UDP, port: 5353}]}]}
 """
 """Something else than the default for every value, apart from switches."""
@@ -94,6 +96,32 @@ def test_the_chart_and_kustomize_make_the_same_objects(helm: Helm, overlay: str)
     names = ("--set", f"namespace.create=true,namespace.name={NAMESPACE}")
     assert helm.template(*VALUES[overlay], *names) == wanted
     assert kustomize_build(K8S / "overlays" / overlay) == wanted
+
+
+@pytest.mark.parametrize("overlay", sorted(VALUES))
+def test_the_gateway_is_what_kustomize_makes_of_its_components(helm: Helm, tmp_path: Path, overlay: str) -> None:
+    components = [K8S / "gateway", *([K8S / "gateway" / "users"] if overlay == "prod" else [])]
+    wanted = render(K8S / "overlays" / overlay, components)
+    names = ("--set", f"namespace.create=true,namespace.name={NAMESPACE},gateway.enabled=true")
+    assert helm.template(*VALUES[overlay], *names) == wanted
+    mine = {
+        "apiVersion": "kustomize.config.k8s.io/v1beta1",
+        "kind": "Kustomization",
+        "resources": [os.path.relpath(K8S / "overlays" / overlay, tmp_path)],
+        "components": [os.path.relpath(one, tmp_path) for one in components],
+    }
+    (tmp_path / "kustomization.yaml").write_text(yaml.safe_dump(mine))
+    assert kustomize_build(tmp_path) == wanted
+
+
+def test_the_rights_of_the_gateway_name_streams_of_the_cell(helm: Helm) -> None:
+    made = helm.template("--set", "gateway.enabled=true,cell=east")
+    (access,) = [
+        one["data"]["access.conf"] for one in made if one["metadata"]["name"].startswith("nats-") and "data" in one
+    ]
+    assert '"$JS.API.STREAM.MSG.GET.LEDGER_east"' in access
+    assert '"berth.east.api.*"' in access
+    assert "default" not in access.partition("\n")[2]
 
 
 def test_a_pod_monitor_is_made_where_it_is_asked_for(helm: Helm) -> None:
@@ -184,7 +212,7 @@ async def test_a_server_takes_the_chart_with_other_values(
         assert spec["nodeSelector"] == ({"disk": "ssd"} if name == "nats" else {"zone": "a"})
         assert spec.get("tolerations") == ([{"key": "storage", "operator": "Exists"}] if name == "nats" else None)
     replicas = {name: one["spec"]["replicas"] for name, one in workloads(made).items()}
-    assert replicas == {name: {"dispatcher": 3, "scorer": 4, "nats": 3}.get(name, 1) for name in specs}
+    assert replicas == {name: {"dispatcher": 3, "scorer": 4, "nats": 3, "gateway": 5}.get(name, 1) for name in specs}
     maps = {one["metadata"]["name"].rpartition("-")[0]: one["data"] for one in made if one["kind"] == "ConfigMap"}
     environment = maps["berth-environment"]
     assert (environment["BERTH_SHARDS"], environment["BERTH_BUS__CELL"]) == ("4", "east")
@@ -197,6 +225,8 @@ async def test_a_server_takes_the_chart_with_other_values(
     for spec in specs.values():
         secrets = {one["secret"]["secretName"] for one in spec["volumes"] if "secret" in one}
         assert "certificate-of-nats" in secrets <= {"other", "certificate-of-nats"}
+    tokens = next(one for one in specs["gateway"]["containers"][0]["env"] if one["name"] == "BERTH_TOKENS")
+    assert tokens["valueFrom"]["secretKeyRef"]["name"] == "digests"
     claim = workloads(made)["nats"]["spec"]["volumeClaimTemplates"][0]["spec"]
     assert (claim["storageClassName"], claim["resources"]["requests"]["storage"]) == ("fast", "100Gi")
 

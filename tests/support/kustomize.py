@@ -1,14 +1,14 @@
 """Objects of a kustomization, for machines without ``kubectl``: as much of kustomize as ``k8s/`` uses, and no more.
 
-Fields: resources, components (with images alone), configMapGenerator (files, literals, behavior merge, options with
-labels), patches (strategic, JSON 6902, or of an object that is deleted, by path or inline), labels (of objects alone)
-and images (newName, newTag). Anything else is an error, so that nothing is left out in silence.
+Fields: resources, components, configMapGenerator (files, literals, behavior merge, options with labels), patches
+(strategic, JSON 6902, or of an object that is deleted, by path or inline), labels (of objects alone) and images
+(newName, newTag). Anything else is an error, so that nothing is left out in silence.
 """
 
 import copy
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -28,13 +28,17 @@ class KustomizeError(Exception):
     """A kustomization that cannot be read, or that uses what is not read here."""
 
 
-def render(folder: Path) -> list[Tree]:
+def render(folder: Path, components: Sequence[Path] = ()) -> list[Tree]:
     """Objects of the kustomization in ``folder``, in order of kind, namespace and name.
+
+    Args:
+        folder: The kustomization.
+        components: As for :func:`objects_of`.
 
     Raises:
         KustomizeError: It is wrong, or uses more than this reader knows.
     """
-    objects, generated = objects_of(folder)
+    objects, generated = objects_of(folder, components)
     names = {one["metadata"]["name"]: f"{one['metadata']['name']}-{sum_of(one)}" for one in generated}
     for one in objects:
         for reference in _references(one):
@@ -61,15 +65,30 @@ def sum_of(config_map: Tree) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:_HASH_LENGTH].translate(_HASH_LETTERS)
 
 
-def objects_of(folder: Path) -> tuple[list[Tree], list[Tree]]:
+def objects_of(folder: Path, components: Sequence[Path] = ()) -> tuple[list[Tree], list[Tree]]:
     """All objects of a kustomization, and those among them that are generated, before their names get their ends.
+
+    Args:
+        folder: The kustomization.
+        components: Components that a kustomization with it as its only resource has.
+
+    Raises:
+        KustomizeError: As :func:`render`.
+    """
+    objects: list[Tree] = []
+    generated: list[Tree] = []
+    for one in (folder, *components):
+        _apply(one, objects, generated)
+    return objects, generated
+
+
+def _apply(folder: Path, objects: list[Tree], generated: list[Tree]) -> None:
+    """Add the objects of a kustomization to others, and let it change all of them.
 
     Raises:
         KustomizeError: As :func:`render`.
     """
     tree = _kustomization(folder, _FIELDS)
-    objects: list[Tree] = []
-    generated: list[Tree] = []
     for name in tree.get("resources", []):
         path = folder / name
         if path.is_dir():
@@ -79,7 +98,7 @@ def objects_of(folder: Path) -> tuple[list[Tree], list[Tree]]:
         else:
             objects += read(path)
     for name in tree.get("components", []):
-        _set_images(objects, _kustomization(folder / name, _HEAD | {"images"}))
+        _apply(folder / name, objects, generated)
     for spec in tree.get("configMapGenerator", []):
         _generate(folder, spec, objects, generated)
     for patch in tree.get("patches", []):
@@ -90,7 +109,6 @@ def objects_of(folder: Path) -> tuple[list[Tree], list[Tree]]:
                 raise KustomizeError(f"{folder}: labels are given to objects alone")
             one["metadata"].setdefault("labels", {}).update(labels["pairs"])
     _set_images(objects, tree)
-    return objects, generated
 
 
 def _kustomization(folder: Path, fields: set[str]) -> Tree:
