@@ -109,18 +109,19 @@ def _nats(there: Maps, files: dict[str, str]) -> Iterator[str]:
     if STORE not in trial["server.conf"] or SUBJECTS not in production["access.conf"]:
         raise ChartError(f"expected {STORE} in server.conf and {SUBJECTS} in access.conf")
     for name, text in trial.items():
+        kinds = ("encrypted", "plain", TLS) if name == "tls.conf" else ("users", "open", AUTH)
         if text == production[name]:
             files[f"nats/{name}"] = text
             source = f'.Files.Get "nats/{name}"'
+        elif name == "access.conf":
+            files[f"nats/{_WITH_GATEWAY}/{name}"] = production[name]
+            files[f"nats/{kinds[1]}/{name}"] = text
+            users = f'(ternary "{_WITH_GATEWAY}" "{kinds[0]}" {GATEWAY})'
+            source = f'.Files.Get (printf "nats/%s/{name}" (ternary {users} "{kinds[1]}" {kinds[2]}))'
         else:
-            kinds = ("encrypted", "plain", TLS) if name == "tls.conf" else ("users", "open", AUTH)
             files[f"nats/{kinds[0]}/{name}"] = production[name]
             files[f"nats/{kinds[1]}/{name}"] = text
             source = f'.Files.Get (printf "nats/%s/{name}" (ternary "{kinds[0]}" "{kinds[1]}" {kinds[2]}))'
-        if name == "access.conf":
-            files[f"nats/{_WITH_GATEWAY}/{name}"] = files.pop(USERS_ALONE)
-            users = f'(ternary "{_WITH_GATEWAY}" "{kinds[0]}" {GATEWAY})'
-            source = f'.Files.Get (printf "nats/%s/{name}" (ternary {users} "{kinds[1]}" {kinds[2]}))'
         if name == "server.conf":
             source += f' | replace "{STORE}" (include "berth.fileStore" .)'
         if name == "access.conf":

@@ -12,8 +12,7 @@ import pytest
 
 from berth.runtime.config import load
 from berth.runtime.local.nats_server import server_binary
-from berth.services.gateway.app import check
-from berth.services.gateway.config import GatewayConfig
+from berth.services.gateway.config import GatewayConfig, check
 from tests.contract.test_manifests import FOLDERS, K8S, OBJECTS, SECRETS, USERS, files_in, selects
 from tests.support.certificates import documented_secret
 from tests.support.kustomize import Tree, identity, pod_spec, render
