@@ -10,6 +10,7 @@ from bench import (
     commands,
     fault,
     gang,
+    gateway,
     health,
     metrics,
     one,
@@ -56,6 +57,7 @@ _BENCHES = {
     "programs": programs.run,
     "page": page.run,
     "one": one.run,
+    "gateway": gateway.run,
 }
 _LONG = ("load", "nodes")
 """Benches that need an hour or most of a machine, so that ``all`` leaves them out."""

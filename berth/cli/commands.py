@@ -178,6 +178,11 @@ COMMANDS: Final = (
         ),
     ),
     Command(
+        "token",
+        "keys.token_command:token",
+        "Make a token for a client of the gateway, and print it once with the lines for the gateway's settings.",
+    ),
+    Command(
         "dead",
         "cluster.dead:list_dead",
         "List dead letters: messages that can never be handled, the newest first, with the reason.",

@@ -36,14 +36,14 @@ def shapes() -> dict[str, type[Shape]]:
 
 def shape_schema(shape: type[Shape]) -> dict[str, Any]:
     """JSON Schema (2020-12) of a shape, with the descriptions of its fields."""
-    (reference,), components = _components([shape], "#/$defs/{name}")
+    (reference,), components = components_of([shape], "#/$defs/{name}")
     return {"$schema": _DIALECT, **reference, "$defs": components}
 
 
 def asyncapi() -> dict[str, Any]:
     """AsyncAPI 3 document of the JSON API and the events, as the service ``api`` offers them."""
     types = list(shapes().values())
-    _, schemas = _components(types, "#/components/schemas/{name}")
+    _, schemas = components_of(types, "#/components/schemas/{name}")
     channels: dict[str, Any] = {}
     operations: dict[str, Any] = {}
     for one in OPERATIONS:
@@ -116,7 +116,7 @@ def _first_line(shape: type[Shape]) -> str:
     return (shape.__doc__ or "").partition("\n")[0]
 
 
-def _components(types: Iterable[type[Shape]], template: str) -> tuple[tuple[dict[str, Any], ...], dict[str, Any]]:
+def components_of(types: Iterable[type[Shape]], template: str) -> tuple[tuple[dict[str, Any], ...], dict[str, Any]]:
     """References to types, and the schemas of all objects in them by name, sorted."""
     references, components = msgspec.json.schema_components(list(types), ref_template=template)
     for name, cls in _shapes_in(types).items():

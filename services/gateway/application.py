@@ -13,11 +13,13 @@ from starlette.responses import Response
 from starlette.routing import Route, Router
 from starlette.types import Message, Receive, Scope, Send
 
+from berth.page.files import CONTENT_POLICY
 from berth.runtime.clock import Clock
 from berth.runtime.logs import Logger
 from berth.services.gateway.errors import RequestError
 from berth.services.gateway.guard import API
 from berth.services.gateway.metrics import ExtenderMetrics, GatewayMetrics
+from berth.services.gateway.tokens import Caller
 
 JSON: Final = "application/json"
 OTHER: Final = "other"
@@ -31,8 +33,7 @@ _HEADERS: Final = (
     (b"cross-origin-opener-policy", b"same-origin"),
     (
         b"content-security-policy",
-        b"default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self';"
-        b" connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+        CONTENT_POLICY.encode(),
     ),
 )
 """Of every answer. No header permits other sites to read anything."""
@@ -41,8 +42,8 @@ _HEADERS: Final = (
 class Guards(Protocol):
     """Refuses requests of strangers."""
 
-    def identity(self, path: str, query: bytes, headers: Mapping[str, str]) -> str:
-        """See :meth:`berth.services.gateway.guard.Guard.identity`."""
+    def caller(self, path: str, query: bytes, headers: Mapping[str, str]) -> Caller:
+        """See :meth:`berth.services.gateway.guard.Guard.caller`."""
 
 
 class Application:
@@ -91,7 +92,7 @@ class Application:
         scope["app"] = self  # makes the router raise errors instead of answering in a form of its own
         try:
             headers = Headers(scope=scope)
-            scope["identity"] = self._guard.identity(scope["path"], scope["query_string"], headers)
+            scope["caller"] = self._guard.caller(scope["path"], scope["query_string"], headers)
             await self._router(scope, receive, send_on)
         except RequestError as error:
             await self._refuse(error, status, scope, receive, send_on)
@@ -118,7 +119,12 @@ class Application:
 
 def identity_of(request: Request) -> str:
     """Identity of the caller of a request; empty if the gateway is open."""
-    found: str = request.scope["identity"]
+    return caller_of(request).identity
+
+
+def caller_of(request: Request) -> Caller:
+    """Who a request comes from."""
+    found: Caller = request.scope["caller"]
     return found
 
 

@@ -7,7 +7,7 @@ from urllib.parse import parse_qsl, urlsplit
 from berth.runtime.clock import Clock
 from berth.services.gateway.config import GatewayConfig, is_loopback
 from berth.services.gateway.errors import RequestError
-from berth.services.gateway.tokens import Tokens
+from berth.services.gateway.tokens import Caller, Tokens
 
 API: Final = "/api/"
 PUBLIC: Final = "/api/v1/openapi.json"
@@ -29,8 +29,8 @@ class Guard:
         self._tokens = Tokens(config.tokens, clock)
         self._origins = frozenset(origin.lower() for origin in config.origins)
 
-    def identity(self, path: str, query: bytes, headers: Mapping[str, str]) -> str:
-        """Check a request; returns the identity of the caller, empty if it needs none.
+    def caller(self, path: str, query: bytes, headers: Mapping[str, str]) -> Caller:
+        """Check a request; returns the caller, without an identity if none is needed.
 
         Args:
             path: Path of the request, decoded.
@@ -49,11 +49,19 @@ class Guard:
                 "wrong-host",
             )
         if not path.startswith(API):
-            return ""
+            return Caller()
         self._see_own_site(host, headers)
         if self._is_open or path == PUBLIC:
-            return ""
-        return self._tokens.identity(headers.get("authorization"))
+            return Caller()
+        return self._tokens.caller(headers.get("authorization"))
+
+    def see_valid(self, caller: Caller) -> None:
+        """Check that the token of a caller has not expired since.
+
+        Raises:
+            RequestError: It has.
+        """
+        self._tokens.see_valid(caller)
 
     def _see_own_site(self, host: str, headers: Mapping[str, str]) -> None:
         """Check that no page of another site has made a browser send the request.

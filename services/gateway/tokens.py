@@ -3,7 +3,7 @@
 import hashlib
 import hmac
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from berth.runtime.clock import Clock
 from berth.services.gateway.config import Token
@@ -12,6 +12,18 @@ from berth.services.gateway.errors import RequestError
 _SCHEME: Final = "bearer"
 _TOKEN_MAX: Final = 1_000
 _HOW: Final = "header Authorization: Bearer TOKEN"
+
+
+class Caller(NamedTuple):
+    """Who a request comes from.
+
+    Attributes:
+        identity: Its identity; empty if the gateway is open, or the path is for everybody.
+        expires_ms: From when on its token does not count, in milliseconds since 1970; 0 for never.
+    """
+
+    identity: str = ""
+    expires_ms: int = 0
 
 
 class Tokens:
@@ -26,8 +38,8 @@ class Tokens:
         self._clock = clock
         self._tokens = [(bytes.fromhex(one.sha256), one) for one in tokens]
 
-    def identity(self, authorization: str | None) -> str:
-        """Identity of the holder of a token.
+    def caller(self, authorization: str | None) -> Caller:
+        """Holder of a token.
 
         All tokens are compared, each in constant time: how long it takes tells nothing about any of them.
 
@@ -54,10 +66,15 @@ class Tokens:
                 found = one
         if found is None:
             raise RequestError("token is unknown, expected one of the setting tokens", "no-token")
-        if found.expires_at is not None and found.expires_at.timestamp() * 1000 <= self._clock.now_ms():
-            raise RequestError(
-                f"token is of {found.identity} and has expired at {found.expires_at.isoformat()}, expected one that is"
-                " valid",
-                "no-token",
-            )
-        return found.identity
+        caller = Caller(found.identity, int(found.expires_at.timestamp() * 1000) if found.expires_at else 0)
+        self.see_valid(caller)
+        return caller
+
+    def see_valid(self, caller: Caller) -> None:
+        """Check that the token of a caller has not expired.
+
+        Raises:
+            RequestError: It has.
+        """
+        if caller.expires_ms and caller.expires_ms <= self._clock.now_ms():
+            raise RequestError(f"token of {caller.identity} has expired, expected one that is valid", "no-token")

@@ -15,7 +15,6 @@ from berth.services.gateway.config import GatewayConfig
 from berth.services.gateway.errors import RequestError
 from berth.services.gateway.guard import Guard
 from berth.services.gateway.job_routes import fields
-from berth.services.gateway.metrics import GatewayMetrics
 from berth.services.gateway.view_streams import Rights, ViewResponse, ViewStreams, rights_of
 
 VIEW: Final = "/api/v1/view"
@@ -34,7 +33,6 @@ class ViewRoutes:
         guard: Knows the callers.
         clock: Of the process.
         config: Settings of the gateway.
-        metrics: Of the gateway.
     """
 
     def __init__(
@@ -45,7 +43,6 @@ class ViewRoutes:
         guard: Guard,
         clock: Clock,
         config: GatewayConfig,
-        metrics: GatewayMetrics,
     ) -> None:
         self._cell = cell
         self._view = view
@@ -53,7 +50,6 @@ class ViewRoutes:
         self._guard = guard
         self._clock = clock
         self._config = config
-        self._metrics = metrics
 
     def routes(self) -> list[Route]:
         """The routes."""
@@ -75,10 +71,6 @@ class ViewRoutes:
         fields(request)
         rights = await self._cell.see_reader(identity_of(request))
         self._see_known()
-        most = self._config.streams_max
-        if self._streams.count >= most:
-            self._metrics.refused.inc()
-            raise RequestError(f"streams is {most}, expected fewer than {most}: try again", "too-many")
         reader = self._streams.open(rights.read)
         headers = dict(request.headers)
 
@@ -92,7 +84,7 @@ class ViewRoutes:
     async def _has_still(self, path: str, headers: Mapping[str, str], rights: Rights) -> bool:
         """Whether a caller has the same rights as before; also if they are not known now."""
         try:
-            identity = self._guard.identity(path, b"", headers)
+            identity = self._guard.caller(path, b"", headers).identity
             return rights_of((await self._cell.see_reader(identity)).read) == rights
         except RequestError as error:
             return error.code not in _GONE

@@ -14,6 +14,7 @@ from berth.runtime.waits import pause
 from berth.schemas.page.view import Change, View
 from berth.services.gateway.cell_requests import EVERY
 from berth.services.gateway.metrics import GatewayMetrics
+from berth.services.gateway.stream_limits import OpenStreams
 
 Rights = tuple[str, ...]
 """Namespaces whose jobs a reader may see."""
@@ -85,6 +86,7 @@ class ViewStreams:
         view: The picture.
         metrics: Of the gateway.
         waiting_max: Most messages that wait for one reader.
+        opened: Counts streams of all kinds.
     """
 
     def __init__(
@@ -93,8 +95,10 @@ class ViewStreams:
         metrics: GatewayMetrics,
         *,
         waiting_max: int,
+        opened: OpenStreams,
     ) -> None:
         self._view = view
+        self._opened = opened
         self._metrics = metrics
         self._waiting_max = waiting_max
         self._readers: dict[Rights, dict[Reader, None]] = {}
@@ -120,7 +124,12 @@ class ViewStreams:
                     self._metrics.slow.inc()
 
     def open(self, rights: Sequence[str]) -> Reader:
-        """A new reader; its first message is the whole picture."""
+        """A new reader; its first message is the whole picture.
+
+        Raises:
+            RequestError: Too many streams are open.
+        """
+        self._opened.take()
         key = rights_of(rights)
         view = self._view.view()
         known = self._first.get(key)
@@ -131,7 +140,6 @@ class ViewStreams:
         reader = Reader(key, known[1], self._waiting_max)
         self._readers.setdefault(key, {})[reader] = None
         self._count += 1
-        self._metrics.streams.inc()
         return reader
 
     def close(self, reader: Reader) -> None:
@@ -141,7 +149,7 @@ class ViewStreams:
         if not readers:
             del self._readers[reader.rights]
         self._count -= 1
-        self._metrics.streams.dec()
+        self._opened.give_back()
 
     def view_json(self, rights: Sequence[str]) -> bytes:
         """The whole picture, as a reader with some rights sees it."""

@@ -1,4 +1,4 @@
-"""JSON Schemas of all messages and shapes, and the AsyncAPI document, as files.
+"""JSON Schemas of all messages and shapes, the AsyncAPI document and the OpenAPI document, as files.
 
 ``python -m tests.contract.schema_files`` writes them anew.
 """
@@ -7,10 +7,12 @@ import json
 from pathlib import Path
 
 from berth.schemas.catalogue import MESSAGES, json_schema
+from berth.schemas.gateway.openapi import openapi
 from berth.schemas.programs.documents import asyncapi, shape_schema, shapes
 
 FOLDER = Path(__file__).parents[2] / "schemas" / "json"
 ASYNCAPI = FOLDER.parent / "asyncapi.json"
+OPENAPI = FOLDER.parent / "openapi.json"
 
 
 def wanted() -> dict[str, str]:
@@ -30,6 +32,11 @@ def wanted_asyncapi() -> str:
     return _text(asyncapi())
 
 
+def wanted_openapi() -> str:
+    """Text of the OpenAPI document."""
+    return _text(openapi())
+
+
 def write() -> None:
     """Make the folder hold what is wanted, and nothing else."""
     FOLDER.mkdir(exist_ok=True)
@@ -40,6 +47,7 @@ def write() -> None:
     for name, text in files.items():
         (FOLDER / name).write_text(text, "utf-8")
     ASYNCAPI.write_text(wanted_asyncapi(), "utf-8")
+    OPENAPI.write_text(wanted_openapi(), "utf-8")
 
 
 def _text(document: object) -> str:

@@ -12,11 +12,15 @@ from berth.schemas.programs.events import FINAL, PHASES
 from berth.schemas.programs.job_file import JobFile, JobSpec, JobTask
 from berth.schemas.programs.operations import OPERATIONS
 from berth.schemas.programs.shape import Request, Shape
-from tests.contract.schema_files import ASYNCAPI, wanted_asyncapi
+from tests.contract.schema_files import ASYNCAPI, OPENAPI, wanted_asyncapi, wanted_openapi
 
 
 def test_the_asyncapi_document_says_what_the_code_says() -> None:
     assert ASYNCAPI.read_text("utf-8") == wanted_asyncapi(), "run `make schemas`, and look at the difference"
+
+
+def test_the_openapi_document_says_what_the_code_says() -> None:
+    assert OPENAPI.read_text("utf-8") == wanted_openapi(), "run `make schemas`, and look at the difference"
 
 
 def test_every_reference_of_the_asyncapi_document_leads_somewhere() -> None:

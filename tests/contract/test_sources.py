@@ -20,6 +20,7 @@ PARTS: Final = ("Reference implementation", "Berth", "Reason", "Setting", "Tests
 """Headings of a decision page, in this order."""
 PUBLISHERS: Final = (
     "AsyncAPI,",
+    "OpenAPI,",
     "JSON Schema,",
     "JobSet,",
     "Kubernetes",

@@ -85,7 +85,7 @@ def add(
 
     def work() -> None:
         keys = KeyFolder.open(folder, _now_s)
-        expires_s = _now_s() + _days_s(expires_in) if expires_in else 0
+        expires_s = _now_s() + days_s(expires_in) if expires_in else 0
         was_there = any(user.name == name and not user.revoked_s for user in keys.users)
         user = keys.add(name, kind, commands=command, namespaces=namespace, expires_s=expires_s, replaces=replace)
         if (form or Form()).json:
@@ -144,7 +144,7 @@ def list_(folder: Path, *, form: Form | None = None) -> int:
     return _done(work)
 
 
-def _days_s(text: str) -> int:
+def days_s(text: str) -> int:
     """Seconds of a number of days, or of a duration.
 
     Raises:

@@ -14,6 +14,7 @@ from berth.services.gateway.extender.endpoint import ExtenderRoutes
 from berth.services.gateway.http_protocol import Bounds
 from berth.services.gateway.metrics import GatewayMetrics
 from berth.services.gateway.server import Tls, listen, serve_until, server_of
+from berth.services.gateway.tokens import Caller
 
 _SECTION = "extender."
 
@@ -21,10 +22,10 @@ _SECTION = "extender."
 class _NoTokens:
     """kube-scheduler has no token: TLS has checked its certificate, or the network lets nobody else in."""
 
-    def identity(self, path: str, query: bytes, headers: Mapping[str, str]) -> str:
-        """No identity."""
+    def caller(self, path: str, query: bytes, headers: Mapping[str, str]) -> Caller:
+        """Nobody in particular."""
         del path, query, headers
-        return ""
+        return Caller()
 
 
 @asynccontextmanager

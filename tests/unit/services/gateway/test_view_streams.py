@@ -12,6 +12,7 @@ from berth.runtime.instruments import Instruments
 from berth.schemas.page.view import Change, View
 from berth.schemas.status import JobStatus
 from berth.services.gateway.metrics import GatewayMetrics
+from berth.services.gateway.stream_limits import OpenStreams
 from berth.services.gateway.view_streams import Reader, ViewResponse, ViewStreams
 from tests.support.waiting import until
 
@@ -25,7 +26,7 @@ class Cell:
         self.overview = Overview(State(), cell="c")
         self.overview.change(1)
         self.metrics = Instruments.make(GatewayMetrics).metrics
-        self.streams = ViewStreams(self, self.metrics, waiting_max=waiting_max)
+        self.streams = ViewStreams(self, self.metrics, waiting_max=waiting_max, opened=OpenStreams(1_000, self.metrics))
 
     def view(self) -> View:
         return self.overview.view()

@@ -1,0 +1,1 @@
+"""HTTP endpoints of the gateway as data, and their OpenAPI document."""

@@ -1,0 +1,204 @@
+"""Endpoints of the gateway: method, path, the role that a caller needs, fields of the query, body and answer."""
+
+from http import HTTPStatus
+from typing import Any, Final, Literal, NamedTuple
+
+from berth.schemas.page.view import Change, View
+from berth.schemas.programs.events import JobEvent
+from berth.schemas.programs.job_file import JobFile
+from berth.schemas.programs.replies import (
+    CancelReply,
+    ExplainReply,
+    JobState,
+    NodesReply,
+    RightsReply,
+    SubmitReply,
+)
+from berth.schemas.programs.requests import NODES_MAX
+from berth.schemas.programs.shape import Shape
+
+Role = Literal["public", "none", "read", "read-all", "submit"]
+"""``public``: no token; ``none``: any token; ``read``, ``submit``: a grant of ``api`` in the namespace of the path or
+body, or in any if there is none; ``read-all``: one to read all namespaces."""
+Method = Literal["get", "post", "delete"]
+JSON: Final = "application/json"
+EVENTS: Final = "text/event-stream"
+HTML: Final = "text/html"
+ANY: Final = "*/*"
+
+
+class Field(NamedTuple):
+    """A field of a query.
+
+    Attributes:
+        name: Its name.
+        text: What it means.
+        schema: Its JSON Schema.
+    """
+
+    name: str
+    text: str
+    schema: dict[str, Any]
+
+
+class Endpoint(NamedTuple):
+    """An endpoint.
+
+    Attributes:
+        method: Its method, in small letters.
+        path: Its path, with names in braces.
+        name: Name of the operation.
+        role: What the caller must be.
+        text: What it does.
+        answer: Type of the answer, or of each event; None for a file.
+        media: Type of the content of the answer.
+        statuses: Statuses of success.
+        query: Fields of the query.
+        body: Type of the body of the request; None for none.
+        errors: Statuses of errors beside those of every endpoint with its role.
+        loose: JSON type of the answer where it has no type here.
+    """
+
+    method: Method
+    path: str
+    name: str
+    role: Role
+    text: str
+    answer: type[Shape] | None = None
+    media: str = JSON
+    statuses: tuple[HTTPStatus, ...] = (HTTPStatus.OK,)
+    query: tuple[Field, ...] = ()
+    body: type[Shape] | None = None
+    errors: tuple[HTTPStatus, ...] = ()
+    loose: str = "object"
+
+
+_JOB: Final = "/api/v1/jobs/{namespace}/{name}"
+_TEXT: Final = {"type": "string", "maxLength": 1_000}
+_UID: Final = Field("uid", "Only the job with this uid; without it the job that has the name.", _TEXT)
+_LOOKED_UP: Final = (HTTPStatus.BAD_REQUEST, HTTPStatus.NOT_FOUND)
+
+ENDPOINTS: Final = (
+    Endpoint(
+        "post",
+        "/api/v1/jobs",
+        "submitJob",
+        "submit",
+        "Submit a job. `metadata.uid` is the idempotency key: a repeated request never submits twice. Also a Volcano Job,"
+        " an AscendJob or a Kubernetes Job with its own fields. 201: the request is stored; 200: it was stored before.",
+        answer=SubmitReply,
+        statuses=(HTTPStatus.CREATED, HTTPStatus.OK),
+        body=JobFile,
+        errors=(
+            HTTPStatus.BAD_REQUEST,
+            HTTPStatus.CONFLICT,
+            HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
+            HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
+        ),
+    ),
+    Endpoint(
+        "get",
+        _JOB,
+        "getJob",
+        "read",
+        "State of a job, with node and chips of each rank.",
+        answer=JobState,
+        query=(_UID,),
+        errors=_LOOKED_UP,
+    ),
+    Endpoint(
+        "delete",
+        _JOB,
+        "cancelJob",
+        "submit",
+        "Cancel a job, whether it waits or runs. 202: the cancellation is stored.",
+        answer=CancelReply,
+        statuses=(HTTPStatus.ACCEPTED,),
+        query=(_UID, Field("reason", "It is stored with the job.", _TEXT)),
+        errors=(*_LOOKED_UP, HTTPStatus.CONFLICT),
+    ),
+    Endpoint(
+        "get",
+        f"{_JOB}/explain",
+        "explainJob",
+        "read",
+        "Why a job is where it is, or why it waits and what would help.",
+        answer=ExplainReply,
+        query=(_UID,),
+        errors=_LOOKED_UP,
+    ),
+    Endpoint(
+        "get",
+        f"{_JOB}/events",
+        "jobEvents",
+        "read",
+        "Events of a job as server-sent events: those that are stored, and those to come. The id of each is its position;"
+        " the header `Last-Event-ID` goes on after it. An event `end` says why the gateway ends the stream.",
+        answer=JobEvent,
+        media=EVENTS,
+        query=(
+            Field("after", "Position after which to begin; 0 for the oldest event.", {"type": "integer", "minimum": 0}),
+            Field("follow", "`false`: end after the stored events.", {"type": "boolean", "default": True}),
+        ),
+        errors=(HTTPStatus.BAD_REQUEST, HTTPStatus.GONE),
+    ),
+    Endpoint(
+        "get",
+        "/api/v1/nodes",
+        "listNodes",
+        "read",
+        "Nodes and their chips, by name.",
+        answer=NodesReply,
+        query=(
+            Field("names", "Only these nodes, separated by commas; without it all.", {"type": "string"}),
+            Field("after", "Only nodes whose name comes after this one: `next` of the answer before.", _TEXT),
+            Field(
+                "limit",
+                "Most nodes in the answer.",
+                {"type": "integer", "minimum": 1, "maximum": NODES_MAX, "default": NODES_MAX},
+            ),
+        ),
+        errors=(HTTPStatus.BAD_REQUEST,),
+    ),
+    Endpoint(
+        "get",
+        "/api/v1/view",
+        "view",
+        "read",
+        "The whole picture of the cell: nodes with their chips, jobs, the queue, faults. Jobs of namespaces that the"
+        " caller may not read are left out, their chips are shown as held.",
+        answer=View,
+    ),
+    Endpoint(
+        "get",
+        "/api/v1/view/changes",
+        "viewChanges",
+        "read",
+        "The picture and its changes as server-sent events: first an event `view` with the whole picture, as of"
+        " `/api/v1/view`, then `change` for each change, and `view` again when the layout of the cell changes.",
+        answer=Change,
+        media=EVENTS,
+    ),
+    Endpoint("get", "/api/v1/cell", "cellStatus", "read", "Status of the cell, as `berth status --json` prints it."),
+    Endpoint(
+        "get",
+        "/api/v1/dead",
+        "deadLetters",
+        "read-all",
+        "Dead letters that are open, the newest first, as `berth dead list --json` prints them.",
+        loose="array",
+    ),
+    Endpoint("get", "/api/v1/me", "me", "none", "Identity of the caller, and what it may do.", answer=RightsReply),
+    Endpoint("get", "/api/v1/openapi.json", "openapi", "public", "This document."),
+    Endpoint("get", "/", "page", "public", "The page, for browsers.", media=HTML, errors=(HTTPStatus.NOT_FOUND,)),
+    Endpoint(
+        "get",
+        "/assets/{path}",
+        "asset",
+        "public",
+        "A file of the page.",
+        media=ANY,
+        errors=(HTTPStatus.NOT_FOUND,),
+    ),
+)
+"""All of them. A module of the gateway that adds a route adds its endpoint here."""

@@ -1,0 +1,96 @@
+"""OpenAPI document of the gateway.
+
+Source: OpenAPI, 3.1.0; JSON Schema, 2020-12.
+"""
+
+import re
+from http import HTTPStatus
+from typing import Any, Final
+
+from berth.schemas.gateway.endpoints import ANY, ENDPOINTS, EVENTS, HTML, JSON, Endpoint
+from berth.schemas.programs.documents import API_VERSION, components_of
+from berth.schemas.programs.replies import ErrorReply
+from berth.schemas.programs.shape import Shape
+
+_ALWAYS: Final = (HTTPStatus.BAD_REQUEST,)
+_WITH_TOKEN: Final = (
+    HTTPStatus.UNAUTHORIZED,
+    HTTPStatus.FORBIDDEN,
+    HTTPStatus.INTERNAL_SERVER_ERROR,
+    HTTPStatus.SERVICE_UNAVAILABLE,
+)
+_NAME: Final = re.compile(r"\{(\w+)\}")
+_TEXTS: Final = {"namespace": "Namespace of the job.", "name": "Name of the job.", "path": "Path of the file."}
+
+
+def openapi() -> dict[str, Any]:
+    """OpenAPI 3.1 document of all endpoints."""
+    types: list[type[Shape]] = [ErrorReply]
+    for one in ENDPOINTS:
+        types += [kind for kind in (one.body, one.answer) if kind is not None and kind not in types]
+    _, schemas = components_of(types, "#/components/schemas/{name}")
+    paths: dict[str, Any] = {}
+    for one in ENDPOINTS:
+        paths.setdefault(one.path, {})[one.method] = _operation(one)
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Berth gateway",
+            "version": API_VERSION,
+            "description": "Fields are added; readers ignore fields and values of enumerations that they do not know.",
+            "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
+        },
+        "security": [{"token": []}],
+        "paths": paths,
+        "components": {
+            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+            "schemas": schemas,
+        },
+    }
+
+
+def _operation(one: Endpoint) -> dict[str, Any]:
+    made: dict[str, Any] = {
+        "operationId": one.name,
+        "summary": one.text.partition(". ")[0].rstrip("."),
+        "description": f"{one.text} Role: {one.role}.",
+    }
+    if one.role == "public":
+        made["security"] = []
+    parameters = [
+        {
+            "name": name,
+            "in": "path",
+            "required": True,
+            "description": _TEXTS[name],
+            "schema": {"type": "string"},
+        }
+        for name in _NAME.findall(one.path)
+    ]
+    parameters += [
+        {"name": field.name, "in": "query", "required": False, "description": field.text, "schema": field.schema}
+        for field in one.query
+    ]
+    if parameters:
+        made["parameters"] = parameters
+    if one.body is not None:
+        made["requestBody"] = {"required": True, "content": {JSON: {"schema": _reference(one.body)}}}
+    found = {status: {"description": status.phrase, "content": _content(one)} for status in one.statuses}
+    needed = (*_ALWAYS, *one.errors, *(() if one.role == "public" else _WITH_TOKEN))
+    failed = {"content": {JSON: {"schema": _reference(ErrorReply)}}}
+    found |= {status: {"description": status.phrase, **failed} for status in sorted(set(needed))}
+    made["responses"] = {str(status.value): answer for status, answer in found.items()}
+    return made
+
+
+def _content(one: Endpoint) -> dict[str, Any]:
+    if one.media == EVENTS and one.answer is not None:
+        text = f"The data of each event is JSON of {one.answer.__name__}."
+        return {EVENTS: {"schema": {"type": "string", "description": text}, "x-event": _reference(one.answer)}}
+    if one.answer is not None:
+        return {one.media: {"schema": _reference(one.answer)}}
+    return {one.media: {"schema": {"type": one.loose if one.media not in {HTML, ANY} else "string"}}}
+
+
+def _reference(shape: type[Shape]) -> dict[str, str]:
+    return {"$ref": f"#/components/schemas/{shape.__name__}"}

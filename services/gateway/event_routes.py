@@ -1,0 +1,165 @@
+"""Events of a job: those that are stored, and those to come."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from functools import partial
+from typing import Final
+
+from starlette.requests import Request
+from starlette.routing import Route
+
+from berth.runtime.bus.port import Bus, Stored
+from berth.runtime.errors import TransientError
+from berth.schemas.subjects import StreamName
+from berth.services.gateway.application import caller_of, identity_of
+from berth.services.gateway.cell_requests import CellRequests
+from berth.services.gateway.errors import RequestError
+from berth.services.gateway.event_hub import EventHub, job_event_chunk
+from berth.services.gateway.event_streams import RETRY, Reader, StreamResponse, Streams
+from berth.services.gateway.guard import Guard
+from berth.services.gateway.job_routes import JOB, fields, job_in
+
+_READS_AT_ONCE: Final = 16
+_FOLLOWING_S: Final = 5.0
+"""Longest wait until the stream of events is followed."""
+_DIGITS_MAX: Final = 18
+_SHOWN_MAX: Final = 80
+_YES_NO: Final = {"true": True, "false": False}
+
+
+class EventRoutes:
+    """Routes of events.
+
+    Args:
+        bus: The cell.
+        cell: Asks the service ``api``.
+        hub: Hands out events as they come.
+        streams: Counts streams.
+        guard: Knows whether a caller's token is still valid.
+    """
+
+    def __init__(self, bus: Bus, cell: CellRequests, hub: EventHub, streams: Streams, guard: Guard) -> None:
+        self._bus = bus
+        self._cell = cell
+        self._hub = hub
+        self._streams = streams
+        self._guard = guard
+        self._reads = asyncio.Semaphore(_READS_AT_ONCE)
+
+    def routes(self) -> list[Route]:
+        """The routes."""
+        return [Route(f"{JOB}/events", self.events, methods=["GET"])]
+
+    async def events(self, request: Request) -> StreamResponse:
+        """Events of a job, in their order."""
+        namespace, name = job_in(request.path_params)
+        found = fields(request, {"after", "follow"})
+        follows = _flag("follow", found.get("follow", "true"))
+        after = _position("after", found.get("after", "0"))
+        if (last_id := request.headers.get("last-event-id")) is not None:
+            after = _position("header Last-Event-ID", last_id)
+        await self._cell.see_reader(identity_of(request), namespace)
+        subject = self._bus.subjects.event_job(namespace, name)
+        reader = self._streams.open()
+        try:
+            if follows:
+                await self._until_following()
+                self._hub.add(subject, reader)
+            stored = await self._stored(subject, after)
+        except BaseException:
+            self._hub.remove(subject, reader)
+            self._streams.close(reader)
+            raise
+        chunks = self._chunks(subject, reader, stored, after, follows=follows)
+        return self._streams.respond(reader, chunks, partial(self._see_permitted, request, namespace))
+
+    async def _chunks(
+        self, subject: str, reader: Reader, stored: list[Stored], after: int, *, follows: bool
+    ) -> AsyncGenerator[bytes, None]:
+        position = after
+        try:
+            yield RETRY
+            for one in stored:
+                position = one.sequence
+                yield job_event_chunk(one)
+            stored.clear()
+            while follows and (found := await reader.next(self._streams.limits.keepalive_s)) is not None:
+                if not found[0]:
+                    yield found[1]
+                elif found[0] > position:
+                    position = found[0]
+                    yield found[1]
+        finally:
+            self._hub.remove(subject, reader)
+
+    async def _see_permitted(self, request: Request, namespace: str) -> None:
+        """Check that the caller may still read.
+
+        Raises:
+            RequestError: Its token has expired, or its rights are gone.
+        """
+        self._guard.see_valid(caller_of(request))
+        await self._cell.see_reader(identity_of(request), namespace)
+
+    async def _until_following(self) -> None:
+        """Wait until the events are followed.
+
+        Raises:
+            RequestError: They are not: NATS does not answer.
+        """
+        try:
+            async with asyncio.timeout(_FOLLOWING_S):
+                await self._hub.following.wait()
+        except TimeoutError as error:
+            raise RequestError("stream of events is unavailable, expected an answer of NATS", "unavailable") from error
+
+    async def _stored(self, subject: str, after: int) -> list[Stored]:
+        """Stored events of a subject after a position.
+
+        Raises:
+            RequestError: NATS does not answer, or the position is not in the stream any more.
+        """
+        try:
+            async with self._reads:
+                state = await self._bus.state(StreamName.EVENTS)
+                if after > state.last_seq:
+                    raise RequestError(
+                        f"after is {after}, expected at most {state.last_seq}: the stream of events was made again, read"
+                        " it anew",
+                        "events-lost",
+                    )
+                if after and after + 1 < state.first_seq:
+                    raise RequestError(
+                        f"after is {after}, expected at least {state.first_seq - 1}: older events are not kept, read"
+                        " anew",
+                        "events-lost",
+                    )
+                if await self._bus.last(StreamName.EVENTS, subject) is None:
+                    return []
+                return await self._bus.read(StreamName.EVENTS, start_seq=max(after + 1, 1), filters=[subject])
+        except TransientError as error:
+            raise RequestError(
+                f"stream of events is unavailable ({error.reason}), expected an answer of NATS", "unavailable"
+            ) from error
+
+
+def _flag(field: str, text: str) -> bool:
+    """A yes or no.
+
+    Raises:
+        RequestError: It is neither.
+    """
+    if text not in _YES_NO:
+        raise RequestError(f"query field {field} is {text[:_SHOWN_MAX]!r}, expected true or false")
+    return _YES_NO[text]
+
+
+def _position(field: str, text: str) -> int:
+    """A position in the stream of events.
+
+    Raises:
+        RequestError: It is none.
+    """
+    if not (text.isascii() and text.isdecimal()) or len(text) > _DIGITS_MAX:
+        raise RequestError(f"{field} is {text[:_SHOWN_MAX]!r}, expected the id of an event")
+    return int(text)
