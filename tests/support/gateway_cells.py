@@ -121,7 +121,7 @@ class Stream:
         self.answer = answer
         self.comments = 0
 
-    async def next(self, *, within_s: float = 30) -> SseEvent | None:
+    async def next(self, *, within_s: float = 90) -> SseEvent | None:
         """The next event; None at the end."""
         position, name, data = 0, "", None
         async with asyncio.timeout(within_s):
