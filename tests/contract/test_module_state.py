@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[2]
 MODULES = sorted(path for folder in ("services", "berth/runtime") for path in (ROOT / folder).rglob("*.py"))
 STATELESS = {
     "TypeVar", "bytes.fromhex", "ctypes.CDLL", "datetime.fromtimestamp", "frozenset", "get_args", "len", "msgspec.json.Decoder",
-    "object", "range", "re.compile", "tuple", "Path", "PODGROUPS.removeprefix",
+    "object", "range", "re.compile", "tuple", "Path", "CONTENT_POLICY.encode", "PODGROUPS.removeprefix",
 }  # fmt: skip
 """Calls whose result cannot change."""
 FROZEN = {"Access", "Alert", "Backoff", "GroupPods", "NodePlace", "PodCounts", "Rights", "Why", "missing"}
