@@ -1,0 +1,34 @@
+"""Commands of the pages are run as a reader would run them, and print what the pages show.
+
+Commands that are not run are listed with their reasons in ``tests/support/page_plan.py``; a contract test compares.
+"""
+
+import socket
+from pathlib import Path
+
+import pytest
+
+from tests.support.page_commands import Shown, Terminal
+from tests.support.page_plan import BEFORE, name_of, run_pages, to_run
+
+pytestmark = pytest.mark.timeout(120)
+
+
+@pytest.mark.parametrize("page", run_pages(), ids=name_of)
+async def test_commands_of_a_page_do_what_it_shows(page: Path, tmp_path: Path) -> None:
+    terminal = Terminal(tmp_path / "tree", free_port())
+    try:
+        for command in BEFORE.get(name_of(page), ()):
+            await terminal.run(Shown(command, ""), may_fail=False)
+        commands = to_run(page)
+        for number, (_, shown) in enumerate(commands):
+            following = commands[number + 1][1].command if number + 1 < len(commands) else ""
+            await terminal.run(shown, may_fail=following == "echo $?")
+    finally:
+        await terminal.close()
+
+
+def free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return int(one.getsockname()[1])
