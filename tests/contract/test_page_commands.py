@@ -1,4 +1,4 @@
-"""Each command on a page is run by a test, or listed with the reason why not; and what finds and compares them works."""
+"""Each command on a page is run by a test, or listed with the reason why not; what finds and compares them works."""
 
 import re
 from pathlib import Path
