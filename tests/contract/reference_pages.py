@@ -5,29 +5,26 @@
 """
 
 import importlib
-import textwrap
 from collections.abc import Iterator
 from inspect import cleandoc
 from pathlib import Path
-from typing import Any, Final, get_args, get_origin
+from typing import Any, Final
 
 import msgspec
-from cyclopts import App
-from cyclopts.argument import Argument
 
-from berth.cli import output
-from berth.cli.app import complete_command_line
 from berth.products.catalogue import NODE_PRODUCTS
 from berth.runtime.config import PREFIX, ServiceConfig
 from berth.runtime.kube.config import KubeConfig
 from berth.schemas.catalogue import MESSAGES
 from berth.schemas.programs.job_file import JobFile, JobMetadata, JobSpec, JobTask, SoftShare
 from berth.schemas.subjects import StreamSpec, Subjects
+from tests.contract.command_page import commands_page
 from tests.contract.monitoring_files import anchor
 from tests.contract.struct_tables import (
+    WRITTEN,
     as_markdown,
-    default_text,
     fields_of,
+    filled,
     struct_table,
     table,
 )
@@ -37,132 +34,6 @@ FOLDER: Final = ROOT / "docs" / "reference"
 SERVICES: Final = sorted(path.parent.name for path in (ROOT / "services").glob("*/config.py"))
 NOT_FOR_OPERATORS: Final = {"fault_point"}
 """Settings that tests of crashes set."""
-_WRITTEN: Final = "This page is written from the code by `make reference`."
-_EXIT_CODES: Final = (
-    (output.OK, "success"),
-    (output.FAILED, "failure, or a request was rejected"),
-    (output.WRONG_USE, "wrong use or setting, or a record that only a newer release reads"),
-    (output.LATE, "what `berth wait` or `berth submit --wait` waited for did not come in time"),
-    (output.INTERRUPTED, "Ctrl-C"),
-)
-_TYPES: Final[dict[object, str]] = {bool: "flag", int: "integer", float: "number", Path: "path"}
-_DEFAULTS: Final = {("up", "--topology"): "the cluster of the demo"}
-"""Defaults that are a path of the machine."""
-
-
-def commands_page() -> str:
-    """The page of all commands."""
-    app = complete_command_line()
-    guide = (ROOT / "docs" / "cli.md").read_text("utf-8")
-    lines = [
-        "# Commands and options",
-        "",
-        *_filled(
-            f"{_WRITTEN} [cli.md](../cli.md) explains the commands and has examples; `berth COMMAND --help` prints what"
-            " is here."
-        ),
-        "",
-        "## Exit codes",
-        "",
-        *table(("code", "meaning"), [(str(code), words) for code, words in _EXIT_CODES]),
-        "## Commands",
-        "",
-        *table(
-            ("command", "what it does"),
-            [(f"[`{name}`](#{anchor(name)})", as_markdown(_summary(each))) for name, each in _commands(app, "berth")],
-        ),
-    ]
-    for name, each in _commands(app, "berth"):
-        lines += _command(name, each, guide)
-    return "\n".join(lines).rstrip() + "\n"
-
-
-def _filled(text: str) -> list[str]:
-    return textwrap.wrap(text, 120, break_long_words=False, break_on_hyphens=False)
-
-
-def _commands(app: App, prefix: str) -> Iterator[tuple[str, App]]:
-    """All commands that are shown, with their full names, in the order of the code."""
-    for name in app:
-        if name.startswith("-") or not app[name].show:
-            continue
-        yield f"{prefix} {name}", app[name]
-        yield from _commands(app[name], f"{prefix} {name}")
-
-
-def _summary(app: App) -> str:
-    return cleandoc(app.help).partition("\n")[0]
-
-
-def _command(name: str, app: App, guide: str) -> list[str]:
-    text = cleandoc(app.help).partition("\nArgs:")[0].strip()
-    arguments = [one for one in app.assemble_argument_collection(parse_docstring=True) if one.show]
-    placed = [one for one in arguments if _is_placed(one)]
-    named = [one for one in arguments if not _is_placed(one)]
-    usage = " ".join([name, *(_in_usage(one) for one in placed), *(["[OPTIONS]"] if named else [])])
-    lines = [f"### {name}", "", "```text", usage, "```", "", *_paragraphs(text), ""]
-    if placed:
-        lines += table(
-            ("argument", "type", "meaning"),
-            [(f"`{_label(one)}`", _type(one), as_markdown(one.parameter.help or "")) for one in placed],
-        )
-    if named:
-        lines += table(
-            ("option", "type", "default", "meaning"),
-            [
-                (
-                    ", ".join(f"`{word}`" for word in one.names),
-                    _type(one),
-                    _default(name, one),
-                    as_markdown(one.parameter.help or ""),
-                )
-                for one in named
-            ],
-        )
-    command = name.removeprefix("berth ")
-    headings = [line.removeprefix("## ") for line in guide.splitlines() if line.startswith("## berth ")]
-    found = [heading for heading in headings if command.partition(" ")[0] in heading.replace(",", " ").split()]
-    if found:
-        lines += [f"More: [{found[0]}](../cli.md#{anchor(found[0])}).", ""]
-    return lines
-
-
-def _paragraphs(text: str) -> list[str]:
-    return as_markdown(text).splitlines()
-
-
-def _is_placed(argument: Argument) -> bool:
-    kind = argument.field_info.kind
-    return kind is kind.VAR_POSITIONAL or kind is kind.POSITIONAL_OR_KEYWORD or kind is kind.POSITIONAL_ONLY
-
-
-def _label(argument: Argument) -> str:
-    word = argument.names[0].lstrip("-").upper()
-    is_many = argument.field_info.kind is argument.field_info.kind.VAR_POSITIONAL
-    return f"{word.removesuffix('S')}..." if is_many else word
-
-
-def _in_usage(argument: Argument) -> str:
-    return _label(argument) if argument.required else f"[{_label(argument)}]"
-
-
-def _type(argument: Argument) -> str:
-    choices = argument.get_choices(force=True)
-    if choices:
-        return ", ".join(f"`{choice}`" for choice in choices)
-    inner = [part for part in get_args(argument.hint) if part not in {type(None), ...}]
-    words = _TYPES.get(inner[0] if inner else argument.hint, "text")
-    return f"{words}, may be repeated" if get_origin(argument.hint) in {tuple, list} else words
-
-
-def _default(command: str, argument: Argument) -> str:
-    if argument.required:
-        return "required"
-    own = _DEFAULTS.get((command.removeprefix("berth "), argument.names[0]))
-    value = argument.field_info.default
-    if own is not None or value in (None, "", ()):
-        return own or ""
-    return "off" if value is False else default_text(value)
 
 
 def settings_page() -> str:
@@ -170,13 +41,13 @@ def settings_page() -> str:
     lines = [
         "# Settings",
         "",
-        *_filled(
-            f"{_WRITTEN} [operators.md](../operators.md#settings) says what each setting is for. A service is started with"
+        *filled(
+            f"{WRITTEN} [operators.md](../operators.md#settings) says what each setting is for. A service is started with"
             " `python -m berth.services.SERVICE --config FILE`; `berth check-config SERVICE FILE` prints the settings"
             " that result from the file, the environment and the defaults."
         ),
         "",
-        *_filled(
+        *filled(
             f"The variable of a setting in the environment is `{PREFIX}` and its path in capitals, with two underscores"
             f" between the parts: `{variable('bus.url')}` is `bus.url`. Lists and tables are JSON there."
         ),
@@ -251,8 +122,8 @@ def job_file_page() -> str:
     lines = [
         "# Job file",
         "",
-        *_filled(
-            f"{_WRITTEN} A job file is YAML or JSON, with one or several documents. A field that is not listed is refused."
+        *filled(
+            f"{WRITTEN} A job file is YAML or JSON, with one or several documents. A field that is not listed is refused."
             " Volcano Jobs, AscendJobs and `batch/v1` Jobs are accepted as well: see the [examples](../examples) and the"
             " [labels and annotations](kubernetes.md)."
         ),
@@ -272,7 +143,7 @@ def job_file_page() -> str:
     lines += [
         "## Products",
         "",
-        *_filled(
+        *filled(
             "Values of `spec.product`, with what each of them sets: the resource name, the selector of nodes and the"
             " policy ([nodes and chips](nodes-and-chips.md))."
         ),
@@ -295,14 +166,14 @@ def messages_page() -> str:
     lines = [
         "# Streams, subjects and messages",
         "",
-        *_filled(
-            f"{_WRITTEN} How messages change between releases is in [messages.md](../messages.md), what of a stream may be"
+        *filled(
+            f"{WRITTEN} How messages change between releases is in [messages.md](../messages.md), what of a stream may be"
             " deleted in [operators.md](../operators.md#streams), JSON for programs in [programs.md](../programs.md)."
             " [schemas/json](../../schemas/json) has the JSON Schemas of all messages, and of requests, replies and events"
             " in JSON."
         ),
         "",
-        *_filled(
+        *filled(
             "A message is msgpack: `[kind, version, body]`, and the body an array of the fields in the order of the table."
             " Names in subjects are escaped: every byte other than letters, digits, `-` and `_` is `=` and two upper-case"
             " hex digits."

@@ -5,6 +5,7 @@ import inspect
 import itertools
 import json
 import re
+import textwrap
 from collections.abc import Sequence
 from enum import Enum
 from pathlib import Path
@@ -23,6 +24,9 @@ _WORDS: Final[tuple[tuple[type[types.Type], str], ...]] = (
     (types.RawType, "a message"),
     (types.DateTimeType, "a time"),
 )
+
+
+WRITTEN: Final = "This page is written from the code by `make reference`."
 
 
 class Field(NamedTuple):
@@ -210,3 +214,8 @@ def struct_table(struct: type[msgspec.Struct], anchors: dict[Any, str] | None = 
                 words = re.sub(rf"\b{cls.__name__}\b", f"[{cls.__name__}](#{anchors[cls]})", words)
         rows.append((f"`{field.name}`", words, field.default or "required", as_markdown(field.text)))
     return table(("field", "type", "default", "meaning"), rows)
+
+
+def filled(text: str) -> list[str]:
+    """A paragraph as lines."""
+    return textwrap.wrap(text, 120, break_long_words=False, break_on_hyphens=False)
