@@ -15,6 +15,7 @@ from matplotlib.patches import Patch
 from numpy.typing import NDArray
 
 from berth.cli.simulation.drawing import styled, title_of
+from berth.cli.simulation.palette import FAINT
 from berth.core.simulation.statistics import OUT
 from berth.core.simulation.timeline import Timeline
 
@@ -83,11 +84,15 @@ class ClusterMap:
         tall, wide = int(self._cells.row.max()) + 1, max(_NARROW, int(self._cells.column.max()) + 2)
         cell_in = min(_CELL_IN, _WIDTH_IN / wide)
         with styled():
-            self.figure = Figure(figsize=(max(4.5, cell_in * wide), 1.3 + cell_in * tall), layout="constrained")
+            self.figure = Figure(figsize=(max(4.5, cell_in * wide), 1.25 + cell_in * tall), layout="constrained")
             axes = self.figure.subplots()
             colours = colormaps["YlGnBu"].resampled(self._most + 1).with_extremes(over=_OUT_COLOUR)
             self._squares = PolyCollection(
-                _squares(self._cells), cmap=colours, norm=Normalize(-0.5, self._most + 0.5), linewidth=0
+                _squares(self._cells),
+                cmap=colours,
+                norm=Normalize(-0.5, self._most + 0.5),
+                edgecolor=FAINT,
+                linewidth=0.4,
             )
             axes.add_collection(self._squares)
             axes.set(xlim=(0, wide), ylim=(tall, 0))
@@ -95,7 +100,6 @@ class ClusterMap:
                 axes.text(first - 0.3, row + 0.5, name, ha="right", va="center", fontsize=7)
             axes.set_aspect("equal")
             axes.set_axis_off()
-            self._title = axes.set_title(title_of(timeline), fontsize="medium", loc="left")
             self.figure.colorbar(
                 self._squares,
                 ax=axes,
@@ -106,13 +110,16 @@ class ClusterMap:
                 fraction=0.05,
                 pad=0.02,
             )
-            out = Patch(facecolor=_OUT_COLOUR)
-            self.figure.legend([out], ["takes no work"], loc="outside lower right", fontsize="small")
 
     def show(self, index: int, words: str) -> Figure:
         """The whole map at a frame; ``words`` is its time."""
         self._colour(index)
-        self._title.set_text(f"{title_of(self._course)}, {words}")
+        with styled():
+            title = f"{title_of(self._course)}, {words}"
+            self.figure.suptitle(title, x=0.01, ha="left", fontsize="medium")
+            if OUT in self._course.frames[index].used:
+                out = Patch(facecolor=_OUT_COLOUR)
+                self.figure.legend([out], ["takes no work"], loc="outside lower right", fontsize="small")
         return self.figure
 
     def _colour(self, index: int) -> None:

@@ -11,10 +11,11 @@ from matplotlib.figure import Figure
 from matplotlib.legend import Legend
 
 from berth.cli.simulation.charts import CHARTS
+from berth.cli.simulation.cluster_map import ClusterMap
 from berth.cli.simulation.drawing import Chart, line_style, rendered
 from berth.cli.simulation.inline_svg import inlined
 from berth.cli.simulation.palette import BANDS, DARK, FAINT, GRID, GROUND, INK, LINES, WIDE, Look
-from berth.core.simulation.timeline import FaultHistory, JobTraining, Timeline
+from berth.core.simulation.timeline import FaultHistory, Frame, JobTraining, Timeline
 from tests.support.timelines import HOUR_MS, ODD, a_job, a_moment, a_timeline, made_up
 
 PHONE = Look(is_narrow=True)
@@ -218,3 +219,11 @@ def test_an_svg_element_has_text_variables_and_short_paths() -> None:
     assert "#1b1b1b" not in text
     assert "var(--c1b1b1b)" in text
     assert len(text) < 0.6 * len(svg)
+
+
+def test_a_map_names_nodes_that_take_no_work_only_where_there_are_some() -> None:
+    timeline = made_up(nodes=4, jobs=5, frames=2)
+    frames = [Frame(0, bytes([0, 2, 4, 8])), Frame(1, bytes([0, 2, 4, 255]))]
+    timeline = msgspec.structs.replace(timeline, frames=frames)
+    assert entries(ClusterMap(timeline).show(0, "at the start")) == []
+    assert entries(ClusterMap(timeline).show(1, "after 1 s")) == ["takes no work"]
