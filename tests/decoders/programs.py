@@ -1,9 +1,19 @@
-"""Decoders of what programs send."""
+"""Decoders of what programs and kube-scheduler send."""
 
+import json
 from typing import Final
 
 import msgspec
 
+from berth.formats.kubernetes.extender import (
+    ExtenderError,
+    bind_answer,
+    bind_call,
+    filter_answer,
+    filter_call,
+    preempt_answer,
+    preempt_call,
+)
 from berth.schemas.envelope import encode
 from berth.schemas.programs.operations import OPERATIONS
 from berth.schemas.programs.requests import SubmitRequest
@@ -39,7 +49,40 @@ def read_program_request(data: bytes) -> None:
         raise wrong[0]
 
 
+def read_extender_filter(data: bytes) -> None:
+    """A question of kube-scheduler on which nodes a pod may be, and its answer.
+
+    Raises:
+        ExtenderError: As kube-scheduler gets it.
+    """
+    call = filter_call(data)
+    for node in (*call.nodes[:1], "", "another"):
+        json.loads(filter_answer(call, node, "why"))
+
+
+def read_extender_bind(data: bytes) -> None:
+    """A question of kube-scheduler to bind a pod, and its answer.
+
+    Raises:
+        ExtenderError: As kube-scheduler gets it.
+    """
+    json.loads(bind_answer(bind_call(data).node))
+
+
+def read_extender_preempt(data: bytes) -> None:
+    """A question of kube-scheduler which pods it may evict, and its answer.
+
+    Raises:
+        ExtenderError: As kube-scheduler gets it.
+    """
+    preempt_call(data)
+    json.loads(preempt_answer())
+
+
 DECODERS: Final = (
+    Decoder("extender-filter", read_extender_filter, (ExtenderError,), "json"),
+    Decoder("extender-bind", read_extender_bind, (ExtenderError,), "json"),
+    Decoder("extender-preempt", read_extender_preempt, (ExtenderError,), "json"),
     Decoder("program-submission", read_program_submission, (RequestError,), "json"),
     Decoder("program-request", read_program_request, (RequestError,), "json"),
 )
