@@ -211,6 +211,7 @@ QUESTIONS: Final = (
     "check of a cell",
     "dead letters",
     "status of a cell",
+    "extender for kube-scheduler",
     "metrics and alerts",
     "product forms",
 )
