@@ -133,8 +133,8 @@ export class LiveSource {
   async story(job) {
     const path = `jobs/${encodeURIComponent(job.namespace)}/${encodeURIComponent(job.name)}`;
     const [events, why] = await Promise.allSettled([this.#stored(`${path}/events?follow=false`), this.get(`${path}/explain`)]);
-    if (events.status === "rejected" && why.status === "rejected") throw events.reason;
     return {
+      error: events.reason?.message,
       events: (events.value ?? []).filter((event) => !job.uid || event.uid === job.uid),
       why: why.value?.sentences ?? [],
     };

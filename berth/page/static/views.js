@@ -23,7 +23,7 @@ export function cellView({ cell, groups, limits, notes }) {
         figure(number(cell.queue.length), cell.queue.length === 1 ? "job waits" : "jobs wait", "#/queue"),
         figure(number(cell.faults.length), cell.faults.length === 1 ? "fault" : "faults", "#/faults", cell.faults.length > 0)),
       element("h3", {}, "SuperPoDs and leaf switches"),
-      groups.length === 0 ? empty("The cell has no nodes.") : table("Groups of nodes", ["Group", "Nodes", "Chips in use", "Limited"], rows),
+      groups.length === 0 ? empty("The cell has no nodes.") : table("Groups of nodes", ["Group", "Nodes", "Chips in use", "State"], rows),
       more,
       notes?.length ? [element("h3", {}, "About this recording"), element("ul", { class: "why" }, notes.map((note) => element("li", {}, note)))] : null,
     ],
@@ -41,7 +41,13 @@ function groupRow(cell, group) {
     element("th", { scope: "row" }, element("a", { href: addressOfGroup(group), class: "name" }, groupTitle(group))),
     element("td", { class: "amount" }, number(sum.nodes)),
     element("td", { class: "amount" }, useBar(sum.used, sum.chips), ` ${number(sum.used)} / ${number(sum.chips)}`),
-    element("td", { class: "amount" }, sum.limited ? badge(String(sum.limited), sum.serious ? "bad" : "warn", "▲") : "0"));
+    element("td", {}, groupState(sum)));
+}
+
+function groupState(sum) {
+  const nodes = sum.limited ? badge(count(sum.limited, "node"), sum.serious ? "bad" : "warn", "▲") : null;
+  const chips = sum.unhealthy ? badge(count(sum.unhealthy, "chip"), "bad", "✕") : null;
+  return nodes || chips ? [nodes, nodes && chips ? " " : "", chips] : "ok";
 }
 
 export function groupView({ cell, groups, limits, route }) {
@@ -74,7 +80,11 @@ function nodeRow(cell, row) {
 
 function chipFaults(node) {
   const chips = bits(node[UNHEALTHY], node[OWNERS].length);
-  return chips.length ? badge(`chip ${ranges(chips)}`, "bad", "✕") : "ok";
+  return chips.length ? badge(chipsText(chips), "bad", "✕") : "ok";
+}
+
+function chipsText(chips) {
+  return `${chips.length === 1 ? "chip" : "chips"} ${ranges(chips)}`;
 }
 
 export function nodeView({ cell, route, nowMs, isDark }) {
@@ -84,7 +94,7 @@ export function nodeView({ cell, route, nowMs, isDark }) {
   const node = cell.nodes[row];
   const [, , superpod, rack, leaf] = cell.layout.nodes[row];
   const length = node[OWNERS].length;
-  const slots = (mask) => ranges(bits(mask, length));
+  const slots = (mask) => (mask ? chipsText(bits(mask, length)) : "");
   const faults = cell.faults.filter((fault) => fault.node === row);
   const group = superpod >= 0 ? { kind: "superpod", name: cell.layout.superpods[superpod] }
     : leaf >= 0 ? { kind: "leaf", name: cell.layout.leaves[leaf] } : null;
@@ -99,7 +109,7 @@ export function nodeView({ cell, route, nowMs, isDark }) {
         ["Leaf switch", leaf >= 0 && superpod >= 0 ? cell.layout.leaves[leaf] : ""],
         ["Chips in use", `${cell.used[row]} of ${cell.chipsOf(row)}`],
         ["Drained", node[DRAINED] ? ["since ", moment(node[DRAINED], nowMs)] : ""],
-        ["Unhealthy chips", slots(node[UNHEALTHY])],
+        ["Unhealthy", slots(node[UNHEALTHY])],
         ["Network unhealthy", slots(node[NETWORK_UNHEALTHY])],
         ["Releasing", slots(node[RELEASING])],
         ["Withheld", slots(node[WITHHELD])],
@@ -205,6 +215,7 @@ function faultCard(cell, fault, nowMs) {
       name ? element("span", {}, nodeLink(name), rest) : element("span", {}, fault.place),
       element("span", { class: "card-age" }, age(fault.at_ms, nowMs, " ago"))),
     fault.sentence && element("p", { class: "sentence" }, fault.sentence),
+    fault.kind && element("p", { class: "small muted" }, fault.kind),
     jobs.length ? element("p", { class: "small" }, "Jobs: ", jobs.flatMap((job, index) => (index ? [", ", jobLink(job)] : [jobLink(job)]))) : null);
 }
 
