@@ -27,7 +27,7 @@ export function jobColor(job, isDark) {
   const value = hash(job.name ? `${job.namespace}/${job.name}` : `#${job.n}`);
   const hue = 45 + (value % 61) * 5;
   const step = Math.floor(value / 61) % 3;
-  const lightness = (isDark ? [0.68, 0.6, 0.77] : [0.58, 0.5, 0.67])[step];
+  const lightness = (isDark ? [0.7, 0.62, 0.78] : [0.54, 0.47, 0.61])[step];
   return `oklch(${lightness} ${isDark ? 0.115 : 0.125} ${hue})`;
 }
 
