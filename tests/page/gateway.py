@@ -160,7 +160,7 @@ class PageGateway:
         namespace, name, job = self._named(request)
         if job is None:
             return _no_job(namespace, name)
-        sentences = [job["sentence"]] if job["sentence"] else [f"{name} has nodes under one leaf switch."]
+        sentences = [job["sentence"]] if job["sentence"] else [f"{name} has the first free nodes that suffice."]
         return JSONResponse({"ok": True, "namespace": namespace, "name": name, "sentences": sentences})
 
     async def _events(self, request: Request) -> Response:

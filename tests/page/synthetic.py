@@ -191,14 +191,20 @@ class SyntheticCell:
                 n = self.add_job(pods=len(rows), submitted_ms=self.at_ms - self._random.randrange(60_000, 50_000_000))
                 self.jobs[n]["chips"] = sum(len(self.nodes[one][3]) for one in rows)
                 self.place(n, rows)
-                self.jobs[n] |= {
-                    "phase": "running",
-                    "since_ms": self.jobs[n]["submitted_ms"] + self._random.randrange(20_000),
-                }
+                self._started(n)
             elif self._random.random() < 0.4:
                 n = self.add_job(pods=1, chips=2, submitted_ms=self.at_ms - 400_000, phase="running")
                 self.nodes[row][3][:2] = [n, n]
             row += pods
+
+    def _started(self, n: int) -> None:
+        """A job that was placed soon after its submission, and runs since then."""
+        job = self.jobs[n]
+        placed_ms = job["submitted_ms"] + self._random.randrange(20_000)
+        job |= {"phase": "running", "since_ms": placed_ms + 1_500}
+        self._event(n, "running", at_ms=job["since_ms"])
+        accepted, placed, _ = self.events[f"{job['namespace']}/{job['name']}/{job['uid']}"]
+        accepted["at_ms"], placed["at_ms"] = job["submitted_ms"], placed_ms
 
     def _plant_faults(self) -> None:
         levels = ("evict", "no-new-work", "sub-healthy", "evict")

@@ -72,8 +72,8 @@ def test_the_story_of_a_job(open_page: Open, gateway: PageGateway, small: Synthe
     expect(page.locator("#panel-title")).to_have_text(f"Job {job['namespace']}/{job['name']}")
     content = page.locator("#content")
     expect(content).to_contain_text("2 pods, 16 chips")
-    expect(content).to_contain_text(f"{job['name']} has nodes under one leaf switch.")
-    expect(content.locator(".timeline li")).to_have_count(2)
+    expect(content).to_contain_text(f"{job['name']} has the first free nodes that suffice.")
+    expect(content.locator(".timeline li")).to_have_count(3)
     expect(content.locator(".timeline")).to_contain_text("Request accepted")
     expect(content.get_by_role("table")).to_contain_text("0-7")
     waiting = small.jobs[small.queue[0]]
