@@ -89,7 +89,7 @@ def _large(browser: Browser, scheme: str) -> None:
 
 
 def _recorded(browser: Browser, scheme: str, folder: Path) -> None:
-    data = recording(SyntheticCell(_NODES, seed=3, occupied=0.8), _STEPS, title="A morning of the cell training")
+    data = recording(SyntheticCell(_NODES, seed=3, occupied=0.8), _STEPS, title="An hour of a synthetic cell")
     file = folder / "recording.html"
     file.write_bytes(recording_page(msgspec.json.encode(data)))
     at_ms = (data["begin_ms"] + 2 * data["end_ms"]) // 3

@@ -29,13 +29,16 @@ export class LiveSource {
   }
 
   start() {
+    this.isSignedOut = false;
     this.run += 1;
     this.#follow(this.run);
   }
 
+  // Tries now what it waits for, or asks for a token again.
   retry() {
     this.waitMs = WAIT_FIRST_MS;
-    if (this.wake) this.wake();
+    if (this.isSignedOut) this.start();
+    else this.wake?.();
   }
 
   signIn(token) {
@@ -59,6 +62,7 @@ export class LiveSource {
       } catch (error) {
         if (run !== this.run) return;
         if (error.status === 401 || error.status === 403) {
+          this.isSignedOut = true;
           this.on.state("signed out");
           this.on.signIn(this.token ? "The gateway does not accept this token." : "The gateway asks for a token.");
           return;

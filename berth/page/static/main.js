@@ -154,7 +154,8 @@ class Page {
     if (state === "connecting" && place.dataset.state === "lost") return; // one text until it is back
     place.dataset.state = state;
     place.textContent = texts[state];
-    byId("retry").hidden = state !== "lost";
+    byId("retry").hidden = state !== "lost" && state !== "signed out";
+    byId("retry").textContent = state === "lost" ? "Retry now" : "Sign in";
     byId("sign-out").hidden = !this.source?.hasToken();
   }
 
@@ -178,8 +179,11 @@ class Page {
     this.#showViews();
     this.#render();
     this.#read();
-    if (!isFirst) byId("panel").scrollTop = 0;
-    if (!isFirst && this.route.view) byId("panel-title").focus({ preventScroll: true });
+    if (isFirst) return;
+    byId("panel").scrollTop = 0;
+    // On a narrow screen the view is below the map.
+    if (matchMedia("(max-width: 800px)").matches) byId("panel").scrollIntoView({ block: "start" });
+    if (this.route.view) byId("panel-title").focus({ preventScroll: true });
   }
 
   #job() {
