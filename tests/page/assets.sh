@@ -13,18 +13,26 @@ folder=$cache/axe-core-$version
 say() { echo "page-assets: $*"; }
 fail() { say "$*" >&2; exit 1; }
 
-installed() { # program, package of Debian
-  command -v "$1" >/dev/null && return
-  command -v apt-get >/dev/null || fail "there is no $1, and no apt-get to install it; install it and run this again"
-  [[ $(id -u) == 0 ]] || fail "there is no $1; install it as root (apt-get install $2) and run this again"
-  say "installing $2"
-  apt-get update --quiet >/dev/null
-  DEBIAN_FRONTEND=noninteractive apt-get install --quiet --yes --no-install-recommends "$2" >/dev/null
+installed() { # package of Debian, programs of which one is enough
+  local program as_root=()
+  for program in "${@:2}"; do
+    if command -v "$program"; then return; fi
+  done
+  command -v apt-get >/dev/null || fail "there is no $2, and no apt-get to install it; install it and run this again"
+  if [[ $(id -u) != 0 ]]; then
+    sudo -n true 2>/dev/null || fail "there is no $2; install it as root (apt-get install $1) and run this again"
+    as_root=(sudo -n)
+  fi
+  say "installing $1" >&2
+  "${as_root[@]}" apt-get update --quiet >/dev/null
+  "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install --quiet --yes --no-install-recommends "$1" >/dev/null
+  command -v "$2"
 }
 
-installed chromium chromium
+# The same names as in browser.py.
+browser=$(installed chromium chromium chromium-browser google-chrome)
 if [[ ! -s $folder/axe.min.js ]]; then
-  installed npm npm
+  installed npm npm >/dev/null
   scratch=$(mktemp -d)
   trap 'rm -rf "$scratch"' EXIT
   (cd "$scratch" && npm pack --silent "axe-core@$version" >/dev/null)
@@ -34,4 +42,4 @@ if [[ ! -s $folder/axe.min.js ]]; then
   mkdir -p "$folder"
   mv "$scratch/package/axe.min.js" "$folder/axe.min.js"
 fi
-say "$(chromium --version 2>/dev/null), axe-core $version in $folder"
+say "$("$browser" --version 2>/dev/null), axe-core $version in $folder"

@@ -18,6 +18,7 @@ _ARGUMENTS: Final = (
     "--disable-component-update",
     "--disable-sync",
 )
+_NAMES: Final = ("chromium", "chromium-browser", "google-chrome")
 _AXE: Final = "berth/page/axe-core-4.10.3/axe.min.js"
 _MISSING: Final = "{} is missing, expected it here: make test-page installs it"
 
@@ -25,8 +26,8 @@ _MISSING: Final = "{} is missing, expected it here: make test-page installs it"
 @contextlib.contextmanager
 def chromium() -> Iterator[Browser]:
     """A browser for the block."""
-    path = shutil.which("chromium")
-    assert path is not None, _MISSING.format("chromium")
+    path = next((found for name in _NAMES if (found := shutil.which(name)) is not None), None)
+    assert path is not None, _MISSING.format(" or ".join(_NAMES))
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=path, args=list(_ARGUMENTS))
         try:
