@@ -3,7 +3,8 @@
 Pages are read in the tree as well, so they link files as they lie there. A link to a page leads to the page of the
 site. A link to a file that the site does not hold, such as a source or a manifest, leads to the repository that
 ``pyproject.toml`` names. Some pages lie at the top of the tree and are pages of the site all the same. In the
-navigation, ``folder/*`` stands for all pages of a folder, by title.
+navigation, ``folder/*`` stands for all pages of a folder, by title. A bar in code in a table has a backslash before it
+in the tree, and none on the site.
 """
 
 import os.path
@@ -21,6 +22,7 @@ TOP_PAGES: Final = ("CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")
 """Pages at the top of the tree that the site has as well."""
 _REPOSITORY: Final = str(tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["urls"]["Repository"])
 _FENCE: Final = re.compile(r"^( *(?:```|~~~)).*?^\1 *$", re.DOTALL | re.MULTILINE)
+_CODE_IN_ROW: Final = re.compile(r"`[^`\n]*\\\|[^`\n]*`")
 _LINK: Final = re.compile(r"(?<=\]\()([^)\s#]+)(?=[)#])")
 
 
@@ -49,7 +51,14 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     for fence in _FENCE.finditer(markdown):
         parts += [_LINK.sub(change, markdown[end : fence.start()]), fence[0]]
         end = fence.end()
-    return "".join([*parts, _LINK.sub(change, markdown[end:])])
+    return _with_bars("".join([*parts, _LINK.sub(change, markdown[end:])]))
+
+
+def _with_bars(markdown: str) -> str:
+    return "\n".join(
+        _CODE_IN_ROW.sub(lambda code: code[0].replace("\\|", "|"), line) if line.startswith("|") else line
+        for line in markdown.split("\n")
+    )
 
 
 def site_link(target: str, source: Path, page: str, files: Files, docs: Path) -> str:

@@ -106,6 +106,14 @@ def test_every_page_shows_the_structure_that_it_has_in_the_tree(site: Path) -> N
     assert differing == {}, "numbers of elements in the tree, and on the site"
 
 
+def test_code_in_a_table_shows_a_bar_without_a_backslash(site: Path) -> None:
+    pages = [
+        page for page in PAGES if "\\|" in (ROOT / page if page.name in TOP_PAGES else DOCS / page).read_text("utf-8")
+    ]
+    assert pages
+    assert [str(page) for page in pages if "\\|" in built_path(site, page).read_text("utf-8")] == []
+
+
 def test_nothing_is_loaded_from_another_host(site: Path) -> None:
     pages = sorted(site.rglob("*.html"))
     assert len(pages) > len(PAGES)
