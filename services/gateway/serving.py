@@ -69,13 +69,13 @@ async def serve_http(
 ) -> None:
     """Answer HTTP requests until ``stop`` is set.
 
+    The streams of the cell are made by its other services: until they are there, what is read from them is unavailable.
+
     Raises:
         ConfigError: The certificate cannot be used, or the host is not known.
         FatalError: The address is in use.
-        TransientError: The bus did not answer at the start.
     """
     log, metrics = instruments.log, instruments.metrics
-    await bus.ensure_streams(replicas=config.bus.replicas)
     async with AsyncExitStack() as stack:
         listening = listen(config.host, config.port)
         stack.callback(listening.close)

@@ -52,14 +52,10 @@ async def test_it_submits_reads_and_follows_with_these_rights(tmp_path: Path) ->
     port, extender = free_ports(2)
     grant = {"identity": "portal", "role": "submit", "namespaces": ["*"]}
     async with EmbeddedServer(tmp_path / "nats", more=server_lines()) as server:
-        async with await NatsBus.connect(server.url, CELL, name="all", access=ALL) as bus:
-            await bus.ensure_streams()
         with ExitStack() as stack:
             made = stack.enter_context(services(tmp_path, server.url))
             running = []
             for name, settings in (
-                ("dispatcher", {"shards": 1}),
-                ("api", {"grants": [grant]}),
                 (
                     USER,
                     {
@@ -68,6 +64,8 @@ async def test_it_submits_reads_and_follows_with_these_rights(tmp_path: Path) ->
                         "extender": {"port": extender, "access": "network"},
                     },
                 ),
+                ("dispatcher", {"shards": 1}),
+                ("api", {"grants": [grant]}),
             ):
                 secret = tmp_path / f"{name}.secret"
                 secret.write_text(f"of-{name}")
