@@ -10,7 +10,7 @@ PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_INPUT=1 $(BIN)/python -m pip --qui
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo demo-kube test test-kube test-page kube-assets page-assets helm-assets lint bench fuzz sim chaos decoders results site vectors mutants sim-mutants schemas reference chart samples lock clean
+.PHONY: help setup demo demo-kube test test-kube test-one test-page kube-assets page-assets helm-assets lint bench fuzz sim chaos decoders results site vectors mutants sim-mutants schemas reference chart samples lock clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -34,10 +34,13 @@ demo-kube: setup kube-assets ## The same on a temporary Kubernetes API server
 test: setup ## Run all tests that need no Kubernetes and no browser
 	@echo "tests/kube is left out: make test-kube runs it on a real Kubernetes API server"
 	@echo "tests/page is left out: make test-page runs it in a real browser"
-	@$(BIN)/pytest
+	@$(BIN)/pytest $(addprefix --cells ,$(CELLS))
 
 test-kube: setup kube-assets helm-assets ## Run the tests that need a Kubernetes API server, on a real one
-	@$(BIN)/pytest tests/kube
+	@$(BIN)/pytest tests/kube $(addprefix --cells ,$(CELLS))
+
+test-one: setup kube-assets ## Run some tests of whole cells with all services in one process; make test CELLS=one runs all
+	@$(BIN)/pytest --cells one tests/e2e/test_cli_up.py tests/e2e/test_client.py tests/e2e/test_fsck.py tests/kube/test_workloads.py tests/kube/test_plain_pods.py
 
 test-page: setup page-assets ## Run the tests of the page in Chromium, which is installed where it is missing
 	@$(BIN)/pytest tests/page

@@ -9,8 +9,11 @@ from typing import Any, Final
 import msgspec
 
 from berth import services
+from berth.cell.config import load_cell
+from berth.cell.part import NAMES
 from berth.cli.cell import run
 from berth.cli.output import WRONG_USE, CommandError, emit, print_result
+from berth.cli.processes import CELL
 from berth.formats.yaml_tree import nearest
 from berth.runtime.config import ServiceConfig, load
 
@@ -27,7 +30,7 @@ def settings_of(service: str) -> type[ServiceConfig]:
     """
     known = sorted(module.name for module in pkgutil.iter_modules(services.__path__) if module.ispkg)
     if service not in known:
-        raise CommandError(f"service is {service!r}, expected {nearest(service, known)}", code=WRONG_USE)
+        raise CommandError(f"service is {service!r}, expected {nearest(service, [*known, CELL])}", code=WRONG_USE)
     module = importlib.import_module(f"berth.services.{service}.config")
     found = [
         value
@@ -41,13 +44,13 @@ def check_config(service: str, file: Path, *, json: bool = False) -> int:
     """Print the effective settings of a service from a file, the environment and the defaults.
 
     Args:
-        service: Name of the service, such as dispatcher.
+        service: Name of the service, such as dispatcher; cell for all services in one process.
         file: Settings in TOML.
         json: Print JSON instead of text.
     """
 
     async def work() -> None:
-        tree = starred(msgspec.to_builtins(load(settings_of(service), file), enc_hook=str))
+        tree = starred(_cell_tree(file) if service == CELL else _tree(load(settings_of(service), file)))
         if json:
             emit(tree)
             return
@@ -55,6 +58,22 @@ def check_config(service: str, file: Path, *, json: bool = False) -> int:
             print_result(f"{path} = {msgspec.json.encode(value).decode()}")
 
     return run(work)
+
+
+def _cell_tree(file: Path) -> dict[str, Any]:
+    """Settings of the process of a cell, and of each service in it."""
+    settings = load_cell(file)
+    common = {name: value for name, value in _tree(settings.cell).items() if name not in NAMES}
+    own = set(common) - {"kube"}
+    return common | {
+        one.name: {name: value for name, value in _tree(one.config).items() if name not in own}
+        for one in settings.services
+    }
+
+
+def _tree(config: msgspec.Struct) -> dict[str, Any]:
+    tree: dict[str, Any] = msgspec.to_builtins(config, enc_hook=str)
+    return tree
 
 
 def starred(tree: Any, name: str = "") -> Any:  # noqa: ANN401  # a tree of settings of any form

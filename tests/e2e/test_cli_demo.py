@@ -115,3 +115,17 @@ def test_settings_are_checked_and_shown(tmp_path: Path, capsys: pytest.CaptureFi
     path.write_text("shards = 1000\n")
     assert call(["check-config", "dispatcher", str(path)]) == 2
     assert "setting shards is 1000" in capsys.readouterr().err
+
+
+def test_settings_of_one_process_are_checked_and_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "cell.toml"
+    path.write_text("grace_s = 9\n[dispatcher.decisions]\nqueue_policy = 'easy'\n[binder.kube]\n")
+    assert call(["check-config", "cell", str(path), "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert (shown["grace_s"], shown["dispatcher"]["lease"]) == (9, False)
+    assert shown["dispatcher"]["decisions"]["queue_policy"] == "easy"
+    assert "bus" not in shown["dispatcher"]
+    assert "page_size" in shown["binder"]["kube"]
+    path.write_text("[dispatcher]\nshards = 1\n")
+    assert call(["check-config", "cell", str(path)]) == 2
+    assert "setting dispatcher.shards is 1: expected 0" in capsys.readouterr().err

@@ -143,6 +143,7 @@ async def test_a_request_is_replayed_once_and_runs(cell: Cell) -> None:
     assert (code, "1 undecodable; see: berth dead list" in out) == (0, True), err
 
 
+@pytest.mark.processes
 @pytest.mark.timeout(120)
 async def test_the_status_of_a_cell_says_who_leads_what_runs_and_what_is_missing(cell: Cell) -> None:
     code, found = await cell.status()
@@ -185,6 +186,7 @@ async def test_the_status_of_a_cell_says_who_leads_what_runs_and_what_is_missing
     assert "no dispatcher that answers leads, so nothing is decided" in err
 
 
+@pytest.mark.processes
 @pytest.mark.timeout(60)
 async def test_metrics_of_a_dispatcher_count_letters(cell: Cell) -> None:
     cell.running["dispatcher"].start()

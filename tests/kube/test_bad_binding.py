@@ -198,6 +198,7 @@ async def until_told(target: InvalidInputCell, reason: str, words: str) -> None:
     await target.until(f"an Event {reason}: {words}", is_told)
 
 
+@pytest.mark.processes
 async def test_a_gang_that_cannot_be_bound_whole_is_undone_and_placed_again(make: Making) -> None:
     target = make(5, inventory={"gangs": {"retry_s": 1}})
     await target.cell.start()
@@ -234,6 +235,7 @@ async def test_a_gang_that_cannot_be_bound_whole_is_undone_and_placed_again(make
     await target.cell.stop()
 
 
+@pytest.mark.processes
 async def test_a_gang_that_cannot_be_bound_whole_is_left_and_filled_up(make: Making) -> None:
     target = make(5, binder={"partial": "leave"}, inventory={"gangs": {"retry_s": 1}})
     await target.cell.start()

@@ -187,6 +187,7 @@ async def put_chunk(target: InvalidInputCell, number: int, text: str) -> None:
     await target.put_map("mindx-dl", name, CLUSTERD, {name: text})
 
 
+@pytest.mark.processes
 async def test_nodes_without_chips_with_one_address_and_unreadable_switches(make: Making) -> None:
     target = make(inventory={"event_apart_s": 1})
     await target.cell.start()

@@ -155,6 +155,7 @@ async def bound_later(after: Disaster, places: Places) -> tuple[Seat, Seat]:
     return late, stranger
 
 
+@pytest.mark.processes
 async def test_a_cell_goes_on_after_everything_on_its_bus_was_lost(
     kube_api: KubeApi, namespace: str, real_bus: NatsBus, nats_server: str, cell: str, tmp_path: Path
 ) -> None:

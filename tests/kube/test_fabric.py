@@ -41,6 +41,7 @@ async def reading(api: KubeApi, folder: Path) -> AsyncIterator[Fabric]:
             task.cancel()
 
 
+@pytest.mark.processes
 async def test_it_programs_a_running_job_a_restarted_one_and_sees_the_deletion(
     kube_api: KubeApi, namespace: str, real_bus: NatsBus, nats_server: str, cell: str, tmp_path: Path
 ) -> None:

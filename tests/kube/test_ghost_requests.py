@@ -116,6 +116,7 @@ async def test_a_job_that_is_deleted_corrected_and_applied_again_starts_as_it_is
     await target.cell.stop()
 
 
+@pytest.mark.processes
 async def test_what_is_deleted_holds_nothing_also_when_nobody_watched(target: InvalidInputCell) -> None:
     await target.cell.start()
     await target.pod("holder", a_spec(8), annotations=LONG)

@@ -81,6 +81,7 @@ async def restarted(world: KubeCell, namespace: str, old: dict[int, Seat], rank:
     return held
 
 
+@pytest.mark.processes
 async def test_healthy_places_of_a_job_that_restarts_are_held_and_it_returns_to_them(
     running: RunningCell, namespace: str, kube_api: KubeApi, ask: Ask
 ) -> None:

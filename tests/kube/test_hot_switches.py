@@ -227,6 +227,7 @@ async def test_the_failure_mark_on_rank_0_restarts_the_whole_job_and_its_backup_
         assert await job.world.check_chips(namespace) == 24
 
 
+@pytest.mark.processes
 async def test_a_hot_switch_goes_on_after_every_service_was_started_again(
     running: RunningCell, namespace: str, kube_api: KubeApi
 ) -> None:
@@ -265,6 +266,7 @@ async def test_a_backup_pod_without_a_place_says_why_and_gets_the_first_that_com
         assert await job.steps() == [("backup", [rank])]
 
 
+@pytest.mark.processes
 async def test_a_backup_pod_whose_place_breaks_before_it_is_bound_gets_another_one(
     running: RunningCell, namespace: str, kube_api: KubeApi
 ) -> None:

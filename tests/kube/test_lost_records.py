@@ -51,6 +51,7 @@ async def replace_files(server: EmbeddedServer, bus: NatsBus, source: Path, targ
     await until(lambda: bus.connected, deadline_s=20, what="a connection to the bus")
 
 
+@pytest.mark.processes
 async def test_a_dispatcher_does_not_lead_on_a_ledger_that_has_lost_records(
     own_server: EmbeddedServer, cell: str, kube_api: KubeApi, namespace: str, tmp_path: Path
 ) -> None:

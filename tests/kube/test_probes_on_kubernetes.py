@@ -44,6 +44,7 @@ def kubeconfig(api: KubeApi, folder: Path, user: str, port: int) -> Path:
     return path
 
 
+@pytest.mark.processes
 @pytest.mark.timeout(150)
 async def test_services_are_ready_only_when_the_api_server_has_answered(
     kube_api: KubeApi, real_bus: NatsBus, nats_server: str, cell: str, tmp_path: Path

@@ -248,6 +248,7 @@ def _shuffling(bench: Bench, *, one_at_a_time: bool) -> KubeCell:
     )
 
 
+@pytest.mark.processes
 async def test_every_service_is_killed_in_every_step(bench: Bench) -> None:
     """Every chip has one owner in the end, and every pod runs once."""
     topology = ONE_NODE.replace("name: only", "count: 3, name: 'n-{index}'")

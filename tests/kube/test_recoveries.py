@@ -204,6 +204,7 @@ async def test_a_job_that_is_deleted_while_a_rank_has_no_place_leaves_nothing_be
         assert await world.check_chips(namespace) == 16
 
 
+@pytest.mark.processes
 async def test_services_that_are_killed_while_jobs_recover_end_what_they_began(
     running: RunningCell, namespace: str, kube_api: KubeApi
 ) -> None:

@@ -237,6 +237,7 @@ async def a_cell(
         await watch.stop()
 
 
+@pytest.mark.processes
 async def test_killed_at_each_step_of_a_recovery_every_service_goes_on(
     kube_api: KubeApi, namespace: str, own_server: EmbeddedServer, cell: str, tmp_path: Path
 ) -> None:

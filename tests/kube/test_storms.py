@@ -55,6 +55,7 @@ async def until_events(world: KubeCell, namespace: str) -> None:
     await until_true(there, deadline_s=DEADLINE_S, what="an Event of each job")
 
 
+@pytest.mark.processes
 async def test_a_report_that_would_restart_all_jobs_waits_for_an_approval(
     running: RunningCell, namespace: str, kube_api: KubeApi, ask: Ask
 ) -> None:

@@ -64,6 +64,7 @@ async def run(world: KubeCell, namespace: str, job: Tree) -> dict[str, set[str]]
     return found
 
 
+@pytest.mark.processes
 async def test_blocks_pieces_and_services_over_a_restart_of_everything(
     kube_api: KubeApi, namespace: str, real_bus: NatsBus, nats_server: str, cell: str, tmp_path: Path
 ) -> None:

@@ -59,6 +59,7 @@ async def bits_of(bus: NatsBus) -> list[int]:
     return [int(bit) & STATE for bit in (await state_now(bus, SystemClock())).leaf_occupancy.bits()]
 
 
+@pytest.mark.processes
 async def test_annotations_say_what_leaves_are_and_later_jobs_respect_it_after_a_restart_of_everything(
     kube_api: KubeApi, namespace: str, real_bus: NatsBus, nats_server: str, cell: str, tmp_path: Path
 ) -> None:
@@ -143,6 +144,7 @@ async def _job_name(world: KubeCell, name: str) -> str:
     return found[0]
 
 
+@pytest.mark.processes
 async def test_states_are_rebuilt_from_annotations_when_the_ledger_knows_nothing_of_the_pods(
     kube_api: KubeApi, namespace: str, real_bus: NatsBus, nats_server: str, cell: str, tmp_path: Path
 ) -> None:
