@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from berth.cli.app import call
+from tests.support.cell_mode import CELLS
 
 pytestmark = pytest.mark.timeout(240)
 ROOT = Path(__file__).parents[2]
@@ -18,8 +19,19 @@ TOO_LONG_S = 200
 
 
 def started(tmp_path: Path, *words: str) -> subprocess.Popen[str]:
+    mode = ["--one"] if CELLS.is_one else []
     return subprocess.Popen(  # noqa: S603  # our own words
-        ["/usr/bin/env", f"TMPDIR={tmp_path}", sys.executable, "-m", "berth.cli", "demo", "--kubernetes", *words],
+        [
+            "/usr/bin/env",
+            f"TMPDIR={tmp_path}",
+            sys.executable,
+            "-m",
+            "berth.cli",
+            "demo",
+            "--kubernetes",
+            *mode,
+            *words,
+        ],
         cwd=ROOT,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
