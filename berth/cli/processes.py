@@ -173,4 +173,8 @@ def _lines(tree: Mapping[str, Any], path: str) -> Iterator[str]:
 
 
 def _value(value: object) -> str:
+    if isinstance(value, Mapping):
+        return f"{{{', '.join(f'{key} = {_value(one)}' for key, one in value.items())}}}"
+    if isinstance(value, list) and any(isinstance(one, Mapping) for one in value):
+        return f"[{', '.join(map(_value, value))}]"
     return msgspec.json.encode(str(value) if isinstance(value, Path) else value).decode()

@@ -6,6 +6,8 @@ import os
 import signal
 import subprocess
 import sys
+import urllib.error
+import urllib.request
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -32,7 +34,7 @@ faults:
   - {node: a2-6, chips: [0], kind: unhealthy}
 """
 UP = (sys.executable, "-m", "berth.cli", "up")
-ALL = ("api", "binder", "dispatcher", "nodesim", "scorer-0", "scorer-1")
+ALL = ("api", "binder", "dispatcher", "gateway", "nodesim", "scorer-0", "scorer-1")
 Ask = Callable[..., tuple[int, Any, str]]
 
 
@@ -89,6 +91,24 @@ def ask(running: dict[str, Any], capsys: pytest.CaptureFixture[str], tmp_path: P
 def test_up_tells_where_it_is_and_what_runs(running: dict[str, Any]) -> None:
     assert running["nodes"] == 11
     assert sorted(running["pids"]) == sorted([*(["cell"] if CELLS.is_one else ALL), "nats-server"])
+
+
+def test_up_starts_a_page_that_its_token_opens(running: dict[str, Any]) -> None:
+    def ask(path: str, **headers: str) -> tuple[int, bytes]:
+        request = urllib.request.Request(running["page"] + path, headers=headers)  # noqa: S310  # of this machine
+        try:
+            with urllib.request.urlopen(request, timeout=10) as answer:  # noqa: S310  # likewise
+                return answer.status, answer.read()
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.code, error.read()
+
+    assert ask("")[0] == 200
+    assert ask("api/v1/me")[0] == 401
+    status, body = ask("api/v1/me", Authorization=f"Bearer {running['page_token']}")
+    assert (status, json.loads(body)["submit"]) == (200, ["*"])
+    kept = Path(running["folder"]) / "page-token"
+    assert (kept.read_text().strip(), kept.stat().st_mode & 0o777) == (running["page_token"], 0o600)
 
 
 def test_three_manifests_are_placed_explained_and_one_is_cancelled(ask: Ask) -> None:

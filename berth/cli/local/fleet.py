@@ -10,6 +10,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, Final, Literal, TextIO
 
+from berth.cli.local.page import HOST, LocalPage
 from berth.cli.output import FAILED, WRONG_USE, CommandError
 from berth.cli.processes import CELL, Child, GivenUpError
 from berth.core.explain.text import pluralize
@@ -41,6 +42,9 @@ _SET_HERE: Final = (
     "BERTH_TOPOLOGY_FILE",
 )
 """Environment variables that would override settings on which the processes of one fleet must agree."""
+_GATEWAY: Final = "gateway"
+_OF_GATEWAY: Final = ("BERTH_HOST", "BERTH_PORT", "BERTH_ACCESS", "BERTH_TOKENS", "BERTH_TLS_*")
+"""Those that would override where the page is, and who may see it."""
 SERVER_RESTARTS_MAX: Final = 5
 SHARDS: Final = 2
 """Scorers by default."""
@@ -77,9 +81,10 @@ class Fleet(LocalProcesses):
         sync: When the server writes through to the disk.
         print_progress: Called with each line about the progress.
         is_alone: Ignore settings in the environment.
+        page: Its gateway; None for none.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  # what the options of two commands say
         self,
         root: Path,
         *,
@@ -90,8 +95,10 @@ class Fleet(LocalProcesses):
         sync: Literal["interval", "always"] = "interval",
         print_progress: Callable[[str], None],
         is_alone: bool = False,
+        page: LocalPage | None = None,
     ) -> None:
         self.root = root
+        self.page = page
         self.cell = cell
         self.nodes = 0
         """Nodes of the simulated cluster; known after the start."""
@@ -156,7 +163,7 @@ class Fleet(LocalProcesses):
             await asyncio.sleep(_LOOK_S)
 
     async def ready(self, bus: Bus) -> None:
-        """Wait until the dispatcher is leader, the scorers, the API and the simulated cluster answer.
+        """Wait until the dispatcher is leader, the scorers, the API, the simulated cluster and the page answer.
 
         Raises:
             CommandError: They are not within a minute.
@@ -170,7 +177,7 @@ class Fleet(LocalProcesses):
             raise CommandError(f"not everything is ready after {_READY_S:g} s", *tails) from error
 
     async def stop(self) -> None:
-        """Stop all in order: API, binder, scorers, dispatcher, cluster, server; on Kubernetes readers first."""
+        """Stop all in order: gateway, API, binder, scorers, dispatcher, cluster, server; on Kubernetes readers."""
         for _, found in groupby(self._children, key=lambda child: child.service):
             group = list(found)
             for child in group:
@@ -202,7 +209,7 @@ class Fleet(LocalProcesses):
                 return not (await bus.gather(subjects, encode(nothing), timeout_s=_ASK_S)).missing
         except TransientError:
             return False
-        return True
+        return self.page is None or await _listens(self.page.port)
 
     async def _look_at_server(self) -> None:
         if self.server.pid is not None:
@@ -218,7 +225,10 @@ class Fleet(LocalProcesses):
 
     def _services(self) -> list[tuple[str, str, dict[str, Any]]]:
         """Name, service and settings of each process, in the order in which they are stopped."""
-        found: list[tuple[str, str, dict[str, Any]]] = [("api", "api", {}), ("binder", "binder", {})]
+        found: list[tuple[str, str, dict[str, Any]]] = []
+        if self.page is not None:
+            found.append((_GATEWAY, _GATEWAY, self.page.settings))
+        found += [("api", "api", {}), ("binder", "binder", {})]
         found += self._scorers()
         found.append(("dispatcher", "dispatcher", {"shards": self._shards}))
         found.append(("nodesim", "nodesim", {"topology_file": self._topology.resolve()}))
@@ -235,7 +245,8 @@ class Fleet(LocalProcesses):
             "bus": {"url": self.server.url, "cell": self.cell},
             "log": {"form": "json"},
         }
-        return Child(name, service, tree, root=self.root, clock=self._clock, without=self._without)
+        without = (*self._without, *_OF_GATEWAY) if service in {_GATEWAY, CELL} else self._without
+        return Child(name, service, tree, root=self.root, clock=self._clock, without=without)
 
     def _put_logs_aside(self) -> None:
         """Keep log files from growing without bound; a disk without room is reported once."""
@@ -265,6 +276,16 @@ class Fleet(LocalProcesses):
             raise CommandError(f"{self.root} is in use by another berth; name another folder with --store") from error
         except OSError as error:
             raise CommandError(f"cannot use {self.root}: {error.strerror}", code=WRONG_USE) from error
+
+
+async def _listens(port: int) -> bool:
+    """Whether something listens on a port of this machine."""
+    try:
+        _, writer = await asyncio.open_connection(HOST, port)
+    except OSError:
+        return False
+    writer.close()
+    return True
 
 
 def read_topology(path: Path) -> int:

@@ -5,6 +5,7 @@ import signal
 import tempfile
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import ExitStack, asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
@@ -12,8 +13,9 @@ import msgspec
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
-from berth.cli.cell import run
+from berth.cli.cell import Form, run
 from berth.cli.local.fleet import DEMO_CLUSTER, Fleet, read_topology, services_words, shards_of
+from berth.cli.local.page import LocalPage, missing_libraries, page_in
 from berth.cli.output import emit, print_progress, print_result
 from berth.core.explain.text import pluralize
 from berth.runtime.bus.nats_bus import NatsBus
@@ -21,6 +23,20 @@ from berth.runtime.bus.nats_bus import NatsBus
 SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 Shards = Annotated[int, Parameter(validator=Number(gte=0, lte=256))]
 Port = Annotated[int, Parameter(validator=Number(gte=0, lte=65_535))]
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class PageOptions:
+    """Options of the page.
+
+    Attributes:
+        page_port: Port of the page; 0 selects a free one. Default: 8222, or a free one if that is in use.
+        no_page: Start no gateway: there is no page, and no HTTP.
+    """
+
+    page_port: Annotated[Port | None, Parameter(show_default=False)] = None
+    no_page: Annotated[bool, Parameter(negative=())] = False
 
 
 class Running(msgspec.Struct, frozen=True):
@@ -32,6 +48,9 @@ class Running(msgspec.Struct, frozen=True):
     shards: int
     folder: str
     pids: dict[str, int]
+    page: str = ""
+    """Address of the page; empty without one."""
+    page_token: str = ""
 
 
 @asynccontextmanager
@@ -73,16 +92,17 @@ def folder_of(store: Path | None, stack: ExitStack) -> Path:
     return Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="berth-")))
 
 
-def up(
+def up(  # noqa: PLR0913  # options of a command
     *,
     topology: Path = DEMO_CLUSTER,
     one: Annotated[bool, Parameter(negative=())] = False,
     shards: Shards | None = None,
     store: Path | None = None,
     port: Port = 4222,
+    page: PageOptions | None = None,
     sync: Literal["interval", "always"] = "interval",
     cell: str = "default",
-    json: Annotated[bool, Parameter(negative=())] = False,
+    form: Form | None = None,
 ) -> int:
     """Start NATS, a simulated cluster and the services that decide for it; keep them running until Ctrl-C or SIGTERM.
 
@@ -92,9 +112,10 @@ def up(
         shards: Number of scorers; with 0 the dispatcher scores in its own process. Default: 2, with --one 0.
         store: Folder for store, settings and logs, reused at the next start; default: one that is removed at the end.
         port: Port of NATS; 0 selects a free one.
+        page: The page.
         sync: When NATS writes to the disk: always, or in intervals.
         cell: Name of the cell.
-        json: Print JSON instead of text.
+        form: Form of the output.
     """
 
     async def work() -> None:
@@ -105,6 +126,7 @@ def up(
             root = folder_of(store, stack)
             fleet = Fleet(
                 root,
+                page=_page_of(page or PageOptions(), root),
                 topology=topology,
                 shards=scorers,
                 cell=cell,
@@ -114,11 +136,21 @@ def up(
             )
             async with asked_to_stop() as stop, watched(fleet):
                 print_progress(f"starting NATS, {pluralize(nodes, 'simulated node')}, {words}")
-                if await unless(stop, lambda: _announce(fleet, nodes, scorers or 0, json=json)):
+                if await unless(stop, lambda: _announce(fleet, nodes, scorers or 0, json=(form or Form()).json)):
                     await stop.wait()
                 print_progress(f"stopping {words}, simulated cluster and NATS")
 
     return run(work)
+
+
+def _page_of(options: PageOptions, root: Path) -> LocalPage | None:
+    """The page that options ask for; None for none."""
+    if options.no_page:
+        return None
+    if lack := missing_libraries():
+        print_progress(lack)
+        return None
+    return page_in(root, options.page_port)
 
 
 async def unless(stop: asyncio.Event, work: Callable[[], Coroutine[Any, Any, None]]) -> bool:
@@ -143,7 +175,8 @@ async def _announce(fleet: Fleet, nodes: int, shards: int, *, json: bool) -> Non
     if fleet.server.pid is not None:
         pids["nats-server"] = fleet.server.pid
     if json:
-        emit(Running(fleet.server.url, fleet.cell, nodes, shards, str(fleet.root), pids))
+        page, token = (fleet.page.url, fleet.page.token) if fleet.page is not None else ("", "")
+        emit(Running(fleet.server.url, fleet.cell, nodes, shards, str(fleet.root), pids, page, token))
         return
     url = fleet.server.url
     option = "" if fleet.server.port == 4222 else f" --url {url}"  # noqa: PLR2004  # the default of every command
@@ -151,6 +184,8 @@ async def _announce(fleet: Fleet, nodes: int, shards: int, *, json: bool) -> Non
         f"ready: {url}, cell {fleet.cell}, {pluralize(nodes, 'node')},"
         f" {'one process' if fleet.is_one else pluralize(shards, 'scorer')}; files in {fleet.root}"
     )
+    if fleet.page is not None:
+        print_result(f"page: {fleet.page.url} token {fleet.page.token}")
     for words in ("submit FILE", "jobs", "explain JOB", "nodes"):
         print_result(f"  berth {words}{option}")
     print_result("Ctrl-C stops everything.")
