@@ -102,3 +102,27 @@ async def test_a_cell_without_authentication_is_open_and_records_the_identity_th
 )
 def test_who_logs_in_to_nats_denies_by_default(config: ApiConfig, *, is_open: bool) -> None:
     assert config.is_open == is_open
+
+
+@pytest.mark.parametrize(
+    ("identity", "read", "submit"),
+    [
+        ("alice", ["lab", "open", "team"], ["lab", "team"]),
+        ("bob", ["open", "team"], []),
+        ("root@a.b", ["*"], ["*"]),
+        ("carol", ["open"], []),
+        ("", [], []),
+    ],
+)
+async def test_everybody_may_ask_what_it_may_do(identity: str, read: list[str], submit: list[str]) -> None:
+    async with programs(is_started=False) as told:
+        await told.start(GRANTS)
+        reply = await told.ask("rights", {}, identity=identity)
+        assert reply == {"ok": True, "identity": identity, "read": read, "submit": submit}
+
+
+async def test_in_an_open_cell_everybody_may_do_everything() -> None:
+    async with programs() as told:
+        reply = await told.ask("rights", {}, identity="carol")
+        assert (reply["read"], reply["submit"]) == (["*"], ["*"])
+        assert (await told.ask("rights", {"identity": "alice"}))["code"] == "invalid-request"

@@ -11,23 +11,15 @@ import pytest
 from starlette.requests import Request
 
 from berth.page.files import PageFile
-from berth.runtime.logs import DEFAULT_LOG
-from berth.runtime.metrics import MetricsRegistry
 from berth.schemas.gateway.endpoints import ENDPOINTS
 from berth.schemas.gateway.openapi import openapi
 from berth.schemas.programs.requests import CancelRequest, NodesRequest
 from berth.services.gateway.application import Application
 from berth.services.gateway.bodies import json_body
-from berth.services.gateway.config import GatewayConfig
 from berth.services.gateway.errors import CODES, RequestError, status_of
 from berth.services.gateway.event_routes import _flag, _position
 from berth.services.gateway.job_routes import asked_in, converted, fields, see_object
-from berth.services.gateway.metrics import GatewayMetrics
-from berth.services.gateway.page_files import PageRoutes
-from berth.services.gateway.serving import Parts, routes_of
-from tests.support.clock import ManualClock
-from tests.support.fake_bus import FakeBus
-from tests.support.fake_server import FakeServer
+from tests.support.gateway_requests import an_application, told
 
 GUIDE = Path(__file__).parents[4] / "docs" / "gateway.md"
 JSON = {"content-type": "application/json"}
@@ -139,16 +131,6 @@ def test_one_object_is_taken() -> None:
     see_object(b' {"a": [1, {}]}\n')
 
 
-def an_application(page: Mapping[str, PageFile] | None = None) -> Application:
-    config, clock, metrics = GatewayConfig(access="open"), ManualClock(), GatewayMetrics(MetricsRegistry())
-    bus = FakeBus(FakeServer(), "x")
-    parts = Parts(bus, clock, config, metrics, DEFAULT_LOG)
-    routes = routes_of(bus, clock, config, parts)
-    if page is not None:
-        routes = PageRoutes(page).routes()
-    return Application(routes, parts.guard, clock, metrics, DEFAULT_LOG)
-
-
 async def test_every_route_is_in_the_document_and_nothing_else() -> None:
     served = {
         (method.lower(), route.path.replace("{path:path}", "{path}"))
@@ -174,26 +156,8 @@ def test_every_reference_of_the_document_leads_somewhere() -> None:
 
 
 async def ask(app: Application, path: str, method: str = "GET", **headers: str) -> tuple[int, dict[str, str], bytes]:
-    sent: list[Any] = []
-
-    async def send(message: Any) -> None:  # noqa: ANN401  # as the server gives it
-        sent.append(message)
-
-    async def receive() -> dict[str, Any]:
-        return {"type": "http.request", "body": b"", "more_body": False}
-
     found = {"host": "localhost"} | {name.replace("_", "-"): value for name, value in headers.items()}
-    scope = {
-        "type": "http",
-        "method": method,
-        "path": path,
-        "root_path": "",
-        "query_string": b"",
-        "headers": [(name.encode(), value.encode()) for name, value in found.items()],
-    }
-    await app(scope, receive, send)
-    head = {name.decode(): value.decode() for name, value in sent[0]["headers"]}
-    return sent[0]["status"], head, b"".join(one.get("body", b"") for one in sent[1:])
+    return await told(app, method, path, headers=[(name.encode(), value.encode()) for name, value in found.items()])
 
 
 PAGE = {
