@@ -33,6 +33,7 @@ _PLACED: Final = 9_000
 """Jobs that hold a node each."""
 _WAITING: Final = 2_000
 _STEPS: Final = 200
+_COMINGS: Final = 20
 _AT_ONCE: Final = 4
 """Jobs that end, and jobs that are placed, in one change."""
 _TARGET_MS: Final = 20.0
@@ -82,6 +83,12 @@ class _Cell:
         conditions = [NodeCondition(name=name, unhealthy=1 << index % 8) for index, name in enumerate(self._names[:16])]
         conditions[number % 16] = NodeCondition(name=conditions[number % 16].name)
         self._fact(self._subjects.fact_health("domain-000"), pack_health("domain-000", conditions))
+
+    def node_comes(self, number: int) -> None:
+        """One more node."""
+        name = f"node-{_NODES + number:05}"
+        domain = f"more-{number}"
+        self._fact(self._subjects.fact_node(domain), pack_nodes(domain, [described(name)]))
 
     def change(self) -> Change | View | None:
         """The change, as the follower of a cell makes it."""
@@ -142,6 +149,10 @@ def run() -> Report:
     for number in range(_STEPS):
         cell.fault(number)
         faults.append(_timed(lambda: len(msgspec.json.encode(cell.change())))[0])
+    comings = []
+    for number in range(_COMINGS):
+        cell.node_comes(number)
+        comings.append(_timed(lambda: len(msgspec.json.encode(cell.change())))[0])
     case = f"{_NODES:,} nodes, {_PLACED:,} jobs placed, {_WAITING:,} waiting"
     changes = f"{_AT_ONCE} jobs end, {_AT_ONCE} are placed"
     rows: list[Row] = [
@@ -151,6 +162,7 @@ def run() -> Report:
         row(case, f"{changes}: change, encoded", "ms", places, target=_TARGET_MS),
         row(case, f"{changes}: change, encoded", "KiB", [one / 1024 for one in sizes]),
         row(case, "a chip breaks: change, encoded", "ms", faults, target=_TARGET_MS),
+        row(case, "a node comes: picture, encoded", "ms", comings),
     ]
     return Report(bench="page", machine=machine(), rows=[*browser.rows(), *rows])
 

@@ -10,6 +10,7 @@ from berth.schemas.page.view import Layout, NodePlace
 
 _PARTS: Final = re.compile(r"([0-9]+)")
 _Key = tuple[tuple[int, int, str], ...]
+_Order = tuple[tuple[bool, _Key], ...]
 
 
 class Where(NamedTuple):
@@ -43,6 +44,7 @@ class NodeLayout:
 
     Args:
         places: Places by row of the node table.
+        before: A layout that may have some of them already.
 
     Attributes:
         rows: Rows of the node table, in the order of the page.
@@ -50,10 +52,14 @@ class NodeLayout:
         layout: As the page gets it.
     """
 
-    def __init__(self, places: Mapping[int, Where]) -> None:
+    def __init__(self, places: Mapping[int, Where], before: "NodeLayout | None" = None) -> None:
         self.places = dict(places)
-        ordered = sorted((_order(place), row) for row, place in places.items())
-        self.rows = [row for _, row in ordered]
+        known: Mapping[Where, _Order] = before.orders if before is not None else {}
+        self.orders: dict[Where, _Order] = {
+            place: known[place] if place in known else _order(place) for place in places.values()
+        }
+        """Sort key of each place: most of the work."""
+        self.rows = sorted(places, key=lambda row: self.orders[places[row]])
         self.index_of = {row: index for index, row in enumerate(self.rows)}
         found = [places[row] for row in self.rows]
         superpods, racks = _table(one.superpod for one in found), _table(one.rack for one in found)
@@ -86,7 +92,7 @@ def _table(names: Iterable[str]) -> dict[str, int]:
     return {name: index for index, name in enumerate(sorted({name for name in names if name}, key=_natural))}
 
 
-def _order(place: Where) -> tuple[tuple[bool, _Key], ...]:
+def _order(place: Where) -> _Order:
     """Sort key: by SuperPoD, rack, leaf switch and name; nodes without one behind those with one."""
     return tuple((not name, _natural(name)) for name in (place.superpod, place.rack, place.leaf, place.name))
 

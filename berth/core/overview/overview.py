@@ -1,5 +1,8 @@
 """The picture of a cell, kept up to date: only what facts, records and statuses touch is looked at again."""
 
+from typing import Final
+
+import msgspec
 from msgspec import UNSET, UnsetType
 
 from berth.core.overview.conditions import Conditions
@@ -13,6 +16,9 @@ from berth.core.state.cell import State
 from berth.core.state.ledger import Folded
 from berth.schemas.page.view import Change, Fault, NodeRow, Reservation, View
 from berth.schemas.status import JobStatus
+
+_NEW: Final = NodeRow("", 0, 0, [])
+"""Stands for the row of a node that came, until it is known."""
 
 
 class Overview:
@@ -79,10 +85,6 @@ class Overview:
         touched = sorted(self._touched)
         self._touched.clear()
         is_moved = self._see_layout(touched)
-        if is_moved:
-            touched = self._layout.rows
-            self._rows = [NodeRow("", 0, 0, [])] * len(touched)
-            self._faults_of.clear()
         nodes = self._see_rows(touched)
         faults = self._see_faults(touched)
         reservations = self._see_reservations() if owners or is_moved else UNSET
@@ -149,8 +151,14 @@ class Overview:
                 moved[row] = place
         if not moved:
             return False
-        places = {**self._layout.places, **moved}
-        self._layout = NodeLayout({row: place for row, place in places.items() if place is not None})
+        before = self._layout
+        places = {**before.places, **moved}
+        self._layout = NodeLayout({row: place for row, place in places.items() if place is not None}, before)
+        index_of = before.index_of
+        self._rows = [self._rows[index_of[row]] if row in index_of else _NEW for row in self._layout.rows]
+        for row, found in self._faults_of.items():  # those of rows that are not shown any more are touched
+            index = self._layout.index_of.get(row, -1)
+            self._faults_of[row] = tuple(msgspec.structs.replace(fault, node=index) for fault in found)
         return True
 
     def _see_rows(self, touched: list[int]) -> list[tuple[int, NodeRow]]:
