@@ -9,11 +9,9 @@ import pytest
 from berth.cli.app import call
 from berth.cli.output import FAILED, OK, WRONG_USE
 from berth.cli.simulation.fault_options import duration_text
-from berth.core.overview.recorder import PageLimits, PageRecorder
 from berth.core.replay.replay import replayed
 from berth.runtime.recording import read_file
 from berth.services.dispatcher.config import DispatcherConfig, FaultsConfig
-from tests.support.recording_pages import recordings_in
 
 TRACE = """\
 at_s,run_s,chips,name,declared_s
@@ -118,28 +116,6 @@ def test_a_folder_gets_the_page_the_pictures_and_the_figures(trace: Path, tmp_pa
     assert "| waiting time | unit | skip |" in text
     assert "- queue_policy: skip" in text
     assert '<a href="map.html">' in (folder / "report.html").read_text("utf-8")
-
-
-def test_the_map_has_a_timeline_for_each_column(trace: Path, tmp_path: Path) -> None:
-    folder, record = tmp_path / "out", tmp_path / "run.rec"
-    words = ("--policy", "fifo", "--policy", "easy", "--record", record)
-    assert simulate("--trace", trace, "--cluster", "nodes=2,leaf=1", "--out", folder, *words) == OK
-    fifo, easy = recordings_in(folder / "map.html")
-    assert [fifo["title"], easy["title"]] == ["fifo", "easy"]
-    for timeline in (fifo, easy):
-        assert len(timeline["view"]["nodes"]) == 2
-        assert timeline["begin_ms"] == 0 < timeline["end_ms"]
-        owners = [row[3] for change in timeline["changes"] for _, row in change["nodes"]]
-        assert any(any(row) for row in owners)
-        assert any(story["why"] for story in timeline["stories"].values())
-    with read_file(record) as reading:
-        recorder = PageRecorder(
-            reading.head.start, cell="simulation", title=fifo["title"], limits=PageLimits(reasons=0)
-        )
-        for entry in reading:
-            recorder.feed(entry)
-        changes = msgspec.json.decode(msgspec.json.encode(recorder.finish().changes))
-    assert fifo["changes"] == changes
 
 
 def test_the_history_is_a_recording_that_replays_and_can_be_simulated_again(
