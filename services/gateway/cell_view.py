@@ -63,6 +63,15 @@ class CellView:
         """Whether there is a picture."""
         return not self.reason
 
+    @property
+    def version(self) -> int:
+        """Version of the last change."""
+        return self._overview.version
+
+    def now_ms(self) -> int:
+        """The time, by the clock of the pictures."""
+        return self._clock.now_ms()
+
     def view(self) -> View:
         """The whole picture as of the last change, at the time of now."""
         return self._overview.view(self._clock.now_ms())

@@ -3,7 +3,7 @@
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 import msgspec
 from starlette.types import Receive, Scope, Send
@@ -18,15 +18,33 @@ from berth.services.gateway.stream_limits import OpenStreams
 
 Rights = tuple[str, ...]
 """Namespaces whose jobs a reader may see."""
+_KEPT_MS: Final = 1_000
 _KEEPALIVE: Final = b": keepalive\n\n"
 _HEADERS: Final = ((b"content-type", b"text/event-stream"), (b"x-accel-buffering", b"no"))
+
+
+class _Kept(NamedTuple):
+    """A whole picture as JSON."""
+
+    version: int
+    at_ms: int
+    data: bytes
+    event: bytes
+    """The same as an event, which readers share."""
 
 
 class Picture(Protocol):
     """Where the picture comes from."""
 
+    @property
+    def version(self) -> int:
+        """Version of the last change."""
+
+    def now_ms(self) -> int:
+        """The time, by the clock of the pictures."""
+
     def view(self) -> View:
-        """The whole picture as of the last change."""
+        """The whole picture as of the last change, at the time of now."""
 
     def namespace_of(self) -> dict[int, str]:
         """Namespace of each job in it, by number."""
@@ -103,8 +121,8 @@ class ViewStreams:
         self._waiting_max = waiting_max
         self._readers: dict[Rights, dict[Reader, None]] = {}
         self._count = 0
-        self._first: dict[Rights, tuple[int, bytes]] = {}
-        """Version and event of the last whole picture, by rights: many readers come at once after a break."""
+        self._kept: dict[Rights, _Kept] = {}
+        """The last whole picture, by rights: many readers come at once after a break."""
 
     @property
     def count(self) -> int:
@@ -114,9 +132,12 @@ class ViewStreams:
     def publish(self, message: Change | View | None) -> None:
         """Send a change to all readers; None ends all of them."""
         if message is None:
-            self._first.clear()
+            self._kept.clear()
         for rights, readers in self._readers.items():
-            data = self._event(message, rights) if message is not None else b""
+            data = b""
+            if message is not None:
+                name = "view" if isinstance(message, View) else "change"
+                data = _event(name, msgspec.json.encode(self._restricted(message, rights)))
             for reader in readers:
                 if message is None:
                     reader.end()
@@ -131,13 +152,7 @@ class ViewStreams:
         """
         self._opened.take()
         key = rights_of(rights)
-        view = self._view.view()
-        known = self._first.get(key)
-        if known is None or known[0] != view.version:
-            known = self._first[key] = (view.version, self._event(view, key))
-            for other in [one for one, (version, _) in self._first.items() if version != view.version]:
-                del self._first[other]
-        reader = Reader(key, known[1], self._waiting_max)
+        reader = Reader(key, self._whole(key).event, self._waiting_max)
         self._readers.setdefault(key, {})[reader] = None
         self._count += 1
         return reader
@@ -153,11 +168,18 @@ class ViewStreams:
 
     def view_json(self, rights: Sequence[str]) -> bytes:
         """The whole picture, as a reader with some rights sees it."""
-        return msgspec.json.encode(self._restricted(self._view.view(), rights_of(rights)))
+        return self._whole(rights_of(rights)).data
 
-    def _event(self, message: Change | View, rights: Rights) -> bytes:
-        name = b"view" if isinstance(message, View) else b"change"
-        return b"event: %b\ndata: %b\n\n" % (name, msgspec.json.encode(self._restricted(message, rights)))
+    def _whole(self, rights: Rights) -> _Kept:
+        """The whole picture as JSON; one of the same version serves for a second."""
+        version, now_ms = self._view.version, self._view.now_ms()
+        kept = self._kept.get(rights)
+        if kept is None or kept.version != version or not kept.at_ms <= now_ms < kept.at_ms + _KEPT_MS:
+            for other in [one for one, old in self._kept.items() if old.version != version]:
+                del self._kept[other]
+            data = msgspec.json.encode(self._restricted(self._view.view(), rights))
+            kept = self._kept[rights] = _Kept(version, now_ms, data, _event("view", data))
+        return kept
 
     def _restricted(self, message: Change | View, rights: Rights) -> Change | View:
         if EVERY in rights:
@@ -166,6 +188,11 @@ class ViewStreams:
         if isinstance(message, View):
             return restricted_view(message, hidden)
         return restricted_change(message, hidden)
+
+
+def _event(name: str, data: bytes) -> bytes:
+    """An event of a stream."""
+    return b"event: %b\ndata: %b\n\n" % (name.encode(), data)
 
 
 def rights_of(namespaces: Sequence[str]) -> Rights:

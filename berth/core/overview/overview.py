@@ -51,6 +51,11 @@ class Overview:
         self._version = 0
         self._at_ms = self._facts_seq = self._ledger_seq = 0
 
+    @property
+    def version(self) -> int:
+        """Version of the last change; 0 before the first."""
+        return self._version
+
     def note_fact(self, data: bytes) -> None:
         """Note a fact that the state has applied; one that it refused is noted, too, and changes nothing."""
         for name in self._conditions.note(data):

@@ -25,11 +25,21 @@ class Cell:
     def __init__(self, *, waiting_max: int = 8) -> None:
         self.overview = Overview(State(), cell="c")
         self.overview.change(1)
+        self.time_ms = 1_000
+        self.views = 0
         self.metrics = Instruments.make(GatewayMetrics).metrics
         self.streams = ViewStreams(self, self.metrics, waiting_max=waiting_max, opened=OpenStreams(1_000, self.metrics))
 
+    @property
+    def version(self) -> int:
+        return self.overview.version
+
+    def now_ms(self) -> int:
+        return self.time_ms
+
     def view(self) -> View:
-        return self.overview.view()
+        self.views += 1
+        return self.overview.view(self.time_ms)
 
     def namespace_of(self) -> dict[int, str]:
         return self.overview.namespace_of()
@@ -71,6 +81,24 @@ async def test_readers_with_the_same_rights_share_one_encoding() -> None:
         assert first is second
         assert first is not third
         cell.submit("a", "job")
+
+
+async def test_many_readers_at_once_share_a_picture_and_later_ones_get_the_time_of_theirs() -> None:
+    cell = Cell()
+    readers = [cell.streams.open(["*"]) for _ in range(50)]
+    assert cell.views == 1
+    first = await readers[0].next(1)
+    assert all([await reader.next(1) is first for reader in readers[1:]])
+    cell.time_ms += 3_600_000  # nothing has changed for an hour
+    _, view = await taken(cell.streams.open(["*"]))
+    assert isinstance(view, View)
+    assert view.at_ms == cell.time_ms
+    assert msgspec.json.decode(cell.streams.view_json(["*"]), type=View) == view
+    assert cell.views == 2
+    cell.submit("a", "job")
+    _, view = await taken(cell.streams.open(["*"]))
+    assert isinstance(view, View)
+    assert [job.name for job in view.jobs] == ["job"]
 
 
 async def test_a_reader_sees_no_job_of_other_namespaces() -> None:
