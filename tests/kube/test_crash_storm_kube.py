@@ -80,6 +80,7 @@ async def storm_cell(nats: EmbeddedServer, cell: str, folder: Path) -> AsyncIter
         await watch.stop()
 
 
+@pytest.mark.processes
 @pytest.mark.timeout(240)
 async def test_no_job_is_lost_and_no_chip_held_twice_whatever_dies(
     own_server: EmbeddedServer, cell: str, tmp_path: Path
