@@ -92,8 +92,7 @@ class _Cell:
 
     def change(self) -> Change | View | None:
         """The change, as the follower of a cell makes it."""
-        for status in self._statuses.take(1):
-            self.overview.note_status(status)
+        self._statuses.tell(self.overview, 1)
         return self.overview.change(1)
 
     def _accepted(self, count: int) -> list[str]:

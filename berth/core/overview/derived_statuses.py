@@ -1,12 +1,10 @@
 """Statuses derived from a state, where no stream has them: in a recording."""
 
-from collections.abc import Iterator
-
 from berth.core.changes import Changes, JobKey
 from berth.core.explain.job_status import status_of
+from berth.core.overview.overview import Overview
 from berth.core.state.cell import State
 from berth.core.state.ledger import Folded
-from berth.schemas.status import JobStatus
 
 
 class DerivedStatuses:
@@ -24,7 +22,7 @@ class DerivedStatuses:
         self.note_loaded()
 
     def note_loaded(self) -> None:
-        """Note that the state was loaded: all jobs are touched."""
+        """Note that the state was loaded, or has other settings: all jobs are touched."""
         self._touched.update(dict.fromkeys(self._state.jobs))
 
     def note(self, changes: Changes) -> None:
@@ -35,19 +33,24 @@ class DerivedStatuses:
     def note_record(self, folded: Folded) -> None:
         """Note what a record changed."""
         self.note(folded.changes)
+        if folded.epoch:
+            self.note_loaded()  # statuses depend on the settings
         for gang in folded.gangs:
             self._touched[gang.namespace, gang.name] = None
         for held in folded.unheld:
             self._touched[held.namespace, held.name] = None
 
-    def take(self, at_ms: int) -> Iterator[JobStatus]:
-        """Statuses of the touched jobs; names that no job has are left out.
+    def tell(self, overview: Overview, at_ms: int) -> None:
+        """Note the statuses of the touched jobs in a picture.
 
         Args:
+            overview: The picture.
             at_ms: The time.
         """
         touched, self._touched = self._touched, {}
         for key in touched:
             status = status_of(self._state, key, at_ms=at_ms)
             if status is not None:
-                yield status
+                overview.note_status(status)
+            else:
+                overview.note_unnamed(key)

@@ -96,6 +96,13 @@ class JobList:
                 _, (namespace, name, _) = self._over.pop(0)
                 del self._told[namespace, name]
 
+    def note_unnamed(self, key: JobKey) -> None:
+        """Note that no job has a name: a job of that name that was not over has ended, nobody knows how."""
+        told = self._told.get(key)
+        if told is not None and not told.is_over:
+            self._leave(told)
+            del self._told[key]
+
     def note(self, folded: Folded) -> None:
         """Note what a record changed of gangs that have no status, or a former one."""
         for gang in folded.gangs:

@@ -5,6 +5,7 @@ from typing import Final
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from berth.core.changes import JobKey
 from berth.core.overview.conditions import Conditions
 from berth.core.overview.fault_list import FaultSource
 from berth.core.overview.job_list import JobList, ListChanges
@@ -75,6 +76,10 @@ class Overview:
     def note_status(self, status: JobStatus) -> None:
         """Note the newest status of a job."""
         self._jobs.note_status(status)
+
+    def note_unnamed(self, key: JobKey) -> None:
+        """Note that no job has a name any more: one that was not over by its last status has ended since."""
+        self._jobs.note_unnamed(key)
 
     def change(self, at_ms: int) -> Change | View | None:
         """What changed since the last call: the whole picture when nodes come, go or move, None if nothing did.

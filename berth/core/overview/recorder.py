@@ -134,8 +134,7 @@ class PageRecorder:
 
     def _note(self, at_ms: int) -> None:
         """Note what changed up to a moment."""
-        for status in self._statuses.take(at_ms):
-            self._overview.note_status(status)
+        self._statuses.tell(self._overview, at_ms)
         message = self._overview.change(at_ms)
         if message is not None:
             self._log.add(message)

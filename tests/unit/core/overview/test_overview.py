@@ -66,8 +66,7 @@ def test_a_placed_job_owns_its_chips_until_it_ends() -> None:
     cell.place(a_job("j", chips=2))
     overview.note_loaded()
     statuses.note_loaded()
-    for one in statuses.take(2):
-        overview.note_status(one)
+    statuses.tell(overview, 2)
     change = next_change(overview)
     (job,) = change.jobs
     ((index, row),) = change.nodes
@@ -136,6 +135,20 @@ def test_only_the_newest_jobs_that_are_over_stay() -> None:
     assert change.gone == [job.n for job in view.jobs if job.name == "j-3"]
 
 
+def test_a_job_that_gives_up_its_name_before_its_end_is_seen_leaves_the_list() -> None:
+    overview = Overview(State())
+    first(overview)
+    overview.note_status(status("runs", "running"))
+    overview.note_status(status("ended", "succeeded"))
+    overview.note_status(status("waits"))
+    view = applied(overview.view(), next_change(overview))
+    for name in ("runs", "ended", "waits", "unknown"):
+        overview.note_unnamed(("team", name))
+    after = applied(view, next_change(overview))
+    assert [job.name for job in after.jobs] == ["ended"]
+    assert after.queue == []
+
+
 def test_numbers_are_never_used_again() -> None:
     overview = Overview(State())
     first(overview)
@@ -161,8 +174,7 @@ def test_faults_have_their_reasons_and_jobs() -> None:
     overview.note_fact(encode(fact))
     overview.note_loaded()
     statuses.note_loaded()
-    for one in statuses.take(2):
-        overview.note_status(one)
+    statuses.tell(overview, 2)
     change = next_change(overview)
     assert isinstance(change.faults, list)
     found = [(one.place, one.level, one.sentence, one.at_ms, one.jobs) for one in change.faults]

@@ -63,8 +63,7 @@ def at_the_end(name: str, at_ms: int) -> View:
         else:
             state.apply_record(entry.sequence, entry.data)
     overview.note_loaded()
-    for status in DerivedStatuses(state).take(at_ms):
-        overview.note_status(status)
+    DerivedStatuses(state).tell(overview, at_ms)
     found = overview.change(at_ms)
     assert isinstance(found, View)
     return found
