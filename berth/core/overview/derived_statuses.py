@@ -1,10 +1,22 @@
 """Statuses derived from a state, where no stream has them: in a recording."""
 
+from typing import Protocol
+
 from berth.core.changes import Changes, JobKey
 from berth.core.explain.job_status import status_of
-from berth.core.overview.overview import Overview
 from berth.core.state.cell import State
 from berth.core.state.ledger import Folded
+from berth.schemas.status import JobStatus
+
+
+class Told(Protocol):
+    """Who is told of statuses: :class:`~berth.core.overview.overview.Overview`."""
+
+    def note_status(self, status: JobStatus) -> None:
+        """Note the newest status of a job."""
+
+    def note_unnamed(self, key: JobKey) -> None:
+        """Note that no job has a name any more."""
 
 
 class DerivedStatuses:
@@ -40,7 +52,7 @@ class DerivedStatuses:
         for held in folded.unheld:
             self._touched[held.namespace, held.name] = None
 
-    def tell(self, overview: Overview, at_ms: int) -> None:
+    def tell(self, overview: Told, at_ms: int) -> None:
         """Note the statuses of the touched jobs in a picture.
 
         Args:
