@@ -1,0 +1,47 @@
+"""Start of the gateway: what ends it before it listens."""
+
+import asyncio
+import resource
+import sys
+
+import pytest
+
+from berth.runtime.errors import FatalError
+from berth.runtime.instruments import Instruments
+from berth.services.gateway.app import serve
+from berth.services.gateway.config import GatewayConfig
+from berth.services.gateway.metrics import GatewayMetrics
+from berth.services.gateway.server import listen, raise_file_limit
+from tests.support.clock import ManualClock
+from tests.support.fake_bus import FakeBus
+from tests.support.fake_server import FakeServer
+
+
+async def started(config: GatewayConfig) -> None:
+    """Start a gateway, which must end by itself."""
+    instruments = Instruments.make(GatewayMetrics)
+    await serve(FakeBus(FakeServer(), "x"), ManualClock(), config, instruments, asyncio.Event())
+
+
+async def test_without_its_libraries_it_says_how_to_install_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "berth.services.gateway.serving", None)
+    with pytest.raises(FatalError, match=r"needs starlette and uvicorn: pip install 'berth-npu\[gateway\]'"):
+        await started(GatewayConfig())
+
+
+async def test_a_port_in_use_is_named() -> None:
+    with listen("127.0.0.1", 0) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(
+            FatalError, match=f"setting port is {port}: cannot listen on 127.0.0.1:{port}: Address already"
+        ):
+            await started(GatewayConfig(port=port))
+
+
+def test_the_limit_of_files_is_raised_as_far_as_the_system_permits() -> None:
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        assert 0 < raise_file_limit(100) <= 100
+        assert raise_file_limit(1_000_000_000) < 1_000_000_000
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
