@@ -1,5 +1,7 @@
 """``gateway``: submissions over HTTP with 32 connections, beside the bare framework that answers the same request.
 
+They are also compared with the same submissions over NATS, without the gateway.
+
 Most: each connection sends its next request when it has the answer to the last one. At 500 requests/s: each is sent at
 its time, and its latency counts from that time, also if it had to wait for a connection.
 """
@@ -10,10 +12,10 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, ExitStack, contextmanager
 from pathlib import Path
-from typing import Final, cast
+from typing import Final, Protocol, cast
 
 import aiohttp
 import msgspec
@@ -61,6 +63,11 @@ async def _measure(case: str, services: tuple[str, ...]) -> list[Row]:
             await _until_answered(each)
         connections = await _connected(port)
         bare = await _connected(bare_port)
+        direct = [
+            _Direct(await stack.enter_async_context(await NatsBus.connect(server.url, _CELL, name=f"bench-{number}")))
+            for number in range(_CONNECTIONS)
+        ]
+        over_nats: list[float] = []
         rates: list[float] = []
         limits: list[float] = []
         paced_ms: list[float] = []
@@ -79,10 +86,13 @@ async def _measure(case: str, services: tuple[str, ...]) -> list[Row]:
                 latencies.extend(await _paced(own, lambda job, repeat=repeat, kind=kind: f"{kind}-{repeat}-p-{job}"))  # type: ignore[misc]  # bound
                 if kind == "gateway":
                     await _settled(bus)
+            over_nats.append(await _most(direct, lambda job, repeat=repeat: f"direct-{repeat}-{job}"))  # type: ignore[misc]  # bound
+            await _settled(bus)
         for one in (*connections, *bare):
             one.close()
     return [
         row(case, "submissions", "1/s", rates, limits=limits, target=_RATE_TARGET, better="more"),
+        row(case, "submissions, beside those over NATS", "1/s", rates, limits=over_nats, better="more"),
         row(case, "submission at 500/s, p50", "ms", paced_ms, limits=bare_ms, target=_P50_TARGET_MS),
         row(case, "submission at 500/s, p99", "ms", [_p99(paced_ms)], limits=[_p99(bare_ms)]),
         row(case, "CPU of the gateway for one", "ms", cpu_ms),
@@ -185,15 +195,38 @@ class _Connection(asyncio.Protocol):
             self._transport.close()
 
 
+class _Direct:
+    """A connection to NATS, over which the service for programs is asked."""
+
+    def __init__(self, bus: NatsBus) -> None:
+        self._bus = bus
+
+    async def post(self, name: str) -> None:
+        """Submit a job.
+
+        Raises:
+            RuntimeError: It was not taken.
+        """
+        data = msgspec.json.encode({"job": _job(name)})
+        reply = await self._bus.request(self._bus.subjects.api("submit"), data, timeout_s=20)
+        if not msgspec.json.decode(reply)["ok"]:
+            raise RuntimeError(f"not submitted: {reply!r}")
+
+
+class _Submitter(Protocol):
+    async def post(self, name: str) -> None:
+        """Submit a job."""
+
+
 async def _connected(port: int) -> list[_Connection]:
     loop = asyncio.get_running_loop()
     return [(await loop.create_connection(_Connection, "127.0.0.1", port))[1] for _ in range(_CONNECTIONS)]
 
 
-async def _most(connections: list[_Connection], name: Callable[[int], str]) -> float:
+async def _most(connections: Sequence[_Submitter], name: Callable[[int], str]) -> float:
     """Rate of a number of requests over all connections, each of which has one at a time."""
 
-    async def some(connection: _Connection, first: int) -> None:
+    async def some(connection: _Submitter, first: int) -> None:
         for job in range(first, _JOBS, _CONNECTIONS):
             await connection.post(name(job))
 
