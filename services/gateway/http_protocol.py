@@ -142,7 +142,11 @@ class BoundedProtocol(HttpToolsProtocol):
         if self.transport.is_closing():
             return
         cycle: RequestResponseCycle | None = self.cycle  # None before the first request, unlike its declared type
-        if cycle is None or cycle.response_complete or (not self._is_in_head and not cycle.response_started):
+        if self._is_in_head:
+            is_unanswered = cycle is None or cycle.response_complete
+        else:
+            is_unanswered = cycle is not None and not cycle.response_started
+        if is_unanswered:
             self.transport.write(_answer(error, code))
         self.transport.close()
 

@@ -252,6 +252,8 @@ async def test_slow_requests_are_ended_and_others_go_on(nats_server: str, cell: 
             "a part of a head": raw(gateway, b"GET / HTTP/1.1\r\nHo"),
             "a part of a body": raw(gateway, f"{HEAD}Content-Length: 1000\r\n\r\n{{".encode()),
         }
+        refused = await raw(gateway, f"{HEAD}Content-Length: {5 * MIB}\r\n\r\n{{".encode())
+        assert (refused[:12], refused.count(b"HTTP/1.1")) == (b"HTTP/1.1 413", 1), "one answer, though more was to come"
         async with asyncio.TaskGroup() as group:
             tasks = {name: group.create_task(one, name=name) for name, one in slow.items()}
             assert (await gateway.ask("GET", "/api/v1/me")).status == 200
