@@ -212,8 +212,11 @@ QUESTIONS: Final = (
     "dead letters",
     "status of a cell",
     "extender for kube-scheduler",
+    "all services in one process",
     "metrics and alerts",
+    "the page for browsers",
     "product forms",
+    "recordings in the page",
 )
 """Rows of the page that says where things are."""
 FILES_MAX: Final = 3
