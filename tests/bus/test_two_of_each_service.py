@@ -29,6 +29,9 @@ from berth.services.binder.metrics import BinderMetrics
 from berth.services.dispatcher import app as dispatcher
 from berth.services.dispatcher.config import DispatcherConfig
 from berth.services.dispatcher.metrics import DispatcherMetrics
+from berth.services.gateway import app as gateway
+from berth.services.gateway.config import GatewayConfig
+from berth.services.gateway.metrics import GatewayMetrics
 from berth.services.health import app as health
 from berth.services.health.config import HealthConfig
 from berth.services.health.metrics import HealthMetrics
@@ -50,7 +53,7 @@ from tests.support.probes import answer, samples
 from tests.support.waiting import until, until_true
 
 ROOT = Path(__file__).parents[2]
-SIMULATED = ("nodesim", "dispatcher", "scorer", "binder", "api")
+SIMULATED = ("nodesim", "dispatcher", "scorer", "binder", "api", "gateway")
 ON_KUBERNETES = ("inventory", "health", "summary")
 CLUSTER = (
     "apiVersion: berth/v1\nkind: Cluster\nnodes:\n  - {{product: module910bx8, count: {count}, name: 'n-{{index}}'}}\n"
@@ -59,6 +62,7 @@ METRICS: dict[str, Callable[[Any], object]] = {
     "api": ApiMetrics,
     "binder": BinderMetrics,
     "dispatcher": DispatcherMetrics,
+    "gateway": GatewayMetrics,
     "health": HealthMetrics,
     "inventory": InventoryMetrics,
     "nodesim": NodesimMetrics,
@@ -72,7 +76,7 @@ SHARED = ("berth_process_", "berth_void_records_total", "berth_watch_silence_sec
 class Instance:
     """A service that runs as a task, with instruments of its own."""
 
-    def __init__(self, name: str, config: ServiceConfig, serve: Any) -> None:  # noqa: ANN401  # one of eight types
+    def __init__(self, name: str, config: ServiceConfig, serve: Any) -> None:  # noqa: ANN401  # one of nine types
         self.name = name
         self.printed = io.StringIO()
         self.stop = asyncio.Event()
@@ -110,7 +114,8 @@ class Pair:
             self.kube.put("/apis/scheduling.volcano.sh/v1beta1/namespaces/team/podgroups", group)
         topology = folder / f"cluster-{number}.yaml"
         topology.write_text(CLUSTER.format(count=4 * number))
-        ports = iter(free_ports(len(METRICS)))
+        ports = iter(free_ports(len(METRICS) + 1))
+        self.page_port = next(ports)
 
         def common(cell: str) -> dict[str, Any]:
             return {"bus": BusConfig(url=url, cell=cell), "probes": ProbeConfig(port=next(ports)), "grace_s": 5.0}
@@ -133,13 +138,17 @@ class Pair:
             Instance("scorer", ScorerConfig(shards=1, **common(self.cell)), scorer.serve),
             Instance("binder", BinderConfig(**common(self.cell)), binder.serve),
             Instance("api", ApiConfig(**common(self.cell)), api.serve),
+            Instance("gateway", GatewayConfig(port=self.page_port, access="open", **common(self.cell)), gateway.serve),
             Instance("inventory", InventoryConfig(settle_s=0.02, **common(on_kube)), count_nodes),
             Instance("health", HealthConfig(source="none", tick_s=0.05, **common(on_kube)), health.serve),
             Instance("summary", SummaryConfig(settle_s=0.02, **common(on_kube)), write_summaries),
         ]
 
-    async def ask(self, url: str) -> None:
-        """Ask for the jobs."""
+    async def ask(self, url: str, session: aiohttp.ClientSession) -> None:
+        """Ask for the jobs, and the gateway as often for what the caller may do."""
+        for _ in range(self.number):
+            async with session.get(f"http://127.0.0.1:{self.page_port}/api/v1/me") as response:
+                assert response.status == 200
         async with await NatsBus.connect(url, self.cell, name="test") as bus:
             for index in range(self.number):
                 job = a_job(f"job-{index}", chips=8)
@@ -153,6 +162,7 @@ class Pair:
             "berth_binder_gangs_total.bound": self.number,
             "berth_dispatcher_requests_total": self.number,
             "berth_dispatcher_placed_gangs_total": self.number,
+            "berth_gateway_requests_total./api/v1/me.200": self.number,
             "berth_health_nodes.ok": self.number,
             "berth_inventory_nodes": self.number,
             "berth_nodesim_nodes": 4 * self.number,
@@ -199,7 +209,7 @@ async def test_two_of_each_service_share_nothing_in_one_process(nats_server: str
                 what="all instances to be ready",
             )
             for pair in pairs:
-                await pair.ask(nats_server)
+                await pair.ask(nats_server, session)
             for pair in pairs:
 
                 async def is_shown(pair: Pair = pair) -> bool:
