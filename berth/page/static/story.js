@@ -78,10 +78,24 @@ function places(cell, job, events) {
   return empty(isOver(job) ? "It has given its chips back." : "It has no chips yet.");
 }
 
+// Facts of pods may arrive before the binder's outcome: what happened within a second is shown in the order of phases.
+function inOrder(events) {
+  const ordered = [...events];
+  for (let index = 1; index < ordered.length; index += 1) {
+    const [before, event] = [ordered[index - 1], ordered[index]];
+    const isSame = before.uid === event.uid && before.attempt === event.attempt && before.step === event.step;
+    if (isSame && before.phase === "running" && event.phase === "bound" && event.at_ms - before.at_ms < 1000) {
+      [ordered[index - 1], ordered[index]] = [event, before];
+    }
+  }
+  return ordered;
+}
+
 function timeline(events, job, nowMs) {
   if (events.length === 0) return empty("No events are stored.");
-  return element("ol", { class: "timeline" }, events.map((event, index) => {
-    const next = events[index + 1];
+  const ordered = inOrder(events);
+  return element("ol", { class: "timeline" }, ordered.map((event, index) => {
+    const next = ordered[index + 1];
     const isOpen = next === undefined && !event.final;
     const lasted = event.final ? null : (next?.at_ms ?? nowMs) - event.at_ms;
     return element("li", { "data-key": event.id, class: isOpen ? "open" : null },
