@@ -228,13 +228,13 @@ class ViewResponse:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send what arrives."""
-        del scope
         try:
             await send({"type": "http.response.start", "status": 200, "headers": list(_HEADERS)})
-            async with asyncio.TaskGroup() as group:
-                leaving = group.create_task(self._leave(receive), name="see the reader leave")
-                await self._send(send)
-                leaving.cancel()
+            if scope["method"] != "HEAD":
+                async with asyncio.TaskGroup() as group:
+                    leaving = group.create_task(self._leave(receive), name="see the reader leave")
+                    await self._send(send)
+                    leaving.cancel()
             await send({"type": "http.response.body", "body": b"", "more_body": False})
         finally:
             self._streams.close(self._reader)

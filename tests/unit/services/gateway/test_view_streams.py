@@ -16,7 +16,7 @@ from berth.services.gateway.stream_limits import OpenStreams
 from berth.services.gateway.view_streams import Reader, ViewResponse, ViewStreams
 from tests.support.waiting import until
 
-SCOPE: Scope = {"type": "http"}
+SCOPE: Scope = {"type": "http", "method": "GET"}
 
 
 class Cell:
