@@ -4,9 +4,10 @@ import importlib
 import pkgutil
 import re
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import msgspec
+from cyclopts import Parameter
 
 from berth import services
 from berth.cell.config import load_cell
@@ -40,7 +41,7 @@ def settings_of(service: str) -> type[ServiceConfig]:
     return found[0]
 
 
-def check_config(service: str, file: Path, *, json: bool = False) -> int:
+def check_config(service: str, file: Path, *, json: Annotated[bool, Parameter(negative=())] = False) -> int:
     """Print the effective settings of a service from a file, the environment and the defaults.
 
     Args:

@@ -1,6 +1,7 @@
 """Users, tokens, credentials and TLS against a real server."""
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -77,7 +78,23 @@ async def test_a_user_gets_in_with_the_right_password_only(tmp_path: Path) -> No
         assert await works(server, BusConfig(user="berth", password_file=secret(tmp_path, "s3cret")))
         wrong = BusConfig(user="berth", password_file=secret(tmp_path, "wrong"))
         assert "Authorization Violation" in await refused(server, wrong)
-        assert "Authorization Violation" in await refused(server, BusConfig())
+        reason = await refused(server, BusConfig())
+        assert "Authorization Violation" in reason or "requires credentials" in reason
+
+
+async def test_a_server_that_closes_before_it_says_why_is_known_to_ask_for_credentials() -> None:
+    async def close_at_once(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        info = {"server_id": "x", "version": "2.11.0", "auth_required": True, "headers": True, "max_payload": 1_048_576}
+        writer.write(b"INFO " + json.dumps(info).encode() + b"\r\n")
+        await writer.drain()
+        writer.close()
+
+    async with await asyncio.start_server(close_at_once, "127.0.0.1", 0) as server:
+        url = f"nats://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        with pytest.raises(CommandError, match=r"rejects the connection \(the server requires credentials") as caught:
+            async with connected(Common(url=url)):
+                pass
+        assert caught.value.code == 2
 
 
 async def test_a_token_gets_in(tmp_path: Path) -> None:

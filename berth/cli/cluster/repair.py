@@ -91,7 +91,11 @@ def _result_of(plan: Plan) -> RepairResult:
 
 def _show(plan: Plan) -> None:
     found = plan.found
-    print_result(f"Messages {found.first_seq} to {found.last_seq} of the ledger were read.")
+    if found.last_seq < found.first_seq:
+        after = " after its newest snapshot" if found.first_seq > 1 else ""
+        print_result(f"The ledger has no message{after}.")
+    else:
+        print_result(f"Messages {found.first_seq} to {found.last_seq} of the ledger were read.")
     for skip in found.skips:
         which = f"{skip.sequence}" if skip.sequence == skip.last_seq else f"{skip.sequence} to {skip.last_seq}"
         print_result(f"  {which}: {skip.reason}")

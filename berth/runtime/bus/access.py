@@ -14,7 +14,7 @@ class Access(NamedTuple):
 
     ``password`` belongs to ``user``; ``token`` stands alone; ``creds_file`` is read by the client at each connection.
     ``needs_tls`` rejects a server without encryption. ``tls_hostname`` is the name that its certificate must have, if
-    that is not the host name in the URL.
+    that is not the host name in the URL. ``has_certificate`` says that ``tls`` has one of the client.
     """
 
     user: str = ""
@@ -24,6 +24,12 @@ class Access(NamedTuple):
     tls: ssl.SSLContext | None = None
     needs_tls: bool = False
     tls_hostname: str = ""
+    has_certificate: bool = False
+
+    @property
+    def is_anonymous(self) -> bool:
+        """Whether the client says nothing about who it is."""
+        return not (self.user or self.token or self.creds_file or self.has_certificate)
 
 
 def access_of(config: BusConfig) -> Access:
@@ -44,6 +50,7 @@ def access_of(config: BusConfig) -> Access:
         tls=tls,
         needs_tls=_has_tls(config),
         tls_hostname=config.tls_hostname,
+        has_certificate=config.tls_cert_file is not None,
     )
 
 

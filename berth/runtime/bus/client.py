@@ -45,6 +45,7 @@ _WATCH_S: Final = 1.0
 _CLIENT_ERRORS: Final = (nats.errors.Error, OSError, EOFError)
 _WEBSOCKET: Final = ("ws://", "wss://")
 _WEBSOCKET_NEEDS: Final = ("aiohttp", "multidict")
+_NO_CREDENTIALS: Final = "the server requires credentials, and the settings name none"
 _NO_TLS: Final = "the server offers no TLS, but the settings require it"
 
 
@@ -162,7 +163,8 @@ class NatsConnection:
 
         Raises:
             TransientError: No server answers.
-            DeniedError: The settings require TLS, and the server offers none.
+            DeniedError: The settings require TLS, and the server offers none; or the server requires credentials, and
+                the settings name none.
         """
         self._access = access
         self._is_opening = True
@@ -170,8 +172,14 @@ class NatsConnection:
         if any(server.startswith(_WEBSOCKET) for server in servers):
             for needed in _WEBSOCKET_NEEDS:
                 setattr(transport, needed, importlib.import_module(needed))
-        with _shell_errors():
-            await self._connect(servers, name, access)
+        try:
+            with _shell_errors():
+                await self._connect(servers, name, access)
+        except TransientError as error:
+            # The server closes such a connection while the library still writes, so the library may not see its reason.
+            if access.is_anonymous and self._client._server_info.get("auth_required"):  # noqa: SLF001  # there is no public method
+                raise DeniedError(_NO_CREDENTIALS) from error
+            raise
         self._is_opening = False
         self._watch(0)
         if not self._is_safe:
@@ -260,6 +268,7 @@ class NatsConnection:
     async def close(self) -> None:
         """Close the connection; a failure is logged."""
         self._is_closing = True
+        self._is_opening = False  # what the library reports from now on is no reason of a refusal
         if self._watch_timer is not None:
             self._watch_timer.cancel()
         is_distrusted = self.lost.done() and isinstance(self.lost.result(), UntrustedError)
