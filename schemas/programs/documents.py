@@ -120,11 +120,11 @@ def components_of(types: Iterable[type[Shape]], template: str) -> tuple[tuple[di
     """References to types, and the schemas of all objects in them by name, sorted."""
     references, components = msgspec.json.schema_components(list(types), ref_template=template)
     for name, cls in _shapes_in(types).items():
-        texts = _field_texts(cls)
+        texts = field_texts(cls)
+        places = components[name].get("properties", {})  # a row has none: its fields are an array
         for field in msgspec.structs.fields(cls):
-            if field.name in texts:
-                place = components[name]["properties"][field.encode_name]
-                components[name]["properties"][field.encode_name] = {"description": texts[field.name], **place}
+            if field.name in texts and field.encode_name in places:
+                places[field.encode_name] = {"description": texts[field.name], **places[field.encode_name]}
     return references, {name: components[name] for name in sorted(components)}
 
 
@@ -146,11 +146,11 @@ def _shapes_in(types: Iterable[type[Shape]]) -> dict[str, type[msgspec.Struct]]:
     return found
 
 
-def _field_texts(cls: type[msgspec.Struct]) -> dict[str, str]:
-    """Text under each field of a class and of the shapes that it extends."""
+def field_texts(cls: type[msgspec.Struct]) -> dict[str, str]:
+    """Text under each field of a class and of those that it extends, on one line."""
     found: dict[str, str] = {}
     for base in reversed(cls.__mro__):
-        if not issubclass(base, Shape) or base is Shape:
+        if not issubclass(base, msgspec.Struct) or base is msgspec.Struct:
             continue
         (tree,) = ast.parse(inspect.getsource(base)).body
         body = tree.body if isinstance(tree, ast.ClassDef) else []

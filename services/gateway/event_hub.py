@@ -1,4 +1,4 @@
-"""One follower of the stream of events for all readers, which are told of the events of their job."""
+"""One follower of the stream of events for all readers, each of which gets the events of its job."""
 
 import asyncio
 from typing import Final

@@ -16,7 +16,6 @@ from berth.runtime.logs import Logger
 from berth.services.gateway.application import Application
 from berth.services.gateway.cell_requests import CellRequests
 from berth.services.gateway.cell_routes import CellRoutes
-from berth.services.gateway.cell_view import CellView
 from berth.services.gateway.config import GatewayConfig
 from berth.services.gateway.document_routes import DocumentRoutes
 from berth.services.gateway.event_hub import EventHub
@@ -30,8 +29,9 @@ from berth.services.gateway.metrics import GatewayMetrics
 from berth.services.gateway.page_files import PageRoutes
 from berth.services.gateway.server import Tls, listen, raise_file_limit, serve_until, server_of
 from berth.services.gateway.stream_limits import OpenStreams, StreamLimits
-from berth.services.gateway.view_routes import ViewRoutes
-from berth.services.gateway.view_streams import ViewStreams
+from berth.services.gateway.view.cell_view import CellView
+from berth.services.gateway.view.view_routes import ViewRoutes
+from berth.services.gateway.view.view_streams import ViewStreams
 
 
 class Parts:

@@ -1,8 +1,5 @@
 """Fields of Structs as rows of tables: name, type, default, and the text below the field in its class."""
 
-import ast
-import inspect
-import itertools
 import json
 import re
 import textwrap
@@ -13,6 +10,8 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 from msgspec import inspect as types
+
+from berth.schemas.programs.documents import field_texts
 
 _CODE: Final = re.compile(r"(`[^`]*`)")
 _ROLE: Final = re.compile(r":\w+:`~?(?:[\w.]*\.)?(\w+)`")
@@ -66,23 +65,6 @@ def fields_of(struct: type[msgspec.Struct]) -> list[Field]:
 
 def _default(field: types.Field) -> object:
     return field.default_factory() if field.default_factory is not msgspec.NODEFAULT else field.default
-
-
-def field_texts(struct: type[msgspec.Struct]) -> dict[str, str]:
-    """Text below each field of a class and of those that it extends, on one line."""
-    found: dict[str, str] = {}
-    for base in reversed(struct.__mro__):
-        if not issubclass(base, msgspec.Struct) or base is msgspec.Struct:
-            continue
-        (tree,) = ast.parse(inspect.getsource(base)).body
-        body = tree.body if isinstance(tree, ast.ClassDef) else []
-        for field, text in itertools.pairwise(body):
-            match field, text:
-                case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(words))):
-                    found[name] = " ".join(words.split())
-                case _:
-                    pass
-    return found
 
 
 def structs_in(node: types.Type) -> list[type[msgspec.Struct]]:

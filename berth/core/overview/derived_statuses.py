@@ -10,7 +10,7 @@ from berth.schemas.status import JobStatus
 
 
 class Told(Protocol):
-    """Who is told of statuses: :class:`~berth.core.overview.overview.Overview`."""
+    """What takes statuses: :class:`~berth.core.overview.overview.Overview`."""
 
     def note_status(self, status: JobStatus) -> None:
         """Note the newest status of a job."""

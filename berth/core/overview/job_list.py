@@ -23,7 +23,7 @@ _FOREIGN: Final = "placed by another scheduler"
 _FORMER: Final = "its name belongs to another job, and its pods are not gone yet"
 
 
-class _Told(NamedTuple):
+class _Known(NamedTuple):
     """A job as its newest status has it, without number and position."""
 
     job: Job
@@ -67,7 +67,7 @@ class JobList:
         self._state = state
         self._owners = owners
         self._numbers = numbers
-        self._told: dict[JobKey, _Told] = {}
+        self._known: dict[JobKey, _Known] = {}
         self._queue: list[tuple[QueueKey, JobId]] = []
         self._over: list[tuple[int, JobId]] = []
         """Jobs that are over, the one that ended last at the end."""
@@ -80,28 +80,28 @@ class JobList:
     def note_status(self, status: JobStatus) -> None:
         """Note the newest status of a job."""
         key = (status.namespace, status.name)
-        told, before = _told_by(status), self._told.get(key)
-        if told == before:
+        known, before = _known_by(status), self._known.get(key)
+        if known == before:
             return
         if before is not None:
             self._leave(before)
-        self._told[key] = told
-        self._touched[told.id] = None
-        if told.waits:
-            insort(self._queue, (told.order, told.id))
-        elif told.is_over:
-            insort(self._over, told.ended)
+        self._known[key] = known
+        self._touched[known.id] = None
+        if known.waits:
+            insort(self._queue, (known.order, known.id))
+        elif known.is_over:
+            insort(self._over, known.ended)
             self._has_ended = True
             if len(self._over) > _KEPT_MAX:
                 _, (namespace, name, _) = self._over.pop(0)
-                del self._told[namespace, name]
+                del self._known[namespace, name]
 
     def note_unnamed(self, key: JobKey) -> None:
         """Note that no job has a name: a job of that name that was not over has ended, nobody knows how."""
-        told = self._told.get(key)
-        if told is not None and not told.is_over:
-            self._leave(told)
-            del self._told[key]
+        known = self._known.get(key)
+        if known is not None and not known.is_over:
+            self._leave(known)
+            del self._known[key]
 
     def note(self, folded: Folded) -> None:
         """Note what a record changed of gangs that have no status, or a former one."""
@@ -152,7 +152,7 @@ class JobList:
         found = self._shown.get(job)
         return found.n if found is not None else 0
 
-    def _leave(self, before: _Told) -> None:
+    def _leave(self, before: _Known) -> None:
         self._touched[before.id] = None
         if before.waits:
             del self._queue[bisect_left(self._queue, (before.order, before.id))]
@@ -171,11 +171,11 @@ class JobList:
 
     def _job(self, one: JobId) -> Job | None:
         """A job as it is to be shown, without position; None if it is not."""
-        told = self._told.get(one[:2])
-        if told is not None and told.id == one:
-            if told.is_over and one not in self._window and not self._owners.is_owner(one):
+        known = self._known.get(one[:2])
+        if known is not None and known.id == one:
+            if known.is_over and one not in self._window and not self._owners.is_owner(one):
                 return None
-            return msgspec.structs.replace(told.job, n=self._numbers.of(one))
+            return msgspec.structs.replace(known.job, n=self._numbers.of(one))
         held = self._owners.newest(one)
         if held is None:
             return None
@@ -200,10 +200,10 @@ class JobList:
         """A job with its position."""
         if job.phase != "waiting":
             return job
-        told = self._told.get((job.namespace, job.name))
-        if told is None or told.job.uid != job.uid:
+        known = self._known.get((job.namespace, job.name))
+        if known is None or known.job.uid != job.uid:
             return job
-        index = bisect_left(self._queue, (told.order, told.id))
+        index = bisect_left(self._queue, (known.order, known.id))
         first = bisect_left(self._queue, ((0, True),), key=_plain) if job.is_plain else 0
         return msgspec.structs.replace(job, position=index - first + 1)
 
@@ -216,7 +216,7 @@ def _number(job: Job) -> int:
     return job.n
 
 
-def _told_by(status: JobStatus) -> _Told:
+def _known_by(status: JobStatus) -> _Known:
     refusal, recovery = status.refusal, status.recovery
     is_own = recovery is not None and recovery.attempt == status.attempt
     job = Job(
@@ -238,4 +238,4 @@ def _told_by(status: JobStatus) -> _Told:
         step=recovery.step if recovery is not None and is_own else 0,
         is_plain=status.is_plain,
     )
-    return _Told(job, queue_key(status))
+    return _Known(job, queue_key(status))

@@ -13,7 +13,7 @@ from berth.schemas.page.view import Change, View
 from berth.schemas.status import JobStatus
 from berth.services.gateway.metrics import GatewayMetrics
 from berth.services.gateway.stream_limits import OpenStreams
-from berth.services.gateway.view_streams import Reader, ViewResponse, ViewStreams
+from berth.services.gateway.view.view_streams import Reader, ViewResponse, ViewStreams
 from tests.support.waiting import until
 
 SCOPE: Scope = {"type": "http", "method": "GET"}

@@ -10,12 +10,12 @@ from starlette.routing import Route
 from berth.runtime.clock import Clock
 from berth.services.gateway.application import JSON, identity_of
 from berth.services.gateway.cell_requests import CellRequests
-from berth.services.gateway.cell_view import CellView
 from berth.services.gateway.config import GatewayConfig
 from berth.services.gateway.errors import RequestError
 from berth.services.gateway.guard import Guard
 from berth.services.gateway.job_routes import fields
-from berth.services.gateway.view_streams import Rights, ViewResponse, ViewStreams, rights_of
+from berth.services.gateway.view.cell_view import CellView
+from berth.services.gateway.view.view_streams import Rights, ViewResponse, ViewStreams, rights_of
 
 VIEW: Final = "/api/v1/view"
 CHANGES: Final = "/api/v1/view/changes"
