@@ -5,8 +5,8 @@ FROM python:3.11-slim AS build
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1
 RUN python -m venv /opt/berth
 WORKDIR /src
-COPY requirements.lock ./
-RUN /opt/berth/bin/pip install --quiet --require-hashes -r requirements.lock
+COPY requirements-image.lock ./
+RUN /opt/berth/bin/pip install --quiet --require-hashes -r requirements-image.lock
 COPY pyproject.toml README.md LICENSE ./
 COPY berth berth
 COPY services services

@@ -111,10 +111,12 @@ chart: setup ## Write the Helm chart in k8s/chart from the manifests again
 samples: setup ## Store sample bytes of new messages; existing ones do not change
 	@$(BIN)/python -m tests.contract.sample_messages
 
-lock: setup ## Resolve requirements.lock again
-	$(BIN)/pip-compile --quiet --allow-unsafe --strip-extras --extra=dev --extra=gateway --extra=local --extra=object-store --extra=plots --extra=tracing --generate-hashes \
-	  --no-emit-index-url --no-emit-find-links --no-emit-trusted-host \
-	  --output-file=requirements.lock pyproject.toml
+LOCKED := --extra=gateway --extra=local --extra=object-store --extra=plots --extra=tracing --generate-hashes \
+  --no-emit-index-url --no-emit-find-links --no-emit-trusted-host
+lock: setup ## Resolve requirements.lock again, and requirements-image.lock, which is the part without tools for developers
+	$(BIN)/pip-compile --quiet --allow-unsafe --strip-extras --extra=dev $(LOCKED) --output-file=requirements.lock pyproject.toml
+	$(BIN)/pip-compile --quiet --allow-unsafe --strip-extras --build-deps-for=wheel --no-annotate $(LOCKED) \
+	  --constraint=requirements.lock --output-file=requirements-image.lock pyproject.toml
 
 clean: ## Remove .venv and all caches
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache .coverage dist site

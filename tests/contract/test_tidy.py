@@ -161,11 +161,22 @@ def test_no_file_names_a_place_that_exists_on_one_machine_only() -> None:
     assert found == []
 
 
-def test_the_lock_holds_hashes_for_everything() -> None:
-    pins = re.findall(r"^[a-z0-9][^\n]*?(?: \\\n +--hash=\S+)+", (ROOT / "requirements.lock").read_text(), re.MULTILINE)
-    names = re.findall(r"^[a-z0-9][^\n=]*==", (ROOT / "requirements.lock").read_text(), re.MULTILINE)
+@pytest.mark.parametrize("lock", ["requirements.lock", "requirements-image.lock"])
+def test_a_lock_holds_hashes_for_everything(lock: str) -> None:
+    pins = re.findall(r"^[a-z0-9][^\n]*?(?: \\\n +--hash=\S+)+", (ROOT / lock).read_text(), re.MULTILINE)
+    names = re.findall(r"^[a-z0-9][^\n=]*==", (ROOT / lock).read_text(), re.MULTILINE)
     assert names
     assert len(pins) == len(names)
+
+
+def test_the_image_has_what_is_tested_without_the_tools_for_developers() -> None:
+    tested, shipped = (
+        dict(re.findall(r"^([a-z0-9][\w.-]*)==(\S+)", (ROOT / lock).read_text(), re.MULTILINE))
+        for lock in ("requirements.lock", "requirements-image.lock")
+    )
+    assert shipped.items() <= tested.items()
+    assert {"nats-py", "starlette", "uvicorn", "hatchling"} <= shipped.keys()
+    assert not {"mypy", "playwright", "pytest", "ruff"} & shipped.keys()
 
 
 def lint_imports(folder: Path) -> tuple[int, str]:
