@@ -232,6 +232,11 @@ async def test_requests_of_a_wrong_form(running: Gateway) -> None:
     for path in (f"{JOBS}/team-a/..%2f..%2fx", f"{JOBS}/team*a/x", f"{JOBS}/team-a/{'x' * 300}"):
         assert (await running.ask("GET", path)).status in {400, 404}
     assert (await running.ask("PATCH", JOBS, body=job)).status == 405
+
+    async def has_view() -> bool:
+        return (await running.ask("GET", "/api/v1/view")).status == 200
+
+    await until_true(has_view, deadline_s=20, what="the view is known")
     for path in (f"{JOBS}/team-a/x/events", "/api/v1/view/changes"):
         head = await running.ask("HEAD", path)
         assert (head.status, head.body) == (200, b""), "a stream without events ends at once"

@@ -96,6 +96,7 @@ async def opened(folder: Path) -> AsyncIterator[Place]:
     for words in (
         ("init", str(place.keys), "--cell", CELL),
         ("add", str(place.keys), "nodesim", "--kind", "service"),
+        ("add", str(place.keys), "gateway", "--kind", "service"),
         ("add", str(place.keys), "portal", "--namespace", "default", "--expires-in", "1d"),
         ("add", str(place.keys), "plug-in", "--kind", "agent"),
     ):
@@ -187,6 +188,7 @@ async def test_nobody_publishes_or_reads_beyond_its_rights(tmp_path: Path) -> No
                 "inventory": {"fact.claim.x", "intake.request.a.b"},
                 "api": {"intake.request.a.b"},
                 "berth": {"intake.request.a.b"},
+                "gateway": {"api.submit.other"},  # it asks for whom it serves
             }.get(user, set())
             for subject in subjects:
                 async with place.bus(user) as bus:
