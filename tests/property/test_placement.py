@@ -4,7 +4,7 @@ import re
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from berth.core.state.ledger import pods_of
@@ -120,7 +120,21 @@ def test_a_shared_chip_is_one_that_can_be_shared() -> None:
         msgspec.structs.replace(SHARED, chips=bytes([16]))
 
 
-@given(st.integers(0, 3), st.binary(max_size=12))
+def is_sound(column: int, damage: bytes) -> bool:
+    """Whether a placement can have these bytes in a column: it may come out as another sound one."""
+    field = msgspec.structs.fields(SOUND)[column].name
+    if column == 2 and not damage:
+        return False  # no list
+    value = [Run(damage[0], damage[-1])] if column == 2 else damage
+    try:
+        msgspec.structs.replace(SOUND, **{field: value})
+    except ValueError:
+        return False
+    return True
+
+
+@example(column=3, damage=b"\0\1\1\0")
+@given(column=st.integers(0, 3), damage=st.binary(max_size=12))
 def test_a_message_with_a_damaged_placement_does_not_decode(column: int, damage: bytes) -> None:
     record = Round(
         1, 0, 0, 0, 1, verdicts=[Verdict("a", "b", "c", 1, SOUND)], adoptions=[Adoption("a", "b", "c", SOUND)]
@@ -130,7 +144,9 @@ def test_a_message_with_a_damaged_placement_does_not_decode(column: int, damage:
         was = part[column]
         part[column] = [[damage[0], damage[-1]]] if damage and column == 2 else damage
         data = msgspec.msgpack.encode((Round.KIND, Round.VERSION, tree))
-        if part[column] != was:
+        if is_sound(column, damage):  # such as the same chips in another order
+            decode(data, Round)
+        else:
             with pytest.raises(DecodeError, match=r" - at `\$\["):
                 decode(data, Round)
         part[column] = was
