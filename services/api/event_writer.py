@@ -20,7 +20,7 @@ from berth.services.api.metrics import ApiMetrics
 
 _KNOWN_MAX: Final = 50_000
 """Jobs whose events are known; of others they are read when the next one comes."""
-_AT_ONCE: Final = 32
+_AT_ONCE: Final = 16
 """Jobs whose events are stored at the same time."""
 _TOO_LONG: Final = "the places of its ranks are too long for an event; the status of the job has them"
 

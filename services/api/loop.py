@@ -26,8 +26,8 @@ from berth.services.api.metrics import ApiMetrics
 _REACH_S: Final = 10.0
 _MESSAGES_MAX: Final = 2_000
 """Messages that are applied before their events are stored."""
-_SLICE: Final = 100
-"""Messages that are applied before requests get a turn."""
+_SLICE: Final = 4
+"""Messages that are applied before requests get a turn: each takes some tenths of a millisecond."""
 
 
 class Loop:
