@@ -20,10 +20,10 @@ _SECTION = "extender."
 
 
 class _NoTokens:
-    """kube-scheduler has no token: TLS has checked its certificate, or the network lets nobody else in."""
+    """kube-scheduler has no token: TLS has checked its certificate, or the network policy admits no other client."""
 
     def caller(self, path: str, query: bytes, headers: Mapping[str, str]) -> Caller:
-        """Nobody in particular."""
+        """No identity: the extender has no tokens."""
         del path, query, headers
         return Caller()
 
