@@ -3,9 +3,11 @@
 import shutil
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Final
 
+import aiohttp
 import msgspec
 import pytest
 
@@ -14,11 +16,13 @@ from berth.runtime.bus.access import Access, access_of
 from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.config import BusConfig
 from berth.runtime.errors import DeniedError, TransientError
-from berth.runtime.keys.rights import SERVICES
+from berth.runtime.keys.rights import ONE_PROCESS, SERVICES
 from berth.runtime.local.nats_server import EmbeddedCluster
+from berth.runtime.local.ports import free_ports
 from tests.support.certificates import authority, certificate
 from tests.support.command import berth
-from tests.support.processes import ROOT, services
+from tests.support.probes import answer
+from tests.support.processes import ROOT, Services, services
 from tests.support.waiting import until, until_true
 
 pytestmark = pytest.mark.timeout(240)
@@ -97,6 +101,7 @@ async def opened(folder: Path) -> AsyncIterator[Place]:
         ("init", str(place.keys), "--cell", CELL),
         ("add", str(place.keys), "nodesim", "--kind", "service"),
         ("add", str(place.keys), "gateway", "--kind", "service"),
+        ("add", str(place.keys), "cell", "--kind", "service"),
         ("add", str(place.keys), "portal", "--namespace", "default", "--expires-in", "1d"),
         ("add", str(place.keys), "plug-in", "--kind", "agent"),
     ):
@@ -105,6 +110,35 @@ async def opened(folder: Path) -> AsyncIterator[Place]:
     place.publish_access()
     async with place.cluster:
         yield place
+
+
+async def in_one_process(place: Place, made: Services) -> None:
+    """The same cell in one process, whose one user has the rights of all services, places another job."""
+    probes, page = free_ports(2)
+    one = made.service(
+        "cell",
+        CELL,
+        bus=_table(place.settings("cell", replicas=3)),
+        probes={"port": probes},
+        api=SETTINGS["api"],
+        gateway={"access": "open", "port": page},
+        nodesim=SETTINGS["nodesim"],
+    )
+    one.start()
+    async with aiohttp.ClientSession() as session:
+
+        async def is_ready() -> bool:
+            assert one.is_running, one.log()
+            return (await answer(session, probes, "readyz"))[0] == HTTPStatus.OK
+
+        await until_true(is_ready, deadline_s=60, what="all services of the process are ready")
+    async with await Client.connect(
+        place.cluster.url, cell=CELL, identity="portal", access=place.access("portal"), timeout_s=30
+    ) as client:
+        await client.submit(MANIFEST | {"metadata": {"name": "train-2"}}, uid="u2")
+        assert (await client.wait("train-2", "placed", timeout_s=60)).ranks
+    assert "not permitted" not in one.log()
+    await one.stop()
 
 
 async def test_a_cell_of_three_servers_places_a_job_of_a_program_and_strangers_end_with_2(tmp_path: Path) -> None:
@@ -141,6 +175,8 @@ async def test_a_cell_of_three_servers_places_a_job_of_a_program_and_strangers_e
             assert [row["name"] for row in msgspec.json.decode(out)] == ["train"]
             for service in reversed(running):
                 await service.stop()
+
+            await in_one_process(place, made)
 
         # A key of another folder, and no credentials at all.
         code, _, err = await berth("keys", "init", str(tmp_path / "other"), "--cell", CELL)
@@ -179,7 +215,7 @@ async def test_a_revoked_user_is_let_in_no_more_and_its_successor_is(tmp_path: P
 
 
 async def test_nobody_publishes_or_reads_beyond_its_rights(tmp_path: Path) -> None:
-    users = [*SERVICES, "berth", "portal", "plug-in"]
+    users = [*SERVICES, ONE_PROCESS, "berth", "portal", "plug-in"]
     async with opened(tmp_path) as place:
         for user in users:
             subjects = ["ledger", "fact.claim.x", "intake.request.a.b", "api.submit.other", "status.a.b"]
@@ -189,9 +225,11 @@ async def test_nobody_publishes_or_reads_beyond_its_rights(tmp_path: Path) -> No
                 "api": {"intake.request.a.b"},
                 "berth": {"intake.request.a.b"},
                 "gateway": {"api.submit.other"},  # it asks for whom it serves
+                ONE_PROCESS: set(subjects),
             }.get(user, set())
             for subject in subjects:
-                async with place.bus(user) as bus:
+                # The one process has no inbox of its own, but those of its services.
+                async with place.bus(user, "dispatcher" if user == ONE_PROCESS else user) as bus:
                     whole = f"{bus.subjects.root}{subject}"
                     if subject in may:
                         with pytest.raises(TransientError, match="no stream accepts"):

@@ -12,7 +12,7 @@ import pytest
 from berth.runtime.keys.rights import rights_of_agent, rights_of_program
 from berth.runtime.local.nats_server import EmbeddedServer
 from berth.schemas.subjects import StreamName, Subjects
-from tests.support.nats_rights import rights, rights_of_command
+from tests.support.nats_rights import covers, rights, rights_of_command
 from tests.support.waiting import until
 
 CELL: Final = "guarded"
@@ -61,17 +61,6 @@ def subjects_of(all_rights: Iterable[Rights]) -> list[str]:
     found |= {f"{Subjects(OTHER_CELL).root}{one.removeprefix(subjects.root)}" for one in found}
     found |= {subjects.api_as("submit", "another"), subjects.event_job("team-b", "job"), *SYSTEM}
     return sorted(found)
-
-
-def covers(pattern: str, subject: str) -> bool:
-    """Whether a subject with wildcards covers one without."""
-    wanted, tokens = pattern.split("."), subject.split(".")
-    for number, one in enumerate(wanted):
-        if one == ">":
-            return len(tokens) > number
-        if number >= len(tokens) or one not in {"*", tokens[number]}:
-            return False
-    return len(wanted) == len(tokens)
 
 
 async def refused_by(url: str, user: str, subjects: Sequence[str], expected: Refused) -> Refused:

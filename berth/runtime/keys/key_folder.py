@@ -15,6 +15,7 @@ import msgspec
 
 from berth.runtime.keys.rights import (
     COMMANDS,
+    ONE_PROCESS,
     PERSON,
     SERVICES,
     Rights,
@@ -284,9 +285,10 @@ def _check(name: str, kind: Kind, commands: Sequence[str], namespaces: Sequence[
     """
     if not _NAME.fullmatch(name):
         raise KeysError(f"name is {name!r}, expected up to 63 letters, digits, - and _, a letter or digit first")
-    if kind == "service" and name not in SERVICES:
-        raise KeysError(f"name is {name!r}, expected a service: {', '.join(SERVICES)}")
-    if kind != "service" and name in SERVICES:
+    services = (*SERVICES, ONE_PROCESS)
+    if kind == "service" and name not in services:
+        raise KeysError(f"name is {name!r}, expected a service: {', '.join(services)}")
+    if kind != "service" and name in services:
         raise KeysError(f"name is {name!r}, expected another one than that of a service")
     for command in commands:
         if kind != "person" or command not in COMMANDS:

@@ -71,6 +71,8 @@ _GATEWAY_STREAMS: Final = (
 )
 SERVICES: Final = (*_SERVICES, _GATEWAY)
 """Names of the services; ``nodesim`` is for simulated clusters."""
+ONE_PROCESS: Final = "cell"
+"""User of all services in one process. Each of them has a connection and an inbox of its own."""
 _PERSON: Final = Rights(
     (
         "_INBOX_berth.>",
@@ -97,9 +99,15 @@ def rights_of_service(service: str, cell: str) -> Rights:
     """Rights of a service.
 
     Args:
-        service: One of :data:`SERVICES`.
+        service: One of :data:`SERVICES`, or :data:`ONE_PROCESS`, which has the rights of all.
         cell: Name of the cell.
     """
+    if service == ONE_PROCESS:
+        every = [rights_of_service(one, cell) for one in SERVICES]
+        return Rights(
+            _widest(subject for one in every for subject in one.publish),
+            _widest(subject for one in every for subject in one.subscribe),
+        )
     if service == _GATEWAY:
         streams = [Subjects(cell).stream(name) for name in _GATEWAY_STREAMS]
         publish = [
@@ -158,6 +166,23 @@ def rights_of_program(cell: str, identity: str, namespaces: Iterable[str]) -> Ri
         ),
         (inbox, *events),
     )
+
+
+def _widest(patterns: Iterable[str]) -> tuple[str, ...]:
+    """Those that no other one covers, each once: the token of a user must fit in one line of 4 KiB."""
+    found = tuple(dict.fromkeys(patterns))
+    return tuple(one for one in found if not any(_covers(other, one) for other in found if other != one))
+
+
+def _covers(pattern: str, narrower: str) -> bool:
+    """Whether each subject of a pattern is one of another pattern, too."""
+    tokens, others = pattern.split("."), narrower.split(".")
+    for number, wanted in enumerate(tokens):
+        if wanted == ">":
+            return len(others) > number
+        if number >= len(others) or others[number] == ">" or wanted not in {"*", others[number]}:
+            return False
+    return len(tokens) == len(others)
 
 
 def _of_cell(publish: Iterable[str], subscribe: Iterable[str], cell: str) -> Rights:

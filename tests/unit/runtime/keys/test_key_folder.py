@@ -9,11 +9,13 @@ import msgspec
 import pytest
 
 from berth.runtime.keys.key_folder import KeyFolder, KeysError
-from berth.runtime.keys.rights import COMMANDS, PERSON, SERVICES, rights_of_person, rights_of_service
+from berth.runtime.keys.rights import COMMANDS, ONE_PROCESS, PERSON, SERVICES, rights_of_person, rights_of_service
 from berth.runtime.keys.tokens import Key, user_key
-from tests.support.nats_rights import rights, rights_of_command
+from tests.support.nats_rights import covers, rights, rights_of_command
 
 NOW_S = 1_700_000_000
+LINE_BYTES = 3500
+"""A server reads lines of 4096 bytes; the signature and names of a connection come on top of the token."""
 
 
 class Clock:
@@ -47,14 +49,25 @@ def _decoded(token: str) -> dict[str, Any]:
 
 def test_rights_are_those_of_the_table_for_operators() -> None:
     table = rights("some.cell")
-    assert {*SERVICES, PERSON} == set(table)
-    for service in SERVICES:
+    assert {*SERVICES, ONE_PROCESS, PERSON} == set(table)
+    for service in (*SERVICES, ONE_PROCESS):
         found = rights_of_service(service, "some.cell")
         assert {"publish": list(found.publish), "subscribe": list(found.subscribe)} == table[service]
     for command in COMMANDS:
         found = rights_of_person("some.cell", [command])
         expected = rights_of_command("some.cell", command)
         assert {"publish": list(found.publish), "subscribe": list(found.subscribe)} == expected
+
+
+def test_one_process_has_the_rights_of_all_services_in_a_token_that_servers_accept(tmp_path: Path) -> None:
+    keys = KeyFolder.make(tmp_path / "keys", "a-cell-with-a-rather-long-name-of-fifty-characters", Clock())
+    user = keys.add(ONE_PROCESS, "service")
+    may = user.rights(keys.cell)
+    for service in SERVICES:
+        own = rights_of_service(service, keys.cell)
+        for column, wanted in ((may.publish, own.publish), (may.subscribe, own.subscribe)):
+            assert all(any(covers(one, subject) for one in column) for subject in wanted), service
+    assert len(keys.credentials_file(ONE_PROCESS).read_text("utf-8").splitlines()[1]) < LINE_BYTES
 
 
 def test_new_keys_have_users_of_all_services_and_only_operators_read_them(tmp_path: Path) -> None:
@@ -119,6 +132,7 @@ def test_a_revoked_user_stays_revoked_and_its_name_is_free(tmp_path: Path) -> No
         ({"name": "x" * 64, "kind": "agent"}, "expected up to 63 letters"),
         ({"name": "binders", "kind": "service"}, "name is 'binders', expected a service: inventory, "),
         ({"name": "binder", "kind": "program"}, "expected another one than that of a service"),
+        ({"name": "cell", "kind": "program"}, "expected another one than that of a service"),
         ({"name": "binder", "kind": "service"}, "name is 'binder', expected a new one"),
         ({"name": "p", "kind": "program", "commands": ["dead"]}, "command is 'dead', expected none: it is no person"),
         ({"name": "p", "kind": "person", "commands": ["up"]}, "command is 'up', expected one of dead, repair, restore"),
