@@ -7,13 +7,14 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from tests.chart.manifests import ChartError, Form, Met
-from tests.chart.places import AUTH, ENVIRONMENT, GATEWAY, TLS
+from tests.chart.places import AUTH, ENVIRONMENT, GATEWAY, ONE, TLS
 
 STORE: Final = "max_file_store: 18GB"
 SUBJECTS: Final = '"berth.default.'
 USERS_ALONE: Final = "nats/users/access.conf"
 """Users of NATS without a gateway; the manifests of which the chart is made have one."""
 _WITH_GATEWAY: Final = "gateway"
+_OF_CLUSTER: Final = "cluster.conf"
 STREAMS: Final = "_default"
 """End of the names of streams in the rights of the gateway."""
 _OF_NODESIM: Final = {"settings.toml": "nodesim.settings", "cluster.yaml": "nodesim.cluster"}
@@ -73,19 +74,22 @@ def _texts(name: str, there: Maps, values: Mapping[str, str], met: Met) -> Itera
 
 def _environment(there: Maps, met: Met) -> Iterator[str]:
     """A variable that follows from another value, or is a value by itself."""
-    base, production = there["base"], there["production"]
+    base, production, small = there["base"], there["production"], there["small"]
     met.note("cell", {form: data["BERTH_BUS__CELL"] for form, data in there.items()})
     met.note("nats.streamReplicas", {form: int(data["BERTH_BUS__REPLICAS"]) for form, data in there.items()})
-    met.note("scorer.replicas", {form: int(data["BERTH_SHARDS"]) for form, data in there.items()})
+    shards = {form: int(data["BERTH_SHARDS"]) for form, data in there.items()}
+    met.note("scorer.replicas", {form: count for form, count in shards.items() if form != "small"})
     met.note(
         "environment",
         {form: {key: text for key, text in data.items() if key not in ENVIRONMENT} for form, data in there.items()},
     )
     open_url, url = base["BERTH_BUS__URL"], production["BERTH_BUS__URL"]
-    yield f'BERTH_BUS__URL: {{{{ .Values.nats.url | default (ternary "{url}" "{open_url}" {TLS}) | toJson }}}}'
+    of_several = f'(ternary "{url}" "{open_url}" {TLS})'
+    own_url = f'ternary "{small["BERTH_BUS__URL"]}" {of_several} {ONE}'
+    yield f"BERTH_BUS__URL: {{{{ .Values.nats.url | default ({own_url}) | toJson }}}}"
     yield "BERTH_BUS__CELL: {{ .Values.cell | toJson }}"
     yield "BERTH_BUS__REPLICAS: {{ .Values.nats.streamReplicas | toString | toJson }}"
-    yield "BERTH_SHARDS: {{ .Values.scorer.replicas | toString | toJson }}"
+    yield f"BERTH_SHARDS: {{{{ ternary {shards['small']} (int .Values.scorer.replicas) {ONE} | toString | toJson }}}}"
     yield f'BERTH_PROBES__HOST: "{base["BERTH_PROBES__HOST"]}"'
     yield f'BERTH_PROBES__PORT: "{base["BERTH_PROBES__PORT"]}"'
     yield f"{{{{- if {AUTH} }}}}"
@@ -102,12 +106,17 @@ def _environment(there: Maps, met: Met) -> Iterator[str]:
 def _nats(there: Maps, files: dict[str, str]) -> Iterator[str]:
     """Files of their own beside the templates; those of production differ where NATS has users, and TLS.
 
+    A small cell has those of a trial, but for that of the cluster.
+
     Raises:
         ChartError: They lack what the templates replace.
     """
     trial, production = there["trial"], there["production"]
     if STORE not in trial["server.conf"] or SUBJECTS not in production["access.conf"]:
         raise ChartError(f"expected {STORE} in server.conf and {SUBJECTS} in access.conf")
+    small = there["small"]
+    if {**trial, _OF_CLUSTER: small[_OF_CLUSTER]} != small:
+        raise ChartError(f"files of NATS in a small cell: expected those of a trial, apart from {_OF_CLUSTER}")
     for name, text in trial.items():
         kinds = ("encrypted", "plain", TLS) if name == "tls.conf" else ("users", "open", AUTH)
         if text == production[name]:
@@ -118,6 +127,12 @@ def _nats(there: Maps, files: dict[str, str]) -> Iterator[str]:
             files[f"nats/{kinds[1]}/{name}"] = text
             users = f'(ternary "{_WITH_GATEWAY}" "{kinds[0]}" {GATEWAY})'
             source = f'.Files.Get (printf "nats/%s/{name}" (ternary {users} "{kinds[1]}" {kinds[2]}))'
+        elif name == _OF_CLUSTER:
+            files[f"nats/{kinds[0]}/{name}"] = production[name]
+            files[f"nats/{kinds[1]}/{name}"] = text
+            files[f"nats/one/{name}"] = small[name]
+            several = f'(ternary "{kinds[0]}" "{kinds[1]}" {kinds[2]})'
+            source = f'.Files.Get (printf "nats/%s/{name}" (ternary "one" {several} {ONE}))'
         else:
             files[f"nats/{kinds[0]}/{name}"] = production[name]
             files[f"nats/{kinds[1]}/{name}"] = text

@@ -18,6 +18,7 @@ FORMS: Final[dict[Form, tuple[Path, ...]]] = {
     "base": (K8S / "base", GATEWAY),
     "trial": (K8S / "overlays" / "dev", GATEWAY),
     "production": (K8S / "overlays" / "prod", GATEWAY, GATEWAY / "users"),
+    "small": (K8S / "overlays" / "small", GATEWAY, GATEWAY / "network"),
 }
 """Kustomization and components of each form."""
 WITHOUT_GATEWAY: Final = K8S / "overlays" / "prod" / "nats" / "access.conf"
@@ -37,6 +38,13 @@ _ABOUT_TRIAL: Final = (
 )
 
 
+_ABOUT_SMALL: Final = (
+    "# For clusters of up to 2,000 nodes: one process in place of all services, one node of NATS, no standby, no\n"
+    "# passwords. The network has to apply policies. Written by make chart from k8s/overlays/small.\n"
+    "# helm install berth k8s/chart --namespace berth-system --create-namespace --values k8s/chart/values-small.yaml\n\n"
+)
+
+
 def chart() -> Chart:
     """The chart of the manifests.
 
@@ -47,7 +55,7 @@ def chart() -> Chart:
 
 
 def forms() -> dict[Form, Manifests]:
-    """Manifests of the base and of both overlays, all with the gateway."""
+    """Manifests of the base and of all overlays, all with the gateway."""
     return {form: Manifests.of(*objects_of(folder, components)) for form, (folder, *components) in FORMS.items()}
 
 
@@ -72,6 +80,7 @@ def wanted() -> dict[str, str]:
         "Chart.yaml": _chart_yaml(made.version),
         "values.yaml": _ABOUT_VALUES + document(made.values, about, leaves),
         "values-dev.yaml": _ABOUT_TRIAL + document(made.trial, {}, leaves),
+        "values-small.yaml": _ABOUT_SMALL + document(made.small, {}, leaves),
         "values.schema.json": json.dumps(schema(), indent=2) + "\n",
         **{f"templates/{name}": text for name, text in made.templates.items()},
         **made.files,

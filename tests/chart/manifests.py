@@ -10,7 +10,7 @@ from tests.support.kustomize import identity
 
 NAMESPACE: Final = "berth-system"
 
-Form = Literal["base", "trial", "production"]
+Form = Literal["base", "trial", "production", "small"]
 Key = tuple[str, str, str]
 """Kind, namespace and name."""
 There = Mapping[Form, Any]
@@ -42,24 +42,25 @@ class Manifests:
 
 @dataclass
 class Met:
-    """Values that were met, each in a trial and in production.
+    """Values that were met, each in a trial, in production and in a small cell.
 
     Attributes:
         tag: Of the image; empty while none was met.
     """
 
-    values: dict[str, tuple[Any, Any]] = field(default_factory=dict)
+    values: dict[str, tuple[Any, Any, Any]] = field(default_factory=dict)
     tag: str = ""
 
     def note(self, path: str, there: There) -> None:
-        """Keep what a value is; where one form lacks it, it is that of the other.
+        """Keep what a value is; a form that lacks it has that of another.
 
         Raises:
             ChartError: It is something else in another place.
         """
-        both = (there.get("trial", there.get("production")), there.get("production", there.get("trial")))
-        if self.values.setdefault(path, both) != both:
-            raise ChartError(f"{path} is {self.values[path]} and {both}: expected the same everywhere")
+        some = next(there[form] for form in ("production", "trial", "small") if form in there)
+        each = (there.get("trial", some), there.get("production", some), there.get("small", some))
+        if self.values.setdefault(path, each) != each:
+            raise ChartError(f"{path} is {self.values[path]} and {each}: expected the same everywhere")
 
     def note_tag(self, tag: str) -> None:
         """Keep the tag of the image.
@@ -71,8 +72,8 @@ class Met:
         if tag != self.tag:
             raise ChartError(f"the image has the tags {self.tag} and {tag}: expected one")
 
-    def trees(self) -> tuple[Tree, Tree]:
-        """Values of production, and what a trial has instead, in the order of the settings.
+    def trees(self) -> tuple[Tree, Tree, Tree]:
+        """Values of production, what a trial has instead, and what a small cell has, in the order of the settings.
 
         Raises:
             ChartError: A setting is not in the manifests, or a value of them is no setting.
@@ -82,12 +83,14 @@ class Met:
             raise ChartError(f"settings and manifests differ: {', '.join(sorted(wanted ^ set(self.values)))}")
         values: Tree = {}
         trial: Tree = {}
+        small: Tree = {}
         for one in SETTINGS:
-            its, default = self.values.get(one.path, (one.trial, one.default))
+            of_trial, default, of_small = self.values.get(one.path, (one.trial, one.default, one.small))
             put(values, one.path, default)
-            if its is not None and its != default:
-                put(trial, one.path, difference(its, default))
-        return values, trial
+            for tree, its in ((trial, of_trial), (small, of_small)):
+                if its is not None and its != default:
+                    put(tree, one.path, difference(its, default))
+        return values, trial, small
 
 
 def difference(new: Any, old: Any) -> Any:  # noqa: ANN401  # trees of YAML

@@ -8,12 +8,14 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Final
 
+from tests.chart.settings import SERVICES
 from tests.chart.text import Block, Given, Items, Node, Value
 
 AUTH: Final = ".Values.nats.auth.enabled"
 TLS: Final = ".Values.nats.tls.enabled"
 GATEWAY: Final = ".Values.gateway.enabled"
 STORED: Final = ".Values.nats.storage.enabled"
+ONE: Final = ".Values.oneProcess.enabled"
 POD: Final = "spec template spec"
 CONTAINER: Final = f"{POD} containers *"
 
@@ -80,6 +82,7 @@ FIELDS: Final = (
         "gateway.tokens.secret",
     ),
     Field(Place("StatefulSet", "scorer", "spec replicas"), "{name}.replicas", "number"),
+    Field(Place("Deployment", "cell", f"{CONTAINER} resources"), "oneProcess.resources", "tree"),
     Field(Place("*", "*", f"{CONTAINER} resources"), "{name}.resources", "tree"),
     Field(Place("*", "*", f"{POD} priorityClassName"), "priorityClass.name", "optional text"),
     Field(Place("Deployment", "*", f"{POD} tolerations"), "tolerations", "optional tree"),
@@ -114,8 +117,17 @@ CONDITIONS: Final = (
     (Place("StatefulSet", "nats", f"{POD} volumes tls"), TLS),
     (Place("StatefulSet", "nats", "spec volumeClaimTemplates"), STORED),
     (Place("StatefulSet", "nats", f"{POD} volumes data"), f"not {STORED}"),
+    (Place("NetworkPolicy", "nats", "spec ingress 1"), f"not {ONE}"),
+    (Place("NetworkPolicy", "nats", "spec egress 1"), f"not {ONE}"),
 )
 """Fields that some of the manifests lack."""
+
+OF_ONE_PROCESS: Final = (
+    Place("*Binding", "berth-*", "subjects 0 name"),
+    Place("StatefulSet", "nats", "spec replicas"),
+    Place("StatefulSet", "nats", f"{CONTAINER} env GOMEMLIMIT value"),
+)
+"""Fields that are something else where all services are one process."""
 
 ADDED: Final = (
     (Place("Deployment", "*", POD), "nodeSelector", Given("with .Values.nodeSelector", Block("toYaml ."))),
@@ -133,7 +145,16 @@ ADDED: Final = (
 )
 """Members and items that the manifests lack: they are there for values that the manifests do not have."""
 
+_OF_SERVICES: Final = ("Deployment", "StatefulSet", "ServiceAccount", "PodDisruptionBudget", "Service")
 OBJECTS: Final = (
+    (Place("PodDisruptionBudget", "nats", ""), f"and .Values.nats.embedded (not {ONE})"),
+    (Place("*", "cell", ""), ONE),
+    (Place("ConfigMap", "berth-cell", ""), ONE),
+    *(
+        (Place(kind, f"{before}{service}", ""), f"not {ONE}")
+        for service in SERVICES
+        for kind, before in (*((kind, "") for kind in _OF_SERVICES), ("ConfigMap", "berth-"))
+    ),
     (Place("Namespace", "berth-system", ""), ".Values.namespace.create"),
     (Place("PriorityClass", "*", ""), ".Values.priorityClass.create"),
     (Place("NetworkPolicy", "nats", ""), "and .Values.networkPolicies.enabled .Values.nats.embedded"),

@@ -1,4 +1,4 @@
-"""Values of the chart: comment, schema and default of each, and what a trial has instead.
+"""Values of the chart: comment, schema and default of each, and what a trial and a small cell have instead.
 
 A default that is not given here comes from the manifests.
 """
@@ -67,6 +67,7 @@ _ADDRESSES: Final[Tree] = {"type": "string", "pattern": "^((nats|tls)://[^,\\s]+
 SECTIONS: Final = {
     "settings": "Settings of each service, in TOML; docs/operators.md lists them. A change restarts the service.",
     "priorityClass": "Priority of all pods.",
+    "oneProcess": "For clusters of up to 2,000 nodes: see values-small.yaml.",
     "api": "Answers programs.",
     "gateway": "HTTP for browsers and programs.",
     "networkPolicies": "Who reaches NATS and the services, and what they reach.",
@@ -88,6 +89,7 @@ class Setting:
         schema: JSON Schema of it.
         default: What production has.
         trial: What a trial has instead; None if the same, or if the manifests say it.
+        small: What a small cell has instead; likewise.
     """
 
     path: str
@@ -95,6 +97,7 @@ class Setting:
     schema: Tree
     default: Any = FROM_MANIFESTS
     trial: Any = None
+    small: Any = None
 
 
 SETTINGS: Final = (
@@ -123,6 +126,7 @@ SETTINGS: Final = (
     ),
     *(Setting(f"settings.{name}", "", _FILE) for name in SERVICES),
     Setting("settings.gateway", "", _FILE),
+    Setting("settings.cell", "Of the one process, if oneProcess.enabled: a section for each service.", _FILE),
     Setting("priorityClass.create", "", _BOOLEAN, default=True),
     Setting("priorityClass.name", "Empty: the default of the cluster.", _OPTIONAL_NAME),
     Setting("priorityClass.value", "", {"type": "integer", "maximum": 1_000_000_000, "minimum": -2_147_483_648}),
@@ -142,7 +146,12 @@ SETTINGS: Final = (
     ),
     Setting("nats.streamReplicas", "Copies of each stream, on as many nodes of NATS.", {"enum": [1, 3, 5]}),
     Setting(
-        "nats.auth.enabled", "Whether NATS asks each service for its password.", _BOOLEAN, default=True, trial=False
+        "nats.auth.enabled",
+        "Whether NATS asks each service for its password.",
+        _BOOLEAN,
+        default=True,
+        trial=False,
+        small=False,
     ),
     Setting(
         "nats.auth.secret", "Secret with the password of each user; make it before. See docs/kubernetes.md.", _NAME
@@ -153,6 +162,7 @@ SETTINGS: Final = (
         _BOOLEAN,
         default=True,
         trial=False,
+        small=False,
     ),
     Setting(
         "nats.tls.secret",
@@ -179,6 +189,14 @@ SETTINGS: Final = (
     Setting("nats.resources", "", _RESOURCES),
     Setting("nats.tolerations", "", _TOLERATIONS),
     Setting("nats.nodeSelector", "", _LABELS, default={}),
+    Setting(
+        "oneProcess.enabled",
+        "Whether all services are one process, without shards and standby. It needs a NATS without passwords and TLS.",
+        _BOOLEAN,
+        default=False,
+        small=True,
+    ),
+    Setting("oneProcess.resources", "", _RESOURCES),
     Setting("inventory.resources", "", _RESOURCES),
     Setting("health.resources", "", _RESOURCES),
     Setting("dispatcher.replicas", "One is the leader, the others take over from it.", _COUNT),

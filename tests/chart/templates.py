@@ -1,9 +1,10 @@
-"""Templates and values of the chart, made of the objects of the base, of a trial and of production.
+"""Templates and values of the chart, made of the objects of the base, of a trial, of production and of a small cell.
 
 Where these are the same, so is the chart. Where they differ, or where a cluster may want something else, there is a
 value: :mod:`tests.chart.places` says which. A difference without a value is an error, so that nothing is left out.
 """
 
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import groupby
@@ -11,7 +12,7 @@ from typing import Any, Final
 
 from tests.chart import config_maps
 from tests.chart.manifests import NAMESPACE, ChartError, Form, Key, Manifests, Met, There
-from tests.chart.places import ADDED, CONDITIONS, FIELDS, OBJECTS
+from tests.chart.places import ADDED, CONDITIONS, FIELDS, OBJECTS, OF_ONE_PROCESS, ONE
 from tests.chart.text import Given, Node, Tree, Value, template
 
 HEAD: Final = "{{- /* Written by make chart from the manifests in k8s/; change those. */ -}}\n"
@@ -38,6 +39,7 @@ class Chart:
         files: Text of each file that templates read, by its name.
         values: Those of production, which are the defaults.
         trial: Those that a trial has instead.
+        small: Those that a small cell has instead.
     """
 
     version: str
@@ -45,13 +47,14 @@ class Chart:
     files: dict[str, str]
     values: Tree
     trial: Tree
+    small: Tree
 
 
 def chart_of(forms: dict[Form, Manifests], alone: Manifests) -> Chart:
     """The chart.
 
     Args:
-        forms: Manifests of the base and of both overlays.
+        forms: Manifests of the base and of all overlays.
         alone: Objects that are in no overlay.
 
     Raises:
@@ -69,16 +72,18 @@ def chart_of(forms: dict[Form, Manifests], alone: Manifests) -> Chart:
     for key in dict.fromkeys(key for one in (*forms.values(), alone) for key in one.objects):
         node = _Object(key, met, names).node(_there(key, forms, alone))
         texts.setdefault(_group(node), []).append((_condition(key[0], key[2]), f"---\n{template(node)}"))
-    values, trial = met.trees()
+    values, trial, small = met.trees()
     templates = {f"{group}.yaml": HEAD + _guarded(parts) for group, parts in texts.items()}
-    return Chart(met.tag, templates, files, values, trial)
+    return Chart(met.tag, templates, files, values, trial, small)
 
 
 def _there(key: Key, forms: dict[Form, Manifests], alone: Manifests) -> There:
     if key in alone.objects:
         return {"production": alone.objects[key]}
     there: There = {form: one.objects[key] for form, one in forms.items() if key in one.objects}
-    if len(there) < len(forms) and not _condition(key[0], key[2]):
+    condition = _condition(key[0], key[2])
+    is_known = there.keys() == forms.keys() - {"small"} if condition == f"not {ONE}" else bool(condition)
+    if len(there) < len(forms) and not is_known:
         raise ChartError(f"{' '.join(key)} is not in all manifests: expected a value of the chart for it")
     return there
 
@@ -137,6 +142,8 @@ class _Object:
             items = {form: _named(one, KEYS.get(path[-1])) for form, one in there.items()}
             return [*self._members(items, path).values(), *(node for _, node in self._added(path))]
         if any(other != first for other in others):
+            if any(one.meets(self._kind, self._name, path) for one in OF_ONE_PROCESS):
+                return _of_one_process(there)
             raise ChartError(f"{self._at(path)} is {dict(there)}: expected a value of the chart for it")
         return self._leaf(first, path)
 
@@ -182,6 +189,18 @@ class _Object:
 
     def _at(self, path: Path) -> str:
         return f"{self._kind} {self._name}: {' '.join(path)}"
+
+
+def _of_one_process(there: There) -> Value:
+    """What a field is where all services are one process, and otherwise.
+
+    Raises:
+        ChartError: The other forms differ.
+    """
+    others = {json.dumps(value) for form, value in there.items() if form != "small"}
+    if len(others) != 1:
+        raise ChartError(f"{dict(there)}: expected the same in all forms but a small cell")
+    return Value(f"ternary {json.dumps(there['small'])} {others.pop()} {ONE}")
 
 
 def _named(items: list[Any], key: str | None) -> Tree:

@@ -1,6 +1,6 @@
 """The components of the gateway in ``k8s/gateway``, beside each overlay: they hold together with it.
 
-Excluded: whether kustomize and an API server take them, which ``tests/kube/test_gateway_manifests.py`` tries.
+Excluded: whether kustomize and an API server take them, which ``tests/kube/test_chart.py`` tries.
 """
 
 import re
@@ -20,8 +20,10 @@ from tests.support.nats_rights import access_conf
 from tests.support.pods import Pod, pods_of, workloads
 
 GATEWAY: Final = K8S / "gateway"
+SMALL: Final = K8S / "overlays" / "small"
 COMPONENTS: Final = {"dev": [GATEWAY], "prod": [GATEWAY, GATEWAY / "users"]}
 WITH: Final = {form: render(FOLDERS[form], components) for form, components in COMPONENTS.items()}
+IN_A_SMALL_CELL: Final = render(SMALL, [GATEWAY, GATEWAY / "network"])
 OF_GATEWAY: Final = "0of99"
 TOKENS: Final = '[{"identity": "portal", "sha256": "' + "0a" * 32 + '"}]'
 ALL_SECRETS: Final = {
@@ -145,6 +147,24 @@ def test_it_is_reached_on_its_port_and_reaches_nats_alone() -> None:
         for name in workloads(WITH["prod"])
         if name != "gateway"
     )
+
+
+def test_a_small_cell_gets_the_gateway_of_a_trial_and_the_policy_of_production() -> None:
+    def named_gateway(objects: list[Tree]) -> dict[Any, Tree]:
+        return {identity(one): one for one in objects if "gateway" in one["metadata"]["name"] and "data" not in one}
+
+    def without_environment(objects: dict[Any, Tree]) -> dict[Any, str]:
+        return {at: re.sub(r"berth-environment-\w+", "", str(one)) for at, one in objects.items()}
+
+    wanted = named_gateway(WITH["dev"]) | {
+        at: one for at, one in named_gateway(WITH["prod"]).items() if at[0] == "NetworkPolicy"
+    }
+    assert without_environment(named_gateway(IN_A_SMALL_CELL)) == without_environment(wanted)
+    alone = {identity(one) for one in render(SMALL)}
+    assert {identity(one) for one in IN_A_SMALL_CELL} - alone == {
+        *wanted,
+        *(identity(one) for one in IN_A_SMALL_CELL if one["metadata"]["name"].startswith("berth-gateway-")),
+    }
 
 
 def test_the_page_makes_the_secrets_that_it_needs() -> None:

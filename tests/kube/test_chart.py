@@ -22,7 +22,13 @@ from tests.support.waiting import until_true
 
 K8S: Final = CHART.parent
 NAMESPACE: Final = "berth-system"
-VALUES: Final[dict[str, list[str | Path]]] = {"prod": [], "dev": ["--values", CHART / "values-dev.yaml"]}
+VALUES: Final[dict[str, list[str | Path]]] = {
+    "prod": [],
+    "dev": ["--values", CHART / "values-dev.yaml"],
+    "small": ["--values", CHART / "values-small.yaml"],
+}
+OF_GATEWAY: Final = {"prod": ["users"], "dev": [], "small": ["network"]}
+"""Components that an overlay needs with the gateway."""
 ALL_VALUES: Final = """
 namespace: {name: NAMESPACE}
 image: {repository: "registry.example:5000/team/berth", tag: 9.8.7, pullPolicy: Always, pullSecrets: [{name: registry}]}
@@ -46,6 +52,7 @@ gateway: {enabled: true, replicas: 5, tokens: {secret: digests}}
 networkPolicies: {egress: [{ports: [{protocol: UDP, port: 5353}]}]}
 """
 """Something else than the default for every value, apart from switches."""
+OPEN: Final = "auth: {enabled: false}, tls: {enabled: false}"
 WRONG: Final = [
     ("dispatcher: {replicas: 0}", "/dispatcher/replicas"),
     ("dispatcher: {replicas: two}", "/dispatcher/replicas"),
@@ -77,6 +84,13 @@ WRONG: Final = [
         "natsExporter.enabled is true, expected false: nats.embedded is false",
     ),
     ("natsExporter: {image: {tag: ''}}", "/natsExporter/image/tag"),
+    ("oneProcess: {enabled: true}", "nats.auth.enabled is true, expected false: oneProcess.enabled is true"),
+    (f"oneProcess: {{enabled: true}}\nnats: {{{OPEN}}}", "nats.streamReplicas is 3, expected 1: oneProcess.enabled is"),
+    (
+        f"oneProcess: {{enabled: true}}\nnats: {{{OPEN}, streamReplicas: 1}}\nnodesim: {{enabled: true}}",
+        "nodesim.enabled is",
+    ),
+    ("oneProcess: {enabled: true}\nnats: {auth: {enabled: false}}", "nats.tls.enabled is true, expected false"),
     ("namespace: {create: true}", 'namespace.name is ""'),
 ]
 
@@ -100,7 +114,7 @@ def test_the_chart_and_kustomize_make_the_same_objects(helm: Helm, overlay: str)
 
 @pytest.mark.parametrize("overlay", sorted(VALUES))
 def test_the_gateway_is_what_kustomize_makes_of_its_components(helm: Helm, tmp_path: Path, overlay: str) -> None:
-    components = [K8S / "gateway", *([K8S / "gateway" / "users"] if overlay == "prod" else [])]
+    components = [K8S / "gateway", *(K8S / "gateway" / name for name in OF_GATEWAY[overlay])]
     wanted = render(K8S / "overlays" / overlay, components)
     names = ("--set", f"namespace.create=true,namespace.name={NAMESPACE},gateway.enabled=true")
     assert helm.template(*VALUES[overlay], *names) == wanted
@@ -139,6 +153,12 @@ def test_what_watches_a_cell_is_what_kustomize_makes(helm: Helm) -> None:
     wanted = render(K8S / "monitoring")
     assert {one["kind"] for one in wanted} >= {"PrometheusRule", "ConfigMap", "Deployment", "NetworkPolicy"}
     assert by_path([one for one in made if one not in without]) == by_path(wanted)
+
+
+def test_what_watches_a_small_cell_asks_its_one_node_of_nats(helm: Helm) -> None:
+    made = helm.template("--namespace", NAMESPACE, *VALUES["small"], "--set", "natsExporter.enabled=true")
+    (container,) = pod_spec(workloads(made)["nats-exporter"])["containers"]
+    assert [one for one in container["args"] if one.startswith("http")] == ["http://nats-0.nats:8222"]
 
 
 def test_rules_and_dashboard_get_the_labels_by_which_they_are_found(helm: Helm) -> None:
