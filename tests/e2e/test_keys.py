@@ -1,6 +1,7 @@
 """A cell on three NATS servers with TLS and keys of ``berth keys``: services, people, programs, and who is denied."""
 
 import shutil
+from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from http import HTTPStatus
@@ -11,9 +12,14 @@ import aiohttp
 import msgspec
 import pytest
 
+from berth.cli.local.fleet import DEMO_CLUSTER
+from berth.cli.local.scenario import Play
+from berth.cli.local.stage import CellStage
+from berth.cli.local.story import Story
 from berth.client import Client, UnavailableError
 from berth.runtime.bus.access import Access, access_of
 from berth.runtime.bus.nats_bus import NatsBus
+from berth.runtime.clock import SystemClock
 from berth.runtime.config import BusConfig
 from berth.runtime.errors import DeniedError, TransientError
 from berth.runtime.keys.rights import ONE_PROCESS, SERVICES
@@ -22,7 +28,7 @@ from berth.runtime.local.ports import free_ports
 from tests.support.certificates import authority, certificate
 from tests.support.command import berth
 from tests.support.probes import answer
-from tests.support.processes import ROOT, Services, services
+from tests.support.processes import Services, services
 from tests.support.waiting import until, until_true
 
 pytestmark = pytest.mark.timeout(240)
@@ -40,7 +46,7 @@ SETTINGS: Final[dict[str, dict[str, Any]]] = {
     "scorer": {"shards": 1},
     "binder": {},
     "api": {"grants": [{"identity": "portal", "role": "submit", "namespaces": ["default"]}]},
-    "nodesim": {"topology_file": str(ROOT / "docs" / "examples" / "cluster.yaml")},
+    "nodesim": {"topology_file": str(DEMO_CLUSTER)},
 }
 
 
@@ -112,6 +118,17 @@ async def opened(folder: Path) -> AsyncIterator[Place]:
         yield place
 
 
+async def run_the_demo(place: Place) -> None:
+    """All jobs of ``berth demo`` end as they should."""
+    story, clock = Story(), SystemClock()
+    async with place.bus("berth") as bus:
+        await Play(bus, clock, CellStage(bus, clock, story), story).run(lambda _: None)
+    assert [tale for tale in story.tales if not tale.is_well] == []
+    fates = Counter(tale.fate for tale in story.tales)
+    assert fates["succeeded"] > 40, fates
+    assert min(fates["cancelled"], fates["rejected"], fates["too large"]) > 0, fates
+
+
 async def in_one_process(place: Place, made: Services) -> None:
     """The same cell in one process, whose one user has the rights of all services, places another job."""
     probes, page = free_ports(2)
@@ -141,7 +158,7 @@ async def in_one_process(place: Place, made: Services) -> None:
     await one.stop()
 
 
-async def test_a_cell_of_three_servers_places_a_job_of_a_program_and_strangers_end_with_2(tmp_path: Path) -> None:
+async def test_a_cell_of_three_servers_runs_the_demo_and_strangers_end_with_2(tmp_path: Path) -> None:
     async with opened(tmp_path) as place:
         with services(tmp_path, place.cluster.url) as made:
             running = [
@@ -173,6 +190,11 @@ async def test_a_cell_of_three_servers_places_a_job_of_a_program_and_strangers_e
             )
             assert code == 0, err
             assert [row["name"] for row in msgspec.json.decode(out)] == ["train"]
+            code, _, err = await berth(
+                "cancel", "train", url=place.cluster.url, cell=CELL, settings=place.environment("berth")
+            )
+            assert code == 0, err
+            await run_the_demo(place)
             for service in reversed(running):
                 await service.stop()
 

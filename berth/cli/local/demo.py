@@ -147,6 +147,7 @@ def demo(
                         print_progress(f"ready after {clock.monotonic_s() - began_s:.1f} s; sending jobs")
                         with _progress() as progress:
                             await staged.run(progress.show)
+                        await staged.count()
                         if record is not None:
                             recorded = await write_recording(bus, record)
                             print_progress(f"{record}: {recorded.end.facts} facts and {recorded.end.records} records")

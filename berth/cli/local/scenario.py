@@ -83,6 +83,13 @@ class Play:
             raise CommandError(f"not everything has ended after {limit_s:g} s", *open_) from error
         finally:
             await self._feeds.stop()
+
+    async def count(self) -> None:
+        """Ask the simulated cluster and the stage for what they have counted.
+
+        Raises:
+            TransientError: The cluster does not answer.
+        """
         answer = await self._bus.request(self._bus.subjects.sim("counts"), b"", timeout_s=_ASK_S)
         self.counts = decode(answer, SimCounts)
         self.sight = await self._stage.sight()
