@@ -155,6 +155,7 @@ async def stage(
         await gateway.stop()
 
 
+@pytest.mark.processes
 @pytest.mark.timeout(280)
 async def test_kube_scheduler_follows_the_decisions_of_berth(stage: Stage) -> None:
     world, namespace = stage.world, stage.namespace
