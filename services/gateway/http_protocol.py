@@ -17,6 +17,9 @@ HEAD_BYTES_MAX: Final = 65_536
 """Longest head of a request: its line and its headers."""
 _WRITE_BUFFER_BYTES: Final = 32_768
 """Bytes that wait for a client until whoever writes to it has to wait."""
+_LINGER_S: Final = 2.0
+"""How long a refused connection stays open at most: what the client still sends is dropped meanwhile. A connection that
+is closed before would be reset, and the client could lose the answer."""
 
 
 class Bounds(NamedTuple):
@@ -58,6 +61,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self._bounds = bounds
         self._arrival: asyncio.TimerHandle | None = None
         self._stall: asyncio.TimerHandle | None = None
+        self._lingering: asyncio.TimerHandle | None = None
         self._head_bytes = 0
         self._is_in_head = True
 
@@ -68,7 +72,8 @@ class BoundedProtocol(HttpToolsProtocol):
         self._bounds.note(len(self.connections))
         if len(self.connections) > self._bounds.connections_max:
             most = self._bounds.connections_max
-            self._refuse(f"connections is {most}, expected fewer than {most}: try again", "too-many")
+            self._answer_unless_begun(f"connections is {most}, expected fewer than {most}: try again", "too-many")
+            transport.close()
             return
         self._expect()
 
@@ -76,13 +81,15 @@ class BoundedProtocol(HttpToolsProtocol):
         """End the timers of the connection."""
         super().connection_lost(exc)
         self._bounds.note(len(self.connections))
-        for timer in (self._arrival, self._stall):
+        for timer in (self._arrival, self._stall, self._lingering):
             if timer is not None:
                 timer.cancel()
         self._unset_keepalive_if_required()
 
     def data_received(self, data: bytes) -> None:
         """Take bytes of the client; refuse a head that is too long."""
+        if self._lingering is not None:
+            return
         if self._is_in_head:
             self._head_bytes += len(data)
         super().data_received(data)
@@ -138,9 +145,18 @@ class BoundedProtocol(HttpToolsProtocol):
         self._refuse(f"request is incomplete after {wait}, expected all of it within {wait}", "request-timeout")
 
     def _refuse(self, error: str, code: str) -> None:
-        """Answer with an error, unless an answer has begun, and close."""
-        if self.transport.is_closing():
+        """Answer with an error, unless an answer has begun, and close once the client does, or after a time."""
+        if self.transport.is_closing() or self._lingering is not None:
             return
+        if not self._answer_unless_begun(error, code):
+            self.transport.close()
+            return
+        if self.transport.can_write_eof():
+            self.transport.write_eof()
+        self._lingering = self.loop.call_later(_LINGER_S, self.transport.close)
+
+    def _answer_unless_begun(self, error: str, code: str) -> bool:
+        """Answer with an error, unless an answer has begun; returns whether it does."""
         cycle: RequestResponseCycle | None = self.cycle  # None before the first request, unlike its declared type
         if self._is_in_head:
             is_unanswered = cycle is None or cycle.response_complete
@@ -148,7 +164,7 @@ class BoundedProtocol(HttpToolsProtocol):
             is_unanswered = cycle is not None and not cycle.response_started
         if is_unanswered:
             self.transport.write(_answer(error, code))
-        self.transport.close()
+        return is_unanswered
 
     def _cut(self) -> None:
         """End a connection whose client takes nothing: what waits for it is dropped."""

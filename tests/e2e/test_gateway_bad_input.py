@@ -7,7 +7,7 @@ import resource
 import socket
 import ssl
 from collections.abc import AsyncIterator, Mapping
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -31,7 +31,7 @@ from tests.support.gateway_cells import (
 )
 from tests.support.processes import ROOT, services
 from tests.support.programs import job_file
-from tests.support.waiting import until_true
+from tests.support.waiting import pause, until_true
 
 pytestmark = pytest.mark.timeout(170)
 
@@ -247,10 +247,27 @@ async def test_requests_of_a_wrong_form(running: Gateway) -> None:
 async def test_what_is_no_http_and_heads_that_are_too_long(running: Gateway) -> None:
     assert b"request is malformed" in await raw(running, b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03 hello\r\n\r\n")
     endless = [b"GET / HTTP/1.1\r\nHost: x\r\n", *(b"X-Header: " + b"y" * 8_000 + b"\r\n" for _ in range(12))]
-    assert (await raw(running, *endless)).startswith(b"HTTP/1.1 413")
+    for _ in range(20):  # also if the answer is there before the client has sent everything
+        assert (await raw(running, *endless)).startswith(b"HTTP/1.1 413")
     one = [b"GET / HTTP/1.1\r\nHost: x\r\nX: ", *(b"y" * 8_000 for _ in range(12))]
     assert (await raw(running, *one)).startswith(b"HTTP/1.1 413")
     assert (await running.ask("GET", "/api/v1/me")).status == 200
+
+
+async def test_a_client_that_is_refused_and_sends_on_is_cut_off(running: Gateway) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", running.port)
+
+    async def send_on() -> None:
+        while True:
+            writer.write(b"\x16" * 1_000)
+            await writer.drain()
+            await pause(0.01)
+
+    with pytest.raises(ConnectionError):
+        await asyncio.wait_for(send_on(), timeout=60)
+    writer.close()
+    with suppress(ConnectionError):
+        assert b"request is malformed" in await reader.read()
 
 
 async def test_slow_requests_are_ended_and_others_go_on(nats_server: str, cell: str, tmp_path: Path) -> None:
