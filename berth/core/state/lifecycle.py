@@ -141,6 +141,7 @@ def _examined(state: State, uid: str, found: Due, set_aside: list[SetAside], at_
 
 def _examine(state: State, uid: str, found: Due, at_ms: int) -> bool:
     """Whether something is due for a gang."""
+    state.short.pop(uid, None)  # noted again where it still holds
     gang = state.fold.gangs.get(uid)
     holding = state.fold.holdings.get((uid, gang.attempt if gang is not None else 0))
     if holding is None:

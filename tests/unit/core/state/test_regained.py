@@ -206,6 +206,23 @@ def test_chips_that_have_another_owner_are_not_taken_from_it() -> None:
     assert due.short == []
 
 
+@pytest.mark.parametrize("is_cancelled", [True, False])
+def test_an_attempt_does_not_wait_for_chips_of_others_once_its_job_is_cancelled_or_the_ledger_knows_it(
+    *, is_cancelled: bool
+) -> None:
+    life = Restored()
+    other = placement_of(["a"], [(0, 1)], [Run(1, 2)], resource="r")
+    life.round(verdicts=[Verdict("default", "k", "uid-k", 1, other)])
+    life.found(*RUN)
+    assert life.due().short == ["uid-j"]
+    if is_cancelled:
+        life.job("cancelled")
+    else:
+        own = placement_of(["a", "b"], [(2,), (0,)], [Run(2, 1)], resource="r")
+        life.round(verdicts=[Verdict("default", "j", "uid-j", 1, own)])
+    assert life.due().short == []
+
+
 def test_a_record_that_gives_back_chips_of_pods_that_run_gives_no_places() -> None:
     """Some of what these pods have may be free already."""
     due = Due(releases=[Release("uid-k", 1, "vanished")])
