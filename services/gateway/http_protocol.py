@@ -153,6 +153,10 @@ class BoundedProtocol(HttpToolsProtocol):
             return
         if self.transport.can_write_eof():
             self.transport.write_eof()
+        cycle: RequestResponseCycle | None = self.cycle
+        if cycle is not None and not cycle.response_complete:  # as where the client has gone: nothing more is written
+            cycle.disconnected = True
+            cycle.message_event.set()
         self._lingering = self.loop.call_later(_LINGER_S, self.transport.close)
 
     def _answer_unless_begun(self, error: str, code: str) -> bool:
