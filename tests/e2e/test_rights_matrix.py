@@ -9,10 +9,10 @@ import msgspec
 import nats
 import pytest
 
-from berth.runtime.keys.rights import rights_of_agent, rights_of_program
+from berth.runtime.keys.rights import covers, rights_of_agent, rights_of_program
 from berth.runtime.local.nats_server import EmbeddedServer
 from berth.schemas.subjects import StreamName, Subjects
-from tests.support.nats_rights import covers, rights, rights_of_command
+from tests.support.nats_rights import rights, rights_of_command
 from tests.support.waiting import until
 
 CELL: Final = "guarded"

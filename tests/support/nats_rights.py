@@ -1,14 +1,13 @@
 """What each service may do on NATS, as the table in the page for operators says."""
 
 import re
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
+from berth.runtime.keys.rights import ONE_PROCESS, widest
 from berth.schemas.subjects import Subjects, token
 
 PEOPLE: Final = "berth"
-ONE_PROCESS: Final = "cell"
 _PAGE: Final = Path(__file__).parents[2] / "docs" / "operators.md"
 _ROW: Final = re.compile(
     r"^\| (?P<user>[a-z `]+) \| (?P<publish>none|`[^|]*`) \| (?P<subscribe>none|`[^|]*`) \|$", re.MULTILINE
@@ -48,27 +47,10 @@ def rights(cell: str) -> dict[str, dict[str, list[str]]]:
             for column in ("publish", "subscribe")
         }
     found[ONE_PROCESS] = {
-        column: _widest(subject for service in found if service != PEOPLE for subject in found[service][column])
+        column: list(widest(subject for service in found if service != PEOPLE for subject in found[service][column]))
         for column in ("publish", "subscribe")
     }
     return found
-
-
-def covers(pattern: str, subject: str) -> bool:
-    """Whether a subject with wildcards covers another one, or each subject of another one with wildcards."""
-    wanted, tokens = pattern.split("."), subject.split(".")
-    for number, one in enumerate(wanted):
-        if one == ">":
-            return len(tokens) > number
-        if number >= len(tokens) or tokens[number] == ">" or one not in {"*", tokens[number]}:
-            return False
-    return len(wanted) == len(tokens)
-
-
-def _widest(subjects: Iterable[str]) -> list[str]:
-    """Subjects that no other one covers, in their order."""
-    every = list(dict.fromkeys(subjects))
-    return [one for one in every if not any(covers(other, one) for other in every if other != one)]
 
 
 def rights_of_command(cell: str, command: str) -> dict[str, list[str]]:

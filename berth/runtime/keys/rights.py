@@ -105,8 +105,8 @@ def rights_of_service(service: str, cell: str) -> Rights:
     if service == ONE_PROCESS:
         every = [rights_of_service(one, cell) for one in SERVICES]
         return Rights(
-            _widest(subject for one in every for subject in one.publish),
-            _widest(subject for one in every for subject in one.subscribe),
+            widest(subject for one in every for subject in one.publish),
+            widest(subject for one in every for subject in one.subscribe),
         )
     if service == _GATEWAY:
         streams = [Subjects(cell).stream(name) for name in _GATEWAY_STREAMS]
@@ -168,14 +168,14 @@ def rights_of_program(cell: str, identity: str, namespaces: Iterable[str]) -> Ri
     )
 
 
-def _widest(patterns: Iterable[str]) -> tuple[str, ...]:
-    """Those that no other one covers, each once: the token of a user must fit in one line of 4 KiB."""
+def widest(patterns: Iterable[str]) -> tuple[str, ...]:
+    """Those that no other one covers, each once, in their order: the token of a user must fit in one line of 4 KiB."""
     found = tuple(dict.fromkeys(patterns))
-    return tuple(one for one in found if not any(_covers(other, one) for other in found if other != one))
+    return tuple(one for one in found if not any(covers(other, one) for other in found if other != one))
 
 
-def _covers(pattern: str, narrower: str) -> bool:
-    """Whether each subject of a pattern is one of another pattern, too."""
+def covers(pattern: str, narrower: str) -> bool:
+    """Whether a subject with wildcards covers another one, or each subject of another one with wildcards."""
     tokens, others = pattern.split("."), narrower.split(".")
     for number, wanted in enumerate(tokens):
         if wanted == ">":

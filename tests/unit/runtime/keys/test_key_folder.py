@@ -9,9 +9,17 @@ import msgspec
 import pytest
 
 from berth.runtime.keys.key_folder import KeyFolder, KeysError
-from berth.runtime.keys.rights import COMMANDS, ONE_PROCESS, PERSON, SERVICES, rights_of_person, rights_of_service
+from berth.runtime.keys.rights import (
+    COMMANDS,
+    ONE_PROCESS,
+    PERSON,
+    SERVICES,
+    covers,
+    rights_of_person,
+    rights_of_service,
+)
 from berth.runtime.keys.tokens import Key, user_key
-from tests.support.nats_rights import covers, rights, rights_of_command
+from tests.support.nats_rights import rights, rights_of_command
 
 NOW_S = 1_700_000_000
 LINE_BYTES = 3500
