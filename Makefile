@@ -31,10 +31,10 @@ demo: setup ## Start a simulated cluster and watch some fifty jobs being placed
 demo-kube: setup kube-assets ## The same on a temporary Kubernetes API server
 	@$(BIN)/berth demo --kubernetes
 
-test: setup ## Run all tests that need no Kubernetes and no browser
+test: setup ## Run all tests that need no Kubernetes and no browser, or those of the files in TESTS
 	@echo "tests/kube is left out: make test-kube runs it on a real Kubernetes API server"
 	@echo "tests/page is left out: make test-page runs it in a real browser"
-	@$(BIN)/pytest $(addprefix --cells ,$(CELLS))
+	@$(BIN)/pytest $(addprefix --cells ,$(CELLS)) $(TESTS)
 
 test-kube: setup kube-assets helm-assets ## Run the tests that need a Kubernetes API server, on a real one
 	@$(BIN)/pytest tests/kube $(addprefix --cells ,$(CELLS))
