@@ -8,7 +8,7 @@ from msgspec import Meta
 
 from berth.runtime.config import ServiceConfig
 from berth.runtime.kube.config import KubeConfig
-from berth.services.nodesim.fault_plan import FaultsConfig
+from berth.services.nodesim.fault_plan import FaultPlanConfig
 
 
 class AgentsConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -62,7 +62,7 @@ class NodesimConfig(ServiceConfig, frozen=True, kw_only=True, forbid_unknown_fie
     kube: KubeConfig | None = None
     """Play the cluster on this API server; without the section its facts are published on the bus instead."""
     agents: AgentsConfig = AgentsConfig()
-    faults: FaultsConfig = FaultsConfig()
+    fault_plan: FaultPlanConfig = FaultPlanConfig()
     """Faults at given and random times."""
     topology_file: Path
     """YAML file that describes the cluster; see :mod:`berth.formats.clusters.topology_file`."""

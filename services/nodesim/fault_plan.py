@@ -63,7 +63,7 @@ class RandomFaults(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """The faults are those of whole leaf switches."""
 
 
-class FaultsConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class FaultPlanConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Faults that come by themselves, beside those of the topology file."""
 
     seed: int = 0
@@ -90,7 +90,7 @@ class FaultPlan:
         start_ms: Time from which given times count.
     """
 
-    def __init__(self, config: FaultsConfig, nodes: Iterable[NodeDescription], *, start_ms: UnixMs) -> None:
+    def __init__(self, config: FaultPlanConfig, nodes: Iterable[NodeDescription], *, start_ms: UnixMs) -> None:
         self._nodes = sorted(nodes, key=lambda node: node.name)
         self._given = sorted(
             (DueFault(start_ms + round(one.at_s * _MS), _given(one)) for one in config.given),

@@ -87,7 +87,7 @@ class Loop:
             run_default_ms=round(config.run_default_s * _MS),
             terminating_ms=round(config.terminating_s * _MS),
         )
-        self._plan = FaultPlan(config.faults, sim_nodes.nodes.values(), start_ms=clock.now_ms())
+        self._plan = FaultPlan(config.fault_plan, sim_nodes.nodes.values(), start_ms=clock.now_ms())
         self._published: dict[str, NodesSeen | HealthSeen] = {}
         self._stepped_ms = 0
         self._shown_s = -math.inf

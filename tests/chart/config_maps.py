@@ -17,6 +17,8 @@ _WITH_GATEWAY: Final = "gateway"
 _OF_CLUSTER: Final = "cluster.conf"
 STREAMS: Final = "_default"
 """End of the names of streams in the rights of the gateway."""
+USERS: Final = "users: ["
+"""Begin of the list of users, to which a value adds more."""
 _OF_NODESIM: Final = {"settings.toml": "nodesim.settings", "cluster.yaml": "nodesim.cluster"}
 
 Maps = Mapping[Form, Mapping[str, str]]
@@ -114,6 +116,8 @@ def _nats(there: Maps, files: dict[str, str]) -> Iterator[str]:
     trial, production = there["trial"], there["production"]
     if STORE not in trial["server.conf"] or SUBJECTS not in production["access.conf"]:
         raise ChartError(f"expected {STORE} in server.conf and {SUBJECTS} in access.conf")
+    if production["access.conf"].count(USERS) != 1:
+        raise ChartError(f"expected {USERS} once in access.conf")
     small = there["small"]
     if {**trial, _OF_CLUSTER: small[_OF_CLUSTER]} != small:
         raise ChartError(f"files of NATS in a small cell: expected those of a trial, apart from {_OF_CLUSTER}")
@@ -142,4 +146,5 @@ def _nats(there: Maps, files: dict[str, str]) -> Iterator[str]:
         if name == "access.conf":
             source += " | replace `" + SUBJECTS + '` (printf `"berth.%s.` .Values.cell)'
             source += f' | replace "{STREAMS}" (printf "_%s" .Values.cell)'
+            source += f' | replace "{USERS}" (printf "{USERS}%s" .Values.nats.auth.users)'
         yield f"{name}: {{{{ {source} | toJson }}}}"

@@ -157,6 +157,12 @@ SETTINGS: Final = (
         "nats.auth.secret", "Secret with the password of each user; make it before. See docs/kubernetes.md.", _NAME
     ),
     Setting(
+        "nats.auth.users",
+        "More users of NATS with their rights, as they stand in its configuration. See docs/kubernetes.md.",
+        _TEXT,
+        default="",
+    ),
+    Setting(
         "nats.tls.enabled",
         "Whether the pods of NATS and their clients use TLS. false: the network must keep others away.",
         _BOOLEAN,

@@ -5,13 +5,16 @@ Excluded: what the manifests do, which ``tests/kube/test_manifests.py`` shows wi
 
 import os
 import re
+import subprocess
 from pathlib import Path
 from typing import Final
 
 import pytest
 import yaml
 
+from berth.runtime.keys.rights import COMMANDS, rights_of_person, widest
 from berth.runtime.local.kube_server import KubeServer
+from berth.runtime.local.nats_server import server_binary
 from tests.chart.files import alone
 from tests.support.kube_api import KubeApi
 from tests.support.kube_objects import apply, in_order, lost, path_of
@@ -21,6 +24,7 @@ from tests.support.pods import workloads
 from tests.support.waiting import until_true
 
 K8S: Final = CHART.parent
+DOCS: Final = K8S.parent / "docs"
 NAMESPACE: Final = "berth-system"
 VALUES: Final[dict[str, list[str | Path]]] = {
     "prod": [],
@@ -136,6 +140,29 @@ def test_the_rights_of_the_gateway_name_streams_of_the_cell(helm: Helm) -> None:
     assert '"$JS.API.STREAM.MSG.GET.LEDGER_east"' in access
     assert '"berth.east.api.*"' in access
     assert "default" not in access.partition("\n")[2]
+
+
+def test_more_users_of_nats_have_the_rights_that_the_values_give_them(helm: Helm, tmp_path: Path) -> None:
+    (shown,) = re.findall(
+        r"```yaml\n(nats:\n  auth:\n    users: .*?)```", (DOCS / "kubernetes.md").read_text("utf-8"), re.DOTALL
+    )
+    values = tmp_path / "values.yaml"
+    values.write_text(shown)
+    (access,) = [
+        one["data"]["access.conf"]
+        for one in helm.template("--values", values)
+        if one["metadata"]["name"].startswith("nats-") and "data" in one
+    ]
+    rights = yaml.safe_load(shown)["nats"]["auth"]["users"]
+    assert access.index(rights) < access.index("user: inventory")
+    config = tmp_path / "access.conf"
+    config.write_text(access)
+    passwords = dict.fromkeys(re.findall(r"\$(PASSWORD_[A-Z]+)", access), "secret")
+    subprocess.run([server_binary(), "-c", config, "-t"], check=True, capture_output=True, env=passwords)  # noqa: S603  # it only reads the file
+    publish, subscribe = re.search(r"publish: \[(.*?)\]\s+subscribe: \[(.*?)\]", rights, re.DOTALL).groups()
+    wanted = rights_of_person("default", COMMANDS)
+    assert sorted(re.findall('"(.+?)"', publish)) == sorted(widest(wanted.publish))
+    assert re.findall('"(.+?)"', subscribe) == list(wanted.subscribe)
 
 
 def test_a_pod_monitor_is_made_where_it_is_asked_for(helm: Helm) -> None:

@@ -13,7 +13,7 @@ from berth.runtime.kube.port import Api
 from berth.schemas.envelope import decode, encode
 from berth.schemas.simulation import BreakNode, NodeBroken, SimCounts
 from berth.services.nodesim.config import AgentsConfig, NodesimConfig
-from berth.services.nodesim.fault_plan import FaultsConfig
+from berth.services.nodesim.fault_plan import FaultPlanConfig
 from berth.services.nodesim.kube.app import play
 from berth.services.nodesim.metrics import NodesimMetrics
 from tests.support.fake_bus import FakeBus
@@ -49,7 +49,7 @@ async def played(
     clock: Clock | None = None,
     run_default_s: float = 60.0,
     terminating_s: float = 0.05,
-    faults: FaultsConfig | None = None,
+    fault_plan: FaultPlanConfig | None = None,
 ) -> AsyncIterator[Played]:
     """Play a cluster while the context lasts.
 
@@ -60,7 +60,7 @@ async def played(
         clock: Source of time; None for the host's.
         run_default_s: As in the settings.
         terminating_s: As in the settings.
-        faults: Settings of section ``faults``.
+        fault_plan: Settings of section ``fault_plan``.
     """
     clock = clock or SystemClock()
     server = FakeServer()
@@ -69,7 +69,7 @@ async def played(
         topology_file=Path("cluster.yaml"),
         kube=KubeConfig(),
         agents=agents,
-        faults=faults or FaultsConfig(),
+        fault_plan=fault_plan or FaultPlanConfig(),
         run_default_s=run_default_s,
         terminating_s=terminating_s,
         tick_s=0.01,

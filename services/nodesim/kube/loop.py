@@ -87,7 +87,7 @@ class KubeLoop:
             agents = self.agents[fault.node]
             for item in breakages_of_file(fault, agents.node, start_ms):
                 agents.breakages.add(item)
-        self._plan = FaultPlan(config.faults, cluster.nodes, start_ms=start_ms)
+        self._plan = FaultPlan(config.fault_plan, cluster.nodes, start_ms=start_ms)
         self._nodes: dict[str, str] = {}
         """Node by uid of the pod."""
         self._due: dict[str, UnixMs] = dict.fromkeys(self.agents, start_ms)

@@ -4,7 +4,7 @@ import pytest
 
 from berth.formats.clusters.topology_file import parse_cluster
 from berth.schemas.simulation import BreakNode
-from berth.services.nodesim.fault_plan import FaultPlan, FaultsConfig, GivenFault, RandomFaults
+from berth.services.nodesim.fault_plan import FaultPlan, FaultPlanConfig, GivenFault, RandomFaults
 
 CLUSTER = parse_cluster(
     """
@@ -20,7 +20,7 @@ HOUR_S = 3_600
 KINDS = ("chip", "network", "recovering", "node", "switch", "kubelet", "plugin", "gone", "container", "relation")
 
 
-def plan_of(config: FaultsConfig) -> FaultPlan:
+def plan_of(config: FaultPlanConfig) -> FaultPlan:
     return FaultPlan(config, CLUSTER.nodes, start_ms=START_MS)
 
 
@@ -37,7 +37,7 @@ def until(plan: FaultPlan, end_s: float) -> list[tuple[int, BreakNode]]:
 
 def test_given_faults_come_once_in_the_order_of_their_times() -> None:
     plan = plan_of(
-        FaultsConfig(
+        FaultPlanConfig(
             given=[
                 GivenFault(at_s=30, node="a2-1", fault="container", pod="ns/p", exit_code=137),
                 GivenFault(
@@ -59,17 +59,17 @@ def test_given_faults_come_once_in_the_order_of_their_times() -> None:
 
 def test_a_seed_gives_the_same_faults_and_another_kind_changes_none_of_them() -> None:
     chips = RandomFaults(fault="chip", mtbf_s=100, for_s=30)
-    first = until(plan_of(FaultsConfig(seed=7, random=[chips])), HOUR_S)
-    more = until(plan_of(FaultsConfig(seed=7, random=[chips, RandomFaults(fault="kubelet", mtbf_s=50)])), HOUR_S)
+    first = until(plan_of(FaultPlanConfig(seed=7, random=[chips])), HOUR_S)
+    more = until(plan_of(FaultPlanConfig(seed=7, random=[chips, RandomFaults(fault="kubelet", mtbf_s=50)])), HOUR_S)
     assert [one for one in more if one[1].fault == "chip"] == first
-    assert until(plan_of(FaultsConfig(seed=8, random=[chips])), HOUR_S) != first
+    assert until(plan_of(FaultPlanConfig(seed=8, random=[chips])), HOUR_S) != first
     assert 18 < len(first) < 72  # 36 in the mean
     assert len({one.node for _, one in first}) == len(CLUSTER.nodes)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_random_faults_are_of_nodes_that_can_have_them(kind: str) -> None:
-    config = FaultsConfig(random=[RandomFaults(fault=kind, mtbf_s=60)])  # type: ignore[arg-type]  # one of the kinds
+    config = FaultPlanConfig(random=[RandomFaults(fault=kind, mtbf_s=60)])  # type: ignore[arg-type]  # one of the kinds
     found = [one for _, one in until(plan_of(config), HOUR_S)]
     assert found
     assert all(one.fault == kind and not one.leaf for one in found)
@@ -80,11 +80,11 @@ def test_random_faults_are_of_nodes_that_can_have_them(kind: str) -> None:
 
 
 def test_random_faults_of_leaves_name_leaves() -> None:
-    found = until(plan_of(FaultsConfig(random=[RandomFaults(fault="kubelet", mtbf_s=60, leaf=True)])), HOUR_S)
+    found = until(plan_of(FaultPlanConfig(random=[RandomFaults(fault="kubelet", mtbf_s=60, leaf=True)])), HOUR_S)
     assert {(one.node, one.leaf) for _, one in found} == {("leaf-0", True), ("leaf-1", True)}
 
 
 def test_kinds_that_no_node_can_have_never_come() -> None:
     nodes = [node for node in CLUSTER.nodes if node.name.startswith("a2")]
-    config = FaultsConfig(random=[RandomFaults(fault="switch", mtbf_s=1)])
+    config = FaultPlanConfig(random=[RandomFaults(fault="switch", mtbf_s=1)])
     assert FaultPlan(config, nodes, start_ms=START_MS).next_ms() is None

@@ -3,7 +3,7 @@
 import pytest
 
 from berth.schemas.simulation import BreakNode
-from berth.services.nodesim.fault_plan import FaultsConfig, GivenFault
+from berth.services.nodesim.fault_plan import FaultPlanConfig, GivenFault
 from tests.support.bound_pods import RESOURCE, bind, pod_body
 from tests.support.fake_kube import FakeKube
 from tests.support.kube_rules import Tree
@@ -145,6 +145,6 @@ async def test_planned_faults_come_at_their_times_and_wrong_ones_are_left_out() 
         GivenFault(at_s=0.05, node="leaf-0", fault="kubelet", leaf=True),
         GivenFault(at_s=0.2, node="a2-3", fault="gone"),
     ]
-    async with played(kube, TOPOLOGY, faults=FaultsConfig(given=given)):
+    async with played(kube, TOPOLOGY, fault_plan=FaultPlanConfig(given=given)):
         await until(lambda: ready(kube)[:2] == [False, False], deadline_s=5, what="the leaf fails")
         await until(lambda: names(kube) == ["a2-0", "a2-1", "a2-2"], deadline_s=5, what="a node leaves")
