@@ -16,6 +16,7 @@ from berth.runtime.local.nats_server import EmbeddedServer
 from berth.schemas.envelope import encode
 from tests.sim.older import Older
 from tests.support.cells import a_job
+from tests.support.command import berth
 from tests.support.load import status
 from tests.support.processes import ROOT, Service, Services, services
 from tests.support.waiting import until_true
@@ -35,8 +36,9 @@ SAFE: Final[dict[str, Any]] = {"decisions": {"chain": 0}}
 class Cell:
     """A cell whose services change their release one by one."""
 
-    def __init__(self, made: Services, bus: NatsBus, older: Older) -> None:
+    def __init__(self, made: Services, url: str, bus: NatsBus, older: Older) -> None:
         self._made = made
+        self._url = url
         self._bus = bus
         self._older = older
         self._jobs = 0
@@ -56,6 +58,18 @@ class Cell:
             await self.running.pop(name).stop()
         service = self.running[name] = self.make(name, is_older=is_older, label=f"-{self._jobs}", **settings)
         service.start()
+
+    async def stop(self) -> None:
+        """Stop all services."""
+        for service in reversed(self.running.values()):
+            await service.stop()
+        self.running.clear()
+
+    async def command(self, *words: str) -> str:
+        """Run the command of this release, which must succeed."""
+        code, printed, errors = await berth(*words, url=self._url, cell=CELL)
+        assert code == 0, printed + errors
+        return printed
 
     async def places(self) -> None:
         """See that a job gets a place and runs."""
@@ -88,14 +102,13 @@ async def before(folder: Path) -> AsyncIterator[Cell]:
     async with EmbeddedServer(folder / "nats", sync="always") as server:
         with services(folder, server.url) as made:
             async with await NatsBus.connect(server.url, CELL, name="test") as bus:
-                cell = Cell(made, bus, older)
+                cell = Cell(made, server.url, bus, older)
                 for name, settings in READERS.items():
                     await cell.change(name, is_older=True, **settings)
                 await cell.change("dispatcher", is_older=True, **LEADER)
                 await cell.places()
                 yield cell
-                for service in reversed(cell.running.values()):
-                    await service.stop()
+                await cell.stop()
 
 
 async def test_readers_first_then_the_dispatcher_and_back_again(tmp_path: Path) -> None:
@@ -126,4 +139,21 @@ async def test_after_the_first_record_of_a_new_version_the_older_release_stops_a
             assert await late.ended() == 1, late.log()  # from 0.5 on it is 2, with the release that is needed
             assert "version is 2, this release reads 1" in late.log()
         await cell.change("dispatcher", is_older=False, **LEADER)
+        await cell.places()
+
+
+async def test_a_backup_before_the_dispatchers_is_the_way_back_after_the_first_new_record(tmp_path: Path) -> None:
+    kept = str(tmp_path / "upgrade.backup")
+    async with before(tmp_path) as cell:
+        for name, settings in READERS.items():
+            await cell.change(name, is_older=False, **settings)
+        assert "Nothing is wrong." in await cell.command("fsck")
+        await cell.command("backup", kept)
+        await cell.change("dispatcher", is_older=False, **LEADER)
+        await cell.places()
+        await cell.stop()
+        await cell.command("restore", kept, "--replace")
+        for name, settings in READERS.items():
+            await cell.change(name, is_older=True, **settings)
+        await cell.change("dispatcher", is_older=True, **LEADER)
         await cell.places()

@@ -159,7 +159,9 @@ def test_more_users_of_nats_have_the_rights_that_the_values_give_them(helm: Helm
     config.write_text(access)
     passwords = dict.fromkeys(re.findall(r"\$(PASSWORD_[A-Z]+)", access), "secret")
     subprocess.run([server_binary(), "-c", config, "-t"], check=True, capture_output=True, env=passwords)  # noqa: S603  # it only reads the file
-    publish, subscribe = re.search(r"publish: \[(.*?)\]\s+subscribe: \[(.*?)\]", rights, re.DOTALL).groups()
+    found = re.search(r"publish: \[(.*?)\]\s+subscribe: \[(.*?)\]", rights, re.DOTALL)
+    assert found is not None
+    publish, subscribe = found.groups()
     wanted = rights_of_person("default", COMMANDS)
     assert sorted(re.findall('"(.+?)"', publish)) == sorted(widest(wanted.publish))
     assert re.findall('"(.+?)"', subscribe) == list(wanted.subscribe)

@@ -33,6 +33,8 @@ _COMPARED: Final = (
     "held",
 )
 """Fields of a folded ledger that follow from its records alone."""
+_SINCE_FOLD_VERSION: Final = frozenset({"epoch_ms"})
+"""Those that releases did not store whose snapshots have no version of the fold (before 0.5)."""
 _RECORDS: Final = frozenset({Epoch.KIND, Round.KIND})
 _STOPS: Final = frozenset({"deleted-record", "broken-record"})
 _STOP_THERE: Final = "; services that read it stop there"
@@ -269,7 +271,10 @@ class LedgerWalk:
         if one.fold_version not in {0, FOLD_VERSION}:
             return []  # by other rules
         own = self._fold.dump()
-        names = [name for name in _COMPARED if name != "chain" or one.is_chained]
+        left_out = {"chain"} if not one.is_chained else set()
+        if one.fold_version == 0:
+            left_out |= _SINCE_FOLD_VERSION
+        names = [name for name in _COMPARED if name not in left_out]
         return [name for name in names if getattr(own, name) != getattr(one.dump, name)]
 
     def _say_foreign(
