@@ -13,8 +13,22 @@ STORE: Final = "max_file_store: 18GB"
 SUBJECTS: Final = '"berth.default.'
 USERS_ALONE: Final = "nats/users/access.conf"
 """Users of NATS without a gateway; the manifests of which the chart is made have one."""
-_WITH_GATEWAY: Final = "gateway"
 _OF_CLUSTER: Final = "cluster.conf"
+_FOLDERS: Final[dict[str, tuple[str, dict[str, Form]]]] = {
+    "tls.conf": (f'(ternary "encrypted" "plain" {TLS})', {"encrypted": "production", "plain": "trial"}),
+    "access.conf": (
+        f'(ternary (ternary "gateway" "users" {GATEWAY}) "open" {AUTH})',
+        {"gateway": "production", "open": "trial"},
+    ),
+    _OF_CLUSTER: (
+        f'(ternary "one" (ternary "users" "open" {AUTH}) {ONE})',
+        {"users": "production", "open": "trial", "one": "small"},
+    ),
+}
+"""Files of NATS that differ: which folder a template takes, and the form that each folder is made of.
+
+Production has users with a gateway; those without one are a file of its own, :data:`USERS_ALONE`.
+"""
 STREAMS: Final = "_default"
 """End of the names of streams in the rights of the gateway."""
 USERS: Final = "users: ["
@@ -122,25 +136,17 @@ def _nats(there: Maps, files: dict[str, str]) -> Iterator[str]:
     if {**trial, _OF_CLUSTER: small[_OF_CLUSTER]} != small:
         raise ChartError(f"files of NATS in a small cell: expected those of a trial, apart from {_OF_CLUSTER}")
     for name, text in trial.items():
-        kinds = ("encrypted", "plain", TLS) if name == "tls.conf" else ("users", "open", AUTH)
         if text == production[name]:
             files[f"nats/{name}"] = text
             source = f'.Files.Get "nats/{name}"'
-        elif name == "access.conf":
-            files[f"nats/{_WITH_GATEWAY}/{name}"] = production[name]
-            files[f"nats/{kinds[1]}/{name}"] = text
-            users = f'(ternary "{_WITH_GATEWAY}" "{kinds[0]}" {GATEWAY})'
-            source = f'.Files.Get (printf "nats/%s/{name}" (ternary {users} "{kinds[1]}" {kinds[2]}))'
-        elif name == _OF_CLUSTER:
-            files[f"nats/{kinds[0]}/{name}"] = production[name]
-            files[f"nats/{kinds[1]}/{name}"] = text
-            files[f"nats/one/{name}"] = small[name]
-            several = f'(ternary "{kinds[0]}" "{kinds[1]}" {kinds[2]})'
-            source = f'.Files.Get (printf "nats/%s/{name}" (ternary "one" {several} {ONE}))'
+        elif name in _FOLDERS:
+            folder, made_of = _FOLDERS[name]
+            files |= {f"nats/{own}/{name}": there[form][name] for own, form in made_of.items()}
+            source = f'.Files.Get (printf "nats/%s/{name}" {folder})'
         else:
-            files[f"nats/{kinds[0]}/{name}"] = production[name]
-            files[f"nats/{kinds[1]}/{name}"] = text
-            source = f'.Files.Get (printf "nats/%s/{name}" (ternary "{kinds[0]}" "{kinds[1]}" {kinds[2]}))'
+            raise ChartError(
+                f"file {name} of NATS differs between trial and production: expected one of {sorted(_FOLDERS)}"
+            )
         if name == "server.conf":
             source += f' | replace "{STORE}" (include "berth.fileStore" .)'
         if name == "access.conf":
