@@ -11,6 +11,7 @@ from typing import Final, TypeAlias
 
 from berth.formats.ascend.pod_annotations import RANK
 from berth.formats.kubernetes.objects import Listed
+from berth.formats.kubernetes.paths import api_path
 from berth.formats.whole_numbers import whole_number
 from berth.runtime.errors import TransientError
 from berth.runtime.kube.port import Api, RefusedError
@@ -179,7 +180,7 @@ class KubeEviction:
         more = ""
         while True:
             asked = {**params, "limit": _PAGE, **({"continue": more} if more else {})}
-            page = await self._api.get(f"/api/v1/namespaces/{namespace}/pods", Listed[PodLean], params=asked)
+            page = await self._api.get(api_path("v1", "namespaces", namespace, "pods"), Listed[PodLean], params=asked)
             pods += page.items or ()
             more = page.metadata.continue_
             if not more:

@@ -12,6 +12,7 @@ import msgspec
 
 from berth.formats.kubernetes.events import EventType, Involved, events_path, new_event, repeated, rfc3339
 from berth.formats.kubernetes.lean import Lean, Meta
+from berth.formats.kubernetes.paths import api_path, sub_path
 from berth.formats.kubernetes.pods import GATED
 from berth.runtime.clock import Clock
 from berth.runtime.errors import PoisonError, TransientError
@@ -213,7 +214,7 @@ class NoticeLoop:
         except RefusedError as error:
             if not error.is_conflict:
                 raise
-            one = f"{path}/{body.metadata.name}"
+            one = sub_path(path, body.metadata.name)
             existing = await self._api.get(one, _Counted)
             await self._api.patch(one, repeated(existing.count + 1, now_ms))
 
@@ -221,7 +222,7 @@ class NoticeLoop:
         """Object of an Event of a gang: its PodGroup, otherwise its controller; None when its pods alone are left."""
         namespace, members = write.job[0], write.members
         if members.podgroup:
-            path = f"/apis/{_PODGROUPS}/namespaces/{namespace}/podgroups/{members.podgroup}"
+            path = api_path(_PODGROUPS, "namespaces", namespace, "podgroups", members.podgroup)
             try:
                 uid = (await self._api.get(path, _Named)).metadata.uid
             except RefusedError as error:

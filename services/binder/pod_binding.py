@@ -15,6 +15,7 @@ from berth.formats.ascend.bind_annotations import STALE
 from berth.formats.ascend.pod_annotations import ATTEMPT, CONSUMED, JOB, JOB_UID, PREDICATE_TIME, RANK, STEP
 from berth.formats.kubernetes.events import Involved
 from berth.formats.kubernetes.lean import Lean, Meta
+from berth.formats.kubernetes.paths import api_path
 from berth.formats.kubernetes.pod_spec import SchedulingGate
 from berth.formats.whole_numbers import whole_number
 from berth.runtime.errors import AmbiguousError, TransientError
@@ -147,7 +148,7 @@ class _Binding(msgspec.Struct, frozen=True, rename="camel"):
 
 def pod_path(namespace: str, name: str) -> str:
     """Path of a pod."""
-    return f"/api/v1/namespaces/{namespace}/pods/{name}"
+    return api_path("v1", "namespaces", namespace, "pods", name)
 
 
 def involved_pod(namespace: str, name: str, uid: str) -> Involved:

@@ -13,6 +13,7 @@ from berth.formats.ascend.device_info import DeviceReport, SwitchInfo, parse_dev
 from berth.formats.ascend.node_info import NodeInfo, parse_node_info
 from berth.formats.ascend.report_error import ReportError
 from berth.formats.kubernetes.objects import ConfigMap
+from berth.formats.kubernetes.paths import api_path
 from berth.runtime.clock import Clock
 from berth.runtime.instruments import Instruments
 from berth.runtime.kube.port import Api, Change, Reflection
@@ -354,4 +355,4 @@ def _source_of(chunk: str) -> str:
 
 
 def _maps(namespace: str) -> str:
-    return f"/api/v1/namespaces/{namespace}/configmaps"
+    return api_path("v1", "namespaces", namespace, "configmaps")

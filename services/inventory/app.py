@@ -10,6 +10,7 @@ from berth.core.cluster.node_packing import SWITCHES
 from berth.core.switches.occupancy.leaf_table import check_topology
 from berth.formats.kubernetes.lean import Lean
 from berth.formats.kubernetes.objects import ConfigMap, Node, Pod, PodGroup
+from berth.formats.kubernetes.paths import api_path
 from berth.formats.kubernetes.policies import PriorityClass, Queue
 from berth.runtime.backoff import Backoff
 from berth.runtime.bus.port import Bus, Follower, Gap, Stored, StreamState
@@ -40,7 +41,7 @@ from berth.schemas.usage_facts import NamespaceSeen, UsageSeen
 from berth.schemas.volume_facts import ClaimSeen, StorageSeen, VolumeSeen
 from berth.services.inventory.config import InventoryConfig
 from berth.services.inventory.constraint_facts import CAPACITIES
-from berth.services.inventory.effect_outlet import PODGROUPS
+from berth.services.inventory.effect_outlet import GROUP_VERSION
 from berth.services.inventory.gangs.model import OVER
 from berth.services.inventory.ledger_stream import watch_ledger
 from berth.services.inventory.loop import Loop
@@ -51,8 +52,7 @@ from berth.services.inventory.storage.object_facts import StorageFact
 T = TypeVar("T")
 M = TypeVar("M", bound=Message)
 CLASSES: Final = "/apis/scheduling.k8s.io/v1/priorityclasses"
-QUEUES: Final = f"{PODGROUPS}/queues"
-_GROUP_VERSION = PODGROUPS.removeprefix("/apis/")
+QUEUES: Final = f"/apis/{GROUP_VERSION}/queues"
 
 
 async def serve(
@@ -278,7 +278,7 @@ async def _reflect_groups(api: Api, config: InventoryConfig, loop: Loop, known: 
     while True:
         wait_s = config.retry_wait_s
         try:
-            if await api.serves(_GROUP_VERSION, "podgroups"):
+            if await api.serves(GROUP_VERSION, "podgroups"):
                 break
             known.set()
             wait_s = config.kinds_retry_s
@@ -290,7 +290,7 @@ async def _reflect_groups(api: Api, config: InventoryConfig, loop: Loop, known: 
             wait_s = config.kinds_retry_s
         await asyncio.sleep(wait_s)
     handler = _Taking(loop.replace_groups, loop.change_groups)
-    reflection = api.reflect(f"{PODGROUPS}/podgroups", PodGroup, handler)
+    reflection = api.reflect(api_path(GROUP_VERSION, "podgroups"), PodGroup, handler)
     async with asyncio.TaskGroup() as group:
         group.create_task(reflection.run(), name="reflect")
         await reflection.synced.wait()

@@ -7,6 +7,7 @@ from typing import Final, assert_never
 
 from berth.formats.kubernetes.owner_facts import OwnerFacts, owner_facts
 from berth.formats.kubernetes.owners import OWNER_TYPES, OwnerKey, paths
+from berth.formats.kubernetes.paths import api_path
 from berth.runtime.errors import PoisonError
 from berth.runtime.kube.port import Api, RefusedError
 from berth.runtime.logs import Logger
@@ -21,7 +22,7 @@ from berth.services.inventory.podgroups.steering import SteeringGroups
 from berth.services.inventory.publishing.api_tasks import ApiTask, ApiTasks
 from berth.services.inventory.publishing.publish_queue import OutboundMessage, PublishQueue
 
-PODGROUPS: Final = "/apis/scheduling.volcano.sh/v1beta1"
+GROUP_VERSION: Final = "scheduling.volcano.sh/v1beta1"
 
 
 class EffectOutlet:
@@ -144,7 +145,7 @@ class EffectOutlet:
         Raises:
             RefusedError: The server does not take it.
         """
-        path = f"{PODGROUPS}/namespaces/{effect.namespace}/podgroups/{effect.name}"
+        path = api_path(GROUP_VERSION, "namespaces", effect.namespace, "podgroups", effect.name)
         try:
             await self._api.patch(path, effect.patch)
         except RefusedError as error:

@@ -5,6 +5,7 @@ from functools import partial
 
 from berth.formats.kubernetes.lean import Lean
 from berth.formats.kubernetes.objects import Pod
+from berth.formats.kubernetes.paths import api_path
 from berth.formats.kubernetes.pods import PodAsks
 from berth.runtime.clock import Clock
 from berth.runtime.kube.port import Api
@@ -61,7 +62,7 @@ class PodLookups:
 
     async def _list(self, outcome: OutcomeSeen) -> None:
         """List the pods; of those that were bound before, what is not there is gone."""
-        path = f"/api/v1/namespaces/{outcome.namespace}/pods"
+        path = api_path("v1", "namespaces", outcome.namespace, "pods")
         found = await self._api.get(path, _Listed, params={"fieldSelector": "spec.nodeName!="})
         rows = (read_row(pod, self._asks) for pod in found.items)
         identities = [row.identity for row in rows if row is not None and row.identity is not None]

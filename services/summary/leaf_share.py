@@ -12,6 +12,7 @@ import msgspec
 from berth.core.errors import CoreError
 from berth.core.state.cell import State
 from berth.formats.kubernetes.objects import ConfigMap
+from berth.formats.kubernetes.paths import api_path, sub_path
 from berth.runtime.backoff import Backoff
 from berth.runtime.bus.port import Bus
 from berth.runtime.clock import Clock
@@ -54,7 +55,7 @@ class LeafShare:
         self._log = instruments.log
         self._metrics = instruments.metrics
         self._backoff = Backoff(first_s=config.retry_wait_s, max_s=config.retry_wait_max_s)
-        self._folder = f"/api/v1/namespaces/{config.tor_share_namespace}/configmaps"
+        self._folder = api_path("v1", "namespaces", config.tor_share_namespace, "configmaps")
         self._existing: ConfigMap | None = None
         self._heard = 0
         """Changes of the ConfigMap that the watch has shown."""
@@ -155,7 +156,7 @@ class LeafShare:
         if existing is None or not _is_ours(existing):
             return False
         heard = self._heard
-        await self._api.delete(f"{self._folder}/{NAME}", uid=existing.metadata.uid)
+        await self._api.delete(sub_path(self._folder, NAME), uid=existing.metadata.uid)
         self._answered(heard, None)
         self._log.info("leaf switch facts withdrawn", name=NAME)
         return True
@@ -171,7 +172,7 @@ class LeafShare:
             },
             "data": {KEY: text},
         }
-        path, heard = f"{self._folder}/{NAME}", self._heard
+        path, heard = sub_path(self._folder, NAME), self._heard
         try:
             answer = await (self._api.create(self._folder, body) if existing is None else self._api.update(path, body))
         except RefusedError as error:

@@ -7,6 +7,7 @@ from typing import Final
 import msgspec
 
 from berth.formats.kubernetes.objects import ConfigMap
+from berth.formats.kubernetes.paths import api_path, sub_path
 from berth.runtime.bus.port import Bus
 from berth.runtime.clock import Clock
 from berth.runtime.errors import TransientError
@@ -112,7 +113,7 @@ class Store:
         keep = {(chunk.namespace, chunk.name) for chunk in wanted}
         surplus = [place for place, item in self.existing.items() if item.job_uid == job.uid and place not in keep]
         for namespace, name in sorted(surplus):
-            await self._api.delete(f"/api/v1/namespaces/{namespace}/configmaps/{name}")
+            await self._api.delete(api_path("v1", "namespaces", namespace, "configmaps", name))
             self.existing.pop((namespace, name), None)
             count += 1
         await self._publish_changes(job, wanted)
@@ -138,7 +139,7 @@ class Store:
         before = self.existing.get(place)
         if before is not None and before.digest == digest:
             return 0
-        folder = f"/api/v1/namespaces/{chunk.namespace}/configmaps"
+        folder = api_path("v1", "namespaces", chunk.namespace, "configmaps")
         body = {
             "apiVersion": "v1",
             "kind": "ConfigMap",
@@ -149,10 +150,10 @@ class Store:
             if before is None:
                 await self._api.create(folder, body)
             else:
-                await self._api.update(f"{folder}/{chunk.name}", body)
+                await self._api.update(sub_path(folder, chunk.name), body)
         except RefusedError as error:
             if before is None and error.cause == "AlreadyExists":
-                await self._api.update(f"{folder}/{chunk.name}", body)
+                await self._api.update(sub_path(folder, chunk.name), body)
             elif before is not None and error.is_absent:
                 await self._api.create(folder, body)
             elif error.status == _FORBIDDEN and "being terminated" in str(error):

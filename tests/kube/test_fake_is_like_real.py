@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from berth.formats.kubernetes.objects import ConfigMap, Listed, Pod
+from berth.formats.kubernetes.paths import sub_path
 from berth.runtime.clock import SystemClock
 from berth.runtime.kube.client import KubeApi
 from berth.runtime.kube.config import KubeConfig
@@ -109,6 +110,20 @@ async def test_objects_are_made_read_and_listed_by_selectors(world: World) -> No
     with pytest.raises(RefusedError) as caught:
         await names(world, "pods", fieldSelector="spec.colour=red")
     assert caught.value.status == 400
+
+
+async def test_a_name_with_steps_in_it_is_no_object(world: World) -> None:
+    await world.api.create(world.path("configmaps"), {"metadata": {"name": "one"}})
+    for name in ("../configmaps/one", ".", "one?limit=1", "one#a", "o%6ee", "one/", "\u00e9"):
+        for path in (world.path("configmaps", name), sub_path(world.path("configmaps"), name)):
+            with pytest.raises(RefusedError) as caught:
+                await world.api.get(path, ConfigMap)
+            assert (caught.value.status, caught.value.cause) == (404, "NotFound"), path
+            await world.api.delete(path)
+    with pytest.raises(RefusedError) as caught:
+        await world.api.get(sub_path(world.path("configmaps"), ""), ConfigMap)
+    assert caught.value.is_absent
+    assert (await world.api.get(world.path("configmaps", "one"), ConfigMap)).metadata.name == "one"
 
 
 async def test_what_is_there_is_not_made_again(world: World) -> None:

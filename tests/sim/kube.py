@@ -15,7 +15,7 @@ import msgspec
 
 from berth.runtime.clock import Clock
 from berth.runtime.errors import AmbiguousError, FatalError, ShellError, TransientError
-from berth.runtime.kube.port import Body, Handler, PatchKind, RefusedError
+from berth.runtime.kube.port import Body, Handler, PatchKind, RefusedError, refuse_other_paths
 from tests.sim.link import Link
 from tests.sim.loop import Lane, SimFuture, SimLoop
 from tests.support.fake_kube import FakeKube
@@ -96,9 +96,10 @@ class SimKube(FakeKube):
         """Read the path; nothing waits here, so a call happens at one moment.
 
         Raises:
-            RefusedError: The server does not have the kind.
+            RefusedError: The server does not have the kind, or the client does not send the path.
         """
         del body
+        refuse_other_paths(path)
         self._raise(method, path, landed=False)
         place = place_of(path)
         if place.plural in self._unserved and not is_question:

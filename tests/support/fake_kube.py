@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 
 from berth.runtime.clock import Clock
-from berth.runtime.kube.port import Body, Handler, PatchKind
+from berth.runtime.kube.port import Body, Handler, PatchKind, RefusedError, refuse_other_paths
 from tests.support.clock import ManualClock
 from tests.support.fake_reflection import FakeReflection, decoded
 from tests.support.kube_rules import Place, Tree, merged, no_binding, place_of, refuse, selector
@@ -153,7 +153,12 @@ class FakeKube:
         options: Tree = {"preconditions": {"uid": uid}} if uid else {}
         options |= {} if grace_s is None else {"gracePeriodSeconds": grace_s}
         options |= {"propagationPolicy": propagation} if propagation else {}
-        place = await self._begin("DELETE", path, options)
+        try:
+            place = await self._begin("DELETE", path, options)
+        except RefusedError as error:
+            if not error.is_absent:
+                raise
+            return
         if place.key in self._store(place):
             self._delete(place, options)
         self._landed("DELETE", path)
@@ -192,6 +197,7 @@ class FakeKube:
 
     async def _begin(self, method: str, path: str, body: Tree, *, is_question: bool = False) -> Place:
         """Note a call, let others run, fail if a test wants so, and read the path."""
+        refuse_other_paths(path)
         self.calls.append(Call(method, path, body))
         await asyncio.sleep(0)
         self._raise(method, path, landed=False)

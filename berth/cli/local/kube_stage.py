@@ -17,6 +17,7 @@ from berth.cli.local.story import Story
 from berth.cli.output import CommandError
 from berth.formats.kubernetes.lean import Lean, Meta
 from berth.formats.kubernetes.objects import Listed, Pod, PodGroup
+from berth.formats.kubernetes.paths import sub_path
 from berth.formats.kubernetes.workloads import short_kind
 from berth.formats.manifests import ascend_job, batch_job, volcano_job
 from berth.formats.manifests.pod_template import SYSTEM_CLASSES
@@ -124,7 +125,7 @@ class KubeStage:
     async def send_again(self, jobs: Sequence[JobRequest]) -> None:
         """Delete the objects with these names, and create the new ones once they are gone."""
         for job in jobs:
-            await self._delete(f"{form_of(job).collection.format(self.namespace)}/{job.name}")
+            await self._delete(sub_path(form_of(job).collection.format(self.namespace), job.name))
         await self.send(jobs)
 
     async def cancel(self, name: str) -> None:
@@ -134,7 +135,7 @@ class KubeStage:
             return
         short = tale.job.partition(".")[0]
         form = next(form for form in (VOLCANO, ASCEND, BATCH, POD) if form.short == short)
-        await self._api.delete(f"{form.collection.format(self.namespace)}/{name}", propagation="Background")
+        await self._api.delete(sub_path(form.collection.format(self.namespace), name), propagation="Background")
         if tale.job not in self._groups.jobs:
             self._story.never_made(tale.job)
 

@@ -10,6 +10,7 @@ from typing import Final, Literal
 
 import msgspec
 
+from berth.formats.kubernetes.paths import api_path
 from berth.schemas.units import UnixMs
 
 COMPONENT: Final = "berth"
@@ -68,7 +69,7 @@ class EventBody(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
 
 def events_path(involved: Involved) -> str:
     """Path of the collection of Events about an object."""
-    return f"/api/v1/namespaces/{involved.namespace or DEFAULT_NAMESPACE}/events"
+    return api_path("v1", "namespaces", involved.namespace or DEFAULT_NAMESPACE, "events")
 
 
 def event_name(involved: Involved, *, reason: str, message: str) -> str:

@@ -13,6 +13,7 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 
 from berth.formats.ascend.pod_annotations import RESOURCE_PREFIX
 from berth.formats.kubernetes.lean import Lean, Meta
+from berth.formats.kubernetes.paths import api_path
 from berth.formats.kubernetes.pod_spec import Container, Requirements
 from berth.formats.whole_numbers import Int32
 
@@ -389,7 +390,7 @@ KINDS: Final[dict[tuple[str, str], OwnerKind]] = {
 def paths(key: OwnerKey) -> tuple[str, ...]:
     """Paths of an object, tried in this order: a server serves some of the versions, or none."""
     versions, plural = _PLACES[key.kind]
-    return tuple(f"/apis/{version}/namespaces/{key.namespace}/{plural}/{key.name}" for version in versions)
+    return tuple(api_path(version, "namespaces", key.namespace, plural, key.name) for version in versions)
 
 
 def kind_of(api_version: str, kind: str) -> OwnerKind | None:

@@ -14,7 +14,7 @@ from berth.formats.kubernetes.objects import StatusReply
 from berth.runtime.clock import Clock
 from berth.runtime.errors import DEFAULT_RETRY_AFTER_S, AmbiguousError, TransientError
 from berth.runtime.kube.config import KubeConfig
-from berth.runtime.kube.port import RefusedError
+from berth.runtime.kube.port import RefusedError, refuse_other_paths
 
 TOKEN_AGE_MAX_S: Final = 60.0
 """Longest time between two reads of credentials that may change."""
@@ -124,7 +124,7 @@ class KubeHttp:
 
         Args:
             method: ``GET``, ``POST``, ``PUT``, ``PATCH`` or ``DELETE``.
-            path: Path, with a leading slash.
+            path: Path, with a leading slash, without escapes; see :func:`berth.formats.kubernetes.paths.is_path`.
             params: Query.
             body: Content of the request.
             content_type: Media type of the body.
@@ -135,6 +135,7 @@ class KubeHttp:
             AmbiguousError: No answer to a write, or one that leaves its outcome open.
             RefusedError: The server rejects the request.
         """
+        url = self._url_of(path)
         headers = {"Content-Type": content_type} if body is not None else {}
         timeout = self._list_timeout if is_list else self._request_timeout
         afresh = False
@@ -144,7 +145,7 @@ class KubeHttp:
             with _translated(method, path):
                 async with self._session.request(
                     method,
-                    self._url + path,
+                    url,
                     params=params,
                     data=body,
                     headers=headers,
@@ -169,13 +170,14 @@ class KubeHttp:
             SilenceError: No data came for ``idle_s`` seconds.
             RefusedError: The server rejects the request.
         """
+        url = self._url_of(path)
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_S, sock_read=idle_s)
         for afresh in (False, True):
             authorization = await self._authorize(afresh=afresh)
             headers = {"Authorization": authorization} if authorization else {}
             with _translated("GET", path):
                 async with self._session.get(
-                    self._url + path, params=params, headers=headers, timeout=timeout, **self._options
+                    url, params=params, headers=headers, timeout=timeout, **self._options
                 ) as answer:
                     if answer.status == _UNAUTHORIZED and not afresh:
                         continue
@@ -194,6 +196,15 @@ class KubeHttp:
     async def close(self) -> None:
         """Close all connections."""
         await self._session.close()
+
+    def _url_of(self, path: str) -> str:
+        """Address of a path. It has nothing that the library would resolve, decode or escape.
+
+        Raises:
+            RefusedError: The path could reach another object than the one that it names.
+        """
+        refuse_other_paths(path)
+        return self._url + path
 
     async def _authorize(self, *, afresh: bool) -> str:
         """Header of the credentials, read again when they are old. If they cannot be read, the previous ones are kept.

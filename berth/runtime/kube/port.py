@@ -2,10 +2,11 @@
 
 import asyncio
 from collections.abc import Mapping
-from typing import Literal, Protocol, TypeAlias, TypeVar
+from typing import Final, Literal, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
+from berth.formats.kubernetes.paths import is_path
 from berth.runtime.errors import PoisonError
 
 T = TypeVar("T")
@@ -13,6 +14,7 @@ PatchKind: TypeAlias = Literal["merge", "strategic", "json", "apply"]
 Change: TypeAlias = Literal["ADDED", "MODIFIED", "DELETED"]
 Body: TypeAlias = bytes | msgspec.Struct | Mapping[str, object]
 """A body: JSON as bytes, or a value that is encoded as JSON."""
+_SHOWN_LENGTH_MAX: Final = 200
 
 
 class RefusedError(PoisonError):
@@ -38,6 +40,18 @@ class RefusedError(PoisonError):
     def is_conflict(self) -> bool:
         """Whether another writer was first (409)."""
         return self.status == 409  # noqa: PLR2004 - HTTP's own number
+
+
+def refuse_other_paths(path: str) -> None:
+    """Refuse a path that could reach another object than the one that it names; nothing is sent.
+
+    Raises:
+        RefusedError: 404, as the object cannot exist.
+    """
+    if not is_path(path):
+        raise RefusedError(
+            f"path is {path[:_SHOWN_LENGTH_MAX]!r}, expected names of Kubernetes objects", status=404, cause="NotFound"
+        )
 
 
 class Reflection(Protocol):
@@ -69,10 +83,13 @@ class Handler(Protocol[T]):
 class Api(Protocol):
     """A connection to an API server.
 
-    Paths start with ``/api`` or ``/apis``. Errors of every method, unless it states otherwise: :class:`TransientError`
-    if the server does not answer, is overloaded (429, with its Retry-After) or fails (5xx) and nothing changed;
-    :class:`AmbiguousError` if a write may have happened (timeout, broken connection, 500 or 504 on a write);
-    :class:`RefusedError` if the server rejects the request.
+    Paths start with ``/api`` or ``/apis``; ``berth.formats.kubernetes.paths`` builds them from names. A path with an
+    empty step, ``.``, ``..``, an escape, a query or a fragment is refused with 404 and not sent.
+
+    Errors of every method, unless it states otherwise: :class:`TransientError` if the server does not answer, is
+    overloaded (429, with its Retry-After) or fails (5xx) and nothing changed; :class:`AmbiguousError` if a write may
+    have happened (timeout, broken connection, 500 or 504 on a write); :class:`RefusedError` if the server rejects the
+    request.
     """
 
     async def get(self, path: str, kind: type[T], *, params: Mapping[str, str] | None = None) -> T:

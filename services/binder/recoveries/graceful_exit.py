@@ -11,6 +11,7 @@ from typing import Final
 from berth.formats.ascend.report_error import ReportError
 from berth.formats.ascend.reset_config import KEY, LABEL, SAVES, name_of, with_graceful_exit
 from berth.formats.kubernetes.objects import ConfigMap
+from berth.formats.kubernetes.paths import api_path
 from berth.runtime.clock import Clock
 from berth.runtime.errors import TransientError
 from berth.runtime.kube.config import FaultObjectsConfig
@@ -52,7 +53,7 @@ class GracefulExit:
         """
         if not self._is_on:
             return
-        path = f"/api/v1/namespaces/{namespace}/configmaps/{name_of(job)}"
+        path = api_path("v1", "namespaces", namespace, "configmaps", name_of(job))
         try:
             await self._write(path, mark)
         except ReportError as error:

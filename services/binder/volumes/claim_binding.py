@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Final, TypeVar
 
+from berth.formats.kubernetes.paths import api_path
 from berth.formats.kubernetes.storage import volume_of
 from berth.formats.kubernetes.storage_objects import PersistentVolume, PersistentVolumeClaim
 from berth.runtime.errors import AmbiguousError, TransientError
@@ -75,7 +76,7 @@ class ClaimBinding:
         seen = volume_of(volume) if volume is not None else None
         node = None
         if seen is not None and seen.affinity:
-            node = await self._get(f"/api/v1/nodes/{wanted.node}", NodeLean)
+            node = await self._get(api_path("v1", "nodes", wanted.node), NodeLean)
         return judge_elsewhere(seen, wanted, name, (node.metadata.labels or {}) if node is not None else {})
 
     async def take_back(self, wanted: Wanted) -> None:
@@ -135,8 +136,8 @@ class ClaimBinding:
 
 
 def _claim_path(wanted: Wanted) -> str:
-    return f"/api/v1/namespaces/{wanted.namespace}/persistentvolumeclaims/{wanted.claim.claim}"
+    return api_path("v1", "namespaces", wanted.namespace, "persistentvolumeclaims", wanted.claim.claim)
 
 
 def _volume_path(name: str) -> str:
-    return f"/api/v1/persistentvolumes/{name}"
+    return api_path("v1", "persistentvolumes", name)

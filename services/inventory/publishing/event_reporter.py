@@ -7,6 +7,7 @@ from typing import Final
 import msgspec
 
 from berth.formats.kubernetes.events import Involved, event_name, events_path, new_event, repeated
+from berth.formats.kubernetes.paths import sub_path
 from berth.runtime.clock import Clock
 from berth.runtime.instruments import Instruments
 from berth.runtime.kube.port import Api, RefusedError
@@ -117,6 +118,6 @@ class EventReporter:
         except RefusedError as error:
             if not error.is_conflict:
                 raise
-            own = f"{path}/{event_name(involved, reason=self._reason, message=sentence)}"
+            own = sub_path(path, event_name(involved, reason=self._reason, message=sentence))
             before = await self._api.get(own, _Counted)
             await self._api.patch(own, repeated(before.count + 1, now_ms))

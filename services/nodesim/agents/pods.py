@@ -6,6 +6,7 @@ from berth.formats.ascend.device_list import CHIPS_MAX
 from berth.formats.ascend.pod_annotations import CONSUMED, PREDICATE_TIME, RESOURCE_PREFIX, SHARE_LABEL
 from berth.formats.kubernetes.lean import Lean, Meta
 from berth.formats.kubernetes.objects import ContainerStatus, PodStatus
+from berth.formats.kubernetes.paths import api_path
 from berth.formats.kubernetes.pod_spec import Container, PodSpec
 from berth.formats.manifests.gang_request import FOREVER, RUN_FOR
 from berth.formats.quantities import QuantityError, cpu_milli, duration_ms, memory_mib, pieces
@@ -59,7 +60,7 @@ class AgentPod(Lean, frozen=True):
     @property
     def path(self) -> str:
         """Path of the object in the API."""
-        return f"/api/v1/namespaces/{self.metadata.namespace}/pods/{self.metadata.name}"
+        return api_path("v1", "namespaces", self.metadata.namespace, "pods", self.metadata.name)
 
 
 def chips_asked(pod: AgentPod, resource: str) -> list[int]:

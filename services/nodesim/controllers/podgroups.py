@@ -11,6 +11,7 @@ from typing import Any, Final
 from berth.formats.ascend.pod_annotations import GROUP_NAME
 from berth.formats.kubernetes.lean import Lean, Meta
 from berth.formats.kubernetes.objects import Pod
+from berth.formats.kubernetes.paths import api_path
 from berth.runtime.kube.port import Api, Change, RefusedError
 from berth.services.nodesim.controllers.gang_children import (
     GROUP_VERSION,
@@ -91,9 +92,9 @@ class PodGroupController:
         }
         name = f"podgroup-{uid}"
         body = group_body(name, meta.namespace, reference, spec)
-        await make_object(self._api, f"/apis/{GROUP_VERSION}/namespaces/{meta.namespace}/{GROUPS}", body)
+        await make_object(self._api, api_path(GROUP_VERSION, "namespaces", meta.namespace, GROUPS), body)
         patch = {"metadata": {"uid": meta.uid, "annotations": {GROUP_NAME: name}}}
-        await self._api.patch(f"/api/v1/namespaces/{meta.namespace}/pods/{meta.name}", patch)
+        await self._api.patch(api_path("v1", "namespaces", meta.namespace, "pods", meta.name), patch)
 
     async def _min_member(self, meta: Meta) -> int:
         """Pods that must start together, from the owner's annotation; 1 by default.
@@ -104,7 +105,7 @@ class PodGroupController:
         owner = meta.controller
         if owner is None or owner.kind not in _PLURALS or "/" not in owner.api_version:
             return 1
-        path = f"/apis/{owner.api_version}/namespaces/{meta.namespace}/{_PLURALS[owner.kind]}/{owner.name}"
+        path = api_path(owner.api_version, "namespaces", meta.namespace, _PLURALS[owner.kind], owner.name)
         try:
             found = await self._api.get(path, _Owner)
         except RefusedError:

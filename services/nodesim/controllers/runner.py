@@ -11,6 +11,7 @@ from typing import Any, Final, Generic, Protocol, TypeVar, assert_never
 
 from berth.formats.kubernetes.lean import Meta
 from berth.formats.kubernetes.objects import Pod, PodGroup
+from berth.formats.kubernetes.paths import api_path, sub_path
 from berth.runtime.clock import Clock
 from berth.runtime.errors import TransientError
 from berth.runtime.kube.port import Api, Change, RefusedError
@@ -252,22 +253,22 @@ class GangController(Generic[J]):
             TransientError: The server did not answer.
         """
         namespace = key[0]
-        groups = f"/apis/{GROUP_VERSION}/namespaces/{namespace}/{GROUPS}"
+        groups = api_path(GROUP_VERSION, "namespaces", namespace, GROUPS)
         match action:
             case MakeGroup(body):
                 await make_object(self._api, groups, body)
             case DeleteGroup(group):
-                await self._api.delete(f"{groups}/{group.metadata.name}", uid=group.metadata.uid)
+                await self._api.delete(sub_path(groups, group.metadata.name), uid=group.metadata.uid)
             case MakePods(bodies):
                 await self._each([partial(self._make_pod, namespace, body) for body in bodies])
             case DeletePods(pods):
                 await self._each([partial(self._delete_pod, pod) for pod in pods])
             case AnnotatePod(pod, annotations):
-                path = f"/api/v1/namespaces/{namespace}/pods/{pod.metadata.name}"
+                path = api_path("v1", "namespaces", namespace, "pods", pod.metadata.name)
                 await self._api.patch(path, {"metadata": {"uid": pod.metadata.uid, "annotations": annotations}})
             case SetJobStatus(status):
-                jobs = f"/apis/{self._rules.group_version}/namespaces/{namespace}/{self._rules.plural}"
-                await self._api.patch(f"{jobs}/{key[1]}/status", {"status": status})
+                jobs = api_path(self._rules.group_version, "namespaces", namespace, self._rules.plural)
+                await self._api.patch(sub_path(jobs, key[1], "status"), {"status": status})
             case _:
                 assert_never(action)
 
@@ -295,8 +296,8 @@ class GangController(Generic[J]):
             raise failure
 
     async def _make_pod(self, namespace: str, body: dict[str, Any]) -> None:
-        await make_object(self._api, f"/api/v1/namespaces/{namespace}/pods", body)
+        await make_object(self._api, api_path("v1", "namespaces", namespace, "pods"), body)
 
     async def _delete_pod(self, pod: Pod) -> None:
         meta = pod.metadata
-        await self._api.delete(f"/api/v1/namespaces/{meta.namespace}/pods/{meta.name}", uid=meta.uid)
+        await self._api.delete(api_path("v1", "namespaces", meta.namespace, "pods", meta.name), uid=meta.uid)

@@ -9,6 +9,7 @@ from typing import Any, Final
 from berth.formats.ascend import cluster_info
 from berth.formats.clusters.topology_file import Cluster
 from berth.formats.kubernetes.objects import ConfigMap
+from berth.formats.kubernetes.paths import api_path, sub_path
 from berth.runtime.backoff import Backoff
 from berth.runtime.bus.port import Bus
 from berth.runtime.clock import Clock
@@ -126,7 +127,7 @@ class _Player:
         data = leaves_data(self._cluster)
         if data:
             leaves = leaves_body(data)
-            collection = f"/api/v1/namespaces/{leaves['metadata']['namespace']}/configmaps"
+            collection = api_path("v1", "namespaces", leaves["metadata"]["namespace"], "configmaps")
             await self._retry_until_answered(partial(put_object, self._api, collection, leaves))
 
     async def _make(self, collection: str, body: dict[str, Any]) -> None:
@@ -138,8 +139,8 @@ class _Player:
         if await make_object(self._api, "/api/v1/nodes", body):
             return
         metadata = {key: body["metadata"][key] for key in ("labels", "annotations")}
-        await self._api.patch(f"/api/v1/nodes/{name}", {"metadata": metadata})
-        await self._api.patch(f"/api/v1/nodes/{name}/status", {"status": body["status"]}, how="strategic")
+        await self._api.patch(api_path("v1", "nodes", name), {"metadata": metadata})
+        await self._api.patch(api_path("v1", "nodes", name, "status"), {"status": body["status"]}, how="strategic")
 
     async def _retry_until_answered(self, write: Write) -> None:
         backoff = Backoff(first_s=self._config.retry_wait_s, max_s=self._config.retry_wait_max_s)
@@ -166,10 +167,10 @@ class _Player:
                 began_s = self._clock.monotonic_s()
 
     async def _renew(self, name: str) -> None:
-        collection = f"/apis/coordination.k8s.io/v1/namespaces/{LEASE_NAMESPACE}/leases"
+        collection = api_path("coordination.k8s.io/v1", "namespaces", LEASE_NAMESPACE, "leases")
         body = lease_body(name, self._clock.now_ms())
         try:
-            await self._api.patch(f"{collection}/{name}", {"spec": body["spec"]})
+            await self._api.patch(sub_path(collection, name), {"spec": body["spec"]})
         except RefusedError as error:
             if not error.is_absent:
                 raise
@@ -208,13 +209,13 @@ class _Player:
         return agents is not None and bool(agents.used)
 
     def _write_chunk(self, name: str, text: str) -> None:
-        collection = f"/api/v1/namespaces/{cluster_info.NAMESPACE}/configmaps"
+        collection = api_path("v1", "namespaces", cluster_info.NAMESPACE, "configmaps")
         body = config_map(cluster_info.NAMESPACE, name, {name: text}, FOR_SCHEDULERS)
 
         async def write() -> None:
             await put_object(self._api, collection, body)
 
-        self.loop.writes.put(f"{collection}/{name}", write, is_newest=True)
+        self.loop.writes.put(sub_path(collection, name), write, is_newest=True)
 
 
 class _Reports:

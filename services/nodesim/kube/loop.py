@@ -8,6 +8,7 @@ from typing import Final, assert_never
 from msgspec.structs import replace
 
 from berth.formats.clusters.topology_file import Cluster
+from berth.formats.kubernetes.paths import api_path, sub_path
 from berth.runtime.backoff import Backoff
 from berth.runtime.clock import Clock
 from berth.runtime.kube.port import Api, Change
@@ -193,7 +194,9 @@ class KubeLoop:
                 case Confirm(pod):
                     self._delete(pod.metadata.uid, pod.path, pod.metadata.uid)
                 case SetNode(node, status):
-                    self._patch(f"node {node}", f"/api/v1/nodes/{node}/status", {"status": status}, is_strategic=True)
+                    self._patch(
+                        f"node {node}", api_path("v1", "nodes", node, "status"), {"status": status}, is_strategic=True
+                    )
                 case SetPresence(node, is_there):
                     self._set_presence(node, is_there=is_there)
                 case Report():
@@ -211,7 +214,7 @@ class KubeLoop:
                 body = node_body(agents.node, agents.infos, agents.place, self._clock.now_ms())
                 await make_object(self._api, "/api/v1/nodes", body)
             else:
-                await self._api.delete(f"/api/v1/nodes/{name}")
+                await self._api.delete(api_path("v1", "nodes", name))
 
         self.writes.put(f"node {name}", write)
 
@@ -232,8 +235,8 @@ class KubeLoop:
         self.writes.put(key, write)
 
     def _report(self, report: Report) -> None:
-        collection = f"/api/v1/namespaces/{report.namespace}/configmaps"
-        key = f"{collection}/{report.name}"
+        collection = api_path("v1", "namespaces", report.namespace, "configmaps")
+        key = sub_path(collection, report.name)
         if not report.data:
             self._delete(key, key)
             return

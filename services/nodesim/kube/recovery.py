@@ -6,6 +6,7 @@ from typing import Any, Final, Generic, TypeVar, assert_never
 
 from berth.formats.kubernetes.lean import Meta
 from berth.formats.kubernetes.objects import Pod, PodGroup
+from berth.formats.kubernetes.paths import api_path
 from berth.runtime.clock import Clock
 from berth.runtime.kube.port import Api, Change
 from berth.services.nodesim.agents.recovery_service import LabelGroup, MarkPod, RecoveryEffect, RecoveryService
@@ -53,11 +54,11 @@ class RecoveryPlayer:
         match effect:
             case LabelGroup(group, key, value):
                 meta = group.metadata
-                path = f"/apis/{GROUP_VERSION}/namespaces/{meta.namespace}/{GROUPS}/{meta.name}"
+                path = api_path(GROUP_VERSION, "namespaces", meta.namespace, GROUPS, meta.name)
                 self._patch(meta, path, {"metadata": {"uid": meta.uid, "labels": {key: value}}})
             case MarkPod(pod, annotations, labels):
                 meta = pod.metadata
-                path = f"/api/v1/namespaces/{meta.namespace}/pods/{meta.name}"
+                path = api_path("v1", "namespaces", meta.namespace, "pods", meta.name)
                 self._patch(meta, path, {"metadata": {"uid": meta.uid, "annotations": annotations, "labels": labels}})
             case _:
                 assert_never(effect)

@@ -5,6 +5,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, TypeAlias
 
+from berth.formats.kubernetes.paths import sub_path
 from berth.runtime.backoff import Backoff
 from berth.runtime.errors import TransientError
 from berth.runtime.kube.port import Api, RefusedError
@@ -129,7 +130,7 @@ async def put_object(api: Api, collection: str, body: dict[str, Any]) -> None:
         RefusedError: The server refuses both.
         TransientError: The server did not answer.
     """
-    path = f"{collection}/{body['metadata']['name']}"
+    path = sub_path(collection, body["metadata"]["name"])
     try:
         await api.update(path, body)
     except RefusedError as error:

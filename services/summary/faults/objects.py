@@ -11,6 +11,7 @@ from typing import Final
 from berth.formats.ascend import fault_counters, reschedule_reasons
 from berth.formats.ascend.report_error import ReportError
 from berth.formats.kubernetes.objects import ConfigMap
+from berth.formats.kubernetes.paths import api_path, sub_path
 from berth.runtime.backoff import Backoff
 from berth.runtime.clock import Clock
 from berth.runtime.errors import FatalError, ShellError, TransientError
@@ -137,7 +138,7 @@ class OneMap:
         self.namespace = namespace
         self.name = name
         self._changed = changed
-        self._folder = f"/api/v1/namespaces/{namespace}/configmaps"
+        self._folder = api_path("v1", "namespaces", namespace, "configmaps")
         self._is_there = False
         self.data: dict[str, str] = {}
         """Its present keys."""
@@ -184,7 +185,7 @@ class OneMap:
         return True
 
     async def _patch(self, data: Mapping[str, str]) -> None:
-        await self._api.patch(f"{self._folder}/{self.name}", {"data": data}, field_manager=MANAGER)
+        await self._api.patch(sub_path(self._folder, self.name), {"data": data}, field_manager=MANAGER)
 
     async def _create(self, data: Mapping[str, str]) -> None:
         metadata = {"namespace": self.namespace, "name": self.name}
@@ -226,7 +227,7 @@ async def _other(api: Api, clock: Clock, config: FaultObjectsConfig) -> str:
         (config.counters_namespace, fault_counters.NAME, (fault_counters.NODES_KEY, fault_counters.RETRIES_KEY)),
         (config.reasons_namespace, reschedule_reasons.NAME, (reschedule_reasons.KEY,)),
     ):
-        found = await read_map(api, f"/api/v1/namespaces/{namespace}/configmaps/{name}")
+        found = await read_map(api, api_path("v1", "namespaces", namespace, "configmaps", name))
         other = other_writer(found, keys) if found is not None else None
         age_s = (clock.now_ms() - other.at_ms) // 1000 if other is not None else 0
         if other is not None and age_s < config.other_writer_s:

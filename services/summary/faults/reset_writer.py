@@ -5,6 +5,7 @@ from typing import Final
 from berth.formats.ascend.report_error import ReportError
 from berth.formats.ascend.reset_config import KEY, LABEL, SAVES
 from berth.formats.kubernetes.objects import ConfigMap
+from berth.formats.kubernetes.paths import api_path
 from berth.runtime.clock import Clock
 from berth.runtime.errors import ShellError
 from berth.runtime.instruments import Instruments
@@ -90,7 +91,7 @@ class ResetWriter:
         return await self._try(update)
 
     async def _try(self, update: ResetUpdate) -> bool:
-        path = f"/api/v1/namespaces/{update.namespace}/configmaps/{update.name}"
+        path = api_path("v1", "namespaces", update.namespace, "configmaps", update.name)
         found = await self._api.get(path, ConfigMap)
         if found.metadata.annotation(MARK) == update.mark:
             return False

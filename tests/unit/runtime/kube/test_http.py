@@ -1,5 +1,6 @@
 """Requests to an API server: who we are, how long we wait, and what its answers mean."""
 
+import asyncio
 import json
 import ssl
 from collections.abc import AsyncIterator
@@ -17,7 +18,9 @@ from berth.runtime.kube.config import KubeConfig
 from berth.runtime.kube.port import RefusedError
 from tests.support.certificates import authority, certificate
 from tests.support.clock import ManualClock
+from tests.support.mirror import Mirror
 from tests.support.scripted_http import Answer, ScriptedHttp, hang_up, reply
+from tests.support.waiting import until
 
 MAPS = "/api/v1/namespaces/a/configmaps"
 ONE = f"{MAPS}/one"
@@ -106,6 +109,24 @@ async def test_a_failure_of_the_server_may_heal(
         with pytest.raises(TransientError) as caught:
             await api.create(MAPS, {})
         assert type(caught.value) is writing
+
+
+@pytest.mark.parametrize(
+    "path", [f"{MAPS}/../../b/configmaps/one", f"{MAPS}/", f"{MAPS}/one?watch=true", f"{MAPS}/%2e%2e/pods", f"{ONE}#x"]
+)
+async def test_a_path_that_reaches_another_object_is_not_sent(tmp_path: Path, path: str) -> None:
+    async with connected(tmp_path, *[reply()] * 5) as (api, server):
+        for call in (api.get(path, ConfigMap), api.create(path, {}), api.update(path, {}), api.patch(path, {})):
+            with pytest.raises(RefusedError, match=r"path is .*, expected names of Kubernetes objects") as caught:
+                await call
+            assert caught.value.is_absent
+        await api.delete(path)
+        reflection = api.reflect(path, ConfigMap, Mirror())
+        async with asyncio.TaskGroup() as group:
+            task = group.create_task(reflection.run())
+            await until(lambda: reflection.errors, deadline_s=5, what="the list is refused")
+            task.cancel()
+    assert server.asked == []
 
 
 async def test_a_refusal_says_why(tmp_path: Path) -> None:

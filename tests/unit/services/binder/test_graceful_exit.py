@@ -61,6 +61,13 @@ async def test_agents_are_told_once_and_what_others_wrote_stays() -> None:
     assert config_map(world)["data"]["reset.json"] == text
 
 
+@pytest.mark.parametrize("owner", ["x/../../../team-b/configmaps/victim", "x?fieldManager=a", "x/y", "%2e%2e"])
+async def test_the_name_of_an_owner_reaches_no_other_object(owner: str) -> None:
+    world, gang = await world_of("{}", owner=owner)
+    await world.cluster.request_checkpoint(gang, SINCE_MS)
+    assert world.kube.calls == []
+
+
 async def test_a_value_that_another_client_changes_in_between_is_read_again() -> None:
     world, gang = await world_of("{}")
     world.kube.fail(RefusedError("modified", status=409, cause="Conflict"), method="PATCH")

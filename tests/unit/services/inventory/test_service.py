@@ -286,6 +286,24 @@ async def test_a_bare_pod_becomes_a_request_and_its_placement_a_fact(world: Worl
     assert len(world.facts("member", MembersSeen)) == 1
 
 
+@pytest.mark.parametrize("by_owner", [False, True])
+async def test_a_name_in_a_pod_reaches_no_other_object(world: World, *, by_owner: bool) -> None:
+    name = "../../../../../../api/v1/pods"
+    world.kube.put("/api/v1/nodes", a_node("a"))
+    pods = "/api/v1/namespaces/ns/pods"
+    bad = a_pod("bad", **({} if by_owner else {"jobset.sigs.k8s.io/jobset-name": name}))
+    if by_owner:
+        owner = {"apiVersion": "batch/v1", "kind": "Job", "name": name, "uid": "u", "controller": True}
+        bad["metadata"]["ownerReferences"] = [owner]
+    world.kube.put(pods, bad)
+    async with world.inventory():
+        await world.has(lambda: world.facts("node", NodesSeen), "the node")
+        await world.quiet()
+        world.kube.put(pods, a_pod("solo"))
+        await world.has(lambda: any("solo" in one.name for one in world.requests()), "the request of the other pod")
+    assert [call.path for call in world.kube.calls if ".." in call.path or call.path == "/api/v1/pods"] == []
+
+
 async def test_a_group_becomes_one_request_once_it_is_let_in(world: World) -> None:
     world.kube.put("/api/v1/nodes", a_node("a"))
     group = {
