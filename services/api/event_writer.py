@@ -11,6 +11,7 @@ from typing import Final
 
 import msgspec
 
+from berth.formats.shortened import shortened
 from berth.runtime.bus.port import Bus, Stored
 from berth.runtime.errors import AmbiguousError, ConflictError, OversizeError
 from berth.runtime.logs import Logger
@@ -106,28 +107,35 @@ class EventWriter:
         stored = self._known.get(subject) or _Stored(0, set())
         while event.id not in stored.ids:
             try:
-                stored.last_seq = await self._publish(subject, event, stored.last_seq)
+                sequence = await self._publish(subject, event, stored.last_seq)
             except (ConflictError, AmbiguousError):
                 stored = await self._read(subject)
                 continue
             stored.ids.add(event.id)
-            self._newest = max(self._newest, (stored.last_seq, event.id))
+            if sequence:
+                stored.last_seq = sequence
+                self._newest = max(self._newest, (sequence, event.id))
+                self._metrics.events.inc()
+                self._on_stored(event)
             self._keep(subject, stored)
-            self._metrics.events.inc()
-            self._on_stored(event)
             return
         self._keep(subject, stored)
         self._metrics.repeated.inc()
 
     async def _publish(self, subject: str, event: JobEvent, last_seq: int) -> int:
+        """Sequence of an event that is stored; 0 for one that is left out, as it is too long without its ranks."""
         try:
             return await self._bus.publish(
                 subject, msgspec.json.encode(event), expected_subject_seq=last_seq, message_id=event.id
             )
         except OversizeError as error:
             if not event.ranks:
-                raise
-            self._log.warning("event without its ranks", id=event.id, size_bytes=error.size_bytes)
+                # It would end this start of the service and every later one: the event is derived again each time.
+                self._log.error(
+                    "event is left out: it is too long", uid=shortened(event.uid), size_bytes=error.size_bytes
+                )
+                return 0
+            self._log.warning("event without its ranks", id=shortened(event.id), size_bytes=error.size_bytes)
             short = msgspec.structs.replace(event, ranks=[], sentence=_TOO_LONG)
             return await self._publish(subject, short, last_seq)
 

@@ -7,6 +7,7 @@ import msgspec
 
 from berth.formats.shortened import cut, shortened
 from berth.formats.yaml_tree import nearest
+from berth.schemas.intake import JobRequest
 from berth.schemas.programs.replies import ErrorReply
 from berth.schemas.programs.shape import Request
 from berth.schemas.refusal import Refusal
@@ -55,11 +56,17 @@ class RefusedError(RequestError):
 
 
 class UidInUseError(RequestError):
-    """A request whose uid another job has, or a job that is over had."""
+    """A request whose uid another job has, or a job that is over had.
 
-    def __init__(self, uid: str, namespace: str, name: str) -> None:
-        expected = f"another uid: the job {namespace}/{name} has or had this one"
-        super().__init__("job.metadata.uid", repr(uid), expected, code="uid-in-use")
+    Args:
+        request: The request.
+        owner: Namespace and name of that job. It is named only if it is in the namespace of the request.
+    """
+
+    def __init__(self, request: JobRequest, owner: tuple[str, str]) -> None:
+        job = f"the job {'/'.join(owner)}" if owner[0] == request.namespace else "a job of another namespace"
+        expected = f"another uid: {job} has or had this one"
+        super().__init__("job.metadata.uid", repr(request.uid), expected, code="uid-in-use")
 
 
 def reply_too_large(verb: str, *, size_bytes: int, limit_bytes: int) -> ErrorReply:

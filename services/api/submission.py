@@ -1,5 +1,7 @@
 """Submission of a job: read, judged as the dispatcher would, then stored."""
 
+from typing import Final
+
 import msgspec
 
 from berth.core.state.admission import Receipt, admit, holder_of, uid_from
@@ -7,8 +9,12 @@ from berth.core.state.cell import State
 from berth.formats.manifests.reader import ManifestError, read_job
 from berth.schemas.facts import JobSeen
 from berth.schemas.intake import JobRequest
+from berth.schemas.programs.events import FINAL
 from berth.schemas.programs.requests import SubmitRequest
 from berth.services.api.request_errors import RefusedError, RequestError, UidInUseError, decoded
+
+_ENDS: Final = FINAL - {"rejected"}
+"""Phases in which a job ends that was accepted."""
 
 
 class Submission(msgspec.Struct, frozen=True):
@@ -69,7 +75,7 @@ def judge(request: JobRequest, state: State, *, now_ms: int) -> Submission:
     holder = holder_of(known, state.fold.gangs.get(known.uid) if known is not None else None)
     owner = state.name_of.get(request.uid) if request.uid else None
     if owner is not None and owner != key:
-        raise UidInUseError(request.uid, *owner)
+        raise UidInUseError(request, owner)
     verdict = admit(request, Receipt(0, 0, now_ms), holder, state.fold.settings)
     if verdict.rejection is not None and verdict.rejection.intake_seq == 0:
         raise RefusedError(verdict.rejection.refusal)
@@ -81,6 +87,9 @@ def judge(request: JobRequest, state: State, *, now_ms: int) -> Submission:
 def see_unused(request: JobRequest, stored_ids: set[str]) -> None:
     """Check that no job that is over had the name and the uid.
 
+    A job with an event of its end is over. One with other events alone may be live: another instance has stored them,
+    and this one does not know the job yet. The dispatcher takes its request once.
+
     Args:
         request: The request.
         stored_ids: Ids of all events that are kept for the name.
@@ -88,8 +97,8 @@ def see_unused(request: JobRequest, stored_ids: set[str]) -> None:
     Raises:
         UidInUseError: One had them.
     """
-    if any(one.rsplit("/", 3)[0] == request.uid and not one.endswith("/rejected") for one in stored_ids):
-        raise UidInUseError(request.uid, request.namespace, request.name)
+    if any(one.rsplit("/", 3)[0] == request.uid and one.rpartition("/")[2] in _ENDS for one in stored_ids):
+        raise UidInUseError(request, (request.namespace, request.name))
 
 
 def uid_of(request: JobRequest, sequence: int) -> str:
@@ -106,4 +115,4 @@ def _see_same(request: JobRequest, known: JobSeen, state: State) -> None:
     gang = state.fold.gangs.get(known.uid)
     is_over = known.state != "accepted" or (gang is not None and gang.is_over)
     if is_over and request != known.request:
-        raise UidInUseError(request.uid, request.namespace, request.name)
+        raise UidInUseError(request, (request.namespace, request.name))

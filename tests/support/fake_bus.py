@@ -13,6 +13,7 @@ from typing import Self
 
 from berth.runtime.bus.discovery import ProcessStats
 from berth.runtime.bus.port import Endpoint, Gap, Gathered, Stored, StreamState
+from berth.runtime.bus.wire import size_bytes
 from berth.runtime.errors import FatalError, OversizeError, PoisonError, TransientError
 from berth.schemas.subjects import StreamName, StreamSpec, Subjects
 from tests.support.fake_server import FakeServer, FakeStream, matches
@@ -230,7 +231,9 @@ class FakeBus:
         message_id: str = "",
         timeout_s: float = 5.0,
     ) -> int:
-        del message_id, timeout_s  # its window for repeated ids is empty
+        del timeout_s
+        if message_id:  # its window for repeated ids is empty, but the header counts
+            self._fit(subject, data, {"Nats-Msg-Id": message_id})
         expected = None if expected_subject_seq is None else ("subject", expected_subject_seq)
         return await self._store(subject, data, expected, ttl_s)
 
@@ -368,9 +371,10 @@ class FakeBus:
         await self._turn()
         return self.server.store(subject, data, expected, ttl_s)
 
-    def _fit(self, subject: str, data: bytes) -> None:
-        if len(data) > self.server.payload_limit_bytes:
-            raise OversizeError(subject, size_bytes=len(data), limit_bytes=self.server.payload_limit_bytes)
+    def _fit(self, subject: str, data: bytes, headers: Mapping[str, str] | None = None) -> None:
+        size = size_bytes(data, headers)
+        if size > self.server.payload_limit_bytes:
+            raise OversizeError(subject, size_bytes=size, limit_bytes=self.server.payload_limit_bytes)
 
     async def _ask(
         self, subjects: Mapping[int, str], data: Mapping[int, bytes] | bytes, timeout_s: float

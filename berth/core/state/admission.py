@@ -68,7 +68,7 @@ def admit(request: JobRequest, receipt: Receipt, holder: Holder, settings: Setti
     if known is not None and not holder.is_over:
         return _rejected_beside(known, uid, receipt, _name_in_use(request, known))
     if holder.namesake is not None:
-        refusal: Refusal | None = _uid_in_use(uid, holder.namesake)
+        refusal: Refusal | None = _uid_in_use(request, uid, holder.namesake)
         uid = uid_from(receipt.intake_seq)  # the uid is not its own
     else:
         refusal = _refusal_of(request, settings)
@@ -139,12 +139,14 @@ def _name_in_use(request: JobRequest, known: JobSeen) -> Refusal:
     )
 
 
-def _uid_in_use(uid: str, namesake: tuple[str, str]) -> Refusal:
+def _uid_in_use(request: JobRequest, uid: str, namesake: tuple[str, str]) -> Refusal:
+    is_near = namesake[0] == request.namespace  # who submits to a namespace may not read the names of another
+    owner = f"the job {'/'.join(namesake)}" if is_near else "a job of another namespace"
     return Refusal(
         code="invalid-request",
         field="uid",
         value=uid,
-        expected=f"another uid: the job {'/'.join(namesake)} has this one",
+        expected=f"another uid: {owner} has this one",
     )
 
 

@@ -1,5 +1,6 @@
 """Job requests from the parts of a manifest: metadata, the rules of copying, and the checks of all forms."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -38,6 +39,10 @@ LIFTED: Final[tuple[str, ...]] = (
 Source: docs/reference/nodes-and-chips.md, "Product forms" and "Selection of the form"; docs/reference/superpods.md,
 "Keys of SuperPoDs"; docs/reference/kubernetes.md, "Pod annotations".
 """
+UID_CHARACTERS_MAX: Final = 1_000
+"""Longest uid of a job: it is several times in what is stored about the job."""
+_GIVEN_UID: Final = re.compile(r"intake-[0-9]+")
+"""Uids that jobs without one get; see :func:`berth.core.state.admission.uid_from`."""
 
 
 class ManifestError(DocumentError):
@@ -69,7 +74,7 @@ def read_metadata(document: Tree) -> Metadata:
     """Metadata of a document; the namespace is ``default`` if it is missing.
 
     Raises:
-        DocumentError: It is missing, or a name is not RFC 1123.
+        DocumentError: It is missing, a name is not RFC 1123, or the uid is too long or has a form that is reserved.
     """
     metadata = document.need("metadata", "metadata with a name")
     namespace = metadata.find("namespace")
@@ -77,10 +82,24 @@ def read_metadata(document: Tree) -> Metadata:
     return Metadata(
         namespace="default" if namespace is None else namespace.dns_label(),
         name=metadata.need("name", "a name that identifies the job").dns_name(),
-        uid="" if uid is None else uid.text(),
+        uid="" if uid is None else _uid(uid),
         labels=metadata.strings_of("labels"),
         annotations=metadata.strings_of("annotations"),
     )
+
+
+def _uid(place: Tree) -> str:
+    """Uid of a job that its manifest sets.
+
+    Raises:
+        DocumentError: It is too long, or has the form of those that are given to jobs without one.
+    """
+    uid = place.text()
+    if len(uid) > UID_CHARACTERS_MAX:
+        raise place.wrong(f"text of at most {UID_CHARACTERS_MAX} characters")
+    if _GIVEN_UID.fullmatch(uid):
+        raise place.wrong("another uid: intake-<number> is given to jobs without one")
+    return uid
 
 
 def read_replicas(owner: Tree, key: str, *, default: int) -> int:

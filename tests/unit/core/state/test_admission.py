@@ -108,6 +108,12 @@ def test_a_uid_that_another_job_has_is_turned_away_and_not_taken_over() -> None:
     assert "default/j" in job.refusal.expected
 
 
+def test_a_uid_of_a_job_in_another_namespace_is_turned_away_without_the_name_of_that_job() -> None:
+    job = admit(a_job("k", uid="uid-j"), LATER, Holder(namesake=("other", "secret")), SETTINGS)
+    assert job.refusal is not None
+    assert job.refusal.expected == "another uid: a job of another namespace has this one"
+
+
 def test_a_gang_larger_than_any_record_is_turned_away() -> None:
     job = accepted(a_job("j", tasks=[Task("worker", 100_000, 8)]))
     assert job.state == "rejected"

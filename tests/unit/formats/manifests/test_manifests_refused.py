@@ -48,6 +48,8 @@ def test_what_is_not_yaml_is_refused(text: str) -> None:
         (berth("{}", metadata="{name: a, namespace: a.b}"), 1, "metadata.namespace", "RFC 1123 label"),
         (berth("{}", metadata="{name: a, labels: {x: 8}}"), 1, "metadata.labels.x", "quotes"),
         (berth("{}", metadata="{name: a, label: {}}"), 1, "metadata.label", "'labels'?"),
+        (berth("{}", metadata="{name: a, uid: " + "u" * 1_001 + "}"), 1, "metadata.uid", "at most 1000 characters"),
+        (berth("{}", metadata="{name: a, uid: intake-17}"), 1, "metadata.uid", "another uid"),
         (berth("{}", metadata="{name: a, annotations: {berth/run-for: soon}}"), 1, "metadata.annotations['berth/run-for']", "duration"),
     ],
 )  # fmt: skip

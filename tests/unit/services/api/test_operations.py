@@ -1,17 +1,20 @@
 """Every operation of the service for programs: its replies, and what it says of wrong requests."""
 
 import re
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from berth.runtime.bus.port import Stored
 from berth.runtime.errors import TransientError
 from berth.schemas.envelope import decode, encode
 from berth.schemas.facts import PodPhase
 from berth.schemas.intake import JobCancel, JobRequest
 from berth.schemas.subjects import StreamName
 from tests.support.cells import a_job
-from tests.support.programs import Programs, job_file, programs
+from tests.support.fake_bus import FakeBus, FakeFollower
+from tests.support.programs import Programs, events_in, job_file, programs
 
 
 async def stored_requests(told: Programs) -> list[JobRequest]:
@@ -96,6 +99,58 @@ async def test_a_uid_of_another_job_is_in_use() -> None:
             "error": "job.metadata.uid is 'u-1', expected another uid: the job team/train has or had this one",
             "code": "uid-in-use",
         }
+
+
+async def test_a_uid_of_a_job_in_another_namespace_is_in_use_and_that_job_is_not_named() -> None:
+    async with programs() as told:
+        await told.submit()
+        await told.turns(2)
+        reply = await told.submit("other", namespace="lab")
+        assert (reply["ok"], reply["code"]) == (False, "uid-in-use")
+        assert reply["error"].endswith("expected another uid: a job of another namespace has or had this one")
+        # the dispatcher says the same of a request that came another way
+        await told.cell.submit(a_job("fast", uid="u-1", chips=8, namespace="lab"))
+        await told.turns(2)
+        (rejected,) = await events_in(told.bus, "lab", "fast")
+        assert (rejected.phase, "train" in rejected.sentence) == ("rejected", False)
+
+
+@pytest.mark.parametrize("uid", ["intake-17", "u" * 1_001])
+async def test_a_uid_that_is_reserved_or_too_long_is_refused(uid: str) -> None:
+    async with programs() as told:
+        reply = await told.submit(uid=uid)
+        assert (reply["ok"], reply["code"]) == (False, "invalid-request")
+        assert reply["error"].startswith(f"job.metadata.uid is '{uid[:9]}")
+        assert await stored_requests(told) == []
+
+
+class LaggingBus(FakeBus):
+    """A bus over which no more facts come."""
+
+    def follow(self, stream: StreamName, *, on_message: Callable[[Stored], None], **more: Any) -> FakeFollower:  # noqa: ANN401  # as they are
+        def take(stored: Stored) -> None:
+            if stream is not StreamName.FACTS or not self.is_behind:
+                on_message(stored)
+
+        return super().follow(stream, on_message=take, **more)
+
+    is_behind = False
+
+
+async def test_a_retry_at_an_instance_that_does_not_know_the_job_yet_is_taken() -> None:
+    async with programs(is_started=False) as told:
+        behind = LaggingBus(told.cell.server, told.cell.cell)
+        await told.start()
+        await told.start(bus=behind)
+        behind.is_behind = True
+        first = await told.submit()
+        await told.turns(2)
+        assert await told.ids() == ["u-1/0/0/accepted", "u-1/1/0/placed"]
+        again = await told.submit()  # the instances answer in turn
+        assert again == {**first, "sequence": 2}
+        await told.turns(3)
+        assert [one for one in await told.ids() if one.endswith("placed")] == ["u-1/1/0/placed"]
+        await told.kill()
 
 
 async def end(told: Programs, name: str) -> None:
