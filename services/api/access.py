@@ -28,12 +28,16 @@ class Access:
         Raises:
             RequestError: It has not.
         """
-        if self._is_open or any(_allows(grant, identity, role, namespace) for grant in self._grants):
+        if self.may(identity, role, namespace):
             return
         where = f" in namespace {namespace}" if namespace else ""
         verb = "submit jobs" if role == "submit" else "read"
         shown = repr(identity) if identity else "missing"
         raise RequestError("identity", shown, f"one that may {verb}{where}", code="denied")
+
+    def may(self, identity: str, role: Role, namespace: str = "") -> bool:
+        """Whether a caller has a role in a namespace, or in any; arguments as of :meth:`check`."""
+        return self._is_open or any(_allows(grant, identity, role, namespace) for grant in self._grants)
 
     def namespaces(self, identity: str, role: Role) -> list[str]:
         """Namespaces in which a caller has a role, sorted; ``*`` alone for all.

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from berth.core.explain.model import all_sentences
+from berth.core.explain.restricted import MayRead, restricted
 from berth.runtime.bus.port import Bus
 from berth.runtime.clock import Clock
 from berth.runtime.history import explanation_of
@@ -48,24 +49,26 @@ class Explanations:
         self._outer.call_soon_threadsafe(self._inner.set_result, (asyncio.get_running_loop(), bus))
         await stop.wait()
 
-    async def of(self, status: JobStatus, *, is_over: bool) -> Explained:
+    async def of(self, status: JobStatus, *, is_over: bool, may_read: MayRead) -> Explained:
         """Explain a job; called on the loop that answers.
 
         Args:
             status: Of the job.
             is_over: The job has ended.
+            may_read: Whether the caller may read a namespace: jobs of others have no names.
 
         Raises:
             TransientError: The bus did not answer.
         """
         async with self._turn:
             loop, bus = await asyncio.shield(self._inner)
-            work = _explained(bus, self._clock, status, is_over=is_over)
+            work = _explained(bus, self._clock, status, is_over=is_over, may_read=may_read)
             return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, loop))
 
 
-async def _explained(bus: Bus, clock: Clock, status: JobStatus, *, is_over: bool) -> Explained:
+async def _explained(bus: Bus, clock: Clock, status: JobStatus, *, is_over: bool, may_read: MayRead) -> Explained:
     found = await explanation_of(bus, clock, status)
     if found is None:
         return Explained([], None)
+    found = restricted(found, may_read)
     return Explained(all_sentences(found, is_over=is_over, clock=utc_text), msgspec.to_builtins(found))

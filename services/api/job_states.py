@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from berth.core.chips.picking import ids_of
+from berth.core.explain.refusal_text import within
 from berth.core.state.cell import State
 from berth.schemas.facts import NodeHealth
 from berth.schemas.placement import Placement
@@ -32,7 +33,7 @@ def job_state(status: JobStatus) -> JobState:
         chips=status.chips,
         queue=status.queue,
         priority=status.priority,
-        sentence=status.sentence,
+        sentence=within(status.sentence, refusal, status.namespace),
         code=refusal.code if refusal is not None else "",
         ranks=ranks_of(status.placement),
         open_ranks=list(recovery.open) if recovery is not None else [],

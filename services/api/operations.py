@@ -1,6 +1,7 @@
 """Operations that programs ask for: decode, check the rights, carry out, reply."""
 
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -184,7 +185,8 @@ class Operations:
         status = await self._stored((asked.namespace, asked.name))
         found = Explained([], None)
         if status is not None and status.uid == job.uid:
-            found = await self._explanations.of(status, is_over=job.phase in _OVER)
+            may_read = partial(self._access.may, identity, "read")
+            found = await self._explanations.of(status, is_over=job.phase in _OVER, may_read=may_read)
         lines = [*found.sentences] or [job.sentence or "Nothing was decided yet."]
         if status is not None and status.uid == job.uid and status.recovery is not None:
             since = utc_text(status.recovery.since_ms)

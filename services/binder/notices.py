@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 from berth.core.explain.recovery_text import backup_words, unplaced_words
-from berth.core.explain.refusal_text import sentence
+from berth.core.explain.refusal_text import sentence, within
 from berth.core.explain.text import pluralize
 from berth.schemas.columns import unpack, unpack_names
 from berth.schemas.facts import MembersSeen
@@ -269,7 +269,7 @@ def _notices_of(status: JobStatus) -> dict[str, Notice]:
         found[status.rejection.uid] = Notice("rejected", sentence(status.rejection.refusal))
     kind = _KIND_OF_PHASE.get(status.phase)
     if kind is not None and status.sentence:
-        found[status.uid] = Notice(kind, status.sentence)
+        found[status.uid] = Notice(kind, within(status.sentence, status.refusal, status.namespace))
     elif status.phase in _PLACED and status.restart_held:
         found[status.uid] = Notice("restart-held", status.restart_held)
     elif status.phase in _PLACED and (words := _unplaced_words(status)):

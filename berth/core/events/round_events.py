@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from berth.core.events.change import Change
-from berth.core.explain.refusal_text import sentence
+from berth.core.explain.refusal_text import sentence, within
 from berth.core.state.cell import State
 from berth.core.state.ledger import GangRecord, Holding, pods_of
 from berth.schemas.ledger import Eviction, Recovery, Release, Round, Verdict
@@ -72,7 +72,8 @@ class _Maker:
             return self._event(about, "placed", ranks=ranks)
         if verdict.refusal is None:
             return None
-        code, words = verdict.refusal.code, sentence(verdict.refusal)
+        # Whoever may read the namespace of the job reads its events.
+        code, words = verdict.refusal.code, within(sentence(verdict.refusal), verdict.refusal, verdict.namespace)
         if verdict.final:
             return self._event(about, "failed", code=code, words=words)
         before = self._before.get(verdict.uid)

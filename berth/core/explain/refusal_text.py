@@ -59,6 +59,8 @@ _SINGULAR: Final = (
 _ONE: Final = re.compile(r"\b1 (chip|node|pod)s\b")
 _BY_LEAF: Final = frozenset({"no-leaf", "no-rows", "no-leaves"})
 
+HIDDEN_JOB: Final = "a job of another namespace"
+"""Instead of the name of a job that a reader may not see."""
 _JANUARY: Final = 10
 """Index of January in a year that begins with March."""
 
@@ -72,6 +74,24 @@ def sentence(refusal: Refusal) -> str:
         return f"{_fitting(refusal)}, but room is reserved for {refusal.ahead} from {moment} on, and this job would delay it"
     words = _words(refusal)
     return f"{words}; room is reserved for it from {_moment(refusal.start_ms)} on" if refusal.start_ms else words
+
+
+def within(words: str, refusal: Refusal | None, namespace: str) -> str:
+    """A sentence about a refusal, for all who may read a namespace: a job of another one has no name in it.
+
+    Args:
+        words: The sentence.
+        refusal: What it is about; None for something else.
+        namespace: The namespace.
+    """
+    if refusal is None or not refusal.ahead or refusal.ahead.partition("/")[0] == namespace:
+        return words
+    return without_name(words, refusal.ahead)
+
+
+def without_name(words: str, job: str) -> str:
+    """A sentence without the name of a job."""
+    return words.replace(job, HIDDEN_JOB)
 
 
 def _singular(recorded: str) -> str:

@@ -6,6 +6,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from berth.core.changes import JobKey
+from berth.core.explain.refusal_text import within
 from berth.core.overview.numbers import JobId, Numbers
 from berth.core.overview.owners import Owners
 from berth.core.overview.queue_order import QueueKey, queue_key
@@ -226,7 +227,7 @@ def _known_by(status: JobStatus) -> _Known:
         uid=status.uid,
         phase=status.phase,
         code=refusal.code if refusal is not None else "",
-        sentence=status.sentence,
+        sentence=within(status.sentence, refusal, status.namespace),
         warning=status.warning,
         queue=status.queue,
         priority=status.priority,

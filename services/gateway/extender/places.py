@@ -2,6 +2,7 @@
 
 from typing import Final, NamedTuple
 
+from berth.core.explain.refusal_text import within
 from berth.schemas.columns import unpack
 from berth.schemas.facts import MembersSeen, OutcomeSeen
 from berth.schemas.placement import Placement
@@ -164,7 +165,7 @@ def _why_unplaced(rank: Rank, status: JobStatus) -> str:
         return f"rejected: {status.sentence}"
     if status.phase in _OVER:
         return f"job {rank.job} is {status.phase}"
-    return f"waits: {status.sentence or _NO_REASON}"
+    return f"waits: {within(status.sentence, status.refusal, status.namespace) or _NO_REASON}"
 
 
 def _why_without_place(rank: Rank, status: JobStatus, placement: Placement) -> str:

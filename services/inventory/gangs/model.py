@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Final, Literal, TypeAlias
 
-from berth.core.explain.refusal_text import sentence
+from berth.core.explain.refusal_text import sentence, within
 from berth.formats.ascend.pod_annotations import ASCEND_REAL, ATTEMPT, OPERATOR_NAME, PREDICATE_TIME, RANK_INDEX
 from berth.formats.kubernetes.objects import Pod
 from berth.formats.kubernetes.owners import OwnerKey
@@ -284,7 +284,8 @@ class Part:
         if status.uid != self.uid or self.phase == "gone":
             return False
         refusal = status.refusal
-        after = (status.phase, status.attempt, status.sentence, refusal.code if refusal is not None else "")
+        words = within(status.sentence, refusal, status.namespace)
+        after = (status.phase, status.attempt, words, refusal.code if refusal is not None else "")
         recovering = _recovering(status)
         restarts = _restarts(status)
         before = (self.phase, self.attempt, self.sentence, self.code, self.recovering, self.restarts)

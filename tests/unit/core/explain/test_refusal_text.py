@@ -2,7 +2,7 @@
 
 import pytest
 
-from berth.core.explain.refusal_text import reason_words, sentence
+from berth.core.explain.refusal_text import reason_words, sentence, within
 from berth.schemas.refusal import BlockLack, Code, NearGroup, NodeReason, ReasonCount, Refusal, SwitchLack
 
 R = NodeReason
@@ -27,6 +27,16 @@ def test_where_some_pods_find_room_the_sentence_says_how_many() -> None:
         "2 of 3 pods find room, and 2 of 4 nodes fit: 2 have fewer than 8 free chips"
     )
     assert no_room({}, fit=1, have=1, need=3) == "1 of 3 pods finds room, and 1 of 1 node fits"
+
+
+@pytest.mark.parametrize("code", ["behind", "reserved"])
+def test_a_job_ahead_has_a_name_within_its_namespace_alone(code: Code) -> None:
+    refusal = Refusal(code, ahead="prod/secret", start_ms=1_000)
+    words = sentence(refusal)
+    assert within(words, refusal, "prod") == words
+    assert "prod/secret" in words
+    assert within(words, refusal, "team") == words.replace("prod/secret", "a job of another namespace")
+    assert within(words, None, "team") == words
 
 
 def test_a_cell_without_nodes_says_so() -> None:

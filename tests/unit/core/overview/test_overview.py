@@ -3,6 +3,7 @@
 import msgspec
 
 from berth.core.cluster.node_packing import pack_health
+from berth.core.explain.refusal_text import sentence
 from berth.core.overview.derived_statuses import DerivedStatuses
 from berth.core.overview.job_list import OVER_MAX
 from berth.core.overview.overview import Overview
@@ -12,6 +13,7 @@ from berth.schemas.envelope import encode
 from berth.schemas.facts import NodeHealth
 from berth.schemas.nodes import NodeCondition
 from berth.schemas.page.view import Change, Job, View
+from berth.schemas.refusal import Refusal
 from berth.schemas.status import JobStatus
 from tests.support.cells import a_job, a_node
 from tests.support.core_cells import SUBJECTS, CoreCell
@@ -118,6 +120,19 @@ def test_positions_follow_the_queue_and_move_without_a_message_for_each_job() ->
     after = applied(view, change)
     assert {job.name: job.position for job in after.jobs} == {"b": 0, "a": 1, "d": 2, "c": 1}
     assert after == overview.view()
+
+
+def test_a_job_of_another_namespace_that_is_ahead_has_no_name() -> None:
+    overview = Overview(State())
+    first(overview)
+    for ahead in ("team/first", "prod/secret"):
+        refusal = Refusal("behind", ahead=ahead)
+        overview.note_status(status(ahead[-5:], sentence=sentence(refusal), refusal=refusal))
+    words = "waits behind {}, which was first in the queue (queue_policy fifo)"
+    assert [job.sentence for job in next_change(overview).jobs] == [
+        words.format("team/first"),
+        words.format("a job of another namespace"),
+    ]
 
 
 def test_only_the_newest_jobs_that_are_over_stay() -> None:

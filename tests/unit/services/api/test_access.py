@@ -9,7 +9,7 @@ from berth.schemas.envelope import decode
 from berth.schemas.intake import JobRequest
 from berth.schemas.subjects import StreamName
 from berth.services.api.config import ApiConfig, Grant
-from tests.support.programs import Programs, job_file, programs
+from tests.support.programs import Programs, events_in, job_file, programs
 
 GRANTS = ApiConfig(
     access="grants",
@@ -56,6 +56,31 @@ async def test_only_who_is_granted_it_may_read(verb: str) -> None:
         reply = await told.ask(verb, {"namespace": "open", "name": "x"}, identity="carol")
         assert reply["code"] == "not-found", "everyone who has an identity may read there"
         assert (await told.ask(verb, {"namespace": "open", "name": "x"}))["code"] == "denied"
+
+
+@pytest.mark.parametrize("policy", ["none", "fifo", "easy", "conservative"])
+async def test_jobs_of_namespaces_that_a_reader_may_not_read_have_no_names(policy: str) -> None:
+    async with programs(nodes=2, is_started=False, queue_policy=policy, reserve_chips=1) as told:
+        await told.start(GRANTS)
+        for name, spec in (
+            ("secret-running", {"product": "module910bx8", "chips": 8, "runFor": "1h"}),
+            ("secret-ahead", {"product": "module910bx8", "chips": 8, "replicas": 2, "runFor": "1h"}),
+        ):
+            job = job_file(name, namespace="prod", uid=f"u-{name}", **spec)
+            assert (await told.ask("submit", {"job": job}, identity="root@a.b"))["ok"]
+            await told.turns(2)
+        own = job_file("own", product="module910bx8", chips=8, replicas=2 if policy == "none" else 1, runFor="9h")
+        assert (await told.ask("submit", {"job": own}, identity="alice"))["ok"]
+        await told.turns(3)
+        asked = {"namespace": "team", "name": "own"}
+        whole = await told.ask("explain", asked, identity="root@a.b")
+        assert whole["phase"] == "waiting"
+        assert "prod/secret" in " ".join(whole["sentences"])
+        found = await told.ask("explain", asked, identity="bob")
+        texts = [found, await told.ask("status", asked, identity="bob"), *await events_in(told.bus, "team", "own")]
+        assert [text for text in texts if "secret" in str(text)] == []
+        assert "a job of another namespace" in " ".join(found["sentences"])
+        assert len(found["sentences"]) == len(whole["sentences"])
 
 
 async def test_a_reader_may_not_cancel() -> None:
