@@ -4,6 +4,7 @@ The application bounds the body. A client that keeps to the bounds notices nothi
 """
 
 import asyncio
+from collections import deque
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
@@ -15,11 +16,15 @@ from berth.services.gateway.errors import RETRY_AFTER_S, error_body, status_of
 
 HEAD_BYTES_MAX: Final = 65_536
 """Longest head of a request: its line and its headers."""
+BESIDE_BYTES_MAX: Final = 65_536
+"""Most bytes after a head, or after a part of a body, without more of the body: sizes of chunks, and trailers."""
 _WRITE_BUFFER_BYTES: Final = 32_768
 """Bytes that wait for a client until whoever writes to it has to wait."""
 _LINGER_S: Final = 2.0
 """How long a refused connection stays open at most: what the client still sends is dropped meanwhile. A connection that
 is closed before would be reset, and the client could lose the answer."""
+_LINGERING_MAX: Final = 100
+"""Most connections beyond the limit that stay open for that; the process has some files for them."""
 
 
 class Bounds(NamedTuple):
@@ -63,23 +68,30 @@ class BoundedProtocol(HttpToolsProtocol):
         self._stall: asyncio.TimerHandle | None = None
         self._lingering: asyncio.TimerHandle | None = None
         self._head_bytes = 0
+        self._beside_bytes = 0
         self._is_in_head = True
+        self._unanswered: deque[RequestResponseCycle] = deque()
+        """The request that is being answered, and those behind it; some at the beginning may be answered."""
+        self._patient: _PatientTransport
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as the class above
         """Take a new connection, or refuse it."""
         super().connection_made(transport)
         transport.set_write_buffer_limits(high=_WRITE_BUFFER_BYTES)
+        self._patient = _PatientTransport(transport, self._finish)
         self._bounds.note(len(self.connections))
         if len(self.connections) > self._bounds.connections_max:
             most = self._bounds.connections_max
-            self._answer_unless_begun(f"connections is {most}, expected fewer than {most}: try again", "too-many")
-            transport.close()
+            self._refuse(f"connections is {most}, expected fewer than {most}: try again", "too-many")
+            if len(self.connections) > most + _LINGERING_MAX:
+                transport.close()
             return
         self._expect()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """End the timers of the connection."""
-        super().connection_lost(exc)
+        """End the timers of the connection, and tell the answers that the client has gone."""
+        super().connection_lost(exc)  # it knows the last request alone
+        self._see_gone()
         self._bounds.note(len(self.connections))
         for timer in (self._arrival, self._stall, self._lingering):
             if timer is not None:
@@ -87,15 +99,20 @@ class BoundedProtocol(HttpToolsProtocol):
         self._unset_keepalive_if_required()
 
     def data_received(self, data: bytes) -> None:
-        """Take bytes of the client; refuse a head that is too long."""
+        """Take bytes of the client; refuse a head that is too long, and too much beside a body."""
         if self._lingering is not None:
             return
         if self._is_in_head:
             self._head_bytes += len(data)
+        else:
+            self._beside_bytes += len(data)
         super().data_received(data)
         # A body that follows in the same bytes has ended the head.
         if self._is_in_head and self._head_bytes > HEAD_BYTES_MAX:
             self._refuse(f"head of the request is longer than {HEAD_BYTES_MAX} bytes, expected less", "too-large")
+        elif not self._is_in_head and self._beside_bytes > BESIDE_BYTES_MAX:
+            most = BESIDE_BYTES_MAX
+            self._refuse(f"chunk sizes and trailers of the request are over {most} bytes, expected fewer", "too-large")
 
     def on_message_begin(self) -> None:
         """Begin a request: it must arrive in time."""
@@ -105,9 +122,23 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         """End the head of a request."""
+        super().on_headers_complete()  # raises for a target without a path: the head is then refused
         self._is_in_head = False
-        self._head_bytes = 0
-        super().on_headers_complete()
+        self._head_bytes = self._beside_bytes = 0
+        self.cycle.transport = self._patient
+        while self._unanswered and self._unanswered[0].response_complete:
+            self._unanswered.popleft()
+        self._unanswered.append(self.cycle)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Take a header; trailers are dropped."""
+        if self._is_in_head:
+            super().on_header(name, value)
+
+    def on_body(self, body: bytes) -> None:
+        """Take a part of a body."""
+        self._beside_bytes = 0
+        super().on_body(body)
 
     def on_message_complete(self) -> None:
         """End a request."""
@@ -151,21 +182,35 @@ class BoundedProtocol(HttpToolsProtocol):
         if not self._answer_unless_begun(error, code):
             self.transport.close()
             return
+        self._see_gone()
+        self._linger()
+
+    def _see_gone(self) -> None:
+        """Tell the answers that the client has gone: nothing more is written."""
+        for cycle in self._unanswered:
+            if not cycle.response_complete:
+                cycle.disconnected = True
+                cycle.message_event.set()
+
+    def _finish(self) -> None:
+        """Close after an answer; if a request is still coming, once the client does, or after a time."""
+        if not self.cycle.more_body or self._lingering is not None:
+            self.transport.close()
+            return
+        self.flow.resume_reading()
+        self._linger()
+
+    def _linger(self) -> None:
+        """Send no more, drop what still comes, and close after a time at the latest."""
         if self.transport.can_write_eof():
             self.transport.write_eof()
-        cycle: RequestResponseCycle | None = self.cycle
-        if cycle is not None and not cycle.response_complete:  # as where the client has gone: nothing more is written
-            cycle.disconnected = True
-            cycle.message_event.set()
         self._lingering = self.loop.call_later(_LINGER_S, self.transport.close)
 
     def _answer_unless_begun(self, error: str, code: str) -> bool:
         """Answer with an error, unless an answer has begun; returns whether it does."""
-        cycle: RequestResponseCycle | None = self.cycle  # None before the first request, unlike its declared type
-        if self._is_in_head:
-            is_unanswered = cycle is None or cycle.response_complete
-        else:
-            is_unanswered = cycle is not None and not cycle.response_started
+        waiting = [cycle for cycle in self._unanswered if not cycle.response_complete]
+        own = [] if self._is_in_head else [self.cycle]
+        is_unanswered = waiting == own and not any(cycle.response_started for cycle in own)
         if is_unanswered:
             self.transport.write(_answer(error, code))
         return is_unanswered
@@ -173,6 +218,32 @@ class BoundedProtocol(HttpToolsProtocol):
     def _cut(self) -> None:
         """End a connection whose client takes nothing: what waits for it is dropped."""
         self.transport.abort()
+
+
+class _PatientTransport(asyncio.Transport):
+    """What an answer is written to; it is closed by the connection.
+
+    Args:
+        transport: Of the connection.
+        finish: Closes it.
+    """
+
+    def __init__(self, transport: asyncio.Transport, finish: Callable[[], None]) -> None:
+        super().__init__()
+        self._transport = transport
+        self._finish = finish
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        """Write a part of the answer."""
+        self._transport.write(data)
+
+    def is_closing(self) -> bool:
+        """Whether the connection is being closed."""
+        return self._transport.is_closing()
+
+    def close(self) -> None:
+        """End after the answer."""
+        self._finish()
 
 
 def _answer(error: str, code: str) -> bytes:

@@ -1,9 +1,10 @@
-"""Connections of the gateway that are refused while the application works on their request."""
+"""Connections of the gateway: refused, and ended while the application works on their requests."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
+import pytest
 from starlette.types import Receive, Scope, Send
 
 from berth.services.gateway.http_protocol import Bounds
@@ -14,13 +15,21 @@ TIMEOUT_S = 0.1
 
 
 @asynccontextmanager
-async def serving(answer: Callable[[Receive, Send], Awaitable[None]]) -> AsyncIterator[int]:
+async def serving(
+    answer: Callable[[Receive, Send], Awaitable[None]],
+    *,
+    timeout_s: float = TIMEOUT_S,
+    connections_max: int = 10,
+    scopes: list[Scope] | None = None,
+) -> AsyncIterator[int]:
     """A server whose application answers like this; gives its port."""
 
-    async def app(_: Scope, receive: Receive, send: Send) -> None:
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        if scopes is not None:
+            scopes.append(scope)
         await answer(receive, send)
 
-    server: Server = server_of(app, Bounds(10, TIMEOUT_S, 10, lambda _: None), Tls(None, None))
+    server: Server = server_of(app, Bounds(connections_max, timeout_s, 10, lambda _: None), Tls(None, None))
     own = listen("127.0.0.1", 0)
     async with asyncio.TaskGroup() as group:
         group.create_task(server.serve([own]), name="server")
@@ -53,3 +62,132 @@ async def test_an_answer_that_comes_after_the_refusal_is_dropped() -> None:
         assert b"late" not in await reader.read()
         writer.close()
     assert ended == [None]
+
+
+async def refuse(_: Receive, send: Send) -> None:
+    """Answer before the body has arrived."""
+    await send({"type": "http.response.start", "status": 413, "headers": [(b"content-length", b"3")]})
+    await send({"type": "http.response.body", "body": b"big"})
+
+
+async def take(receive: Receive, send: Send) -> None:
+    """Answer after the body."""
+    while (message := await receive())["type"] == "http.request" and message["more_body"]:
+        pass
+    if message["type"] == "http.request":
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"2")]})
+        await send({"type": "http.response.body", "body": b"ok"})
+
+
+async def send_all(writer: asyncio.StreamWriter, part: bytes, parts: int) -> None:
+    """Send something many times, as far as the server takes it."""
+    try:
+        for _ in range(parts):
+            writer.write(part)
+            await writer.drain()
+    except ConnectionError:
+        pass
+
+
+CHUNKED = b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+
+@pytest.mark.parametrize("part", [b"a: b\r\n" * 1_000, b"a" * 6_000, b"1;" + b"x" * 6_000 + b"\r\n"])
+async def test_trailers_and_sizes_of_chunks_are_bounded(part: bytes) -> None:
+    async with serving(take, timeout_s=60) as port:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(CHUNKED + (b"" if part.startswith(b"1;") else b"0\r\n"))
+        await writer.drain()
+        await send_all(writer, part if not part.startswith(b"1;") else part[:-2], 40)
+        head = await reader.readuntil(b"\r\n\r\n")
+        assert head.startswith(b"HTTP/1.1 413")
+        assert b"chunk sizes and trailers" in await reader.read()
+        writer.close()
+
+
+async def test_trailers_are_headers_of_no_request() -> None:
+    scopes: list[Scope] = []
+    async with serving(take, timeout_s=60, scopes=scopes) as port:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(CHUNKED + b"1\r\nx\r\n0\r\nAuthorization: Bearer x\r\nother: y\r\n\r\n")
+        assert (await reader.readuntil(b"ok")).startswith(b"HTTP/1.1 200")
+        writer.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert (await reader.readuntil(b"ok")).startswith(b"HTTP/1.1 200")
+        writer.close()
+    assert [[name for name, _ in scope["headers"]] for scope in scopes] == [[b"host", b"transfer-encoding"], [b"host"]]
+
+
+async def test_a_body_in_many_small_chunks_is_taken() -> None:
+    async with serving(take, timeout_s=60) as port:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(CHUNKED)
+        await send_all(writer, b"1\r\nx\r\n" * 1_000, 40)
+        writer.write(b"0\r\n\r\n")
+        assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 200")
+        writer.close()
+
+
+async def test_a_stream_ends_when_the_connection_does_on_which_another_request_waits() -> None:
+    ended = list[str]()
+
+    async def stream(receive: Receive, send: Send) -> None:
+        await receive()
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+
+        async def go_on() -> None:
+            while True:
+                await send({"type": "http.response.body", "body": b"x", "more_body": True})
+                await asyncio.sleep(0.01)
+
+        going = asyncio.get_running_loop().create_task(go_on(), name="stream")
+        ended.append((await receive())["type"])
+        going.cancel()
+        await asyncio.wait([going])
+
+    async with serving(stream) as port:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+        await reader.readuntil(b"x\r\n")
+        writer.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+        await writer.drain()
+        await reader.readuntil(b"x\r\n")
+        writer.close()
+        await until(lambda: bool(ended), deadline_s=5, what="the stream ends")
+    assert ended == ["http.disconnect"]
+
+
+async def test_a_late_request_behind_a_stream_is_not_answered_within_it() -> None:
+    async def stream(receive: Receive, send: Send) -> None:
+        await receive()
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await receive()
+
+    async with serving(stream) as port:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\nPOST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\n")
+        assert b"408" not in await reader.read()
+        writer.close()
+
+
+@pytest.mark.parametrize(
+    "line", [b"GET http://127.0.0.1:8222 HTTP/1.1", b"CONNECT x:1 HTTP/1.1", b"GET /\xc3\xa4 HTTP/1.1"]
+)
+async def test_a_target_without_a_path_is_refused(line: bytes) -> None:
+    async with serving(take) as port:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(line + b"\r\nHost: x\r\n\r\n")
+        assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 400")
+        assert b"invalid-request" in await reader.read()
+        writer.close()
+
+
+@pytest.mark.parametrize(("connections_max", "status"), [(10, b"413"), (0, b"503")])
+async def test_a_client_that_sends_a_long_body_reads_why_it_is_refused(connections_max: int, status: bytes) -> None:
+    async with serving(refuse, timeout_s=60, connections_max=connections_max) as port:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"POST / HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 104857600\r\n\r\n")
+        await writer.drain()
+        await send_all(writer, b"x" * 65_536, 100)  # as a client does that reads at the end alone
+        assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 " + status)
+        await reader.read()
+        writer.close()
