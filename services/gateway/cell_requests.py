@@ -1,5 +1,6 @@
 """Requests to the service ``api`` under the identity of a caller, and what the caller may do."""
 
+import asyncio
 from collections.abc import Sequence
 from typing import Final
 
@@ -43,6 +44,8 @@ class CellRequests:
         self._waiting = 0
         self._rights: dict[str, tuple[float, RightsReply]] = {}
         """What callers may do, and until when that counts."""
+        self._asked: dict[str, asyncio.Future[RightsReply]] = {}
+        """Answers about rights that are on their way, by caller: whoever asks meanwhile gets the same."""
 
     async def ask(self, verb: str, identity: str, request: Request | bytes) -> bytes:
         """Reply to a request, as JSON.
@@ -86,11 +89,36 @@ class CellRequests:
         Raises:
             RequestError: It is not known: ``api`` does not answer.
         """
+        while True:
+            kept = self._rights.get(identity)
+            if kept is not None and kept[0] > self._clock.monotonic_s():
+                return kept[1]
+            asked = self._asked.get(identity)
+            if asked is None:
+                return await self._ask_rights(identity)
+            await asyncio.wait([asked])
+            if not asked.cancelled():
+                return asked.result()
+
+    async def _ask_rights(self, identity: str) -> RightsReply:
+        """What a caller may do, as ``api`` says; others wait for the same answer.
+
+        Raises:
+            RequestError: It is not known.
+        """
         now_s = self._clock.monotonic_s()
-        kept = self._rights.get(identity)
-        if kept is not None and kept[0] > now_s:
-            return kept[1]
-        found = msgspec.json.decode(await self.ask("rights", identity, b"{}"), type=RightsReply)
+        asked = self._asked[identity] = asyncio.get_running_loop().create_future()
+        try:
+            found = msgspec.json.decode(await self.ask("rights", identity, b"{}"), type=RightsReply)
+        except RequestError as error:
+            asked.set_exception(error)
+            asked.exception()  # nobody else may wait for it
+            raise
+        else:
+            asked.set_result(found)
+        finally:
+            del self._asked[identity]
+            asked.cancel()  # as when this caller has gone: another one asks again
         if len(self._rights) >= _KEPT_MAX:
             self._rights.clear()
         self._rights[identity] = (now_s + _RIGHTS_KEPT_S, found)

@@ -70,27 +70,26 @@ class EventRoutes:
             self._hub.remove(subject, reader)
             self._streams.close(reader)
             raise
-        chunks = self._chunks(subject, reader, stored, after, follows=follows)
-        return self._streams.respond(reader, chunks, partial(self._see_permitted, request, namespace))
+        chunks = self._chunks(reader, stored, after, follows=follows)
+        return self._streams.respond(
+            reader, chunks, partial(self._see_permitted, request, namespace), partial(self._hub.remove, subject, reader)
+        )
 
     async def _chunks(
-        self, subject: str, reader: Reader, stored: list[Stored], after: int, *, follows: bool
+        self, reader: Reader, stored: list[Stored], after: int, *, follows: bool
     ) -> AsyncGenerator[bytes, None]:
         position = after
-        try:
-            yield RETRY
-            for one in stored:
-                position = one.sequence
-                yield job_event_chunk(one)
-            stored.clear()
-            while follows and (found := await reader.next(self._streams.limits.keepalive_s)) is not None:
-                if not found[0]:
-                    yield found[1]
-                elif found[0] > position:
-                    position = found[0]
-                    yield found[1]
-        finally:
-            self._hub.remove(subject, reader)
+        yield RETRY
+        for one in stored:
+            position = one.sequence
+            yield job_event_chunk(one)
+        stored.clear()
+        while follows and (found := await reader.next(self._streams.limits.keepalive_s)) is not None:
+            if not found[0]:
+                yield found[1]
+            elif found[0] > position:
+                position = found[0]
+                yield found[1]
 
     async def _see_permitted(self, request: Request, namespace: str) -> None:
         """Check that the caller may still read.

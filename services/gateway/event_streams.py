@@ -19,6 +19,8 @@ from berth.services.gateway.stream_limits import OpenStreams, StreamLimits
 KEEPALIVE: Final = b": keepalive\n\n"
 _CHECK_S: Final = 30.0
 """How often it is checked whether a reader still may read."""
+_GONE: Final = frozenset({"denied", "no-token"})
+"""Errors that say that a reader has lost its rights; others say that they are not known now."""
 _HEADERS: Final = (
     (b"content-type", b"text/event-stream; charset=utf-8"),
     (b"x-accel-buffering", b"no"),  # a proxy may not collect events
@@ -151,16 +153,21 @@ class Streams:
             reader.end(code, reason)
 
     def respond(
-        self, reader: Reader, chunks: AsyncGenerator[bytes, None], permitted: Callable[[], Awaitable[None]]
+        self,
+        reader: Reader,
+        chunks: AsyncGenerator[bytes, None],
+        permitted: Callable[[], Awaitable[None]],
+        ended: Callable[[], None],
     ) -> "StreamResponse":
         """The answer that sends chunks to a client until they end or it goes.
 
         Args:
             reader: The client's, from :meth:`open`; it is closed at the end.
-            chunks: What is sent; it ends when the reader does.
+            chunks: What is sent; it ends when the reader does. It may never be started.
             permitted: Called now and then; raises ``RequestError`` when the client may read no more.
+            ended: Called at the end.
         """
-        return StreamResponse(self, reader, chunks, permitted, self._clock)
+        return StreamResponse(self, reader, chunks, permitted, ended, self._clock)
 
 
 class StreamResponse:
@@ -171,6 +178,7 @@ class StreamResponse:
         reader: Of the client.
         chunks: What is sent.
         permitted: Raises when the client may read no more.
+        ended: Called at the end.
         clock: Of the process.
     """
 
@@ -180,12 +188,14 @@ class StreamResponse:
         reader: Reader,
         chunks: AsyncGenerator[bytes, None],
         permitted: Callable[[], Awaitable[None]],
+        ended: Callable[[], None],
         clock: Clock,
     ) -> None:
         self._streams = streams
         self._reader = reader
         self._chunks = chunks
         self._permitted = permitted
+        self._ended = ended
         self._clock = clock
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -199,6 +209,7 @@ class StreamResponse:
                     watching.cancel()
             await send({"type": "http.response.body", "body": b"", "more_body": False})
         finally:
+            self._ended()
             self._streams.close(self._reader)
             await self._chunks.aclose()
 
@@ -217,7 +228,7 @@ class StreamResponse:
                 try:
                     await self._permitted()
                 except RequestError as error:
-                    if error.code != "unavailable":
+                    if error.code in _GONE:
                         self._reader.end(error.code, error.error)
 
 

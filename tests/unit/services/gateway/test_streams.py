@@ -124,15 +124,37 @@ async def permitted() -> None:
     pass
 
 
+def nothing() -> None:
+    pass
+
+
 async def test_a_stream_ends_when_its_client_goes_and_gives_its_place_back() -> None:
     made, metrics, _ = streams()
     reader, client = made.open(), Client()
-    response = made.respond(reader, chunks_of(reader), permitted)
+    response = made.respond(reader, chunks_of(reader), permitted, nothing)
     running = asyncio.get_running_loop().create_task(response({"method": "GET"}, client.receive, client.send), name="x")
     reader.put(1, b"one")
     await until(lambda: b"one" in client.text, deadline_s=5, what="a chunk")
     client.gone.set()
     await running
+    assert metrics.streams._value.get() == 0
+
+
+@pytest.mark.parametrize("method", ["HEAD", "GET"])
+async def test_a_stream_that_never_begins_is_ended_too(method: str) -> None:
+    made, metrics, _ = streams()
+    reader, ended = made.open(), list[bool]()
+
+    async def send(_: Any) -> None:  # noqa: ANN401  # as the server gives it
+        if method == "GET":
+            raise ConnectionError
+
+    response = made.respond(reader, chunks_of(reader), permitted, lambda: ended.append(True))
+    try:
+        await response({"method": method}, Client().receive, send)
+    except ConnectionError:
+        assert method == "GET"
+    assert ended == [True]
     assert metrics.streams._value.get() == 0
 
 
@@ -143,7 +165,7 @@ async def test_a_stream_ends_with_the_reason_when_its_reader_may_read_no_more() 
     async def expired() -> None:
         raise RequestError("token of bob has expired, expected one that is valid", "no-token")
 
-    response = made.respond(reader, chunks_of(reader), expired)
+    response = made.respond(reader, chunks_of(reader), expired, nothing)
     running = asyncio.get_running_loop().create_task(response({"method": "GET"}, client.receive, client.send), name="x")
     reader.put(1, b"one")
     await until(lambda: b"one" in client.text, deadline_s=5, what="a chunk")
@@ -154,11 +176,34 @@ async def test_a_stream_ends_with_the_reason_when_its_reader_may_read_no_more() 
     assert b'"no-token"' in client.text
 
 
+@pytest.mark.parametrize("code", ["too-many", "unavailable", "internal", "no-such-code"])
+async def test_a_stream_goes_on_while_the_rights_of_its_reader_are_not_known(code: str) -> None:
+    made, _, clock = streams()
+    reader, client = made.open(), Client()
+    asked = 0
+
+    async def unknown() -> None:
+        nonlocal asked
+        asked += 1
+        raise RequestError("requests at once is 512, expected fewer than 512: try again", code)
+
+    response = made.respond(reader, chunks_of(reader), unknown, nothing)
+    running = asyncio.get_running_loop().create_task(response({"method": "GET"}, client.receive, client.send), name="x")
+    for number, chunk in enumerate((b"one", b"two", b"three"), start=1):
+        reader.put(number, chunk)
+        await until(lambda: chunk in client.text, deadline_s=5, what="a chunk")  # noqa: B023  # awaited at once
+        clock.advance(31)
+    assert asked == 2
+    client.gone.set()
+    await running
+    assert b"event: end" not in client.text
+
+
 async def test_a_slow_client_is_counted_and_others_go_on() -> None:
     made, metrics, _ = streams()
     slow, client = made.open(), Client()
     client.takes.clear()
-    response = made.respond(slow, chunks_of(slow), permitted)
+    response = made.respond(slow, chunks_of(slow), permitted, nothing)
     running = asyncio.get_running_loop().create_task(response({"method": "GET"}, client.receive, client.send), name="x")
     for position in range(1, 9):
         slow.put(position, b"%d" % position)

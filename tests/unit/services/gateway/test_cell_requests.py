@@ -1,0 +1,137 @@
+"""What the gateway asks ``api`` in the name of callers: their rights once for all who ask, and streams of events."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import msgspec
+import pytest
+from starlette.requests import Request
+
+from berth.runtime.logs import DEFAULT_LOG
+from berth.runtime.metrics import MetricsRegistry
+from berth.schemas.programs.replies import ErrorReply, RightsReply
+from berth.schemas.programs.shape import Reply
+from berth.services.gateway.cell_requests import CellRequests
+from berth.services.gateway.config import GatewayConfig
+from berth.services.gateway.errors import RequestError
+from berth.services.gateway.event_hub import EventHub
+from berth.services.gateway.event_routes import EventRoutes
+from berth.services.gateway.event_streams import Streams
+from berth.services.gateway.guard import Guard
+from berth.services.gateway.metrics import GatewayMetrics
+from berth.services.gateway.stream_limits import OpenStreams, StreamLimits
+from berth.services.gateway.tokens import Caller
+from tests.support.clock import ManualClock
+from tests.support.fake_bus import FakeBus
+from tests.support.fake_server import FakeServer
+from tests.support.waiting import until
+
+
+class Api:
+    """Answers about rights, when it may.
+
+    Attributes:
+        asked: How often it was asked.
+    """
+
+    def __init__(self) -> None:
+        self.asked = 0
+        self.may_answer = asyncio.Event()
+        self.may_answer.set()
+        self.answer: Reply = RightsReply(identity="", read=["team"], submit=[])
+
+    async def handle(self, _: bytes) -> bytes:
+        self.asked += 1
+        await self.may_answer.wait()
+        return msgspec.json.encode(self.answer)
+
+
+@asynccontextmanager
+async def cell() -> AsyncIterator[tuple[FakeBus, Api, CellRequests, ManualClock]]:
+    """A bus with a service that knows rights, and the requests of a gateway."""
+    bus, api, clock = FakeBus(FakeServer(), "x"), Api(), ManualClock()
+    await bus.ensure_streams()
+    await bus.serve(f"{bus.subjects.api('rights')}.*", api.handle)
+    await bus.serve(bus.subjects.api("rights"), api.handle)
+    try:
+        yield bus, api, CellRequests(bus, clock, timeout_s=5, at_once=4), clock
+    finally:
+        await bus.close()
+
+
+def ask(requests: CellRequests, identity: str) -> asyncio.Task[RightsReply]:
+    return asyncio.get_running_loop().create_task(requests.rights(identity), name="ask")
+
+
+async def test_all_who_ask_for_the_rights_of_one_identity_at_once_share_one_request() -> None:
+    async with cell() as (_, api, requests, clock):
+        api.may_answer.clear()
+        tasks = [ask(requests, "bob") for _ in range(20)]
+        await until(lambda: api.asked > 0, deadline_s=5, what="a request")
+        api.may_answer.set()
+        assert [(await task).read for task in tasks] == [["team"]] * 20
+        assert api.asked == 1
+        clock.advance(6)
+        await requests.rights("bob")
+        assert api.asked == 2
+
+
+async def test_an_error_is_shared_and_not_kept() -> None:
+    async with cell() as (_, api, requests, _):
+        api.may_answer.clear()
+        api.answer = ErrorReply(error="broken", code="internal")
+        tasks = [ask(requests, "bob") for _ in range(3)]
+        await until(lambda: api.asked > 0, deadline_s=5, what="a request")
+        api.may_answer.set()
+        for task in tasks:
+            with pytest.raises(RequestError, match="broken"):
+                await task
+        api.answer = RightsReply(identity="", read=["lab"], submit=[])
+        assert (await requests.rights("bob")).read == ["lab"]
+        assert api.asked == 2
+
+
+async def test_others_get_their_answer_when_the_first_who_asked_has_gone() -> None:
+    async with cell() as (_, api, requests, _):
+        api.may_answer.clear()
+        first, second = ask(requests, "bob"), ask(requests, "bob")
+        await until(lambda: api.asked > 0, deadline_s=5, what="a request")
+        first.cancel()
+        api.may_answer.set()
+        assert (await second).read == ["team"]
+        assert first.cancelled()
+
+
+@pytest.mark.parametrize("method", ["HEAD", "GET"])
+async def test_a_stream_that_has_ended_leaves_no_reader(method: str) -> None:
+    async with cell() as (bus, _, requests, clock):
+        metrics, stop, hub = GatewayMetrics(MetricsRegistry()), asyncio.Event(), EventHub(bus, DEFAULT_LOG)
+        streams = Streams(StreamLimits(events_max=4, keepalive_s=30), OpenStreams(3, metrics), clock, metrics)
+        routes = EventRoutes(bus, requests, hub, streams, Guard(GatewayConfig(access="open"), clock))
+        following = asyncio.get_running_loop().create_task(hub.run(stop), name="hub")
+        scope: dict[str, Any] = {
+            "type": "http",
+            "method": method,
+            "query_string": b"",
+            "headers": [],
+            "path_params": {"namespace": "team", "name": "train"},
+            "caller": Caller(),
+        }
+        response = await routes.events(Request(scope))
+        assert len(hub._readers) == 1
+        sent: list[Any] = []
+
+        async def send(message: Any) -> None:  # noqa: ANN401  # as the server gives it
+            sent.append(message)
+
+        async def receive() -> dict[str, Any]:
+            return {"type": "http.disconnect"}
+
+        await response(scope, receive, send)
+        assert sent[0]["status"] == 200
+        assert hub._readers == {}
+        assert metrics.streams._value.get() == 0
+        stop.set()
+        await following
