@@ -248,21 +248,8 @@ class Client:
     async def _reach(self, wanted: StatusRequest, goal: Goal) -> JobState:
         loop = asyncio.get_running_loop()
         unknown_until = loop.time() + _UNKNOWN_S
-        wake = asyncio.Event()
-
-        async def see(_: bytes) -> None:
-            wake.set()
-
         uid, looks = wanted.uid, 0
-        async with contextlib.AsyncExitStack() as stack:
-            try:
-                subject = self._bus.subjects.event_job(wanted.namespace, wanted.name)
-                watching = await self._bus.serve(subject, see)
-                stack.push_async_callback(watching.stop)
-            except TransientError:
-                pass  # without events the status is read now and then
-            except FatalError as error:
-                raise ConnectionLostError(str(error)) from error
+        async with self._woken(wanted) as wake:
             while True:
                 wake.clear()
                 try:
@@ -281,6 +268,34 @@ class Client:
                     async with asyncio.timeout(_LOOK.pause_s(looks)):
                         await wake.wait()
                         looks = 0  # the status follows soon
+
+    @contextlib.asynccontextmanager
+    async def _woken(self, wanted: StatusRequest) -> AsyncGenerator[asyncio.Event, None]:
+        """What is set by each event of a job, and when the connection is lost: the next request then says why.
+
+        Raises:
+            ConnectionLostError: It is lost already.
+        """
+        wake = asyncio.Event()
+
+        async def see(_: bytes) -> None:
+            wake.set()
+
+        def lose(_: object) -> None:
+            wake.set()
+
+        async with contextlib.AsyncExitStack() as stack:
+            self._bus.lost.add_done_callback(lose)
+            stack.callback(self._bus.lost.remove_done_callback, lose)
+            try:
+                subject = self._bus.subjects.event_job(wanted.namespace, wanted.name)
+                watching = await self._bus.serve(subject, see)
+                stack.push_async_callback(watching.stop)
+            except TransientError:
+                pass  # without events the status is read now and then
+            except FatalError as error:
+                raise ConnectionLostError(str(error)) from error
+            yield wake
 
     async def _ask(self, verb: str, request: object, answer: type[_Answer]) -> _Answer:
         """Answer to a request, which is repeated while the service cannot be reached.

@@ -5,8 +5,10 @@ client.
 """
 
 import asyncio
+import contextlib
 import threading
 from collections.abc import Coroutine, Iterator, Mapping, Sequence
+from concurrent.futures import CancelledError
 from typing import Any, Final, Self, TypeVar
 
 from berth.client.client import Client as AsyncClient
@@ -19,6 +21,9 @@ from berth.schemas.programs.replies import CancelReply, ExplainReply, JobState, 
 
 _Result = TypeVar("_Result")
 _NO_ACCESS: Final = Access()
+_CLOSED: Final = "the client is closed"
+_END_S: Final = 5.0
+"""Longest time for work that is cancelled."""
 
 
 class Client:
@@ -46,6 +51,8 @@ class Client:
         timeout_s: float = 10.0,
     ) -> None:
         self._is_closed = False
+        self._entry = threading.Lock()
+        """Held while work is given to the loop, so that none is given to a loop that ends."""
         self._loop = asyncio.new_event_loop()
         # A daemon: a program that forgets to close the client can end all the same.
         self._thread = threading.Thread(target=self._loop.run_forever, name="berth client", daemon=True)
@@ -67,7 +74,10 @@ class Client:
     def close(self) -> None:
         """Close the connection, and end what still waits. Jobs are not affected."""
         if not self._is_closed:
-            self._run(self._client.close())
+            try:
+                self._run(self._client.close())
+            except ConnectionLostError:
+                return  # another thread closes it
             self._end()
 
     def submit(self, job: JobFile | Mapping[str, Any], *, uid: str = "") -> SubmitReply:
@@ -115,7 +125,7 @@ class Client:
             while True:
                 yield self._run(step())
         finally:
-            if not self._is_closed:
+            with contextlib.suppress(ConnectionLostError):  # the end of the client has ended it
                 self._run(end())
 
     def _run(self, work: Coroutine[Any, Any, _Result]) -> _Result:
@@ -124,18 +134,34 @@ class Client:
         Raises:
             ConnectionLostError: The client is closed.
         """
-        if self._is_closed:
-            work.close()
-            raise ConnectionLostError("the client is closed")
-        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        with self._entry:
+            if self._is_closed:
+                work.close()
+                raise ConnectionLostError(_CLOSED)
+            future = asyncio.run_coroutine_threadsafe(work, self._loop)
         try:
             return future.result()
+        except CancelledError as error:  # only the end of the client does this
+            raise ConnectionLostError(_CLOSED) from error
         finally:
             future.cancel()  # of an interrupted wait, such as by Ctrl-C; does nothing to one that is done
 
     def _end(self) -> None:
-        """End the thread."""
-        self._is_closed = True
+        """End what other threads still wait for, then the thread of the loop."""
+        with self._entry:
+            if self._is_closed:
+                return
+            self._is_closed = True
+        asyncio.run_coroutine_threadsafe(_end_all(), self._loop).result()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
+
+
+async def _end_all() -> None:
+    """Cancel all other tasks of the loop, and wait for them."""
+    tasks = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in tasks:
+        task.cancel()
+    if tasks:
+        await asyncio.wait(tasks, timeout=_END_S)

@@ -370,8 +370,12 @@ class NatsBus:
     async def offer(self, endpoint: Endpoint, handler: Callable[[str, bytes], Awaitable[bytes | None]]) -> NatsServed:
         """Answer the requests of an endpoint, which discovery shows."""
         served = NatsServed(self._wire, self._inbox, endpoint, handler, self._log)
-        self._served.append(served)
-        await served.open()
+        self._served = [*(known for known in self._served if not known.is_done), served]
+        try:
+            await served.open()
+        except BaseException:
+            await served.cancel()
+            raise
         return served
 
     async def drain(self, *, timeout_s: float) -> None:

@@ -52,6 +52,11 @@ class NatsServed:
         self._task = asyncio.get_running_loop().create_task(self._run(), name=f"serve {endpoint.subject}")
         self._task.add_done_callback(self._ended)
 
+    @property
+    def is_done(self) -> bool:
+        """Whether it has ended."""
+        return self._task.done()
+
     async def open(self) -> None:
         """Subscribe; returns when the server has registered the subscription."""
         self._listening = await self._wire.listen(self.subject, self._receive, queue=self.endpoint.queue)
