@@ -73,6 +73,8 @@ class JobCancel(Message, frozen=True):
     """Only the job with this uid; empty: the job that has the name."""
     reason: str = ""
     created_at_ms: UnixMs = 0
+    cancelled_by: str = ""
+    """Identity of the program that cancels it through the JSON API; empty otherwise."""
 
 
 __all__ = ["ChipCount", "JobCancel", "JobRequest", "Name", "Task"]

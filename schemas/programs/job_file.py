@@ -24,7 +24,8 @@ class JobMetadata(Shape, frozen=True, kw_only=True, omit_defaults=True):
     namespace: str = "default"
     """Namespace of the job."""
     uid: str = ""
-    """Idempotency key; empty: Berth makes one for each request, so that a repeated request is another one."""
+    """Idempotency key; empty: Berth makes one for each request, so that a repeated request is another one. At
+    most 1,000 characters; not ``intake-`` and a number, as Berth makes them."""
     labels: dict[str, str] = {}
     """Labels of the job, such as ``tor-affinity`` and ``fault-scheduling``."""
     annotations: dict[str, str] = {}

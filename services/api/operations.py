@@ -168,9 +168,11 @@ class Operations:
             job = await self._job(asked)
             if job.phase in _OVER:
                 raise RequestError("name", _shown(asked), f"a job that is not over; it is {job.phase}", code="over")
-            wish = JobCancel(asked.namespace, asked.name, job.uid, asked.reason, self._clock.now_ms())
+            now_ms = self._clock.now_ms()
+            wish = JobCancel(asked.namespace, asked.name, job.uid, asked.reason, now_ms, cancelled_by=identity)
             subject = self._bus.subjects.intake_cancel(asked.namespace, asked.name)
             sequence = await self._bus.publish(subject, encode(wish))
+        self._log.info("cancellation stored", job=_shown(asked), uid=job.uid, identity=identity, intake_seq=sequence)
         return CancelReply(namespace=asked.namespace, name=asked.name, uid=job.uid, sequence=sequence)
 
     async def _status(self, data: bytes, identity: str) -> StatusReply:

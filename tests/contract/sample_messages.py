@@ -156,6 +156,7 @@ _LATER: Final[dict[str, dict[type, set[str]]]] = {
         LeaseHeld: {"silence_ms", "ledger", "ledger_seq"},
         Epoch: {"resumes"},
         JobRequest: {"submitted_by"},
+        JobCancel: {"cancelled_by"},
         Task: {"labels", "constraints"},
         Shape: {"profile", "drained_ms"},
         Refusal: {"constraints"},
@@ -670,7 +671,12 @@ def _intake() -> tuple[Message, ...]:
     return (
         _request(),
         JobCancel(
-            namespace="team-a", name="llm-7b.pretrain", uid="0b7c", reason="no longer needed", created_at_ms=_AT_MS
+            namespace="team-a",
+            name="llm-7b.pretrain",
+            uid="0b7c",
+            reason="no longer needed",
+            created_at_ms=_AT_MS,
+            cancelled_by="train-portal",
         ),
     )
 

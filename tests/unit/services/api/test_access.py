@@ -6,7 +6,7 @@ import pytest
 
 from berth.runtime.config import BusConfig
 from berth.schemas.envelope import decode
-from berth.schemas.intake import JobRequest
+from berth.schemas.intake import JobCancel, JobRequest
 from berth.schemas.subjects import StreamName
 from berth.services.api.config import ApiConfig, Grant
 from tests.support.programs import Programs, events_in, job_file, programs
@@ -90,7 +90,10 @@ async def test_a_reader_may_not_cancel() -> None:
         await told.turns(2)
         reply = await told.ask("cancel", JOB, identity="bob")
         assert reply["error"] == "identity is 'bob', expected one that may submit jobs in namespace team"
-        assert (await told.ask("cancel", JOB, identity="alice"))["ok"]
+        reply = await told.ask("cancel", JOB, identity="alice")
+        (stored,) = (one for one in await told.bus.read(StreamName.INTAKE) if ".cancel." in one.subject)
+        assert (reply["ok"], stored.sequence) == (True, reply["sequence"])
+        assert decode(stored.data, JobCancel).cancelled_by == "alice"
 
 
 async def test_nodes_may_be_read_by_who_may_read_anywhere() -> None:
