@@ -6,6 +6,7 @@ detects a missing one. After an unclear write the intake restarts after the last
 
 import asyncio
 import functools
+import math
 
 import msgspec
 
@@ -17,7 +18,7 @@ from berth.core.state.cell import JobKey, State
 from berth.runtime.bus.port import Bus, Stored
 from berth.runtime.clock import Clock
 from berth.runtime.dead_letters.writing import dead_letter
-from berth.runtime.errors import PoisonError, ShellError, TransientError
+from berth.runtime.errors import DEFAULT_RETRY_AFTER_S, PoisonError, ShellError, TransientError
 from berth.runtime.feeds import Feed
 from berth.runtime.instruments import Instruments
 from berth.schemas.envelope import encode
@@ -51,11 +52,14 @@ class Intake:
         self._unstorable: dict[int, str] = {}
         """Requests whose verdict can never be stored, by INTAKE sequence, with the reason; they are dead letters."""
         self._broken = ""
+        self._restarted_s = -math.inf
         self.judged = 0
         self.dead = 0
 
     async def start(self) -> None:
         """Continue after the last verdict in the facts."""
+        if self._broken:
+            self._restarted_s = self._clock.monotonic_s()
         stored = await self._bus.state(StreamName.INTAKE)
         self._last_seq = self._state.intake_seq
         self._unstorable = {seq: reason for seq, reason in self._unstorable.items() if seq > self._last_seq}
@@ -76,8 +80,13 @@ class Intake:
 
     @property
     def needs_restart(self) -> str:
-        """Why the intake must restart; empty without a reason."""
-        return self._broken
+        """Why the intake must restart; empty without a reason, and for a moment after a restart that did not help."""
+        return "" if self.is_paused else self._broken
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether it must restart, and did so a moment ago."""
+        return bool(self._broken) and self._clock.monotonic_s() - self._restarted_s < DEFAULT_RETRY_AFTER_S
 
     @property
     def has_work(self) -> bool:

@@ -21,7 +21,7 @@ from berth.core.state.internal_errors import SetAside
 from berth.core.state.ledger import Folded
 from berth.runtime.bus.port import Bus
 from berth.runtime.clock import Clock
-from berth.runtime.errors import AmbiguousError, ConflictError, TransientError
+from berth.runtime.errors import DEFAULT_RETRY_AFTER_S, AmbiguousError, ConflictError, TransientError
 from berth.runtime.feeds import Feeds
 from berth.runtime.instruments import Instruments
 from berth.schemas.envelope import encode
@@ -213,11 +213,14 @@ class Dispatcher:
 
     @property
     def rest_s(self) -> float:
-        """How long to wait for something to come in: until the next tick, or until a gang with faults is due."""
+        """How long to wait for something to come in: until the next tick, or until something is due before it."""
         due_ms = self.scheduler.next_due_ms
+        longest_s = self.config.tick_s
+        if self.intake.is_paused or self.views.is_paused:
+            longest_s = min(longest_s, DEFAULT_RETRY_AFTER_S)
         if not due_ms:
-            return self.config.tick_s
-        return min(self.config.tick_s, max((due_ms - self.clock.now_ms()) / 1000, _REST_S))
+            return longest_s
+        return min(longest_s, max((due_ms - self.clock.now_ms()) / 1000, _REST_S))
 
     @property
     def _is_due(self) -> bool:

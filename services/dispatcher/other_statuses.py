@@ -2,7 +2,8 @@
 
 A leader that lost its connection, or was paused, may store some before it learns that another leads. Statuses have no
 fence, because they are written faster than one by one. But only the leader writes them: its acknowledgements tell which
-sequence comes next, and any other sequence means that somebody else has written.
+sequence comes next, and a higher sequence means that somebody else has written. A lower one means that the server has
+dropped messages of a batch before the last one, which alone is acknowledged.
 """
 
 from typing import Final
@@ -32,6 +33,8 @@ class OtherStatuses:
         """Up to here, what others stored has been seen."""
         self._open = 0
         """Batches without an outcome."""
+        self._sent = self._acknowledged = 0
+        """Numbers of the last batch that was sent, and of the last one that was stored."""
         self._is_foreign = False
         """Whether a message of another was stored behind :attr:`_clear`."""
         self._looked_s = clock.monotonic_s()
@@ -45,20 +48,28 @@ class OtherStatuses:
         self._last = self._clear = head
         self._is_foreign = False
 
-    def sent(self) -> None:
-        """Note that a batch is sent."""
+    def sent(self) -> int:
+        """Note that a batch is sent; returns its number."""
         self._open += 1
+        self._sent += 1
+        return self._sent
 
-    def stored(self, sequence: int, count: int) -> None:
-        """Note that a batch is stored.
+    def stored(self, number: int, sequence: int, count: int) -> bool:
+        """Note that the last message of a batch is stored; returns whether all of them are known to be.
+
+        Behind a batch that failed, of which any part may be stored, it is not known.
 
         Args:
+            number: Of the batch.
             sequence: Of its last message.
             count: Number of its messages.
         """
         self._open -= 1
+        is_next, self._acknowledged = number == self._acknowledged + 1, number
+        is_whole = count == 1 or (is_next and sequence >= self._last + count)
         self._is_foreign |= sequence != self._last + count
         self._last = sequence
+        return is_whole
 
     def failed(self) -> None:
         """Note that a batch has failed: any part of it may be stored."""

@@ -8,6 +8,7 @@ import asyncio
 import functools
 import heapq
 import itertools
+import math
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
@@ -20,7 +21,7 @@ from berth.core.faults.examination import Unplaced
 from berth.core.state.cell import JobKey, State
 from berth.runtime.bus.port import Bus
 from berth.runtime.clock import Clock
-from berth.runtime.errors import ShellError, TransientError
+from berth.runtime.errors import DEFAULT_RETRY_AFTER_S, ShellError, TransientError
 from berth.runtime.feeds import Feed
 from berth.runtime.instruments import Instruments
 from berth.schemas.envelope import DecodeError, decode, encode
@@ -49,6 +50,8 @@ class Views:
         self._faults = instruments.faults
         self._log = instruments.log
         self._touched: dict[JobKey, None] = {}
+        self._lost_s = -math.inf
+        """When statuses were lost the last time."""
         self._written: dict[JobKey, tuple[object, ...]] = {}
         self._over: list[tuple[int, JobKey, str]] = []
         """Heap of (end time, name, uid) of finished jobs."""
@@ -69,8 +72,13 @@ class Views:
 
     @property
     def has_work(self) -> bool:
-        """Whether a status is due."""
-        return bool(self._touched) or (bool(self._review) and not self._is_learning)
+        """Whether a status is due; right after a loss, those that are written with the next turn do not ask for one."""
+        return (bool(self._touched) and not self.is_paused) or (bool(self._review) and not self._is_learning)
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether statuses were lost a moment ago."""
+        return self._clock.monotonic_s() - self._lost_s < DEFAULT_RETRY_AFTER_S
 
     def learn(self) -> None:
         """Start to read the stored statuses."""
@@ -234,17 +242,17 @@ class Views:
         except TransientError:
             self._lost(batch)
             return
-        self._others.sent()
-        future.add_done_callback(functools.partial(self._on_statuses, batch))
+        future.add_done_callback(functools.partial(self._on_statuses, batch, self._others.sent()))
         self.published += len(batch)
 
-    def _on_statuses(self, batch: list[tuple[JobKey, bytes]], future: "asyncio.Future[int]") -> None:
+    def _on_statuses(self, batch: list[tuple[JobKey, bytes]], number: int, future: "asyncio.Future[int]") -> None:
         if future.cancelled():
             self._others.failed()
             return
         error = future.exception()
         if error is None:
-            self._others.stored(future.result(), len(batch))
+            if not self._others.stored(number, future.result(), len(batch)):
+                self._lost(batch)
             for _ in batch:
                 self._faults.hit("status.after")
             return
@@ -263,9 +271,12 @@ class Views:
             return
         for key, data in batch:
             alone = [(key, data)]
-            self._others.sent()
-            future = self._bus.submit(self._bus.subjects.status(*key), data)
-            future.add_done_callback(functools.partial(self._on_statuses, alone))
+            try:
+                future = self._bus.submit(self._bus.subjects.status(*key), data)
+            except TransientError:
+                self._lost(alone)
+                continue
+            future.add_done_callback(functools.partial(self._on_statuses, alone, self._others.sent()))
 
     def _on_tombstone(self, entry: tuple[int, JobKey, str], future: "asyncio.Future[int]") -> None:
         if future.cancelled():
@@ -280,6 +291,7 @@ class Views:
             heapq.heappush(self._over, entry)
 
     def _lost(self, batch: list[tuple[JobKey, bytes]]) -> None:
+        self._lost_s = self._clock.monotonic_s()
         for key, _ in batch:
             self._written.pop(key, None)
             self._touched[key] = None

@@ -196,9 +196,9 @@ class Bus(Protocol):
         """Store a message without waiting; the future gets its sequence.
 
         Messages are sent in the order of the calls. Every future is resolved: with the sequence, or with
-        :class:`TransientError` (not sent, or no stream), :class:`AmbiguousError` (no acknowledgement within 10 s, or
-        the connection broke), :class:`PoisonError` or :class:`OversizeError` (rejected). A dropped future hides its
-        error.
+        :class:`TransientError` (not sent, no stream, or no room), :class:`AmbiguousError` (no acknowledgement within
+        10 s, or the connection broke), :class:`PoisonError` or :class:`OversizeError` (rejected). A dropped future
+        hides its error.
 
         Raises:
             TransientError: 16,384 messages or 64 MiB are outstanding; nothing was sent. See :meth:`submit_wait`.
@@ -210,9 +210,10 @@ class Bus(Protocol):
     async def submit_batch(self, messages: Sequence[tuple[str, bytes]]) -> asyncio.Future[int]:
         """Store (subject, data) messages of one stream, in order, with one acknowledgement.
 
-        Waits as :meth:`submit_wait`. The future gets the sequence of the last message: the stream then holds all of
-        them. After any error of :meth:`submit` any part of the messages may be stored, or none. Use it for messages
-        that may be stored twice.
+        Waits as :meth:`submit_wait`. The future gets the sequence of the last message: the stream then holds that one,
+        and those before it unless more messages waited there than its server lets wait (``max_buffered_msgs``): it
+        drops some of them without a word. Who is alone to write compares sequences. After any error of :meth:`submit`
+        any part of the messages may be stored, or none. Use it for messages that may be stored twice.
 
         Args:
             messages: At least one.

@@ -25,6 +25,12 @@ _NO_PURGE: Final = 10110
 """The stream forbids it, for good, although its code is that of a server error."""
 _NO_CLUSTER: Final = 10074
 """Replicas on a server without a cluster. This is a wrong setting, although its code is that of a server error."""
+_ACCOUNT_FULL: Final = 10002
+"""The streams of the account use all that it may use: any message is refused until there is room again."""
+_QUEUE_FULL: Final = 10167
+"""More messages wait to be stored in a stream than ``max_buffered_msgs`` or ``max_buffered_size`` let wait."""
+_TEMPORARY: Final = frozenset({_NO_STREAM, _NO_CONSUMER, _NO_PEERS, _ACCOUNT_FULL, _QUEUE_FULL})
+"""Errors that end without a change of the request, although their codes are those of a wrong request."""
 _ON_THE_WAY: Final = 16
 """Messages by which a replica may be behind while others are stored."""
 _SERVER_TROUBLE: Final = 500  # this code and above: no leader, no resources, not ready
@@ -145,7 +151,7 @@ def refusal(what: str, error: ApiError) -> ShellError:
         return ConflictError(reason, last_seq=int(number) if number.isdigit() else None)
     if error.err_code in {_NO_CLUSTER, _NO_PURGE}:
         return PoisonError(reason)
-    if error.code >= _SERVER_TROUBLE or error.err_code in {_NO_STREAM, _NO_CONSUMER, _NO_PEERS}:
+    if error.code >= _SERVER_TROUBLE or error.err_code in _TEMPORARY:
         return TransientError(reason)
     return PoisonError(reason)
 
@@ -153,8 +159,8 @@ def refusal(what: str, error: ApiError) -> ShellError:
 class Api:
     """Requests to the JetStream API.
 
-    All raise :class:`TransientError` if the server does not answer, the stream has no leader or it does not exist (it
-    may be created at any time), and :class:`PoisonError` if the server rejects the request.
+    All raise :class:`TransientError` if the server does not answer, has no room, the stream has no leader or it does
+    not exist (it may be created at any time), and :class:`PoisonError` if the server rejects the request.
     """
 
     def __init__(self, inbox: Inbox) -> None:

@@ -8,6 +8,8 @@ from berth.schemas.subjects import StreamName
 from berth.services.dispatcher.other_statuses import OtherStatuses
 from tests.support.cells import Cell, a_job, a_node
 from tests.support.clock import ManualClock
+from tests.support.fake_bus import FakeBus
+from tests.support.fake_server import FakeServer
 
 
 async def placed(cell: Cell) -> JobStatus:
@@ -96,25 +98,40 @@ async def test_nothing_is_asked_for_while_batches_are_on_their_way_and_a_shorter
     others = OtherStatuses(cell.user, clock)
     head = await written(cell)
     others.begin(head)
-    others.sent()
-    others.sent()
+    batches = [others.sent(), others.sent()]
     first = await cell.user.publish(subject, b"1")
-    others.stored(first, 1)
+    assert others.stored(batches[0], first, 1)
     clock.advance(6)
     assert await others.look() == [], "the second batch is on its way"
     second = await cell.user.publish(subject, b"2")
-    others.stored(second, 1)
+    assert others.stored(batches[1], second, 1)
     clock.advance(6)
     assert await others.look() == []
     others.begin(second + 5)
     clock.advance(6)
     assert await others.look() == [], "the server lost what it had"
     third = await cell.user.publish(subject, b"3")
-    others.sent()
-    others.stored(third, 1)
+    assert others.stored(others.sent(), third, 1)
     clock.advance(6)
     assert await others.look() == []
     await cell.close()
+
+
+async def test_a_batch_of_which_messages_may_be_missing_is_not_known_to_be_stored() -> None:
+    others = OtherStatuses(FakeBus(FakeServer(), "cell"), ManualClock())
+    others.begin(100)
+    assert others.stored(others.sent(), 110, 10)
+    assert not others.stored(others.sent(), 119, 10), "one is missing"
+    assert others.stored(others.sent(), 129, 10)
+    assert others.stored(others.sent(), 140, 10), "another has written one"
+    first, second, third = others.sent(), others.sent(), others.sent()
+    others.failed()  # the first: any part of it may be stored
+    assert not others.stored(second, 150, 10)
+    assert others.stored(third, 160, 10)
+    assert first < second < third
+    others.sent()
+    others.failed()
+    assert others.stored(others.sent(), 161, 1), "what is acknowledged is stored"
 
 
 async def test_statuses_that_the_server_lost_are_written_again_by_the_next_leader() -> None:
