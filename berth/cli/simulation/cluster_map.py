@@ -15,7 +15,7 @@ from matplotlib.patches import Patch
 from numpy.typing import NDArray
 
 from berth.cli.simulation.drawing import styled, title_of
-from berth.cli.simulation.palette import FAINT
+from berth.cli.simulation.palette import FAINT, WIDE, Look
 from berth.core.simulation.statistics import OUT
 from berth.core.simulation.timeline import Timeline
 
@@ -75,15 +75,21 @@ def cells_of(leaves: list[str], nodes: int) -> Cells:
 
 
 class ClusterMap:
-    """The map of a course at a frame; the course has nodes and frames."""
+    """The map of a course at a frame; the course has nodes and frames.
 
-    def __init__(self, timeline: Timeline) -> None:
+    Args:
+        timeline: The course.
+        look: Its colours; the map is as wide as its nodes need, in any window.
+    """
+
+    def __init__(self, timeline: Timeline, look: Look = WIDE) -> None:
         self._course = timeline
+        self._look = look
         self._cells = cells_of(timeline.leaves, len(timeline.nodes))
         self._most = max(1, *timeline.node_chips)
         tall, wide = int(self._cells.row.max()) + 1, max(_NARROW, int(self._cells.column.max()) + 2)
         cell_in = min(_CELL_IN, _WIDTH_IN / wide)
-        with styled():
+        with styled(look):
             self.figure = Figure(figsize=(max(4.5, cell_in * wide), 1.25 + cell_in * tall), layout="constrained")
             axes = self.figure.subplots()
             colours = colormaps["YlGnBu"].resampled(self._most + 1).with_extremes(over=_OUT_COLOUR)
@@ -91,7 +97,7 @@ class ClusterMap:
                 _squares(self._cells),
                 cmap=colours,
                 norm=Normalize(-0.5, self._most + 0.5),
-                edgecolor=FAINT,
+                edgecolor=look.shade(FAINT),
                 linewidth=0.4,
             )
             axes.add_collection(self._squares)
@@ -114,7 +120,7 @@ class ClusterMap:
     def show(self, index: int, words: str) -> Figure:
         """The whole map at a frame; ``words`` is its time."""
         self._colour(index)
-        with styled():
+        with styled(self._look):
             title = f"{title_of(self._course)}, {words}"
             self.figure.suptitle(title, x=0.01, ha="left", fontsize="medium")
             if OUT in self._course.frames[index].used:

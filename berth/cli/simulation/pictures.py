@@ -37,13 +37,13 @@ class Sketch(NamedTuple):
         name: Name of its file, without suffix.
         words: Caption, or why there is nothing to show; sentences.
         draw: Draws it in a format and a look; None if there is nothing to show.
-        has_looks: Its looks differ.
+        has_windows: It is another one for a narrow window.
     """
 
     name: str
     words: str
     draw: Callable[[Format, Look], bytes] | None
-    has_looks: bool = True
+    has_windows: bool = True
 
 
 def write_pictures(courses: Sequence[Timeline], folder: Path, formats: Sequence[Format] = FORMATS) -> list[Path]:
@@ -155,10 +155,11 @@ def _map(timeline: Timeline, name: str) -> Sketch:
     after = after_words(timeline.frames[index].at_ms - timeline.begin_ms)
     words = f"Chips in use on each node at the moment of most use: {timeline.title}, {after}."
 
-    def draw(form: Format, _: Look) -> bytes:
-        return rendered(ClusterMap(timeline).show(index, after), form)
+    def draw(form: Format, look: Look) -> bytes:
+        theme = Look(is_dark=look.is_dark)
+        return rendered(ClusterMap(timeline, theme).show(index, after), form, theme)
 
-    return Sketch(name, words, draw, has_looks=False)
+    return Sketch(name, words, draw, has_windows=False)
 
 
 def has_map(timeline: Timeline) -> bool:

@@ -145,7 +145,7 @@ def _picture(sketch: Sketch) -> str:
     draw = sketch.draw
     if draw is None:
         return f'<p class="none">{words}</p>'
-    looks = ((WIDE, "at-wide"), (_PHONE, "at-narrow")) if sketch.has_looks else ((WIDE, "at-all"),)
+    looks = ((WIDE, "at-wide"), (_PHONE, "at-narrow")) if sketch.has_windows else ((WIDE, "at-all"),)
     content = "".join(
         inlined(draw("svg", look), sketch.words, prefix=f"{sketch.name}-{css_class}-", css_class=css_class)
         for look, css_class in looks
@@ -156,13 +156,12 @@ def _picture(sketch: Sketch) -> str:
 
 
 def _photos(sketch: Sketch) -> str:
-    """A chart as PNG for each window and theme."""
+    """A chart as PNG for each theme, and for each window if it is another one there."""
     draw = sketch.draw
     if draw is None:
         return ""
-    sources = "".join(
-        f'<source media="{media}" srcset="{_data(draw("png", look))}">' for media, look in _LOOKS if sketch.has_looks
-    )
+    looks = [(media, look) for media, look in _LOOKS if sketch.has_windows or not look.is_narrow]
+    sources = "".join(f'<source media="{media}" srcset="{_data(draw("png", look))}">' for media, look in looks)
     return f'<picture>{sources}<img src="{_data(draw("png", WIDE))}" alt="{escape(sketch.words)}"></picture>'
 
 

@@ -5,14 +5,17 @@ import zipfile
 from base64 import b64decode
 from collections.abc import Sequence
 from html.parser import HTMLParser
+from io import BytesIO
 from pathlib import Path
 from typing import Final
 
 import msgspec
 import pytest
 from hatchling.builders.wheel import WheelBuilder
+from matplotlib.colors import to_hex
+from matplotlib.image import imread
 
-from berth.cli.simulation.palette import DARK, variable
+from berth.cli.simulation.palette import DARK, GROUND, variable
 from berth.cli.simulation.report_page import PageText, page_of, write_page
 from berth.core.simulation.comparison import rows_of
 from berth.core.simulation.statistics import statistics_of
@@ -188,6 +191,19 @@ def test_a_chart_that_would_be_too_large_is_png_for_each_window_and_theme() -> N
     assert all(b64decode(one.removeprefix("data:image/png;base64,"), validate=True).startswith(PNG) for one in data)
     assert all(image["alt"] for image in read.having("img"))
     assert len(text) < 6_000_000
+
+
+def test_the_map_of_a_large_cluster_is_png_for_each_theme() -> None:
+    read = Page(page(made_up(nodes=5_000, jobs=0, frames=1)))
+    dark = read.having("source")
+    assert [source["media"] for source in dark] == ["(prefers-color-scheme: dark)"]
+    grounds = [ground(data) for data in (read.having("img")[0]["src"], dark[0]["srcset"])]
+    assert grounds == [GROUND, DARK[GROUND]]
+
+
+def ground(address: str) -> str:
+    """Colour of the upper left corner of an embedded PNG."""
+    return to_hex(imread(BytesIO(b64decode(address.removeprefix("data:image/png;base64,"))))[0, 0])
 
 
 def test_what_has_no_data_is_a_sentence_instead_of_a_chart() -> None:
