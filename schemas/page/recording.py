@@ -19,14 +19,14 @@ class StoryEvent(Shape, frozen=True, kw_only=True, omit_defaults=True):
     ranks: list[Rank] = []
     source: str = ""
     sequence: Whole = 0
+    why: list[str] = []
+    """Sentences about the decision that it tells of, if that was explained."""
 
 
 class Story(Shape, frozen=True, kw_only=True):
     """What happened to a job, and why it was placed or refused."""
 
     events: list[StoryEvent] = []
-    why: list[str] = []
-    """Sentences about its newest decision."""
 
 
 class Key(Shape, frozen=True, kw_only=True):

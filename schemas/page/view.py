@@ -79,7 +79,8 @@ class Job(Shape, frozen=True, kw_only=True):
     submitted_ms: Whole = 0
     """When it was first requested; 0 if unknown."""
     since_ms: Whole = 0
-    """When its phase began."""
+    """When it was last decided on: its request, its placement or its end. Of a job that waits its last refusal, which
+    every try renews."""
     attempt: int = 0
     step: int = 0
     """Newest step of a recovery in this attempt; 0 for none."""

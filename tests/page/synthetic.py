@@ -280,8 +280,14 @@ def recording(cell: SyntheticCell, steps: int, title: str = "Synthetic cell") ->
         changes.append(change)
         if index % 50 == 49:
             keys.append({"index": index + 1, "view": cell.view()})
+    words = {"placed": "{} has the first free nodes that suffice.", "waiting": "The best nodes for {} are in use."}
     stories = {
-        key: {"events": events, "why": [f"{events[0]['name']} has the first free nodes that suffice."]}
+        key: {
+            "events": [
+                event | ({"why": [words[event["phase"]].format(event["name"])]} if event["phase"] in words else {})
+                for event in events
+            ]
+        }
         for key, events in cell.events.items()
     }
     return {

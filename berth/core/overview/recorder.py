@@ -1,7 +1,7 @@
 """Timeline of a history for the page: pictures over time, and the stories of jobs."""
 
 from collections.abc import Callable
-from typing import Final
+from typing import Final, TypeAlias
 
 import msgspec
 
@@ -25,6 +25,10 @@ from berth.schemas.status import SnapshotBody
 _MIB: Final = 1 << 20
 _SECOND_MS: Final = 1_000
 _MINUTE_MS: Final = 60_000
+_DECIDED: Final = frozenset({"placed", "waiting", "failed"})
+"""Phases of the events that tell of a verdict."""
+_Decision: TypeAlias = tuple[str, int, str]
+"""Uid, attempt, and code of the refusal; empty for a placement."""
 
 
 class PageLimits(msgspec.Struct, frozen=True):
@@ -67,8 +71,7 @@ class PageRecorder:
         self._time = LogClock()
         self._has_begun = bool(start.ledger)
         self._stories: dict[tuple[str, str, str], dict[str, StoryEvent]] = {}
-        self._why: dict[str, list[str]] = {}
-        self._explained: set[tuple[str, int, str]] = set()
+        self._explained: set[_Decision] = set()
         self._unexplained = 0
         if self._has_begun:
             self._state.load(start)
@@ -95,11 +98,9 @@ class PageRecorder:
             if not applied.error:
                 self._overview.note_fact(entry.data)
             self._statuses.note(applied.changes)
+            self._tell(events, {})
         else:
-            events = self._record(entry)
-        for event in events:
-            story = self._stories.setdefault((event.namespace, event.name, event.uid), {})
-            story.setdefault(event.id, _story_event(event))
+            self._record(entry)
 
     def finish(self) -> RecordedTimeline:
         """The timeline up to the last entry."""
@@ -118,19 +119,25 @@ class PageRecorder:
             notes=notes,
         )
 
-    def _record(self, entry: Entry) -> list[JobEvent]:
+    def _record(self, entry: Entry) -> None:
         fold = self._state.fold
         link = fold.link(entry.sequence, entry.data)
         record = fold.round_of(link)
-        if record is not None and record.verdicts:
-            self._explain(record, entry.sequence)
+        reasons = self._explained_in(record, entry.sequence) if record is not None and record.verdicts else {}
         folded, events = self._events.apply_link(link)
         self._overview.note_record(folded)
         self._statuses.note_record(folded)
         if not self._has_begun:
             self._has_begun = True
             self._time.begin(fold.at_ms)
-        return events
+        self._tell(events, reasons)
+
+    def _tell(self, events: list[JobEvent], reasons: dict[_Decision, list[str]]) -> None:
+        """Add events to the stories of their jobs, with the reasons of the decisions that they tell of."""
+        for event in events:
+            story = self._stories.setdefault((event.namespace, event.name, event.uid), {})
+            why = reasons.get((event.uid, event.attempt, event.code), []) if event.phase in _DECIDED else []
+            story.setdefault(event.id, _story_event(event, why))
 
     def _note(self, at_ms: int) -> None:
         """Note what changed up to a moment."""
@@ -139,8 +146,9 @@ class PageRecorder:
         if message is not None:
             self._log.add(message)
 
-    def _explain(self, record: Round, sequence: int) -> None:
-        """Note the reasons of verdicts: the first of each attempt and code, as long as the limit allows."""
+    def _explained_in(self, record: Round, sequence: int) -> dict[_Decision, list[str]]:
+        """Reasons of verdicts: of the first of each attempt and code, as long as the limit allows."""
+        reasons: dict[_Decision, list[str]] = {}
         for verdict in record.verdicts:
             about = (verdict.uid, verdict.attempt, verdict.refusal.code if verdict.refusal is not None else "")
             if about in self._explained:
@@ -148,11 +156,11 @@ class PageRecorder:
             self._explained.add(about)
             if self._limits.reasons <= len(self._explained) - 1 - self._unexplained:
                 self._unexplained += 1
-                self._why.pop(verdict.uid, None)  # reasons of an older decision would mislead
                 continue
             found = explain(self._state, record, verdict.uid, ledger_seq=sequence)
             if found is not None:
-                self._why[verdict.uid] = all_sentences(found, clock=self._words)
+                reasons[about] = all_sentences(found, clock=self._words)
+        return reasons
 
     def _told(self) -> tuple[dict[str, Story], list[str]]:
         """Stories of the jobs that changed last, as many as the limit allows, and what was left out."""
@@ -160,7 +168,7 @@ class PageRecorder:
         found: dict[str, Story] = {}
         size = 0
         for key in newest:
-            story = Story(events=list(self._stories[key].values()), why=self._why.get(key[2], []))
+            story = Story(events=list(self._stories[key].values()))
             size += len(msgspec.json.encode(story))
             if size > self._limits.stories_bytes:
                 break
@@ -174,8 +182,9 @@ class PageRecorder:
         return dict(sorted(found.items())), notes
 
 
-def _story_event(event: JobEvent) -> StoryEvent:
-    return StoryEvent(**{name: getattr(event, name) for name in StoryEvent.__struct_fields__})
+def _story_event(event: JobEvent, why: list[str]) -> StoryEvent:
+    shared = [name for name in StoryEvent.__struct_fields__ if name in JobEvent.__struct_fields__]
+    return StoryEvent(**{name: getattr(event, name) for name in shared}, why=why)
 
 
 def _span_words(gap_ms: int) -> str:

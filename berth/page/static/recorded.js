@@ -1,6 +1,7 @@
 // Data of a recording: a first view, the changes after it, and a clock that the reader moves.
 
 const KEYS_EVERY = 400;
+const DECIDED = new Set(["placed", "waiting", "failed"]); // as events with reasons; a recovery (step) has none of its own
 
 export class RecordedSource {
   // `on`: view(view), change(change), state(text), moved().
@@ -36,6 +37,14 @@ export class RecordedSource {
     this.applied = -1; // changes up to this one are in the view that is shown; -1: none
     this.#show(null);
     this.seek(atMs ?? beginMs);
+  }
+
+  // Goes to another timeline, at the same moment; if it has none such, after the same time.
+  switchTo(index) {
+    const { atMs, recording } = this;
+    const other = this.recordings[index];
+    const isIn = other.begin_ms <= atMs && atMs <= other.end_ms;
+    this.choose(index, isIn ? atMs : other.begin_ms + atMs - recording.begin_ms);
   }
 
   #show(key) {
@@ -104,12 +113,12 @@ export class RecordedSource {
     this.on.moved();
   }
 
-  // Events up to the time that is shown. The reasons are those of the whole story.
+  // Events up to the time that is shown, with the reasons of the newest decision among them.
   async story(job) {
     const stories = this.recording.stories ?? {};
-    const found = stories[`${job.namespace}/${job.name}/${job.uid}`] ?? { events: [], why: [] };
-    const events = (found.events ?? []).filter((event) => event.at_ms <= this.atMs);
-    const isDecided = events.some((event) => event.phase === "placed") || events.at(-1)?.phase === "waiting";
-    return { events, why: isDecided ? (found.why ?? []) : [] };
+    const found = stories[`${job.namespace}/${job.name}/${job.uid}`] ?? { events: [] };
+    const events = found.events.filter((event) => event.at_ms <= this.atMs);
+    const decision = events.findLast((event) => DECIDED.has(event.phase) && !event.step);
+    return { events, why: decision?.why ?? [] };
   }
 }

@@ -31,7 +31,7 @@ def test_the_map_has_a_timeline_for_each_column(tmp_path: Path) -> None:
         assert timeline["begin_ms"] == 0 < timeline["end_ms"]
         owners = [row[3] for change in timeline["changes"] for _, row in change["nodes"]]
         assert any(any(row) for row in owners)
-        assert any(story["why"] for story in timeline["stories"].values())
+        assert any("why" in event for story in timeline["stories"].values() for event in story["events"])
     with read_file(record) as reading:
         recorder = PageRecorder(reading.head.start, cell="simulation", title="fifo", limits=PageLimits(reasons=0))
         for entry in reading:

@@ -121,10 +121,24 @@ def test_changes_of_less_than_a_span_are_one() -> None:
 
 def test_reasons_are_those_of_the_first_decisions_and_the_rest_is_said_to_be_missing() -> None:
     timeline = recorded("v0.4/refusals.berthlog", PageLimits(reasons=2), clock=lambda at_ms: f"moment {at_ms}")
-    explained = [story for story in timeline.stories.values() if story.why]
+    explained = [event for story in timeline.stories.values() for event in story.events if event.why]
     assert 1 <= len(explained) <= 2
-    assert any("moment " in sentence for story in explained for sentence in story.why)
+    assert any("moment " in sentence for event in explained for sentence in event.why)
     assert any(note.startswith("The reasons of ") for note in timeline.notes)
+
+
+def test_each_decision_has_its_own_reasons() -> None:
+    timeline = recorded("v0.4/refusals.berthlog", PageLimits(reasons=1_000))
+    several = [
+        explained
+        for story in timeline.stories.values()
+        if len(explained := [event for event in story.events if event.why]) > 1
+    ]
+    assert several, "a job that waits and is placed then has reasons for both"
+    for events in several:
+        assert len({tuple(event.why) for event in events}) > 1
+    for story in timeline.stories.values():
+        assert {event.phase for event in story.events if event.why} <= {"placed", "waiting", "failed"}
 
 
 def test_stories_beyond_the_limit_are_left_out_oldest_first() -> None:
