@@ -284,24 +284,29 @@ export class Painter {
       context.lineTo(x + width, y + height / 2);
     }
     const line = width > 30 ? 2 : 1;
-    if (width > 12) {
-      context.strokeStyle = palette.surface; // so that the mark is seen on every colour of a job
-      context.lineWidth = line + 3;
-      context.stroke();
-    }
+    context.strokeStyle = palette.surface; // so that the mark is seen on every colour of a job and of use
+    context.lineWidth = width > 12 ? line + 3 : line + 2;
+    context.stroke();
     context.strokeStyle = color;
     context.lineWidth = line;
     context.stroke();
   }
 
+  // With an edge, so that it is seen on every colour of use.
   #corner(x, y, side, color) {
-    const { context } = this;
+    const { palette } = this;
     const size = Math.min(12, Math.max(3, side * 0.4));
+    this.#triangle(x + side, y, Math.min(side, size + 3), palette.surface);
+    this.#triangle(x + side, y, size, color);
+  }
+
+  #triangle(right, top, size, color) {
+    const { context } = this;
     context.fillStyle = color;
     context.beginPath();
-    context.moveTo(x + side - size, y);
-    context.lineTo(x + side, y);
-    context.lineTo(x + side, y + size);
+    context.moveTo(right - size, top);
+    context.lineTo(right, top);
+    context.lineTo(right, top + size);
     context.fill();
   }
 

@@ -1,0 +1,69 @@
+"""Marks of conditions are seen on nodes in full use, and numbers on every chip."""
+
+import re
+from typing import Final
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from berth.page.files import STYLE, page_files
+from tests.page.conftest import Open
+from tests.page.gateway import PageGateway
+from tests.page.synthetic import SyntheticCell
+
+_SEEN: Final = """([side, ground]) => {
+  const canvas = document.getElementById("map");
+  const from = (length) => Math.round((length - side) / 2);
+  const { data } = canvas.getContext("2d").getImageData(from(canvas.width), from(canvas.height), side, side);
+  const light = (rgb) => {
+    const [r, g, b] = rgb.map((value) => value / 255).map((one) => (one <= 0.04045 ? one / 12.92 : ((one + 0.055) / 1.055) ** 2.4));
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b + 0.05;
+  };
+  const ratio = (a, b) => Math.max(light(a), light(b)) / Math.min(light(a), light(b));
+  let most = 0;
+  for (let at = 0; at < data.length; at += 4) most = Math.max(most, ratio([...data.slice(at, at + 3)], ground));
+  return most >= 3;
+}"""
+"""Whether a pixel in the middle of the map has a contrast of 3 to 1 to a colour."""
+_FLAGGED: Final = {
+    "corner": ["ok", 2, 0, [-1] * 8, 0, 0, 0, 0, 0, 0],
+    "lines": ["no-new-work", 0, 0, [-1] * 8, 0, 0, 0, 0, 0, 0],
+    "cross": ["evict", 0, 0, [-1] * 8, 0, 0, 0, 0, 0, 0],
+}
+
+
+def palettes() -> list[dict[str, tuple[int, ...]]]:
+    """Colours of the light theme, and of the dark one as it is written twice."""
+    blocks = re.findall(r"--ground:.*?--is-dark", page_files()[STYLE].content.decode(), re.DOTALL)
+    return [
+        {name: tuple(bytes.fromhex(value)) for name, value in re.findall(r"--([\w-]+): #(\w{6});", block)}
+        for block in blocks
+    ]
+
+
+def contrast(one: tuple[int, ...], other: tuple[int, ...]) -> float:
+    def light(color: tuple[int, ...]) -> float:
+        shares = [value / 255 for value in color]
+        r, g, b = (share / 12.92 if share <= 0.04045 else ((share + 0.055) / 1.055) ** 2.4 for share in shares)  # sRGB
+        return 0.2126 * r + 0.7152 * g + 0.0722 * b + 0.05
+
+    dark, bright = sorted((light(one), light(other)))
+    return bright / dark
+
+
+def test_numbers_of_chips_of_hidden_jobs_can_be_read() -> None:
+    light, *dark = palettes()
+    assert dark == [dark[0]] * 2
+    for palette in (light, dark[0]):
+        assert contrast(palette["mark"], palette["hidden"]) >= 4.5  # WCAG, for small text
+        assert contrast(palette["hidden"], palette["free"]) >= 3  # WCAG, for shapes
+
+
+@pytest.mark.parametrize("mark", _FLAGGED)
+def test_a_condition_is_seen_on_a_small_node_in_full_use(
+    open_page: Open, gateway: PageGateway, small: SyntheticCell, mark: str
+) -> None:
+    small.nodes[4] = _FLAGGED[mark]
+    page: Page = open_page(f"{gateway.url}#/?map=a2-4,10.0", color_scheme="light")
+    expect(page.locator("#connection")).to_have_text("Live")
+    page.wait_for_function(_SEEN, arg=[6, palettes()[0]["use-4"]])
