@@ -17,8 +17,14 @@ export function span(ms) {
 
 const two = (number) => String(number).padStart(2, "0");
 
+// A simulation may count its time from 0: such a moment is a time since the start, not one in 1970.
+export function isElapsed(ms) {
+  return ms < 366 * DAY;
+}
+
 // Time of the day in the zone of the reader; with the date if it is another day than that of `now`.
 export function clock(ms, now = ms) {
+  if (isElapsed(now)) return span(ms);
   const at = new Date(ms);
   const time = `${two(at.getHours())}:${two(at.getMinutes())}:${two(at.getSeconds())}`;
   if (at.toDateString() === new Date(now).toDateString()) return time;
@@ -27,6 +33,11 @@ export function clock(ms, now = ms) {
 
 export function iso(ms) {
   return new Date(ms).toISOString();
+}
+
+// A moment in full, for a title.
+export function momentWords(ms) {
+  return isElapsed(ms) ? `${span(ms)} after the start` : iso(ms);
 }
 
 export function number(value) {

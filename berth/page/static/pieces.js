@@ -3,7 +3,7 @@
 import { OVER } from "./cell.js";
 import { jobColor } from "./colors.js";
 import { element } from "./dom.js";
-import { clock, count, iso, number, span } from "./format.js";
+import { clock, count, iso, momentWords, number, span } from "./format.js";
 import { addressOfJob, addressOfNode } from "./routes.js";
 
 const PHASES = {
@@ -54,11 +54,11 @@ export function nodeLink(name) {
 // Time since a moment, with the moment as its title. 0: unknown.
 export function age(ms, nowMs, words = "") {
   if (!ms) return null;
-  return element("time", { datetime: iso(ms), title: iso(ms) }, span(nowMs - ms) + words);
+  return element("time", { datetime: iso(ms), title: momentWords(ms) }, span(nowMs - ms) + words);
 }
 
 export function moment(ms, nowMs) {
-  return element("time", { datetime: iso(ms), title: iso(ms) }, clock(ms, nowMs));
+  return element("time", { datetime: iso(ms), title: momentWords(ms) }, clock(ms, nowMs));
 }
 
 // Terms with their descriptions; rows without a description are left out.

@@ -1,7 +1,7 @@
 // Controls of a recording: slider, play, speed, and the choice between several timelines.
 
 import { element, show } from "./dom.js";
-import { clock, iso, span } from "./format.js";
+import { clock, isElapsed, momentWords, span } from "./format.js";
 import { drawHistory, historyOf } from "./history.js";
 
 export class Player {
@@ -42,7 +42,7 @@ export class Player {
     this.speed.addEventListener("change", () => (source.speed = Number(this.speed.value)));
     this.choice.addEventListener("change", () => {
       source.pause();
-      source.choose(Number(this.choice.value), source.atMs);
+      source.switchTo(Number(this.choice.value));
       this.renew();
     });
   }
@@ -77,10 +77,11 @@ export class Player {
   update() {
     const { source } = this;
     const { begin_ms: beginMs, end_ms: endMs } = source.recording;
-    const text = `${clock(source.atMs, endMs)} (${span(source.atMs - beginMs)} of ${span(endMs - beginMs)})`;
+    const elapsed = `${span(source.atMs - beginMs)} of ${span(endMs - beginMs)}`;
+    const text = isElapsed(endMs) ? elapsed : `${clock(source.atMs, endMs)} (${elapsed})`;
     this.slider.value = String(source.atMs - beginMs);
     this.slider.setAttribute("aria-valuetext", text);
-    this.time.title = iso(source.atMs);
+    this.time.title = momentWords(source.atMs);
     show(this.time, text);
     show(this.play, source.isPlaying ? "Pause" : "Play");
   }
