@@ -29,6 +29,13 @@ class PageGateway:
         cell: What it shows.
         token: Token that it asks for; empty: none.
         port: Where it listens; 0 for a free port.
+
+    Attributes:
+        documents: Those of views with one of their own, by path.
+        requests: Paths that were asked for.
+        former: Jobs that are not in the view any more.
+        held: Paths whose answers wait until they are not in it any more.
+        failing: Paths that are answered with 503 meanwhile.
     """
 
     def __init__(self, cell: SyntheticCell, token: str = "", port: int = 0) -> None:
@@ -38,6 +45,8 @@ class PageGateway:
         self.documents: dict[str, Any] = {"cell": _status(), "dead": _letters(cell.at_ms)}
         self.requests: list[str] = []
         self.former: list[dict[str, Any]] = []
+        self.held: set[str] = set()
+        self.failing: set[str] = set()
         self._readers: list[asyncio.Queue[bytes | None]] = []
         self._loop: asyncio.AbstractEventLoop | None = None
         self._server: uvicorn.Server | None = None
@@ -73,6 +82,7 @@ class PageGateway:
         assert self._loop is not None
         assert self._server is not None
         assert self._thread is not None
+        self.held.clear()
         self._loop.call_soon_threadsafe(self._end)
         self._thread.join(_START_S)
         assert not self._thread.is_alive(), "the gateway did not stop"
@@ -112,7 +122,13 @@ class PageGateway:
 
     def _guarded(self, answer: Answer) -> Answer:
         async def checked(request: Request) -> Response:
-            self.requests.append(request.url.path)
+            path = request.url.path
+            self.requests.append(path)
+            while path in self.held:
+                await asyncio.sleep(0.01)
+            if path in self.failing:
+                error = {"ok": False, "error": "NATS does not answer, expected it soon", "code": "unavailable"}
+                return JSONResponse(error, status_code=503)
             if self.token and request.headers.get("authorization") != f"Bearer {self.token}":
                 error = {"ok": False, "error": "token is absent or unknown, expected one of a grant", "code": "denied"}
                 return JSONResponse(error, status_code=401)
@@ -178,7 +194,7 @@ class PageGateway:
         self._readers.append(reader)
         try:
             yield first
-            while True:
+            while self._server is not None and not self._server.should_exit:
                 try:
                     async with asyncio.timeout(_KEEPALIVE_S):
                         data = await reader.get()

@@ -95,6 +95,23 @@ def test_faults_services_and_dead_letters(open_page: Open, gateway: PageGateway,
     expect(content).to_contain_text("the subject names another job")
 
 
+def test_services_without_a_leader_and_letters_that_cannot_be_read(
+    open_page: Open, gateway: PageGateway, allowed: list[str]
+) -> None:
+    allowed.append("503")
+    page = open_page(f"{gateway.url}#/dead")
+    content = page.locator("#content")
+    expect(content.locator("li.card")).to_have_count(2)
+    gateway.failing.add("/api/v1/dead")
+    gateway.documents["cell"]["status"]["leader"] |= {"process": "", "waiting": 0}
+    page.goto(f"{gateway.url}#/services")
+    expect(content).to_contain_text("nobody leads; the lease is that of dispatcher-1")
+    expect(content).not_to_contain_text("Jobs that wait")
+    page.goto(f"{gateway.url}#/dead")
+    expect(content).to_contain_text("The letters are old: NATS does not answer")
+    expect(content.locator("li.card")).to_have_count(2)
+
+
 def test_a_node_and_its_group(open_page: Open, gateway: PageGateway, small: SyntheticCell) -> None:
     fault = small.faults[0]
     name = small.layout["nodes"][fault["node"]][0]
@@ -149,9 +166,17 @@ def test_a_token_is_asked_for_and_kept_for_the_tab_alone(
     assert page.evaluate("JSON.stringify({...localStorage})").find(TOKEN) == -1
     page.reload()
     expect(page.locator("ol.cards li")).to_have_count(3)
+    page.goto(f"{guarded.url}#/dead")
+    expect(page.locator("#content li.card")).to_have_count(2)
+    page.goto(f"{guarded.url}#/queue")
     page.get_by_role("button", name="Sign out").click()
     expect(dialog).to_be_visible()
     assert page.evaluate("sessionStorage.length") == 0
+    expect(page.locator("#content")).to_have_text("Waiting for data.")
+    expect(page.locator("#cell-name")).to_have_text("")
+    expect(page.locator("#views")).not_to_contain_text("3")
+    page.goto(f"{guarded.url}#/dead")
+    expect(page.locator("#content")).to_contain_text("The letters are not available")
 
 
 def test_a_reader_with_partial_rights_is_told(open_page: Open, gateway: PageGateway, small: SyntheticCell) -> None:

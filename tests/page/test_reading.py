@@ -156,6 +156,34 @@ def test_an_address_leads_to_the_same_view_and_place(open_page: Open, gateway: P
     expect(page.locator("#panel-title")).to_have_text("Node a2-4")
 
 
+def test_an_address_with_a_place_moves_the_map_also_from_another_view(open_page: Open, gateway: PageGateway) -> None:
+    page = open_page(f"{gateway.url}#/queue")
+    settled(page)
+    page.goto(f"{gateway.url}#/jobs?map=a2-4,90.0")
+    expect(page.locator("#panel-title")).to_have_text("Jobs")
+    page.locator("#zoom-in").click()
+    page.wait_for_url("**#/jobs?map=a2-4,135.0")
+    page.get_by_role("link", name="Queue").click()
+    page.wait_for_url("**#/queue?map=a2-4,135.0")
+    page.go_back()
+    page.go_back()
+    page.wait_for_url("**#/queue")
+
+
+def test_the_place_of_an_address_waits_for_the_view(open_page: Open, gateway: PageGateway) -> None:
+    gateway.held.add("/api/v1/view/changes")
+    page = open_page("about:blank")
+    page.clock.install()
+    page.goto(f"{gateway.url}#/?map=a2-4,90.0")
+    expect(page.locator("#connection")).to_have_text("Connecting")
+    page.clock.run_for(1_000)
+    assert page.url.endswith("#/?map=a2-4,90.0")
+    gateway.held.clear()
+    settled(page)
+    page.clock.run_for(1_000)
+    assert page.url.endswith("#/?map=a2-4,90.0")
+
+
 def test_the_theme_is_chosen_and_remembered(open_page: Open, gateway: PageGateway) -> None:
     page = open_page(gateway.url, color_scheme="light")
     settled(page)

@@ -1,5 +1,7 @@
 """What rows of nodes, jobs and faults can hold beyond the usual, and changes of the layout."""
 
+import re
+
 from playwright.sync_api import expect
 
 from tests.page.conftest import Open
@@ -41,9 +43,9 @@ def test_positions_follow_the_queue_and_jobs_without_chips_have_their_own(
     expect(cards.nth(0)).to_contain_text("Position 1")
 
 
-def label(cell: SyntheticCell) -> str:
+def label(cell: SyntheticCell, absent: int = 0) -> str:
     used = sum(owner != 0 for node in cell.nodes for owner in node[3])
-    chips = sum(len(node[3]) for node in cell.nodes)
+    chips = sum(len(node[3]) for node in cell.nodes) - absent
     return f"Map of the cell: {len(cell.nodes)} nodes, {used} of {chips} chips in use"
 
 
@@ -57,6 +59,55 @@ def test_nodes_come_and_leave(open_page: Open, gateway: PageGateway, small: Synt
     expect(area).to_have_attribute("aria-label", label(larger))
     gateway.send(small.view() | {"version": larger.version + 1}, event="view")
     expect(area).to_have_attribute("aria-label", label(small))
+
+
+def test_the_chosen_node_stays_the_same_when_nodes_come_or_leave(
+    open_page: Open, gateway: PageGateway, small: SyntheticCell
+) -> None:
+    page = open_page(gateway.url)
+    area = page.locator("#map")
+    expect(area).to_have_attribute("aria-label", label(small))
+    area.press("ArrowRight")
+    area.press("ArrowRight")
+    log = page.get_by_role("log", name="Changes")
+    expect(log).to_contain_text("a2-1: ")
+    small.layout["nodes"].insert(0, ["a1-0", 0, -1, -1, 0, 8])
+    small.nodes.insert(0, ["ok", 0, 0, [0] * 8, 0, 0, 0, 0, 0, 0])
+    small.faults.clear()
+    gateway.send(small.view() | {"version": 2}, event="view")
+    expect(area).to_have_attribute("aria-label", label(small))
+    area.press("Enter")
+    expect(page.locator("#panel-title")).to_have_text("Node a2-1")
+    del small.layout["nodes"][1:], small.nodes[1:]
+    gateway.send(small.view() | {"version": 3}, event="view")
+    expect(area).to_have_attribute("aria-label", re.compile(": 1 node, "))
+    area.press("ArrowRight")
+    expect(log).to_contain_text("a1-0: ")
+
+
+def test_a_click_on_a_chip_opens_its_job_also_beside_absent_chips(
+    open_page: Open, gateway: PageGateway, small: SyntheticCell
+) -> None:
+    first, second = (small.add_job(name=name, namespace="team-a", phase="running") for name in ("left", "right"))
+    small.nodes[2] = ["ok", 0, 0, [first, first, second, second, 0, 0, 0, 0], 0, 0, 0, 0, 0, 0, 0b11110000]
+    page = open_page(f"{gateway.url}#/?map={small.layout['nodes'][2][0]},200")
+    expect(page.locator("#map")).to_have_attribute("aria-label", label(small, absent=4))
+    box = page.locator("#map").bounding_box()
+    assert box is not None
+    page.mouse.click(box["x"] + box["width"] / 2 + 75, box["y"] + box["height"] / 2 - 40)
+    expect(page.locator("#panel-title")).to_have_text("Job team-a/right")
+
+
+def test_a_node_without_a_superpod_has_its_rack(open_page: Open, gateway: PageGateway, small: SyntheticCell) -> None:
+    small.layout["racks"] = ["rack-9"]
+    for row, leaf in ((0, 0), (1, -1)):
+        small.layout["nodes"][row][3:5] = [0, leaf]
+    page = open_page(f"{gateway.url}#/node/a2-0")
+    expect(page.locator("#content dl")).to_contain_text("Rackrack-9")
+    page.goto(f"{gateway.url}#/node/a2-1")
+    expect(page.locator("#content dl")).to_contain_text("Grouprack-9")
+    page.get_by_role("link", name="rack-9").click()
+    expect(page.locator("#content tbody")).to_contain_text("a2-1")
 
 
 def test_every_level_of_a_fault_has_a_sign_and_a_word(

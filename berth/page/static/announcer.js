@@ -26,6 +26,15 @@ export class Announcer {
     if (told.jobs.length || told.faults) this.#plan();
   }
 
+  // Forgets what it told, and what it would tell.
+  clear() {
+    clearTimeout(this.timer);
+    this.timer = null;
+    this.phases.clear();
+    this.faults = 0;
+    this.place.replaceChildren();
+  }
+
   // Says a text soon, such as the node that the keyboard reached.
   say(text) {
     this.#write(text);

@@ -139,6 +139,7 @@ export class LiveSource {
     const [events, why] = await Promise.allSettled([this.#stored(`${path}/events?follow=false`), this.get(`${path}/explain`)]);
     return {
       error: events.reason?.message,
+      isLate: why.status === "rejected", // the reasons are worth another try
       events: (events.value ?? []).filter((event) => !job.uid || event.uid === job.uid),
       why: why.value?.sentences ?? [],
     };

@@ -15,6 +15,7 @@ import { RecordedSource } from "./recorded.js";
 import { addressOfGroup, addressOfJob, addressOfNode, parseAddress, setQuery } from "./routes.js";
 import { SearchBox } from "./search.js";
 import { jobView } from "./story.js";
+import { StoryReader } from "./story_reader.js";
 import { Theme } from "./theme.js";
 import { cellView, faultsView, groupView, jobsView, nodeView, queueView, unknownView } from "./views.js";
 
@@ -33,10 +34,8 @@ class Page {
     this.cell = new Cell();
     this.limits = new Map();
     this.route = parseAddress(location.hash);
-    this.story = null;
-    this.storyOf = "";
-    this.documents = {};
-    this.errors = {};
+    this.reader = new StoryReader(() => this.#plan());
+    this.read = noDocuments();
     this.announcer = new Announcer(byId("announcer"));
     this.theme = new Theme(byId("theme"), () => this.#themeChanged());
     this.map = new CellMap(byId("map"), this.cell, {
@@ -69,8 +68,8 @@ class Page {
       const document = JSON.parse(data.textContent);
       const recordings = Array.isArray(document) ? document : [document];
       this.source = new RecordedSource(recordings, on);
-      const { query } = this.route;
-      this.source.start(Number(query.get("timeline") ?? 0) || 0, query.has("t") ? Number(query.get("t")) || 0 : null);
+      const { index, atMs } = timeOf(this.route.query);
+      this.source.start(index, atMs);
       this.player = new Player(byId("player"), this.source);
       this.player.renew();
     }
@@ -88,12 +87,16 @@ class Page {
     byId("zoom-out").addEventListener("click", () => this.map.zoom(1 / 1.5));
     byId("zoom-fit").addEventListener("click", () => this.map.fit());
     byId("retry").addEventListener("click", () => this.source.retry());
-    byId("sign-out").addEventListener("click", () => this.source.signOut());
+    byId("sign-out").addEventListener("click", () => {
+      this.#forget();
+      this.source.signOut();
+    });
     byId("sign-in-form").addEventListener("submit", (event) => {
       event.preventDefault();
       const token = byId("token").value.trim();
       byId("token").value = "";
       byId("sign-in").close();
+      this.#forget();
       this.source.signIn(token);
     });
     byId("content").addEventListener("click", (event) => {
@@ -104,9 +107,26 @@ class Page {
     });
   }
 
+  // Another reader may see less: nothing of what the one before saw stays.
+  #forget() {
+    this.cell.clear();
+    this.reader.clear();
+    this.read = noDocuments();
+    this.announcer.clear();
+    this.map.highlight(0, -1);
+    this.map.renewed();
+    byId("cell-name").textContent = "";
+    byId("partial").hidden = true;
+    byId("map-tip").hidden = true;
+    this.#showViews();
+    this.#render();
+  }
+
   #viewCame(view) {
     const isFirst = !this.cell.hasView;
+    const focused = this.cell.nodeName(this.map.focus.row);
     this.cell.setView(view);
+    this.map.focus.row = this.cell.rowOf.get(focused) ?? -1; // the rows are others
     this.map.renewed();
     byId("cell-name").textContent = view.cell;
     byId("partial").hidden = !view.is_partial;
@@ -124,6 +144,7 @@ class Page {
     if (change.layout) return this.#viewCame(change); // a whole view, because nodes came, left or moved
     const told = this.cell.apply(change);
     if (!this.source?.isRecorded) this.announcer.add(told);
+    this.map.left(change.gone ?? []);
     this.map.redraw();
     this.#plan();
   }
@@ -132,10 +153,25 @@ class Page {
     this.player?.update();
     this.#plan();
     clearTimeout(this.timeTimer);
-    this.timeTimer = setTimeout(() => {
-      const { atMs, recording } = this.source;
-      setQuery({ t: atMs > recording.begin_ms ? String(Math.round(atMs)) : null, timeline: this.source.index ? String(this.source.index) : null });
-    }, 400);
+    this.timeTimer = setTimeout(() => this.#writeTime(), 400);
+  }
+
+  #writeTime() {
+    const { atMs, index } = this.source;
+    setQuery({ t: String(Math.round(atMs)), timeline: index ? String(index) : null });
+  }
+
+  // Goes to the time of the address; an address without one, such as that of a link, gets the time that is shown.
+  #takeTime({ query }) {
+    const { source } = this;
+    if (!query.has("t") && !query.has("timeline")) return this.#writeTime();
+    const { index, atMs } = timeOf(query);
+    const isSame = index === source.index;
+    if (isSame && atMs === Math.round(source.atMs)) return;
+    source.pause();
+    if (isSame) return source.seek(atMs ?? source.recording.begin_ms);
+    source.choose(index, atMs);
+    this.player.renew();
   }
 
   #themeChanged() {
@@ -170,11 +206,12 @@ class Page {
     const before = this.route;
     this.route = parseAddress(location.hash);
     const isOther = isFirst || before.view !== this.route.view || before.names.join("/") !== this.route.names.join("/");
+    if (this.source.isRecorded && !isFirst) this.#takeTime(this.route);
     const position = this.route.query.get("map");
-    if (position && (isFirst || !isOther)) this.map.setPosition(position);
+    if (position === null) this.#mapMoved();
+    else if (position !== this.map.position()) this.map.setPosition(position);
     if (!isOther) return;
-    this.story = null;
-    this.storyOf = "";
+    this.reader.clear();
     this.#focusMap();
     this.#showViews();
     this.#render();
@@ -237,15 +274,17 @@ class Page {
     const { view } = this.route;
     const render = RENDER[view] ?? unknownView;
     if (!this.cell.hasView && !(view in READ)) {
+      document.title = "Berth";
+      byId("map").setAttribute("aria-label", "Map of the cell");
       show(byId("panel-title"), "Cell");
       show(byId("content"), element("p", { class: "empty" }, "Waiting for data."));
       return;
     }
-    if (view === "job") this.#readStory();
+    if (view === "job") this.reader.see(this.source, this.route.names, this.#job());
     const { title, content } = render({
       cell: this.cell, groups: this.map.arranged?.groups ?? [], nowMs: this.source.nowMs(), isDark: this.theme.isDark,
-      limits: this.limits, route: this.route, story: this.story, notes: this.source.recording?.notes,
-      document: this.documents[view], error: this.errors[view],
+      limits: this.limits, route: this.route, story: this.reader.story, notes: this.source.recording?.notes,
+      document: this.read.documents[view], error: this.read.errors[view],
     });
     document.title = view ? `${title} - Berth` : `Berth ${this.cell.name}`;
     show(byId("panel-title"), title);
@@ -258,59 +297,20 @@ class Page {
   async #read() {
     const { view } = this.route;
     const path = READ[view];
-    if (!path || this.source.isRecorded || this.isReading) return;
-    this.isReading = true;
+    const { read } = this;
+    if (!path || this.source.isRecorded || read.isReading) return;
+    read.isReading = true;
     try {
-      this.documents[view] = await this.source.get(path);
-      this.errors[view] = "";
+      read.documents[view] = await this.source.get(path);
+      read.errors[view] = "";
     } catch (error) {
-      this.errors[view] = error.message;
+      read.errors[view] = error.message;
     } finally {
-      this.isReading = false;
+      read.isReading = false;
     }
+    if (read !== this.read) return; // it was for the reader before
     if (this.route.view === view) this.#render();
     else this.#read();
-  }
-
-  // Reads the story of the job again when the job has changed.
-  async #readStory() {
-    const job = this.#job();
-    if (job === undefined) return this.#readFormerJob();
-    const state = [job.n, job.uid, job.phase, job.code, job.attempt, job.step, job.since_ms, this.cell.version === 0];
-    const wanted = this.source.isRecorded ? `${state} ${this.source.index} ${this.source.applied}` : String(state);
-    if (wanted === this.storyOf || this.isReadingStory) return;
-    this.isReadingStory = true;
-    this.storyOf = wanted;
-    try {
-      this.story = await this.source.story(job);
-    } catch (error) {
-      this.story = { error: error.message };
-    } finally {
-      this.isReadingStory = false;
-    }
-    this.#plan();
-  }
-
-  // A job that is not in the view any more may still be known to the gateway.
-  async #readFormerJob() {
-    const [namespace, name] = this.route.names;
-    const wanted = `former ${namespace}/${name}`;
-    if (this.storyOf === wanted || this.isReadingStory || !this.cell.hasView) return;
-    this.storyOf = wanted;
-    if (this.source.isRecorded) {
-      this.story = {};
-      return;
-    }
-    this.isReadingStory = true;
-    try {
-      const job = await this.source.job(namespace, name);
-      this.story = { job, ...(await this.source.story(job)) };
-    } catch {
-      this.story = {};
-    } finally {
-      this.isReadingStory = false;
-    }
-    this.#plan();
   }
 
   #opened(row, group, slot) {
@@ -321,9 +321,12 @@ class Page {
     } else if (group) location.hash = addressOfGroup(group);
   }
 
+  // The place becomes a part of the address. Without a view the address has the place that the map will have.
   #mapMoved() {
     clearTimeout(this.mapTimer);
-    this.mapTimer = setTimeout(() => setQuery({ map: this.map.position() || null }), 300);
+    this.mapTimer = setTimeout(() => {
+      if (this.cell.hasView) setQuery({ map: this.map.position() || null });
+    }, 300);
   }
 
   #nodeText(row) {
@@ -348,6 +351,15 @@ class Page {
     tip.style.left = `${Math.max(4, left)}px`;
     tip.style.top = `${top}px`;
   }
+}
+
+function noDocuments() {
+  return { documents: {}, errors: {}, isReading: false };
+}
+
+// Time of a recording in an address: its timeline, and the moment; null for the begin.
+function timeOf(query) {
+  return { index: Number(query.get("timeline")) || 0, atMs: query.has("t") ? Number(query.get("t")) || 0 : null };
 }
 
 new Page();

@@ -2,6 +2,7 @@
 
 import { readPalette } from "./colors.js";
 import { Painter, slotAt } from "./canvas.js";
+import { OWNERS } from "./cell.js";
 import { arrange, find, neighbour } from "./groups.js";
 
 const SCALE_LEAST = 0.5;
@@ -54,6 +55,11 @@ export class CellMap {
   renewed() {
     this.painter.colors.clear();
     this.redraw();
+  }
+
+  // Jobs left the list; their numbers are not used again.
+  left(numbers) {
+    for (const n of numbers) this.painter.colors.delete(n);
   }
 
   // Shows a job or a node in the foreground; 0 and -1 for none.
@@ -209,6 +215,7 @@ export class CellMap {
     const scale = Number(text.slice(cut + 1));
     if (cut <= 0 || !(scale > 0)) return;
     this.wanted = { node: text.slice(0, cut), scale };
+    this.move = null;
     this.arrangedFor = "";
     this.redraw();
   }
@@ -266,17 +273,19 @@ export class CellMap {
 
   #at(screenX, screenY) {
     if (!this.arranged) return { row: -1, group: null, slot: -1 };
+    this.#arrange(); // nodes may have come or gone since the last frame
     const { left, top, scale } = this.#frame();
     const [x, y] = [left + screenX / scale, top + screenY / scale];
     const found = find(this.arranged, x, y);
     const { row } = found;
     const slot = row < 0 ? -1
-      : slotAt(this.cell.chipsOf(row), scale, x - this.arranged.x[row], y - this.arranged.y[row]);
+      : slotAt(this.cell.nodes[row][OWNERS].length, scale, x - this.arranged.x[row], y - this.arranged.y[row]);
     return { ...found, slot };
   }
 
   #key(event) {
     if (event.ctrlKey || event.metaKey || event.altKey || !this.arranged) return;
+    this.#arrange();
     const step = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] }[event.key];
     if (step && event.shiftKey) this.pan(-step[0] * 60, -step[1] * 60);
     else if (step) this.#moveFocus(step);

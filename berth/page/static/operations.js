@@ -19,8 +19,8 @@ export function servicesView({ document, error, nowMs }) {
         : element("p", {}, badge("no problems", "good", "●")),
       element("h3", {}, "Decisions"),
       terms(
-        ["Leader", status.leader ? status.leader.holder : "nobody leads"],
-        ["Jobs that wait", status.leader?.waiting ?? ""],
+        ["Leader", leader(status.leader)],
+        ["Jobs that wait", status.leader?.process ? number(status.leader.waiting) : ""],
         ["Scorers", scorers(status.scorers)],
         ["Last decision", status.decision ? [`record ${number(status.decision.sequence)}, `, age(status.decision.at_ms, nowMs, " ago")] : "none yet"],
         ["Dead letters", status.dead_letters ? element("a", { href: "#/dead" }, `${number(status.dead_letters.open)} open`) : ""],
@@ -37,6 +37,12 @@ export function servicesView({ document, error, nowMs }) {
       nats(status.nats),
     ],
   };
+}
+
+// The lease names its holder also when that is gone: only a process that says so leads.
+function leader(state) {
+  if (state?.process) return state.process;
+  return state?.holder ? `nobody leads; the lease is that of ${state.holder}` : "nobody leads";
 }
 
 function scorers(state) {
@@ -77,7 +83,8 @@ export function deadView({ document, error, nowMs, limits }) {
   const title = "Dead letters";
   if (!document) return { title, content: [empty(error ? `The letters are not available: ${error}.` : "Reading the letters.")] };
   const letters = Array.isArray(document) ? document : (document.letters ?? []);
-  if (letters.length === 0) return { title, content: [empty("There are no dead letters.")] };
+  const old = error ? element("p", { class: "notice" }, `The letters are old: ${error}.`) : null;
+  if (letters.length === 0) return { title, content: [old, empty("There are no dead letters.")] };
   const [cards, more] = limited(letters, "letters", limits, (letter) => element("li", { class: "card", "data-key": letter.id },
     element("div", { class: "card-head" }, badge(letter.code || "other", "warn", "▲"), element("code", {}, letter.id),
       element("span", { class: "card-age" }, age(letter.at_ms, nowMs))),
@@ -86,6 +93,7 @@ export function deadView({ document, error, nowMs, limits }) {
   return {
     title,
     content: [
+      old,
       element("p", { class: "muted" }, `${count(letters.length, "message")} that can never be handled; the newest is ${span(nowMs - letters[0].at_ms)} old. `,
         element("code", {}, "berth dead show"), " prints one."),
       element("ul", { class: "cards" }, cards),

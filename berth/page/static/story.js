@@ -1,5 +1,6 @@
 // The story of a job: what it requested, what it waited for, where it was placed and why.
 
+import { WAITING } from "./cell.js";
 import { element } from "./dom.js";
 import { clock, count, ranges, span } from "./format.js";
 import { empty, isOver, moment, nodeLink, phaseBadge, sizeOf, swatch, table, terms } from "./pieces.js";
@@ -10,20 +11,23 @@ const WORDS = {
   succeeded: "Succeeded", failed: "Failed", cancelled: "Cancelled",
 };
 
-// `story`: { events, why } if it is known, or { error }; null while it is being read.
+// `story`: { events, why } if it is known, with its job if the view has none, or { error }; null while it is being read.
 export function jobView({ cell, route, nowMs, isDark, story }) {
   const [namespace, name] = route.names;
   const title = `Job ${namespace}/${name}`;
   const job = cell.jobNamed(namespace, name) ?? story?.job;
   if (job === undefined) {
-    return { title, content: [empty(story === null ? "Reading the job." : `There is no job ${namespace}/${name} in this cell.`)] };
+    const text = story === null ? "Reading the job."
+      : story.error ? `The job is not available: ${story.error}.`
+      : `There is no job ${namespace}/${name} in this cell.`;
+    return { title, content: [empty(text)] };
   }
   const events = story?.events ?? [];
   return {
     title,
     content: [
       element("p", { class: "job-head" }, swatch(job, isDark), phaseBadge(job.phase),
-        job.since_ms ? element("span", { class: "muted" }, " for ", span(nowMs - job.since_ms)) : null),
+        sinceWords(job, nowMs)),
       job.sentence && element("p", { class: "callout" }, job.sentence),
       job.warning ? element("p", { class: "callout" }, job.warning) : null,
       requested(cell, job, nowMs),
@@ -36,6 +40,12 @@ export function jobView({ cell, route, nowMs, isDark, story }) {
       places(cell, job, events),
     ],
   };
+}
+
+// The newest decision on a job that waits is its last refusal, which does not say how long it waits.
+function sinceWords(job, nowMs) {
+  if (WAITING.has(job.phase) && job.submitted_ms) return element("span", { class: "muted" }, ", submitted ", span(nowMs - job.submitted_ms), " ago");
+  return job.since_ms ? element("span", { class: "muted" }, " for ", span(nowMs - job.since_ms)) : null;
 }
 
 function requested(cell, job, nowMs) {
@@ -96,8 +106,10 @@ function timeline(events, job, nowMs) {
   const ordered = inOrder(events);
   return element("ol", { class: "timeline" }, ordered.map((event, index) => {
     const next = ordered[index + 1];
-    const isOpen = next === undefined && !event.final;
-    const lasted = event.final ? null : (next?.at_ms ?? nowMs) - event.at_ms;
+    const isOpen = next === undefined && !event.final && !isOver(job);
+    // The last event of a job that is over may not be stored yet.
+    const endMs = next?.at_ms ?? (isOver(job) ? job.since_ms : nowMs);
+    const lasted = event.final ? null : endMs - event.at_ms;
     return element("li", { "data-key": event.id, class: isOpen ? "open" : null },
       element("div", { class: "event-head" },
         element("time", { datetime: new Date(event.at_ms).toISOString() }, clock(event.at_ms, nowMs)),

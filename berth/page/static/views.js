@@ -1,6 +1,6 @@
 // Views in the panel: cell, group, node, queue, jobs, faults. Each returns its title and its content.
 
-import { ABSENT, DRAINED, NETWORK_UNHEALTHY, OVER, OWNERS, RELEASING, RESERVED, SHARERS, UNHEALTHY, WITHHELD, ownersOf } from "./cell.js";
+import { ABSENT, DRAINED, NETWORK_UNHEALTHY, OVER, OWNERS, RELEASING, RESERVED, SHARERS, UNHEALTHY, WAITING, WITHHELD, ownersOf } from "./cell.js";
 import { element } from "./dom.js";
 import { bits, count, number, percent, ranges } from "./format.js";
 import { groupTitle } from "./groups.js";
@@ -97,7 +97,8 @@ export function nodeView({ cell, route, nowMs, isDark }) {
   const slots = (mask) => (mask ? chipsText(bits(mask, length)) : "");
   const faults = cell.faults.filter((fault) => fault.node === row);
   const group = superpod >= 0 ? { kind: "superpod", name: cell.layout.superpods[superpod] }
-    : leaf >= 0 ? { kind: "leaf", name: cell.layout.leaves[leaf] } : null;
+    : leaf >= 0 ? { kind: "leaf", name: cell.layout.leaves[leaf] }
+    : rack >= 0 ? { kind: "rack", name: cell.layout.racks[rack] } : null;
   return {
     title: `Node ${name}`,
     content: [
@@ -105,7 +106,7 @@ export function nodeView({ cell, route, nowMs, isDark }) {
       terms(
         ["Product", cell.productOf(row)],
         ["Group", group && element("a", { href: addressOfGroup(group) }, groupTitle(group))],
-        ["Rack", rack >= 0 && superpod >= 0 ? cell.layout.racks[rack] : ""],
+        ["Rack", rack >= 0 && group.kind !== "rack" ? cell.layout.racks[rack] : ""],
         ["Leaf switch", leaf >= 0 && superpod >= 0 ? cell.layout.leaves[leaf] : ""],
         ["Chips in use", `${cell.used[row]} of ${cell.chipsOf(row)}`],
         ["Drained", node[DRAINED] ? ["since ", moment(node[DRAINED], nowMs)] : ""],
@@ -188,7 +189,8 @@ export function jobsView({ cell, nowMs, limits, isDark }) {
 function jobCard(job, nowMs, isDark) {
   return element("li", { class: "card", "data-key": String(job.n) },
     element("div", { class: "card-head" }, swatch(job, isDark), jobLink(job),
-      element("span", { class: "card-age" }, phaseBadge(job.phase), " ", age(job.since_ms, nowMs))),
+      element("span", { class: "card-age" }, phaseBadge(job.phase), " ",
+        age((WAITING.has(job.phase) && job.submitted_ms) || job.since_ms, nowMs))),
     element("p", { class: "muted small" }, [sizeOf(job), job.queue && `queue ${job.queue}`].filter(Boolean).join(" · ")));
 }
 
