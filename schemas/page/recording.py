@@ -29,14 +29,6 @@ class Story(Shape, frozen=True, kw_only=True):
     events: list[StoryEvent] = []
 
 
-class Key(Shape, frozen=True, kw_only=True):
-    """The whole picture after some changes, to seek without applying all of them."""
-
-    index: Whole
-    """Number of changes that are in it."""
-    view: View
-
-
 class RecordedTimeline(Shape, frozen=True, kw_only=True):
     """A recording for the page."""
 
@@ -47,7 +39,6 @@ class RecordedTimeline(Shape, frozen=True, kw_only=True):
     """The first moment."""
     changes: list[Change | View] = []
     """Ascending; a view replaces everything."""
-    keys: list[Key] = []
     stories: dict[str, Story] = {}
     """By ``namespace/name/uid``."""
     notes: list[str] = []

@@ -36,6 +36,7 @@ class PageGateway:
         former: Jobs that are not in the view any more.
         held: Paths whose answers wait until they are not in it any more.
         failing: Paths that are answered with 503 meanwhile.
+        keepalive_s: Pause after which a stream sends a comment.
     """
 
     def __init__(self, cell: SyntheticCell, token: str = "", port: int = 0) -> None:
@@ -47,6 +48,7 @@ class PageGateway:
         self.former: list[dict[str, Any]] = []
         self.held: set[str] = set()
         self.failing: set[str] = set()
+        self.keepalive_s = _KEEPALIVE_S
         self._readers: list[asyncio.Queue[bytes | None]] = []
         self._loop: asyncio.AbstractEventLoop | None = None
         self._server: uvicorn.Server | None = None
@@ -186,7 +188,8 @@ class PageGateway:
         return Response(text, media_type="text/event-stream")
 
     async def _changes(self, _: Request) -> Response:
-        return StreamingResponse(self._stream(), media_type="text/event-stream")
+        headers = {"Berth-Keepalive-S": f"{self.keepalive_s:g}"}
+        return StreamingResponse(self._stream(), media_type="text/event-stream", headers=headers)
 
     async def _stream(self) -> AsyncIterator[bytes]:
         reader: asyncio.Queue[bytes | None] = asyncio.Queue()
@@ -196,7 +199,7 @@ class PageGateway:
             yield first
             while self._server is not None and not self._server.should_exit:
                 try:
-                    async with asyncio.timeout(_KEEPALIVE_S):
+                    async with asyncio.timeout(self.keepalive_s):
                         data = await reader.get()
                 except TimeoutError:
                     yield b": keepalive\n\n"

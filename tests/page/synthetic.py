@@ -272,14 +272,9 @@ class SyntheticCell:
 
 
 def recording(cell: SyntheticCell, steps: int, title: str = "Synthetic cell") -> Json:
-    """A recording of the next steps of a cell, with a key frame every 50 changes."""
+    """A recording of the next steps of a cell."""
     view = cell.view()
-    changes: list[Json] = []
-    keys: list[Json] = []
-    for index, change in enumerate(cell.changes(steps)):
-        changes.append(change)
-        if index % 50 == 49:
-            keys.append({"index": index + 1, "view": cell.view()})
+    changes = list(cell.changes(steps))
     words = {"placed": "{} has the first free nodes that suffice.", "waiting": "The best nodes for {} are in use."}
     stories = {
         key: {
@@ -296,7 +291,6 @@ def recording(cell: SyntheticCell, steps: int, title: str = "Synthetic cell") ->
         "end_ms": cell.at_ms,
         "view": view,
         "changes": changes,
-        "keys": keys,
         "stories": stories,
     }
 

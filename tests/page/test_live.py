@@ -140,6 +140,27 @@ def test_the_page_survives_a_restart_of_the_server(open_page: Open, small: Synth
         expect(page.locator("#connection")).to_have_text("Live")
 
 
+def test_silence_is_a_loss_only_after_three_pauses_of_the_gateway(open_page: Open, gateway: PageGateway) -> None:
+    path = "/api/v1/view/changes"
+    page = open_page("about:blank")
+    page.clock.install()
+    state = page.locator("#connection")
+    gateway.keepalive_s = 600
+    page.goto(gateway.url)
+    expect(state).to_have_text("Live")
+    page.clock.run_for(200_000)
+    gateway.keepalive_s = 40
+    page.reload()
+    expect(state).to_have_text("Live")
+    page.clock.run_for(119_000)
+    expect(state).to_have_text("Live")
+    assert gateway.requests.count(path) == 2, "one for each time that the page was opened"
+    page.clock.run_for(2_000)
+    expect(state).to_contain_text("Connection lost")
+    page.clock.run_for(1_000)
+    expect(state).to_have_text("Live")
+
+
 @pytest.fixture
 def guarded(small: SyntheticCell) -> Iterator[PageGateway]:
     with running(PageGateway(small, token=TOKEN)) as started:

@@ -57,7 +57,7 @@ def test_the_slider_shows_every_time_forwards_and_backwards(
     page = open_page(stored(tmp_path, recorded) + "#/queue")
     expect(page.locator("#connection")).to_have_text("Recording")
     length = recorded["end_ms"] - recorded["begin_ms"]
-    for index in (0, 3, STEPS, 60, 59, 101, 1):
+    for index in (0, 3, STEPS, 110, 60, 59, 101, 1):
         move(page, 7_000 * index if index < STEPS else length)
         want = waiting_at(recorded, index)
         expect(page.locator("ol.cards li")).to_have_count(len(want))

@@ -86,6 +86,12 @@ export class Cell {
     this.#indexNames();
   }
 
+  // The view as it is now, for setView. What is in it is shared: changes replace rows and jobs.
+  view() {
+    const { name: cell, version, atMs: at_ms, layout, queue, faults, reservations, isPartial: is_partial } = this;
+    return { cell, version, at_ms, layout, nodes: this.nodes.slice(), jobs: [...this.jobs.values()], queue, faults, reservations, is_partial };
+  }
+
   // Applies a change, and returns what is worth telling: jobs whose phase became another one, and new faults.
   apply(change) {
     const told = { jobs: [], faults: 0 };

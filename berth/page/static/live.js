@@ -1,7 +1,8 @@
 // Data of a living cell: HTTP of the gateway, with a stream of changes.
 
 const TOKEN = "berth.token";
-const QUIET_MS = 45_000; // the gateway sends a comment every 15 s
+const QUIET_MS = 45_000; // a stream that is silent for longer is lost: the gateway sends a comment every 15 s ...
+const PAUSE = "berth-keepalive-s"; // ... or after another pause, which this header names
 const WAIT_FIRST_MS = 500;
 const WAIT_MOST_MS = 10_000;
 
@@ -88,12 +89,14 @@ export class LiveSource {
 
   async #stream(run) {
     const stop = (this.stop = new AbortController());
-    let timer = setTimeout(() => stop.abort(), QUIET_MS);
+    let quietMs = QUIET_MS;
+    let timer = setTimeout(() => stop.abort(), quietMs);
     try {
       const answer = await this.#fetch("view/changes", stop.signal);
+      quietMs = Math.max(QUIET_MS, 3000 * (Number(answer.headers.get(PAUSE)) || 0));
       for await (const { event, data } of eventsOf(answer.body, () => {
         clearTimeout(timer);
-        timer = setTimeout(() => stop.abort(), QUIET_MS);
+        timer = setTimeout(() => stop.abort(), quietMs);
       })) {
         if (run !== this.run) return;
         const message = JSON.parse(data);

@@ -59,6 +59,7 @@ class Page {
       state: (state, waitMs) => this.#showState(state, waitMs),
       signIn: (reason) => this.#askToken(reason),
       moved: () => this.#timeMoved(),
+      taken: () => this.cell.view(),
     };
     const data = byId("recording");
     if (data === null) {

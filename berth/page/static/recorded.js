@@ -1,10 +1,12 @@
 // Data of a recording: a first view, the changes after it, and a clock that the reader moves.
 
-const KEYS_EVERY = 400;
+// Keys are whole views to go on from: one after so many changes, but not more than a recording may have.
+const KEYS_EVERY = 100;
+const KEYS_MOST = 200;
 const DECIDED = new Set(["placed", "waiting", "failed"]); // as events with reasons; a recovery (step) has none of its own
 
 export class RecordedSource {
-  // `on`: view(view), change(change), state(text), moved().
+  // `on`: view(view), change(change), state(text), moved(); `taken()` returns the view that is shown.
   constructor(recordings, on) {
     this.on = on;
     this.isRecorded = true;
@@ -35,6 +37,8 @@ export class RecordedSource {
     this.speeds = [1, 10, 60, 300, 1800, 7200, 43_200].filter((speed) => speed <= Math.max(60, 4 * minute));
     this.speed = this.speeds.findLast((speed) => speed <= Math.max(1, minute)) ?? 1;
     this.applied = -1; // changes up to this one are in the view that is shown; -1: none
+    this.keysEvery = Math.max(KEYS_EVERY, Math.ceil(this.recording.changes.length / KEYS_MOST));
+    this.keys = []; // { index, view }, ascending: views after so many changes, as far as they were shown
     this.#show(null);
     this.seek(atMs ?? beginMs);
   }
@@ -49,7 +53,13 @@ export class RecordedSource {
 
   #show(key) {
     this.on.view(key ? key.view : this.recording.view);
-    this.applied = key ? key.index - 1 : -1; // the index of a key is the number of changes in it
+    this.applied = key ? key.index - 1 : -1;
+  }
+
+  #apply(index) {
+    this.on.change(this.recording.changes[index]);
+    const count = index + 1;
+    if (count >= (this.keys.at(-1)?.index ?? 0) + this.keysEvery) this.keys.push({ index: count, view: this.on.taken() });
   }
 
   // Index of the last change up to a time; -1 before the first.
@@ -65,13 +75,13 @@ export class RecordedSource {
   }
 
   seek(ms) {
-    const { begin_ms: beginMs, end_ms: endMs, changes, keys = [] } = this.recording;
+    const { begin_ms: beginMs, end_ms: endMs } = this.recording;
     this.atMs = Math.min(endMs, Math.max(beginMs, ms));
     const wanted = this.#indexAt(this.atMs);
-    const key = keys.findLast((one) => one.index - 1 <= wanted);
-    const isFar = key && key.index - this.applied > KEYS_EVERY;
+    const key = this.keys.findLast((one) => one.index - 1 <= wanted);
+    const isFar = key && key.index - this.applied > this.keysEvery;
     if (wanted < this.applied || isFar) this.#show(key ?? null);
-    for (let index = this.applied + 1; index <= wanted; index += 1) this.on.change(changes[index]);
+    for (let index = this.applied + 1; index <= wanted; index += 1) this.#apply(index);
     this.applied = wanted;
     this.on.moved();
   }

@@ -21,6 +21,8 @@ Rights = tuple[str, ...]
 _KEPT_MS: Final = 1_000
 _KEEPALIVE: Final = b": keepalive\n\n"
 _HEADERS: Final = ((b"content-type", b"text/event-stream"), (b"x-accel-buffering", b"no"))
+_PAUSE: Final = b"berth-keepalive-s"
+"""Header with the pause after which a comment is sent, so that readers know what silence is usual."""
 
 
 class _Kept(NamedTuple):
@@ -229,7 +231,8 @@ class ViewResponse:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send what arrives."""
         try:
-            await send({"type": "http.response.start", "status": 200, "headers": list(_HEADERS)})
+            headers = [*_HEADERS, (_PAUSE, f"{self._keepalive_s:g}".encode())]
+            await send({"type": "http.response.start", "status": 200, "headers": headers})
             if scope["method"] != "HEAD":
                 async with asyncio.TaskGroup() as group:
                     leaving = group.create_task(self._leave(receive), name="see the reader leave")

@@ -168,7 +168,9 @@ async def test_a_reader_who_leaves_is_forgotten() -> None:
         await until(lambda: len(sent) > 3, deadline_s=5, what="comments")
         leave.set()
     assert cell.streams.count == 0
-    assert (sent[0]["status"], dict(sent[0]["headers"])[b"content-type"]) == (200, b"text/event-stream")
+    headers = dict(sent[0]["headers"])
+    assert (sent[0]["status"], headers[b"content-type"]) == (200, b"text/event-stream")
+    assert headers[b"berth-keepalive-s"] == b"0.01"
     assert sent[-1]["more_body"] is False
 
 
