@@ -3,8 +3,7 @@
 import re
 from typing import Final
 
-import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import expect
 
 from berth.page.files import STYLE, page_files
 from tests.page.conftest import Open
@@ -25,10 +24,12 @@ _SEEN: Final = """([side, ground]) => {
   return most >= 3;
 }"""
 """Whether a pixel in the middle of the map has a contrast of 3 to 1 to a colour."""
+_DRAWN: Final = "new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => requestAnimationFrame(done))))"
+_REST: Final = ([-1] * 8, 0, 0, 0, 0, 0, 0)
 _FLAGGED: Final = {
-    "corner": ["ok", 2, 0, [-1] * 8, 0, 0, 0, 0, 0, 0],
-    "lines": ["no-new-work", 0, 0, [-1] * 8, 0, 0, 0, 0, 0, 0],
-    "cross": ["evict", 0, 0, [-1] * 8, 0, 0, 0, 0, 0, 0],
+    "corner": ["ok", 2, 0, *_REST],
+    "lines": ["no-new-work", 0, 0, *_REST],
+    "cross": ["evict", 0, 0, *_REST],
 }
 
 
@@ -59,11 +60,16 @@ def test_numbers_of_chips_of_hidden_jobs_can_be_read() -> None:
         assert contrast(palette["hidden"], palette["free"]) >= 3  # WCAG, for shapes
 
 
-@pytest.mark.parametrize("mark", _FLAGGED)
-def test_a_condition_is_seen_on_a_small_node_in_full_use(
-    open_page: Open, gateway: PageGateway, small: SyntheticCell, mark: str
+def test_conditions_are_seen_on_small_nodes_in_full_use(
+    open_page: Open, gateway: PageGateway, small: SyntheticCell
 ) -> None:
-    small.nodes[4] = _FLAGGED[mark]
-    page: Page = open_page(f"{gateway.url}#/?map=a2-4,10.0", color_scheme="light")
+    small.nodes[4:8] = [["ok", 0, 0, *_REST], *_FLAGGED.values()]
+    page = open_page(gateway.url, color_scheme="light")
     expect(page.locator("#connection")).to_have_text("Live")
-    page.wait_for_function(_SEEN, arg=[6, palettes()[0]["use-4"]])
+    found = {}
+    for row, (name, view) in enumerate(zip(("none", *_FLAGGED), ("queue", "jobs", "faults", "dead"), strict=True), 4):
+        page.goto(f"{gateway.url}#/{view}?map=a2-{row},10.0")
+        expect(page.locator("#views [aria-current]")).to_have_attribute("href", f"#/{view}")
+        page.evaluate(_DRAWN)
+        found[name] = page.evaluate(_SEEN, [6, palettes()[0]["use-4"]])
+    assert found == {"none": False, "corner": True, "lines": True, "cross": True}

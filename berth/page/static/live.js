@@ -142,6 +142,7 @@ export class LiveSource {
     const [events, why] = await Promise.allSettled([this.#stored(`${path}/events?follow=false`), this.get(`${path}/explain`)]);
     return {
       error: events.reason?.message,
+      isRefused: isRefused(events.reason),
       isLate: why.status === "rejected", // the reasons are worth another try
       events: (events.value ?? []).filter((event) => !job.uid || event.uid === job.uid),
       why: why.value?.sentences ?? [],
@@ -154,6 +155,11 @@ export class LiveSource {
     for await (const { data } of eventsOf(answer.body, () => {})) found.push(JSON.parse(data));
     return found;
   }
+}
+
+// Whether the gateway refuses a request, so that it is of no use to repeat it.
+export function isRefused(error) {
+  return error?.status >= 400 && error.status < 500 && error.status !== 429;
 }
 
 async function errorOf(answer) {

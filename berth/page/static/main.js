@@ -35,7 +35,7 @@ class Page {
     this.limits = new Map();
     this.route = parseAddress(location.hash);
     this.reader = new StoryReader(() => this.#plan());
-    this.read = noDocuments();
+    this.reading = noDocuments();
     this.announcer = new Announcer(byId("announcer"));
     this.theme = new Theme(byId("theme"), () => this.#themeChanged());
     this.map = new CellMap(byId("map"), this.cell, {
@@ -112,7 +112,7 @@ class Page {
   #forget() {
     this.cell.clear();
     this.reader.clear();
-    this.read = noDocuments();
+    this.reading = noDocuments();
     this.announcer.clear();
     this.map.highlight(0, -1);
     this.map.renewed();
@@ -133,6 +133,7 @@ class Page {
     byId("partial").hidden = !view.is_partial;
     byId("partial").textContent = "You see a part of this cell: jobs of namespaces that you may not read have no names here.";
     if (isFirst) {
+      this.#read();
       requestAnimationFrame(() => {
         this.#focusMap();
         performance.mark("map"); // seen in the tools of the browser, and by python -m bench page
@@ -285,7 +286,7 @@ class Page {
     const { title, content } = render({
       cell: this.cell, groups: this.map.arranged?.groups ?? [], nowMs: this.source.nowMs(), isDark: this.theme.isDark,
       limits: this.limits, route: this.route, story: this.reader.story, notes: this.source.recording?.notes,
-      document: this.read.documents[view], error: this.read.errors[view],
+      document: this.reading.documents[view], error: this.reading.errors[view],
     });
     document.title = view ? `${title} - Berth` : `Berth ${this.cell.name}`;
     show(byId("panel-title"), title);
@@ -298,18 +299,18 @@ class Page {
   async #read() {
     const { view } = this.route;
     const path = READ[view];
-    const { read } = this;
-    if (!path || this.source.isRecorded || read.isReading) return;
-    read.isReading = true;
+    const { reading } = this;
+    if (!path || this.source.isRecorded || reading.isBusy) return;
+    reading.isBusy = true;
     try {
-      read.documents[view] = await this.source.get(path);
-      read.errors[view] = "";
+      reading.documents[view] = await this.source.get(path);
+      reading.errors[view] = "";
     } catch (error) {
-      read.errors[view] = error.message;
+      reading.errors[view] = error.message;
     } finally {
-      read.isReading = false;
+      reading.isBusy = false;
     }
-    if (read !== this.read) return; // it was for the reader before
+    if (reading !== this.reading) return; // it was for the reader before
     if (this.route.view === view) this.#render();
     else this.#read();
   }
@@ -355,10 +356,10 @@ class Page {
 }
 
 function noDocuments() {
-  return { documents: {}, errors: {}, isReading: false };
+  return { documents: {}, errors: {}, isBusy: false };
 }
 
-// Time of a recording in an address: its timeline, and the moment; null for the begin.
+// Time of a recording in an address: its timeline, and the moment; null for the beginning.
 function timeOf(query) {
   return { index: Number(query.get("timeline")) || 0, atMs: query.has("t") ? Number(query.get("t")) || 0 : null };
 }

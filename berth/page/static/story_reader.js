@@ -1,6 +1,8 @@
 // Reads the story of the job that is shown: again when the job has changed, when an answer failed, and while the events
 // lag behind the job.
 
+import { isRefused } from "./live.js";
+
 // Pauses before the next tries. After the last one a failed answer is asked for again and again, a late event is not.
 const AGAIN_MS = [1000, 3000, 10_000, 30_000];
 
@@ -49,9 +51,9 @@ export class StoryReader {
       // A job that is not in the view any more may still be known to the gateway.
       const known = job ?? await source.job(namespace, name);
       story = { ...(job ? {} : { job: known }), ...(await source.story(known)) };
-      story.isLate = story.isLate || isBehind(known, story.events);
+      story.isLate = !known.is_foreign && (story.isLate || isBehind(known, story.events)); // others have no story
     } catch (error) {
-      story = error.status === 404 ? {} : { error: error.message };
+      story = error.status === 404 ? {} : { error: error.message, isRefused: isRefused(error) };
     }
     if (run !== this.run) return;
     this.isReading = false;
@@ -63,7 +65,7 @@ export class StoryReader {
   #planAgain() {
     const { error, isLate } = this.story;
     const pauseMs = AGAIN_MS[error ? Math.min(this.tries, AGAIN_MS.length - 1) : this.tries];
-    if (pauseMs === undefined || !(error || isLate)) return;
+    if (pauseMs === undefined || !(error ? !this.story.isRefused : isLate)) return;
     this.tries += 1;
     this.timer = setTimeout(() => {
       this.isDue = true;
