@@ -166,6 +166,7 @@ def test_the_time_is_part_of_every_address(open_page: Open, recorded: dict[str, 
     page = open_page(f"{address}#/queue")
     time = page.locator("output.time")
     move(page, 70_000)
+    page.wait_for_url(f"**#/queue?t={begin_ms + 70_000}")
     page.get_by_role("link", name="Jobs").click()
     page.wait_for_url(f"**#/jobs?t={begin_ms + 70_000}")
     move(page, 140_000)
