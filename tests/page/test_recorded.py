@@ -156,6 +156,7 @@ def test_timelines_of_other_times_keep_the_time_since_the_start(
     expect(time).to_have_text("14:14:30 (1 min 10 s of 14 min)")
     page.get_by_label("Timeline").select_option("Simulated")
     expect(time).to_have_text("1 min 10 s of 14 min")
+    expect(page.locator("ol.cards li")).to_have_count(len(waiting_at(other, 10)))
     assert shown(page) == waiting_at(other, 10)
     page.get_by_label("Timeline").select_option("Synthetic cell")
     expect(time).to_have_text("14:14:30 (1 min 10 s of 14 min)")
@@ -178,6 +179,7 @@ def test_the_time_is_part_of_every_address(open_page: Open, recorded: dict[str, 
     page.goto(f"{address}#/queue?timeline=1&t={begin_ms + 21_000}")
     expect(time).to_contain_text("(21 s of")
     expect(page.get_by_label("Timeline")).to_have_value("1")
+    expect(page.locator("ol.cards li")).to_have_count(len(waiting_at(recorded, 3)))
     assert shown(page) == waiting_at(recorded, 3)
 
 
