@@ -142,9 +142,9 @@ class Cell:
         for job in jobs:
             await self.user.publish(self.user.subjects.intake_request(job.namespace, job.name), encode(job))
 
-    async def cancel(self, name: str, uid: str = "") -> None:
+    async def cancel(self, name: str, uid: str = "", *, reason: str = "") -> None:
         await self.user.publish(
-            self.user.subjects.intake_cancel("default", name), encode(JobCancel("default", name, uid))
+            self.user.subjects.intake_cancel("default", name), encode(JobCancel("default", name, uid, reason))
         )
 
     async def pods(self, name: str, *phases: PodPhase, steps: Sequence[int] = ()) -> None:

@@ -19,6 +19,8 @@ from berth.schemas.status import JobStatus
 
 NOT_ASKED: Final = "not-asked"
 """Phase of a job that was not submitted yet at the explained time."""
+_ENDS: Final = frozenset({"failed", "cancelled"})
+"""Phases of jobs that ended with a reason that is not in the decision."""
 _TABLES_MAX: Final = 3
 """Maximum number of choices with a table of other nodes in the text output."""
 
@@ -131,6 +133,10 @@ def _lines(status: JobStatus, found: Explanation | None) -> list[str]:
         lines = ["The decision and its history are no longer stored.", *([status.sentence] if status.sentence else [])]
     else:
         lines = [status.sentence or "Nothing was decided yet."]
+    if found is not None and status.phase in _ENDS and status.sentence:
+        lines.insert(0, f"Reason: {status.sentence.rstrip('.')}.")
+    if status.warning:
+        lines.append(f"Warning: {status.warning}.")
     rejected = status.rejection
     if rejected is not None:
         wrong = rejected.refusal

@@ -17,6 +17,7 @@ from berth.runtime.keys.key_folder import KeyFolder, KeysError, User
 
 _SECOND_MS: Final = 1000
 _DAY_S: Final = 86_400
+_DAYS_MAX: Final = 99_999
 _DAYS: Final = re.compile(r"([1-9][0-9]{0,4})d")
 Words = Annotated[tuple[str, ...], Parameter(negative=())]
 
@@ -153,11 +154,14 @@ def days_s(text: str) -> int:
     if (found := _DAYS.fullmatch(text)) is not None:
         return int(found[1]) * _DAY_S
     try:
-        return max(duration_ms(text) // _SECOND_MS, 1)
+        found_s = max(duration_ms(text) // _SECOND_MS, 1)
     except QuantityError as error:
         raise CommandError(
             f"--expires-in is {text!r}, expected days such as 90d, or {error.expected}", code=WRONG_USE
         ) from error
+    if found_s > _DAYS_MAX * _DAY_S:
+        raise CommandError(f"--expires-in is {text!r}, expected at most {_DAYS_MAX}d", code=WRONG_USE)
+    return found_s
 
 
 def _row(keys: KeyFolder, user: User) -> UserRow:

@@ -14,7 +14,7 @@ from berth.schemas.programs.events import JobEvent
 
 _SPAN_BYTES: Final = 8
 _RETURNED_MAX: Final = 50_000
-"""Gangs whose time of return to the queue is known; of others the span of that wait is left out."""
+"""Gangs whose time of return to the queue is known, and jobs whose begin is; of others a span may be left out."""
 _ROOT: Final = "schedule"
 _UNPLACED_ENDS: Final = frozenset({"rejected", "failed", "cancelled"})
 
@@ -53,6 +53,8 @@ class JobSpans:
     def __init__(self, state: State) -> None:
         self._state = state
         self._returned_ms: OrderedDict[str, int] = OrderedDict()
+        self._open: OrderedDict[str, None] = OrderedDict()
+        """Jobs that were seen from their acceptance on and whose root has not ended."""
 
     def ended_by(self, event: JobEvent) -> list[JobSpan]:
         """Spans that end with an event, the outer ones last.
@@ -64,7 +66,13 @@ class JobSpans:
             self._returned_ms[event.uid] = event.at_ms
             while len(self._returned_ms) > _RETURNED_MAX:
                 self._returned_ms.popitem(last=False)
+        if event.phase == "accepted":
+            self._open[event.uid] = None
+            while len(self._open) > _RETURNED_MAX:
+                self._open.popitem(last=False)
         spans = self._ended_by(event)
+        if event.final or any(span.name == _ROOT for span in spans):
+            self._open.pop(event.uid, None)
         if event.phase == "placed" or event.final:
             self._returned_ms.pop(event.uid, None)
         return spans
@@ -83,7 +91,7 @@ class JobSpans:
                 outcome = self._state.outcomes.get((event.namespace, event.name))
                 is_its = outcome is not None and (outcome.uid, outcome.attempt) == (event.uid, event.attempt)
                 return _span(event, "start", outcome.at_ms if outcome is not None and is_its else 0)
-            case phase if phase in _UNPLACED_ENDS and event.attempt <= 1 and not self._was_bound(event):
+            case phase if phase in _UNPLACED_ENDS and self._is_open(event):
                 return _span(event, _ROOT, submitted_ms, error=event.sentence or event.code or phase)
         return []
 
@@ -97,12 +105,16 @@ class JobSpans:
             since_ms = recovery.since_ms if recovery is not None and recovery.attempt == event.attempt else 0
             return _span(event, "recover", since_ms)
         found = _span(event, "bind", holding.at_ms)
-        if event.attempt == 1:
+        if event.attempt == 1 or event.uid in self._open:
             return [*found, *_span(event, _ROOT, submitted_ms)]
         return found
 
+    def _is_open(self, event: JobEvent) -> bool:
+        """Whether the root has not ended. Of a job whose begin was not seen only the first attempt is known."""
+        return event.uid in self._open or (event.attempt <= 1 and not self._was_bound(event))
+
     def _was_bound(self, event: JobEvent) -> bool:
-        """Whether the first attempt was bound, so that its root has ended."""
+        """Whether a pod of the first attempt was bound."""
         outcome = self._state.outcomes.get((event.namespace, event.name))
         return outcome is not None and outcome.uid == event.uid and outcome.bound > 0
 

@@ -45,6 +45,9 @@ def status_of(
     backups = waiting_backups(state, holding, unplaced)
     refusal = job.refusal if job.refusal is not None else gang.refusal if gang is not None else None
     phase, words = _phase(state, key, job)
+    since_ms = max(job.at_ms, gang.at_ms if gang is not None else 0)
+    if phase == "waiting":
+        since_ms = _queued_ms(state, key, job, gang)
     part = holding.placement.switch if holding is not None else None
     request = job.request
     pods = chips = 0
@@ -56,7 +59,7 @@ def status_of(
         name=job.name,
         uid=job.uid,
         phase=phase,
-        since_ms=max(job.at_ms, gang.at_ms if gang is not None else 0),
+        since_ms=since_ms,
         at_ms=at_ms,
         attempt=gang.attempt if gang is not None else 0,
         sentence=words
@@ -98,11 +101,21 @@ def _phase(state: State, key: JobKey, job: JobSeen) -> tuple[Phase, str]:
             return "cancelled", job.reason
         return "waiting", _anew(state, key, gang)
     if gang.is_over:
-        words = {"vanished": "its pods are gone", "failed": "" if gang.refusal else "a pod failed"}
+        failed = "" if gang.refusal else "a pod failed"
+        words = {"vanished": "its pods are gone", "failed": failed, "cancelled": job.reason}
         return _OVER.get(gang.phase, "failed"), words.get(gang.phase, "")
     if gang.phase == "ending":
         return "ending", ending_words(gang)
     return _placed_phase(state, key, job.uid, gang.attempt), ""
+
+
+def _queued_ms(state: State, key: JobKey, job: JobSeen, gang: GangRecord | None) -> int:
+    """Since when a job waits: its acceptance, or the end of its last attempt. A refusal does not count."""
+    if gang is None or gang.attempt == 1:
+        return job.at_ms
+    outcome = state.outcomes.get(key)
+    is_last = outcome is not None and (outcome.uid, outcome.attempt) == (gang.uid, gang.attempt - 1)
+    return max(job.at_ms, outcome.at_ms if outcome is not None and is_last else gang.at_ms)
 
 
 def _anew(state: State, key: JobKey, gang: GangRecord | None) -> str:

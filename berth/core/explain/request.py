@@ -8,6 +8,7 @@ import msgspec
 from berth.core.explain.evidence import Clock
 from berth.core.explain.text import pluralize
 from berth.core.requests.gangs import Gang
+from berth.core.requests.key_spelling import near_key
 from berth.core.state.cell import State
 from berth.schemas.intake import JobRequest
 from berth.schemas.units import UnixMs
@@ -159,7 +160,7 @@ def request_lines(asked: RequestSummary, clock: Clock) -> list[str]:
     words += f", to run for {_span(asked.run_ms)}" if asked.run_ms else ""
     words += f", at {clock(asked.since_ms)}" if asked.since_ms else ""
     lines = [f"{words}."]
-    policy = _pairs({**asked.labels, **asked.annotations}, lambda name: name.startswith(_POLICY))
+    policy = _pairs({**asked.labels, **asked.annotations}, lambda name: name.startswith(_POLICY) and not near_key(name))
     selector = _pairs(asked.node_selector, lambda _: True)
     parts = [*([f"labels {policy}"] if policy else []), *([f"selector {selector}"] if selector else [])]
     if parts:

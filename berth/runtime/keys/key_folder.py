@@ -1,13 +1,16 @@
 """A folder with the keys of a cell: secrets in ``keys.json``, ``access.conf`` for the servers, credentials of users.
 
-``keys.json`` is written first, so every user that was ever given credentials is in it, and can be revoked.
+``keys.json`` is written first, so every user that was ever given credentials is in it, and can be revoked. Who changes
+it holds a lock on the folder and reads it again, so that of two changes at the same time none is lost.
 """
 
+import fcntl
 import os
 import re
 import secrets
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
 
@@ -39,6 +42,7 @@ Kind: TypeAlias = Literal["service", "person", "program", "agent"]
 _INDEX: Final = "keys.json"
 _ACCESS: Final = "access.conf"
 _CREDENTIALS: Final = "creds"
+_CELL_MAX: Final = 64
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
 _SEED_BYTES: Final = 32
 _SECRET: Final = 0o600
@@ -112,9 +116,12 @@ class KeyFolder:
         """Make new keys: an operator, an account, users of all services, and one of the command.
 
         Raises:
-            KeysError: The folder exists and is not empty.
+            KeysError: The folder exists and is not empty, or the name of the cell is wrong.
             OSError: A file cannot be written.
         """
+        if not 0 < len(cell) <= _CELL_MAX:
+            raise KeysError(f"cell is {cell!r}, expected 1 to {_CELL_MAX} characters")
+        path = path.resolve()
         if path.exists() and (not path.is_dir() or any(path.iterdir())):
             raise KeysError(f"folder is {str(path)!r}, expected a new or empty folder; keys are never overwritten")
         part = path.with_name(f".{path.name}.part")
@@ -134,7 +141,13 @@ class KeyFolder:
             if service not in _NOT_OF_EVERY_CELL:
                 made.add(service, "service")
         made.add(PERSON, "person")
-        part.replace(path)
+        if path.exists():  # it stays the folder that it is: it may be the current one of a shell
+            (part / _INDEX).replace(path / _INDEX)
+            for one in sorted(part.iterdir()):
+                one.replace(path / one.name)
+            part.rmdir()
+        else:
+            part.replace(path)
         return cls(path, made._index, now_s)
 
     @classmethod
@@ -144,18 +157,7 @@ class KeyFolder:
         Raises:
             KeysError: It has no keys, or they cannot be read.
         """
-        file = path / _INDEX
-        try:
-            index = msgspec.json.decode(file.read_bytes(), type=_Index)
-            Key(index.operator_seed)
-            Key(index.account_seed)
-        except OSError as error:
-            raise KeysError(
-                f"folder is {str(path)!r}, expected one that berth keys init made ({error.strerror}: {file.name})"
-            ) from error
-        except (msgspec.MsgspecError, ValueError) as error:
-            raise KeysError(f"{file} is damaged: {error}") from error
-        return cls(path, index, now_s)
+        return cls(path, _read(path), now_s)
 
     @property
     def cell(self) -> str:
@@ -204,6 +206,20 @@ class KeyFolder:
         now_s = self._now_s()
         if expires_s and expires_s <= now_s:
             raise KeysError(f"expiry is {expires_s}, expected a time after now, which is {now_s}")
+        with self._changing():
+            return self._add(name, kind, now_s, commands, namespaces, expires_s=expires_s, replaces=replaces)
+
+    def _add(
+        self,
+        name: str,
+        kind: Kind,
+        now_s: int,
+        commands: Sequence[str],
+        namespaces: Sequence[str],
+        *,
+        expires_s: int,
+        replaces: bool,
+    ) -> User:
         old = next((one for one in self.users if one.name == name and not one.revoked_s), None)
         if old is not None and not replaces:
             raise KeysError(f"name is {name!r}, expected a new one; to replace its key: berth keys add --replace")
@@ -232,14 +248,27 @@ class KeyFolder:
             KeysError: There is no such user, or it is revoked already.
             OSError: A file cannot be written.
         """
-        found = next((one for one in self.users if one.name == name), None)
-        if found is None or found.revoked_s:
-            known = ", ".join(one.name for one in self.users if not one.revoked_s)
-            raise KeysError(f"name is {name!r}, expected one of {known}")
-        revoked = self._revoked(found, self._now_s())
-        self._store([revoked if one is found else one for one in self._index.users])
-        self.credentials_file(name).unlink(missing_ok=True)
-        return revoked
+        with self._changing():
+            found = next((one for one in self.users if one.name == name), None)
+            if found is None or found.revoked_s:
+                known = ", ".join(one.name for one in self.users if not one.revoked_s)
+                raise KeysError(f"name is {name!r}, expected one of {known}")
+            revoked = self._revoked(found, self._now_s())
+            self._store([revoked if one is found else one for one in self._index.users])
+            self.credentials_file(name).unlink(missing_ok=True)
+            return revoked
+
+    @contextmanager
+    def _changing(self) -> Iterator[None]:
+        """Keep other processes from changing the folder, and know what they changed before."""
+        folder = os.open(self._path, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX)
+            if (self._path / _INDEX).exists():  # not while it is made
+                self._index = _read(self._path)
+            yield
+        finally:
+            os.close(folder)
 
     def _revoked(self, user: User, now_s: int) -> User:
         return msgspec.structs.replace(user, revoked_s=max(now_s, user.issued_s))
@@ -275,6 +304,26 @@ class KeyFolder:
                 "",
             ]
         )
+
+
+def _read(path: Path) -> _Index:
+    """Content of ``keys.json``.
+
+    Raises:
+        KeysError: It is not there, or cannot be read.
+    """
+    file = path / _INDEX
+    try:
+        index = msgspec.json.decode(file.read_bytes(), type=_Index)
+        Key(index.operator_seed)
+        Key(index.account_seed)
+    except OSError as error:
+        raise KeysError(
+            f"folder is {str(path)!r}, expected one that berth keys init made ({error.strerror}: {file.name})"
+        ) from error
+    except (msgspec.MsgspecError, ValueError) as error:
+        raise KeysError(f"{file} is damaged: {error}") from error
+    return index
 
 
 def _check(name: str, kind: Kind, commands: Sequence[str], namespaces: Sequence[str]) -> None:

@@ -1,11 +1,14 @@
 """Sends spans to a receiver of OpenTelemetry (OTLP over HTTP). Importing this needs the extra ``tracing``.
 
-A thread of the library sends them in batches. What a slow or absent receiver does not take in time is dropped.
+A thread of the library sends them in batches. What a slow or absent receiver does not take in time is dropped, so that
+no process waits for it at its end.
 
 Source: docs/operators.md, "Traces".
 """
 
 import asyncio
+import contextlib
+import threading
 from typing import Final
 
 from opentelemetry import trace
@@ -22,6 +25,10 @@ from berth.runtime.release import release
 _PATH: Final = "/v1/traces"
 _MS_NS: Final = 1_000_000
 _SCOPE: Final = "berth"
+_SEND_S: Final = 5
+"""How long a receiver may take for a batch."""
+_CLOSE_S: Final = 2.0
+"""How long it may take for the last ones."""
 
 
 class _GivenIds(IdGenerator):
@@ -61,7 +68,9 @@ class OtlpSpans:
         self._provider = TracerProvider(
             sampler=TraceIdRatioBased(ratio), id_generator=self._ids, resource=resource, shutdown_on_exit=False
         )
-        self._provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(endpoint=f"{endpoint}{_PATH}")))
+        self._provider.add_span_processor(
+            BatchSpanProcessor(OTLPSpanExporter(endpoint=f"{endpoint}{_PATH}", timeout=_SEND_S))
+        )
         self._tracer = self._provider.get_tracer(_SCOPE, release())
 
     def add(self, span: JobSpan) -> None:
@@ -87,5 +96,16 @@ class OtlpSpans:
         made.end(span.end_ms * _MS_NS)
 
     async def close(self) -> None:
-        """Send what is queued, and stop."""
-        await asyncio.to_thread(self._provider.shutdown)
+        """Send what is queued, and stop; what is not taken within 2 s is dropped."""
+        loop, stopped = asyncio.get_running_loop(), asyncio.Event()
+
+        def stop() -> None:
+            self._provider.shutdown()
+            with contextlib.suppress(RuntimeError):  # the loop has ended
+                loop.call_soon_threadsafe(stopped.set)
+
+        # A thread of the loop's own would be waited for when the loop ends.
+        threading.Thread(target=stop, name="spans", daemon=True).start()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_CLOSE_S):
+                await stopped.wait()

@@ -33,6 +33,7 @@ def test_json_has_the_same(capsys: pytest.CaptureFixture[str]) -> None:
     [
         (["token", ""], "identity is '', expected 1 to 256 characters"),
         (["token", "alice", "--expires-in", "soon"], "--expires-in is 'soon', expected days such as 90d"),
+        (["token", "alice", "--expires-in", "99999999h"], "--expires-in is '99999999h', expected at most 99999d"),
     ],
 )
 def test_wrong_values_are_named(words: list[str], error: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -88,6 +88,19 @@ async def test_a_job_cancelled_before_any_decision_says_why(cell: Cell) -> None:
     assert found.phase == "cancelled"
     assert found.explanation is not None
     assert found.explanation.outcome == "waiting"
+    assert "Reason:" not in found.sentences[0]
+
+
+async def test_the_reason_of_an_end_and_misspelled_labels_are_told(cell: Cell) -> None:
+    await cell.submit(a_job("big", chips=8, replicas=3, labels={"tor-afinity": "large-model-schema"}))
+    await cell.turns(4)
+    found = await told(cell, "big")
+    assert found.sentences[-1].startswith("Warning: ")
+    assert "tor-afinity" in found.sentences[-1]
+    assert not any("tor-afinity=" in line for line in found.sentences)
+    await cell.cancel("big", reason="wrong data")
+    await cell.turns(4)
+    assert (await told(cell, "big")).sentences[0] == "Reason: wrong data."
 
 
 async def test_an_unknown_job_is_answered_with_near_names(cell: Cell) -> None:

@@ -98,6 +98,28 @@ def test_a_later_attempt_waits_and_is_bound_below_the_root() -> None:
     assert dict(bind.attributes)["berth.attempt"] == 2
 
 
+def test_a_root_lasts_until_the_first_attempt_that_is_bound() -> None:
+    job = Traced()
+    job.ended(job.job())
+    (wait,) = job.ended(job.round(verdicts=[Verdict("team", "j", "u", 1, PLACEMENT)]))
+    assert job.ended(job.round(releases=[Release("u", 1, "bind-failed", again=True)])) == []
+    job.ended(job.round(verdicts=[Verdict("team", "j", "u", 2, PLACEMENT)]))
+    *_, root = job.ended(job.bound(attempt=2))
+    assert parts([root]) == [("schedule", SUBMITTED_MS, BOUND_MS)]
+    assert (root.parent_id, root.span_id) == (b"", wait.parent_id)
+    job.ended(job.round(releases=[Release("u", 2, "failed")]))
+    assert not any(span.name == "schedule" for span in job.ended(job.job(state="cancelled")))
+
+
+def test_a_root_ends_with_a_job_whose_attempts_were_never_bound() -> None:
+    job = Traced()
+    job.ended(job.job())
+    job.ended(job.round(verdicts=[Verdict("team", "j", "u", 1, PLACEMENT)]))
+    job.ended(job.round(releases=[Release("u", 1, "bind-failed", again=True)]))
+    (root,) = job.ended(job.job(state="cancelled", reason="not needed"))
+    assert (root.name, root.start_ms, root.error) == ("schedule", SUBMITTED_MS, "not needed")
+
+
 def test_a_recovery_lasts_from_the_fault_to_the_pods_at_their_new_places() -> None:
     job = Traced()
     job.ended(job.placed())

@@ -82,7 +82,7 @@ def test_a_refused_job_is_told_why() -> None:
     told.refuse()
     assert told.brief == ("waiting", "0 of 3 nodes fit")
     assert told.status.refusal == NO
-    assert (told.status.ledger_seq, told.status.facts_seq, told.status.since_ms) == (2, 1, 10)
+    assert (told.status.ledger_seq, told.status.facts_seq, told.status.since_ms) == (2, 1, 5)
     told.refuse(final=True)
     assert told.brief == ("failed", "0 of 3 nodes fit")
 
@@ -160,6 +160,14 @@ def test_a_job_whose_pods_could_not_be_bound_waits_anew_and_says_so() -> None:
     assert told.brief == ("waiting", "0 of 3 nodes fit")
 
 
+def test_a_job_waits_since_it_entered_the_queue_whatever_it_is_refused() -> None:
+    told = ExplainResult()
+    first = told.status.since_ms
+    told.refuse()
+    told.refuse()
+    assert told.status.since_ms == first
+
+
 def test_a_job_whose_attempts_are_used_up_says_so() -> None:
     told = ExplainResult()
     told.place()
@@ -179,6 +187,14 @@ def test_a_cancelled_job_that_waited_gives_the_reason() -> None:
     assert told.brief == ("cancelled", "not needed")
     told.refuse()
     assert told.brief == ("cancelled", "not needed")
+
+
+def test_a_cancelled_job_that_had_a_place_gives_the_reason() -> None:
+    told = ExplainResult(state="cancelled", reason="wrong data")
+    told.place()
+    told.round(evictions=[Eviction("uid-j", 1, "cancelled")])
+    told.release("cancelled")
+    assert told.brief == ("cancelled", "wrong data")
 
 
 def test_a_rejected_job_is_told_what_was_wrong_and_shows_nothing_of_others() -> None:

@@ -2,6 +2,8 @@
 
 import base64
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -214,3 +216,51 @@ def test_a_key_needs_32_random_bytes_and_a_seed_is_one() -> None:
     assert key.public.startswith("U")
     with pytest.raises(ValueError, match="no seed of a key"):
         Key("ü")
+
+
+def test_of_changes_at_the_same_time_none_is_lost(tmp_path: Path) -> None:
+    KeyFolder.make(tmp_path / "keys", "default", Clock())
+    code = (
+        "import sys; from pathlib import Path; from berth.runtime.keys.key_folder import KeyFolder\n"
+        "keys = KeyFolder.open(Path(sys.argv[1]), lambda: 1_700_000_000); print(flush=True); sys.stdin.read()\n"
+        "for number in range(5): keys.add(f'{sys.argv[2]}-{number}', 'program')"
+    )
+    started = [
+        subprocess.Popen(  # noqa: S603  # this program
+            [sys.executable, "-c", code, str(tmp_path / "keys"), name], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+        for name in ("a", "b", "c")
+    ]
+    for one in started:
+        assert one.stdout is not None
+        one.stdout.readline()  # all have read the folder before the first changes it
+    for one in started:
+        assert one.stdin is not None
+        one.stdin.close()
+    for one in started:
+        assert one.wait() == 0
+        assert one.stdout is not None
+        one.stdout.close()
+    keys = KeyFolder.open(tmp_path / "keys", Clock())
+    added = sorted(user.name for user in keys.users if user.kind == "program")
+    assert added == [f"{name}-{number}" for name in "abc" for number in range(5)]
+    assert all(keys.credentials_file(name).exists() for name in added)
+
+
+def test_a_folder_may_be_the_current_one_or_a_link(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "empty").mkdir()
+    monkeypatch.chdir(tmp_path / "empty")
+    KeyFolder.make(Path(), "default", Clock())
+    assert KeyFolder.open(Path(), Clock()).users
+    (tmp_path / "other").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "other")
+    KeyFolder.make(tmp_path / "link", "default", Clock())
+    assert KeyFolder.open(tmp_path / "other", Clock()).users
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["empty", "link", "other"]
+
+
+@pytest.mark.parametrize("cell", ["", "c" * 65])
+def test_the_name_of_a_cell_is_one_that_services_take(tmp_path: Path, cell: str) -> None:
+    with pytest.raises(KeysError, match="expected 1 to 64 characters"):
+        KeyFolder.make(tmp_path / "keys", cell, Clock())
+    assert list(tmp_path.iterdir()) == []

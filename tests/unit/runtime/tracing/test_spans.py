@@ -1,5 +1,6 @@
 """Spans on their way to a receiver: what it gets, and what happens without one."""
 
+import asyncio
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -104,3 +105,17 @@ def test_without_the_library_the_extra_is_named(monkeypatch: pytest.MonkeyPatch)
 def test_a_wrong_setting_is_named(name: str, value: str) -> None:
     with pytest.raises(ConfigError, match=f"tracing.{name.lower()}"):
         load(ApiConfig, None, {f"BERTH_TRACING__{name}": value})
+
+
+async def test_a_receiver_that_never_answers_keeps_nobody_from_ending() -> None:
+    async def say_nothing(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+        writer.close()
+
+    server = await asyncio.start_server(say_nothing, "127.0.0.1", 0)
+    async with server:
+        port = server.sockets[0].getsockname()[1]
+        spans = spans_to(TracingConfig(endpoint=f"http://127.0.0.1:{port}"), cell="default", instance="api-1")
+        spans.add(ROOT)
+        async with asyncio.timeout(4):  # a batch may take 5 s
+            await spans.close()
