@@ -12,6 +12,7 @@ from berth.runtime.backups.backup import backup
 from berth.runtime.backups.checks import DamagedError, check_file
 from berth.runtime.backups.restore import RestoreError, restore
 from berth.runtime.bus.nats_bus import NatsBus
+from berth.runtime.bus.port import StreamState
 from berth.runtime.clock import SystemClock
 from berth.runtime.history import state_now
 from berth.schemas.envelope import decode, encode
@@ -210,6 +211,49 @@ async def test_facts_that_only_the_mirror_still_has_come_back(real_bus: NatsBus,
     assert (await bus.state(StreamName.FACTS)).last_seq == 12
     state = await state_now(bus, CLOCK)
     assert (state.fold.head, state.facts_seq) == (12, 12)
+
+
+async def test_what_the_cell_removes_until_it_is_read_is_left_out(
+    real_bus: NatsBus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """FACTS and INTAKE are at their limits: their oldest messages go while the ledger is read."""
+    bus, state = real_bus, NatsBus.state
+    for name in (StreamName.LATEST, StreamName.FACTS, StreamName.INTAKE):
+        await bus.delete_stream(name)
+    for name in (StreamName.INTAKE, StreamName.FACTS, StreamName.LATEST):
+        limit = 0 if name is StreamName.LATEST else 4096
+        await bus.make_stream(name, first_seq=1, replicas=1, max_bytes=limit)
+    for number in range(60):
+        await decided(bus, await fact(bus, number % 9 if number < 50 else 10))
+        await bus.publish(bus.subjects.intake_cancel("ns", f"j{number}"), encode(JobCancel("ns", f"j{number}")))
+    first = {name: (await bus.state(name)).first_seq for name in (StreamName.FACTS, StreamName.INTAKE)}
+    assert min(first.values()) > 1
+    await bus.wait_mirror(StreamName.LATEST, at_least=60, timeout_s=20)
+    before = {one.subject: one.data for one in await bus.read(StreamName.LATEST)}
+    moved = False
+
+    async def moves(self: NatsBus, name: StreamName) -> StreamState:
+        nonlocal moved
+        if name is StreamName.LEDGER and not moved:
+            moved = True
+            for number in range(60):
+                if number < 5:
+                    await fact(self, 10)
+                await self.publish(self.subjects.intake_cancel("ns", f"j{number}"), encode(JobCancel("ns", "later")))
+        return await state(self, name)
+
+    monkeypatch.setattr(NatsBus, "state", moves)
+    checked = (await backup(bus, CLOCK, tmp_path / "b")).checked
+    monkeypatch.undo()
+    assert moved
+    assert checked.stream(StreamName.FACTS).first_seq > first[StreamName.FACTS]
+    assert (checked.state.fold.head, checked.state.facts_seq) == (60, 60)
+    assert (checked.counts["INTAKE"], checked.stream(StreamName.INTAKE).first_seq) == (0, 61)
+    await delete_all(bus)
+    await restore(bus, CLOCK, tmp_path / "b")
+    assert {one.subject: one.data for one in await bus.read(StreamName.LATEST)} == before
+    assert (await state_now(bus, CLOCK)).fold.head == 60
+    assert await bus.publish(bus.subjects.intake_cancel("ns", "next"), encode(JobCancel("ns", "next"))) == 61
 
 
 async def test_new_requests_come_after_those_that_have_verdicts(full: NatsBus, tmp_path: Path) -> None:
