@@ -44,14 +44,15 @@ class HandedOver:
         """First sequence to read.
 
         Args:
-            state: The stream as it is now.
+            state: The stream as it is now. If it was made again and begins behind what was read, the cell was restored:
+                events of an id may say something else now.
             goes_on: It has only grown since the last event.
 
         Raises:
             EventsLostError: Events are gone, or it is not known any more which were handed over.
         """
         if self._created and state.created != self._created:
-            if not self._is_whole:
+            if not self._is_whole or (self._ids and state.first_seq > self._covered):
                 raise self._lost(GapReason.RECREATED)
             self.position = self._behind = self._passed = self._covered = 0
             self.is_remade = True

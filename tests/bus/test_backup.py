@@ -4,6 +4,7 @@ import asyncio
 import zlib
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from berth.cli.app import call
@@ -15,12 +16,18 @@ from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.bus.port import StreamState
 from berth.runtime.clock import SystemClock
 from berth.runtime.history import state_now
+from berth.runtime.logs import DEFAULT_LOG
+from berth.runtime.metrics import MetricsRegistry
 from berth.schemas.envelope import decode, encode
 from berth.schemas.facts import JobSeen, LedgerSeen
 from berth.schemas.intake import JobCancel
 from berth.schemas.ledger import Epoch, Round, Settings
+from berth.schemas.programs.events import JobEvent, event_id
+from berth.schemas.programs.replies import Rank
 from berth.schemas.status import RESTORE_HOLDER, LeaseHeld, SnapshotChunk, SnapshotEnd
 from berth.schemas.subjects import StreamName
+from berth.services.api.event_writer import EventWriter
+from berth.services.api.metrics import ApiMetrics
 
 pytestmark = pytest.mark.timeout(90)
 SETTINGS = Settings(attempts_max=3)
@@ -254,6 +261,37 @@ async def test_what_the_cell_removes_until_it_is_read_is_left_out(
     assert {one.subject: one.data for one in await bus.read(StreamName.LATEST)} == before
     assert (await state_now(bus, CLOCK)).fold.head == 60
     assert await bus.publish(bus.subjects.intake_cancel("ns", "next"), encode(JobCancel("ns", "next"))) == 61
+
+
+async def test_events_and_summaries_of_the_lost_history_go(full: NatsBus, tmp_path: Path) -> None:
+    """An event of the restored history may have the id of a lost one, and another content."""
+    subject = full.subjects.event_job("ns", "j")
+
+    async def placed(node: str) -> list[str]:
+        writer = EventWriter(full, ApiMetrics(MetricsRegistry()), DEFAULT_LOG)
+        event = JobEvent(
+            id=event_id("u", 1, 0, "placed"), namespace="ns", name="j", uid="u", attempt=1, step=0, phase="placed",
+            at_ms=1, ranks=[Rank(rank=0, node=node, chips=[0])],
+        )  # fmt: skip
+        await writer.store([event])
+        stored = await full.read(StreamName.EVENTS, filters=[subject])
+        return [msgspec.json.decode(one.data, type=JobEvent).ranks[0].node for one in stored]
+
+    await backup(full, CLOCK, tmp_path / "b")
+    assert await placed("a") == ["a"]
+    await full.publish(full.subjects.summary("ns", "u", 0), b"summary")
+    await restore(full, CLOCK, tmp_path / "b", replace=True)
+    assert await full.read(StreamName.SUMMARY) == []
+    assert (await full.state(StreamName.EVENTS)).first_seq == 3, "a kept position must not fit"
+    assert await placed("b") == ["b"]
+    await full.ensure_streams()
+
+
+async def test_a_cell_that_has_only_events_is_not_empty(real_bus: NatsBus, tmp_path: Path) -> None:
+    await backup(real_bus, CLOCK, tmp_path / "b")
+    await real_bus.publish(real_bus.subjects.event_job("ns", "j"), b"{}")
+    with pytest.raises(RestoreError, match=r"is not empty: EVENTS \(1\)"):
+        await restore(real_bus, CLOCK, tmp_path / "b")
 
 
 async def test_new_requests_come_after_those_that_have_verdicts(full: NatsBus, tmp_path: Path) -> None:

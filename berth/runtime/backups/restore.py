@@ -28,6 +28,8 @@ _SNAPSHOT_CHUNK: Final = 500_000
 _MIRROR_S: Final = 60.0
 _OUTSTANDING_MAX: Final = 1_000
 _ANSWER_S: Final = 2.0
+_VIEWS: Final = (StreamName.SUMMARY, StreamName.EVENTS)
+"""Streams that are not in a backup because services make their content again."""
 
 
 class RestoreError(ShellError):
@@ -73,6 +75,7 @@ async def restore(
     for spec in reversed(specs):  # mirrors before their origins
         await bus.delete_stream(spec.name)
     filling = _Filling(bus, clock, checked, path, count)
+    await _empty_views(bus, count)
     await filling.make_streams(specs)
     await lock.name_ledger(checked.stream(StreamName.LEDGER).last_seq)
     await filling.run()
@@ -88,13 +91,27 @@ async def _see_empty(bus: NatsBus, specs: list[StreamSpec]) -> None:
     Raises:
         RestoreError: One has.
     """
-    found = [(spec.name, await bus.keeping(spec.name)) for spec in specs]
+    names = [*(spec.name for spec in specs), *_VIEWS]
+    found = [(name, await bus.keeping(name)) for name in names]
     held = [f"{name.value} ({kept.state.last_seq})" for name, kept in found if kept is not None and kept.state.last_seq]
     if held:
         raise RestoreError(
             f"the cell {bus.subjects.cell!r} is not empty: {', '.join(held)}; nothing was changed. To delete what it"
             " holds, use --replace"
         )
+
+
+async def _empty_views(bus: NatsBus, replicas: int) -> None:
+    """Make the streams anew that services fill again: what they hold is of the history that the restore replaces.
+
+    Their sequences go on after a hole, so that a program that has kept a position in EVENTS, also that of the last one,
+    is told that its events are gone.
+    """
+    for name in _VIEWS:
+        kept = await bus.keeping(name)
+        if kept is not None:
+            await bus.delete_stream(name)
+            await bus.make_stream(name, first_seq=kept.state.last_seq + 2, replicas=replicas)
 
 
 class _Lock:

@@ -253,7 +253,7 @@ async def test_events_that_are_gone_end_the_reading() -> None:
         assert "history went backwards" in await raised(take(events, 1), EventsLostError)
 
 
-def kill(client: Client, *, lost: int, remade: bool = False) -> None:
+def kill(client: Client, *, lost: int, remade: bool = False, first_seq: int = 1) -> None:
     """Let the server end, lose the last events and return; with or without the stream itself."""
     bus = client._bus
     assert isinstance(bus, FakeBus)
@@ -263,21 +263,27 @@ def kill(client: Client, *, lost: int, remade: bool = False) -> None:
     if remade:
         bus.server.delete(name)
         bus.server.make(name, stream.spec)
+        bus.server.streams[name].last_seq = first_seq - 1
     else:
         bus.server.rewind(name, stream.last_seq - lost)
 
 
 def store(client: Client, *numbers: int) -> None:
     """Store the events of jobs with numbers, before any reader has a turn."""
+    store_of(client, "a", *numbers)
+
+
+def store_of(client: Client, namespace: str, *numbers: int) -> None:
+    """As :func:`store`, in a namespace."""
     bus = client._bus
     assert isinstance(bus, FakeBus)
     for number in numbers:
         uid = f"u-{number}"
         one = JobEvent(
-            id=event_id(uid, 0, 0, "accepted"), namespace="a", name="x", uid=uid, attempt=0, step=0,
+            id=event_id(uid, 0, 0, "accepted"), namespace=namespace, name="x", uid=uid, attempt=0, step=0,
             phase="accepted", at_ms=number,
         )  # fmt: skip
-        bus.server.store(bus.subjects.event_job("a", "x"), msgspec.json.encode(one), None, None)
+        bus.server.store(bus.subjects.event_job(namespace, "x"), msgspec.json.encode(one), None, None)
 
 
 def uids(events: list[StoredEvent]) -> list[str]:
@@ -339,6 +345,31 @@ async def test_a_stream_that_was_made_again_ends_the_reading_after_a_position() 
         kill(client, lost=0, remade=True)
         store(client, 0, 1, 2, 3)
         assert "created again" in await raised(take(events, 1), EventsLostError)
+
+
+async def test_events_of_a_restored_cell_are_not_those_that_were_handed_over() -> None:
+    """A restore makes the stream again behind its last event: an id may belong to another event now."""
+    async with stored_events([("a", "x")] * 4) as client, aclosing(client.follow()) as events:
+        await take(events, 2)
+        kill(client, lost=0, remade=True, first_seq=6)
+        store(client, 0, 1)
+        assert "created again" in await raised(take(events, 1), EventsLostError)
+    async with stored_events([("a", "x")] * 4) as client, aclosing(client.follow(after=4)) as events:
+        kill(client, lost=0, remade=True, first_seq=6)
+        assert "older than kept" in await raised(take(events, 1), EventsLostError)
+
+
+async def test_a_reader_that_waits_for_its_first_event_reads_on_in_a_restored_cell() -> None:
+    async with (
+        stored_events([("a", "x")] * 4) as client,
+        aclosing(client.follow("b")) as events,
+        asyncio.TaskGroup() as group,
+    ):
+        waiting = group.create_task(take(events, 1))
+        await until(lambda: _covers(client, 4), deadline_s=5, what="all events are seen")
+        kill(client, lost=0, remade=True, first_seq=6)
+        store_of(client, "b", 0)
+        assert [one.event.namespace for one in await waiting] == ["b"]
 
 
 async def test_events_that_became_too_old_before_they_were_read_end_the_reading() -> None:
