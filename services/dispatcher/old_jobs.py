@@ -227,8 +227,8 @@ class OldJobs:
             if key is not None:
                 self._views.renew(key)
             return
-        kept = await self._bus.state(StreamName.FACTS)
-        expected = stored.sequence if stored.sequence >= kept.first_seq else 0
+        last = await self._bus.last(StreamName.FACTS, stored.subject)  # also before the first that counts
+        expected = stored.sequence if last is not None else 0
         self._faults.hit("expire.before")
         try:
             await self._bus.publish(stored.subject, stored.data, expected_subject_seq=expected)

@@ -15,9 +15,11 @@ from berth.runtime.backups.restore import RestoreError, restore
 from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.bus.port import StreamState
 from berth.runtime.clock import SystemClock
+from berth.runtime.fsck.cell_check import check_cell
 from berth.runtime.history import state_now
 from berth.runtime.logs import DEFAULT_LOG
 from berth.runtime.metrics import MetricsRegistry
+from berth.runtime.recording import record
 from berth.schemas.envelope import decode, encode
 from berth.schemas.facts import JobSeen, LedgerSeen
 from berth.schemas.intake import JobCancel
@@ -216,8 +218,40 @@ async def test_facts_that_only_the_mirror_still_has_come_back(real_bus: NatsBus,
     await restore(bus, CLOCK, tmp_path / "b", replace=True)
     assert {one.subject: one.data for one in await bus.read(StreamName.LATEST)} == before
     assert (await bus.state(StreamName.FACTS)).last_seq == 12
+    await see_sound(bus)
     state = await state_now(bus, CLOCK)
     assert (state.fold.head, state.facts_seq) == (12, 12)
+
+
+async def test_old_facts_take_the_sequences_of_others_for_no_reader(real_bus: NatsBus, tmp_path: Path) -> None:
+    """The facts of 0 and 1 are older than FACTS; restored they are right before the others, at 9 and 10."""
+    bus = real_bus
+    for at, number in enumerate((0, 1, 2, 3, 2, 3, 2, 3, 2, 3, 2, 3), start=1):
+        await decided(bus, await fact(bus, number))
+        if at in {8, 10}:
+            await snapshot(bus)
+    await bus.wait_mirror(StreamName.LATEST, at_least=12, timeout_s=10)
+    latest = {one.subject: one.data for one in await bus.read(StreamName.LATEST)}
+    stored = await bus.read(StreamName.FACTS)
+    await bus.delete_stream(StreamName.FACTS)
+    await bus.make_stream(StreamName.FACTS, first_seq=11, replicas=1)
+    for one in stored[10:]:
+        await bus.publish(one.subject, one.data)
+    for name in ("b", "again"):
+        written = await backup(bus, CLOCK, tmp_path / name)
+        assert (written.checked.has_history, written.checked.counts["LATEST"]) == (True, 2)
+        await restore(bus, CLOCK, tmp_path / name, replace=True)
+        assert {one.subject: one.data for one in await bus.read(StreamName.LATEST)} == latest
+        await see_sound(bus)
+    recorded = await record(bus, CLOCK, tmp_path / "rec")
+    assert recorded.start.facts_seq == 10, "the snapshot before it does not reach the facts that are there"
+    await bus.ensure_streams()
+    assert [one.sequence for one in await bus.read(StreamName.FACTS)] == [11, 12]
+
+
+async def see_sound(bus: NatsBus) -> None:
+    found = await check_cell(bus, CLOCK)
+    assert found.is_clean, found.findings
 
 
 async def test_what_the_cell_removes_until_it_is_read_is_left_out(
@@ -260,6 +294,7 @@ async def test_what_the_cell_removes_until_it_is_read_is_left_out(
     await restore(bus, CLOCK, tmp_path / "b")
     assert {one.subject: one.data for one in await bus.read(StreamName.LATEST)} == before
     assert (await state_now(bus, CLOCK)).fold.head == 60
+    await see_sound(bus)
     assert await bus.publish(bus.subjects.intake_cancel("ns", "next"), encode(JobCancel("ns", "next"))) == 61
 
 

@@ -286,10 +286,14 @@ class SimBus(FakeBus):
         name = self.subjects.stream(stream)
         await self._call(lambda: self.server.delete(name), name, _API_S, is_write=True)
 
-    async def make_stream(self, stream: StreamName, *, first_seq: int, replicas: int, max_bytes: int = 0) -> None:
+    async def make_stream(
+        self, stream: StreamName, *, first_seq: int, replicas: int, max_bytes: int = 0, floor: int = 0
+    ) -> None:
         del replicas, max_bytes
         name, spec = self.subjects.stream(stream), self._specs[stream]
-        await self._call(lambda: self.server.make(name, spec, first_seq=first_seq), name, _API_S, is_write=True)
+        await self._call(
+            lambda: self.server.make(name, spec, first_seq=first_seq, floor=floor), name, _API_S, is_write=True
+        )
 
     async def last(self, stream: StreamName, subject: str) -> Stored | None:
         return await self._read(stream, lambda found: found.last(subject))

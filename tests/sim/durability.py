@@ -86,6 +86,6 @@ class SimStream(FakeStream):
                 self.put(one.stored, one.expires_ms)
             else:
                 self.purge(one.keep_from_seq, one.subject)
-        # The floor is in the stream's settings: what is lost came after it was raised.
-        self.floor = min(self.floor, self.last_seq + 1)
+        if self.spec.has_floor:  # it is in the stream's settings: what is lost came after it was raised
+            self.floor = min(self.floor, self.last_seq + 1)
         return lost

@@ -57,13 +57,14 @@ class SimServer(FakeServer):
         if reader in readers:
             readers.remove(reader)
 
-    def make(self, name: str, spec: StreamSpec, *, first_seq: int = 1) -> None:
+    def make(self, name: str, spec: StreamSpec, *, first_seq: int = 1, floor: int = 0) -> None:
         """Make a stream; one that exists is left alone. A mirror is filled from its origin."""
         if name in self.streams:
             return
         created = f"creation {next(self._creations)}"
         phase_s = self._loop.now_s + SYNC_S * self._rng.random()
         self.streams[name] = SimStream(spec, created, phase_s=phase_s, first_seq=first_seq)
+        self.streams[name].floor = floor
         self._fill_mirror(name)
 
     def delete(self, name: str) -> None:

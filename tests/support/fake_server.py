@@ -57,7 +57,8 @@ class FakeStream:
     def last(self, subject: str) -> Stored | None:
         """Latest message of a subject, if it counts."""
         sequence = self.newest.get(subject, 0)
-        return self.messages[sequence] if sequence and sequence >= self.floor else None
+        counts = sequence >= self.floor or not self.spec.has_floor
+        return self.messages[sequence] if sequence and counts else None
 
     def raise_floor(self, sequence: int) -> None:
         refuse_floor(self.spec)

@@ -212,9 +212,12 @@ class _Filling:
                 first = self._first_of(spec.name, old)
                 self._last[spec.name] = first - 1
             kept = self._checked.stream(spec.name)
+            # Old facts are there for the mirror, under sequences that were those of other facts: no reader may take the
+            # history for one that is whole from there.
+            floor = kept.first_seq if spec.name is StreamName.FACTS and old else 0
             try:
                 await self._bus.make_stream(
-                    spec.name, first_seq=first, replicas=self._replicas, max_bytes=kept.max_bytes
+                    spec.name, first_seq=first, replicas=self._replicas, max_bytes=kept.max_bytes, floor=floor
                 )
             except PoisonError as error:
                 raise RestoreError(

@@ -27,7 +27,7 @@ from berth.runtime.bus.inbox import Inbox
 from berth.runtime.bus.port import Endpoint, Gap, Gathered, Stored, StreamState
 from berth.runtime.bus.publisher import SUBMIT_TIMEOUT_S, Publisher
 from berth.runtime.bus.service import NatsServed
-from berth.runtime.bus.stream_api import Api, StreamReport
+from berth.runtime.bus.stream_api import FLOOR, Api, StreamReport
 from berth.runtime.errors import FatalError, TransientError
 from berth.runtime.logs import DEFAULT_LOG, Logger
 from berth.schemas.subjects import StreamName, Subjects
@@ -211,14 +211,26 @@ class NatsBus:
         """Delete a stream with all that it holds; does nothing if it does not exist."""
         await streams.delete(self._api, self.subjects.stream(stream))
 
-    async def make_stream(self, stream: StreamName, *, first_seq: int, replicas: int, max_bytes: int = 0) -> None:
-        """Create a stream of the cell whose first message gets the sequence ``first_seq``.
+    async def make_stream(
+        self, stream: StreamName, *, first_seq: int, replicas: int, max_bytes: int = 0, floor: int = 0
+    ) -> None:
+        """Create a stream of the cell.
+
+        Args:
+            stream: The stream.
+            first_seq: Sequence of its first message.
+            replicas: Its replicas.
+            max_bytes: Most bytes; 0 for the limit of its specification.
+            floor: Sequence of the first message that counts: :meth:`state` says that the stream begins there. 0 for
+                ``first_seq``. A mirror has those before it.
 
         Raises:
             PoisonError: It exists with other settings, or the server rejects them.
         """
         spec = self._specs[stream]
         config = streams.stream_config(self.subjects, spec, replicas=replicas, max_bytes=max_bytes or spec.max_bytes)
+        if floor:
+            config["metadata"] = {FLOOR: str(floor)}
         await self._api.create_stream({**config, "first_seq": first_seq} if spec.mirror_of is None else config)
 
     async def publish(

@@ -239,6 +239,21 @@ async def test_a_newer_fact_is_not_overwritten_by_the_one_that_is_stored_again()
     await cell.close()
 
 
+async def test_a_fact_that_a_restore_put_before_the_first_of_facts_is_stored_again() -> None:
+    cell = await a_cell()
+    await cell.submit(a_job("runs", chips=8))
+    await cell.turns(3)
+    await cell.pods("runs", PodPhase.RUNNING)
+    old = await cell.user.last(StreamName.LATEST, cell.user.subjects.fact_pod("default", "runs"))
+    assert old is not None
+    cell.server.streams[cell.user.subjects.stream(StreamName.FACTS)].floor = old.sequence + 1
+    await cell.dispatcher.old_jobs._keep(StreamName.LATEST, old)
+    newest = await cell.user.last(StreamName.LATEST, old.subject)
+    assert newest is not None
+    assert (newest.sequence > old.sequence, newest.data) == (True, old.data)
+    await cell.close()
+
+
 async def test_a_name_that_is_used_again_is_that_of_the_new_job() -> None:
     cell = await a_cell()
     await over(cell, "name")
