@@ -9,7 +9,7 @@ import pytest
 
 from berth.cli.app import call
 from berth.core.state.cell import State
-from berth.runtime.backups.backup import backup
+from berth.runtime.backups.backup import BackupError, backup
 from berth.runtime.backups.checks import DamagedError, check_file
 from berth.runtime.backups.restore import RestoreError, restore
 from berth.runtime.bus.nats_bus import NatsBus
@@ -20,7 +20,8 @@ from berth.runtime.history import state_now
 from berth.runtime.logs import DEFAULT_LOG
 from berth.runtime.metrics import MetricsRegistry
 from berth.runtime.recording import record
-from berth.schemas.envelope import decode, encode
+from berth.schemas.chain import FIRST, chained
+from berth.schemas.envelope import decode, encode, sealed
 from berth.schemas.facts import JobSeen, LedgerSeen
 from berth.schemas.intake import JobCancel
 from berth.schemas.ledger import Epoch, Round, Settings
@@ -359,6 +360,25 @@ async def test_the_commands_write_and_read(
     assert "nothing was changed" in capfd.readouterr().err
     assert await run("restore", str(tmp_path / "none")) == 2
     assert await run("restore", file, "--replicas", "2") == 2
+
+
+async def test_a_cell_whose_last_records_do_not_count_is_not_backed_up(real_bus: NatsBus, tmp_path: Path) -> None:
+    bus, digest = real_bus, FIRST
+
+    async def append(message: Epoch | Round, before: bytes) -> bytes:
+        head = (await bus.state(StreamName.LEDGER)).last_seq
+        envelope = sealed(message)
+        chain = chained(before, head + 1, envelope)
+        await bus.append(msgspec.structs.replace(envelope, chain=chain).encode(), expected_seq=head)
+        return chain
+
+    digest = await append(Epoch(1, 0, 0, 1000, "d", Settings(chain=1)), digest)
+    await append(Round(1, 1, 0, 1001, 1), b"another")
+    with pytest.raises(BackupError, match="chain values of the records from 2 on are not right"):
+        await backup(bus, CLOCK, tmp_path / "b")
+    assert names_in(tmp_path) == []
+    await append(Round(1, 2, 0, 1002, 1), digest)
+    assert (await backup(bus, CLOCK, tmp_path / "b")).checked.unchained_seq == 0
 
 
 def test_a_check_reads_the_whole_file(tmp_path: Path) -> None:

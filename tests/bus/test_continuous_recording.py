@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from berth.runtime.backups.backup import backup
-from berth.runtime.backups.checks import DamagedError
+from berth.runtime.backups.checks import DamagedError, check_file
 from berth.runtime.backups.follower import ContinuousRecording
 from berth.runtime.backups.merging import merged
 from berth.runtime.backups.restore import restore
@@ -19,9 +19,11 @@ from berth.runtime.clock import SystemClock
 from berth.runtime.errors import FatalError
 from berth.runtime.history import state_now
 from berth.runtime.recording import NoHistoryError, read_file, record
+from berth.schemas.envelope import encode
+from berth.schemas.ledger import Epoch, Round
 from berth.schemas.recording import RecordingEnd
 from berth.schemas.subjects import StreamName
-from tests.bus.test_backup import decided, delete_all, fact, see_sound, snapshot
+from tests.bus.test_backup import SETTINGS, decided, delete_all, fact, see_sound, snapshot
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.timeout(90)
@@ -168,6 +170,51 @@ async def test_a_recording_that_begins_after_the_backup_is_refused(real_bus: Nat
     async with following(bus, tmp_path / "rec"):
         pass
     with pytest.raises(DamagedError, match="what is between is missing"), merged(tmp_path / "b", tmp_path / "rec"):
+        pass
+
+
+async def test_a_recording_of_a_history_that_was_lost_is_refused(real_bus: NatsBus, tmp_path: Path) -> None:
+    """The cell was restored after the recording began, and other facts and records have the sequences now."""
+    bus, file = real_bus, tmp_path / "rec"
+    for number in range(4):
+        await decided(bus, await fact(bus, number))
+    await backup(bus, CLOCK, tmp_path / "old")
+    async with following(bus, file):
+        for number in range(4):
+            await decided(bus, await fact(bus, 4 + number))
+        await until(lambda: reach(file)[:2] == (8, 8), deadline_s=10, what="all of it")
+    with merged(tmp_path / "old", file) as source:
+        assert check_file(source).state.fold.head == 8
+    await restore(bus, CLOCK, tmp_path / "old", replace=True)
+    await fact(bus, 20)
+    await backup(bus, CLOCK, tmp_path / "b")
+    with pytest.raises(DamagedError, match="another fact 5 than the backup"), merged(tmp_path / "b", file):
+        pass
+    await bus.append(encode(Round(1, 4, 4, 2000, 4)), expected_seq=4)
+    await backup(bus, CLOCK, tmp_path / "b")
+    with pytest.raises(DamagedError, match="another record 5 than the backup"), merged(tmp_path / "b", file):
+        pass
+
+
+async def test_a_recording_that_begins_right_after_a_backup_has_its_ledger(real_bus: NatsBus, tmp_path: Path) -> None:
+    bus, file = real_bus, tmp_path / "rec"
+    for number in range(3):
+        await decided(bus, await fact(bus, number))
+    await backup(bus, CLOCK, tmp_path / "old")
+    await decided(bus, await fact(bus, 3))
+    await snapshot(bus)
+    await backup(bus, CLOCK, tmp_path / "same")
+    await bus.purge(StreamName.LEDGER, keep_from_seq=4)
+    async with following(bus, file):
+        await decided(bus, await fact(bus, 4))
+        await until(lambda: reach(file)[:2] == (5, 5), deadline_s=10, what="all of it")
+    with merged(tmp_path / "same", file) as source:
+        assert check_file(source).state.fold.head == 5
+    await restore(bus, CLOCK, tmp_path / "old", replace=True)
+    await fact(bus, 3)
+    await bus.append(encode(Epoch(2, 3, 3, 2000, "other", SETTINGS)), expected_seq=3)
+    await backup(bus, CLOCK, tmp_path / "b")
+    with pytest.raises(DamagedError, match="another record 4 than the backup"), merged(tmp_path / "b", file):
         pass
 
 

@@ -81,7 +81,7 @@ async def backup(bus: NatsBus, clock: Clock, path: Path) -> Written:
     unchecked = path.with_name(f".{path.name}.{os.getpid()}.unchecked")
     try:
         await _write(bus, clock, unchecked)
-        checked = check_file(unchecked)
+        checked = _checked(unchecked)
         unchecked.replace(path)
     except NotKeptError as error:
         raise BackupError(f"{error}: {_REMOVED}") from error
@@ -90,6 +90,21 @@ async def backup(bus: NatsBus, clock: Clock, path: Path) -> Written:
     finally:
         unchecked.unlink(missing_ok=True)
     return Written(path, checked.bytes_total, checked)
+
+
+def _checked(path: Path) -> Checked:
+    """Check a backup.
+
+    Raises:
+        DamagedError: It is damaged, or its last records do not count.
+    """
+    checked = check_file(path)
+    if checked.unchained_seq:
+        raise DamagedError(
+            f"LEDGER: the chain values of the records from {checked.unchained_seq} on are not right, and no record"
+            " follows: services pass over them"
+        )
+    return checked
 
 
 async def _write(bus: NatsBus, clock: Clock, path: Path) -> None:

@@ -9,15 +9,19 @@ import msgspec
 
 from berth.core.errors import HistoryError, InvariantError
 from berth.core.state.cell import State
+from berth.core.state.ledger import Folded
 from berth.formats.recordings.backup import BackupReading, RecordingError, Stored
 from berth.runtime.errors import ShellError
 from berth.runtime.stored_snapshots import body_of_chunks
+from berth.schemas.chain import UNCHAINED, Link
 from berth.schemas.envelope import DecodeError, decode
+from berth.schemas.ledger import Epoch, Round
 from berth.schemas.recording import BackupHead, BackupStream, Entry
 from berth.schemas.status import SnapshotBody, SnapshotChunk, SnapshotEnd
 from berth.schemas.subjects import StreamName, Subjects
 
 _CHUNK_BYTES: Final = 1 << 20
+_RECORDS: Final = frozenset({Epoch.KIND, Round.KIND})
 
 
 class DamagedError(ShellError):
@@ -33,6 +37,7 @@ class Checked(msgspec.Struct, frozen=True):
         bytes_total: Size of the file.
         state: Facts and ledger at the end of the backup.
         has_history: Whether all facts since the newest snapshot are there; otherwise the newest of each subject.
+        unchained_seq: First of the records at the end of the ledger whose chain values are not right; 0 without.
     """
 
     head: BackupHead
@@ -40,6 +45,7 @@ class Checked(msgspec.Struct, frozen=True):
     bytes_total: int
     state: State
     has_history: bool
+    unchained_seq: int = 0
 
     def stream(self, name: StreamName) -> BackupStream:
         """A stream of the backup; an empty one if it has none of that name."""
@@ -115,6 +121,7 @@ class _Checks:
         self._records: deque[Entry] = deque()
         self._old: list[Entry] = []
         self._has_history = True
+        self._unchained_seq = 0
         for stream in head.streams:
             if stream.name not in {spec.name.value for spec in self._subjects.streams()}:
                 raise DamagedError(f"it holds a stream {stream.name}, which this release does not know")
@@ -161,7 +168,7 @@ class _Checks:
         self._fold(self._streams[StreamName.FACTS.value].last_seq, is_end=True)
         if not self._has_history:
             self._state.forget_unnamed()
-        return Checked(self._head, self._counts, size, self._state, self._has_history)
+        return Checked(self._head, self._counts, size, self._state, self._has_history, self._unchained_seq)
 
     def _see_in_order(self, name: str, entry: Entry) -> None:
         wanted, last = self._next[name], self._streams[name].last_seq
@@ -242,7 +249,14 @@ class _Checks:
                     return
                 if knew > known:
                     raise DamagedError(f"LEDGER: record {record.sequence} knew fact {knew}, and FACTS ends at {known}")
-                self._state.apply_link(link)
+                self._note(link, self._state.apply_link(link))
             except (DecodeError, HistoryError, InvariantError) as error:
                 raise DamagedError(f"LEDGER: record {record.sequence} does not fold: {error}") from error
             self._records.popleft()
+
+    def _note(self, link: Link, folded: Folded) -> None:
+        """Note records without a right chain value until others have followed without them."""
+        if not folded.void:
+            self._unchained_seq = 0
+        elif folded.void == UNCHAINED and link.envelope is not None and link.envelope.kind in _RECORDS:
+            self._unchained_seq = self._unchained_seq or link.sequence

@@ -10,9 +10,10 @@ from berth.core.state.ledger import dump_of
 from berth.formats.recordings.backup import MAGIC, BackupFrames, BackupReading
 from berth.formats.recordings.backup import Stored as Message
 from berth.formats.recordings.recording import RecordingError
-from berth.runtime.backups.checks import DamagedError
+from berth.runtime.backups.checks import DamagedError, check_file
 from berth.runtime.recording import read_file, replacing
 from berth.runtime.stored_snapshots import chunks_of
+from berth.schemas.chain import position_of
 from berth.schemas.envelope import DecodeError, encode
 from berth.schemas.ledger import Settings
 from berth.schemas.recording import BackupHead, BackupStream, Entry, RecordingHead
@@ -22,6 +23,16 @@ from berth.schemas.versions import encode_record
 
 _CHUNK_BYTES: Final = 1 << 20
 _SNAPSHOT_CHUNK: Final = 500_000
+
+
+class OtherHistoryError(DamagedError):
+    """A recording that is not of the history of a backup; names what differs."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(
+            f"the recording has another {what} than the backup: the cell was restored between them, and their histories"
+            " differ; use a recording that was begun after that restore, or none"
+        )
 
 
 def is_backup(path: Path) -> bool:
@@ -71,6 +82,7 @@ def merge(base: Path | None, recording: Path, target: Path) -> None:
 
     Raises:
         DamagedError: A file is damaged, or the recording begins after the end of the backup.
+        OtherHistoryError: The cell was restored between the backup and the recording.
         OSError: A file cannot be read or written.
     """
     try:
@@ -85,7 +97,8 @@ def merge(base: Path | None, recording: Path, target: Path) -> None:
         _see_joined(before, head)
         if before.cell != head.cell:
             raise DamagedError(f"the backup is one of the cell {before.cell!r}, the recording of {head.cell!r}")
-        _write(target, _head_joined(before, facts_to, ledger_to), _Joined(before, base, recording))
+        _see_same_end(base, before, head)
+        _write(target, _head_joined(before, facts_to, ledger_to), _Joined(before, base, head, recording))
     except RecordingError as error:
         raise DamagedError(str(error)) from error
     except ValueError as error:
@@ -116,6 +129,25 @@ def _see_joined(before: BackupHead, head: RecordingHead) -> None:
                 f"the recording begins after {name.value} {start}, and the backup ends at {last.get(name.value, 0)}:"
                 " what is between is missing"
             )
+
+
+def _see_same_end(base: Path, before: BackupHead, head: RecordingHead) -> None:
+    """See that a recording that begins right after the last record of a backup goes on with the same ledger.
+
+    Raises:
+        OtherHistoryError: It does not.
+        DamagedError: The backup or the start of the recording is damaged.
+    """
+    start = head.start
+    if not start.ledger or start.ledger_seq < {one.name: one.last_seq for one in before.streams}[StreamName.LEDGER]:
+        return  # records of both are compared
+    try:
+        position = position_of(start)
+    except DecodeError as error:
+        raise DamagedError(f"the start of the recording: {error}") from error
+    fold = check_file(base).state.fold
+    if (fold.epoch, fold.chain) != (position.epoch, position.digest):
+        raise OtherHistoryError(f"record {start.ledger_seq}")
 
 
 def _write(target: Path, head: BackupHead, messages: "_Alone | _Joined") -> None:
@@ -168,15 +200,40 @@ class _Alone:
             yield Message(StreamName.FACTS, Entry(entry.sequence, entry.data, entry.subject.removeprefix(self._root)))
 
 
-class _Joined:
-    """Messages of a backup, and what a recording has after it."""
+class _Tail:
+    """Facts or records of a recording, in their order."""
 
-    def __init__(self, before: BackupHead, base: Path, recording: Path) -> None:
+    def __init__(self, entries: Iterator[Entry]) -> None:
+        self._entries = entries
+        self._next = next(entries, None)
+
+    def at(self, sequence: int) -> Entry | None:
+        """The entry of a sequence, which is not below that of the last call; None if it has none."""
+        while self._next is not None and self._next.sequence < sequence:
+            self._next = next(self._entries, None)
+        return self._next if self._next is not None and self._next.sequence == sequence else None
+
+    def after(self, sequence: int) -> Iterator[Entry]:
+        """All later entries."""
+        self.at(sequence + 1)
+        if self._next is not None:
+            yield self._next
+            yield from self._entries
+
+
+class _Joined:
+    """Messages of a backup, and what a recording has after it; those that both have must be the same."""
+
+    def __init__(self, before: BackupHead, base: Path, head: RecordingHead, recording: Path) -> None:
         self._last = {stream.name: stream.last_seq for stream in before.streams}
         self._names = [stream.name for stream in before.streams]
         self._root = Subjects(before.cell).root
         self._base = base
-        self._recording = recording
+        self._kept = {fact.sequence: Entry(fact.sequence, fact.data, fact.subject) for fact in head.start.facts}
+        self._tails = {
+            name.value: _Tail(_entries(recording, are_facts=name is StreamName.FACTS))
+            for name in (StreamName.LEDGER, StreamName.FACTS)
+        }
 
     def __iter__(self) -> Iterator[Message]:
         with self._base.open("rb") as file:
@@ -185,17 +242,32 @@ class _Joined:
                 while self._names[at] != stored.stream:
                     yield from self._more(self._names[at])
                     at += 1
+                self._see_same(stored)
                 yield stored
             for name in self._names[at:]:
                 yield from self._more(name)
 
-    def _more(self, name: str) -> Iterator[Message]:
-        if name not in {StreamName.LEDGER, StreamName.FACTS}:
+    def _see_same(self, stored: Message) -> None:
+        """See that the recording has the same message, if it has one.
+
+        Raises:
+            OtherHistoryError: It has another.
+        """
+        tail = self._tails.get(stored.stream)
+        if tail is None:
             return
-        for entry in _entries(self._recording, are_facts=name == StreamName.FACTS):
-            if entry.sequence > self._last[name]:
-                subject = entry.subject.removeprefix(self._root) or "ledger"
-                yield Message(name, Entry(entry.sequence, entry.data, subject))
+        entry, is_fact = stored.entry, stored.stream == StreamName.FACTS
+        known = tail.at(entry.sequence) or (self._kept.get(entry.sequence) if is_fact else None)
+        if known is not None and (self._subject(known), known.data) != (entry.subject, entry.data):
+            raise OtherHistoryError(f"{'fact' if is_fact else 'record'} {entry.sequence}")
+
+    def _subject(self, entry: Entry) -> str:
+        return entry.subject.removeprefix(self._root) or "ledger"
+
+    def _more(self, name: str) -> Iterator[Message]:
+        if name in self._tails:
+            for entry in self._tails[name].after(self._last[name]):
+                yield Message(name, Entry(entry.sequence, entry.data, self._subject(entry)))
 
 
 def _entries(recording: Path, *, are_facts: bool) -> Iterator[Entry]:
