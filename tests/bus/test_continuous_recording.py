@@ -1,6 +1,7 @@
 """A recording that grows with its cell, and a restore from it, on a real server."""
 
 import asyncio
+import re
 import signal
 import sys
 from collections.abc import AsyncIterator
@@ -15,8 +16,9 @@ from berth.runtime.backups.follower import ContinuousRecording
 from berth.runtime.backups.merging import merged
 from berth.runtime.backups.restore import restore
 from berth.runtime.bus.nats_bus import NatsBus
+from berth.runtime.bus.port import StreamState
 from berth.runtime.clock import SystemClock
-from berth.runtime.errors import FatalError
+from berth.runtime.errors import FatalError, TransientError
 from berth.runtime.history import state_now
 from berth.runtime.recording import NoHistoryError, read_file, record
 from berth.schemas.envelope import encode
@@ -76,6 +78,53 @@ async def test_a_file_grows_and_is_continued_after_an_end_and_after_a_cut(real_b
     async with following(real_bus, file):
         await until(lambda: reach(file)[:2] == (4, 4), deadline_s=10, what="all of it")
     assert reach(file) == (4, 4, True)
+
+
+async def test_facts_that_no_record_knows_are_left_to_the_cell(
+    real_bus: NatsBus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A cell with nothing to decide may get facts for days."""
+    state = NatsBus.state
+    asked = 0
+
+    async def fails_once(self: NatsBus, stream: StreamName) -> StreamState:
+        nonlocal asked
+        asked += stream is StreamName.LEDGER
+        if asked == 4:
+            asked += 1
+            raise TransientError("the server is away")
+        return await state(self, stream)
+
+    file = tmp_path / "rec"
+    await decided(real_bus, await fact(real_bus, 1))
+    async with following(real_bus, file):
+        await until(lambda: reach(file)[:2] == (1, 1), deadline_s=10, what="what was there")
+        monkeypatch.setattr(NatsBus, "state", fails_once)
+        for number in range(50):
+            await fact(real_bus, number)
+        await until(lambda: asked > 6, deadline_s=20, what="several looks")
+        assert StreamName.FACTS not in {one.stream for one in real_bus.followed}
+        monkeypatch.undo()
+        await decided(real_bus, 49)
+        await until(lambda: reach(file)[:2] == (49, 2), deadline_s=10, what="the record with its facts")
+        await decided(real_bus, 51)
+        await until(lambda: reach(file)[:2] == (51, 3), deadline_s=10, what="the others")
+    assert reach(file) == (51, 3, True)
+
+
+async def test_facts_that_went_before_a_record_knew_them_end_the_recording(real_bus: NatsBus, tmp_path: Path) -> None:
+    await real_bus.delete_stream(StreamName.FACTS)
+    await real_bus.make_stream(StreamName.FACTS, first_seq=1, replicas=1, max_bytes=2048)
+    await decided(real_bus, await fact(real_bus, 0))
+    recording = ContinuousRecording(real_bus, CLOCK, tmp_path / "rec")
+    async with asyncio.TaskGroup() as group:
+        running = group.create_task(fails(recording), name="recording")
+        await until(lambda: recording.began.is_set() and reach(tmp_path / "rec")[1] == 1, deadline_s=10, what="begun")
+        for number in range(50):
+            await fact(real_bus, number)
+        await decided(real_bus, 51)
+    assert re.search(r"FACTS 2 is not kept.*begin a new file", running.result())
+    assert reach(tmp_path / "rec")[:2] == (1, 1)
 
 
 async def test_a_cell_is_restored_from_a_backup_and_what_was_recorded_since(real_bus: NatsBus, tmp_path: Path) -> None:

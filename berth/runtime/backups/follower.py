@@ -1,23 +1,25 @@
 """Continuous recording: a file that grows with a cell, on another machine, and goes on after an interruption.
 
 The file is a recording without its end as long as it grows. Only whole frames count, so an interruption costs what was
-not written yet, at most what came in :data:`FLUSH_S`. Facts are written with the first record that knew them.
+not written yet, at most what came in :data:`FLUSH_S`. Facts are written with the first record that knew them, and read
+when it is there: until then the cell keeps them, and not this process.
 """
 
 import asyncio
 import os
 from collections import deque
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from pathlib import Path
 from typing import BinaryIO, Final
 
 from berth.formats.recordings.recording import Frames, Order, RecordingError
-from berth.runtime.bus.port import Bus, Gap, Stored
+from berth.runtime.bus.port import Bus, GapReason, Stored
 from berth.runtime.clock import Clock
-from berth.runtime.errors import FatalError
-from berth.runtime.ledger_reader import follow_ledger
+from berth.runtime.errors import FatalError, TransientError
 from berth.runtime.recording import NoHistoryError, head_of, read_file, replacing, start_of
 from berth.runtime.stream_ranges import NotKeptError, pieces
-from berth.schemas.chain import Position, link_of
+from berth.schemas.chain import link_of
 from berth.schemas.envelope import DecodeError
 from berth.schemas.recording import Entry, RecordingEnd, RecordingHead
 from berth.schemas.subjects import StreamName
@@ -52,19 +54,14 @@ class ContinuousRecording:
         path: The file; one that exists is continued.
 
     Attributes:
-        began: Set once the file is there and later entries are received.
+        began: Set once the file is there.
     """
 
     def __init__(self, bus: Bus, clock: Clock, path: Path) -> None:
         self._bus = bus
         self._clock = clock
         self._path = path
-        self._facts: deque[Stored] = deque()
-        self._records: deque[Stored] = deque()
-        self._received = 0
-        self._position = Position()
-        self._gap: Gap | None = None
-        self._moved = asyncio.Event()
+        self._created: dict[StreamName, str] = {}
         self.began = asyncio.Event()
 
     async def run(self, stop: asyncio.Event) -> RecordingEnd:
@@ -79,75 +76,84 @@ class ContinuousRecording:
             OSError: The file cannot be written.
         """
         place = self._found() if self._path.exists() else await self._made()
-        order, bus = place.order, self._bus
-        ledger, facts = await bus.state(StreamName.LEDGER), await bus.state(StreamName.FACTS)
+        for stream in (StreamName.LEDGER, StreamName.FACTS):
+            self._created[stream] = (await self._bus.state(stream)).created
         await self._see_same(place)
-        self._received, self._position = order.facts_seq, order.position
-        records = await follow_ledger(
-            bus, ledger, on_message=self._records.append, on_gap=self._on_gap, start_seq=order.ledger_seq + 1
-        )
-        start = order.facts_seq + 1
-        followers = (
-            bus.follow(
-                StreamName.FACTS, on_message=self._on_fact, on_gap=self._on_gap, start_seq=start, created=facts.created
-            ),
-            records,
-        )
-        frames = Frames(place.head, order)
-        try:
-            with self._path.open("r+b") as file:
-                file.truncate(place.bytes_total)
-                file.seek(place.bytes_total)
-                self.began.set()
-                await self._write(file, frames, stop)
-                file.write(frames.end())
-                _sync(file)
-        finally:
-            for follower in followers:
-                await follower.stop()
+        frames = Frames(place.head, place.order)
+        with self._path.open("r+b") as file:
+            file.truncate(place.bytes_total)
+            file.seek(place.bytes_total)
+            self.began.set()
+            await self._write(file, frames, place.order, stop)
+            file.write(frames.end())
+            _sync(file)
         return frames.summary
 
-    async def _write(self, file: BinaryIO, frames: Frames, stop: asyncio.Event) -> None:
+    async def _write(self, file: BinaryIO, frames: Frames, order: Order, stop: asyncio.Event) -> None:
         while not stop.is_set():
             try:
-                ready = b"".join(frames.add(entry) for entry in self._ready()) + frames.flush()
+                async with aclosing(self._new(order)) as entries:
+                    async for entry in entries:
+                        file.write(frames.add(entry))
+                        if stop.is_set():
+                            break
+            except TransientError as error:  # the bus is away: it is asked again
+                if self._bus.lost.done():
+                    raise self._bus.lost.result() from error
+            except NotKeptError as error:
+                raise FatalError(f"{error}; begin a new file") from error
             except ValueError as error:
                 raise FatalError(f"the history of the cell is broken: {error}") from error
+            ready = frames.flush()
             if ready:
                 file.write(ready)
                 _sync(file)
-            if self._gap is not None:
-                raise FatalError(f"{self._gap.stream}: {self._gap.reason.value}; begin a new file")
             try:
                 async with asyncio.timeout(FLUSH_S):
                     await stop.wait()
             except TimeoutError:
                 continue
 
-    def _ready(self) -> list[Entry]:
-        """Records whose facts have arrived, each after those.
+    async def _new(self, order: Order) -> AsyncGenerator[Entry, None]:
+        """Records that came since, each after the facts that it was the first to know.
+
+        Args:
+            order: Where the file ends; each entry is added to it before the next one is taken.
 
         Raises:
-            FatalError: A record does not decode.
+            FatalError: A stream was made anew or lost its end, or a record does not decode.
+            NotKeptError: The cell removed an entry before it was read.
+            TransientError: The bus did not answer.
         """
-        found: list[Entry] = []
-        while self._records:
-            record = self._records[0]
-            try:
-                link = link_of(self._position, record.sequence, record.data)
-            except DecodeError as error:
-                raise FatalError(
-                    f"record {record.sequence} does not decode: {error}; berth fsck reports more"
-                ) from error
-            if link.facts_seq > self._received:
-                break
-            while self._facts and self._facts[0].sequence <= link.facts_seq:
-                fact = self._facts.popleft()
-                found.append(Entry(fact.sequence, fact.data, fact.subject))
-            found.append(Entry(record.sequence, record.data))
-            self._records.popleft()
-            self._position = self._position.after(link)
-        return found
+        ledger_to = await self._head(StreamName.LEDGER, order.ledger_seq)
+        facts_to = await self._head(StreamName.FACTS, order.facts_seq)
+        facts = _Facts(self._bus, order.facts_seq + 1, facts_to)
+        async for piece in pieces(self._bus, StreamName.LEDGER, order.ledger_seq + 1, ledger_to):
+            for record in piece:
+                try:
+                    known = link_of(order.position, record.sequence, record.data).facts_seq
+                except DecodeError as error:
+                    raise FatalError(
+                        f"record {record.sequence} does not decode: {error}; berth fsck reports more"
+                    ) from error
+                while order.facts_seq < known:
+                    fact = await facts.next()
+                    yield Entry(fact.sequence, fact.data, fact.subject)
+                yield Entry(record.sequence, record.data)
+
+    async def _head(self, stream: StreamName, reached: int) -> int:
+        """Last sequence of a stream that has been read up to a sequence.
+
+        Raises:
+            FatalError: It is another stream, or ends before that.
+            TransientError: The bus did not answer.
+        """
+        state = await self._bus.state(stream)
+        if state.created != self._created[stream]:
+            raise FatalError(f"{stream}: {GapReason.RECREATED.value}; begin a new file")
+        if state.last_seq < reached:
+            raise FatalError(f"{stream}: {GapReason.BACKWARDS.value}; begin a new file")
+        return state.last_seq
 
     def _found(self) -> _Place:
         """The end of the file that is there."""
@@ -198,12 +204,29 @@ class ContinuousRecording:
         except NotKeptError:
             return  # the cell removed it since, and what comes after it is there
 
-    def _on_fact(self, stored: Stored) -> None:
-        self._facts.append(stored)
-        self._received = stored.sequence
 
-    def _on_gap(self, gap: Gap) -> None:
-        self._gap = gap
+class _Facts:
+    """Facts from a sequence on, read in pieces when they are asked for."""
+
+    def __init__(self, bus: Bus, start: int, end: int) -> None:
+        self._end = end
+        self._bus = bus
+        self._pieces = pieces(bus, StreamName.FACTS, start, end)
+        self._piece: deque[Stored] = deque()
+
+    async def next(self) -> Stored:
+        """The next fact.
+
+        Raises:
+            NotKeptError: The cell has removed it, or does not have it.
+            TransientError: The bus did not answer.
+        """
+        if not self._piece:
+            piece = await anext(self._pieces, None)
+            if piece is None:
+                raise NotKeptError(StreamName.FACTS, self._end + 1, await self._bus.state(StreamName.FACTS))
+            self._piece.extend(piece)
+        return self._piece.popleft()
 
 
 def _sync(file: BinaryIO) -> None:
