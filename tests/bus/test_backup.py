@@ -167,6 +167,22 @@ async def test_a_restore_that_was_interrupted_keeps_dispatchers_away_and_is_comp
     assert await content(full) == before
 
 
+async def test_a_lease_that_a_complete_restore_left_is_no_consent(full: NatsBus, tmp_path: Path) -> None:
+    """The power took the release of the lease. A dispatcher has led since, so the restore was complete."""
+    await backup(full, CLOCK, tmp_path / "b")
+    await restore(full, CLOCK, tmp_path / "b", replace=True)
+    ledger = (await full.state(StreamName.LEDGER)).created
+    lease = full.subjects.lease("dispatcher")
+    await full.publish(lease, encode(LeaseHeld(RESTORE_HOLDER, 0, 1, ledger=ledger, ledger_seq=20)))
+    assert await decided(full, await fact(full, 1)) == 21
+    with pytest.raises(RestoreError, match=r"is not empty: .*LEDGER \(21\)"):
+        await restore(full, CLOCK, tmp_path / "b")
+    assert (await full.state(StreamName.LEDGER)).last_seq == 21
+    await full.publish(lease, encode(LeaseHeld(RESTORE_HOLDER, 0, 1, ledger=ledger, ledger_seq=21)))
+    await restore(full, CLOCK, tmp_path / "b")
+    assert (await full.state(StreamName.LEDGER)).last_seq == 20
+
+
 async def test_a_dispatcher_that_leads_is_not_disturbed(full: NatsBus, tmp_path: Path) -> None:
     await backup(full, CLOCK, tmp_path / "b")
     await full.publish(full.subjects.lease("dispatcher"), encode(LeaseHeld("someone", 1, 1)))

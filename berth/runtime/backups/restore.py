@@ -118,7 +118,7 @@ class _Lock:
     """The lease of the dispatchers, held without an end.
 
     Attributes:
-        is_left: Whether an interrupted restore holds it.
+        is_left: Whether a restore holds it that was interrupted.
     """
 
     def __init__(self, bus: NatsBus, clock: Clock) -> None:
@@ -135,9 +135,11 @@ class _Lock:
             RestoreError: A dispatcher holds it, or leads without it.
         """
         leader = await answering_leader(self._bus, timeout_s=_ANSWER_S)
-        holder = await self._read()
-        self.is_left = holder == RESTORE_HOLDER
-        if holder and not self.is_left:
+        held = await self._read()
+        holder = held.holder
+        if holder == RESTORE_HOLDER:
+            self.is_left = not await self._is_complete(held)
+        elif holder:
             raise RestoreError(
                 f"the dispatcher {holder} leads the cell: stop all services first, and wait until its lease is over;"
                 " nothing was changed"
@@ -148,18 +150,26 @@ class _Lock:
                 " changed"
             )
 
-    async def _read(self) -> str:
-        """Holder of the lease; empty if there is none."""
+    async def _read(self) -> LeaseHeld:
+        """Read the lease; one without a holder if there is none."""
+        free = LeaseHeld("", 0, 0)
         if await self._bus.keeping(StreamName.LEASE) is None:
-            return ""
+            return free
         stored = await self._bus.last(StreamName.LEASE, self._subject)
         if stored is None:
-            return ""
+            return free
         self._revision = stored.sequence
         try:
-            return decode(stored.data, LeaseHeld).holder
+            return decode(stored.data, LeaseHeld)
         except DecodeError:
-            return ""
+            return free
+
+    async def _is_complete(self, held: LeaseHeld) -> bool:
+        """Whether a dispatcher has led since the restore that holds the lease: only its release is lost."""
+        ledger = await self._bus.keeping(StreamName.LEDGER)
+        if ledger is None or ledger.state.created != held.ledger:
+            return False
+        return ledger.state.last_seq > held.ledger_seq
 
     async def take(self, replicas: int) -> None:
         """Hold it.
