@@ -2,6 +2,7 @@
 
 import asyncio
 import zlib
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -13,7 +14,7 @@ from berth.runtime.backups.backup import BackupError, backup
 from berth.runtime.backups.checks import DamagedError, check_file
 from berth.runtime.backups.restore import RestoreError, restore
 from berth.runtime.bus.nats_bus import NatsBus
-from berth.runtime.bus.port import StreamState
+from berth.runtime.bus.port import Stored, StreamState
 from berth.runtime.clock import SystemClock
 from berth.runtime.fsck.cell_check import check_cell
 from berth.runtime.history import state_now
@@ -376,6 +377,30 @@ async def test_the_commands_write_and_read(
     assert "nothing was changed" in capfd.readouterr().err
     assert await run("restore", str(tmp_path / "none")) == 2
     assert await run("restore", file, "--replicas", "2") == 2
+
+
+async def test_snapshots_are_read_one_by_one(
+    real_bus: NatsBus, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bus, read = real_bus, NatsBus.read
+    for number in range(4):
+        await decided(bus, await fact(bus, number))
+        await snapshot(bus)
+    await bus.publish(bus.subjects.snapshot_chunk(5, 0), encode(SnapshotChunk(b"begun")))
+    most = 0
+
+    async def counted(
+        self: NatsBus, stream: StreamName, *, start_seq: int = 1, filters: Sequence[str] = ()
+    ) -> list[Stored]:
+        nonlocal most
+        found = await read(self, stream, start_seq=start_seq, filters=filters)
+        if stream is StreamName.SNAPSHOT:
+            most = max(most, sum(not one.subject.endswith("end") for one in found))
+        return found
+
+    monkeypatch.setattr(NatsBus, "read", counted)
+    written = await backup(bus, CLOCK, tmp_path / "b")
+    assert (written.checked.counts["SNAPSHOT"], most) == (8, 1)
 
 
 async def test_a_cell_whose_last_records_do_not_count_is_not_backed_up(real_bus: NatsBus, tmp_path: Path) -> None:

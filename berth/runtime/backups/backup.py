@@ -127,8 +127,8 @@ async def _write_messages(bus: NatsBus, clock: Clock, file: BinaryIO) -> BackupH
     frames = BackupFrames(head)
     reader = _Reader(bus)
     await reader.read_latest()
-    snapshots = whole_snapshots([_entry(bus, stored) for stored in await bus.read(StreamName.SNAPSHOT)])
-    file.writelines(frames.add(StreamName.SNAPSHOT, entry) for entry in snapshots)
+    async for entries in _snapshots(bus):
+        file.writelines(frames.add(StreamName.SNAPSHOT, entry) for entry in entries)
     await reader.read_heads(specs)
     made_at_ms = clock.now_ms()
     for spec in specs:
@@ -138,6 +138,17 @@ async def _write_messages(bus: NatsBus, clock: Clock, file: BinaryIO) -> BackupH
     file.write(frames.end())
     streams = [reader.heads[spec.name] for spec in specs]
     return msgspec.structs.replace(head, made_at_ms=made_at_ms, streams=streams)
+
+
+async def _snapshots(bus: NatsBus) -> AsyncIterator[list[Entry]]:
+    """Messages of each snapshot that is whole; one that was written while another was is left out."""
+    written = 0
+    for end in await bus.read(StreamName.SNAPSHOT, filters=[f"{bus.subjects.root}snapshot.*.end"]):
+        own = f"{end.subject.removesuffix('end')}>"
+        entries = whole_snapshots(_entry(bus, stored) for stored in await bus.read(StreamName.SNAPSHOT, filters=[own]))
+        if entries and entries[0].sequence > written:
+            yield entries
+            written = entries[-1].sequence
 
 
 class _Reader:

@@ -113,9 +113,10 @@ class _Checks:
         self._counts = dict.fromkeys(self._streams, 0)
         self._next: dict[str, int] = {stream.name: stream.first_seq for stream in head.streams}
         self._all = {spec.name.value for spec in self._subjects.streams() if spec.backup == "all"}
-        self._ends: dict[int, SnapshotEnd] = {}
         self._chunks: dict[int, dict[str, bytes]] = {}
-        self._start: SnapshotBody | None = None
+        self._whole: dict[int, SnapshotEnd] = {}
+        self._broken: set[int] = set()
+        self._newest: SnapshotBody | None = None
         self._has_start = False
         self._state = State(keeps=True)
         self._records: deque[Entry] = deque()
@@ -177,10 +178,31 @@ class _Checks:
         self._next[name] = wanted + 1
 
     def _take_snapshot(self, entry: Entry) -> None:
+        """Take a message of a snapshot; with its end it is decoded, and of all only the newest stays in memory.
+
+        One at the same record may be written twice, by two dispatchers at a time: what is whole in the end counts.
+
+        Raises:
+            DamagedError: It does not decode.
+        """
+        ends: dict[int, SnapshotEnd] = {}
         try:
-            _take(entry, self._ends, self._chunks)
+            seq = _take(entry, ends, self._chunks)
         except (DecodeError, ValueError, IndexError) as error:
             raise DamagedError(f"SNAPSHOT {entry.sequence} ({entry.subject}): {error}") from error
+        end = ends.get(seq)
+        if end is None:
+            return
+        body = body_of_chunks(end, self._chunks.get(seq, {}))
+        known = self._whole.get(seq)
+        if body is not None:
+            del self._chunks[seq]
+            self._whole[seq] = end
+            self._broken.discard(seq)
+            if self._newest is None or seq >= self._newest.ledger_seq:
+                self._newest = body
+        elif known is None or (known.checksum, known.bytes_total) != (end.checksum, end.bytes_total):
+            self._broken.add(seq)
 
     def _begin(self) -> None:
         """Start the fold from the newest snapshot, once all of them are there.
@@ -191,14 +213,12 @@ class _Checks:
         if self._has_start:
             return
         self._has_start = True
-        bodies = []
-        for seq in sorted(self._ends):
-            body = body_of_chunks(self._ends[seq], self._chunks.get(seq, {}))
-            if body is None:
-                raise DamagedError(f"SNAPSHOT: the snapshot at record {seq} is not whole")
-            bodies.append(body)
+        if self._broken:
+            raise DamagedError(f"SNAPSHOT: the snapshot at record {min(self._broken)} is not whole")
+        self._chunks.clear()
+        body, self._newest = self._newest, None
         ledger, facts = self._streams[StreamName.LEDGER.value], self._streams[StreamName.FACTS.value]
-        for body in bodies[-1:]:
+        if body is not None:
             if body.ledger_seq > ledger.last_seq or body.facts_seq > facts.last_seq:
                 raise DamagedError(
                     f"SNAPSHOT: the newest is at record {body.ledger_seq} and fact {body.facts_seq}, which is ahead of"

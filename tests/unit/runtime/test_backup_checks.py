@@ -1,20 +1,23 @@
 """What is found wrong in a backup whose bytes are those that were written."""
 
+import tracemalloc
 import zlib
 from collections.abc import Sequence
+from hashlib import shake_128
 from pathlib import Path
 
 import msgspec
 import pytest
 
 from berth.core.state.cell import State
+from berth.core.state.ledger import dump_of
 from berth.formats.recordings.backup import BackupFrames, Stored
 from berth.runtime.backups.checks import DamagedError, check_file, whole_snapshots
-from berth.schemas.envelope import encode
+from berth.schemas.envelope import decode, encode
 from berth.schemas.facts import TimerSeen
 from berth.schemas.ledger import Epoch, Round, Settings
 from berth.schemas.recording import BackupHead, BackupStream, Entry
-from berth.schemas.status import SnapshotChunk, SnapshotEnd
+from berth.schemas.status import KeptFact, SnapshotBody, SnapshotChunk, SnapshotEnd
 
 LEDGER = [
     Stored("LEDGER", Entry(1, encode(Epoch(1, 0, 0, 10, "d", Settings())), "ledger")),
@@ -98,6 +101,49 @@ def test_a_snapshot_that_is_not_whole_or_ahead_is_named(tmp_path: Path) -> None:
     assert "is ahead of LEDGER (2)" in reason_of(tmp_path, [chunk, end, *LEDGER[:2], *FACTS])
     bad = Stored("SNAPSHOT", Entry(1, b"junk", "snapshot.3.0"))
     assert "SNAPSHOT 1 (snapshot.3.0)" in reason_of(tmp_path, [bad, *LEDGER, *FACTS])
+
+
+def test_a_snapshot_that_was_written_twice_counts_if_it_is_whole_in_the_end(tmp_path: Path) -> None:
+    chunk, end = snapshot(3, 4)
+    other = encode(SnapshotChunk(b"other"))
+
+    def refused_with(*messages: tuple[Stored, bytes | None]) -> str:
+        stored = [
+            Stored("SNAPSHOT", Entry(at, data or one.entry.data, one.entry.subject))
+            for at, (one, data) in enumerate(messages, start=1)
+        ]
+        return reason_of(tmp_path, [*stored, *LEDGER, *FACTS])
+
+    assert refused_with((chunk, None), (chunk, None), (end, None), (end, None)) == ""
+    assert refused_with((chunk, other), (end, None), (chunk, None), (end, None)) == ""
+    assert refused_with((chunk, None), (end, None), (chunk, other)) == ""
+    assert "is not whole" in refused_with((chunk, None), (chunk, other), (end, None))
+
+
+def test_one_snapshot_at_a_time_is_in_memory(tmp_path: Path) -> None:
+    size, count = 400_000, 40
+    ledger = dump_of(decode(State().dump(), SnapshotBody).ledger)
+    messages: list[Stored] = []
+    for at in range(count):
+        facts = [KeptFact("berth.cell.fact.timer", 1, shake_128(bytes([at])).digest(size))]
+        ledger.head = at
+        body = encode(SnapshotBody(at, 1, facts, msgspec.msgpack.encode(ledger)))
+        end = SnapshotEnd(at, 1, 1, len(body), zlib.crc32(body))
+        messages.append(Stored("SNAPSHOT", Entry(2 * at + 1, encode(SnapshotChunk(body)), f"snapshot.{at}.0")))
+        messages.append(Stored("SNAPSHOT", Entry(2 * at + 2, encode(end), f"snapshot.{at}.end")))
+    streams = [BackupStream("SNAPSHOT", 1, 2 * count), BackupStream("LEDGER", count, count - 1)]
+    head = BackupHead("0.5", "cell", 1, [*streams, BackupStream("FACTS", 2, 1), BackupStream("INTAKE", 1, 0)])
+    frames = BackupFrames(head)
+    pieces = [frames.begin(), *(frames.add(*message) for message in messages), frames.end()]
+    (tmp_path / "b").write_bytes(b"".join(pieces))
+    tracemalloc.start()
+    try:
+        before, _ = tracemalloc.get_traced_memory()
+        check_file(tmp_path / "b")
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak - before < count * size / 2
 
 
 def test_streams_are_known_and_the_needed_ones_are_there(tmp_path: Path) -> None:
