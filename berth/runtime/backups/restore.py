@@ -102,16 +102,16 @@ async def _see_empty(bus: NatsBus, specs: list[StreamSpec]) -> None:
 
 
 async def _empty_views(bus: NatsBus, replicas: int) -> None:
-    """Make the streams anew that services fill again: what they hold is of the history that the restore replaces.
+    """Delete what services make again: it is of the history that the restore replaces.
 
-    Their sequences go on after a hole, so that a program that has kept a position in EVENTS, also that of the last one,
-    is told that its events are gone.
+    The sequences of EVENTS go on after a hole, so that a program that has kept a position, also that of the last one, is
+    told that its events are gone.
     """
-    for name in _VIEWS:
-        kept = await bus.keeping(name)
-        if kept is not None:
-            await bus.delete_stream(name)
-            await bus.make_stream(name, first_seq=kept.state.last_seq + 2, replicas=replicas)
+    await bus.delete_stream(StreamName.SUMMARY)
+    events = await bus.keeping(StreamName.EVENTS)
+    if events is not None:
+        await bus.delete_stream(StreamName.EVENTS)
+        await bus.make_stream(StreamName.EVENTS, first_seq=events.state.last_seq + 2, replicas=replicas)
 
 
 class _Lock:
