@@ -104,8 +104,8 @@ async def _see_empty(bus: NatsBus, specs: list[StreamSpec]) -> None:
 async def _empty_views(bus: NatsBus, replicas: int) -> None:
     """Delete what services make again: it is of the history that the restore replaces.
 
-    The sequences of EVENTS go on after a hole, so that a program that has kept a position, also that of the last one, is
-    told that its events are gone.
+    The sequences of EVENTS go on after a hole: a program that has kept a position, also that of the last event, is told
+    that its events are gone.
     """
     await bus.delete_stream(StreamName.SUMMARY)
     events = await bus.keeping(StreamName.EVENTS)
