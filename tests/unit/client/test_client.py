@@ -1,4 +1,7 @@
-"""The client against the service on the bus in memory."""
+"""The client against the service on the bus in memory.
+
+Longer than 400 lines because requests, waits and events share one service and the ways to break its bus.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
