@@ -83,6 +83,7 @@ async def find(bus: Bus, clock: Clock, *, by: str, without: Container[int] = fro
     for sequence in range(start, state.last_seq + 1):
         data = stored.get(sequence)
         search.read(sequence, data, skips.over(sequence, data))
+    search.end()
     for skip in search.skips:
         await _see_unused(bus, state, skip)
     return Found(start, state.last_seq, search.skips)
@@ -97,6 +98,11 @@ class _Search:
 
     def __init__(self, fold: LedgerFold, by: str, at_ms: int) -> None:
         self.skips: list[Skip] = []
+        self._open: list[Skip] = []
+        """Those of which no later record says that they were void: each record names the epoch, the number and, if it
+        is chained, the digest that were reached without them."""
+        self._doubt = ""
+        """Why what was skipped seems to have counted, unless a later record says that it was void."""
         self._fold = fold
         self._by = by
         self._at_ms = at_ms
@@ -124,36 +130,56 @@ class _Search:
             record = fold.round_of(link)
             self._see_whole(link, record)
             fold.apply_link(link, record)
+            self._settle(link)
         except LedgerBrokenError as error:
-            if any(skip.reason == _DELETED for skip in self.skips) and error.epoch:
+            if any(skip.reason == _DELETED for skip in self._open) and error.epoch:
                 raise RepairError(
-                    f"{error.what} in record {sequence}, after {_words(self.skips[0])}: {_RESTORE}"
+                    f"{error.what} in record {sequence}, after {_words(self._open[0])}: {_RESTORE}"
                 ) from error
             self._skip(sequence, stored_digest(data), error.what)
 
-    def _see_whole(self, link: Link, record: Round | None) -> None:
-        """See that nothing that counted is skipped.
+    def end(self) -> None:
+        """See, after the last message, that nothing that counted is skipped.
 
         Raises:
-            RepairError: Something is: this message was decided on it.
+            RepairError: Something may be.
         """
-        if not self.skips:
+        if self._doubt:
+            raise RepairError(self._doubt)
+
+    def _see_whole(self, link: Link, record: Round | None) -> None:
+        """See that nothing that counted is skipped: that this message was not decided on it.
+
+        Raises:
+            RepairError: It was.
+        """
+        if not self._open:
             return
         fold = self._fold
-        follows = link.void == UNCHAINED
-        if not link.void:
-            epoch = link.epoch.epoch if link.epoch is not None else fold.epoch + 1
-            number = record.number if record is not None else fold.rounds + 1
-            follows = epoch > fold.epoch + 1 or number > fold.rounds + 1
-        if follows:
-            raise RepairError(f"record {link.sequence} does not follow without {_words(self.skips[-1])}: {_RESTORE}")
+        text = f"record {link.sequence} does not follow without {_words(self._open[-1])}: {_RESTORE}"
+        if link.void:
+            # Of an epoch that begins in what is skipped, or chained on it; or of no leader at all.
+            if link.void == UNCHAINED or (link.head is not None and link.head.epoch > fold.epoch):
+                self._doubt = self._doubt or text
+            return
+        epoch = link.epoch.epoch if link.epoch is not None else fold.epoch + 1
+        number = record.number if record is not None else fold.rounds + 1
+        if epoch > fold.epoch + 1 or number > fold.rounds + 1:
+            raise RepairError(text)
+
+    def _settle(self, link: Link) -> None:
+        """Note that what was skipped was void: a leader has read it, and this record follows without it."""
+        if self._open and link.head is not None and not link.void:
+            self._open.clear()
+            self._doubt = ""
 
     def _skip(self, sequence: int, digest: str, reason: str) -> None:
         last = self.skips[-1] if self.skips else None
         if last is not None and last.reason == reason == _DELETED and last.last_seq == sequence - 1:
-            self.skips[-1] = msgspec.structs.replace(last, last_seq=sequence)
+            self.skips[-1] = self._open[-1] = msgspec.structs.replace(last, last_seq=sequence)
         else:
             self.skips.append(Skip(sequence, sequence, digest, reason, self._by, self._at_ms))
+            self._open.append(self.skips[-1])
         self._fold.apply(sequence, encode(self.skips[-1]))
 
 

@@ -12,8 +12,10 @@ from berth.runtime.history import state_now
 from berth.runtime.ledger_reader import Skips, follow_ledger, stored_digest
 from berth.runtime.ledger_repair import RepairError, find, repair
 from berth.schemas.envelope import decode, encode
+from berth.schemas.ledger import Round, Settings
 from berth.schemas.status import LeaseHeld, Skip
 from berth.schemas.subjects import StreamName
+from berth.schemas.versions import encode_record
 from tests.support.cells import Cell, a_job, a_node
 from tests.support.fake_bus import FakeBus
 
@@ -34,6 +36,12 @@ async def cell() -> AsyncIterator[Cell]:
 def remove(cell: Cell, *sequences: int) -> None:
     stream = cell.server.stream(cell.user.subjects.stream(StreamName.LEDGER))
     for sequence in sequences:
+        stream.remove(sequence)
+
+
+def remove_snapshots(cell: Cell) -> None:
+    stream = cell.server.stream(cell.user.subjects.stream(StreamName.SNAPSHOT))
+    for sequence in range(1, stream.last_seq + 1):
         stream.remove(sequence)
 
 
@@ -158,3 +166,68 @@ async def test_a_deleted_record_of_which_a_job_has_its_status_is_not_skipped(cel
     remove(cell, head)
     with pytest.raises(RepairError, match=f"job default/job has a status by record {head}, which was deleted"):
         await find(cell.user, cell.clock, by="me")
+
+
+async def two_epochs(**decisions: object) -> tuple[Cell, int]:
+    """A cell whose second leader placed a job; and the record of its epoch, behind the only snapshot."""
+    cell = await Cell(**decisions).open()
+    await cell.nodes([a_node("a")])
+    await cell.dispatcher.stop()
+    epoch = (await cell.user.state(StreamName.LEDGER)).last_seq + 1
+    await cell.start_dispatcher()
+    await cell.submit(a_job("job", chips=2))
+    await cell.turns(3)
+    await cell.dispatcher.stop()
+    assert cell.dispatcher.state.fold.head > epoch
+    return cell, epoch
+
+
+async def test_a_deleted_epoch_is_not_skipped_if_rounds_are_of_it() -> None:
+    """Without the chain these rounds are void as those of a past epoch are, and their chips would be given again."""
+    cell, epoch = await two_epochs(chain=0)
+    remove(cell, epoch)
+    with pytest.raises(RepairError, match=f"record {epoch + 1} does not follow without record {epoch}: .*restore"):
+        await find(cell.user, cell.clock, by="me")
+    await cell.close()
+
+
+async def test_a_deleted_epoch_that_enables_the_chain_is_not_skipped_if_rounds_are_of_it() -> None:
+    cell, epoch = await two_epochs(chain=1)
+    remove_snapshots(cell)
+    remove(cell, *range(1, epoch + 1))
+    with pytest.raises(
+        RepairError, match=f"record {epoch + 1} does not follow without records 1 to {epoch}: .*restore"
+    ):
+        await find(cell.user, cell.clock, by="me")
+    await cell.close()
+
+
+@pytest.mark.parametrize("chain", [0, 1])
+async def test_a_ledger_without_its_beginning_and_without_a_snapshot_is_not_skipped(chain: int) -> None:
+    cell, epoch = await two_epochs(chain=chain)
+    remove_snapshots(cell)
+    remove(cell, *range(1, epoch))
+    with pytest.raises(RepairError, match=f"record {epoch} does not follow without .*restore"):
+        await find(cell.user, cell.clock, by="me")
+    await cell.close()
+
+
+async def test_a_deleted_message_that_a_later_leader_passed_over_is_skipped_whatever_else_was_void(cell: Cell) -> None:
+    bus = cell.user
+    first = await append(bus, GARBAGE)
+    foreign = await append(bus, encode_record(Round(1, first, 0, 0, 9), Settings(chain=1), sequence=first + 1))
+    await cell.start_dispatcher()  # it passes over both
+    await cell.dispatcher.stop()
+    remove(cell, first)
+    await append(bus, encode_record(Round(1, first, 0, 0, 9), Settings(chain=1), sequence=foreign + 1))
+    found = await find(bus, cell.clock, by="me")
+    assert [(one.sequence, one.last_seq) for one in found.skips] == [(first, first)]
+
+
+async def test_a_deleted_message_before_one_that_may_follow_it_is_not_skipped(cell: Cell) -> None:
+    bus = cell.user
+    first = await append(bus, GARBAGE)
+    await append(bus, encode_record(Round(1, first, 0, 0, 9), Settings(chain=1), sequence=first + 1))
+    remove(cell, first)
+    with pytest.raises(RepairError, match=f"record {first + 1} does not follow without record {first}"):
+        await find(bus, cell.clock, by="me")
