@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from berth.schemas.envelope import DecodeError, Envelope, NewerVersionError, body_of, open_envelope
+from berth.schemas.envelope import LEDGER, DecodeError, Envelope, NewerVersionError, body_of, open_envelope
 from berth.schemas.ledger import Epoch, RecordHead, Settings, head_of, see_readable
 from berth.schemas.status import KeptFact, SnapshotBody
 
@@ -92,7 +92,7 @@ def link_of(position: Position, sequence: int, data: bytes) -> Link:
 
     Raises:
         DecodeError: It does not decode, and either nothing is chained yet, or its chain value is right: its writer led.
-        NewerVersionError: Only a newer release reads it.
+        NewerVersionError: Only a newer release reads it, and the same holds.
     """
     digest = position.digest
     try:
@@ -101,14 +101,14 @@ def link_of(position: Position, sequence: int, data: bytes) -> Link:
         if position.in_force:
             return Link(sequence, digest, UNREADABLE)
         raise
-    try:
-        is_record = see_readable(envelope)
-    except NewerVersionError as error:
-        raise NewerVersionError(envelope, sequence=sequence) from error
-    if not is_record:
+    if not envelope.kind.startswith(LEDGER):
         return Link(sequence, digest, OTHER_KIND, envelope)
     if position.in_force and not _is_chained(digest, sequence, envelope):
         return Link(sequence, digest, UNCHAINED, envelope)
+    try:
+        see_readable(envelope)
+    except NewerVersionError as error:
+        raise NewerVersionError(envelope, sequence=sequence) from error
     return _link(position, sequence, envelope)
 
 

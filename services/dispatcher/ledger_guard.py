@@ -6,7 +6,7 @@ sequence of a lost one. See decision ledger-marks.
 """
 
 from berth.runtime.feeds import Feeds
-from berth.schemas.envelope import DecodeError, decode, open_envelope
+from berth.schemas.envelope import DecodeError, NewerVersionError, decode, open_envelope
 from berth.schemas.facts import LedgerSeen
 from berth.schemas.ledger import record_head
 from berth.schemas.subjects import StreamName
@@ -67,14 +67,14 @@ class LedgerGuard:
         return ""
 
     async def _epoch_of(self, sequence: int) -> int:
-        """Epoch of a stored record; 0 for a message that is none, or was removed."""
+        """Epoch of a stored record; 0 for one that was removed, is none, or only a newer release reads."""
         stored = await self._bus.message(StreamName.LEDGER, sequence)
         if stored is None:
             return 0
         try:
             head = record_head(open_envelope(stored.data))
-        except DecodeError:
-            return 0
+        except (DecodeError, NewerVersionError):
+            return 0  # it is void, or stops this reader when it comes to it
         return head.epoch if head is not None else 0
 
     def _seen(self) -> LedgerSeen | None:

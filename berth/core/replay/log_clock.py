@@ -5,7 +5,7 @@ An entry without a moment has the moment of the entry before it.
 
 from typing import Final, get_args
 
-from berth.schemas.envelope import DecodeError, body_of, open_envelope
+from berth.schemas.envelope import DecodeError, NewerVersionError, body_of, open_envelope
 from berth.schemas.facts import (
     HealthSeen,
     JobSeen,
@@ -33,11 +33,7 @@ _FACTS: Final[dict[str, type[_Fact]]] = {kind.KIND: kind for kind in get_args(_F
 
 
 def moment_of(entry: Entry) -> UnixMs:
-    """The moment of an entry; 0 if it has none or does not decode.
-
-    Raises:
-        NewerVersionError: Only a newer release reads the record.
-    """
+    """The moment of an entry; 0 if it has none, does not decode, or only a newer release reads it."""
     try:
         envelope = open_envelope(entry.data)
         if not entry.subject:
@@ -45,8 +41,8 @@ def moment_of(entry: Entry) -> UnixMs:
             return head.at_ms if head is not None else 0
         kind = _FACTS.get(envelope.kind)
         return body_of(envelope, kind).at_ms if kind is not None else 0
-    except DecodeError:
-        return 0  # whatever folds the entry reports it
+    except (DecodeError, NewerVersionError):
+        return 0  # whatever folds the entry reports it, unless it is void
 
 
 class LogClock:

@@ -312,13 +312,17 @@ class Anonymiser:
         """A record with the chain value of what it became; a void message stays void."""
         before = self._position
         try:
-            link = link_of(before, record.sequence, record.data)
             envelope = open_envelope(made.data)
-        except (DecodeError, NewerVersionError):
+            link = link_of(before, record.sequence, record.data)
+        except DecodeError:
             return made  # whoever folds it stops there
-        self._position = before.after(link)
-        if link.void or link.digest == before.digest:
-            return made
+        except NewerVersionError:
+            if not before.in_force:
+                return made
+        else:
+            self._position = before.after(link)
+            if link.void or link.digest == before.digest:
+                return made
         self._digest = chained(self._digest, record.sequence, envelope)
         return msgspec.structs.replace(made, data=msgspec.structs.replace(envelope, chain=self._digest).encode())
 

@@ -9,14 +9,18 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from berth.cli.app import call
 from berth.runtime.config import ConfigError
 from berth.runtime.errors import FatalError
+from berth.runtime.fsck.ledger_check import check_ledger
 from berth.runtime.history import settings_now, state_now, verdict_on
 from berth.runtime.instruments import Instruments
+from berth.runtime.ledger_repair import find
 from berth.runtime.logs import DEFAULT_LOG
 from berth.runtime.process import MISCONFIGURED, report
-from berth.runtime.recording import record
+from berth.runtime.recording import anonymise_file, record
 from berth.runtime.stored_snapshots import newest_snapshot
+from berth.schemas.chain import ChainReader, Position, chained
 from berth.schemas.envelope import NewerVersionError, encode, open_envelope
 from berth.schemas.ledger import Epoch, Round
 from berth.schemas.offers import Advance
@@ -56,11 +60,17 @@ async def a_cell(*, shards: int = 0) -> Cell:
     return cell
 
 
-async def plant(cell: Cell, kind: str, version: int) -> None:
-    """Append a record that a newer release wrote."""
-    head = (await cell.user.state(StreamName.LEDGER)).last_seq
+async def plant(cell: Cell, kind: str, version: int, *, is_chained: bool = True) -> None:
+    """Append a record that a newer release wrote, or what anybody wrote who does not lead."""
+    ledger = ChainReader(Position())
+    for stored in await cell.user.read(StreamName.LEDGER):
+        ledger.read(stored.sequence, stored.data)
+    head = ledger.position.base_seq
     body = msgspec.Raw(msgspec.msgpack.encode([1, head, 1, 5, "uid-job"]))
-    await cell.user.append(msgspec.msgpack.encode((kind, version, body, "9.7")), expected_seq=head)
+    record = open_envelope(msgspec.msgpack.encode((kind, version, body, "9.7")))
+    if is_chained:
+        record = msgspec.structs.replace(record, chain=chained(ledger.position.digest, head + 1, record))
+    await cell.user.append(record.encode(), expected_seq=head)
     await cell.settle()
 
 
@@ -82,6 +92,35 @@ async def test_a_dispatcher_stops_in_its_next_turn_and_does_not_start(kind: str,
     with pytest.raises(NewerVersionError, match=NEEDED):
         await cell.start_dispatcher()
     assert len(await cell.ledger()) == head + 1
+    await cell.close()
+
+
+@each_kind
+async def test_what_no_leader_wrote_is_passed_over_whatever_release_it_names(
+    kind: str, version: int, tmp_path: Path
+) -> None:
+    cell = await a_cell(shards=1)
+    await plant(cell, kind, version, is_chained=False)
+    await cell.submit(a_job("second", chips=2))
+    await cell.turns(3)
+    assert {uid for uid, _ in cell.dispatcher.state.fold.holdings} == {"uid-job", "uid-second"}
+    assert cell.dispatcher.state.fold.voided == 1
+    await cell.dispatcher.stop()
+    await cell.start_dispatcher()
+    assert cell.dispatcher.state.fold.voided == 1
+    assert set((await state_now(cell.user, cell.clock)).fold.holdings) == set(cell.dispatcher.state.fold.holdings)
+    assert (await settings_now(cell.user)) == cell.dispatcher.state.fold.settings
+    found = await find(cell.user, cell.clock, by="me")
+    assert found.skips == []
+    await check_ledger(cell.user)
+    await cell.dispatcher.stop()
+    plain, anonymous = tmp_path / "plain.rec", tmp_path / "anonymous.rec"
+    await record(cell.user, cell.clock, plain)
+    anonymise_file(plain, anonymous)
+    commands = [["explain", "job", "--log", str(plain)]]
+    commands += [[command, str(file)] for file in (plain, anonymous) for command in ("replay", "log")]
+    for words in commands:
+        assert await asyncio.to_thread(call, words) == 0, words
     await cell.close()
 
 

@@ -132,6 +132,18 @@ def past_leader(ledger: Ledger) -> bytes:
     return ledger.written(Epoch(1, ledger.fold.base_seq, 0, 99, "zombie", CHAINED))
 
 
+def newer_kind(_: Ledger) -> bytes:
+    return msgspec.msgpack.encode(("ledger.other", 1, [1], "9.7"))
+
+
+def newer_kind_of_another(_: Ledger) -> bytes:
+    return msgspec.msgpack.encode(("ledger.other", 1, [1], "9.7", b"x" * 16))
+
+
+def newer_version(_: Ledger) -> bytes:
+    return msgspec.msgpack.encode((Round.KIND, Round.VERSION + 1, [1], "9.7"))
+
+
 def unchained_leader(ledger: Ledger) -> bytes:
     return encode(Epoch(9, ledger.fold.base_seq, 0, 99, "thief", Settings()))
 
@@ -149,6 +161,9 @@ FOREIGN: list[tuple[Callable[[Ledger], bytes], str]] = [
     (other_base, OTHER_BASE),
     (past_leader, PAST_EPOCH),
     (unchained_leader, UNCHAINED),
+    (newer_kind, UNCHAINED),
+    (newer_kind_of_another, UNCHAINED),
+    (newer_version, UNCHAINED),
 ]
 
 
@@ -170,11 +185,16 @@ def test_what_is_void_moves_the_head_is_counted_and_is_left_out_of_the_chain(
     assert set(ledger.fold.holdings) == {("a", 1), ("b", 1)}
 
 
-def test_a_record_of_a_newer_release_stops_a_reader_and_is_named() -> None:
-    ledger = Ledger()
-    for kind, version in ((Round.KIND, Round.VERSION + 1), ("ledger.other", 1)):
-        with pytest.raises(NewerVersionError, match=rf"record 2: {kind} of version {version} needs Berth 9\.7"):
-            ledger.append(msgspec.msgpack.encode((kind, version, [1], "9.7", b"x" * 16)))
+@pytest.mark.parametrize("chain", [0, 1])
+@pytest.mark.parametrize(("kind", "version"), [(Round.KIND, Round.VERSION + 1), ("ledger.other", 1)])
+def test_a_record_of_a_newer_release_stops_a_reader_and_is_named(kind: str, version: int, chain: int) -> None:
+    """With the right chain value its writer led; before the chain nothing distinguishes it."""
+    ledger = Ledger(Settings(chain=chain))
+    record = open_envelope(msgspec.msgpack.encode((kind, version, [1], "9.7")))
+    if chain:
+        record = msgspec.structs.replace(record, chain=chained(ledger.fold.chain, ledger.next, record))
+    with pytest.raises(NewerVersionError, match=rf"record 2: {kind} of version {version} needs Berth 9\.7"):
+        ledger.append(record.encode())
     assert ledger.fold.head == 1
 
 
