@@ -173,6 +173,9 @@ class Skip(Message, frozen=True):
     by: str = ""
     """Process that wrote it."""
     at_ms: UnixMs = 0
+    was_void: bool = False
+    """A later record says that the messages were void: readers that have read them agree with those that skip them.
+    Others end when they receive the skip, and start again."""
 
 
 class SnapshotChunk(Message, frozen=True):

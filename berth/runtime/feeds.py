@@ -19,10 +19,11 @@ from berth.runtime.bus.port import Bus, Follower, Gap, GapReason, Stored, Stream
 from berth.runtime.clock import Clock
 from berth.runtime.dead_letters.writing import dead_letter
 from berth.runtime.errors import FatalError, TransientError
-from berth.runtime.ledger_reader import follow_ledger, last_kept
+from berth.runtime.ledger_reader import LedgerFollower, follow_ledger, last_kept
 from berth.runtime.logs import DEFAULT_LOG, Logger
 from berth.runtime.stored_snapshots import newest_snapshot
 from berth.runtime.void_records import VoidRecords
+from berth.schemas.chain import UNCHAINED
 from berth.schemas.status import SnapshotBody
 from berth.schemas.subjects import StreamName
 
@@ -46,6 +47,7 @@ class Feed:
         self._waiting: deque[Stored] = deque()
         self._arrived = arrived
         self._follower: Follower | None = None
+        self._ledger: LedgerFollower | None = None
         self.gap: Gap | None = None
         self._broke = asyncio.Event()
 
@@ -68,9 +70,20 @@ class Feed:
         Raises:
             TransientError: The bus did not answer.
         """
-        self._follower = await follow_ledger(
+        self._follower = self._ledger = await follow_ledger(
             bus, state, on_message=self._take_in, on_gap=self._on_gap, start_seq=start_seq
         )
+
+    async def see_skips(self, bus: Bus) -> None:
+        """See that no message of the ledger that was read is skipped by now; see :func:`follow_ledger`.
+
+        Raises:
+            FatalError: One is; the process must restart.
+            TransientError: The bus did not answer.
+        """
+        if self._ledger is not None:
+            await self._ledger.see_skips(bus)
+        self.see_whole()
 
     def see_deleted(self, state: StreamState, kept: int) -> None:
         """Note a gap if the messages after those received were deleted.
@@ -141,10 +154,10 @@ class Feed:
             FatalError: The stream has a gap; the process must restart.
         """
         if self.gap is not None:
-            gap = self.gap
-            raise FatalError(
-                f"{gap.stream}: {gap.reason}: sequence {gap.wanted} was next, the stream has {gap.first_seq} to {gap.last_seq}"
-            )
+            gap, rest = self.gap, ""
+            if gap.reason is not GapReason.REPAIRED:
+                rest = f" was next, the stream has {gap.first_seq} to {gap.last_seq}"
+            raise FatalError(f"{gap.stream}: {gap.reason}: sequence {gap.wanted}{rest}")
 
     def skip(self) -> None:
         """Drop the oldest message that is not applied."""
@@ -192,6 +205,7 @@ class Feeds:
         """Gangs that waited in the loaded snapshot; None if it does not contain them."""
         self.dead: dict[int, tuple[Stored, str]] = {}
         """Facts that can never be applied and that :meth:`write_dead_letters` has not written yet."""
+        self._has_unchained = False
 
     async def start(self, *, filters: Sequence[str] = ()) -> Changes:
         """Load the newest snapshot and receive later messages; returns when everything that was stored is applied.
@@ -311,8 +325,20 @@ class Feeds:
 
     def note_void(self, sequence: int, folded: Folded) -> None:
         """Count and report a message of the ledger if it is void."""
+        self._has_unchained |= folded.void == UNCHAINED
         if folded.void and self._void is not None:
             self._void.note(sequence, folded.void, self._log)
+
+    async def see_unchained(self) -> None:
+        """After a record without the right chain value, see that it is not this process that has another ledger.
+
+        Raises:
+            FatalError: A repair passes over a message that was read; the process must restart.
+            TransientError: The bus did not answer.
+        """
+        if self._has_unchained:
+            await self.records.see_skips(self.bus)
+            self._has_unchained = False
 
     async def reach_fact(self, sequence: int, *, timeout_s: float) -> None:
         """Wait until the fact of a sequence has been received.

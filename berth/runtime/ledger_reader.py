@@ -3,7 +3,8 @@
 A skip says that readers pass over messages of the ledger: one that stops them, or some that were deleted. Skips are in
 a stream of their own and are read before the ledger. A reader gets the skip at the sequence of what is skipped; being
 no record, it is void for all of them, and a recording contains it like any message of the ledger. Where messages were
-deleted and no skip says so, the reader stops. ``docs/decisions/ledger-chain.md`` gives the reasons.
+deleted and no skip says so, the reader stops. So does one that has read a message that is skipped later, unless that
+was void: one that starts anew has another ledger. ``docs/decisions/ledger-chain.md`` gives the reasons.
 """
 
 import asyncio
@@ -26,10 +27,20 @@ def stored_digest(data: bytes) -> str:
 
 
 class Skips:
-    """Skips of a cell."""
+    """Skips of a cell.
 
-    def __init__(self, skips: Iterable[Skip] = ()) -> None:
+    Attributes:
+        last_seq: End of their stream, read before them; None if there is no such stream.
+    """
+
+    def __init__(self, skips: Iterable[Skip] = (), *, last_seq: int | None = None) -> None:
         self._skips = [(skip, encode(skip)) for skip in skips]
+        self.last_seq = last_seq
+
+    @property
+    def known(self) -> list[Skip]:
+        """All of them."""
+        return [skip for skip, _ in self._skips]
 
     def over(self, sequence: int, data: bytes | None) -> bytes | None:
         """The skip of a sequence, encoded; None without one.
@@ -64,7 +75,7 @@ async def read_skips(bus: Bus) -> Skips:
             found.append(decode(stored.data, Skip))
         except DecodeError:
             continue
-    return Skips(found)
+    return Skips(found, last_seq=state.last_seq)
 
 
 async def last_kept(bus: Bus, state: StreamState) -> int:
@@ -93,10 +104,12 @@ async def follow_ledger(
     on_message: Callable[[Stored], None],
     on_gap: Callable[[Gap], None],
     start_seq: int,
-) -> Follower:
+    is_live: bool = True,
+) -> "LedgerFollower":
     """Follow the ledger; see :meth:`Bus.follow`.
 
-    Each message that is skipped, deleted or not, is delivered as its skip. A deleted one without a skip is a gap.
+    Each message that is skipped, deleted or not, is delivered as its skip. A deleted one without a skip is a gap. So is
+    a skip of what was delivered or lies before it, unless that was void.
 
     Args:
         bus: The cell.
@@ -104,19 +117,22 @@ async def follow_ledger(
         on_message: Called with each message.
         on_gap: Called before the follower ends.
         start_seq: First sequence to deliver; up to 1 means from the oldest stored.
+        is_live: Whether skips that are written later matter: False for one that ends soon.
 
     Raises:
         TransientError: The bus did not answer.
     """
     skips = await read_skips(bus)
     kept = await last_kept(bus, state)
-    follower = _LedgerFollower(skips, state, kept, on_message, on_gap, start_seq)
+    follower = LedgerFollower(skips, state, kept, on_message, on_gap, start_seq)
     follower.start(bus)
+    if is_live and skips.last_seq is not None:
+        follower.watch_skips(bus, skips.last_seq + 1)
     return follower
 
 
-class _LedgerFollower:
-    """Follower of the ledger that puts skips in place.
+class LedgerFollower:
+    """Follower of the ledger that puts skips in place; made by :func:`follow_ledger`.
 
     Args:
         skips: Of the cell.
@@ -147,6 +163,7 @@ class _LedgerFollower:
         self._on_gap = on_gap
         self._subject = ""
         self._follower: Follower | None = None
+        self._watch: Follower | None = None
         self._gap: Gap | None = None
 
     def start(self, bus: Bus) -> None:
@@ -165,6 +182,23 @@ class _LedgerFollower:
         if self._kept < start_seq:
             self._fill(self._state.last_seq)
 
+    def watch_skips(self, bus: Bus, start_seq: int) -> None:
+        """Begin to receive skips that are written from now on; 0 for all that there are."""
+
+        def again(_: Gap) -> None:
+            self.watch_skips(bus, 0)
+
+        self._watch = bus.follow(StreamName.SKIPS, on_message=self._take_skip, on_gap=again, start_seq=start_seq)
+
+    async def see_skips(self, bus: Bus) -> None:
+        """Read the skips again, for a process that must not go on without knowing them; see :func:`follow_ledger`.
+
+        Raises:
+            TransientError: The bus did not answer.
+        """
+        for skip in (await read_skips(bus)).known:
+            self._see_skip(skip)
+
     @property
     def covered(self) -> int:
         """Sequence up to which no message is outstanding."""
@@ -172,13 +206,25 @@ class _LedgerFollower:
 
     async def stop(self) -> None:
         """Stop; no message is delivered afterwards."""
-        if self._follower is not None:
-            await self._follower.stop()
+        for follower in (self._watch, self._follower):
+            if follower is not None:
+                await follower.stop()
 
     async def wait(self) -> Gap | None:
         """Wait for the end; see :meth:`Follower.wait`."""
         ended = None if self._follower is None else await self._follower.wait()
         return self._gap or ended
+
+    def _take_skip(self, stored: Stored) -> None:
+        try:
+            self._see_skip(decode(stored.data, Skip))
+        except DecodeError:
+            return  # as in :func:`read_skips`
+
+    def _see_skip(self, skip: Skip) -> None:
+        if self._gap is None and not skip.was_void and skip.sequence <= self.applied and skip not in self._skips.known:
+            state = self._state
+            self._end(Gap(StreamName.LEDGER, GapReason.REPAIRED, skip.sequence, state.first_seq, state.last_seq))
 
     def _take(self, stored: Stored) -> None:
         if self._gap is not None:

@@ -6,7 +6,7 @@ one follows, or by which a job has a status or pods are bound, cannot be repaire
 anew would give its chips again.
 """
 
-from collections.abc import Container
+from collections.abc import Container, Iterable
 from typing import Final
 
 import msgspec
@@ -15,26 +15,21 @@ from berth.core.errors import LedgerBrokenError
 from berth.core.state.ledger import LedgerFold, dump_of
 from berth.runtime.bus.port import Bus, StreamState
 from berth.runtime.clock import Clock
-from berth.runtime.errors import ConflictError, ShellError
+from berth.runtime.errors import ConflictError
+from berth.runtime.ledger_fence import HOLDER, Fence, RepairError
 from berth.runtime.ledger_reader import read_skips, stored_digest
 from berth.runtime.stored_snapshots import newest_snapshot
 from berth.schemas.chain import UNCHAINED, Link
 from berth.schemas.envelope import DecodeError, decode, encode
 from berth.schemas.facts import LedgerSeen, OutcomeSeen
 from berth.schemas.ledger import Round
-from berth.schemas.status import JobStatus, LeaseHeld, Skip
+from berth.schemas.status import JobStatus, Skip
 from berth.schemas.subjects import StreamName
 
-ROLE: Final = "dispatcher"
-HOLDER: Final = "berth repair"
-"""Holder of the lease during a repair; one that was interrupted is taken over by the next."""
-_LEASE_S: Final = 30
+__all__ = ["Found", "RepairError", "find", "repair"]
+
 _RESTORE: Final = "no skip can repair that; use: berth restore. Nothing was changed"
 _DELETED: Final = "deleted"
-
-
-class RepairError(ShellError):
-    """The ledger cannot be repaired; the message says why, and what helps."""
 
 
 class Found(msgspec.Struct, frozen=True):
@@ -65,6 +60,15 @@ async def find(bus: Bus, clock: Clock, *, by: str, without: Container[int] = fro
         NewerVersionError: Only a newer release reads a record or the newest snapshot.
         TransientError: The bus did not answer.
     """
+    return (await _search(bus, clock, by, without))[0]
+
+
+async def _search(bus: Bus, clock: Clock, by: str, without: Container[int]) -> tuple[Found, LedgerFold]:
+    """What stops the readers, and the ledger without it.
+
+    Raises:
+        RepairError: A skip would not repair it.
+    """
     body = await newest_snapshot(bus, without=without)
     state = await bus.state(StreamName.LEDGER)
     fold = LedgerFold()
@@ -86,7 +90,7 @@ async def find(bus: Bus, clock: Clock, *, by: str, without: Container[int] = fro
     search.end()
     for skip in search.skips:
         await _see_unused(bus, state, skip)
-    return Found(start, state.last_seq, search.skips)
+    return Found(start, state.last_seq, search.skips), fold
 
 
 class _Search:
@@ -98,7 +102,7 @@ class _Search:
 
     def __init__(self, fold: LedgerFold, by: str, at_ms: int) -> None:
         self.skips: list[Skip] = []
-        self._open: list[Skip] = []
+        self._open: list[int] = []
         """Those of which no later record says that they were void: each record names the epoch, the number and, if it
         is chained, the digest that were reached without them."""
         self._doubt = ""
@@ -132,9 +136,10 @@ class _Search:
             fold.apply_link(link, record)
             self._settle(link)
         except LedgerBrokenError as error:
-            if any(skip.reason == _DELETED for skip in self._open) and error.epoch:
+            deleted = [self.skips[one] for one in self._open if self.skips[one].reason == _DELETED]
+            if deleted and error.epoch:
                 raise RepairError(
-                    f"{error.what} in record {sequence}, after {_words(self._open[0])}: {_RESTORE}"
+                    f"{error.what} in record {sequence}, after {_words(deleted[0])}: {_RESTORE}"
                 ) from error
             self._skip(sequence, stored_digest(data), error.what)
 
@@ -156,11 +161,13 @@ class _Search:
         if not self._open:
             return
         fold = self._fold
-        text = f"record {link.sequence} does not follow without {_words(self._open[-1])}: {_RESTORE}"
+        text = f"record {link.sequence} does not follow without {_words(self.skips[self._open[-1]])}: {_RESTORE}"
         if link.void:
             # Of an epoch that begins in what is skipped, or chained on it; or of no leader at all.
             if link.void == UNCHAINED or (link.head is not None and link.head.epoch > fold.epoch):
                 self._doubt = self._doubt or text
+            return
+        if _is_own(link):
             return
         epoch = link.epoch.epoch if link.epoch is not None else fold.epoch + 1
         number = record.number if record is not None else fold.rounds + 1
@@ -169,18 +176,26 @@ class _Search:
 
     def _settle(self, link: Link) -> None:
         """Note that what was skipped was void: a leader has read it, and this record follows without it."""
-        if self._open and link.head is not None and not link.void:
-            self._open.clear()
-            self._doubt = ""
+        if not self._open or link.head is None or link.void or _is_own(link):
+            return
+        for one in self._open:
+            self.skips[one] = msgspec.structs.replace(self.skips[one], was_void=True)
+        self._open.clear()
+        self._doubt = ""
 
     def _skip(self, sequence: int, digest: str, reason: str) -> None:
         last = self.skips[-1] if self.skips else None
         if last is not None and last.reason == reason == _DELETED and last.last_seq == sequence - 1:
-            self.skips[-1] = self._open[-1] = msgspec.structs.replace(last, last_seq=sequence)
+            self.skips[-1] = msgspec.structs.replace(last, last_seq=sequence)
         else:
+            self._open.append(len(self.skips))
             self.skips.append(Skip(sequence, sequence, digest, reason, self._by, self._at_ms))
-            self._open.append(self.skips[-1])
         self._fold.apply(sequence, encode(self.skips[-1]))
+
+
+def _is_own(link: Link) -> bool:
+    """Whether a record is the epoch of a repair that may have been interrupted: it says nothing of what is skipped."""
+    return link.epoch is not None and link.epoch.holder == HOLDER
 
 
 def _words(skip: Skip) -> str:
@@ -226,13 +241,14 @@ def _why(skip: Skip) -> str:
 
 
 async def repair(bus: Bus, clock: Clock, found: Found, *, by: str, without: Container[int] = frozenset()) -> Found:
-    """Write the skips that were found, while no dispatcher leads.
+    """Write the skips that were found, while no dispatcher leads, behind an epoch.
 
-    The lease is taken from a dispatcher that holds it. If it is interrupted, the same command goes on.
+    The lease is taken from a dispatcher that holds it. If it is interrupted, the same command goes on: readers stop
+    where they did, until the skips are there.
 
     Args:
         bus: The cell.
-        clock: For the lease.
+        clock: For the lease and the epoch.
         found: What a person has agreed to.
         by: Name of this process.
         without: Records of snapshots that are left out.
@@ -241,37 +257,47 @@ async def repair(bus: Bus, clock: Clock, found: Found, *, by: str, without: Cont
         What is found afterwards: nothing to skip.
 
     Raises:
-        RepairError: The ledger is not as it was found; nothing was changed.
+        RepairError: The ledger is not as it was found, or a dispatcher leads on; nothing was changed, except that what
+            was void anyway may be skipped.
         TransientError: The bus did not answer.
     """
-    lease = bus.subjects.lease(ROLE)
-    last = await bus.last(StreamName.LEASE, lease)
-    revision = last.sequence if last is not None else 0
+    fence = Fence(bus, clock)
     try:
-        held = encode(LeaseHeld(HOLDER, 0, clock.now_ms()))
-        revision = await bus.publish(lease, held, expected_subject_seq=revision, ttl_s=_LEASE_S)
+        await fence.take()
         try:
-            return await _write(bus, clock, found, by, without)
+            return await _write(bus, clock, fence, found, by, without)
         finally:
-            released = encode(LeaseHeld("", 0, clock.now_ms()))
-            await bus.publish(lease, released, expected_subject_seq=revision, ttl_s=1)
+            await fence.release()
     except ConflictError as error:
         raise RepairError(
             f"another process wrote meanwhile ({error.reason}); start the repair again, it goes on where this one ended"
         ) from error
 
 
-async def _write(bus: Bus, clock: Clock, found: Found, by: str, without: Container[int]) -> Found:
+async def _write(bus: Bus, clock: Clock, fence: Fence, found: Found, by: str, without: Container[int]) -> Found:
     again = await find(bus, clock, by=by, without=without)
-    if _places(again) != _places(found):
+    if _places(again.skips) != _places(found.skips):
         raise RepairError("the ledger is not as it was found any more; nothing was changed. Start the repair again")
-    for skip in found.skips:
+    # All readers agree on what was void: with these skips a dispatcher that gives way now can read the ledger again.
+    await _store(bus, (skip for skip in again.skips if skip.was_void))
+    await fence.see_alone()
+    last, fold = await _search(bus, clock, by, without)
+    if _places(last.skips) != _places(skip for skip in again.skips if not skip.was_void):
+        raise RepairError("the ledger is not as it was found any more. Start the repair again")
+    await fence.keep()
+    # First the epoch: it is refused if anything was appended since, and then no skip has passed over what that follows.
+    await fence.begin_epoch(fold, lost=sum(one.last_seq - one.sequence + 1 for one in last.skips if not one.digest))
+    await _store(bus, last.skips)
+    return await find(bus, clock, by=by, without=without)
+
+
+async def _store(bus: Bus, skips: Iterable[Skip]) -> None:
+    for skip in skips:
         subject = bus.subjects.skip(skip.sequence)
         before = await bus.last(StreamName.SKIPS, subject)
         expected = before.sequence if before is not None else 0
         await bus.publish(subject, encode(skip), expected_subject_seq=expected)
-    return await find(bus, clock, by=by, without=without)
 
 
-def _places(found: Found) -> list[tuple[int, int, str]]:
-    return [(skip.sequence, skip.last_seq, skip.digest) for skip in found.skips]
+def _places(skips: Iterable[Skip]) -> list[tuple[int, int, str]]:
+    return [(skip.sequence, skip.last_seq, skip.digest) for skip in skips]

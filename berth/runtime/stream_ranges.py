@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import Final
 
-from berth.runtime.bus.port import Bus, Gap, Stored, StreamState
+from berth.runtime.bus.port import Bus, Follower, Gap, Stored, StreamState
 from berth.runtime.errors import ShellError, TransientError
 from berth.runtime.ledger_reader import follow_ledger
 from berth.schemas.subjects import StreamName
@@ -70,7 +70,9 @@ async def pieces(bus: Bus, stream: StreamName, start: int, end: int) -> AsyncIte
         created = found.created
         piece = _Piece(end)
         if stream is StreamName.LEDGER:
-            follower = await follow_ledger(bus, found, on_message=piece.take, on_gap=piece.stumble, start_seq=start)
+            follower: Follower = await follow_ledger(
+                bus, found, on_message=piece.take, on_gap=piece.stumble, start_seq=start, is_live=False
+            )
         else:
             follower = bus.follow(
                 stream, on_message=piece.take, on_gap=piece.stumble, start_seq=start, created=found.created

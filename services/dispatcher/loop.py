@@ -244,6 +244,7 @@ class Dispatcher:
             await self.intake.step(self.state.fold.settings, batch_max=self.config.intake_batch_max)
         )
         self._absorb_records()
+        await self.feeds.see_unchained()
         self._apply_facts()
         await self._standby.guard.check()
         await self.feeds.write_dead_letters()
@@ -413,6 +414,7 @@ class Dispatcher:
         head = (await self.bus.state(StreamName.LEDGER)).last_seq
         await self.feeds.reach_record(head, timeout_s=self.config.gather_timeout_s + _READ_S)
         self._absorb_records()
+        await self.feeds.see_unchained()
 
     def _absorb_records(self) -> None:
         sent = self._sent

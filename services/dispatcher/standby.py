@@ -138,11 +138,13 @@ class Standby:
 
         Raises:
             CannotLeadError: The ledger is not one to decide on.
+            FatalError: A repair passes over a message that was read.
             FencedError: Another dispatcher began an epoch, or it is unknown whether the record is stored.
             ConfigError: A setting withdraws a version of records.
             TransientError: The bus does not answer.
         """
         await self._reach_heads()
+        await self._feeds.records.see_skips(self._bus)
         await self.guard.check()
         fold = self._state.fold
         before = fold.epoch

@@ -985,6 +985,7 @@ def _status() -> tuple[Message, ...]:
             reason="deleted",
             by="berth-17",
             at_ms=_AT_MS,
+            was_void=True,
         ),
         SnapshotChunk(data=bytes(range(16))),
         SnapshotEnd(ledger_seq=42, facts_seq=101, chunks=1, bytes_total=16, checksum=0xCECEE288, at_ms=_AT_MS),

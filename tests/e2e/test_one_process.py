@@ -10,13 +10,17 @@ import aiohttp
 import pytest
 
 from berth.runtime.bus.nats_bus import NatsBus
-from berth.runtime.errors import TransientError
+from berth.runtime.errors import ConflictError, TransientError
 from berth.runtime.fault_points import BINDER_POINTS, POINTS
+from berth.runtime.local.nats_server import EmbeddedServer
 from berth.runtime.local.ports import free_ports
-from berth.schemas.envelope import encode
+from berth.schemas.envelope import decode, encode
 from berth.schemas.intake import JobCancel, JobRequest
-from berth.schemas.status import LeaseHeld
+from berth.schemas.ledger import Epoch
+from berth.schemas.status import LeaseHeld, Skip
 from berth.schemas.subjects import StreamName
+from tests.e2e.test_repair import deleted, have_read
+from tests.support import command
 from tests.support.cells import a_job
 from tests.support.load import status, stored
 from tests.support.probes import answer
@@ -71,7 +75,7 @@ class Client:
 
 
 def a_cell(
-    made: Services, cell: str, folder: Path, *, label: str = "", has_cluster: bool = True
+    made: Services, cell: str, folder: Path, *, label: str = "", has_cluster: bool = True, snapshot_records: int = 10
 ) -> tuple[Service, int]:
     """A cell in one process that is not started, and the port of its probes."""
     topology = folder / "cluster.yaml"
@@ -80,7 +84,7 @@ def a_cell(
     settings: dict[str, object] = {
         "grace_s": 10,
         "probes": {"port": port},
-        "dispatcher": {"tick_s": 0.1, "snapshot_records": 10, "snapshot_synced_s": 0, "lease_s": 1},
+        "dispatcher": {"tick_s": 0.1, "snapshot_records": snapshot_records, "snapshot_synced_s": 0, "lease_s": 1},
     }
     if has_cluster:
         settings["nodesim"] = {"topology_file": str(topology), "terminating_s": 0.1, "tick_s": 0.05}
@@ -255,19 +259,58 @@ async def test_a_dispatcher_with_a_lease_and_one_process_give_way_to_each_other(
 
 
 @pytest.mark.timeout(60)
-async def test_a_repair_makes_it_step_back(nats_server: str, cell: str, tmp_path: Path) -> None:
-    """``berth repair`` takes the lease, writes, and releases it."""
+async def test_it_gives_way_to_whoever_takes_the_lease(nats_server: str, cell: str, tmp_path: Path) -> None:
     with services(tmp_path, nats_server) as made:
         one, port = a_cell(made, cell, tmp_path)
         async with await NatsBus.connect(nats_server, cell, name="test") as bus:
             one.start()
             await shows(port, "ok")
             await bus.publish(
-                bus.subjects.lease("dispatcher"), encode(LeaseHeld("repair", 0, 0)), expected_subject_seq=0, ttl_s=2
+                bus.subjects.lease("dispatcher"), encode(LeaseHeld("other", 0, 0)), expected_subject_seq=0, ttl_s=2
             )
-            await shows(port, "dispatcher: repair holds the lease of this cell")
+            await shows(port, "dispatcher: other holds the lease of this cell")
             with pytest.raises(TransientError, match="no responders"):
                 await bus.request(bus.subjects.heartbeat_question("dispatcher"), b"", timeout_s=2)
             await shows(port, "ok")
             await ran(bus, "a")
+            await one.stop()
+
+
+async def spoiled(bus: NatsBus) -> int:
+    """Append what is no message to the ledger; returns its sequence."""
+    while True:
+        try:
+            return await bus.append(b"\xff no message", expected_seq=(await bus.state(StreamName.LEDGER)).last_seq)
+        except ConflictError:
+            continue
+
+
+@pytest.mark.timeout(120)
+async def test_it_gives_way_to_a_repair_and_goes_on_behind_it(
+    own_server: EmbeddedServer, cell: str, tmp_path: Path
+) -> None:
+    """The real command; first a message that later records follow is deleted, then the last one."""
+    with services(tmp_path, own_server.url) as made:
+        one, port = a_cell(made, cell, tmp_path, snapshot_records=1_000)
+        async with await NatsBus.connect(own_server.url, cell, name="test") as bus:
+            one.start()
+            await shows(port, "ok")
+            for number, followed in enumerate((True, False)):
+                sequence = await spoiled(bus)
+                if followed:
+                    await ran(bus, f"before-{number}")
+                await have_read(bus, sequence, readers=2)
+                await deleted(bus, sequence)
+                code, out, err = await command.berth("repair", "--yes", url=own_server.url, cell=cell)
+                assert code == 0, out + err
+                await ran(bus, f"after-{number}")
+            skips = [decode(stored.data, Skip) for stored in await bus.read(StreamName.SKIPS)]
+            assert [skip.was_void for skip in skips] == [True, False]
+            epochs = [
+                decode(stored.data, Epoch)
+                for stored in await bus.read(StreamName.LEDGER)
+                if Epoch.KIND.encode() in stored.data
+            ]
+            assert [one.holder == "berth repair" for one in epochs] == [False, True, False, True, False]
+            await shows(port, "ok")
             await one.stop()

@@ -13,11 +13,14 @@ from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.clock import SystemClock
 from berth.runtime.history import state_now
 from berth.runtime.local.nats_server import EmbeddedServer
+from berth.schemas.envelope import decode
+from berth.schemas.ledger import Epoch
 from berth.schemas.subjects import StreamName
 from berth.schemas.versions import encode_record
 from tests.e2e.test_foreign_messages import CLUSTER, garbage, ghost, planted, runs, started
 from tests.support import command
 from tests.support.processes import Service, services
+from tests.support.waiting import until_true
 
 FOLDERS: Final = ("dispatcher", "scorer", "binder")
 """Services that fold the ledger."""
@@ -229,3 +232,59 @@ async def test_a_deleted_record_that_placed_a_job_is_not_skipped(
         assert f"record {placed}" in said
         assert "berth restore" in said
         assert (await bus.state(StreamName.SKIPS)).last_seq == 0
+
+
+async def have_read(bus: NatsBus, sequence: int, *, readers: int = len(FOLDERS)) -> None:
+    """Wait until each service that follows the ledger has received a record."""
+
+    async def is_read() -> bool:
+        places = [
+            one.sequence
+            for stats in await bus.processes()
+            if stats.data
+            for one in stats.data.followed
+            if one.stream == StreamName.LEDGER
+        ]
+        return len(places) >= readers and min(places) >= sequence
+
+    await until_true(is_read, deadline_s=20, what=f"all to read record {sequence}")
+
+
+@pytest.mark.timeout(120)
+async def test_all_that_had_read_an_epoch_that_was_deleted_come_to_one_ledger(
+    own_server: EmbeddedServer, cell: str, made: Cell
+) -> None:
+    """It left no other trace. For those that run all is chained on it, for others on the record before."""
+    running = made(chain=1)
+    async with await NatsBus.connect(own_server.url, cell, name="test") as bus:
+        await bus.ensure_streams()
+        await started(bus, running)
+        await running["dispatcher"].kill()
+        epoch = (await bus.state(StreamName.LEDGER)).last_seq + 1
+        running["dispatcher"].start()
+        await have_read(bus, epoch)
+        stored = await bus.message(StreamName.LEDGER, epoch)
+        assert stored is not None
+        assert decode(stored.data, Epoch).epoch == 2
+        await deleted(bus, epoch)
+        code, said = await berth(own_server, cell, "repair", "--yes", "--json")
+        assert code == 0, said
+        assert [(skip["sequence"], skip["last_seq"]) for skip in json.loads(said)["skips"]] == [(epoch, epoch)]
+        own = await bus.message(StreamName.LEDGER, epoch + 1)
+        assert own is not None
+        assert (decode(own.data, Epoch).holder, decode(own.data, Epoch).base_seq) == ("berth repair", epoch)
+        dispatcher = running["dispatcher"]
+
+        async def has_given_way() -> bool:  # it reads the ledger before the skip is there, and ends, or after that
+            return not dispatcher.is_running or (await bus.state(StreamName.LEDGER)).last_seq > epoch + 1
+
+        await until_true(has_given_way, deadline_s=30, what="the dispatcher to end or to begin an epoch")
+        if not dispatcher.is_running:
+            assert "berth repair" in dispatcher.log()
+            dispatcher.start()
+        for name in ("binder", "scorer"):  # a scorer sees it when a dispatcher asks
+            assert await running[name].ended() == 1
+            assert "berth repair passes over a message that was read already" in running[name].log()
+            running[name].start()
+        await go_on(bus, running, ())
+        await see_clean(own_server, cell)

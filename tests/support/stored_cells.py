@@ -8,6 +8,7 @@ from berth.schemas.intake import JobRequest
 from berth.schemas.status import JobStatus
 from berth.schemas.subjects import StreamName
 from tests.support.cells import Cell, a_job, a_node
+from tests.support.fake_bus import FakeBus
 from tests.support.fake_server import FakeStream
 
 GARBAGE: Final = b"\xff no message"
@@ -68,3 +69,17 @@ async def told(cell: Cell, name: str) -> JobStatus:
 
 async def tell(cell: Cell, status: JobStatus) -> int:
     return await cell.user.publish(cell.user.subjects.status(status.namespace, status.name), encode(status))
+
+
+def remove(cell: Cell, *sequences: int) -> None:
+    """Delete messages of the ledger, as an operator of NATS may."""
+    for sequence in sequences:
+        stream(cell, StreamName.LEDGER).remove(sequence)
+
+
+async def append(bus: FakeBus, *messages: bytes) -> int:
+    """Append messages to the ledger; returns the sequence of the first."""
+    head = (await bus.state(StreamName.LEDGER)).last_seq
+    for number, message in enumerate(messages):
+        await bus.append(message, expected_seq=head + number)
+    return head + 1

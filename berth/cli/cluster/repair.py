@@ -121,5 +121,7 @@ def _show_done(plan: Plan, left: int) -> None:
     print_result("Done.")
     if plan.found.skips:
         print_result("Services that stopped go on when they are started again; the dispatcher begins an epoch.")
+    if any(not skip.was_void for skip in plan.found.skips):
+        print_result("Services that had read what is passed over end; they go on when they are started again.")
     if left:
         print_result(f"{pluralize(left, 'job')}: the status changed meanwhile and stays as it is.")

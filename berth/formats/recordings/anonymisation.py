@@ -313,6 +313,9 @@ class Anonymiser:
         before = self._position
         try:
             envelope = open_envelope(made.data)
+        except DecodeError:
+            return made  # whoever folds it stops there
+        try:
             link = link_of(before, record.sequence, record.data)
         except DecodeError:
             return made  # whoever folds it stops there

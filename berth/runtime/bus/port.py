@@ -54,6 +54,7 @@ class GapReason(StrEnum):
     BACKWARDS = "history went backwards"
     TOO_OLD = "older than kept history"
     DELETED = "messages were deleted from it, use: berth repair"
+    REPAIRED = "berth repair passes over a message that was read already; a new start reads the ledger without it"
 
 
 class Gap(NamedTuple):

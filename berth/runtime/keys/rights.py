@@ -88,7 +88,7 @@ _PERSON: Final = Rights(
 )
 _COMMANDS: Final[dict[str, tuple[str, ...]]] = {
     "dead": ("dead.>",),
-    "repair": ("skip.>", "lease.>", "status.>", "$JS.API.STREAM.PURGE.*"),
+    "repair": ("ledger", "skip.>", "lease.>", "status.>", "heartbeat.dispatcher.question", "$JS.API.STREAM.PURGE.*"),
     "restore": (">", "$JS.API.STREAM.CREATE.*", "$JS.API.STREAM.UPDATE.*", "$JS.API.STREAM.DELETE.*"),
 }
 COMMANDS: Final = tuple(_COMMANDS)
