@@ -73,7 +73,10 @@ async def _search(bus: Bus, clock: Clock, by: str, without: Container[int]) -> t
     state = await bus.state(StreamName.LEDGER)
     fold = LedgerFold()
     if body is not None:
-        fold.load(dump_of(body.ledger))
+        try:
+            fold.load(dump_of(body.ledger))
+        except DecodeError as error:
+            raise RepairError(f"the newest snapshot, at record {body.ledger_seq}: {error}: {_RESTORE}") from error
     start = fold.head + 1
     if fold.head > state.last_seq:
         raise RepairError(
@@ -103,8 +106,8 @@ class _Search:
     def __init__(self, fold: LedgerFold, by: str, at_ms: int) -> None:
         self.skips: list[Skip] = []
         self._open: list[int] = []
-        """Those of which no later record says that they were void: each record names the epoch, the number and, if it
-        is chained, the digest that were reached without them."""
+        """Those of which no later record says that they were void: a round names the epoch and the number that were
+        reached without them, a chained record has the digest."""
         self._doubt = ""
         """Why what was skipped seems to have counted, unless a later record says that it was void."""
         self._fold = fold
@@ -123,6 +126,7 @@ class _Search:
             RepairError: It follows a deleted record, or one that would be skipped.
         """
         fold = self._fold
+        is_chained = fold.settings.chain > 0
         if known is not None:
             fold.apply(sequence, known)
             return
@@ -134,7 +138,9 @@ class _Search:
             record = fold.round_of(link)
             self._see_whole(link, record)
             fold.apply_link(link, record)
-            self._settle(link)
+            # An epoch that is not chained does not say which rounds its leader had read.
+            if not link.void and not _is_own(link) and (is_chained or record is not None):
+                self._settle()
         except LedgerBrokenError as error:
             deleted = [self.skips[one] for one in self._open if self.skips[one].reason == _DELETED]
             if deleted and error.epoch:
@@ -174,10 +180,8 @@ class _Search:
         if epoch > fold.epoch + 1 or number > fold.rounds + 1:
             raise RepairError(text)
 
-    def _settle(self, link: Link) -> None:
-        """Note that what was skipped was void: a leader has read it, and this record follows without it."""
-        if not self._open or link.head is None or link.void or _is_own(link):
-            return
+    def _settle(self) -> None:
+        """Note that what was skipped was void: a leader has read it, and its record follows without it."""
         for one in self._open:
             self.skips[one] = msgspec.structs.replace(self.skips[one], was_void=True)
         self._open.clear()

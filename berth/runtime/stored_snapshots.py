@@ -41,11 +41,22 @@ async def read_snapshot(bus: Bus, end: SnapshotEnd, log: Logger = DEFAULT_LOG) -
 
 
 def body_of_chunks(end: SnapshotEnd, chunks: Mapping[str, bytes]) -> SnapshotBody | None:
-    """A snapshot out of its chunks by number; None if one is missing or damaged, or its digest is of another state."""
+    """A snapshot out of its chunks by number; None if one is missing or damaged, or its digest is of another state.
+
+    So is one that does not decode, or is at another record than its end says.
+
+    Raises:
+        NewerVersionError: Only a newer release reads it.
+    """
     joined = b"".join(chunks.get(str(number), b"") for number in range(end.chunks))
     if len(joined) != end.bytes_total or zlib.crc32(joined) != end.checksum:
         return None
-    body = decode(joined, SnapshotBody)
+    try:
+        body = decode(joined, SnapshotBody)
+    except DecodeError:
+        return None
+    if body.ledger_seq != end.ledger_seq:
+        return None
     if body.digest and body.digest != state_digest(body.facts, body.ledger):
         return None
     return body

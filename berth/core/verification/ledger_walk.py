@@ -2,10 +2,12 @@
 
 The ledger is folded as its readers do it, from the beginning or from the oldest snapshot that it reaches. Where
 something stops them the walk goes on behind it, so that all is found. Each snapshot is compared with what the ledger
-folds to at its record; facts do not matter for what is compared.
+folds to at its record; facts do not matter for what is compared. A cell may keep many snapshots, so of each only
+digests are in memory; the walk says when it needs a whole one to go on from, and is begun anew with it.
 """
 
-from collections.abc import Iterable, Sequence
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import msgspec
@@ -44,24 +46,41 @@ _FOREIGN: Final = frozenset({UNREADABLE, OTHER_KIND, UNCHAINED})
 
 
 class Snapshot(NamedTuple):
-    """A snapshot that is whole.
+    """A snapshot that is whole, without its content.
 
     Attributes:
         ledger_seq: Its record.
         facts_seq: Its fact.
         fold_version: Version of the rules by which it was folded.
-        dump: Its folded ledger.
+        is_chained: Whether the chain was in force at its record.
+        chain: Digest of the chain there.
+        fields: Digests of what is compared of its folded ledger.
     """
 
     ledger_seq: int
     facts_seq: int
     fold_version: int
-    dump: LedgerDump
+    is_chained: bool
+    chain: bytes
+    fields: tuple[bytes, ...]
 
-    @property
-    def is_chained(self) -> bool:
-        """Whether the chain was in force at its record."""
-        return self.dump.settings.chain > 0
+
+class SnapshotNeededError(Exception):
+    """The walk goes on from a snapshot whose folded ledger it was not given.
+
+    Attributes:
+        ledger_seq: Its record.
+    """
+
+    def __init__(self, ledger_seq: int) -> None:
+        super().__init__(f"the walk needs the snapshot at record {ledger_seq}")
+        self.ledger_seq = ledger_seq
+
+
+def _fields_of(dump: LedgerDump) -> tuple[bytes, ...]:
+    """Digests of the fields that are compared, in the order of their names in the table."""
+    encoded = (msgspec.msgpack.encode(getattr(dump, name), order="deterministic") for name in _COMPARED)
+    return tuple(hashlib.blake2b(data, digest_size=16).digest() for data in encoded)
 
 
 def snapshot_of(body: SnapshotBody) -> Snapshot:
@@ -70,7 +89,9 @@ def snapshot_of(body: SnapshotBody) -> Snapshot:
     Raises:
         DecodeError: Its folded ledger does not decode.
     """
-    return Snapshot(body.ledger_seq, body.facts_seq, body.fold_version, dump_of(body.ledger))
+    dump = dump_of(body.ledger)
+    is_chained = dump.settings.chain > 0
+    return Snapshot(body.ledger_seq, body.facts_seq, body.fold_version, is_chained, dump.chain, _fields_of(dump))
 
 
 class Evidence:
@@ -85,11 +106,11 @@ class Evidence:
 
     def __init__(self, snapshots: Iterable[Snapshot]) -> None:
         chained_ones = [one for one in snapshots if one.is_chained]
-        self.confirmed = {one.ledger_seq for one in chained_ones if one.dump.chain in {b"", FIRST}}
+        self.confirmed = {one.ledger_seq for one in chained_ones if one.chain in {b"", FIRST}}
         self._at: dict[bytes, list[int]] = {}
         for one in chained_ones:
-            self._at.setdefault(one.dump.chain, []).append(one.ledger_seq)
-        self._waiting = {one.ledger_seq: one.dump.chain for one in chained_ones}
+            self._at.setdefault(one.chain, []).append(one.ledger_seq)
+        self._waiting = {one.ledger_seq: one.chain for one in chained_ones}
 
     def read(self, sequence: int, data: bytes) -> None:
         """Read the next message of the ledger."""
@@ -115,6 +136,10 @@ class LedgerWalk:
         first_seq: First message that the ledger has; 1 also if those before it are all skipped.
         last_seq: Last one.
         facts_seq: Last fact that there is.
+        dumps: Folded ledgers of snapshots from which the walk may go on, by record.
+
+    Raises:
+        SnapshotNeededError: It begins with another one.
 
     Attributes:
         counted: Records that count.
@@ -127,7 +152,14 @@ class LedgerWalk:
     """
 
     def __init__(
-        self, snapshots: Sequence[Snapshot], confirmed: set[int], *, first_seq: int, last_seq: int, facts_seq: int
+        self,
+        snapshots: Sequence[Snapshot],
+        confirmed: set[int],
+        *,
+        first_seq: int,
+        last_seq: int,
+        facts_seq: int,
+        dumps: Mapping[int, LedgerDump],
     ) -> None:
         self.counted = self.voided = self.skipped = self.compared = 0
         self.foreign: list[int] = []
@@ -136,6 +168,7 @@ class LedgerWalk:
         self._findings = Findings()
         self._fold = LedgerFold()
         self._confirmed = confirmed
+        self._dumps = dumps
         self._last_seq, self._facts_seq = last_seq, facts_seq
         self._snapshots = {one.ledger_seq: one for one in snapshots}
         self._is_whole = True
@@ -188,6 +221,7 @@ class LedgerWalk:
 
         Raises:
             NewerVersionError: Only a newer release reads it.
+            SnapshotNeededError: The walk goes on from a snapshot that it does not have.
         """
         if not self.has_start or sequence <= self._fold.head:
             return
@@ -270,12 +304,12 @@ class LedgerWalk:
         """Fields in which a snapshot is not what the ledger folds to."""
         if one.fold_version not in {0, FOLD_VERSION}:
             return []  # by other rules
-        own = self._fold.dump()
+        own = _fields_of(self._fold.dump())
         left_out = {"chain"} if not one.is_chained else set()
         if one.fold_version == 0:
             left_out |= _SINCE_FOLD_VERSION
-        names = [name for name in _COMPARED if name not in left_out]
-        return [name for name in names if getattr(own, name) != getattr(one.dump, name)]
+        fields = zip(_COMPARED, own, one.fields, strict=True)
+        return [name for name, mine, its in fields if name not in left_out and mine != its]
 
     def _say_foreign(
         self, one: Snapshot, why: str = "the ledger does not have the record whose digest it contains"
@@ -288,8 +322,11 @@ class LedgerWalk:
         )  # fmt: skip
 
     def _load(self, one: Snapshot) -> None:
+        dump = self._dumps.get(one.ledger_seq)
+        if dump is None:
+            raise SnapshotNeededError(one.ledger_seq)
         self._fold = LedgerFold()
-        self._fold.load(one.dump)
+        self._fold.load(dump)
         self._base = one.ledger_seq
         self._is_whole = True
 

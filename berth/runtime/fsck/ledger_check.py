@@ -1,30 +1,41 @@
 """Check of ledger and snapshots: read at one point, however the cell goes on meanwhile."""
 
+from collections.abc import Container
 from typing import NamedTuple
 
+from berth.core.state.ledger import LedgerDump, dump_of
 from berth.core.verification.findings import REPAIR, Checked, Finding
-from berth.core.verification.ledger_walk import SNAPSHOT, Evidence, LedgerWalk, Snapshot, snapshot_of
+from berth.core.verification.ledger_walk import (
+    SNAPSHOT,
+    Evidence,
+    LedgerWalk,
+    Snapshot,
+    SnapshotNeededError,
+    snapshot_of,
+)
 from berth.runtime.bus.port import Bus, Stored, StreamState
 from berth.runtime.fsck.streams import ChangedError, each
 from berth.runtime.ledger_reader import Skips, read_skips
-from berth.runtime.stored_snapshots import body_of_chunks
+from berth.runtime.stored_snapshots import body_of_chunks, read_snapshot, snapshot_ends
 from berth.schemas.envelope import DecodeError, decode
-from berth.schemas.status import SnapshotBody, SnapshotChunk, SnapshotEnd
+from berth.schemas.status import KeptFact, SnapshotBody, SnapshotChunk, SnapshotEnd
 from berth.schemas.subjects import StreamName
 
 
 class StoredSnapshots(NamedTuple):
-    """Snapshots as they are stored.
+    """Snapshots as they are stored, without their content, of which there may be more than fits into memory.
 
     Attributes:
         whole: Those that are whole, ascending.
-        bodies: Facts that each of them keeps, by record.
-        damaged: Why others are not, by record; readers pass over them.
+        facts: Facts that they keep and that FACTS may still have, by sequence.
+        damaged: Why others are not whole, by record; readers pass over them.
+        broken: Why services end at others, by record: they are as they were written, and do not decode.
     """
 
     whole: list[Snapshot]
-    bodies: dict[int, SnapshotBody]
+    facts: dict[int, KeptFact]
     damaged: dict[int, str]
+    broken: dict[int, str]
 
     @property
     def newest(self) -> int:
@@ -38,7 +49,7 @@ class LedgerCheck(NamedTuple):
     Attributes:
         findings: All of them.
         checked: What was looked at.
-        snapshots: Those that are whole and of this ledger.
+        kept: What snapshots that are whole and of this ledger keep of facts, in one.
         removable: Records of the snapshots without which services start right: damaged ones, and those of another
             history.
         stops: Messages at which services stop.
@@ -48,80 +59,132 @@ class LedgerCheck(NamedTuple):
 
     findings: list[Finding]
     checked: list[Checked]
-    snapshots: list[SnapshotBody]
+    kept: SnapshotBody
     removable: list[int]
     stops: list[int]
     ledger: StreamState
     facts: StreamState
 
 
-async def read_snapshots(bus: Bus) -> StoredSnapshots:
-    """Read all snapshots. One that the cell removes or writes meanwhile is not damaged: they are read again then.
+async def read_snapshots(bus: Bus, *, without: Container[int] = frozenset()) -> StoredSnapshots:
+    """Read all snapshots, one at a time.
+
+    One that the cell removes or writes meanwhile is not damaged: they are read again then.
+
+    Args:
+        bus: The cell.
+        without: Records of snapshots whose facts are left out.
 
     Raises:
+        ChangedError: The stream was made anew meanwhile.
         TransientError: The bus did not answer.
         NewerVersionError: Only a newer release reads one.
     """
-    messages = await bus.read(StreamName.SNAPSHOT)
-    found = _sorted_out(bus, messages)
+    first = await _read(bus, without)
+    found = first.end()
     if found.damaged:
-        again = await bus.read(StreamName.SNAPSHOT)
-        later = _sorted_out(bus, again)
-        kept = {one.sequence for one in messages} & {one.sequence for one in again}
-        of = {_record_of(bus, one): one.sequence for one in messages}
-        damaged = {at: why for at, why in later.damaged.items() if found.damaged.get(at) == why and of.get(at) in kept}
+        second = await _read(bus, without)
+        later = second.end()
+        damaged = {
+            at: why
+            for at, why in later.damaged.items()
+            if found.damaged.get(at) == why and first.last.get(at) in second.sequences
+        }
         return later._replace(damaged=damaged)
     return found
 
 
-def _record_of(bus: Bus, stored: Stored) -> int:
-    part = stored.subject.removeprefix(f"{bus.subjects.root}snapshot.").partition(".")[0]
-    return int(part) if part.isascii() and part.isdigit() else 0
+async def _read(bus: Bus, without: Container[int]) -> "_Sorting":
+    sorting = _Sorting(bus, (await bus.state(StreamName.FACTS)).first_seq, without)
+    await each(bus, StreamName.SNAPSHOT, await bus.state(StreamName.SNAPSHOT), sorting.take)
+    return sorting
 
 
-def _sorted_out(bus: Bus, messages: list[Stored]) -> StoredSnapshots:
-    ends: dict[int, SnapshotEnd] = {}
-    chunks: dict[int, dict[str, bytes]] = {}
-    damaged: dict[int, str] = {}
-    for stored in messages:
-        at = _record_of(bus, stored)
-        tail = stored.subject.rpartition(".")[2]
-        of = chunks.setdefault(at, {})
+class _Sorting:
+    """Sorts the messages of SNAPSHOT, and forgets the content of each snapshot as soon as it is whole.
+
+    Args:
+        bus: The cell.
+        facts_first_seq: Older facts are left out.
+        without: Records of snapshots whose facts are left out.
+
+    Attributes:
+        sequences: Messages that were read.
+        last: The last of them, by record.
+    """
+
+    def __init__(self, bus: Bus, facts_first_seq: int, without: Container[int]) -> None:
+        self.sequences: set[int] = set()
+        self.last: dict[int, int] = {}
+        self._root = f"{bus.subjects.root}snapshot."
+        self._facts_first_seq = facts_first_seq
+        self._without = without
+        self._ends: dict[int, SnapshotEnd] = {}
+        self._chunks: dict[int, dict[str, bytes]] = {}
+        self._whole: dict[int, Snapshot] = {}
+        self._facts: dict[int, KeptFact] = {}
+        self._damaged: dict[int, str] = {}
+        self._broken: dict[int, str] = {}
+
+    def take(self, stored: Stored) -> None:
+        """Take the next message.
+
+        Raises:
+            NewerVersionError: It completes a snapshot that only a newer release reads.
+        """
+        part, _, tail = stored.subject.removeprefix(self._root).partition(".")
+        at = int(part) if part.isascii() and part.isdigit() else 0
+        self.sequences.add(stored.sequence)
+        self.last[at] = stored.sequence
+        chunks = self._chunks.setdefault(at, {})
         try:
             if tail == "end":
-                ends[at] = decode(stored.data, SnapshotEnd)
+                self._ends[at] = decode(stored.data, SnapshotEnd)
             else:
-                of[tail] = decode(stored.data, SnapshotChunk).data
+                chunks[tail] = decode(stored.data, SnapshotChunk).data
         except DecodeError as error:
-            damaged[at] = f"message {stored.sequence} does not decode: {error.reason}"
-    found = StoredSnapshots([], {}, damaged)
-    newest = max(ends, default=0)
-    for at in sorted(chunks):
-        end = ends.get(at)
-        if at in damaged or (end is None and at > newest):
-            continue  # the latter is being written
+            self._damaged[at] = f"message {stored.sequence} does not decode: {error.reason}"
+            self._whole.pop(at, None)
+            self._broken.pop(at, None)
+        if at in self._damaged or at in self._whole or at in self._broken:
+            chunks.clear()
+        elif tail == "end":
+            self._complete(at, self._ends[at], chunks)
+
+    def _complete(self, at: int, end: SnapshotEnd, chunks: dict[str, bytes]) -> bool:
+        """Note a snapshot, if it is whole; returns whether it is."""
+        body = body_of_chunks(end, chunks)
+        if body is None or body.ledger_seq != at:
+            return False
+        chunks.clear()
         try:
-            found.bodies[at] = _body(at, end, chunks[at])
-            found.whole.append(snapshot_of(found.bodies[at]))
+            self._whole[at] = snapshot_of(body)
         except DecodeError as error:
-            damaged[at] = error.reason
-    return found
+            self._broken[at] = error.reason
+            return True
+        if at not in self._without:
+            self._facts.update({one.sequence: one for one in body.facts if one.sequence >= self._facts_first_seq})
+        return True
 
+    def end(self) -> StoredSnapshots:
+        """What there is, after the last message.
 
-def _body(at: int, end: SnapshotEnd | None, chunks: dict[str, bytes]) -> SnapshotBody:
-    """A snapshot that is whole.
-
-    Raises:
-        DecodeError: It is not.
-    """
-    if end is None:
-        raise DecodeError("it was never completed")
-    body = body_of_chunks(end, chunks)
-    if body is None:
-        raise DecodeError("its checksum or digest is not that of its content")
-    if body.ledger_seq != at:
-        raise DecodeError(f"it says that it is at record {body.ledger_seq}")
-    return body
+        Raises:
+            NewerVersionError: See :meth:`take`.
+        """
+        newest = max(self._ends, default=0)
+        for at in sorted(self._chunks):
+            end = self._ends.get(at)
+            if at in self._damaged or at in self._whole or at in self._broken:
+                continue
+            if end is None and at > newest:
+                continue  # it is being written
+            if end is None:
+                self._damaged[at] = "it was never completed"
+            elif not self._complete(at, end, self._chunks[at]):
+                self._damaged[at] = "its content does not decode, or is not that of its checksum, digest or record"
+        whole = [self._whole[at] for at in sorted(self._whole)]
+        return StoredSnapshots(whole, self._facts, self._damaged, self._broken)
 
 
 async def check_ledger(bus: Bus) -> LedgerCheck:
@@ -146,25 +209,63 @@ async def check_ledger(bus: Bus) -> LedgerCheck:
     first = ledger.first_seq
     if all(skips.over(sequence, None) for sequence in range(1, min(first, ledger.last_seq + 1))):
         first = 1
-    walk = LedgerWalk(
-        stored.whole, evidence.confirmed, first_seq=first, last_seq=ledger.last_seq, facts_seq=facts.last_seq
-    )
-    reader = _Reader(walk, skips)
-    await each(bus, StreamName.LEDGER, ledger, reader.take)
-    reader.up_to(ledger.last_seq)
+    walk = await _walked(bus, ledger, facts, stored.whole, evidence.confirmed, first, skips)
     findings = walk.end()
     whole = [one for one in stored.whole if one.ledger_seq not in walk.foreign]
     can_start = first <= 1 or any(one.ledger_seq >= first - 1 for one in whole)
-    findings += [_damaged(at, why, can_start=can_start) for at, why in sorted(stored.damaged.items())]
+    for wrong, then in ((stored.damaged, "services start from an older one"), (stored.broken, "services end at it")):
+        findings += [_damaged(at, f"{why}; {then}", can_start=can_start) for at, why in sorted(wrong.items())]
     checked = [
         Checked("records", walk.counted, "" if walk.has_start else "the ledger has no start"),
         Checked("void messages", walk.voided),
         Checked("skips", walk.skipped),
         Checked("snapshots", walk.compared, _left_out(len(stored.whole), walk.compared)),
     ]
-    removable = [*(walk.removable if can_start else []), *(sorted(stored.damaged) if can_start else [])]
-    bodies = [stored.bodies[one.ledger_seq] for one in whole]
-    return LedgerCheck(findings, checked, bodies, sorted(removable), walk.stops, ledger, facts)
+    removable = [*walk.removable, *stored.damaged, *stored.broken] if can_start else []
+    kept = (await read_snapshots(bus, without=set(walk.foreign))).facts if walk.foreign else stored.facts
+    body = SnapshotBody(0, 0, [kept[at] for at in sorted(kept)], b"")
+    return LedgerCheck(findings, checked, body, sorted(removable), walk.stops, ledger, facts)
+
+
+async def _walked(
+    bus: Bus,
+    ledger: StreamState,
+    facts: StreamState,
+    snapshots: list[Snapshot],
+    confirmed: set[int],
+    first_seq: int,
+    skips: Skips,
+) -> LedgerWalk:
+    """The walk through the ledger, begun anew for each snapshot that it needs.
+
+    Raises:
+        ChangedError: The cell removed such a snapshot meanwhile.
+        NewerVersionError: Only a newer release reads a record.
+        TransientError: The bus did not answer.
+    """
+    dumps: dict[int, LedgerDump] = {}
+    while True:
+        try:
+            walk = LedgerWalk(
+                snapshots,
+                confirmed,
+                first_seq=first_seq,
+                last_seq=ledger.last_seq,
+                facts_seq=facts.last_seq,
+                dumps=dumps,
+            )
+            reader = _Reader(walk, skips)
+            await each(bus, StreamName.LEDGER, ledger, reader.take)
+            reader.up_to(ledger.last_seq)
+        except SnapshotNeededError as error:
+            ends = {end.ledger_seq: end for end in await snapshot_ends(bus)}
+            end = ends.get(error.ledger_seq)
+            body = await read_snapshot(bus, end) if end is not None else None
+            if body is None:
+                raise ChangedError(f"the cell removed the snapshot at record {error.ledger_seq}") from error
+            dumps[error.ledger_seq] = dump_of(body.ledger)
+        else:
+            return walk
 
 
 def _left_out(whole: int, compared: int) -> str:
@@ -173,7 +274,7 @@ def _left_out(whole: int, compared: int) -> str:
 
 
 def _damaged(at: int, why: str, *, can_start: bool) -> Finding:
-    text = f"the snapshot at record {at} is damaged: {why}; services start from an older one"
+    text = f"the snapshot at record {at} is damaged: {why}"
     return Finding("damaged-snapshot", SNAPSHOT, at, at, "", text, REPAIR if can_start else "berth restore")
 
 

@@ -124,6 +124,26 @@ async def test_a_deleted_epoch_that_enables_the_chain_is_not_skipped_if_rounds_a
 
 
 @pytest.mark.parametrize("chain", [0, 1])
+async def test_a_deleted_round_is_not_skipped_if_an_epoch_and_the_next_round_follow(chain: int) -> None:
+    """Without the chain the epoch does not say whether its leader had read the round; the next round does."""
+    cell = await Cell(chain=chain).open()
+    await cell.nodes([a_node("a")])
+    await cell.submit(a_job("one", chips=2))
+    await cell.turns(3)
+    await cell.dispatcher.stop()
+    head = cell.dispatcher.state.fold.head
+    await cell.start_dispatcher()
+    await cell.submit(a_job("two", chips=2))
+    await cell.turns(3)
+    await cell.dispatcher.stop()
+    assert cell.dispatcher.state.fold.head >= head + 2
+    remove(cell, head)
+    with pytest.raises(RepairError, match=f"does not follow without record {head}: .*restore"):
+        await find(cell.user, cell.clock, by="me")
+    await cell.close()
+
+
+@pytest.mark.parametrize("chain", [0, 1])
 async def test_a_ledger_without_its_beginning_and_without_a_snapshot_is_not_skipped(chain: int) -> None:
     cell, epoch = await two_epochs(chain=chain)
     remove_snapshots(cell)
