@@ -55,6 +55,8 @@ class JobSummaries:
         self._nodes: dict[str, NodeView] = {}
         self._pods_of: dict[str, dict[str, PodView]] = {}
         self._groups_of: dict[str, dict[Place, GroupView]] = {}
+        self._named: dict[tuple[str, str], dict[str, int]] = {}
+        """Number of the pods and PodGroups of each job (uid), by namespace and name of the job."""
         self._records: dict[str, Record] = {}
         self._holders: dict[Place, str] = {}
         """Job (uid) that uses the name of a summary."""
@@ -77,6 +79,7 @@ class JobSummaries:
         self.drop_pod(pod.metadata.uid)
         if view is not None:
             self._pods[view.uid] = view
+            self._count(view.job, 1)
             self._pods_of.setdefault(view.job.uid, {})[view.uid] = view
             self._touched[view.job.uid] = None
 
@@ -85,6 +88,7 @@ class JobSummaries:
         view = self._pods.pop(uid, None)
         if view is not None:
             _remove(self._pods_of, view.job.uid, uid)
+            self._count(view.job, -1)
             self._touched[view.job.uid] = None
 
     def keep_pods(self, uids: Iterable[str]) -> None:
@@ -101,6 +105,7 @@ class JobSummaries:
         self.drop_group(place)
         if view is not None:
             self._groups[place] = view
+            self._count(view.job, 1)
             self._groups_of.setdefault(view.job.uid, {})[place] = view
             self._touched[view.job.uid] = None
 
@@ -109,6 +114,7 @@ class JobSummaries:
         view = self._groups.pop(place, None)
         if view is not None:
             _remove(self._groups_of, view.job.uid, place)
+            self._count(view.job, -1)
             self._touched[view.job.uid] = None
 
     def keep_groups(self, places: Iterable[Place]) -> None:
@@ -222,14 +228,16 @@ class JobSummaries:
 
     def _same_name(self, job: JobName) -> list[str]:
         """Other existing jobs (uid) of the same name."""
-        views = [view.job for view in self._pods.values()] + [view.job for view in self._groups.values()]
-        return sorted(
-            {
-                other.uid
-                for other in views
-                if (other.namespace, other.name) == (job.namespace, job.name) and other.uid != job.uid
-            }
-        )
+        return sorted(self._named.get((job.namespace, job.name), {}).keys() - {job.uid})
+
+    def _count(self, job: JobName, change: int) -> None:
+        """Count the pods and PodGroups of a job."""
+        counts = self._named.setdefault((job.namespace, job.name), {})
+        counts[job.uid] = counts.get(job.uid, 0) + change
+        if not counts[job.uid]:
+            del counts[job.uid]
+        if not counts:
+            del self._named[job.namespace, job.name]
 
     def _forget(self, record: Record) -> Change:
         job = record.job

@@ -58,8 +58,9 @@ def a_pod(
     *,
     labels: dict[str, str] | None = None,
     annotations: dict[str, str] | None = None,
+    owner: str = "u-llm",
 ) -> Pod:
-    """A pod of the job llm with uid u-llm."""
+    """A pod of the job llm, by default of that with uid u-llm."""
     name = f"llm-{rank}"
     devices = [{"device_id": str(chip), "device_ip": f"10.0.{rank}.{chip}"} for chip in range(made.chips)]
     own = {"hccl/rankIndex": str(rank)}
@@ -80,7 +81,7 @@ def a_pod(
                 "labels": labels or {},
                 "annotations": own | (annotations or {}),
                 "deletionTimestamp": "2026-11-20T00:00:00Z" if made.ending else None,
-                "ownerReferences": [{"kind": made.kind, "name": "llm", "uid": "u-llm", "controller": True}],
+                "ownerReferences": [{"kind": made.kind, "name": "llm", "uid": owner, "controller": True}],
             },
             "spec": {"nodeName": f"node-{rank}", "containers": [container]},
             "status": {"phase": phase, "hostIP": f"192.0.2.{rank}"},
