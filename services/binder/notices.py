@@ -95,6 +95,8 @@ class Notices:
         self._begun_ms = begun_ms
         self._jobs: dict[JobName, _Job] = {}
         self._statuses: dict[JobName, _StatusNotices] = {}
+        self._unknown: dict[JobName, None] = {}
+        """Jobs with a status whose pods are not known, in the order of the last status."""
         self._replaced: dict[JobName, ReplacementsSeen] = {}
         """Ranks with a new pod that waits."""
         self._due: dict[JobName, None] = {}
@@ -107,12 +109,13 @@ class Notices:
         """Take a fact of members."""
         name = (fact.namespace, fact.job)
         if not fact.pods and not fact.hold:
-            for kept in (self._jobs, self._statuses, self._replaced, self._due, self._later_s):
+            for kept in (self._jobs, self._statuses, self._unknown, self._replaced, self._due, self._later_s):
                 kept.pop(name, None)
             return
         job = self._jobs.get(name)
         if job is None:
             self._jobs[name] = _Job(fact)
+            self._unknown.pop(name, None)
         else:
             job.members = fact
             job.written.intersection_update([*fact.pod_uids, *(one.uid for one in fact.backups)])
@@ -135,14 +138,16 @@ class Notices:
     def take_status(self, status: JobStatus, now_s: float) -> None:
         """Take a status."""
         name = (status.namespace, status.name)
-        self._statuses.pop(name, None)
         unplaced = status.recovery.unplaced if status.recovery is not None else ()
         backups = frozenset(one.uid for one in status.backups)
         self._statuses[name] = _StatusNotices(_notices_of(status), frozenset(unplaced), backups)
-        if len(self._statuses) > _STATUSES_MAX:
-            oldest = next(iter(self._statuses))
-            del self._statuses[oldest]
         job = self._jobs.get(name)
+        if job is None:
+            self._unknown.pop(name, None)
+            self._unknown[name] = None
+        if len(self._unknown) > _STATUSES_MAX:
+            oldest = next(iter(self._unknown))
+            del self._unknown[oldest], self._statuses[oldest]
         if job is not None and job.notice is None and status.phase in _PLACED and status.at_ms < self._begun_ms:
             job.notice, job.at_s = self._notice(name, job), now_s
         self._judge(name, now_s)

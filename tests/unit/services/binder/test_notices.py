@@ -21,6 +21,7 @@ from berth.schemas.programs.trace_ids import trace_id
 from berth.schemas.recovery import RecoveryStatus
 from berth.schemas.refusal import Refusal
 from berth.schemas.status import JobStatus, Phase
+from berth.services.binder import notices
 from berth.services.binder.config import BinderConfig
 from berth.services.binder.metrics import BinderMetrics
 from berth.services.binder.notice_loop import NoticeLoop
@@ -81,6 +82,24 @@ def test_a_restart_that_is_held_back_is_an_event_and_no_condition() -> None:
     book.now_s = 1_000
     book.notices.take_status(held_status("too many again"), book.now_s)
     assert book.written() == [("", "restart-held", "too many again")]
+
+
+def test_statuses_of_other_jobs_do_not_replace_that_of_a_job_with_pods(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(notices, "_STATUSES_MAX", 3)
+    book = Book()
+    book.say("waiting", "no room")
+    book.written()
+    for number in range(10):
+        other = msgspec.structs.replace(status("waiting", "too small"), name=f"other-{number}")
+        book.notices.take_status(other, 0)
+    book.notices.take_members(members_of(GANG, [*PODS, (0, "p2", "u2")]), 1)
+    assert book.written() == [("p2", "waiting", "no room")]
+    assert len(book.notices._statuses) == 1 + 3
+    fact = msgspec.structs.replace(members_of(GANG, PODS), job="other-9")
+    book.notices.take_members(fact, 2)
+    assert ("", "waiting", "too small") in book.written()
+    book.notices.take_members(msgspec.structs.replace(fact, pods=[], pod_uids=[], rank=b""), 3)
+    assert sorted(book.notices._unknown) == [("ns", "other-7"), ("ns", "other-8")]
 
 
 def recovering(*unplaced: int, refusal: str = "no room") -> JobStatus:
