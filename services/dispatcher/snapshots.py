@@ -1,7 +1,7 @@
 """Snapshots: folded ledger and facts, so that a start does not read the whole history."""
 
 import zlib
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from typing import Final
 
 from berth.core.scheduling.scheduler import Scheduler
@@ -45,6 +45,8 @@ class Snapshots:
         self._facts_seq = 0
         self._written_s = clock.monotonic_s()
         self._is_asked = False
+        self._unfinished: dict[int, int] | None = None
+        """When snapshots without an end were begun, by their records; None until those of earlier leaders are known."""
 
     def ask(self) -> None:
         """Let the next snapshot be written soon, however little has happened since the last one."""
@@ -97,6 +99,8 @@ class Snapshots:
             self._faults.hit("snapshot.after")
             await self._prune(end)
         except TransientError as error:
+            if self._unfinished is not None:
+                self._unfinished[ledger_seq] = self._clock.now_ms()
             self._metrics.snapshots.labels("failed").inc()
             self._log.warning("snapshot not written", ledger_seq=ledger_seq, reason=error.reason)
             return
@@ -122,7 +126,24 @@ class Snapshots:
                 await self._bus.purge(StreamName.SNAPSHOT, subject=self._bus.subjects.snapshot_all(end.ledger_seq))
         if kept[0].ledger_seq > 1 and kept[0].at_ms <= synced_ms:
             await self._bus.purge(StreamName.LEDGER, keep_from_seq=kept[0].ledger_seq)
+        await self._purge_unfinished({end.ledger_seq for end in [*ends, newest]}, synced_ms)
         self._faults.hit("purge.after")
+
+    async def _purge_unfinished(self, whole: Container[int], old_ms: int) -> None:
+        """Delete the chunks of snapshots that never got an end.
+
+        One that was begun after ``old_ms`` stays: another dispatcher that takes itself for leader may be writing it.
+        """
+        if self._unfinished is None:
+            first = await self._bus.read(StreamName.SNAPSHOT, filters=[f"{self._bus.subjects.root}snapshot.*.0"])
+            begun = [(stored.subject.rsplit(".", 2)[1], stored.at_ms) for stored in first]
+            self._unfinished = {int(record): at_ms for record, at_ms in begun if record.isdecimal()}
+        for ledger_seq, begun_ms in sorted(self._unfinished.items()):
+            is_whole = ledger_seq in whole
+            if not is_whole and begun_ms <= old_ms:
+                await self._bus.purge(StreamName.SNAPSHOT, subject=self._bus.subjects.snapshot_all(ledger_seq))
+            if is_whole or begun_ms <= old_ms:
+                del self._unfinished[ledger_seq]
 
 
 def kept_of(ends: Iterable[SnapshotEnd], *, oldest_fact: int, synced_ms: int, apart_ms: int) -> list[SnapshotEnd]:

@@ -338,6 +338,50 @@ async def test_a_snapshot_of_which_a_chunk_was_lost_has_no_end() -> None:
     await cell.close()
 
 
+async def chunks_of(cell: Cell, record: int) -> int:
+    return len(await cell.user.read(StreamName.SNAPSHOT, filters=[cell.user.subjects.snapshot_all(record)]))
+
+
+async def next_snapshot(cell: Cell) -> None:
+    await void_records(cell, 10)
+    await cell.turns()
+
+
+async def test_chunks_of_snapshots_that_never_got_an_end_are_removed_once_nobody_can_be_writing_them() -> None:
+    cell = await a_cell_of_many_snapshots()
+    subjects = cell.user.subjects
+    for number in range(2):  # an earlier leader was killed
+        await cell.user.publish(subjects.snapshot_chunk(5, number), b"x")
+    await cell.dispatcher.stop()
+    await cell.start_dispatcher()
+    await next_snapshot(cell)
+    assert await chunks_of(cell, 5) == 2, "its leader may live"
+    cell.clock.advance(cell.config.snapshot_synced_s)
+    await cell.user.publish(subjects.snapshot_chunk(8, 0), b"x")  # a rival begins now
+    await next_snapshot(cell)
+    assert (await chunks_of(cell, 5), await chunks_of(cell, 8)) == (0, 1)
+    assert [await chunks_of(cell, record) for record, _ in await snapshots(cell)] == [2, 2]
+    await cell.close()
+
+
+async def test_chunks_of_an_own_snapshot_that_failed_are_removed() -> None:
+    server = PickyServer()
+    cell = Cell(server=server)
+    cell.config = msgspec.structs.replace(cell.config, snapshot_records=10, snapshot_facts=10)
+    await cell.open()
+    await next_snapshot(cell)
+    server.loses = ".end"
+    await next_snapshot(cell)
+    failed = cell.dispatcher.state.fold.head
+    assert await chunks_of(cell, failed) == 1
+    server.loses = ""
+    for expected in (1, 0):
+        await next_snapshot(cell)
+        assert await chunks_of(cell, failed) == expected
+        cell.clock.advance(cell.config.snapshot_synced_s)
+    await cell.close()
+
+
 def test_not_all_nodes_of_a_superpod_can_be_kept_in_reserve() -> None:
     with pytest.raises(ValueError, match="expected fewer than super_pod_size"):
         DecisionConfig(super_pod_size=8, reserve_nodes=8)
