@@ -37,6 +37,7 @@ _BATCH_BYTES_MAX: Final = 500_000
 """Bytes of statuses that share an acknowledgement, unless one alone is larger."""
 _REVIEW_MAX: Final = 500
 """Maximum number of statuses that are reviewed per cycle."""
+_WRITTEN_MIN: Final = 1_000
 _OVER: Final = frozenset({"succeeded", "failed", "cancelled", "rejected"})
 
 
@@ -53,6 +54,8 @@ class Views:
         self._lost_s = -math.inf
         """When statuses were lost the last time."""
         self._written: dict[JobKey, tuple[object, ...]] = {}
+        self._written_max = _WRITTEN_MIN
+        """Number of statuses after which a follower forgets those of jobs that are gone."""
         self._over: list[tuple[int, JobKey, str]] = []
         """Heap of (end time, name, uid) of finished jobs."""
         self._held: dict[JobKey, str] = {}
@@ -104,9 +107,16 @@ class Views:
                 self._touched[key] = None
             if self._head is None or key not in self._written:  # what this dispatcher wrote itself is newer
                 self._written[key] = digest(status)
+        if self._head is None and len(self._written) > self._written_max:  # a follower sees jobs come and go for long
+            self._forget_gone()
+            self._written_max = max(2 * len(self._written), _WRITTEN_MIN)
         self._is_learning = self._head is None or self._stored.covered < self._head
         if not self._is_learning:  # those of jobs that gave up their names stay stored for a while
-            self._written = {key: mark for key, mark in self._written.items() if key in self._state.jobs}
+            self._forget_gone()
+
+    def _forget_gone(self) -> None:
+        """Forget the statuses of jobs that are gone."""
+        self._written = {key: mark for key, mark in self._written.items() if key in self._state.jobs}
 
     async def begin(self) -> None:
         """Review all jobs: another dispatcher wrote their statuses."""

@@ -52,7 +52,7 @@ class Store:
         self.drifted: dict[str, None] = {}
         """Jobs (uid) of which others changed a ConfigMap."""
         self._published: dict[str, bytes] = {}
-        """Digest of the last event of each subject."""
+        """Digest of the last event of each subject; of one that was deleted there is none."""
         self._undeleted: dict[str, JobSummary] = {}
         """Deletions of the summaries that an earlier run published, by subject and without the data."""
 
@@ -64,8 +64,8 @@ class Store:
             except DecodeError as error:
                 self._log.warning("summary event unreadable", subject=stored.subject, reason=error.reason)
                 continue
-            self._published[stored.subject] = _digest({}, event.data)
             if not event.deleted:
+                self._published[stored.subject] = _digest({}, event.data)
                 self._undeleted[stored.subject] = msgspec.structs.replace(event, data={}, deleted=True)
 
     def replace(self, objects: list[ConfigMap]) -> None:
@@ -131,7 +131,7 @@ class Store:
         for subject, event in sorted(self._undeleted.items()):
             if event.job_uid not in known:
                 await self._publish(subject, msgspec.structs.replace(event, at_ms=self._clock.now_ms()))
-        self._undeleted.clear()
+            del self._undeleted[subject]
 
     async def _write(self, chunk: Chunk) -> int:
         place = (chunk.namespace, chunk.name)
@@ -199,14 +199,16 @@ class Store:
 
     async def _publish(self, subject: str, event: JobSummary) -> None:
         digest = _digest({}, event.data)
-        if self._published.get(subject) == digest:
+        if self._published.get(subject) == digest and not event.deleted:
             return
         try:
             await self._bus.publish(subject, encode(event))
         except TransientError:
-            self._published.pop(subject, None)
+            self._published[subject] = b""  # it may be stored
             raise
         self._published[subject] = digest
+        if event.deleted:
+            del self._published[subject]
 
 
 def _digest(labels: Mapping[str, str], data: Mapping[str, str]) -> bytes:

@@ -4,8 +4,12 @@ The keys only grow while the inventory runs, so that a selector that comes and g
 """
 
 from collections.abc import Iterator, Mapping
+from typing import Final
 
 from berth.schemas.pod_constraints import LabelSelector, PodConstraints
+
+_KNOWN_MAX: Final = 4096
+"""Constraints that are kept."""
 
 
 class SelectorKeys:
@@ -14,6 +18,7 @@ class SelectorKeys:
     def __init__(self) -> None:
         self._keys: set[str] = set()
         self._known: set[PodConstraints] = set()
+        """Constraints whose keys are noted, of the last ones: pods of a controller have equal ones."""
         self.has_selectors = False
         """Some selector selects pods, if only all of them."""
         self.revision = 0
@@ -23,6 +28,8 @@ class SelectorKeys:
         """Note the selectors of a pod."""
         if constraints is None or constraints in self._known:
             return
+        if len(self._known) >= _KNOWN_MAX:
+            self._known.clear()
         self._known.add(constraints)
         keys = {key for selector in _selectors(constraints) for key in _keys_of(selector)}
         has_selectors = self.has_selectors or any(True for _ in _selectors(constraints))

@@ -226,6 +226,26 @@ async def test_an_event_that_may_not_have_been_stored_is_published_again() -> No
     assert [event.data["n"] for event in await desk.events()] == ["0"]
 
 
+async def test_the_end_of_a_summary_is_told_once_and_nothing_of_it_is_kept() -> None:
+    desk = Desk()
+    store = await a_store(desk)
+    job = JobName("team-a", "Job", "llm", "u-llm")
+    await store.reconcile(job, [a_chunk(0), a_chunk(1)])
+    desk.server.lose_messages = 1
+    with pytest.raises(TransientError):
+        await store.reconcile(job, [])
+    for _ in range(2):
+        await store.reconcile(job, [])
+        assert [(event.chunk, event.deleted) for event in await desk.events()] == [(0, True), (1, True)]
+    assert store._published == {}
+    head = (await desk.bus.state(StreamName.SUMMARY)).last_seq
+    again = Store(desk.kube, desk.bus, desk.clock, DEFAULT_LOG)
+    await again.load_events()
+    await again.publish_gone(frozenset())
+    assert again._published == {}
+    assert (await desk.bus.state(StreamName.SUMMARY)).last_seq == head == 4
+
+
 async def test_pauses_before_a_summary_is_tried_again_double() -> None:
     desk = Desk()
     store = await a_store(desk)
