@@ -237,13 +237,12 @@ async def _endpoint_and_credentials(
     if config.kubeconfig is not None:
         return await _Kubeconfig(str(config.kubeconfig), config.context, "kube.kubeconfig").read()
     if address:
-        account = _ServiceAccount(service_account / "token")
-        endpoint = Endpoint(f"https://{address}", _tls(service_account / "ca.crt", "kube"))
+        account = _ServiceAccount(service_account / "token", _tls(service_account / "ca.crt", "kube"))
         try:
             await account.authorization(afresh=True)
         except TransientError as error:
             raise ConfigError(field="kube", expected=f"the token of a service account ({error})") from error
-        return endpoint, account
+        return Endpoint(f"https://{address}"), account
     if files:
         return await _Kubeconfig(files, config.context, "KUBECONFIG").read()
     raise ConfigError(
@@ -270,11 +269,20 @@ def _tls(ca_file: Path | str | None, field: str, *, is_checked: bool = True) -> 
     return context
 
 
+def _content_of(file: str | None) -> bytes:
+    """Content of a file; nothing if it cannot be read, which its reader says better."""
+    try:
+        return Path(file).read_bytes() if file else b""
+    except OSError:
+        return b""
+
+
 class _ServiceAccount:
     """Token of the service account of a pod, which the kubelet renews before it expires."""
 
-    def __init__(self, token_file: Path) -> None:
+    def __init__(self, token_file: Path, tls: ssl.SSLContext) -> None:
         self._token_file = token_file
+        self.tls: ssl.SSLContext | None = tls
 
     async def authorization(self, *, afresh: bool) -> str:
         """Token in the file at this time.
@@ -293,7 +301,7 @@ class _ServiceAccount:
 
 
 class _Kubeconfig:
-    """Credentials of kubeconfig files and of their plug-ins.
+    """Credentials of kubeconfig files and of their plug-ins. Renewed certificates are used, too.
 
     Args:
         files: Path of the file, or several separated by colons.
@@ -306,6 +314,9 @@ class _Kubeconfig:
         self._context = context
         self._field = field
         self._loaded: tuple[KubeConfigLoader, Configuration] | None = None
+        self._pem: tuple[bytes, ...] | None = None
+        """Content of the files of ``tls``."""
+        self.tls: ssl.SSLContext | None = None
 
     async def read(self) -> tuple[Endpoint, Credentials]:
         """Address of the server, and credentials.
@@ -315,9 +326,8 @@ class _Kubeconfig:
         """
         plain = await self._read_plain()
         if plain is not None:
-            with plain.files() as (ca_file, cert_file, key_file):
-                tls = self._context_of(plain.server, ca_file, cert_file, key_file, is_checked=plain.is_checked)
-            return Endpoint(plain.server, tls, plain.server_name), self
+            self._use_plain(plain)
+            return Endpoint(plain.server, plain.server_name), self
         try:
             loaded = await self._load()
         except Exception as error:
@@ -325,28 +335,39 @@ class _Kubeconfig:
         url = loaded.host or ""
         if not url.startswith(("https://", "http://")):
             raise self._config_error("the cluster of the context has no server, such as https://host:6443")
-        tls = self._context_of(
-            url, loaded.ssl_ca_cert, loaded.cert_file, loaded.key_file, is_checked=bool(loaded.verify_ssl)
-        )
-        return Endpoint(url, tls, loaded.tls_server_name or "", loaded.proxy or ""), self
+        self._use_loaded(loaded)
+        return Endpoint(url, loaded.tls_server_name or "", loaded.proxy or ""), self
 
     async def _read_plain(self) -> PlainKubeconfig | None:
         return await asyncio.to_thread(read_plain, self._files, self._context)
 
-    def _context_of(
-        self, url: str, ca_file: str | None, cert_file: str | None, key_file: str | None, *, is_checked: bool
-    ) -> ssl.SSLContext | None:
-        """TLS context of the files; None without encryption.
+    def _use_plain(self, plain: PlainKubeconfig) -> None:
+        """Make the TLS context, if it is not there or a certificate changed; so does :meth:`_use_loaded`.
 
         Raises:
-            ConfigError: A file is invalid.
+            ConfigError: A file is invalid; the context stays.
+            OSError: A temporary file cannot be written.
         """
+        with plain.files() as (ca_file, cert_file, key_file):
+            self._use_files(plain.server, ca_file, cert_file, key_file, is_checked=plain.is_checked)
+
+    def _use_loaded(self, loaded: "Configuration") -> None:
+        self._use_files(
+            loaded.host or "", loaded.ssl_ca_cert, loaded.cert_file, loaded.key_file, is_checked=bool(loaded.verify_ssl)
+        )
+
+    def _use_files(
+        self, url: str, ca_file: str | None, cert_file: str | None, key_file: str | None, *, is_checked: bool
+    ) -> None:
         if not url.startswith("https://"):
-            return None
+            return
+        pem = tuple(_content_of(file) for file in (ca_file, cert_file, key_file))
+        if pem == self._pem:
+            return
         tls = _tls(ca_file, self._field, is_checked=is_checked)
         if cert_file:
             self._show_certificate(tls, cert_file, key_file)
-        return tls
+        self.tls, self._pem = tls, pem
 
     async def authorization(self, *, afresh: bool) -> str:
         """Current credentials; a plug-in runs when its token expires, or with ``afresh``.
@@ -355,14 +376,16 @@ class _Kubeconfig:
             TransientError: The files or a plug-in do not provide them.
         """
         plain = await self._read_plain() if self._loaded is None else None
-        if plain is not None:
-            return plain.authorization
         try:
+            if plain is not None:
+                await asyncio.to_thread(self._use_plain, plain)
+                return plain.authorization
             if afresh or self._loaded is None:
                 loaded = await self._load()
             else:
                 loader, loaded = self._loaded
                 await loader.load_and_set(loaded)
+            await asyncio.to_thread(self._use_loaded, loaded)
         except Exception as error:
             raise TransientError(f"no credentials from {self._files}: {error}") from error
         return str(loaded.api_key.get("BearerToken", "")).strip()

@@ -41,7 +41,14 @@ class SilenceError(TransientError):
 
 
 class Credentials(Protocol):
-    """Credentials that may change."""
+    """Credentials that may change.
+
+    Attributes:
+        tls: Context with the client certificate as of the last call of :meth:`authorization`; another one if the
+            certificate was renewed. None without encryption.
+    """
+
+    tls: ssl.SSLContext | None
 
     async def authorization(self, *, afresh: bool) -> str:
         """Value of the header ``Authorization``; empty for none. ``afresh`` reads all sources again.
@@ -54,11 +61,10 @@ class Credentials(Protocol):
 class Endpoint(NamedTuple):
     """Address of the server: ``https://host:port`` and an optional path, without a slash at the end.
 
-    ``tls`` is None without encryption. ``server_name`` is the name in the certificate, if it is not that of the host.
+    ``server_name`` is the name in the certificate, if it is not that of the host.
     """
 
     url: str
-    tls: ssl.SSLContext | None = None
     server_name: str = ""
     proxy: str = ""
 
@@ -92,19 +98,25 @@ class KubeHttp:
         if endpoint.proxy:
             self._options["proxy"] = endpoint.proxy
         near = (urlsplit(endpoint.url).hostname or "") in _LOOPBACK
-        self._session = aiohttp.ClientSession(
+        self._connections = config.connections
+        self._headers = {
+            "Accept": "application/json",
+            # compression costs more than a loopback connection saves
+            "Accept-Encoding": "identity" if near else "gzip",
+            "User-Agent": user_agent,
+        }
+        self._tls = credentials.tls
+        self._session = self._new_session()
+        self._former: aiohttp.ClientSession | None = None
+
+    def _new_session(self) -> aiohttp.ClientSession:
+        return aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(
-                limit=config.connections,
-                ssl=endpoint.tls if endpoint.tls is not None else True,
+                limit=self._connections,
+                ssl=self._tls if self._tls is not None else True,
                 keepalive_timeout=_KEEP_ALIVE_S,
             ),
-            headers={
-                "Accept": "application/json",
-                "Accept-Encoding": "identity"
-                if near
-                else "gzip",  # compression costs more than a loopback connection saves
-                "User-Agent": user_agent,
-            },
+            headers=self._headers,
             cookie_jar=aiohttp.DummyCookieJar(),
             trust_env=False,
             read_bufsize=_READ_BUFFER_BYTES,
@@ -196,6 +208,8 @@ class KubeHttp:
     async def close(self) -> None:
         """Close all connections."""
         await self._session.close()
+        if self._former is not None:
+            await self._former.close()
 
     def _url_of(self, path: str) -> str:
         """Address of a path. It has nothing that the library would resolve, decode or escape.
@@ -223,9 +237,22 @@ class KubeHttp:
                 except TransientError:
                     if self._authorization is None or afresh:
                         raise
+                await self._follow_tls()
                 self._asked_at_s = now_s
                 self._times_asked += 1
             return self._authorization
+
+    async def _follow_tls(self) -> None:
+        """Use new connections if the client certificate was renewed: a connection keeps the one that it began with.
+
+        Requests that run end on theirs. Those that still run at the next renewal are broken.
+        """
+        if self._credentials.tls is self._tls:
+            return
+        self._tls = self._credentials.tls
+        former, self._former, self._session = self._former, self._session, self._new_session()
+        if former is not None:
+            await former.close()
 
 
 @contextmanager

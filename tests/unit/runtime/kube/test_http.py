@@ -3,18 +3,21 @@
 import asyncio
 import json
 import ssl
+from base64 import b64encode
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+from aiohttp import web
 
 from berth.formats.kubernetes.objects import ConfigMap
 from berth.runtime.config import ConfigError
 from berth.runtime.errors import AmbiguousError, PoisonError, TransientError
 from berth.runtime.kube.client import KubeApi
 from berth.runtime.kube.config import KubeConfig
+from berth.runtime.kube.http import TOKEN_AGE_MAX_S
 from berth.runtime.kube.port import RefusedError
 from tests.support.certificates import authority, certificate
 from tests.support.clock import ManualClock
@@ -235,6 +238,72 @@ async def test_a_certificate_says_who_we_are(tmp_path: Path) -> None:
         async with await KubeApi.connect(KubeConfig(kubeconfig=path), clock=ManualClock()) as api:
             with pytest.raises(TransientError, match="certificate"):
                 await api.create(MAPS, {})
+
+
+@pytest.mark.parametrize("inline", [False, True])
+async def test_a_renewed_certificate_is_used(tmp_path: Path, *, inline: bool) -> None:
+    ca = authority(tmp_path)
+    accepted = [certificate(tmp_path, "first", ca)]
+    tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=ca)
+    tls.verify_mode = ssl.CERT_REQUIRED
+    tls.load_cert_chain(*certificate(tmp_path, "server", ca))
+    shown: list[str] = []
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        assert request.transport is not None
+        (name,) = [value for ((key, value),) in request.transport.get_extra_info("peercert")["subject"]]
+        shown.append(name)
+        return web.Response(status=200 if name == accepted[-1][0].stem else 401, body=b"{}")
+
+    path, ours, our_key = tmp_path / "kubeconfig", tmp_path / "ours.pem", tmp_path / "ours.key"
+
+    def renew(cert: Path, key: Path) -> None:
+        user = {"client-certificate": str(ours), "client-key": str(our_key)}
+        if inline:
+            texts = (b64encode(file.read_bytes()).decode() for file in (cert, key))
+            user = dict(zip(("client-certificate-data", "client-key-data"), texts, strict=True))
+        else:
+            ours.write_bytes(cert.read_bytes())
+            our_key.write_bytes(key.read_bytes())
+        kubeconfig(path, server.url, user=user, ca=ca)
+
+    async with ScriptedHttp(*[answer] * 20, tls=tls) as server:
+        renew(*accepted[0])
+        async with await KubeApi.connect(KubeConfig(kubeconfig=path), clock=ManualClock()) as api:
+            await api.create(MAPS, {})
+            accepted.append(certificate(tmp_path, "second", ca))
+            with pytest.raises(TransientError, match="401"):
+                await api.create(MAPS, {})
+            assert shown == ["first"] * 3, "none is there to try instead"
+            renew(accepted[-1][0], accepted[0][1])
+            with pytest.raises(TransientError, match="certificate and key do not match"):
+                await api.create(MAPS, {})
+            shown.clear()
+            renew(*accepted[-1])
+            await api.create(MAPS, {})
+            assert shown == ["first", "second"]
+            accepted.append(certificate(tmp_path, "third", ca))
+            renew(*accepted[-1])
+            await api.get(ONE, ConfigMap)
+            await api.get(ONE, ConfigMap)
+            assert shown == ["first", "second", "second", "third", "third"]
+
+
+async def test_an_invalid_certificate_leaves_the_one_before(tmp_path: Path) -> None:
+    ca = authority(tmp_path)
+    tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=ca)
+    tls.load_cert_chain(*certificate(tmp_path, "server", ca))
+    clock = ManualClock()
+    async with ScriptedHttp(reply(), reply(), tls=tls) as server:
+        ours, our_key = certificate(tmp_path, "ours", ca)
+        user = {"client-certificate": str(ours), "client-key": str(our_key)}
+        path = kubeconfig(tmp_path / "kubeconfig", server.url, user=user, ca=ca)
+        async with await KubeApi.connect(KubeConfig(kubeconfig=path), clock=clock) as api:
+            await api.create(MAPS, {})
+            ours.write_text("half")
+            clock.advance(TOKEN_AGE_MAX_S)
+            await api.create(MAPS, {})
+    assert len(server.asked) == 2, "an invalid file leaves the certificate as it was"
 
 
 async def test_the_way_to_the_server(tmp_path: Path) -> None:
