@@ -3,24 +3,25 @@
 from collections.abc import Callable
 from functools import partial
 
-from berth.formats.kubernetes.lean import Lean
-from berth.formats.kubernetes.objects import Pod
+from berth.formats.kubernetes.bound_pods import identity_of
+from berth.formats.kubernetes.lean import Lean, Meta
+from berth.formats.kubernetes.objects import Listed
 from berth.formats.kubernetes.paths import api_path
-from berth.formats.kubernetes.pods import PodAsks
 from berth.runtime.clock import Clock
+from berth.runtime.errors import PoisonError, TransientError
 from berth.runtime.kube.port import Api
+from berth.runtime.logs import Logger
 from berth.schemas.facts import OutcomeSeen
 from berth.schemas.units import UnixMs
 from berth.services.inventory.pods.collection import Pods
-from berth.services.inventory.pods.rows import read_row
-from berth.services.inventory.pods.unseen import Unseen
+from berth.services.inventory.pods.unseen import JobKey, Unseen
 from berth.services.inventory.publishing.api_tasks import ApiTask, ApiTasks
 
 
-class _Listed(Lean, frozen=True):
-    """Pods of a namespace."""
+class _PodHead(Lean, frozen=True):
+    """What a lookup reads of a pod: the rest of it may be invalid."""
 
-    items: list[Pod] = []
+    metadata: Meta = Meta()
 
 
 class PodLookups:
@@ -31,20 +32,34 @@ class PodLookups:
         api: The API server.
         api_tasks: Calls of the API server.
         clock: Source of time.
+        log: Receives why the server refuses a list.
         wait_s: How long list and watch may take to show a pod that was bound.
+        page_size: Objects per page of a list.
         on_change: Called when a list has arrived.
     """
 
     def __init__(
-        self, pods: Pods, api: Api, api_tasks: ApiTasks, clock: Clock, *, wait_s: float, on_change: Callable[[], None]
+        self,
+        pods: Pods,
+        api: Api,
+        api_tasks: ApiTasks,
+        clock: Clock,
+        log: Logger,
+        *,
+        wait_s: float,
+        page_size: int,
+        on_change: Callable[[], None],
     ) -> None:
         self._pods = pods
         self._api = api
         self._api_tasks = api_tasks
         self._clock = clock
+        self._log = log
+        self._page_size = page_size
         self._on_change = on_change
-        self._asks = PodAsks()
         self._unseen = Unseen(pods.lacks, wait_ms=round(wait_s * 1000))
+        self._asked: dict[str, dict[JobKey, OutcomeSeen]] = {}
+        """Outcomes whose pods are to be found in the next list, by namespace."""
 
     def note_outcome(self, outcome: OutcomeSeen) -> None:
         """Take a result of the binder."""
@@ -55,17 +70,65 @@ class PodLookups:
         return self._unseen.next_due_ms()
 
     def look(self, now_ms: UnixMs) -> None:
-        """Begin the lookups that are due."""
+        """Begin the lookups that are due: one list for each namespace."""
         for outcome in self._unseen.due(now_ms):
-            name = f"{outcome.namespace}/{outcome.name}"
-            self._api_tasks.put(ApiTask(("bound", name), f"list the pods of {name}", partial(self._list, outcome)))
+            asked = self._asked.setdefault(outcome.namespace, {})
+            asked[outcome.namespace, outcome.name] = outcome
+            if len(asked) == 1:
+                self._put(outcome.namespace)
 
-    async def _list(self, outcome: OutcomeSeen) -> None:
-        """List the pods; of those that were bound before, what is not there is gone."""
-        path = api_path("v1", "namespaces", outcome.namespace, "pods")
-        found = await self._api.get(path, _Listed, params={"fieldSelector": "spec.nodeName!="})
-        rows = (read_row(pod, self._asks) for pod in found.items)
-        identities = [row.identity for row in rows if row is not None and row.identity is not None]
-        there = {one.rank for one in identities if (one.uid, one.attempt) == (outcome.uid, outcome.attempt)}
-        self._pods.note_bound(outcome, there=there)
+    def _put(self, namespace: str) -> None:
+        what = f"list the bound pods of namespace {namespace}"
+        self._api_tasks.put(ApiTask(("bound", namespace), what, partial(self._list, namespace)))
+
+    async def _list(self, namespace: str) -> None:
+        """List the pods; of those that were bound before, what is not there is gone.
+
+        If a pod is there that no watch has shown, nothing is said of its job yet: a fact without that pod would give
+        its chips back. The pods are listed again after a while.
+
+        Raises:
+            TransientError: The server did not answer, or refuses the list; it is asked again.
+        """
+        asked = self._asked.pop(namespace)
+        try:
+            there = await self._ranks(namespace)
+        except TransientError:
+            self._ask_again(namespace, asked)
+            raise
+        except PoisonError as error:
+            self._ask_again(namespace, asked)
+            self._log.warning("pods that were bound cannot be listed", namespace=namespace, reason=error.reason)
+            raise TransientError(error.reason) from error
+        for outcome in asked.values():
+            if not self._pods.lacks(outcome):  # a watch has shown them, or the attempt is over
+                continue
+            if self._pods.knows(outcome, there.get((outcome.uid, outcome.attempt), ())):
+                self._pods.note_bound(outcome)
+            else:
+                self._unseen.note_again(outcome, self._clock.now_ms())
         self._on_change()
+
+    def _ask_again(self, namespace: str, asked: dict[JobKey, OutcomeSeen]) -> None:
+        """Keep outcomes whose list failed, except those that newer ones have replaced."""
+        self._asked[namespace] = asked | self._asked.get(namespace, {})
+
+    async def _ranks(self, namespace: str) -> dict[tuple[str, int], set[int]]:
+        """Ranks of the bound pods that the server has, by uid of the job and attempt.
+
+        Raises:
+            TransientError: The server did not answer.
+            PoisonError: It refuses the list, or the answer is none.
+        """
+        path = api_path("v1", "namespaces", namespace, "pods")
+        found: dict[tuple[str, int], set[int]] = {}
+        params = {"fieldSelector": "spec.nodeName!=", "limit": str(self._page_size)}
+        while True:
+            page = await self._api.get(path, Listed[_PodHead], params=params)
+            for pod in page.items or ():
+                identity = identity_of(pod.metadata, [])
+                if identity is not None:
+                    found.setdefault((identity.uid, identity.attempt), set()).add(identity.rank)
+            if not page.metadata.continue_:
+                return found
+            params["continue"] = page.metadata.continue_

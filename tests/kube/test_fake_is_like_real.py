@@ -112,6 +112,17 @@ async def test_objects_are_made_read_and_listed_by_selectors(world: World) -> No
     assert caught.value.status == 400
 
 
+async def test_a_list_comes_in_pages(world: World) -> None:
+    for name in "abc":
+        await world.api.create(world.path("configmaps"), {"metadata": {"name": name, "labels": {"page": "x"}}})
+    params = {"labelSelector": "page=x", "limit": "2"}
+    first = await world.api.get(world.path("configmaps"), Listed[ConfigMap], params=params)
+    assert [item.metadata.name for item in first.items or ()] == ["a", "b"]
+    more = {**params, "continue": first.metadata.continue_}
+    second = await world.api.get(world.path("configmaps"), Listed[ConfigMap], params=more)
+    assert ([item.metadata.name for item in second.items or ()], second.metadata.continue_) == (["c"], "")
+
+
 async def test_a_name_with_steps_in_it_is_no_object(world: World) -> None:
     await world.api.create(world.path("configmaps"), {"metadata": {"name": "one"}})
     for name in ("../configmaps/one", ".", "one?limit=1", "one#a", "o%6ee", "one/", "\u00e9"):

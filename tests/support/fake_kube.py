@@ -107,8 +107,8 @@ class FakeKube:
         if place.name:
             answer: object = self._found(place)
         else:
-            items = self._select(place, params or {})
-            answer = {"metadata": {"resourceVersion": str(self._version)}, "items": items}
+            items, more = _page(self._select(place, params or {}), params or {})
+            answer = {"metadata": {"resourceVersion": str(self._version), "continue": more}, "items": items}
         self._landed("GET", path)
         return decoded(answer, kind)
 
@@ -338,6 +338,13 @@ def _tree(body: Body) -> Tree:
     """A body as a tree of its own."""
     tree: Tree = msgspec.json.decode(body if isinstance(body, bytes) else msgspec.json.encode(body))
     return tree
+
+
+def _page(items: list[Tree], params: Mapping[str, str]) -> tuple[list[Tree], str]:
+    """A page of a list, and the token of the next; empty after the last. It is a position, not a version."""
+    begin = int(params.get("continue") or 0)
+    end = begin + int(params.get("limit") or len(items) or 1)
+    return items[begin:end], str(end) if end < len(items) else ""
 
 
 def _identity(old: Tree | None) -> Tree:

@@ -117,14 +117,19 @@ class Pods:
             return False
         return any(known is None or not known.knows(rank) for rank in self._ranks_bound(outcome))
 
-    def note_bound(self, outcome: OutcomeSeen, *, there: Collection[int] = ()) -> None:
-        """Note that the binder bound pods of an attempt, after all pods were listed.
+    def knows(self, outcome: OutcomeSeen, ranks: Collection[int]) -> bool:
+        """Whether pods of all these ranks of the attempt of an outcome were seen."""
+        gang = self._gangs.get((outcome.namespace, outcome.name))
+        known = gang.attempts.get((outcome.uid, outcome.attempt)) if gang is not None else None
+        return not ranks or (known is not None and all(known.knows(rank) for rank in ranks))
 
-        Those that are not there are gone: they came and went before a fact about them was published.
+    def note_bound(self, outcome: OutcomeSeen) -> None:
+        """Note that the binder bound pods of an attempt, after all pods were listed and those in the list were seen.
+
+        The others are gone: they came and went before a fact about them was published.
 
         Args:
             outcome: What the binder said before the list.
-            there: Ranks whose pods are in the list, beside those that are known.
         """
         key = (outcome.namespace, outcome.name)
         ranks = self._ranks_bound(outcome)
@@ -132,7 +137,7 @@ class Pods:
             return
         attempt = self._gangs.setdefault(key, JobPods()).attempts.setdefault((outcome.uid, outcome.attempt), Attempt())
         for rank in ranks:
-            if rank not in there and not attempt.knows(rank):
+            if not attempt.knows(rank):
                 attempt.gone[rank] = RankState("", PodPhase.GONE, 0)
         self._dirty[key] = None
 

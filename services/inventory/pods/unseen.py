@@ -35,6 +35,11 @@ class Unseen:
         if self._lacks(outcome):
             self._since[key] = (outcome, now_ms)
 
+    def note_again(self, outcome: OutcomeSeen, now_ms: UnixMs) -> None:
+        """Wait once more for the pods of an outcome, unless a newer one came meanwhile."""
+        if (outcome.namespace, outcome.name) not in self._since:
+            self.note(outcome, now_ms)
+
     def due(self, now_ms: UnixMs) -> list[OutcomeSeen]:
         """Outcomes whose pods are to be asked for now, in the order in which they came; each is named once."""
         found: list[OutcomeSeen] = []

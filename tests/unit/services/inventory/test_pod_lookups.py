@@ -2,9 +2,12 @@
 
 from collections.abc import AsyncIterator
 
+import msgspec
 import pytest
 
-from berth.runtime.errors import TransientError
+from berth.runtime.errors import PoisonError, TransientError
+from berth.runtime.kube.config import KubeConfig
+from berth.runtime.kube.port import RefusedError
 from berth.schemas.envelope import encode
 from berth.schemas.facts import JobSeen, NodesSeen, OutcomeSeen
 from berth.schemas.intake import JobRequest, Task
@@ -14,6 +17,7 @@ from tests.unit.services.inventory.test_service import CONFIG, RESOURCE, World, 
 
 PODS = "/api/v1/namespaces/team/pods"
 WAIT_S = CONFIG.unseen_s
+PAGED = msgspec.structs.replace(CONFIG, kube=KubeConfig(page_size=2))
 
 
 def bound(attempt: int = 1, *, uid: str = "u", pods: int = 2) -> OutcomeSeen:
@@ -44,6 +48,12 @@ async def wait_long(world: World) -> None:
     known = len(world.facts("node", NodesSeen))
     world.kube.put("/api/v1/nodes", a_node("a", address=f"ip-{world.clock.now_ms()}"))
     await world.has(lambda: len(world.facts("node", NodesSeen)) > known, "a turn after the wait")
+
+
+async def wait_long_blindly(world: World) -> None:
+    """The same while no watch shows anything: a result of the binder for a job that is not known wakes it."""
+    world.clock.advance(WAIT_S)
+    await tell(world, OutcomeSeen("team", "another", "x", 1, "bound", bound=1))
 
 
 def bind(world: World, *ranks: int) -> None:
@@ -87,14 +97,64 @@ async def test_a_pod_that_is_in_the_list_is_not_gone_however_late_the_watch_is(w
         world.kube.watching.clear()
         bind(world, 0, 1)
         world.kube.put("/api/v1/namespaces/team/pods", a_pod("other", node="a"))
-        world.clock.advance(WAIT_S)
-        await tell(world, OutcomeSeen("team", "another", "x", 1, "bound", bound=1))
+        await wait_long_blindly(world)
         await world.has(lambda: lists(world) == 1, "the list")
         await world.quiet()
         assert world.phases() == []
         world.kube.watching.set()
         await world.has(lambda: ("job", ["RUNNING", "RUNNING"]) in world.phases(), "the watch shows them")
     assert all("GONE" not in phases for name, phases in world.phases() if name == "job")
+
+
+async def test_a_server_that_refuses_is_asked_again(world: World) -> None:
+    async with world.inventory():
+        await world.has(world.nodes, "the node")
+        await tell(world, bound())
+        world.kube.fail(RefusedError("no", status=403, cause="Forbidden"), method="GET", part=PODS)
+        world.kube.fail(PoisonError("no list"), method="GET", part=PODS)
+        await wait_long(world)
+        await world.has(lambda: world.phases() == [("job", ["GONE", "GONE"])], "both are gone")
+    assert lists(world) == 3
+
+
+async def test_chips_of_a_pod_that_no_watch_shows_are_not_given_back_with_those_of_another(world: World) -> None:
+    async with world.inventory():
+        await world.has(world.nodes, "the node")
+        world.kube.watching.clear()
+        bad = a_bound_pod("p0", 0, 7)
+        world.kube.put(PODS, {**bad, "spec": {**bad["spec"], "containers": "none"}})
+        await tell(world, bound())
+        for number in (1, 2):
+            await wait_long_blindly(world)
+            await world.has(lambda count=number: lists(world) == count, "the list")
+            await world.quiet()
+            assert world.phases() == []
+        world.kube.put(PODS, bad)
+        world.kube.relist()
+        world.kube.watching.set()
+        await world.has(lambda: world.phases() == [("job", ["RUNNING"])], "the pod that is there")
+        await wait_long_blindly(world)
+        await world.has(lambda: world.phases()[-1] == ("job", ["RUNNING", "GONE"]), "the pod that is gone")
+    assert lists(world) == 3
+
+
+async def test_the_jobs_of_a_namespace_share_a_list_that_comes_in_pages(world: World) -> None:
+    request = JobRequest("team", "more", "v", RESOURCE, [Task("t", 2, 2)])
+    seen = JobSeen("team", "more", "v", "accepted", 1, request=request)
+    await world.bus.publish(world.bus.subjects.fact_job("team", "more"), encode(seen))
+    async with world.inventory(PAGED):
+        await world.has(world.nodes, "the node")
+        world.kube.watching.clear()
+        for number in range(3):
+            world.kube.put(PODS, a_pod(f"a{number}", node="a"))
+        await tell(world, bound())
+        other = OutcomeSeen("team", "more", "v", 1, "bound", bound=2)
+        await world.bus.publish(world.bus.subjects.fact_outcome("team", "more"), encode(other))
+        await world.quiet()
+        await wait_long_blindly(world)
+        await world.has(lambda: len(world.phases()) == 2, "what became of both")
+        assert sorted(world.phases()) == [("job", ["GONE", "GONE"]), ("more", ["GONE", "GONE"])]
+    assert lists(world) == 2, "two pages of one list"
 
 
 async def test_nobody_asks_for_pods_that_are_known_or_of_an_attempt_that_is_over(world: World) -> None:

@@ -100,12 +100,13 @@ class World:
         self.kube = FakeKube(clock=self.clock, unserved=unserved)
 
     @asynccontextmanager
-    async def inventory(self) -> AsyncIterator[asyncio.Task[None]]:
+    async def inventory(self, config: InventoryConfig | None = None) -> AsyncIterator[asyncio.Task[None]]:
         stop = asyncio.Event()
         bus = FakeBus(self.server, "test")
         async with asyncio.TaskGroup() as group:
             task = group.create_task(
-                serve_on(bus, self.kube, self.clock, CONFIG, Instruments.make(InventoryMetrics), stop), name="inventory"
+                serve_on(bus, self.kube, self.clock, config or CONFIG, Instruments.make(InventoryMetrics), stop),
+                name="inventory",
             )
             try:
                 yield task
