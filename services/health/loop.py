@@ -234,7 +234,7 @@ class Loop:
             self._metrics.facts.inc()
         for health in NodeHealth:
             self._metrics.nodes.labels(word_of(health)).set(sum(counts[health] for counts in self._levels.values()))
-        self._metrics.suspect.set(self.report_store.suspect_count())
+        self._metrics.suspect.set(self.report_store.suspect_count(self.cluster.nodes))
 
     def _fact(self, domain: str) -> HealthSeen:
         """Fact of a domain as it is now; without rows when the domain is gone."""

@@ -5,6 +5,8 @@ give the offset of the node's clock: the smallest observed difference between re
 report is its UpdateTime plus that offset. For a report that existed before the watch it is the UpdateTime alone.
 """
 
+from collections.abc import Container
+
 import msgspec
 
 from berth.formats.ascend.device_info import ChipLists, DeviceReport, SwitchInfo
@@ -67,9 +69,9 @@ class ReportStore:
         """Reports on a node; empty for a node without reports."""
         return self._reports.get(node) or NodeReports()
 
-    def suspect_count(self) -> int:
-        """Number of nodes for which the newest report of some source is invalid."""
-        return sum(1 for reports in self._reports.values() if reports.suspect)
+    def suspect_count(self, nodes: Container[str]) -> int:
+        """Number of nodes of these for which the newest report of some source is invalid."""
+        return sum(1 for name, reports in self._reports.items() if reports.suspect and name in nodes)
 
     def restore(self, condition: NodeCondition) -> None:
         """Restore the condition that an earlier run published."""

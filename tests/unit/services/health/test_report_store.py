@@ -101,10 +101,11 @@ def test_doubt_is_new_once_and_ends_once() -> None:
     assert words.mark_suspect("a", "x", "why")
     assert not words.mark_suspect("a", "x", "why else")
     assert words.of("a").suspect == {"x": "why else"}
-    assert words.suspect_count() == 1
+    assert words.suspect_count({"a"}) == 1
+    assert words.suspect_count(set()) == 0, "nodes that are gone do not count"
     assert words.mark_valid("a", "x")
     assert not words.mark_valid("a", "x")
-    assert words.suspect_count() == 0
+    assert words.suspect_count({"a"}) == 0
 
 
 def test_an_earlier_run_may_have_known_less() -> None:
