@@ -33,12 +33,16 @@ from berth.services.inventory.podgroups.status import (
     enqueued_ms,
     min_resources_of,
     phase_after,
+    same_but_numbers,
     status_patch,
 )
 
 Name = tuple[str, str]
 """Namespace and name of a PodGroup."""
 _UNKNOWN: Final = GroupPods(is_ours=None)
+_NUMBERS_APART_MS: Final = 300_000
+"""Least age of a condition before it is written for other amounts alone: those of all PodGroups that wait change
+together, and their patches would hold up admissions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -308,6 +312,12 @@ class Groups:
         if may_write and status and "phase" not in status and group.written_ms and now_ms < next_ms:
             group.due(next_ms)
             may_write = False
+        if set(status) == {"conditions"} and not annotations:
+            told = same_but_numbers(observed, wanted)
+            again_ms = unix_ms(told) + _NUMBERS_APART_MS if told is not None else 0
+            if now_ms < again_ms:
+                group.due(again_ms)
+                may_write = False
         if group.due_ms is not None:
             self._due[name] = group.due_ms
         if not (status or annotations) or not may_write:

@@ -3,6 +3,7 @@
 Source: docs/reference/kubernetes.md, "Labels of jobs" and "Volcano PodGroups".
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -27,6 +28,7 @@ NOT_ENOUGH: Final = "NotEnoughResources"
 _OURS: Final = frozenset({"Scheduled", "Unschedulable"})
 _ROOM_CODES: Final = frozenset({"", "no-room", "no-claim", "bind-failed"})
 _DIGITS_OF_ID: Final = 32
+_NUMBER: Final = re.compile(r"(?<!\S)\d+(?!\S)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +157,23 @@ def status_patch(group: PodGroup, wanted: Wanted, now_ms: int) -> dict[str, obje
     if conditions is not None:
         patch["conditions"] = conditions
     return patch
+
+
+def same_but_numbers(group: PodGroup, wanted: Wanted) -> str | None:
+    """Time (RFC 3339) of the condition of a PodGroup that waits, if the desired one differs in amounts alone."""
+    desired = _condition(wanted)
+    ours = [item for item in group.status.conditions or () if item.type in _OURS]
+    if desired is None or desired[2] != ENQUEUE_FAILED or len(ours) != 1:
+        return None
+    (item,) = ours
+    if (item.type, item.status, item.reason) != desired[:3] or _subject(item.message) != _subject(desired[3]):
+        return None
+    return item.last_transition_time
+
+
+def _subject(message: str) -> str:
+    """What a message is about: its first part, without numbers."""
+    return _NUMBER.sub("", message.partition(",")[0])
 
 
 def annotations_patch(group: PodGroup, wanted: Wanted) -> dict[str, str | None]:

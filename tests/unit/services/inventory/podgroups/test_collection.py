@@ -113,6 +113,30 @@ def test_a_group_is_let_in_when_its_chips_are_free() -> None:
     assert world.shown["pg"].status.conditions == []
 
 
+def test_other_amounts_alone_are_not_written_at_once() -> None:
+    world = GroupWorld(chips=4)
+    world.show(pending("a"), pending("b"))
+    world.run()
+    for chips in (5, 6, 7):
+        world.free(chips)
+        assert world.settle(after_s=60) == []
+    assert world.condition("a")[2] == f"asks for 8 {CHIPS}, 4 are free"
+    world.run(after_s=120)
+    assert {world.condition(name)[2] for name in "ab"} == {f"asks for 8 {CHIPS}, 7 are free"}
+    world.free(16, cpu=1)
+    world.run()
+    assert (world.phase("a"), world.phase("b")) == ("Inqueue", "Inqueue"), "an admission waits for nothing"
+
+
+def test_another_resource_that_is_missing_is_written_at_once() -> None:
+    world = GroupWorld(GangSettings(scheduler_names=("volcano",), force_enqueue=False), chips=4)
+    world.show(pending())
+    world.run()
+    world.free(8, cpu=1000)
+    world.run(after_s=1)
+    assert world.condition()[2] == "asks for 4000 thousandths of a CPU, 1000 are free"
+
+
 def test_nothing_is_let_in_before_it_is_known_what_is_free() -> None:
     world = GangWorld(VOLCANO)
     world.gangs.set_group(pending())
