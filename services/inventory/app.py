@@ -1,4 +1,7 @@
-"""Wiring of the inventory: read the facts of earlier runs, list the cluster, then publish differences."""
+"""Wiring of the inventory: read the facts of earlier runs, list the cluster, then publish differences.
+
+Longer than 400 lines because it wires every kind that is watched.
+"""
 
 import asyncio
 from collections.abc import Callable
@@ -235,7 +238,9 @@ async def _serve(
         api.reflect("/api/v1/pods", Pod, _Taking(loop.replace_pods, loop.change_pods)),
         api.reflect(PATH, ConfigMap, _Taking(loop.replace_switches, loop.change_switches), params=SELECTOR),
     ]
-    always += loop.constraints.reflections(api, has_capacities=await _serves(api, config, CAPACITIES, stop))
+    always += loop.constraints.reflections(
+        api, has_capacities=await _serves(api, config, CAPACITIES, stop, instruments.log)
+    )
     groups_known, devices_known, classes_known = asyncio.Event(), asyncio.Event(), asyncio.Event()
     policies = loop.policies
     classes = _Taking(policies.replace_classes, policies.change_classes)
@@ -263,14 +268,18 @@ async def _serve(
             task.cancel()
 
 
-async def _serves(api: Api, config: InventoryConfig, kind: tuple[str, str], stop: asyncio.Event) -> bool:
-    """Whether the server has a kind; asks until it answers, or until ``stop`` is set."""
+async def _serves(api: Api, config: InventoryConfig, kind: tuple[str, str], stop: asyncio.Event, log: Logger) -> bool:
+    """Whether the server has a kind; asks until it says so, or until ``stop`` is set."""
     while True:
         try:
             return await api.serves(*kind)
         except TransientError as error:
-            if await pause(stop, max(config.retry_wait_s, error.retry_after_s)):
-                return False
+            wait_s = max(config.retry_wait_s, error.retry_after_s)
+        except PoisonError as error:
+            log.warning("cannot ask for a kind, will ask again", kind="/".join(kind), reason=error.reason)
+            wait_s = config.kinds_retry_s
+        if await pause(stop, wait_s):
+            return False
 
 
 async def _reflect_groups(api: Api, config: InventoryConfig, loop: Loop, known: asyncio.Event, log: Logger) -> None:

@@ -8,10 +8,11 @@ from berth.formats.ascend.fault_counters import job_key
 from berth.formats.kubernetes.objects import ConfigMap, Node, Pod, PodGroup
 from berth.runtime.bus.port import Bus
 from berth.runtime.clock import Clock
-from berth.runtime.errors import TransientError
+from berth.runtime.errors import PoisonError, TransientError
 from berth.runtime.instruments import Instruments
 from berth.runtime.kube.client import KubeApi
 from berth.runtime.kube.port import Api, Change, Reflection
+from berth.runtime.logs import Logger
 from berth.runtime.waits import all_set
 from berth.services.summary.config import SummaryConfig
 from berth.services.summary.faults.bus_facts import BusFacts
@@ -80,7 +81,7 @@ async def write_on(
     ]
     async with asyncio.TaskGroup() as group:
         tasks = [group.create_task(item.run(), name="reflect") for item in reflections]
-        tasks.append(group.create_task(_groups(api, groups, config), name="reflect PodGroups"))
+        tasks.append(group.create_task(_groups(api, groups, config, instruments.log), name="reflect PodGroups"))
         if share is not None:
             reflection = share.reflection()
             tasks.append(group.create_task(reflection.run(), name="reflect leaf switches"))
@@ -183,8 +184,8 @@ async def _work(
     await loop.run(stop)
 
 
-async def _groups(api: Api, handler: "_Handler[PodGroup]", config: SummaryConfig) -> None:
-    """Reflect PodGroups as soon as the server serves them."""
+async def _groups(api: Api, handler: "_Handler[PodGroup]", config: SummaryConfig, log: Logger) -> None:
+    """Reflect PodGroups as soon as the server serves them; nothing is known while it refuses to say so."""
     while True:
         try:
             if await api.serves("scheduling.volcano.sh/v1beta1", "podgroups"):
@@ -193,6 +194,9 @@ async def _groups(api: Api, handler: "_Handler[PodGroup]", config: SummaryConfig
             wait_s = config.kinds_retry_s
         except TransientError as error:
             wait_s = max(error.retry_after_s, config.retry_wait_s)
+        except PoisonError as error:
+            log.warning("cannot ask for PodGroups, will ask again", reason=error.reason)
+            wait_s = config.kinds_retry_s
         await asyncio.sleep(wait_s)
     await api.reflect("/apis/scheduling.volcano.sh/v1beta1/podgroups", PodGroup, handler).run()
 

@@ -14,6 +14,7 @@ from structlog.testing import capture_logs
 
 from berth.core.cluster.node_packing import unpack_nodes
 from berth.runtime.instruments import Instruments
+from berth.runtime.kube.port import RefusedError
 from berth.schemas.envelope import decode, encode
 from berth.schemas.facts import (
     JobSeen,
@@ -385,6 +386,14 @@ async def test_a_history_of_facts_that_went_backwards_ends_it(world: World) -> N
     with pytest.raises(ExceptionGroup, match="unhandled errors") as ended:
         await broken()
     assert "history went backwards" in repr(ended.value)
+
+
+async def test_a_server_that_refuses_to_say_which_kinds_it_has_is_asked_again(world: World) -> None:
+    for part in ("csistoragecapacities", "podgroups"):
+        world.kube.fail(RefusedError("may not", status=403, cause="Forbidden"), method="GET", part=part)
+    world.kube.put("/api/v1/nodes", a_node("a"))
+    async with world.inventory():
+        await world.has(lambda: world.facts("node", NodesSeen), "the node")
 
 
 async def test_it_works_on_a_server_without_podgroups() -> None:

@@ -45,7 +45,7 @@ class Desk:
         self.kube = FakeKube(clock=self.clock)
         self.server = FakeServer(self.clock)
         self.bus = FakeBus(self.server, "c")
-        self.config = SummaryConfig(settle_s=0.01, retry_wait_s=0.01, kept_s=60)
+        self.config = SummaryConfig(settle_s=0.01, retry_wait_s=0.01, kinds_retry_s=0.01, kept_s=60)
 
     def running(self) -> AbstractAsyncContextManager[None]:
         return summary_on(self.kube, self.bus, self.clock, self.config)
@@ -111,6 +111,14 @@ async def test_a_job_is_told_from_its_group_until_it_is_gone() -> None:
         await until(lambda: desk.names() == [], deadline_s=5, what="the summary is deleted")
     (event,) = await desk.events()
     assert (event.deleted, event.data) == (True, {})
+
+
+async def test_a_server_that_refuses_to_say_whether_it_has_groups_is_asked_again() -> None:
+    desk = Desk()
+    desk.group()
+    desk.kube.fail(RefusedError("may not", status=403, cause="Forbidden"), method="GET", part="podgroups", times=2)
+    async with desk.running():
+        await desk.until_status("pending")
 
 
 async def test_a_restart_writes_nothing_and_corrects_what_changed_meanwhile() -> None:
