@@ -76,14 +76,7 @@ class Loop:
         self.switches = Switches(self.nodes, self.pods.on_node)
         self.api_tasks = ApiTasks(config, instruments)
         self._lookups = PodLookups(
-            self.pods,
-            api,
-            self.api_tasks,
-            clock,
-            self._log,
-            wait_s=config.unseen_s,
-            page_size=config.kube.page_size,
-            on_change=self._changed.set,
+            self.pods, api, self.api_tasks, clock, config, self._log, on_change=self._changed.set
         )
         self._asks = PodAsks()
         self._queue = PublishQueue(bus, instruments)

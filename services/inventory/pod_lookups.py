@@ -13,6 +13,7 @@ from berth.runtime.kube.port import Api
 from berth.runtime.logs import Logger
 from berth.schemas.facts import OutcomeSeen
 from berth.schemas.units import UnixMs
+from berth.services.inventory.config import InventoryConfig
 from berth.services.inventory.pods.collection import Pods
 from berth.services.inventory.pods.unseen import JobKey, Unseen
 from berth.services.inventory.publishing.api_tasks import ApiTask, ApiTasks
@@ -32,9 +33,8 @@ class PodLookups:
         api: The API server.
         api_tasks: Calls of the API server.
         clock: Source of time.
+        config: Settings.
         log: Receives why the server refuses a list.
-        wait_s: How long list and watch may take to show a pod that was bound.
-        page_size: Objects per page of a list.
         on_change: Called when a list has arrived.
     """
 
@@ -44,10 +44,9 @@ class PodLookups:
         api: Api,
         api_tasks: ApiTasks,
         clock: Clock,
+        config: InventoryConfig,
         log: Logger,
         *,
-        wait_s: float,
-        page_size: int,
         on_change: Callable[[], None],
     ) -> None:
         self._pods = pods
@@ -55,9 +54,9 @@ class PodLookups:
         self._api_tasks = api_tasks
         self._clock = clock
         self._log = log
-        self._page_size = page_size
+        self._page_size = config.kube.page_size
         self._on_change = on_change
-        self._unseen = Unseen(pods.lacks, wait_ms=round(wait_s * 1000))
+        self._unseen = Unseen(pods.lacks, wait_ms=round(config.unseen_s * 1000))
         self._asked: dict[str, dict[JobKey, OutcomeSeen]] = {}
         """Outcomes whose pods are to be found in the next list, by namespace."""
 

@@ -2,6 +2,8 @@
 
 The library reads kubeconfigs and runs their plug-ins. It is loaded only for that, because it takes 40 MB and half a
 second. A service account, and a kubeconfig without plug-ins, is read without it.
+
+Longer than 400 lines because the credentials and certificates that a connection uses are read here, too.
 """
 
 import asyncio
