@@ -12,6 +12,7 @@ from typing import Annotated, Any, Final
 import uvloop
 from cyclopts import Parameter
 
+from berth.cli.addresses import checked
 from berth.cli.link import LinkWatch
 from berth.cli.output import FAILED, INTERRUPTED, OK, WRONG_USE, CommandError, complain, print_progress
 from berth.core.errors import LedgerBrokenError
@@ -61,8 +62,14 @@ class Common:
 
     @property
     def address(self) -> str:
-        """Address of NATS."""
-        return self.url or bus_url_from_environment() or DEFAULT_URL
+        """Address of NATS.
+
+        Raises:
+            CommandError: It is invalid.
+        """
+        if self.url:
+            return checked("--url", self.url)
+        return checked("the address of NATS in the environment", bus_url_from_environment() or DEFAULT_URL)
 
 
 @asynccontextmanager
@@ -76,7 +83,8 @@ async def connected(common: Common, *, needs_cell: bool = True, reports_outages:
             draws on the terminal, and shows it itself.
 
     Raises:
-        CommandError: No server answers, the server rejects the connection, or it does not have the cell.
+        CommandError: The address is invalid, no server answers, the server rejects the connection, or it does not have
+            the cell.
     """
     url = common.address
     access = access_of(bus_from_environment(url))

@@ -17,13 +17,25 @@ async def ask_consent(question: str, command: str, *, yes: bool) -> None:
     Raises:
         CommandError: The answer is no, or nobody can be asked.
     """
-    if not yes and not await asyncio.to_thread(_agrees, question):
+    if not yes and not await _agrees(question):
         raise CommandError(f"nothing was changed; make the change with: {command}")
 
 
-def _agrees(question: str) -> bool:
+async def _agrees(question: str) -> bool:
     if not sys.stdin.isatty():
         return False
     sys.stderr.write(f"{question}? [y/N] ")
     sys.stderr.flush()
+    await _answered()
     return sys.stdin.readline().strip().lower() in {"y", "yes"}
+
+
+async def _answered() -> None:
+    """Wait for a line on the terminal; the connection to NATS stays alive, and Ctrl-C ends the wait."""
+    loop = asyncio.get_running_loop()
+    is_there = asyncio.Event()
+    loop.add_reader(sys.stdin, is_there.set)
+    try:
+        await is_there.wait()
+    finally:
+        loop.remove_reader(sys.stdin)

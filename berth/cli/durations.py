@@ -7,7 +7,9 @@ from berth.cli.output import WRONG_USE, CommandError
 from berth.formats.quantities import QuantityError, duration_ms
 
 _SECONDS: Final = re.compile(r"[0-9]{1,9}([.][0-9]{1,9})?")
+_DAYS: Final = re.compile(r"([1-9][0-9]{0,4})d")
 _SECOND_MS: Final = 1000
+_DAY_MS: Final = 86_400_000
 
 
 def option_ms(option: str, text: str) -> int:
@@ -15,15 +17,17 @@ def option_ms(option: str, text: str) -> int:
 
     Args:
         option: The option, such as ``--for``.
-        text: Its value, such as ``30m``.
+        text: Its value, such as ``30m`` or ``7d``.
 
     Raises:
         CommandError: It is no duration above 0.
     """
     try:
-        found = duration_ms(text)
+        found = _duration_ms(text)
     except QuantityError as error:
-        raise CommandError(f"{option} is {text!r}, expected {error.expected}", code=WRONG_USE) from error
+        raise CommandError(
+            f"{option} is {text!r}, expected days such as 7d, or {error.expected}", code=WRONG_USE
+        ) from error
     if not found:
         raise CommandError(f"{option} is {text!r}, expected a duration above 0", code=WRONG_USE)
     return found
@@ -34,7 +38,7 @@ def option_s(option: str, text: str) -> float:
 
     Args:
         option: The option, such as ``--timeout``.
-        text: Its value: a number of seconds, or a duration such as ``30m``.
+        text: Its value: a number of seconds, or a duration such as ``30m`` or ``7d``.
 
     Raises:
         CommandError: It is neither.
@@ -42,6 +46,18 @@ def option_s(option: str, text: str) -> float:
     if _SECONDS.fullmatch(text):
         return float(text)
     try:
-        return duration_ms(text) / _SECOND_MS
+        return _duration_ms(text) / _SECOND_MS
     except QuantityError as error:
-        raise CommandError(f"{option} is {text!r}, expected seconds, or {error.expected}", code=WRONG_USE) from error
+        raise CommandError(
+            f"{option} is {text!r}, expected seconds, days such as 7d, or {error.expected}", code=WRONG_USE
+        ) from error
+
+
+def _duration_ms(text: str) -> int:
+    """Duration in milliseconds.
+
+    Raises:
+        QuantityError: It is neither a number of days nor a duration.
+    """
+    days = _DAYS.fullmatch(text)
+    return int(days[1]) * _DAY_MS if days is not None else duration_ms(text)

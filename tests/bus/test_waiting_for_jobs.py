@@ -126,7 +126,11 @@ async def test_a_wait_that_takes_too_long_ends_with_its_own_code(
         (["ml/x"], 2, 'Command "wait" parameter --for requires an argument.'),
         (["ml/x", "--for", "running"], 2, 'Invalid value "running" for --for. Choose from: "placed", "finished".'),
         (["--for", "placed"], 2, "no job is named, expected one or several"),
-        (["ml/x", "--for", "placed", "--timeout", "soon"], 2, "--timeout is 'soon', expected seconds, or a duration"),
+        (
+            ["ml/x", "--for", "placed", "--timeout", "soon"],
+            2,
+            "--timeout is 'soon', expected seconds, days such as 7d, or a duration",
+        ),
         (["ml/x", "--for", "placed", "--timeout", "-3"], 2, "--timeout"),
         (["ml/z", "--for", "placed"], 1, "no job is named ml/z; near names: ml/x"),
     ],

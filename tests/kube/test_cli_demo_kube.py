@@ -98,7 +98,7 @@ def test_asked_to_stop_it_takes_everything_away(tmp_path: Path, after: str) -> N
         assert left(tmp_path)
         process.send_signal(signal.SIGINT)
         _, err = process.communicate(timeout=TOO_LONG_S)
-    assert process.returncode == 1
+    assert process.returncode == 130
     assert "stopped before the end" in err
     assert list(tmp_path.iterdir()) == []
     assert left(tmp_path) == []

@@ -11,6 +11,7 @@ from typing import Annotated, Final
 from cyclopts import Parameter
 
 from berth.cli.cell import Common, connected, run
+from berth.cli.interrupts import interruptible
 from berth.cli.jobs.explain_text import ExplainResult, describe, describe_past, not_asked, show
 from berth.cli.jobs.finding import Namespace, find_job
 from berth.cli.output import FAILED, OK, WRONG_USE, CommandError, complain, emit, known_jobs, moment, near_names
@@ -70,7 +71,8 @@ def explain_job(
     async def work() -> int:
         damage = ""
         if point.log is not None:
-            with complaints_of(point.log, hint="" if point.salvage else "uses what comes before it"):
+            hint = "" if point.salvage else "uses what comes before it"
+            with interruptible(), complaints_of(point.log, hint=hint):
                 file = Recorded(point.log, salvage=point.salvage)
                 result = file.describe(key, point)
             damage = file.damage

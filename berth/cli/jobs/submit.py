@@ -9,6 +9,7 @@ from cyclopts import Parameter
 
 from berth.cli.cell import Common, connected, run
 from berth.cli.durations import option_s
+from berth.cli.interrupts import interruptible
 from berth.cli.jobs.goals import Result, interruption_lines, progress_lines, result_of
 from berth.cli.jobs.requests import Fault, Request, fault_of, read_requests
 from berth.cli.jobs.rows import JobRow, phase_words, row_of
@@ -86,7 +87,8 @@ def submit(
         if not files:
             raise CommandError("no file is named; give one, or - for stdin", code=WRONG_USE)
         limit_s = option_s("--timeout", timeout) if timeout else None
-        requests, faults = read_requests(files)
+        with interruptible():
+            requests, faults = read_requests(files)
         warn(
             f"{sent.file}: {'/'.join(sent.key)}: {words}"
             for sent in requests

@@ -23,7 +23,6 @@ from berth.cli.local.up import Shards, asked_to_stop, ready_bus, unless, watched
 from berth.cli.output import (
     FAILED,
     OK,
-    CommandError,
     emit,
     print_progress,
     print_result,
@@ -153,7 +152,7 @@ def demo(
                             print_progress(f"{record}: {recorded.end.facts} facts and {recorded.end.records} records")
 
                 if not await unless(stop, play):
-                    raise CommandError("stopped before the end")
+                    raise stop.early()
         report = _report(plays[0], clock.monotonic_s() - began_s)
         if json:
             emit(report)

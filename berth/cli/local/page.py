@@ -7,7 +7,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from berth.cli.output import CommandError
+from berth.cli.output import WRONG_USE, CommandError
 from berth.runtime.keys.bearer_tokens import new_token, of_text
 from berth.runtime.local.ports import free_ports
 from berth.runtime.release import install_extra
@@ -54,18 +54,21 @@ def missing_libraries() -> str:
     return f"no page: it needs {', '.join(missing)}: {install_extra('gateway')}" if missing else ""
 
 
-def page_in(folder: Path, port: int | None) -> LocalPage:
+def page_in(folder: Path, port: int | None, *, nats_port: int = 0) -> LocalPage:
     """The page of a cell whose files are in a folder, which keeps its token.
 
     Args:
         folder: The folder; made if it is missing.
         port: Port to listen on; 0 selects a free one, None the usual one or, if that is in use, a free one.
+        nats_port: Port that the server will listen on; 0 if it selects a free one.
 
     Raises:
-        CommandError: The port is in use, or the token cannot be stored.
+        CommandError: The port is in use or that of NATS, or the token cannot be stored.
     """
     if port is None:
-        port = PORT if _is_free(PORT) else 0
+        port = PORT if nats_port != PORT and _is_free(PORT) else 0
+    elif port and port == nats_port:
+        raise CommandError(f"--page-port is {port}, expected another port than --port", code=WRONG_USE)
     elif port and not _is_free(port):
         raise CommandError(
             f"port {port} is in use; name another with --page-port, or leave the page out with --no-page"
@@ -73,7 +76,7 @@ def page_in(folder: Path, port: int | None) -> LocalPage:
     try:
         token = _token_in(folder)
     except OSError as error:
-        raise CommandError(f"cannot store {error.filename}: {error.strerror}") from error
+        raise CommandError(f"cannot store {error.filename}: {error.strerror}", code=WRONG_USE) from error
     return LocalPage(port or free_ports(1)[0], token)
 
 

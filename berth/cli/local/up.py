@@ -1,6 +1,7 @@
 """``berth up``: a complete cell on this machine, until it is stopped."""
 
 import asyncio
+import shlex
 import signal
 import tempfile
 from collections.abc import AsyncIterator, Callable, Coroutine
@@ -16,7 +17,7 @@ from cyclopts.validators import Number
 from berth.cli.cell import Form, run
 from berth.cli.local.fleet import DEMO_CLUSTER, Fleet, read_topology, services_words, shards_of
 from berth.cli.local.page import LocalPage, missing_libraries, page_in
-from berth.cli.output import emit, print_progress, print_result
+from berth.cli.output import FAILED, INTERRUPTED, CommandError, emit, print_progress, print_result
 from berth.core.explain.text import pluralize
 from berth.runtime.bus.nats_bus import NatsBus
 
@@ -53,13 +54,30 @@ class Running(msgspec.Struct, frozen=True):
     page_token: str = ""
 
 
+class Stop(asyncio.Event):
+    """Set when a signal asks the process to stop."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._is_interrupt = False
+
+    def ask(self, number: signal.Signals) -> None:
+        """Take the signal."""
+        self._is_interrupt = number == signal.SIGINT
+        self.set()
+
+    def early(self) -> CommandError:
+        """The error of a command that was to end by itself."""
+        return CommandError("stopped before the end", code=INTERRUPTED if self._is_interrupt else FAILED)
+
+
 @asynccontextmanager
-async def asked_to_stop() -> AsyncIterator[asyncio.Event]:
+async def asked_to_stop() -> AsyncIterator[Stop]:
     """An event that SIGTERM and SIGINT set, from now on for the rest of the process."""
     loop = asyncio.get_running_loop()
-    stop = asyncio.Event()
+    stop = Stop()
     for number in SIGNALS:
-        loop.add_signal_handler(number, stop.set)
+        loop.add_signal_handler(number, stop.ask, number)
     yield stop
 
 
@@ -126,7 +144,7 @@ def up(  # noqa: PLR0913  # options of a command
             root = folder_of(store, stack)
             fleet = Fleet(
                 root,
-                page=_page_of(page or PageOptions(), root),
+                page=_page_of(page or PageOptions(), root, nats_port=port),
                 topology=topology,
                 shards=scorers,
                 cell=cell,
@@ -143,14 +161,14 @@ def up(  # noqa: PLR0913  # options of a command
     return run(work)
 
 
-def _page_of(options: PageOptions, root: Path) -> LocalPage | None:
+def _page_of(options: PageOptions, root: Path, *, nats_port: int) -> LocalPage | None:
     """The page that options ask for; None for none."""
     if options.no_page:
         return None
     if lack := missing_libraries():
         print_progress(lack)
         return None
-    return page_in(root, options.page_port)
+    return page_in(root, options.page_port, nats_port=nats_port)
 
 
 async def unless(stop: asyncio.Event, work: Callable[[], Coroutine[Any, Any, None]]) -> bool:
@@ -179,7 +197,7 @@ async def _announce(fleet: Fleet, nodes: int, shards: int, *, json: bool) -> Non
         emit(Running(fleet.server.url, fleet.cell, nodes, shards, str(fleet.root), pids, page, token))
         return
     url = fleet.server.url
-    option = "" if fleet.server.port == 4222 else f" --url {url}"  # noqa: PLR2004  # the default of every command
+    options = options_of(fleet.server.port, url, fleet.cell)
     print_result(
         f"ready: {url}, cell {fleet.cell}, {pluralize(nodes, 'node')},"
         f" {'one process' if fleet.is_one else pluralize(shards, 'scorer')}; files in {fleet.root}"
@@ -187,5 +205,11 @@ async def _announce(fleet: Fleet, nodes: int, shards: int, *, json: bool) -> Non
     if fleet.page is not None:
         print_result(f"page: {fleet.page.url} token {fleet.page.token}")
     for words in ("submit FILE", "jobs", "explain JOB", "nodes"):
-        print_result(f"  berth {words}{option}")
+        print_result(f"  berth {words}{options}")
     print_result("Ctrl-C stops everything.")
+
+
+def options_of(port: int, url: str, cell: str) -> str:
+    """Options with which other commands reach a cell, as a shell takes them; empty where the defaults do."""
+    place = "" if port == 4222 else f" --url {url}"  # noqa: PLR2004  # the default of every command
+    return place if cell == "default" else f"{place} --cell {shlex.quote(cell)}"

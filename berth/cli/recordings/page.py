@@ -6,7 +6,8 @@ from typing import Annotated, Final
 import msgspec
 from cyclopts import Parameter
 
-from berth.cli.cell import Form, run
+from berth.cli.cell import Form
+from berth.cli.interrupts import compute
 from berth.cli.output import (
     FAILED,
     OK,
@@ -103,7 +104,7 @@ def page(
             complain(damage)
         return FAILED if damage else OK
 
-    return run(work)
+    return compute(work)
 
 
 def limits_for(timelines: int, reasons: int) -> PageLimits:

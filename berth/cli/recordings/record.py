@@ -13,6 +13,7 @@ import msgspec
 from cyclopts import Parameter
 
 from berth.cli.cell import Common, connected, run
+from berth.cli.interrupts import interruptible
 from berth.cli.output import FAILED, OK, WRONG_USE, CommandError, complain, emit, moment, print_result
 from berth.cli.recordings.errors import complaints_of
 from berth.cli.recordings.following import follow_cell
@@ -187,7 +188,8 @@ def log(
             raise CommandError("name either the file of a recording, or --follow for a live cell", code=WRONG_USE)
         try:
             if file is not None:
-                return _print_file(file, show, salvage=salvage)
+                with interruptible():
+                    return _print_file(file, show, salvage=salvage)
             async with connected(options) as bus:
                 await Live(bus, show).run()
             return OK

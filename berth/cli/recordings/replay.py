@@ -8,7 +8,8 @@ from typing import Annotated, Any, Final
 import msgspec
 from cyclopts import Parameter
 
-from berth.cli.cell import Form, run
+from berth.cli.cell import Form
+from berth.cli.interrupts import compute
 from berth.cli.output import (
     FAILED,
     OK,
@@ -187,7 +188,7 @@ def replay(
             _show(outcome)
         return OK if outcome.is_identical else FAILED
 
-    return run(work)
+    return compute(work)
 
 
 def describe(outcome: Outcome) -> ReplayResult:

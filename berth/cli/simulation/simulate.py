@@ -9,7 +9,7 @@ from typing import Annotated, Final, Literal, NamedTuple
 import msgspec
 from cyclopts import Parameter
 
-from berth.cli.cell import run
+from berth.cli.interrupts import compute
 from berth.cli.output import WRONG_USE, CommandError, working
 from berth.cli.recordings.record import may_write
 from berth.cli.simulation.course_maps import CourseMaps
@@ -121,7 +121,7 @@ def simulate(*, trace: Path, cluster: str = "", wanted: Wanted | None = None, gi
         give(found, courses, places.out, maps, as_json=places.json)
         return code_of(found)
 
-    return run(work)
+    return compute(work)
 
 
 class Setup(msgspec.Struct, frozen=True):

@@ -8,7 +8,7 @@ from typing import Annotated, Final
 import msgspec
 from cyclopts import Parameter
 
-from berth.cli.cell import run
+from berth.cli.interrupts import compute
 from berth.cli.output import WRONG_USE, CommandError, listed, near_names, working
 from berth.cli.simulation.course_maps import CourseMaps
 from berth.cli.simulation.decision_settings import settings_text, settings_with
@@ -116,7 +116,7 @@ def what_if(file: Path, *, change: Change | None = None, given: Given | None = N
         )
         give(found, courses, places.out, maps, as_json=places.json)
 
-    return run(work)
+    return compute(work)
 
 
 def trust(recorded: Timeline, control: Timeline) -> str:

@@ -8,8 +8,9 @@ import msgspec
 import pytest
 
 from berth.cli.local.page import HOST, PORT, LocalPage, missing_libraries, page_in
-from berth.cli.output import CommandError
+from berth.cli.output import WRONG_USE, CommandError
 from berth.cli.processes import toml
+from berth.runtime.local.ports import free_ports
 from berth.services.gateway.config import GatewayConfig, check
 from berth.services.gateway.tokens import Tokens
 from tests.support.clock import ManualClock
@@ -43,6 +44,21 @@ def test_a_port_in_use_is_named_unless_it_is_the_usual_one(tmp_path: Path) -> No
         else:
             taken.listen()
         assert page_in(tmp_path, None).port != PORT
+
+
+def test_the_port_of_nats_is_not_that_of_the_page(tmp_path: Path) -> None:
+    port = free_ports(1)[0]
+    with pytest.raises(CommandError, match=f"--page-port is {port}, expected another port than --port") as caught:
+        page_in(tmp_path, port, nats_port=port)
+    assert caught.value.code == WRONG_USE
+    assert page_in(tmp_path, None, nats_port=PORT).port != PORT
+    assert page_in(tmp_path, port, nats_port=PORT).port == port
+
+
+def test_a_folder_that_cannot_be_made_is_a_wrong_setting() -> None:
+    with pytest.raises(CommandError, match="cannot store /proc/berth: ") as caught:
+        page_in(Path("/proc/berth"), 0)
+    assert caught.value.code == WRONG_USE
 
 
 def test_the_gateway_accepts_the_token_of_the_page() -> None:
