@@ -1,5 +1,5 @@
 """``python -m berth.cli``: equivalent to ``berth``."""
 
-from berth.cli.app import main
+from berth.cli import main
 
 main()

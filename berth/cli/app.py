@@ -5,12 +5,11 @@ Ctrl-C.
 """
 
 import sys
-from typing import NoReturn
 
-from cyclopts import App, CycloptsError
+from cyclopts import App, CycloptsError, UnusedCliTokensError
 
 from berth.cli.commands import COMMANDS, Command
-from berth.cli.output import INTERRUPTED, WRONG_USE, complain, progress_console, results
+from berth.cli.output import WRONG_USE, complain, lost_output, progress_console, results
 from berth.formats.utf8 import UTF8_TEXT, is_utf8
 from berth.runtime.release import release
 
@@ -30,6 +29,12 @@ def call(tokens: list[str]) -> int:
             error_console=progress_console(),
             backend="asyncio",
         )
+    except UnusedCliTokensError as error:
+        words = " ".join(("berth", *(error.command_chain or ()), "--help"))
+        complain(
+            [f"argument is {token!r}, expected no such argument; see: {words}" for token in error.unused_tokens or ()]
+        )
+        return WRONG_USE
     except CycloptsError as error:
         complain(str(error).splitlines())
         return WRONG_USE
@@ -79,10 +84,18 @@ def _add(app: App, command: Command, *, is_called: bool) -> None:
         app.command(command.load(), name=command.name, show=command.is_shown, help_format="markdown")
 
 
-def main() -> NoReturn:
-    """Run the command line of this process."""
+def command() -> int:
+    """Exit code of the command line of this process.
+
+    Raises:
+        OSError: What is not the output of the command cannot be read or written.
+    """
     try:
         code = call(sys.argv[1:])
-    except KeyboardInterrupt:  # while modules are imported
-        code = INTERRUPTED
-    sys.exit(code)
+        sys.stdout.flush()
+    except OSError as error:
+        lost = lost_output(error)
+        if lost is None:
+            raise
+        return lost
+    return code

@@ -14,7 +14,7 @@ from cyclopts import Parameter
 
 from berth.cli.addresses import checked
 from berth.cli.link import LinkWatch
-from berth.cli.output import FAILED, INTERRUPTED, OK, WRONG_USE, CommandError, complain, print_progress
+from berth.cli.output import FAILED, INTERRUPTED, OK, WRONG_USE, CommandError, complain, lost_output, print_progress
 from berth.core.errors import LedgerBrokenError
 from berth.runtime import logs
 from berth.runtime.bus.access import access_of
@@ -28,6 +28,8 @@ DEFAULT_URL: Final = "nats://127.0.0.1:4222"
 _CONNECT_S: Final = 3.0
 _SILENT_S: Final = 0.4
 """Without an answer for so long, users are told what the command waits for."""
+_REPR_END: Final = re.compile(r"""['"]\)+$""")
+"""End of the form of an exception around its message."""
 _NUMBERED: Final = re.compile(r"^\w+\(-?\d+, '(?P<words>[^']*)'\)$")
 """Text of an operating system error in Python's format."""
 
@@ -133,7 +135,7 @@ async def connected(common: Common, *, needs_cell: bool = True, reports_outages:
 def _cause(error: ShellError) -> str:
     """Last part of an error message; the names of exceptions before it do not help users."""
     words = str(error).rpartition(": ")[2] or str(error)
-    words = _NUMBERED.sub(r"\g<words>", words)
+    words = _REPR_END.sub("", _NUMBERED.sub(r"\g<words>", words))
     if "refused" in words.lower():
         return "connection refused"
     return "no answer" if words == "TimeoutError()" else words
@@ -151,7 +153,8 @@ def run(work: Callable[[], Coroutine[Any, Any, int | None]]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # buffered output is dropped
         return OK
     except Exception as error:  # noqa: BLE001  # outermost handler: every error becomes a line and an exit code
-        return report(error)
+        lost = lost_output(error)
+        return report(error) if lost is None else lost
 
 
 def report(error: Exception) -> int:

@@ -3,6 +3,8 @@
 Text is wrapped at words on a terminal, and not at all elsewhere.
 """
 
+import errno
+import os
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -22,6 +24,7 @@ LATE: Final = 124
 """What a command waited for did not come in time; the code of ``timeout`` of coreutils."""
 INTERRUPTED: Final = 130
 """Ctrl-C; the code that shells give to a command that SIGINT ended."""
+_NO_OUTPUT: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EPIPE)
 _HELP_WIDTH: Final = 160
 """Cells of a line of a help page without a terminal."""
 _LEGEND_GAP: Final = " " * 3
@@ -103,16 +106,37 @@ def emit(value: object) -> None:
     sys.stdout.flush()
 
 
+def lost_output(error: Exception) -> int | None:
+    """Exit code of a command whose output could not be written, after an error that says so; None for other errors.
+
+    Buffered output is then dropped. A reader that closed a pipe has seen enough, which is no error.
+
+    Args:
+        error: What ended the command.
+    """
+    try:
+        sys.stdout.flush()
+    except OSError as found:
+        error = found
+    if not isinstance(error, OSError) or error.filename is not None or error.errno not in _NO_OUTPUT:
+        return None
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    if error.errno == errno.EPIPE:
+        return OK
+    complain([f"the output cannot be written: {error.strerror}"])
+    return FAILED
+
+
 def complain(lines: Iterable[str]) -> None:
     """Print errors, one per line."""
     for line in lines:
-        _print_wrapped(progress_console(), [Span("error:", "bold red"), Span(f" {line}")])
+        _print_wrapped(progress_console(), [Span("error:", "bold red"), Span(f" {plain(line)}")])
 
 
 def warn(lines: Iterable[str]) -> None:
     """Print warnings, one per line."""
     for line in lines:
-        _print_wrapped(progress_console(), [Span("warning:", "bold yellow"), Span(f" {line}")])
+        _print_wrapped(progress_console(), [Span("warning:", "bold yellow"), Span(f" {plain(line)}")])
 
 
 def shows_unicode() -> bool:

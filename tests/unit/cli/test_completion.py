@@ -106,6 +106,21 @@ def see_zsh_complete(scripts: Path) -> None:
 SHELLS = {"bash": see_bash_complete, "fish": see_fish_complete, "zsh": see_zsh_complete}
 
 
+def test_bash_offers_files_where_nothing_else_is_known(scripts: Path) -> None:
+    rule = run("bash", "-c", 'source "$1"; complete -p berth', "bash", str(scripts / "berth"))
+    assert rule.split() == ["complete", "-o", "default", "-F", "_berth", "berth"]
+
+
+def test_zsh_offers_files_for_arguments_that_are_files_or_something_else(scripts: Path) -> None:
+    lines = [line.strip() for line in (scripts / "_cyclopts_berth").read_text().splitlines()]
+    arguments = [line for line in lines if line.startswith(("'*:", "'1:")) and line.endswith("' \\")]
+    files = [line for line in arguments if line.endswith(":_files' \\")]
+    for text in ("Manifests in YAML", "The file to write, or an object", "A backup, made by", "A recording, made by"):
+        assert any(text in line for line in files), text
+    assert not any(text in line for text in ("The jobs", "The node", "Its name") for line in files)
+    assert not any(":_files:_files" in line for line in lines)
+
+
 def test_fish_offers_files_only_where_a_file_is_expected(scripts: Path) -> None:
     lines = (scripts / "berth.fish").read_text().splitlines()
     without = {line.split("'")[1] for line in lines if line.endswith("' -f")}
