@@ -1,6 +1,7 @@
 """Wiring of the dispatcher: lease, leadership, standby."""
 
 import asyncio
+import math
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from functools import partial
@@ -9,7 +10,7 @@ from typing import Final, TypeAlias
 from berth.runtime.beside import BesideWork, beside
 from berth.runtime.bus.port import Bus
 from berth.runtime.clock import Clock
-from berth.runtime.errors import TransientError
+from berth.runtime.errors import DEFAULT_RETRY_AFTER_S, TransientError
 from berth.runtime.garbage import Garbage, ProcessGarbage
 from berth.runtime.identity import process_identity
 from berth.runtime.instruments import Instruments
@@ -214,8 +215,9 @@ class _Term:
 
 
 async def _rest(dispatcher: Dispatcher) -> None:
-    """Wait for something to come in, for the next tick, or until a gang with faults is due."""
-    await pause(dispatcher.feeds.arrived, dispatcher.rest_s)
+    """Wait for something to come in, for the next tick, or until a gang with faults or a write that failed is due."""
+    longest_s = DEFAULT_RETRY_AFTER_S if dispatcher.intake.is_paused or dispatcher.views.is_paused else math.inf
+    await pause(dispatcher.feeds.arrived, min(longest_s, dispatcher.rest_s))
 
 
 async def _show_life(standing: Standing, clock: Clock) -> None:

@@ -21,7 +21,7 @@ from berth.core.state.internal_errors import SetAside
 from berth.core.state.ledger import Folded
 from berth.runtime.bus.port import Bus
 from berth.runtime.clock import Clock
-from berth.runtime.errors import DEFAULT_RETRY_AFTER_S, AmbiguousError, ConflictError, TransientError
+from berth.runtime.errors import AmbiguousError, ConflictError, TransientError
 from berth.runtime.feeds import Feeds
 from berth.runtime.instruments import Instruments
 from berth.schemas.envelope import encode
@@ -213,14 +213,11 @@ class Dispatcher:
 
     @property
     def rest_s(self) -> float:
-        """How long to wait for something to come in: until the next tick, or until something is due before it."""
+        """How long to wait for something to come in: until the next tick, or until a gang with faults is due."""
         due_ms = self.scheduler.next_due_ms
-        longest_s = self.config.tick_s
-        if self.intake.is_paused or self.views.is_paused:
-            longest_s = min(longest_s, DEFAULT_RETRY_AFTER_S)
         if not due_ms:
-            return longest_s
-        return min(longest_s, max((due_ms - self.clock.now_ms()) / 1000, _REST_S))
+            return self.config.tick_s
+        return min(self.config.tick_s, max((due_ms - self.clock.now_ms()) / 1000, _REST_S))
 
     @property
     def _is_due(self) -> bool:
@@ -240,9 +237,8 @@ class Dispatcher:
             await self._settle(self._sent)
         if self.intake.needs_restart:
             await self._restart_intake()
-        self._metrics.judged.inc(
-            await self.intake.step(self.state.fold.settings, batch_max=self.config.intake_batch_max)
-        )
+        judged = await self.intake.step(self.state.fold.settings, batch_max=self.config.intake_batch_max)
+        self._metrics.judged.inc(judged)
         self._absorb_records()
         await self.feeds.see_unchained()
         self._apply_facts()
@@ -289,11 +285,10 @@ class Dispatcher:
     def _look_at_superpods(self) -> None:
         """Warn of SuperPoDs that are larger than the setting; they are used all the same."""
         size = self.state.fold.settings.super_pod_size
-        found = self.state.blocks.superpods.oversized(size)
-        if found != self._oversized:
-            self._oversized = found
-            if found:
-                self._log.warning("SuperPoDs have more nodes than super_pod_size", superpods=found, super_pod_size=size)
+        found, before = self.state.blocks.superpods.oversized(size), self._oversized
+        self._oversized = found
+        if found and found != before:
+            self._log.warning("SuperPoDs have more nodes than super_pod_size", superpods=found, super_pod_size=size)
 
     async def round(self) -> bool:
         """One round; returns whether it appended a record.
