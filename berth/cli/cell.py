@@ -28,8 +28,8 @@ DEFAULT_URL: Final = "nats://127.0.0.1:4222"
 _CONNECT_S: Final = 3.0
 _SILENT_S: Final = 0.4
 """Without an answer for so long, users are told what the command waits for."""
-_REPR_END: Final = re.compile(r"""['"]\)+$""")
-"""End of the form of an exception around its message."""
+_REPR: Final = re.compile(r"""^\w+\(['"](?=.*['"]\))|['"]\)+$""")
+"""Begin and end of the form of an exception around its message; the begin may be cut off."""
 _NUMBERED: Final = re.compile(r"^\w+\(-?\d+, '(?P<words>[^']*)'\)$")
 """Text of an operating system error in Python's format."""
 
@@ -104,13 +104,13 @@ async def connected(common: Common, *, needs_cell: bool = True, reports_outages:
         ) from error
     except FatalError as error:
         raise CommandError(
-            f"the server at {url} rejects the connection ({_cause(error)}); set BERTH_BUS__USER and"
+            f"the server at {url} rejects the connection ({cause(error)}); set BERTH_BUS__USER and"
             " BERTH_BUS__PASSWORD_FILE, or other credentials of section bus",
             code=WRONG_USE,
         ) from error
     except TransientError as error:
         raise CommandError(
-            f"no NATS server answers at {url} ({_cause(error)}); start everything with: berth up, or name another"
+            f"no NATS server answers at {url} ({cause(error)}); start everything with: berth up, or name another"
             " address with --url"
         ) from error
     finally:
@@ -121,7 +121,7 @@ async def connected(common: Common, *, needs_cell: bool = True, reports_outages:
                 await bus.state(StreamName.STATUS)
         except TransientError as error:
             raise CommandError(
-                f"the server at {url} has no cell {common.cell!r} ({_cause(error)}); start one with: berth up, or name"
+                f"the server at {url} has no cell {common.cell!r} ({cause(error)}); start one with: berth up, or name"
                 " another with --cell"
             ) from error
         watch = LinkWatch(bus, print_progress) if reports_outages else None
@@ -132,10 +132,10 @@ async def connected(common: Common, *, needs_cell: bool = True, reports_outages:
                 watch.end()
 
 
-def _cause(error: ShellError) -> str:
+def cause(error: ShellError) -> str:
     """Last part of an error message; the names of exceptions before it do not help users."""
     words = str(error).rpartition(": ")[2] or str(error)
-    words = _REPR_END.sub("", _NUMBERED.sub(r"\g<words>", words))
+    words = _REPR.sub("", _NUMBERED.sub(r"\g<words>", words))
     if "refused" in words.lower():
         return "connection refused"
     return "no answer" if words == "TimeoutError()" else words

@@ -8,7 +8,9 @@ import sys
 import pytest
 
 from berth.cli.app import call
+from berth.cli.cell import cause
 from berth.cli.commands import COMMANDS, Command
+from berth.runtime.errors import TransientError
 
 EVERY = [one for command in COMMANDS for one in (command, *command.parts)]
 
@@ -54,6 +56,24 @@ def test_a_server_that_refuses_connections_is_reported_at_once(capsys: pytest.Ca
     err = capsys.readouterr().err
     assert "no NATS server answers at nats://127.0.0.1:9,nats://127.0.0.1:19 (connection refused)" in err
     assert "waiting for" not in err
+
+
+@pytest.mark.parametrize(
+    ("reason", "words"),
+    [
+        (
+            "connect: UnexpectedEOF('nats: empty response from server when expecting INFO message'))",
+            "empty response from server when expecting INFO message",
+        ),
+        ("ClientConnectionResetError('Cannot write to closing transport')", "Cannot write to closing transport"),
+        ("nats: TimeoutError()", "no answer"),
+        ("gaierror(-2, 'Name or service not known')", "Name or service not known"),
+        ("ConnectionRefusedError(111, 'Connect call failed, refused')", "connection refused"),
+        ("permission (a, 'b') is missing", "permission (a, 'b') is missing"),
+    ],
+)
+def test_a_cause_has_no_form_of_an_exception(reason: str, words: str) -> None:
+    assert cause(TransientError(reason)) == words
 
 
 def test_a_server_that_says_nothing_is_reported_before_the_command_gives_up(capsys: pytest.CaptureFixture[str]) -> None:
