@@ -16,7 +16,7 @@ from berth.core.state.ledger import LedgerFold, dump_of
 from berth.runtime.bus.port import Bus, StreamState
 from berth.runtime.clock import Clock
 from berth.runtime.errors import ConflictError
-from berth.runtime.ledger_fence import HOLDER, Fence, RepairError
+from berth.runtime.fsck.ledger_fence import HOLDER, Fence, RepairError
 from berth.runtime.ledger_reader import read_skips, stored_digest
 from berth.runtime.stored_snapshots import newest_snapshot
 from berth.schemas.chain import UNCHAINED, Link

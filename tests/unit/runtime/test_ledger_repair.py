@@ -332,7 +332,7 @@ async def test_a_repair_does_nothing_while_a_dispatcher_leads(cell: Cell, monkey
         return encode(Heartbeat("the-leader"))
 
     served = await bus.serve(bus.subjects.heartbeat_question("dispatcher"), answer)
-    monkeypatch.setattr("berth.runtime.ledger_fence._WAIT_S", 0.5)
+    monkeypatch.setattr("berth.runtime.fsck.ledger_fence._WAIT_S", 0.5)
     with pytest.raises(RepairError, match=r"a dispatcher, the-leader, still leads after 0\.5 s .* stop it"):
         await repaired(cell)
     await served.stop()
