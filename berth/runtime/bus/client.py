@@ -282,17 +282,18 @@ class NatsConnection:
                 self._log.warning("close failed", error=repr(error))
 
     async def _on_error(self, error: Exception) -> None:
-        self.last_error = repr(error)
+        is_websocket = _is_of_websocket(error)
+        self.last_error = str(error) if is_websocket else repr(error)  # its repr has the headers of the request
         refusal = _refusal(error) or (_distrust(error) if self._is_opening else None)
         if refusal is not None:
             self.fail(refusal)
             if self._is_opening:
                 raise refusal  # the library retries without limit; its callbacks can end that
-        elif self._is_opening and self._tries_left is not None and isinstance(error, OSError):
+        elif self._is_opening and self._tries_left is not None and (is_websocket or isinstance(error, OSError)):
             self._tries_left -= 1
             if self._tries_left <= 0:
                 raise TransientError(self.last_error)  # as above
-        elif isinstance(error, _CLIENT_ERRORS):
+        elif is_websocket or isinstance(error, _CLIENT_ERRORS):
             self._log.debug("client error", error=self.last_error)
         else:  # raised by code of Berth in a callback
             self.fail(FatalError(f"callback failed: {error!r}"))
@@ -364,6 +365,11 @@ def _shell_errors() -> Iterator[None]:
         yield
     except _CLIENT_ERRORS as error:
         raise _shell_error(error) from error
+
+
+def _is_of_websocket(error: Exception) -> bool:
+    """Whether the library for WebSocket raised it, which is imported only where it is needed."""
+    return type(error).__module__.partition(".")[0] == _WEBSOCKET_NEEDS[0]
 
 
 def _shell_error(error: Exception) -> ShellError:

@@ -1,5 +1,6 @@
 """The list of commands: complete, in agreement with the commands, and imported without them."""
 
+import asyncio
 import inspect
 import socket
 import subprocess
@@ -11,6 +12,7 @@ from berth.cli.app import call
 from berth.cli.cell import cause
 from berth.cli.commands import COMMANDS, Command
 from berth.runtime.errors import TransientError
+from tests.support.command import berth
 
 EVERY = [one for command in COMMANDS for one in (command, *command.parts)]
 
@@ -74,6 +76,22 @@ def test_a_server_that_refuses_connections_is_reported_at_once(capsys: pytest.Ca
 )
 def test_a_cause_has_no_form_of_an_exception(reason: str, words: str) -> None:
     assert cause(TransientError(reason)) == words
+
+
+async def test_a_server_without_websocket_is_one_line() -> None:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+        await writer.drain()
+        writer.close()
+
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
+        url = f"ws://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        code, _, err = await berth("jobs", url=url, cell="default")
+    *before, line = err.splitlines()
+    assert line.startswith(f"error: no NATS server answers at {url} (200, message='Invalid response status'")
+    assert all(one.startswith("waiting for the NATS server") for one in before)
+    assert code == 1
 
 
 def test_a_server_that_says_nothing_is_reported_before_the_command_gives_up(capsys: pytest.CaptureFixture[str]) -> None:
