@@ -11,7 +11,7 @@ from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.bus.port import Stored
 from berth.runtime.clock import SystemClock
 from berth.runtime.config import BusConfig
-from berth.runtime.errors import TransientError
+from berth.runtime.errors import DEFAULT_RETRY_AFTER_S, TransientError
 from berth.runtime.feeds import Feeds
 from berth.runtime.instruments import Instruments
 from berth.schemas.envelope import decode
@@ -90,6 +90,7 @@ async def test_requests_are_judged_though_the_server_goes_while_the_intake_start
     with pytest.raises(TransientError):
         await inside.dispatcher.turn()
     inside.server.is_down = False
+    inside.clock.advance(DEFAULT_RETRY_AFTER_S)  # the intake starts anew after this pause
     await inside.turns(4)
     status = await inside.status("lost")
     assert status is not None
