@@ -27,6 +27,7 @@ PUBLISHERS: Final = (
     "LeaderWorkerSet,",
     "MindCluster,",
     "NATS ",
+    "RFC ",
     "Volcano,",
     "scheduler-plugins,",
     "scheduling.volcano.sh",

@@ -3,7 +3,7 @@
 Names come from objects that any tenant writes: the API server does not check the form of every reference. So each step
 of a path is quoted where the path is built, and what no object can have as a name is never sent.
 
-Source: Kubernetes, API concepts, "Resource URIs" and "Object Names and IDs"; RFC 3986, 3.3.
+Source: Kubernetes, API concepts, "Resource URIs" and "Object Names and IDs"; RFC 3986, "Path".
 """
 
 import re
