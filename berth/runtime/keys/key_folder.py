@@ -121,10 +121,10 @@ class KeyFolder:
         """
         if not 0 < len(cell) <= _CELL_MAX:
             raise KeysError(f"cell is {cell!r}, expected 1 to {_CELL_MAX} characters")
-        path = path.resolve()
         if path.exists() and (not path.is_dir() or any(path.iterdir())):
             raise KeysError(f"folder is {str(path)!r}, expected a new or empty folder; keys are never overwritten")
-        part = path.with_name(f".{path.name}.part")
+        whole = path.resolve()  # a link, or the current folder, has no place beside it by its own name
+        part = whole.with_name(f".{whole.name}.part")
         shutil.rmtree(part, ignore_errors=True)
         (part / _CREDENTIALS).mkdir(parents=True)
         part.chmod(0o700)
