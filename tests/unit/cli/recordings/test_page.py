@@ -36,8 +36,9 @@ def test_a_page_is_written_beside_the_recording(tmp_path: Path, capsys: pytest.C
     assert timeline["begin_ms"] < timeline["end_ms"]
     assert len(timeline["view"]["nodes"]) == len(timeline["view"]["layout"]["nodes"]) > 0
     assert any(change["queue"] for change in timeline["changes"] if "queue" in change)
-    story = next(story for story in timeline["stories"].values() if story["why"])
-    assert any(sentence.startswith("It asked for ") for sentence in story["why"])
+    stories = timeline["stories"].values()
+    story, why = next((one, event["why"]) for one in stories for event in one["events"] if event.get("why"))
+    assert any(sentence.startswith("It asked for ") for sentence in why)
     assert {event["phase"] for event in story["events"]} >= {"accepted"}
     assert sorted(path.name for path in tmp_path.iterdir()) == ["refusals.html", "refusals.rec"]
 
@@ -51,7 +52,7 @@ def test_several_recordings_are_timelines_of_one_page(tmp_path: Path, capsys: py
     assert [one["title"] for one in found] == ["refusals.rec", "restarts-from-a-snapshot.rec"]
     assert told["bytes"] == page.stat().st_size
     assert [one["changes"] for one in told["timelines"]] == [len(one["changes"]) for one in found]
-    assert not any(story["why"] for one in found for story in one["stories"].values())
+    assert not any(event.get("why") for one in found for story in one["stories"].values() for event in story["events"])
     assert all(any("reasons" in note for note in one["notes"]) for one in told["timelines"])
 
 
