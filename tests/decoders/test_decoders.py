@@ -38,6 +38,7 @@ WRITERS = {
     "formats.ascend.switch_annotations": {"switch_annotations"},
     "formats.kubernetes.events": {"events_path", "event_name", "new_event", "repeated", "rfc3339"},
     "formats.kubernetes.owners": {"paths"},
+    "formats.kubernetes.paths": {"api_path", "is_path", "sub_path"},
     "formats.kubernetes.workloads": {"digest"},
     "formats.manifests.writer": {"write_pod", "write_priority_class"},
     "schemas.catalogue": {"json_schema"},
