@@ -21,6 +21,18 @@ _SETUPS = ("kube-1", "bus-3", "kube-3", "bus-1")
 
 def main(words: list[str] | None = None) -> int:
     """Run; returns 0 if nothing was lost, doubled or left unexplained."""
+    options = options_of(words)
+    try:
+        isolate()
+    except IsolationError as error:
+        sys.stderr.write(f"{error}\n")
+        return 2
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
+    return asyncio.run(run_cells(options))
+
+
+def options_of(words: list[str] | None = None) -> argparse.Namespace:
+    """Read a command line; that of the process if there is none."""
     parser = argparse.ArgumentParser(prog="tests.chaos", description=__doc__)
     parser.add_argument("--seconds", type=float, default=60.0, help="how long faults begin, over all cells")
     parser.add_argument("--rounds", type=int, default=1, help="least number of rounds of each cell")
@@ -30,23 +42,16 @@ def main(words: list[str] | None = None) -> int:
     parser.add_argument("--short", action="store_true", help="short rounds")
     parser.add_argument("--folder", type=Path, help="where cells keep their files; a temporary one by default")
     parser.add_argument("--page", type=Path, help="file for the page of results")
-    options = parser.parse_args(words)
-    try:
-        isolate()
-    except IsolationError as error:
-        sys.stderr.write(f"{error}\n")
-        return 2
-    return asyncio.run(_run(options))
+    return parser.parse_args(words)
 
 
-async def _run(options: argparse.Namespace) -> int:
+async def run_cells(options: argparse.Namespace) -> int:
+    """Run each cell, and print how it went; a run that failed prints the command that repeats it."""
     # Not imported before the namespaces are there: some libraries start threads.
     from tests.chaos.fault import Setup  # noqa: PLC0415
-    from tests.chaos.report import page, summary  # noqa: PLC0415
+    from tests.chaos.report import command, page, summary  # noqa: PLC0415
     from tests.chaos.run import ChaosError, Options, run, seeds  # noqa: PLC0415
     from tests.chaos.schedule import LONG, SHORT, kinds_for  # noqa: PLC0415
-
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
 
     def say(line: str) -> None:
         sys.stdout.write(f"{line}\n")
@@ -74,17 +79,17 @@ async def _run(options: argparse.Namespace) -> int:
         try:
             figures = await run(one, folder, say)
         except ChaosError as error:
-            failed += 1
-            again = f"--cells {cell} --seed {seed} --seconds {one.seconds:g}{' --short' if options.short else ''}"
-            say(f"FAILED: {error}\nagain: python -m tests.chaos {again}")
-            continue
-        done.append(figures)
-        say(summary(figures))
-        if figures.verdict.violations:
-            failed += 1
-            say(f"logs are in {folder}")
+            is_good = False
+            say(f"FAILED: {error}")
         else:
+            done.append(figures)
+            is_good = not figures.verdict.violations
+            say(summary(figures))
+        if is_good:
             shutil.rmtree(folder, ignore_errors=True)
+        else:
+            failed += 1
+            say(f"logs are in {folder}\nagain: {command(one)}")
     if options.page is not None and done:
         options.page.write_text(page(done))
         say(f"wrote {options.page}")

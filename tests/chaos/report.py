@@ -1,11 +1,13 @@
-"""Figures of runs as text, and as a page of results. Pure."""
+"""Figures of runs as text, and as a page of results; the command of a run. Pure."""
 
+import shlex
 from collections import Counter
 from collections.abc import Sequence
 from itertools import chain
 from statistics import median
 
-from tests.chaos.run import Figures, Recovery
+from tests.chaos.run import Figures, Options, Recovery
+from tests.chaos.schedule import SHORT
 
 
 def summary(figures: Figures) -> str:
@@ -28,6 +30,17 @@ def summary(figures: Figures) -> str:
     ]
     lines += [f"VIOLATION {one.kind}: {one.what}" for one in verdict.violations[:40]]
     return "\n".join(lines)
+
+
+def command(options: Options) -> str:
+    """What draws the same plan for the same cell, with every option that has a say in it."""
+    words = ["python", "-m", "tests.chaos", "--cells", f"{options.setup.world}-{options.setup.servers}"]
+    words += ["--seed", str(options.seed), "--seconds", f"{options.seconds:g}", "--rounds", str(options.rounds_min)]
+    if options.faults:
+        words += ["--faults", ",".join(options.faults)]
+    if options.length == SHORT:
+        words.append("--short")
+    return shlex.join(words)
 
 
 def lost(figures: Figures) -> int:

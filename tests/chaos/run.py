@@ -1,6 +1,7 @@
 """One run: rounds of faults over a cell under load, each healed and recovered from, and a judgement at the end."""
 
 import asyncio
+import traceback
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -97,7 +98,7 @@ async def run(options: Options, folder: Path, say: Callable[[str], None]) -> Fig
     """Let a cell live through a run.
 
     Raises:
-        ChaosError: It does not recover, does not settle, breaks a rule, or nothing was tried; says where its logs are.
+        ChaosError: It does not recover, does not settle, breaks a rule, raises, or nothing was tried.
     """
     figures = Figures(options)
     clock = SystemClock()
@@ -121,7 +122,9 @@ async def run(options: Options, folder: Path, say: Callable[[str], None]) -> Fig
                 observer.stop()
             await _judge(cell, users, observer, figures)
     except (AssertionError, TimeoutError, ShellError, ExceptionGroup) as error:
-        raise ChaosError(f"{_flat(error)}\nlogs are in {folder}") from error
+        raise ChaosError(_flat(error)) from error
+    except Exception as error:
+        raise ChaosError("".join(traceback.format_exception(error))) from error
     figures.took_s = clock.monotonic_s() - began_s
     see_it_tried(figures)
     return figures

@@ -47,7 +47,12 @@ def run_all(first: int, last: int, jobs: int, kept: KeptResults | None = None) -
                 return whole
             done, _ = concurrent.futures.wait(waiting, return_when=concurrent.futures.FIRST_COMPLETED)
             for future in done:
-                seeds, result = waiting.pop(future), future.result()
+                seeds = waiting.pop(future)
+                try:
+                    result = future.result()
+                except Exception as error:
+                    error.add_note(f"again: python -m tests.sim --seeds {seeds[0]}-{seeds[-1]} --jobs 1")
+                    raise
                 if kept is not None:
                     kept.keep(seeds, result)
                 _add(whole, result)

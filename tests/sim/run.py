@@ -1,6 +1,7 @@
 """One seed, lived through from the first event to the verdict."""
 
 import asyncio
+import traceback
 import warnings
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -9,7 +10,7 @@ from typing import Final
 import msgspec
 
 from berth.core.explain.job_status import status_of
-from tests.sim.errors import Failure, SimulationError
+from tests.sim.errors import Failure, SimulationError, kind_of
 from tests.sim.log import told
 from tests.sim.loop import SimLoop
 from tests.sim.story import HORIZON_S, Story, draw
@@ -25,6 +26,8 @@ REST_MAX_S: Final = 400.0
 CALLBACKS_MAX: Final = 3_000_000
 STEPS_MIN: Final = 1_000
 """Fewer steps of a whole seed are an error of its story."""
+_CALLS_TOLD: Final = 8
+_CHARACTERS_TOLD: Final = 2_000
 FATAL_LINES: Final = frozenset({"decision failed, gang set aside", "unexpected error"})
 
 
@@ -70,12 +73,16 @@ def live(
         change: Makes another story of the one of the seed.
         on_end: Is given the world when all went well.
     """
-    whole = draw(seed)
-    if change is not None:
-        whole = change(whole)
-    numbers = list(range(len(whole.events))) if kept is None else list(kept)
     loop = SimLoop(seed, callbacks_max=CALLBACKS_MAX)
-    world = World(loop, seed, whole.only(numbers))
+    try:
+        whole = draw(seed)
+        if change is not None:
+            whole = change(whole)
+        numbers = list(range(len(whole.events))) if kept is None else list(kept)
+        world = World(loop, seed, whole.only(numbers))
+    except Exception as error:  # noqa: BLE001  # whatever it is, the other seeds go on
+        loop.close()
+        return Lived(seed, list(kept or ()), 0, *_raised(error))
     lived = Lived(seed, numbers, len(whole.events))
     try:
         with warnings.catch_warnings():
@@ -88,6 +95,8 @@ def live(
         lived.kind, lived.details = failure.kind, _details(failure)
     except SimulationError as error:
         lived.kind, lived.details = f"simulation: {type(error).__name__}", f"{error}; {unrest(world)[:10]}"
+    except Exception as error:  # noqa: BLE001  # as above
+        lived.kind, lived.details = _raised(error)
     finally:
         _figure(lived, world, loop)
         if not lived.kind and kept is None:
@@ -111,6 +120,12 @@ def _thin(lived: Lived) -> tuple[str, str]:
         name for name in ("records", "looks", "replay", "sleepers", "starts") if not lived.count.get(f"check: {name}")
     ]
     return ("a seed in which nothing was checked", ", ".join(missing)) if missing else ("", "")
+
+
+def _raised(error: Exception) -> tuple[str, str]:
+    """Kind and details of an error that is neither a rule's nor the simulation's own: the end of its traceback."""
+    text = "".join(traceback.format_exception(error, limit=-_CALLS_TOLD))
+    return f"the simulation raises {kind_of(error)}", text[-_CHARACTERS_TOLD:]
 
 
 def _details(failure: Failure) -> str:

@@ -7,13 +7,14 @@ from collections import Counter
 
 import pytest
 
-from tests.sim.__main__ import main, report, run_all
+from tests.sim.__main__ import again, main, report, run_all
 from tests.sim.batch import Result, command, run_batch, shrunk
 from tests.sim.figures import ALL, AT_REST, page, unchecked, untouched, wrongs
 from tests.sim.middle import MIDDLE
 from tests.sim.observer import CHECKS, Observer
 from tests.sim.run import STEPS_MIN, Lived, live
-from tests.sim.story import WEIGHTS, draw
+from tests.sim.story import WEIGHTS, Story, draw
+from tests.sim.world import World
 
 SEEDS = 100
 
@@ -79,6 +80,34 @@ def test_a_failing_seed_is_made_short_and_names_its_command(monkeypatch: pytest.
     assert whole[short.events[0]].verb == "job"
     assert short.events[0] >= culprit
     assert command(short) == f"python -m tests.sim --seed 3 --events {short.events[0]}"
+
+
+def test_an_error_that_no_checker_foresees_is_a_failing_seed_like_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def broken(world: World) -> None:
+        if any(event.verb == "job" for event in world.story.events):
+            raise KeyError("planted")
+
+    monkeypatch.setattr("tests.sim.run.see_rest", broken)
+    result = run_batch([3])
+    (short,) = result.failed
+    assert (result.seeds, short.kind) == (1, "the simulation raises KeyError: 'planted'")
+    assert "in broken\n" in short.details
+    assert [draw(3).events[number].verb for number in short.events] == ["job"]
+    assert command(short) == f"python -m tests.sim --seed 3 --events {short.events[0]}"
+
+
+def test_a_story_that_cannot_be_drawn_is_a_failing_seed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def broken(seed: int) -> Story:
+        raise KeyError(f"planted in {seed}")
+
+    monkeypatch.setattr("tests.sim.run.draw", broken)
+    (lived,) = run_batch([3]).failed
+    assert lived.kind == "the simulation raises KeyError: 'planted in N'"
+    assert command(lived) == "python -m tests.sim --seed 3"
+    assert again(3, None) == 1
+    assert "planted in 3" in capsys.readouterr().out
 
 
 def test_a_checker_that_checked_nothing_fails(capsys: pytest.CaptureFixture[str]) -> None:
