@@ -1,7 +1,8 @@
 """Whether what users were told and what the cell did go together. Pure: a history, and what was seen of the cell.
 
 Every acknowledged submit is there at the end, placed, finished, cancelled or refused with a reason, and exactly once.
-A submit without an answer is there once or not at all; one that was refused is not there.
+A submit without an answer is there once or not at all; one that was refused is not there. A request whose sequence a
+user was told is stored under this sequence.
 """
 
 from collections import Counter, defaultdict
@@ -9,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal, NamedTuple
 
-from tests.chaos.operations import OPEN, Operation
+from tests.chaos.operations import OPEN, Action, Operation
 
 Fate = Literal["absent", "waiting", "placed", "finished", "failed", "cancelled", "refused", "restless"]
 """What became of a job. ``waiting``: without a reason. ``refused``: with one, for now or for good. ``restless``: on its
@@ -49,6 +50,13 @@ class LivePod(NamedTuple):
     chips: int
 
 
+class Request(NamedTuple):
+    """A stored request."""
+
+    action: Action
+    job: str
+
+
 @dataclass
 class Evidence:
     """What was seen of a cell.
@@ -59,6 +67,9 @@ class Evidence:
         placings: Everything that was ever placed, in order.
         looks: Live pods of the cluster, at several times.
         told: Violations that the cluster itself counts, such as chips that two pods were to get.
+        requests: Requests that are stored at the end, by sequence.
+        is_deleted_by_cancel: Whether a cancel deletes the object of a job, so that nothing is left of the job. On the
+            bus a cancelled job keeps its status.
     """
 
     ends: Mapping[str, End] = field(default_factory=dict)
@@ -66,6 +77,8 @@ class Evidence:
     placings: Sequence[Placing] = ()
     looks: Sequence[Sequence[LivePod]] = ()
     told: Mapping[str, int] = field(default_factory=dict)
+    requests: Mapping[int, Request] = field(default_factory=dict)
+    is_deleted_by_cancel: bool = False
 
 
 class Violation(NamedTuple):
@@ -87,6 +100,7 @@ class Verdict:
 
     Attributes:
         acknowledged: Jobs of which a submit was acknowledged.
+        sequences: Acknowledged operations of which the sequence was told.
         unknown: Jobs of which no submit was acknowledged and one may have had an effect.
         present: Those of them that are there.
         refused: Jobs of which every submit certainly failed.
@@ -96,6 +110,7 @@ class Verdict:
 
     violations: list[Violation] = field(default_factory=list)
     acknowledged: int = 0
+    sequences: int = 0
     unknown: int = 0
     present: int = 0
     refused: int = 0
@@ -115,9 +130,11 @@ def check(operations: Sequence[Operation], evidence: Evidence) -> Verdict:
     submits, cancels = _by_job(operations, "submit"), _by_job(operations, "cancel")
     for job in sorted(submits.keys() | evidence.ends.keys() | cancels.keys()):
         end = evidence.ends.get(job, End("absent"))
-        _check_submits(verdict, job, submits.get(job, []), cancels.get(job, []), end)
+        is_deleted = evidence.is_deleted_by_cancel and any(one.outcome != "failed" for one in cancels.get(job, []))
+        _check_submits(verdict, job, submits.get(job, []), cancels.get(job, []), end, may_be_absent=is_deleted)
         _check_cancels(verdict, job, submits.get(job, []), cancels.get(job, []), end)
         _check_identity(verdict, job, submits.get(job, []), cancels.get(job, []), evidence.uids.get(job, frozenset()))
+    _check_sequences(verdict, operations, evidence.requests)
     _check_placings(verdict, evidence)
     _check_looks(verdict, evidence)
     for kind, count in evidence.told.items():
@@ -134,14 +151,16 @@ def _by_job(operations: Sequence[Operation], action: str) -> dict[str, list[Oper
     return found
 
 
-def _check_submits(verdict: Verdict, job: str, submits: list[Operation], cancels: list[Operation], end: End) -> None:
+def _check_submits(
+    verdict: Verdict, job: str, submits: list[Operation], cancels: list[Operation], end: End, *, may_be_absent: bool
+) -> None:
     outcomes = {one.outcome for one in submits}
     is_cancelled = any(one.outcome != "failed" for one in cancels)
     said = f"{job} is {end.fate}{f' ({end.reason})' if end.reason else ''}"
     if "ok" in outcomes:
         verdict.acknowledged += 1
         verdict.fates[end.fate] += 1
-        if end.fate == "absent" and not is_cancelled:
+        if end.fate == "absent" and not may_be_absent:
             verdict.violations.append(Violation("lost", f"{job} was acknowledged and is not there"))
     elif "unknown" in outcomes:
         verdict.unknown += 1
@@ -156,6 +175,19 @@ def _check_submits(verdict: Verdict, job: str, submits: list[Operation], cancels
         verdict.violations.append(Violation("not settled", f"{said} and nobody says why"))
     if end.fate == "cancelled" and not is_cancelled:
         verdict.violations.append(Violation("cancelled by nobody", said))
+
+
+def _check_sequences(verdict: Verdict, operations: Sequence[Operation], requests: Mapping[int, Request]) -> None:
+    """Each request whose sequence was told is there: nothing that a server acknowledged may go, or become another."""
+    for one in operations:
+        if one.outcome != "ok" or not one.sequence:
+            continue
+        verdict.sequences += 1
+        stored = requests.get(one.sequence)
+        if stored != (one.action, one.job):
+            said = f"{stored.action} of {stored.job}" if stored is not None else "nothing"
+            what = f"{one.action} of {one.job} was acknowledged as request {one.sequence}, where {said} is stored"
+            verdict.violations.append(Violation("lost", what))
 
 
 def _check_identity(

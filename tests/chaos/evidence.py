@@ -10,11 +10,13 @@ from berth.formats.ascend.pod_annotations import ATTEMPT, JOB_UID, RANK, RESOURC
 from berth.runtime.errors import TransientError
 from berth.schemas.envelope import DecodeError, body_of, decode, open_envelope
 from berth.schemas.facts import JobSeen
+from berth.schemas.intake import JobCancel, JobRequest
 from berth.schemas.simulation import SimCounts
 from berth.schemas.status import JobStatus
 from berth.schemas.subjects import StreamName
 from tests.chaos.cell import NAMESPACE, ChaosCell
-from tests.chaos.checker import End, Evidence, Fate, LivePod, Placing
+from tests.chaos.checker import End, Evidence, Fate, LivePod, Placing, Request
+from tests.chaos.operations import Action
 from tests.chaos.users import JOBS, PODS, short
 from tests.support.kube_api import RefusedError
 from tests.support.waiting import pause
@@ -93,6 +95,8 @@ class Observer:
             placings=placings,
             looks=self.looks,
             told=self.told,
+            requests=await self._requests(),
+            is_deleted_by_cancel=self._cell.api is not None,
         )
 
     async def ends(self) -> dict[str, End]:
@@ -118,6 +122,20 @@ class Observer:
             if not pod["metadata"].get("ownerReferences"):
                 name = pod["metadata"]["name"]
                 found[name] = _end_of_object(pod["status"].get("phase", ""), statuses.get(name))
+        return found
+
+    async def _requests(self) -> dict[int, Request]:
+        found = {}
+        for one in await self._cell.bus.read(StreamName.INTAKE):
+            envelope = open_envelope(one.data)
+            body: JobRequest | JobCancel
+            if envelope.kind == JobRequest.KIND:
+                action: Action = "submit"
+                body = body_of(envelope, JobRequest)
+            else:
+                action = "cancel"
+                body = body_of(envelope, JobCancel)
+            found[one.sequence] = Request(action, short(body.name))
         return found
 
     def _accepted(self) -> dict[str, set[str]]:

@@ -22,7 +22,7 @@ def summary(figures: Figures) -> str:
         f"{counts['submit', 'failed']} refused; cancels: {counts['cancel', 'ok']} acknowledged, "
         f"{counts['cancel', 'unknown']} without answer, {counts['cancel', 'failed']} refused",
         f"jobs: {verdict.acknowledged} acknowledged ({_counted(verdict.fates)}), {verdict.unknown} unknown of which "
-        f"{verdict.present} are there, {verdict.refused} never there",
+        f"{verdict.present} are there, {verdict.refused} never there; {verdict.sequences} acknowledged requests looked up by sequence",
         f"ledger: {figures.records} records, {verdict.placings} placements; {figures.looks} looks, {verdict.pods} pods",
         f"proxies: {_counted(figures.pieces)}; started again after they ended by themselves: "
         + (_counted(figures.restarts) or "none"),

@@ -216,7 +216,8 @@ async def _settle(cell: ChaosCell, users: Users, observer: Observer) -> None:
         before = now
         if now != last:
             await pause(_CALM_S)
-        return now == last and live == stays and given - asked <= ends.keys()
+        deleted = asked if cell.api is not None else frozenset[str]()
+        return now == last and live == stays and given - deleted <= ends.keys()
 
     try:
         await until_true(is_settled, deadline_s=_SETTLES_S, what="every job is accounted for")
@@ -237,7 +238,8 @@ async def _judge(cell: ChaosCell, users: Users, observer: Observer, figures: Fig
         await component.service.stop()
     await at_rest(cell.watch)
     if not figures.verdict.violations:
-        await verify(cell.watch, await _requests(cell))
+        # Those that are stored must have their verdicts, whoever wrote them; those of users must be there as well.
+        await verify(cell.watch, sorted({**await _stored(cell), **users.acknowledged()}.items()))
     for one in users.history.operations:
         figures.operations[one.action, one.outcome] += 1
     figures.restarts = cell.ended
@@ -250,13 +252,13 @@ async def _judge(cell: ChaosCell, users: Users, observer: Observer, figures: Fig
         )
 
 
-async def _requests(cell: ChaosCell) -> list[tuple[int, JobRequest | JobCancel | None]]:
-    """All that was asked for, with its sequence."""
-    found: list[tuple[int, JobRequest | JobCancel | None]] = []
+async def _stored(cell: ChaosCell) -> dict[int, JobRequest | JobCancel | None]:
+    """All requests that are stored, by sequence."""
+    found: dict[int, JobRequest | JobCancel | None] = {}
     for one in await cell.bus.read(StreamName.INTAKE):
         envelope = open_envelope(one.data)
         is_request = envelope.kind == JobRequest.KIND
-        found.append((one.sequence, body_of(envelope, JobRequest) if is_request else body_of(envelope, JobCancel)))
+        found[one.sequence] = body_of(envelope, JobRequest) if is_request else body_of(envelope, JobCancel)
     return found
 
 
@@ -271,6 +273,8 @@ def see_it_tried(figures: Figures) -> None:
         raise ChaosError("no fault was injected")
     if not verdict.acknowledged:
         raise ChaosError("no submit was acknowledged")
+    if figures.options.setup.world == "bus" and not verdict.sequences:
+        raise ChaosError("no sequence of a request was told")
     if not verdict.placings or not figures.looks:
         raise ChaosError("nothing was placed, or nobody looked")
     if figures.options.setup.world == "kube" and not verdict.pods:

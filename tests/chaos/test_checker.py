@@ -5,8 +5,8 @@ from typing import Final
 
 import pytest
 
-from tests.chaos.checker import End, Evidence, LivePod, Placing, Verdict, check
-from tests.chaos.operations import History, Operation
+from tests.chaos.checker import End, Evidence, LivePod, Placing, Request, Verdict, Violation, check
+from tests.chaos.operations import History, Operation, Outcome
 
 POD: Final = LivePod("pod-1", "uid-a", 1, 0, "node-1", 0b0011)
 OTHER: Final = LivePod("pod-2", "uid-b", 1, 0, "node-1", 0b1100)
@@ -110,8 +110,16 @@ def with_operations(*more: Operation) -> tuple[Operation, ...]:
 
 
 ALLOWED: Final[list[tuple[str, tuple[Operation, ...], Evidence]]] = [
-    ("a user deleted it", with_operations(Operation("cancel", "a", 2, 3, "ok")), ends(a=None)),
-    ("a user may have deleted it", with_operations(Operation("cancel", "a", 2, 3, "unknown")), ends(a=None)),
+    (
+        "a user deleted it",
+        with_operations(Operation("cancel", "a", 2, 3, "ok")),
+        replace(ends(a=None), is_deleted_by_cancel=True),
+    ),
+    (
+        "a user may have deleted it",
+        with_operations(Operation("cancel", "a", 2, 3, "unknown")),
+        replace(ends(a=None), is_deleted_by_cancel=True),
+    ),
     ("it was over before", with_operations(Operation("cancel", "a", 2, 3, "ok")), CALM),
     (
         "the cancel began before the submit was answered",
@@ -137,8 +145,48 @@ def test_what_is_allowed_is_not_reported(operations: tuple[Operation, ...], evid
 
 def test_a_refused_cancel_excuses_nothing() -> None:
     operations = with_operations(Operation("cancel", "a", 2, 3, "failed"))
-    assert found(check(operations, ends(a=None))) == ["lost"]
+    assert found(check(operations, replace(ends(a=None), is_deleted_by_cancel=True))) == ["lost"]
     assert found(check(operations, ends(a=End("cancelled")))) == ["cancelled by nobody"]
+
+
+@pytest.mark.parametrize("outcome", ["ok", "unknown"])
+def test_a_cancel_on_the_bus_excuses_no_job_that_is_gone(outcome: Outcome) -> None:
+    operations = with_operations(Operation("cancel", "a", 2, 3, outcome))
+    assert found(check(operations, ends(a=None))) == ["lost"]
+
+
+TOLD: Final = (
+    Operation("submit", "a", 0, 1, "ok", sequence=4),
+    Operation("submit", "a", 1, 2, "ok", sequence=4),  # the server knows it already
+    Operation("cancel", "c", 2, 3, "ok", sequence=9),
+    Operation("submit", "e", 0, 1, "unknown", sequence=11),
+)
+STORED: Final = {4: Request("submit", "a"), 9: Request("cancel", "c"), 10: Request("submit", "e")}
+
+
+def test_requests_are_stored_under_the_sequences_that_users_were_told() -> None:
+    verdict = check((*OPERATIONS, *TOLD), replace(CALM, requests=STORED))
+    assert (found(verdict), verdict.sequences) == ([], 3)
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({4: Request("submit", "a")}, "cancel of c was acknowledged as request 9, where nothing is stored"),
+        (
+            {**STORED, 9: Request("cancel", "b")},
+            "cancel of c was acknowledged as request 9, where cancel of b is stored",
+        ),
+        (
+            {**STORED, 9: Request("submit", "c")},
+            "cancel of c was acknowledged as request 9, where submit of c is stored",
+        ),
+    ],
+    ids=["gone", "of another job", "another action"],
+)
+def test_an_acknowledged_request_that_is_not_stored_is_lost(changed: dict[int, Request], said: str) -> None:
+    verdict = check((*OPERATIONS, *TOLD), replace(CALM, requests=changed))
+    assert verdict.violations == [Violation("lost", said)]
 
 
 def test_an_operation_without_an_end_is_unknown_and_ends_once() -> None:

@@ -30,7 +30,9 @@ FIGURES: Final = Figures(
     took_s=90.0,
 )
 
+BUS: Final = replace(FIGURES, options=Options(Setup("bus", 1), seed=6, seconds=60))
 NOTHING: Final[list[tuple[Figures, str]]] = [
+    (BUS, "no sequence of a request was told"),
     (replace(FIGURES, injected=Counter()), "no fault was injected"),
     (replace(FIGURES, verdict=replace(FIGURES.verdict, acknowledged=0)), "no submit was acknowledged"),
     (replace(FIGURES, verdict=replace(FIGURES.verdict, placings=0)), "nothing was placed"),
@@ -41,6 +43,7 @@ NOTHING: Final[list[tuple[Figures, str]]] = [
 
 def test_a_run_that_tried_all_is_one() -> None:
     see_it_tried(FIGURES)
+    see_it_tried(replace(BUS, verdict=replace(FIGURES.verdict, sequences=40, pods=0)))
 
 
 @pytest.mark.parametrize(("figures", "words"), NOTHING, ids=[words for _, words in NOTHING])

@@ -11,7 +11,7 @@ from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.clock import Clock
 from berth.runtime.errors import AmbiguousError, TransientError
 from berth.schemas.envelope import encode
-from berth.schemas.intake import JobCancel
+from berth.schemas.intake import JobCancel, JobRequest
 from tests.chaos.cell import CELL, NAMESPACE, NODES, ChaosCell
 from tests.chaos.fault import USERS
 from tests.chaos.operations import History, Outcome
@@ -54,6 +54,13 @@ class Wanted(NamedTuple):
     priority: int = 0
 
 
+def request_of(job: Wanted) -> JobRequest:
+    """What asks for a job on the bus."""
+    return a_job(
+        job.name, chips=job.chips, replicas=job.pods, run_ms=job.run_ms, namespace=NAMESPACE, priority=job.priority
+    )
+
+
 class Answer(NamedTuple):
     """What a user is told."""
 
@@ -80,10 +87,7 @@ class BusDesk:
 
     async def submit(self, job: Wanted) -> Answer:
         """Store a request."""
-        request = a_job(
-            job.name, chips=job.chips, replicas=job.pods, run_ms=job.run_ms, namespace=NAMESPACE, priority=job.priority
-        )
-        return await self._stored(self._bus.subjects.intake_request(NAMESPACE, job.name), encode(request))
+        return await self._stored(self._bus.subjects.intake_request(NAMESPACE, job.name), encode(request_of(job)))
 
     async def cancel(self, job: Wanted) -> Answer:
         """Store a cancel."""
@@ -180,6 +184,14 @@ class Users:
     def stop(self) -> None:
         """Ask for nothing more."""
         self._is_over = True
+
+    def acknowledged(self) -> dict[int, JobRequest | JobCancel]:
+        """Requests whose sequence a user was told, by sequence. On Kubernetes there are none: objects have no such."""
+        return {
+            one.sequence: request_of(self.wanted[one.job]) if one.action == "submit" else JobCancel(NAMESPACE, one.job)
+            for one in self.history.operations
+            if one.outcome == "ok" and one.sequence
+        }
 
     async def probe(self, name: str) -> None:
         """Submit a small job until it is acknowledged."""
