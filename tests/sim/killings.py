@@ -43,7 +43,8 @@ _HEAD: Final = """# Mutants in the simulation
 Mutants of `tests/mutants` whose faults a whole cell shows, and what shows them: the first failing seed of the
 simulation that was found, after how many of its steps, and what it says. Where no seed does, the tests of the mutant
 kill it, and the table says why. `make sim-mutants` searches anew, the known seed first, and writes this page; it fails
-if a patch does not apply, if a seed fails without any mutant, or if no seed kills a mutant that one must kill.
+if a patch does not apply, if a seed fails without any mutant, or if no seed kills a mutant that one must kill. With
+`ARGS="--disprove 10"` it tries so many seeds for each of the others as well, and fails if one kills it.
 
 | mutant | the change | killed by | steps | what is wrong |
 |---|---|---|---|---|
@@ -128,13 +129,15 @@ class Search:
         seeds: Seeds to choose from.
         most: How many of them are lived through for a mutant.
         limit_s: Longest time for all seeds of a mutant.
+        disprove: How many seeds are lived through for a mutant that no seed is said to kill.
     """
 
-    def __init__(self, tree: Tree, seeds: Sequence[int], *, most: int, limit_s: float) -> None:
+    def __init__(self, tree: Tree, seeds: Sequence[int], *, most: int, limit_s: float, disprove: int = 0) -> None:
         self._tree = tree
         self._seeds = seeds
         self._most = most
         self._limit_s = limit_s
+        self._disprove = disprove
         self._sound: set[int] = set()
 
     def killing(self, mutant: Mutant, known: Killing | None) -> Killing:
@@ -145,27 +148,38 @@ class Search:
             known: What killed it before.
 
         Raises:
-            Survived: Nothing does, or it could not be tried.
+            Survived: Nothing does, it could not be tried, or a seed kills one that none is said to kill.
         """
         if mutant.unseen:
             outcome = outcome_of(self._tree, mutant, limit_s=_TEST_LIMIT_S)
             if not outcome.is_good:
                 raise Survived(f"{outcome.verdict}: {outcome.why}")
+            if self._disprove and (last := self._lives(mutant, list(self._seeds[: self._disprove]))[-1]).kind:
+                self._see_sound(last.seed)
+                raise Survived(f"the reason is not so: seed {last.seed} kills it: {last.kind}")
             return Killing(-1)
-        wrong = self._tree.apply(mutant)
-        if wrong:
-            raise Survived(f"does not apply: {wrong}")
         first = [known.seed] if known is not None and known.seed >= 0 else []
         seeds = [*first, *(seed for seed in seeds_for(mutant, self._seeds)[: self._most] if seed not in first)]
-        try:
-            lives = lived_in(self._tree, seeds, limit_s=self._limit_s)
-        finally:
-            self._tree.reverse(mutant)
+        lives = self._lives(mutant, seeds)
         last = lives[-1]
         if not last.kind:
             raise Survived(f"lives through {len(lives)} seeds")
         self._see_sound(last.seed)
         return Killing(last.seed, last.steps, last.kind)
+
+    def _lives(self, mutant: Mutant, seeds: Sequence[int]) -> list[Lived]:
+        """How seeds go with a mutant, until one fails.
+
+        Raises:
+            Survived: They could not be tried.
+        """
+        wrong = self._tree.apply(mutant)
+        if wrong:
+            raise Survived(f"does not apply: {wrong}")
+        try:
+            return lived_in(self._tree, seeds, limit_s=self._limit_s)
+        finally:
+            self._tree.reverse(mutant)
 
     def _see_sound(self, seed: int) -> None:
         """See that a seed fails because of the mutant.

@@ -39,7 +39,11 @@ def searched(
             folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="mutants-", ignore_cleanup_errors=True))
             tree = Tree(root, Path(folder))
             tree.check_origin(mutants)
-            searches.put(Search(tree, range(first, last + 1), most=options.most, limit_s=options.limit))
+            searches.put(
+                Search(
+                    tree, range(first, last + 1), most=options.most, limit_s=options.limit, disprove=options.disprove
+                )
+            )
         pool = stack.enter_context(ThreadPoolExecutor(options.jobs))
         stack.callback(pool.shutdown, cancel_futures=True)
 
@@ -76,6 +80,13 @@ def main(
     parser.add_argument("--most", type=int, default=30, metavar="N", help="seeds that are lived through for one (30)")
     parser.add_argument("--jobs", type=int, default=1, metavar="N", help="copies of the tree at once (1)")
     parser.add_argument("--limit", type=float, default=400.0, metavar="SECONDS", help="longest search for one (400)")
+    parser.add_argument(
+        "--disprove",
+        type=int,
+        default=0,
+        metavar="N",
+        help="seeds that are tried for a mutant that none is said to kill; if one kills it, its reason is not so (0)",
+    )
     options = parser.parse_args(arguments)
     try:
         mutants = [one for one in mutants_in(folder) if not one.equivalent]

@@ -84,6 +84,19 @@ def test_a_mutant_that_no_seed_can_notice_is_killed_by_its_tests(tiny: Tiny) -> 
     assert rows(page) == [f"| `swapped` | the larger one is taken | `{KILLER}` | | nobody compares \\| there |"]
 
 
+def test_a_reason_that_is_not_so_is_found_when_asked(tiny: Tiny, capsys: pytest.CaptureFixture[str]) -> None:
+    tiny.add("swapped", a_patch(head=f"Killed-by: {KILLER}\nSimulated: test, nobody compares\n"))
+    assert search(tiny, "--disprove", "4")[0] == 0
+    capsys.readouterr()
+    code, page = search(tiny, "--disprove", "5")
+    assert (code, rows(page)) == (1, [])
+    said = capsys.readouterr().out
+    assert said == "survived swapped: the reason is not so: seed 4 kills it: one | two\nkilled 0, survived 1\n"
+    assert (tiny.root / "area/sums.py").read_text() == MODULE
+    assert search(tiny, "--disprove", "1", seeds="8-8")[0] == 1
+    assert "seed 8 fails without any mutant" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("patch", "seeds", "words"),
     [
