@@ -7,6 +7,7 @@ from pathlib import Path
 
 from bench import (
     bind,
+    chain,
     commands,
     fault,
     gang,
@@ -37,6 +38,7 @@ _BENCHES = {
     "score": score.run,
     "spine": spine.run,
     "metrics": metrics.run,
+    "chain": chain.run,
     "waiting": waiting.run,
     "reports": reports.run,
     "gang": gang.run,
