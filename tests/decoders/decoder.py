@@ -71,6 +71,10 @@ class Outcome:
     details: BaseException | None = None
 
 
+_ROOT: Final = Path(__file__).parents[2]
+_CODE: Final = tuple(f"{_ROOT / name}/" for name in ("berth", "services", "schemas"))
+
+
 def attempt(decoder: Decoder, data: bytes) -> Outcome:
     """Decode an input within the bounds of time; :func:`bounded_memory` sets that of memory."""
     try:
@@ -95,7 +99,7 @@ def _kind(error: Exception) -> str:
     step = error.__traceback__
     while step is not None:
         code = step.tb_frame.f_code
-        if "/berth/" in code.co_filename or "/services/" in code.co_filename or "/schemas/" in code.co_filename:
+        if code.co_filename.startswith(_CODE):
             place = f" in {Path(code.co_filename).stem}.{code.co_name}"
         step = step.tb_next
     return f"{type(error).__name__}{place}"
