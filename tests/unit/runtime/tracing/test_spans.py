@@ -1,6 +1,7 @@
 """Spans on their way to a receiver: what it gets, and what happens without one."""
 
 import asyncio
+import socket
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -108,14 +109,9 @@ def test_a_wrong_setting_is_named(name: str, value: str) -> None:
 
 
 async def test_a_receiver_that_never_answers_keeps_nobody_from_ending() -> None:
-    async def say_nothing(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.read()
-        writer.close()
-
-    server = await asyncio.start_server(say_nothing, "127.0.0.1", 0)
-    async with server:
-        port = server.sockets[0].getsockname()[1]
-        spans = spans_to(TracingConfig(endpoint=f"http://127.0.0.1:{port}"), cell="default", instance="api-1")
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        endpoint = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        spans = spans_to(TracingConfig(endpoint=endpoint), cell="default", instance="api-1")
         spans.add(ROOT)
         async with asyncio.timeout(4):  # a batch may take 5 s
             await spans.close()
