@@ -5,6 +5,7 @@ are only judged at a moment at which nothing is to be decided: a reader that beg
 not get its next record stored for long, and until then nobody is woken by what the last one changed.
 """
 
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
@@ -146,13 +147,18 @@ def see_refused(observer: Observer) -> None:
     settings = fold.settings
     planner = Planner(_facts(observer), fold.holdings.values(), settings, held=fold.held.values())
     line: list[str] = []
-    for request, refusal in _line(state):
-        name = f"{request.namespace}/{request.name}"
+    waits = _line(state)
+    for index, (request, refusal) in enumerate(waits):
+        name = _name(request)
         in_lane = settings.plain_pods and not any(task.chips for task in request.tasks)
-        if (refusal.code == "behind" and line) or refusal.code == "reserved":
+        # Only a strict queue holds a gang back for one that is before it and has no reservation.
+        is_behind = refusal.code == "behind" and settings.queue_policy == "fifo" and refusal.ahead in line
+        if is_behind or refusal.code == "reserved":
             planner.count[f"judged: {refusal.code}"] += 1
             if refusal.code == "reserved" and refusal.ahead not in line:
                 raise Failure("a gang waits for none that is before it", f"{name}: {refusal}, after {line}"[:2000])
+        elif refusal.code == "behind" and refusal.ahead in _later(state, waits[index:]):
+            raise Failure("a gang waits for one that is not before it", f"{name}: {refusal}, after {line}"[:2000])
         else:
             # The one ahead may have left, after a gang like this one was refused: then there is no room for this one.
             why = msgspec.structs.replace(refusal, code="no-room") if refusal.code == "behind" else refusal
@@ -163,6 +169,19 @@ def see_refused(observer: Observer) -> None:
             line.append(name)
     for what, number in planner.count.items():
         observer.count[f"planner, {what}"] += number
+
+
+def _name(request: JobRequest) -> str:
+    return f"{request.namespace}/{request.name}"
+
+
+def _later(state: State, waits: Sequence[tuple[JobRequest, Refusal]]) -> set[str]:
+    """The first of some gangs, and those after it that were accepted no later: they were never before it.
+
+    One that was accepted later may have the name of another that was before it, and is gone.
+    """
+    accepted = [state.jobs[request.namespace, request.name].accepted_seq for request, _ in waits]
+    return {_name(request) for (request, _), seq in zip(waits, accepted, strict=True) if seq <= accepted[0]}
 
 
 def _line(state: State) -> list[tuple[JobRequest, Refusal]]:

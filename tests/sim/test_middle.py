@@ -111,3 +111,28 @@ def test_a_gang_behind_one_that_left_waits_only_if_there_is_no_room_for_it() -> 
     seat.state.fold.holdings.clear()
     with pytest.raises(Failure, match="could be placed"):
         see_refused(seat.observer)
+
+
+def test_a_gang_is_behind_another_one_only_in_a_strict_queue_and_only_if_that_one_is_before_it() -> None:
+    """The first gang is too large for the node; the second one is not."""
+    seat = _Seen("a")
+    state = seat.state
+    seat.ill("a", NodeHealth.OK)
+    seat.job(a_job("large", chips=8, replicas=2))
+    seat.job(a_job("small", chips=8))
+    uids = {job.name: job.uid for job in state.jobs.values()}
+
+    def refuse(name: str, refusal: Refusal) -> None:
+        state.fold.gangs[uids[name]] = SimpleNamespace(phase="waiting", refusal=refusal)  # type: ignore[assignment]  # a part
+
+    refuse("large", Refusal("no-room", form="module910bx8"))
+    refuse("small", Refusal("behind", form="module910bx8", ahead="default/large"))
+    state.fold.settings = msgspec.structs.replace(state.fold.settings, queue_policy="fifo")
+    see_refused(seat.observer)
+    assert seat.observer.count["planner, judged: behind"] == 1
+    state.fold.settings = msgspec.structs.replace(state.fold.settings, queue_policy="skip")
+    with pytest.raises(Failure, match="could be placed"):
+        see_refused(seat.observer)
+    refuse("large", Refusal("behind", form="module910bx8", ahead="default/large"))
+    with pytest.raises(Failure, match="not before it"):
+        see_refused(seat.observer)
