@@ -17,7 +17,7 @@ from typing import Any, Final
 import msgspec
 
 from berth.core.errors import CoreError
-from berth.core.requests.job_validation import SHARE_AICORE
+from berth.core.requests.job_validation import SHARE_AICORE, SHARE_HBM, SHARE_POLICY
 from berth.core.scheduling.following import follow_record
 from berth.core.scheduling.scheduler import Scheduler
 from berth.core.state.cell import State
@@ -42,6 +42,8 @@ from tests.support.kube_rules import Place, Tree
 
 CHECKS: Final = ("records", "chips of pods", "bindings", "snapshots", "live pods when places are given")
 """What must have been checked at least once in a run."""
+SCHEDULER: Final = "berth"
+"""Scheduler of the pods that get their nodes from Berth."""
 WHOLE: Final = 100
 """Percent of a chip that a pod has who shares it with nobody."""
 _OVER: Final = frozenset({"Succeeded", "Failed"})
@@ -310,8 +312,8 @@ class Observer:
 
     def _take(self, uid: str, pod: Tree) -> None:
         annotations = pod["metadata"].get("annotations") or {}
-        if JOB_UID not in annotations:
-            return
+        if JOB_UID not in annotations or ATTEMPT not in annotations:
+            return  # seen when it was bound
         node, mask = pod["spec"]["nodeName"], chips_of(pod)
         if self._places.get(uid) == (node, mask):
             return
@@ -331,13 +333,16 @@ class Observer:
                     self.fail("two live pods have one chip", f"{node} chip {chip}: {owners}")
 
     def _bound(self, pod: Tree) -> None:
-        """A pod is bound: the ledger must have given it its place."""
+        """A pod is bound: the ledger must have given it its place, and the pod must say which it is."""
         annotations = pod["metadata"].get("annotations") or {}
-        if JOB_UID not in annotations:
+        name = f"{pod['metadata']['name']} on {pod['spec']['nodeName']}"
+        missing = [key for key in (JOB_UID, ATTEMPT, RANK) if key not in annotations]
+        if missing:
+            if missing != [JOB_UID, ATTEMPT, RANK] or pod["spec"].get("schedulerName") == SCHEDULER:
+                self.fail("a pod is bound and does not say which place it has", f"{name} lacks {', '.join(missing)}")
             return
         self.count["bindings"] += 1
         key = (annotations[JOB_UID], int(annotations[ATTEMPT]))
-        name = f"{pod['metadata']['name']} on {pod['spec']['nodeName']}"
         holding = self.state.fold.holdings.get(key)
         if holding is None:
             self.fail("a pod is bound and holds nothing in the ledger", f"{name}, {key}")
@@ -348,8 +353,15 @@ class Observer:
             shares.setdefault(reserved, []).append(share)
         mask = chips_of(pod)
         fits = [one for one in shares.get(rank, ()) if one.node == pod["spec"]["nodeName"] and one.mask == mask]
-        if holding.placement.share is None and not fits:
+        if not fits:
             self.fail("a pod is bound elsewhere than the ledger says", f"{name}, chips {mask:x}: {shares.get(rank)}")
+        quota = holding.placement.share
+        if quota is not None and mask:
+            self.count["bindings of shared chips"] += 1
+            given = {SHARE_AICORE: str(quota.aicore), SHARE_HBM: str(quota.hbm_mib), SHARE_POLICY: quota.policy}
+            said = {name: annotations.get(name) for name in given}
+            if said != given:
+                self.fail("a pod is bound with another share than the ledger says", f"{name}: {said}, not {given}")
 
     def see_all_checked(self) -> list[str]:
         """Checks that were never made."""
