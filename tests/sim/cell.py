@@ -105,6 +105,8 @@ class SimCell:
         kills: How often a process was killed.
         ends: How often a process ended by itself, by the reason.
         passed: How often each fault point was passed.
+        deaths: How often a process died at each fault point.
+        rare: Fault points at each of which the first process that passes it dies.
         held: Processes that the operator does not let start.
     """
 
@@ -116,11 +118,13 @@ class SimCell:
         self.clocks = {name: SimClock(loop) for name in ("bus", "kube", CLUSTER)}
         self.server = SimServer(loop, self.clocks["bus"], self.chance("server"))
         self.kube = SimKube(loop, self.clocks["kube"], self.chance("kube"))
-        self.ground = Ground(loop, self.server, self.kube, NAME, seed)
+        self.rare: set[str] = set()
+        self.ground = Ground(loop, self.server, self.kube, NAME, seed, self.rare)
         self.processes: dict[str, Process] = {}
         self.kills = 0
         self.ends: Counter[str] = Counter()
         self.passed: Counter[str] = Counter()
+        self.deaths: Counter[str] = Counter()
         self.held: set[str] = set()
         self.logs: list[Process] = []
         self.failures: list[Failure] = []
@@ -186,6 +190,8 @@ class SimCell:
             del self.processes[process.name]
         if error is None:
             self.kills += process.death != "ended"
+            if process.died_at:
+                self.deaths[process.died_at] += 1
         else:
             self.ends[f"{process.name.rstrip('-0123456789')}: {kind_of(error)}"] += 1
             if not is_expected(error):

@@ -20,6 +20,7 @@ _GROUPS: Final = {
     "Events": "event",
     "Checks": "check",
     "Fault points passed": "point",
+    "Processes that died at a fault point": "death",
     "Refusals": "refusal",
     "Troubles of the API server": "trouble",
     "Processes that ended by an error of their own": "end",
@@ -27,7 +28,7 @@ _GROUPS: Final = {
 
 
 def untouched(count: Counter[str]) -> dict[str, list[str]]:
-    """What never happened: kinds of events, fault points, refusals."""
+    """What never happened: kinds of events, fault points that are passed, refusals."""
     points = (*POINTS, *BINDER_POINTS, *VOLUME_POINTS, *RECOVERY_POINTS)
     codes: tuple[str, ...] = Code.__args__  # type: ignore[attr-defined]  # of a Literal
     return {

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from random import Random
-from typing import Any, Final, NamedTuple, TypeAlias, cast
+from typing import Any, Final, NamedTuple, NoReturn, TypeAlias, cast
 
 from berth.runtime.beside import BesideWork
 from berth.runtime.clock import Clock
@@ -28,13 +28,14 @@ Main: TypeAlias = Callable[["Process", asyncio.Event], Coroutine[Any, Any, None]
 
 
 class Ground(NamedTuple):
-    """What all processes stand on."""
+    """What all processes stand on; ``rare`` is that of :class:`SimFaultPoints`."""
 
     loop: SimLoop
     server: SimServer
     kube: SimKube
     cell: str
     seed: int
+    rare: set[str]
 
 
 class SimFaultPoints(FaultPoints):
@@ -43,12 +44,14 @@ class SimFaultPoints(FaultPoints):
     Attributes:
         passed: How often each point was passed, by all processes.
         fatal: Point and how many more times it may be passed; empty for none.
+        rare: Points at each of which the first process that passes it dies.
     """
 
-    def __init__(self, process: "Process", passed: Counter[str]) -> None:
+    def __init__(self, process: "Process", passed: Counter[str], rare: set[str]) -> None:
         super().__init__()
         self._process = process
         self.passed = passed
+        self.rare = rare
         self.fatal: tuple[str, int] | None = None
 
     def hit(self, point: str) -> None:
@@ -58,14 +61,23 @@ class SimFaultPoints(FaultPoints):
             Killed: The process is dead, from here on.
         """
         self.passed[point] += 1
-        if self._process.is_dead or self.fatal is None or self.fatal[0] != point:
+        if self._process.is_dead:
+            return
+        if point in self.rare:
+            self.rare.discard(point)
+            self._die(point)
+        if self.fatal is None or self.fatal[0] != point:
             return
         count = self.fatal[1] - 1
         self.fatal = (point, count)
         if count <= 0:
             self.fatal = None
-            self._process.die(f"at {point}")
-            raise Killed
+            self._die(point)
+
+    def _die(self, point: str) -> NoReturn:
+        self._process.died_at = point
+        self._process.die(f"at {point}")
+        raise Killed
 
 
 class Process:
@@ -83,6 +95,7 @@ class Process:
 
     Attributes:
         death: Why it is dead; empty while it lives.
+        died_at: Fault point at which it died; empty if it did not die at one.
     """
 
     def __init__(
@@ -103,8 +116,9 @@ class Process:
         self.clock = clock
         self.is_dead = False
         self.death = ""
+        self.died_at = ""
         self.log = SimLog(ground.loop.time, self.identity)
-        self.faults = SimFaultPoints(self, passed)
+        self.faults = SimFaultPoints(self, passed, ground.rare)
         log = cast("Logger", self.log)  # as much of it as services use
         self.instruments: Instruments[Any] = Instruments.make(metrics, log=log, faults=self.faults)
         self.buses: list[SimBus] = []

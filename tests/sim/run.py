@@ -194,6 +194,7 @@ def _figure(lived: Lived, world: World, loop: SimLoop) -> None:
     count.update({f"event: {verb}": number for verb, number in world.told.items()})
     count.update({f"check: {name}": number for name, number in observer.count.items()})
     count.update({f"point: {name}": number for name, number in cell.passed.items()})
+    count.update({f"death: {name}": number for name, number in cell.deaths.items()})
     count.update({f"refusal: {code}": number for code, number in observer.codes.items()})
     count.update({f"trouble: {name}": number for name, number in cell.kube.refusals.items()})
     count.update({f"end: {reason}": number for reason, number in cell.ends.items()})

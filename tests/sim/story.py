@@ -77,6 +77,10 @@ RIVALS: Final = ("doubt", "doubt", "rival", "rival", "stray")
 CONTESTED: Final = 4
 CONTESTED_FROM: Final = 1000
 """Fences are tried in one story of so many, from this seed on."""
+RARE_POINTS: Final = ("mark.before", "mark.after")
+"""Fault points that are so seldom passed that an event hardly ever meets one."""
+RARE_FROM: Final = 100
+"""From this seed on, a process dies at one of them in each story in which ranks recover."""
 VERBS: Final = tuple(verb for verb, weight in WEIGHTS.items() for _ in range(weight))
 USERS: Final = (
     "job", "ascend", "pod", "end", "again", "remove", "cancel", "request", "rubbish", "drain", "wrong", "claim",

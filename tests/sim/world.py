@@ -17,7 +17,7 @@ from tests.sim.nature import Nature
 from tests.sim.observer import Observer
 from tests.sim.operator import Operator
 from tests.sim.rivals import Rivals
-from tests.sim.story import UNREACHED, Event, Story
+from tests.sim.story import RARE_FROM, RARE_POINTS, UNREACHED, Event, Story
 from tests.sim.trouble import Trouble
 from tests.sim.users import PODS, Users
 from tests.support.kube_rules import Place, Tree
@@ -79,6 +79,8 @@ class World(Users, Nature, Trouble, Operator, Rivals):
         self.cell.kube.put("/api/v1/namespaces", {"metadata": {"name": "ns"}})
         self.begin_policies()
         self.storage.begin(self.nodes)
+        if self.cell.seed >= RARE_FROM and self.story.settings.agents.get("recovery"):
+            self.cell.rare.add(RARE_POINTS[self.cell.seed % len(RARE_POINTS)])
         for name in self.cell.names:
             self.cell.start(name)
         for event in self.story.events:
@@ -96,6 +98,7 @@ class World(Users, Nature, Trouble, Operator, Rivals):
         cell.kube.weather, cell.kube.is_down = Weather(), False
         cell.server.is_down, cell.server.lag_s = False, 0.0
         cell.server.silent_until_s.clear()
+        cell.rare.clear()
         for process in cell.processes.values():
             process.resume()
             process.faults.fatal = None
