@@ -10,10 +10,13 @@ from berth.schemas.refusal import Code
 from tests.sim.batch import Result
 from tests.sim.middle import MIDDLE
 from tests.sim.observer import CHECKS
+from tests.sim.steady import STEADY
 from tests.sim.story import UNREACHED, WEIGHTS
 
 AT_REST: Final = ("replay", "sleepers", "starts", "statuses", "pods at rest")
 """Checks at the end."""
+MANY: Final = (*MIDDLE, *STEADY, "PodGroups")
+"""Checks of a run of :data:`ALL` seeds or more."""
 ALL: Final = 100
 """A run of so many seeds must touch everything."""
 _GROUPS: Final = {
@@ -40,7 +43,7 @@ def untouched(count: Counter[str]) -> dict[str, list[str]]:
 
 def unchecked(result: Result) -> list[str]:
     """Checks that had nothing to check."""
-    names = (*CHECKS, *AT_REST, *(MIDDLE if result.seeds >= ALL else ()))
+    names = (*CHECKS, *AT_REST, *(MANY if result.seeds >= ALL else ()))
     return [name for name in names if not result.count[f"check: {name}"]]
 
 

@@ -53,6 +53,8 @@ class SimKube(FakeKube):
         lane: Where it runs.
         weather: What goes wrong now.
         is_down: It answers nobody.
+        conflicts: Version of each object (by path) that a writer was told is not the newest, though there was no other
+            writer.
         on_change: Called with each change: place, old and new object.
     """
 
@@ -62,6 +64,7 @@ class SimKube(FakeKube):
         self.lane = Lane("kube")
         self.weather = Weather()
         self.is_down = False
+        self.conflicts: dict[str, str] = {}
         self.on_change: Callable[[Place, Tree | None, Tree | None], object] | None = None
         self.refusals: dict[str, int] = {}
         """How often each kind of trouble was made."""
@@ -127,6 +130,7 @@ class SimKube(FakeKube):
     def _refusal(self, method: str, path: str, body: Body | None) -> ShellError | None:
         names_version = isinstance(body, Mapping) and "resourceVersion" in (_meta(body) or {})
         if method in {"PUT", "PATCH"} and names_version and self._is(self.weather.conflicting):
+            self.conflicts[path] = str((_meta(body) or {})["resourceVersion"])
             return self._note("conflicting", RefusedError("modified", status=409, cause="Conflict"))
         is_admitted = path.endswith("/binding") or (method == "POST" and path.endswith("/pods"))
         if is_admitted and self._is(self.weather.denying):

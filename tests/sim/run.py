@@ -13,8 +13,9 @@ from berth.core.explain.job_status import status_of
 from tests.sim.errors import Failure, SimulationError, kind_of
 from tests.sim.log import told
 from tests.sim.loop import SimLoop
+from tests.sim.steady import Steady
 from tests.sim.story import HORIZON_S, Story, draw
-from tests.sim.verdict import see_rest, unrest
+from tests.sim.verdict import is_led, see_rest, unrest
 from tests.sim.world import World
 
 QUIET_S: Final = 16.0
@@ -147,11 +148,13 @@ async def _go_through(world: World) -> None:
     world.repair()
     quiet_s = 0.0
     before: tuple[object, int] = ((), -1)
+    steady = Steady(world)
     while quiet_s < QUIET_S or unrest(world):
         if loop.now_s > HORIZON_S + REST_MAX_S:
             raise Failure("the cell does not come to rest", f"{unrest(world)[:20]}")
         await asyncio.sleep(1.0)
         _see_nothing_failed(world)
+        steady.look(is_led=is_led(world))
         # Who could not store a message tries again after retry_wait_max_s, which is a little less.
         unstored = sum(process.log.said["warning", "message not stored"] for process in world.cell.logs)
         now = (_fates(world), unstored)

@@ -9,8 +9,7 @@ import pytest
 
 from tests.sim.__main__ import again, main, report, run_all
 from tests.sim.batch import Result, command, run_batch, shrunk
-from tests.sim.figures import ALL, AT_REST, page, unchecked, untouched, wrongs
-from tests.sim.middle import MIDDLE
+from tests.sim.figures import ALL, AT_REST, MANY, page, unchecked, untouched, wrongs
 from tests.sim.observer import CHECKS, Observer
 from tests.sim.run import STEPS_MIN, Lived, live
 from tests.sim.story import WEIGHTS, Story, draw
@@ -119,7 +118,7 @@ def test_a_checker_that_checked_nothing_fails(capsys: pytest.CaptureFixture[str]
 
 
 def test_a_run_of_many_seeds_that_leaves_something_untouched_fails() -> None:
-    checks = {f"check: {name}": 1 for name in (*CHECKS, *AT_REST, *MIDDLE)}
+    checks = {f"check: {name}": 1 for name in (*CHECKS, *AT_REST, *MANY)}
     few = Result(Counter(checks), [], ALL - 1, [2_000])
     assert wrongs(few) == []
     many = Result(Counter(checks), [], ALL, [2_000])

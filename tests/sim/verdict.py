@@ -16,6 +16,7 @@ from tests.fuzz.sleepers import see_nobody_sleeps
 from tests.sim.errors import Failure
 from tests.sim.middle import see_refused
 from tests.sim.process import Process
+from tests.sim.steady import AT_WORK
 from tests.sim.users import PODS
 from tests.sim.world import World
 from tests.support.kube_rules import Tree
@@ -24,7 +25,6 @@ from tests.support.watch import summary
 
 GROUPS = "/apis/scheduling.volcano.sh/v1beta1/namespaces/ns/podgroups"
 _STARTS_MAX = 10
-RESTLESS = frozenset({"placed", "bound", "running", "ending"})
 
 
 def unrest(world: World) -> list[str]:
@@ -37,11 +37,16 @@ def unrest(world: World) -> list[str]:
         found.append("no dispatcher leads")
     for key in observer.state.jobs:
         status = status_of(observer.state, key, at_ms=0)
-        if status is None or status.phase in RESTLESS:
+        if status is None or status.phase in AT_WORK:
             found.append(f"{key[1]} is {status.phase if status is not None else 'unknown'}")
         elif status.phase == "waiting" and status.refusal is None:
             found.append(f"{key[1]} waits and nobody says why")
     return found
+
+
+def is_led(world: World) -> bool:
+    """Whether a dispatcher leads and the operator does nothing."""
+    return not world.is_at_work and any(_leads(process) for process in world.cell.processes.values())
 
 
 def _leads(process: Process) -> bool:

@@ -1,0 +1,177 @@
+"""What must be told of jobs and PodGroups while pods run: looked at once everything is repaired, until the cell rests.
+
+At rest no job runs any more, so statuses and PodGroups of jobs at work are compared before. What is told comes later
+than what is so; it is compared only if what is so has been the same for :data:`STEADY_S`, and if somebody led all the
+time.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+from berth.core.explain.job_status import digest, status_of
+from berth.formats.ascend.pod_annotations import GROUP_NAME
+from berth.schemas.envelope import decode
+from berth.schemas.status import JobStatus
+from berth.schemas.subjects import StreamName
+from tests.sim.errors import Failure
+from tests.sim.observer import SCHEDULER
+from tests.sim.users import GROUPS, PODS
+from tests.sim.world import World
+from tests.support.kube_rules import Tree
+
+STEADY_S: Final = 20.0
+"""A write whose answer was lost is given up after 15 s, and what waits behind it is written after a pause."""
+AT_WORK: Final = frozenset({"placed", "bound", "running", "ending"})
+STEADY: Final = ("statuses of jobs at work", "PodGroups at work")
+"""What must have been compared at least once in a run of many seeds."""
+_MADE_FOR_PODS: Final = "podgroup-"
+"""Prefix of PodGroups that a controller makes for pods that have none; they are not compared, because such a pod may be
+bound before it has its PodGroup."""
+_NUMBERS: Final = ("running", "succeeded", "failed")
+
+
+class Truth(NamedTuple):
+    """What the pods of a PodGroup are.
+
+    Attributes:
+        uid: Of the PodGroup.
+        least: How many of its pods it needs.
+        total: Its pods.
+        running: Pods in phase Running.
+        succeeded: Pods in phase Succeeded.
+        failed: Pods in phase Failed.
+        scheduled: Pods with a node that live and are not being deleted, and those that succeeded.
+    """
+
+    uid: str
+    least: int
+    total: int = 0
+    running: int = 0
+    succeeded: int = 0
+    failed: int = 0
+    scheduled: int = 0
+
+
+class Steady:
+    """Compares what is told with what is so.
+
+    Args:
+        world: The cell and its observer.
+    """
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._since: dict[tuple[str, ...], tuple[object, float]] = {}
+        """What is so, and since when, in seconds of the loop."""
+
+    def look(self, *, is_led: bool) -> None:
+        """Look at all jobs and PodGroups; to be called about once a second.
+
+        Args:
+            is_led: Whether a dispatcher leads and the operator does nothing; otherwise nothing is told.
+
+        Raises:
+            Failure: Something else is told than what is so.
+        """
+        if not is_led:
+            self._since.clear()
+            return
+        now: dict[tuple[str, ...], tuple[object, float]] = {}
+        self._see_jobs(now)
+        self._see_groups(now)
+        self._since = now
+
+    def _is_steady(self, now: dict[tuple[str, ...], tuple[object, float]], key: tuple[str, ...], value: object) -> bool:
+        at_s = self._world.loop.now_s
+        before, since_s = self._since.get(key, (None, at_s))
+        now[key] = (value, since_s if before == value else at_s)
+        return at_s - now[key][1] >= STEADY_S
+
+    def _see_jobs(self, now: dict[tuple[str, ...], tuple[object, float]]) -> None:
+        """The status of a job at work is what the ledger gives it.
+
+        Raises:
+            Failure: It is not so.
+        """
+        world = self._world
+        world.observer.catch_up()
+        state = world.observer.state
+        wanted: dict[tuple[str, str], JobStatus] = {}
+        for key in state.jobs:
+            status = status_of(state, key, at_ms=0)
+            if status is not None and status.phase in AT_WORK and self._is_steady(now, ("job", *key), digest(status)):
+                wanted[key] = status
+        if not wanted:
+            return
+        told = self._told()
+        for key, status in wanted.items():
+            world.observer.count["statuses of jobs at work"] += 1
+            if key not in told:
+                raise Failure("a job at work has no status", f"{key}: {status}")
+            if digest(told[key]) != digest(status):
+                raise Failure("the status of a job at work is another", f"{key}: {told[key]} instead of {status}")
+
+    def _told(self) -> Mapping[tuple[str, str], JobStatus]:
+        stream = self._world.cell.server.streams.get(self._world.user.subjects.stream(StreamName.STATUS))
+        found: dict[tuple[str, str], JobStatus] = {}
+        for message in stream.messages.values() if stream is not None else ():
+            said = decode(message.data, JobStatus)
+            found[said.namespace, said.name] = said
+        return found
+
+    def _see_groups(self, now: dict[tuple[str, ...], tuple[object, float]]) -> None:
+        """PodGroups with pods on nodes say how many of them run, and whether they are enough.
+
+        Raises:
+            Failure: One does not.
+        """
+        world = self._world
+        pods: dict[str, list[Tree]] = {}
+        for pod in world.cell.kube.objects(PODS):
+            name = (pod["metadata"].get("annotations") or {}).get(GROUP_NAME, "")
+            pods.setdefault(name, []).append(pod)
+        for group in world.cell.kube.objects(GROUPS):
+            name = group["metadata"]["name"]
+            found = pods.get(name, [])
+            is_compared = bool(found) and not name.startswith(_MADE_FOR_PODS)
+            if not is_compared or any(pod["spec"].get("schedulerName") != SCHEDULER for pod in found):
+                continue
+            truth = truth_of(group, found)
+            if world.cell.kube.conflicts.get(f"{GROUPS}/{name}") == group["metadata"]["resourceVersion"]:
+                continue  # there was no other writer, and who was told so waits for a version that does not come
+            status: Mapping[str, Any] = group.get("status") or {}
+            if not self._is_steady(now, ("PodGroup", name), truth) or not truth.scheduled:
+                continue
+            world.observer.count["PodGroups at work"] += 1
+            said = [status.get(key) or 0 for key in _NUMBERS]
+            if said != [truth.running, truth.succeeded, truth.failed]:
+                raise Failure("a PodGroup counts other pods than there are", f"{name}: {dict(status)}, {truth}"[:2000])
+            if not is_phase_right(status.get("phase") or "", truth):
+                raise Failure("a PodGroup at work has a wrong phase", f"{name}: {dict(status)}, {truth}"[:2000])
+
+
+def truth_of(group: Tree, pods: list[Tree]) -> Truth:
+    """What the pods of a PodGroup are."""
+    truth = Truth(group["metadata"]["uid"], max((group.get("spec") or {}).get("minMember") or 0, 1), len(pods))
+    phases = [(pod.get("status") or {}).get("phase") or "" for pod in pods]
+    is_over = {"Succeeded", "Failed"}
+    lives = [
+        bool(pod["spec"].get("nodeName")) and "deletionTimestamp" not in pod["metadata"] and phase not in is_over
+        for pod, phase in zip(pods, phases, strict=True)
+    ]
+    succeeded = phases.count("Succeeded")
+    return truth._replace(
+        running=phases.count("Running"),
+        succeeded=succeeded,
+        failed=phases.count("Failed"),
+        scheduled=sum(lives) + succeeded,
+    )
+
+
+def is_phase_right(phase: str, truth: Truth) -> bool:
+    """Whether a PodGroup with pods on nodes may have a phase."""
+    if truth.total == truth.succeeded >= truth.least:
+        return phase == "Completed"
+    if truth.scheduled >= truth.least:
+        return phase == "Running"
+    return phase != "Running"  # one that was completed stays so
