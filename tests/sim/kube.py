@@ -128,9 +128,9 @@ class SimKube(FakeKube):
         return self._refusal(method, path, body)
 
     def _refusal(self, method: str, path: str, body: Body | None) -> ShellError | None:
-        names_version = isinstance(body, Mapping) and "resourceVersion" in (_meta(body) or {})
-        if method in {"PUT", "PATCH"} and names_version and self._is(self.weather.conflicting):
-            self.conflicts[path] = str((_meta(body) or {})["resourceVersion"])
+        version = (_meta(body) or {}).get("resourceVersion") if isinstance(body, Mapping) else None
+        if method in {"PUT", "PATCH"} and version is not None and self._is(self.weather.conflicting):
+            self.conflicts[path] = str(version)
             return self._note("conflicting", RefusedError("modified", status=409, cause="Conflict"))
         is_admitted = path.endswith("/binding") or (method == "POST" and path.endswith("/pods"))
         if is_admitted and self._is(self.weather.denying):
