@@ -23,7 +23,7 @@ def option_ms(option: str, text: str) -> int:
         CommandError: It is no duration above 0.
     """
     try:
-        found = _duration_ms(text)
+        found = days_or_duration_ms(text)
     except QuantityError as error:
         raise CommandError(
             f"{option} is {text!r}, expected days such as 7d, or {error.expected}", code=WRONG_USE
@@ -46,15 +46,15 @@ def option_s(option: str, text: str) -> float:
     if _SECONDS.fullmatch(text):
         return float(text)
     try:
-        return _duration_ms(text) / _SECOND_MS
+        return days_or_duration_ms(text) / _SECOND_MS
     except QuantityError as error:
         raise CommandError(
             f"{option} is {text!r}, expected seconds, days such as 7d, or {error.expected}", code=WRONG_USE
         ) from error
 
 
-def _duration_ms(text: str) -> int:
-    """Duration in milliseconds.
+def days_or_duration_ms(text: str) -> int:
+    """Milliseconds of a number of days such as ``7d``, or of a duration.
 
     Raises:
         QuantityError: It is neither a number of days nor a duration.

@@ -19,7 +19,7 @@ from berth.services.gateway.stream_limits import OpenStreams, StreamLimits
 KEEPALIVE: Final = b": keepalive\n\n"
 _CHECK_S: Final = 30.0
 """How often it is checked whether a reader still may read."""
-_GONE: Final = frozenset({"denied", "no-token"})
+RIGHTS_GONE: Final = frozenset({"denied", "no-token"})
 """Errors that say that a reader has lost its rights; others say that they are not known now."""
 _HEADERS: Final = (
     (b"content-type", b"text/event-stream; charset=utf-8"),
@@ -228,7 +228,7 @@ class StreamResponse:
                 try:
                     await self._permitted()
                 except RequestError as error:
-                    if error.code in _GONE:
+                    if error.code in RIGHTS_GONE:
                         self._reader.end(error.code, error.error)
 
 

@@ -1,6 +1,5 @@
 """``berth keys``: makes, adds, revokes and lists the users of a cell's NATS. No server is asked."""
 
-import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Final, Literal
@@ -9,16 +8,16 @@ import msgspec
 from cyclopts import Parameter
 
 from berth.cli.cell import Form, run
+from berth.cli.durations import days_or_duration_ms
 from berth.cli.output import WRONG_USE, CommandError, emit, moment, print_progress, print_result, print_table
 from berth.cli.tables import Table
-from berth.formats.quantities import QuantityError, duration_ms
+from berth.formats.quantities import QuantityError
 from berth.runtime.clock import SystemClock
 from berth.runtime.keys.key_folder import KeyFolder, KeysError, User
 
 _SECOND_MS: Final = 1000
 _DAY_S: Final = 86_400
 _DAYS_MAX: Final = 99_999
-_DAYS: Final = re.compile(r"([1-9][0-9]{0,4})d")
 Words = Annotated[tuple[str, ...], Parameter(negative=())]
 
 
@@ -151,10 +150,8 @@ def days_s(text: str) -> int:
     Raises:
         CommandError: It is neither.
     """
-    if (found := _DAYS.fullmatch(text)) is not None:
-        return int(found[1]) * _DAY_S
     try:
-        found_s = max(duration_ms(text) // _SECOND_MS, 1)
+        found_s = max(days_or_duration_ms(text) // _SECOND_MS, 1)
     except QuantityError as error:
         raise CommandError(
             f"--expires-in is {text!r}, expected days such as 90d, or {error.expected}", code=WRONG_USE

@@ -97,7 +97,7 @@ async def _streams(bus: Bus) -> tuple[LedgerCheck, list[Finding], list[Checked]]
     while True:
         try:
             ledger = await check_ledger(bus)
-            of_facts, facts = await check_facts(bus, [ledger.kept], ledger.facts)
+            of_facts, facts = await check_facts(bus, ledger.kept, ledger.facts)
         except ChangedError:
             if tries == _TRIES:
                 raise

@@ -9,7 +9,7 @@ from berth.core.verification.findings import RESTORE, Checked, Finding, Findings
 from berth.runtime.bus.port import Bus, Stored, StreamState
 from berth.runtime.errors import TransientError
 from berth.runtime.fsck.streams import each
-from berth.schemas.status import SnapshotBody
+from berth.schemas.status import KeptFact
 from berth.schemas.subjects import StreamName
 
 _MIRROR_S: Final = 30.0
@@ -60,20 +60,20 @@ def digest_of(data: bytes) -> bytes:
 
 
 async def check_facts(
-    bus: Bus, snapshots: Iterable[SnapshotBody], facts: StreamState
+    bus: Bus, of_snapshots: Iterable[KeptFact], facts: StreamState
 ) -> tuple[list[Finding], list[Checked]]:
     """Check FACTS, LATEST, and the facts in snapshots.
 
     Args:
         bus: The cell.
-        snapshots: Those of the cell.
+        of_snapshots: Facts that snapshots of the cell keep.
         facts: State of FACTS; later facts are left out.
 
     Raises:
         ChangedError: The cell removed the oldest facts meanwhile.
         TransientError: The bus did not answer.
     """
-    kept = {fact.sequence: (fact.subject, fact.data) for body in snapshots for fact in body.facts}
+    kept = {fact.sequence: (fact.subject, fact.data) for fact in of_snapshots}
     scan = _Scan(facts, kept)
     await each(bus, StreamName.FACTS, facts, scan.take)
     scan.see_whole(facts.last_seq + 1)

@@ -18,7 +18,7 @@ from berth.runtime.fsck.streams import ChangedError, each
 from berth.runtime.ledger_reader import Skips, read_skips
 from berth.runtime.stored_snapshots import body_of_chunks, read_snapshot, snapshot_ends
 from berth.schemas.envelope import DecodeError, decode
-from berth.schemas.status import KeptFact, SnapshotBody, SnapshotChunk, SnapshotEnd
+from berth.schemas.status import KeptFact, SnapshotChunk, SnapshotEnd
 from berth.schemas.subjects import StreamName
 
 
@@ -49,7 +49,7 @@ class LedgerCheck(NamedTuple):
     Attributes:
         findings: All of them.
         checked: What was looked at.
-        kept: What snapshots that are whole and of this ledger keep of facts, in one.
+        kept: Facts that snapshots keep which are whole and of this ledger, ascending.
         removable: Records of the snapshots without which services start right: damaged ones, and those of another
             history.
         stops: Messages at which services stop.
@@ -59,7 +59,7 @@ class LedgerCheck(NamedTuple):
 
     findings: list[Finding]
     checked: list[Checked]
-    kept: SnapshotBody
+    kept: list[KeptFact]
     removable: list[int]
     stops: list[int]
     ledger: StreamState
@@ -223,8 +223,9 @@ async def check_ledger(bus: Bus) -> LedgerCheck:
     ]
     removable = [*walk.removable, *stored.damaged, *stored.broken] if can_start else []
     kept = (await read_snapshots(bus, without=set(walk.foreign))).facts if walk.foreign else stored.facts
-    body = SnapshotBody(0, 0, [kept[at] for at in sorted(kept)], b"")
-    return LedgerCheck(findings, checked, body, sorted(removable), walk.stops, ledger, facts)
+    return LedgerCheck(
+        findings, checked, [kept[at] for at in sorted(kept)], sorted(removable), walk.stops, ledger, facts
+    )
 
 
 async def _walked(

@@ -12,6 +12,7 @@ from berth.services.gateway.application import JSON, identity_of
 from berth.services.gateway.cell_requests import CellRequests
 from berth.services.gateway.config import GatewayConfig
 from berth.services.gateway.errors import RequestError
+from berth.services.gateway.event_streams import RIGHTS_GONE
 from berth.services.gateway.guard import Guard
 from berth.services.gateway.job_routes import fields
 from berth.services.gateway.view.cell_view import CellView
@@ -19,8 +20,6 @@ from berth.services.gateway.view.view_streams import Rights, ViewResponse, ViewS
 
 VIEW: Final = "/api/v1/view"
 CHANGES: Final = "/api/v1/view/changes"
-_GONE: Final = frozenset({"denied", "no-token"})
-"""Errors that say that a caller has lost its rights; others say that they are not known now."""
 
 
 class ViewRoutes:
@@ -87,7 +86,7 @@ class ViewRoutes:
             identity = self._guard.caller(path, b"", headers).identity
             return rights_of((await self._cell.see_reader(identity)).read) == rights
         except RequestError as error:
-            return error.code not in _GONE
+            return error.code not in RIGHTS_GONE
 
     def _see_known(self) -> None:
         """Check that there is a picture.
