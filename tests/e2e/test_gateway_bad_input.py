@@ -89,18 +89,6 @@ async def _listens(gateway: Gateway) -> bool:
         return False
 
 
-async def settled(gateway: Gateway, method: str, target: str, identity: str, body: dict[str, Any] | None) -> Answer:
-    """Answer to a request; it is asked again as long as the cell is not whole yet, as the answer says."""
-    answers: list[Answer] = []
-
-    async def is_whole() -> bool:
-        answers.append(await gateway.ask(method, target, identity=identity, body=body))
-        return answers[-1].status != 503
-
-    await until_true(is_whole, deadline_s=10, what=f"{method} {target}")
-    return answers[-1]
-
-
 async def test_each_identity_may_do_what_the_guide_says(running: Gateway) -> None:
     """Every identity with every endpoint of the table, in a namespace with a grant and in one without."""
     table = GUIDE.read_text("utf-8").partition("## Endpoints")[2].partition("\n## ")[0]
@@ -133,7 +121,7 @@ async def test_each_identity_may_do_what_the_guide_says(running: Gateway) -> Non
                     assert event is not None
                     assert event.name == "view"
                     continue
-                answer = await settled(running, method, f"{target}{query}", identity, body)
+                answer = await running.settled(method, f"{target}{query}", identity=identity, body=body)
                 if role == "public":
                     assert answer.status in {200, 404}, (method, path)
                 elif not identity:

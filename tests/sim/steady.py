@@ -24,9 +24,6 @@ STEADY_S: Final = 20.0
 AT_WORK: Final = frozenset({"placed", "bound", "running", "ending"})
 STEADY: Final = ("statuses of jobs at work", "PodGroups at work")
 """What must have been compared at least once in a run of many seeds."""
-_MADE_FOR_PODS: Final = "podgroup-"
-"""Prefix of PodGroups that a controller makes for pods that have none; they are not compared, because such a pod may be
-bound before it has its PodGroup."""
 _NUMBERS: Final = ("running", "succeeded", "failed")
 
 
@@ -133,8 +130,7 @@ class Steady:
         for group in world.cell.kube.objects(GROUPS):
             name = group["metadata"]["name"]
             found = pods.get(name, [])
-            is_compared = bool(found) and not name.startswith(_MADE_FOR_PODS)
-            if not is_compared or any(pod["spec"].get("schedulerName") != SCHEDULER for pod in found):
+            if not found or any(pod["spec"].get("schedulerName") != SCHEDULER for pod in found):
                 continue
             truth = truth_of(group, found)
             if world.cell.kube.conflicts.get(f"{GROUPS}/{name}") == group["metadata"]["resourceVersion"]:

@@ -98,6 +98,17 @@ class Gateway:
         ) as answer:
             return Answer(answer.status, answer.headers, await answer.read())
 
+    async def settled(self, method: str, path: str, *, identity: str = ADMIN, body: object = None) -> Answer:
+        """Answer to a request; it is asked again as long as the cell is not whole yet, as the answer says."""
+        answers: list[Answer] = []
+
+        async def is_whole() -> bool:
+            answers.append(await self.ask(method, path, identity=identity, body=body))
+            return answers[-1].status != 503
+
+        await until_true(is_whole, deadline_s=10, what=f"{method} {path}")
+        return answers[-1]
+
     @asynccontextmanager
     async def stream(
         self, path: str, *, identity: str = ADMIN, headers: Mapping[str, str] | None = None

@@ -243,8 +243,9 @@ class Gangs:
 
     def has_pods(self, namespace: str, name: str) -> bool:
         """Whether a PodGroup has pods."""
-        gang = self._gangs.get(GangKey("podgroup", namespace, name))
-        return gang is not None and bool(gang.members)
+        key = GangKey("podgroup", namespace, name)
+        gang = self._gangs.get(key)
+        return (gang is not None and bool(gang.members)) or bool(self._index.latecomers(key))
 
     def group_uid(self, namespace: str, name: str) -> str:
         """Uid of a PodGroup; empty when it does not exist."""
@@ -300,10 +301,10 @@ class Gangs:
         """State of a PodGroup's pods; appends the reads that are needed to find out which scheduler places them."""
         name = (group.metadata.namespace, group.metadata.name)
         key = GangKey("podgroup", *name)
-        gang = self._gangs.get(key)
-        if gang is not None and gang.members:
-            priority = self._resolver.priorities.of(list(gang.members.values()), group)
-            return group_pods(gang, self._resolver.published_members, priority=priority)
+        gang, latecomers = self._gangs.get(key) or Gang(key), self._index.latecomers(key)
+        if members := [*gang.members.values(), *latecomers]:
+            priority = self._resolver.priorities.of(members, group)
+            return group_pods(gang, latecomers, self._resolver.published_members, priority=priority)
         if name in self._foreign_pods:
             return GroupPods(is_ours=False)
         look, made_by = group_owner(group), group.metadata.controller

@@ -3,6 +3,8 @@
 A gang of a PodGroup has no uid in its key as long as its PodGroup exists. When that is deleted, or replaced by another
 of the same name, the gang becomes a *past* gang: it keeps what is placed under the uid of its PodGroup, until the pods
 are gone. Pods that hold no place go to the gang that has the name now.
+
+A pod may be bound before a controller gives it a PodGroup. It stays in its gang, and is a *latecomer* of the PodGroup.
 """
 
 from collections.abc import Callable
@@ -32,6 +34,10 @@ class GangIndex:
         self._gang_of: dict[str, GangKey] = {}
         """Gang of each pod, by uid of the pod."""
         self._touch = touch
+        self._latecomers: dict[GangKey, dict[str, Member]] = {}
+        """Pods of other gangs that name a PodGroup, by its key and their uids."""
+        self._names: dict[str, GangKey] = {}
+        """Key of the PodGroup that a latecomer names, by uid of the pod."""
         self._namesakes: dict[tuple[str, str, str], dict[GangKey, None]] = {}
         """Gangs of controllers of one kind and name, by their uids: at most one of these controllers exists."""
 
@@ -68,6 +74,11 @@ class GangIndex:
         self.gang(key).members[member.uid] = member
         self._gang_of[member.uid] = key
         self._touch(key)
+        self._note_latecomer(member, key)
+
+    def latecomers(self, key: GangKey) -> list[Member]:
+        """Pods that name a PodGroup and are in another gang, because they were bound before they named it."""
+        return list(self._latecomers.get(key, {}).values())
 
     def drop(self, uid: str) -> None:
         """Take a pod out; nothing happens if no gang has it."""
@@ -75,6 +86,7 @@ class GangIndex:
         if key is not None:
             del self.gangs[key].members[uid]
             self._touch(key)
+            self._forget_latecomer(uid)
 
     def _key_of(self, member: Member) -> GangKey:
         """Gang of a pod.
@@ -158,3 +170,20 @@ class GangIndex:
         self._gang_of[member.uid] = gang.key
         self._touch(before)
         self._touch(gang.key)
+        self._note_latecomer(member, gang.key)
+
+    def _note_latecomer(self, member: Member, key: GangKey) -> None:
+        self._forget_latecomer(member.uid)
+        named = member.place.key
+        if named.kind == "podgroup" and named[:3] != key[:3]:
+            self._latecomers.setdefault(named, {})[member.uid] = member
+            self._names[member.uid] = named
+            self._touch(named)
+
+    def _forget_latecomer(self, uid: str) -> None:
+        named = self._names.pop(uid, None)
+        if named is not None:
+            del self._latecomers[named][uid]
+            if not self._latecomers[named]:
+                del self._latecomers[named]
+            self._touch(named)

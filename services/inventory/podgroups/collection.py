@@ -31,6 +31,7 @@ from berth.services.inventory.podgroups.status import (
     annotations_patch,
     dequeues,
     enqueued_ms,
+    least_of,
     min_resources_of,
     phase_after,
     same_but_numbers,
@@ -194,7 +195,7 @@ class Groups:
             self._due.pop(name, None)
         else:
             self._due[name] = group.due_ms
-        waits = bool(group.pods.is_ours) and group.phase in NOT_ADMITTED
+        waits = bool(group.pods.is_ours) and group.phase in NOT_ADMITTED and not _is_started(group)
         claims = bool(group.pods.is_ours) and group.phase == "Inqueue" and not group.pods.counts.scheduled
         if waits:
             self._may_admit = True
@@ -214,7 +215,7 @@ class Groups:
         """Desired state of a PodGroup, apart from its admission."""
         pods, observed = group.pods, group.observed
         sent_back = dequeues(observed)
-        if group.phase in NOT_ADMITTED:
+        if group.phase in NOT_ADMITTED and not _is_started(group):
             return Wanted(group.phase, pods.counts, self._why_waits(group, now_ms), 0, sent_back)
         phase = phase_after(observed, pods.counts) if group.phase == observed.status.phase else group.phase
         if phase == "Inqueue" and self._is_late(group, now_ms):
@@ -332,3 +333,8 @@ class Groups:
         if status:
             patch["status"] = status
         return PatchPodGroup(*name, observed.metadata.uid, version, patch)
+
+
+def _is_started(group: _Group) -> bool:
+    """Whether as many of its pods have nodes as it needs, or had them: then it runs, admitted or not."""
+    return group.pods.counts.scheduled >= least_of(group.observed)

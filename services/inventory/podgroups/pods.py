@@ -1,10 +1,10 @@
 """State of a PodGroup's pods, from the gangs."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from berth.schemas.facts import MembersSeen
-from berth.services.inventory.gangs.model import Gang
+from berth.services.inventory.gangs.model import Gang, Member
 from berth.services.inventory.podgroups.status import NO_PODS, NO_REASON, VALIDATE_FAILED, PodCounts, Why, reason_of
 
 
@@ -29,11 +29,25 @@ class GroupPods:
     again_ms: int | None = None
 
 
-def group_pods(gang: Gang, published_members: Mapping[tuple[str, str], MembersSeen], *, priority: int) -> GroupPods:
-    """State of the pods of a PodGroup that Berth places."""
+def group_pods(
+    gang: Gang,
+    latecomers: Sequence[Member],
+    published_members: Mapping[tuple[str, str], MembersSeen],
+    *,
+    priority: int,
+) -> GroupPods:
+    """State of the pods of a PodGroup that Berth places.
+
+    Args:
+        gang: Of the PodGroup.
+        latecomers: Its pods that are in other gangs, because they were bound before they had it.
+        published_members: What was published last about the pods of each name.
+        priority: Highest priority of its pods.
+    """
     phases = {"Running": 0, "Succeeded": 0, "Failed": 0}
     scheduled = unscheduled = 0
-    for member in gang.members.values():
+    members = [*gang.members.values(), *latecomers]
+    for member in members:
         phase = member.pod.status.phase
         if phase in phases:
             phases[phase] += 1
@@ -41,7 +55,7 @@ def group_pods(gang: Gang, published_members: Mapping[tuple[str, str], MembersSe
             scheduled += member.is_bound
             unscheduled += not member.is_bound
     counts = PodCounts(
-        total=len(gang.members),
+        total=len(members),
         running=phases["Running"],
         succeeded=phases["Succeeded"],
         failed=phases["Failed"],
@@ -52,7 +66,7 @@ def group_pods(gang: Gang, published_members: Mapping[tuple[str, str], MembersSe
         is_ours=True,
         counts=counts,
         priority=priority,
-        is_placed=any(part.is_placed for part in gang.parts.values()),
+        is_placed=bool(latecomers) or any(part.is_placed for part in gang.parts.values()),
         why=_why(gang, published_members) if unscheduled else NO_REASON,
     )
 

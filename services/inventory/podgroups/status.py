@@ -119,10 +119,15 @@ def reason_of(code: str) -> str:
     return NOT_ENOUGH if code in _ROOM_CODES else VALIDATE_FAILED
 
 
+def least_of(group: PodGroup) -> int:
+    """How many of its pods a PodGroup needs; at least 1."""
+    return max(group.spec.min_member or 0, 1)
+
+
 def phase_after(group: PodGroup, counts: PodCounts) -> str:
-    """Phase of an admitted PodGroup, from its pods."""
+    """Phase of a PodGroup that is admitted or has enough pods on nodes, from its pods."""
     phase = group.status.phase
-    least = max(group.spec.min_member or 0, 1)
+    least = least_of(group)
     if counts.total and counts.succeeded == counts.total and counts.succeeded >= least:
         return "Completed"
     if counts.scheduled >= least:

@@ -323,6 +323,40 @@ def test_phases_counts_and_conditions_follow_the_pods() -> None:
     assert (world.phase(), world.shown["pg"].status.succeeded) == ("Completed", 4)
 
 
+def test_pods_that_were_bound_before_they_had_their_group_count_for_it() -> None:
+    """Volcano's controller makes a PodGroup for a pod without one, and may be slower than Berth."""
+    world = GroupWorld(chips=0)
+    world.pods(a_pod("p", scheduler="volcano"))
+    world.run()
+    world.pods(a_pod("p", scheduler="volcano", node="n", phase="Pending"))
+    world.run()
+    world.show(pending(least=1), pending("other", least=1))
+    world.pods(a_pod("p", group="pg", scheduler="volcano", node="n", phase="Running"))
+    world.run(after_s=5)
+    assert (world.phase(), world.shown["pg"].status.running) == ("Running", 1)
+    assert world.phase("other") == "Pending"
+    world.pods(a_pod("p", group="other", scheduler="volcano", node="n", phase="Running"))
+    world.run(after_s=5)
+    assert (world.phase(), world.shown["pg"].status.running) == ("Unknown", 0)
+    assert (world.phase("other"), world.shown["other"].status.running) == ("Running", 1)
+    world.pods(a_pod("p", group="other", scheduler="volcano", node="n", phase="Succeeded"))
+    world.run(after_s=5)
+    assert (world.phase("other"), world.shown["other"].status.succeeded) == ("Completed", 1)
+    world.gangs.drop_pod("uid-p")
+    world.run(after_s=5)
+    assert (world.phase("other"), world.gangs.has_pods("ns", "other")) == ("Completed", False)
+
+
+def test_a_group_is_not_completed_before_it_has_as_many_pods_as_it_needs() -> None:
+    world = GroupWorld(chips=0)
+    world.pods(a_pod("p", scheduler="volcano", node="n", phase="Running"))
+    world.show(pending(least=2))
+    world.pods(a_pod("p", group="pg", scheduler="volcano", node="n", phase="Running"))
+    world.run(after_s=5)
+    assert (world.phase(), world.shown["pg"].status.running) == ("Pending", 1)
+    assert world.gangs.has_pods("ns", "pg")
+
+
 def test_counts_and_messages_are_written_at_intervals_and_phases_at_once() -> None:
     world = GroupWorld(msgspec.structs.replace(VOLCANO, group_status_s=5))
     world.show(a_group("pg", least=3))
