@@ -2,9 +2,10 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Generator, Iterator
 from itertools import count
 from pathlib import Path
+from typing import Any, Final
 
 import hypothesis
 import pytest
@@ -15,6 +16,8 @@ from berth.runtime.config import bus_url_from_environment
 from berth.runtime.local.nats_server import EmbeddedServer
 from tests.support.cell_mode import CELLS
 from tests.support.waiting import SLACK
+
+_LOG_CHARS: Final = 2_000
 
 _cells = count(1)
 
@@ -44,6 +47,18 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         mark = item.get_closest_marker("timeout")
         own_s = float(mark.args[0]) if mark is not None else usual_s
         item.add_marker(pytest.mark.timeout(SLACK * own_s), append=False)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, Any]:
+    """Show the ends of the logs of services with a failure: why nothing came is said there."""
+    report = yield
+    folder = getattr(item, "funcargs", {}).get("tmp_path")
+    if report.when == "call" and report.failed and folder is not None:
+        for path in sorted(folder.rglob("*.log")):
+            text = path.read_text(encoding="utf-8", errors="replace")[-_LOG_CHARS:]
+            report.sections.append((f"end of {path.relative_to(folder)}", text))
+    return report
 
 
 @pytest.fixture(scope="session")

@@ -8,7 +8,7 @@ import pytest
 from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.local.nats_server import EmbeddedServer
 from tests.support.load import Load
-from tests.support.processes import Service, Services, services
+from tests.support.processes import Service, Services, services, until_started
 from tests.support.waiting import pause, until
 from tests.support.watch import Watch, verify
 
@@ -51,6 +51,7 @@ async def test_services_outlive_the_server_and_nothing_is_lost(own_server: Embed
             loads.append(Load(watch, seed=len(loads)))
             for process in processes:
                 process.start()
+        await until_started(process for processes in cells.values() for process in processes)
         async with asyncio.TaskGroup() as group:
             working = [group.create_task(load.run()) for load in loads]
             for away_s in AWAY_S:

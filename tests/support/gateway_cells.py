@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 import aiohttp
 
 from berth.runtime.local.ports import free_ports
-from tests.support.processes import ROOT, Service, Services, services
+from tests.support.processes import ROOT, Service, Services, services, until_started
 from tests.support.waiting import until_true
 
 CLUSTER: Final = ROOT / "docs" / "examples" / "cluster.yaml"
@@ -227,4 +227,5 @@ async def gateway_cell(
         session = await stack.enter_async_context(aiohttp.ClientSession())
         gateway = Gateway(service, port, session)
         await answering(gateway)
+        await until_started(running.values())
         yield gateway, running

@@ -4,7 +4,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -18,6 +18,15 @@ from tests.support.waiting import until
 ROOT: Final = Path(__file__).parents[2]
 _END_S: Final = 30.0
 _TAIL_CHARS: Final = 3000
+_STARTED: Final = {
+    "api": "ready",
+    "binder": "ledger folded",
+    "dispatcher": "became leader",
+    "gateway": "ready",
+    "nodesim": "cluster ready",
+    "scorer": "ready",
+}
+"""What each service logs when it works."""
 
 Table = Mapping[str, object]
 """Settings; a value that is a mapping is a section."""
@@ -117,6 +126,18 @@ class Service:
         assert code is not None
         return code
 
+    async def started(self) -> None:
+        """Wait until it works.
+
+        Raises:
+            AssertionError: It does not; shows its log.
+        """
+        line = _STARTED[self.name]
+        try:
+            await until(lambda: line in self.log(), deadline_s=_END_S, what=f"{self.label} logs {line!r}")
+        except AssertionError as error:
+            raise AssertionError(f"{error}\n{self.log()}") from error
+
     async def kill(self) -> None:
         """End it as a power cut would."""
         self._signal(signal.SIGKILL)
@@ -209,6 +230,16 @@ def services(folder: Path, url: str) -> Iterator[Services]:
         yield made
     finally:
         made.destroy()
+
+
+async def until_started(these: Iterable[Service]) -> None:
+    """Wait until services work. One that loses NATS before ends, and only a supervisor would start it again.
+
+    Raises:
+        AssertionError: One does not; shows its log.
+    """
+    for service in these:
+        await service.started()
 
 
 def _toml(table: Table) -> str:
