@@ -14,6 +14,7 @@ from berth.formats.kubernetes.objects import Listed
 from berth.formats.kubernetes.paths import api_path
 from berth.formats.whole_numbers import whole_number
 from berth.runtime.errors import TransientError
+from berth.runtime.kube.listing import objects_of
 from berth.runtime.kube.port import Api, RefusedError
 from berth.schemas.facts import RankFailure
 from berth.services.binder.cluster import Gang, HeldBackError, Leave, Manner
@@ -24,7 +25,7 @@ from berth.services.binder.work import Clearing
 
 _NODES_ASKED_MAX: Final = 16
 """Maximum number of nodes that are listed one by one; beyond, the whole namespace is listed."""
-_PAGE: Final = "500"
+_PAGE: Final = 500
 FOREIGN_PREFIX: Final = "pod/"
 """A gang of another scheduler is one pod, and has the pod's name behind this prefix."""
 Errors: TypeAlias = list[TransientError | RefusedError]
@@ -175,16 +176,9 @@ class KubeEviction:
             pod for node in nodes for pod in await self._list(namespace, {"fieldSelector": f"spec.nodeName={node}"})
         ]
 
-    async def _list(self, namespace: str, params: Mapping[str, str]) -> list[PodLean]:
-        pods: list[PodLean] = []
-        more = ""
-        while True:
-            asked = {**params, "limit": _PAGE, **({"continue": more} if more else {})}
-            page = await self._api.get(api_path("v1", "namespaces", namespace, "pods"), Listed[PodLean], params=asked)
-            pods += page.items or ()
-            more = page.metadata.continue_
-            if not more:
-                return pods
+    async def _list(self, namespace: str, selectors: Mapping[str, str]) -> list[PodLean]:
+        path = api_path("v1", "namespaces", namespace, "pods")
+        return [pod async for pod in objects_of(self._api, path, Listed[PodLean], page_size=_PAGE, selectors=selectors)]
 
 
 class HeldPods:

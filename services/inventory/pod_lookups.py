@@ -9,6 +9,7 @@ from berth.formats.kubernetes.objects import Listed
 from berth.formats.kubernetes.paths import api_path
 from berth.runtime.clock import Clock
 from berth.runtime.errors import PoisonError, TransientError
+from berth.runtime.kube.listing import objects_of
 from berth.runtime.kube.port import Api
 from berth.runtime.logs import Logger
 from berth.schemas.facts import OutcomeSeen
@@ -121,13 +122,10 @@ class PodLookups:
         """
         path = api_path("v1", "namespaces", namespace, "pods")
         found: dict[tuple[str, int], set[int]] = {}
-        params = {"fieldSelector": "spec.nodeName!=", "limit": str(self._page_size)}
-        while True:
-            page = await self._api.get(path, Listed[_PodHead], params=params)
-            for pod in page.items or ():
-                identity = identity_of(pod.metadata, [])
-                if identity is not None:
-                    found.setdefault((identity.uid, identity.attempt), set()).add(identity.rank)
-            if not page.metadata.continue_:
-                return found
-            params["continue"] = page.metadata.continue_
+        bound = {"fieldSelector": "spec.nodeName!="}
+        pods = objects_of(self._api, path, Listed[_PodHead], page_size=self._page_size, selectors=bound)
+        async for pod in pods:
+            identity = identity_of(pod.metadata, [])
+            if identity is not None:
+                found.setdefault((identity.uid, identity.attempt), set()).add(identity.rank)
+        return found

@@ -21,6 +21,7 @@ from berth.cli.recordings.log_lines import Lines, tree_of
 from berth.core.explain.text import pluralize
 from berth.runtime.bus.port import Bus, Gap, Stored
 from berth.runtime.clock import SystemClock
+from berth.runtime.errors import TransientError
 from berth.runtime.ledger_reader import follow_ledger
 from berth.runtime.recording import Recorded, When, read_file, record, when_of
 from berth.schemas.envelope import DecodeError, NewerVersionError
@@ -30,6 +31,8 @@ from berth.schemas.subjects import StreamName
 
 _LINES: Final = 512
 """Maximum number of lines per write."""
+_AGAIN_S: Final = 1.0
+"""Pause until a server that did not answer is asked again."""
 
 
 class RecordResult(msgspec.Struct, frozen=True):
@@ -251,8 +254,13 @@ class Live:
         self._bus = bus
         self._show = show
         self._facts: deque[Stored] = deque()
-        self._records: deque[Stored] = deque()
+        self._received: list[Stored] = []
+        """Records that are not taken yet."""
+        self._records: deque[tuple[int, Stored]] = deque()
+        """The last fact that each record waits for, and the record."""
         self._facts_seq = 0
+        self._stored_seq = 0
+        """Last sequence of the facts when they were looked at last."""
         self._gaps: list[Gap] = []
         self._moved = asyncio.Event()
         self.began = asyncio.Event()
@@ -266,7 +274,7 @@ class Live:
         bus = self._bus
         ledger = await bus.state(StreamName.LEDGER)
         facts = await bus.state(StreamName.FACTS)
-        self._facts_seq = facts.last_seq
+        self._facts_seq = self._stored_seq = facts.last_seq
         self.began.set()
         start = facts.last_seq + 1
         records = await follow_ledger(
@@ -281,6 +289,7 @@ class Live:
         try:
             while not self._gaps:
                 self._moved.clear()
+                await self._take_records()
                 _print(self._ready(), self._show)
                 await self._moved.wait()
         finally:
@@ -288,14 +297,31 @@ class Live:
                 await follower.stop()
         raise CommandError(f"{self._gaps[0].stream}: {self._gaps[0].reason.value}")
 
+    async def _take_records(self) -> None:
+        """Take records that were received; one that claims to know facts which are not stored waits for none of them.
+
+        A dispatcher knows only what is stored before its record, so something else wrote that one.
+        """
+        received, self._received = [(_known(one), one) for one in self._received], []
+        if any(known > self._stored_seq for known, _ in received):
+            self._stored_seq = await self._last_fact()
+        self._records += [(known if known <= self._stored_seq else 0, one) for known, one in received]
+
+    async def _last_fact(self) -> int:
+        while True:
+            try:
+                return (await self._bus.state(StreamName.FACTS)).last_seq
+            except TransientError:
+                await asyncio.sleep(_AGAIN_S)  # the followers wait for the server, too
+
     def _ready(self) -> Iterable[Entry]:
         """Entries that can be printed: records whose facts have arrived, each after those, then all other facts."""
         while self._records:
-            known = _known(self._records[0])
+            known, record = self._records[0]
             yield from self._facts_up_to(known)
             if known > self._facts_seq:
                 return
-            record = self._records.popleft()
+            self._records.popleft()
             yield Entry(record.sequence, record.data)
         yield from self._facts_up_to(None)
 
@@ -310,7 +336,7 @@ class Live:
         self._moved.set()
 
     def _on_record(self, stored: Stored) -> None:
-        self._records.append(stored)
+        self._received.append(stored)
         self._moved.set()
 
     def _on_gap(self, gap: Gap) -> None:

@@ -1,7 +1,6 @@
 """Check of bound pods on the API server while the cell goes on: pods are read first, then the ledger."""
 
-from collections.abc import AsyncIterator
-from typing import Final, TypeVar
+from typing import Final
 
 from berth.core.verification.findings import Checked, Finding
 from berth.core.verification.pod_check import BoundPod, pod_finding, twice_given
@@ -16,11 +15,11 @@ from berth.runtime.bus.port import Bus
 from berth.runtime.clock import Clock
 from berth.runtime.feeds import Feeds
 from berth.runtime.fsck.status_check import PATIENCE_S, SETTLE_S, Pause, pause
+from berth.runtime.kube.listing import objects_of
 from berth.runtime.kube.port import Api
 from berth.schemas.subjects import StreamName
 
-T = TypeVar("T")
-_PAGE: Final = "1000"
+_PAGE: Final = 1_000
 _ENDED: Final = frozenset({"Succeeded", "Failed"})
 _CHIP_BITS: Final = 64
 
@@ -37,28 +36,16 @@ async def bound_pods(api: Api) -> list[BoundPod]:
         RefusedError: It does not let this user list pods or nodes.
     """
     cards: dict[str, NodeCard] = {}
-    async for node in _each(api, "/api/v1/nodes", Listed[_Node]):
+    async for node in objects_of(api, "/api/v1/nodes", Listed[_Node], page_size=_PAGE):
         meta = node.metadata
         infos, chip = meta.annotation(BASE_DEVICE_INFOS), meta.label(LABEL_CHIP_NAME)
         cards[meta.name] = NodeCard(name=meta.name, base_device_infos=infos, chip_name=chip)
     asks = PodAsks()
     return [
         _bound(pod, asks, cards)
-        async for pod in _each(api, "/api/v1/pods", Listed[Pod])
+        async for pod in objects_of(api, "/api/v1/pods", Listed[Pod], page_size=_PAGE)
         if pod.spec.node_name and pod.status.phase not in _ENDED
     ]
-
-
-async def _each(api: Api, path: str, kind: type[Listed[T]]) -> AsyncIterator[T]:
-    """Objects of a collection, page by page."""
-    params = {"limit": _PAGE}
-    while True:
-        page = await api.get(path, kind, params=params)
-        for item in page.items or ():
-            yield item
-        if not page.metadata.continue_:
-            return
-        params = {"limit": _PAGE, "continue": page.metadata.continue_}
 
 
 def _bound(pod: Pod, asks: PodAsks, cards: dict[str, NodeCard]) -> BoundPod:

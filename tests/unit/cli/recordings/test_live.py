@@ -8,10 +8,14 @@ from berth.cli.output import CommandError
 from berth.cli.recordings.record import Live
 from berth.runtime.ledger_reader import stored_digest
 from berth.schemas.envelope import encode, open_envelope
+from berth.schemas.ledger import Round, Settings
 from berth.schemas.recording import Entry
 from berth.schemas.status import Skip
 from berth.schemas.subjects import StreamName
-from tests.support.stored_cells import GARBAGE, grown, stream
+from berth.schemas.versions import encode_record
+from tests.support.cells import a_node
+from tests.support.stored_cells import GARBAGE, append, grown, stream
+from tests.support.waiting import until
 
 
 @pytest.mark.parametrize("is_deleted", [False, True])
@@ -67,4 +71,29 @@ async def test_messages_that_were_deleted_end_it_with_the_command() -> None:
     with pytest.raises(ExceptionGroup) as caught:
         await both()
     assert caught.group_contains(CommandError, match="messages were deleted from it, use: berth repair")
+    await cell.close()
+
+
+async def test_a_message_that_claims_to_know_facts_to_come_holds_up_nothing() -> None:
+    cell = await grown("one")
+    await cell.dispatcher.stop()
+    head, facts_seq = cell.dispatcher.state.fold.head, cell.dispatcher.state.facts_seq
+    printed: list[tuple[str, int]] = []
+
+    def show(entry: Entry) -> str:
+        printed.append((entry.subject, entry.sequence))
+        return ""
+
+    live = Live(cell.user, show)
+    async with asyncio.TaskGroup() as group:
+        printing = group.create_task(live.run(), name="print")
+        await live.began.wait()
+        await cell.settle()
+        foreign = Round(epoch=1, base_seq=head, facts_seq=10**12, at_ms=0, number=9)
+        await append(cell.user, encode_record(foreign, Settings(chain=1), sequence=head + 1), GARBAGE)
+        await cell.nodes([a_node("c")])
+        await until(lambda: len(printed) >= 3, deadline_s=5, what="what is stored is printed")
+        printing.cancel()
+    assert printed[:2] == [("", head + 1), ("", head + 2)]
+    assert printed[2][1] == facts_seq + 1
     await cell.close()

@@ -12,12 +12,13 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from berth.formats.kubernetes.objects import ConfigMap
+from berth.formats.kubernetes.objects import ConfigMap, Listed
 from berth.runtime.config import ConfigError
 from berth.runtime.errors import AmbiguousError, PoisonError, TransientError
 from berth.runtime.kube.client import KubeApi
 from berth.runtime.kube.config import KubeConfig
 from berth.runtime.kube.http import TOKEN_AGE_MAX_S
+from berth.runtime.kube.listing import objects_of
 from berth.runtime.kube.port import RefusedError
 from tests.support.certificates import authority, certificate
 from tests.support.clock import ManualClock
@@ -335,3 +336,27 @@ async def test_a_service_account_whose_token_is_missing(tmp_path: Path) -> None:
     environ = {"KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": "1"}
     with pytest.raises(ConfigError, match=r"kube.*token"):
         await KubeApi.connect(KubeConfig(), clock=ManualClock(), environ=environ, service_account=tmp_path)
+
+
+def a_page(*names: str, more: str = "") -> Answer:
+    return reply(json.dumps({"metadata": {"continue": more}, "items": [{"metadata": {"name": one}} for one in names]}))
+
+
+async def test_a_collection_is_read_page_by_page(tmp_path: Path) -> None:
+    pages = (a_page("a", "b", more="next"), a_page(more="last"), a_page("c"))
+    async with connected(tmp_path, *pages) as (api, server):
+        listed = objects_of(api, MAPS, Listed[ConfigMap], page_size=2, selectors={"labelSelector": "a=b"})
+        assert [one.metadata.name async for one in listed] == ["a", "b", "c"]
+    assert [one.query for one in server.asked] == [
+        {"labelSelector": "a=b", "limit": "2", **more} for more in ({}, {"continue": "next"}, {"continue": "last"})
+    ]
+
+
+@pytest.mark.parametrize(("pages", "expected"), [((a_page("a", more="x"),), TransientError), ((), RefusedError)])
+async def test_a_page_that_the_server_has_no_more_means_that_the_list_is_to_be_read_again(
+    tmp_path: Path, pages: tuple[Answer, ...], expected: type[Exception]
+) -> None:
+    gone = reply(json.dumps({"kind": "Status", "code": 410, "reason": "Expired", "message": "too old"}), status=410)
+    async with connected(tmp_path, *pages, gone) as (api, _):
+        with pytest.raises(expected, match="too old"):
+            [one async for one in objects_of(api, MAPS, Listed[ConfigMap], page_size=2)]
