@@ -228,11 +228,7 @@ async def test_facts_that_only_the_mirror_still_has_come_back(real_bus: NatsBus,
         await decided(bus, await fact(bus, number))
     await bus.wait_mirror(StreamName.LATEST, at_least=12, timeout_s=10)
     before = {one.subject: one.data for one in await bus.read(StreamName.LATEST)}
-    stored = await bus.read(StreamName.FACTS)
-    await bus.delete_stream(StreamName.FACTS)
-    await bus.make_stream(StreamName.FACTS, first_seq=11, replicas=1)
-    for one in stored[10:]:
-        await bus.publish(one.subject, one.data)
+    await begin_facts(bus, 11)
     written = await backup(bus, CLOCK, tmp_path / "b")
     assert not written.checked.has_history
     assert written.checked.counts["LATEST"] == 10
@@ -244,6 +240,16 @@ async def test_facts_that_only_the_mirror_still_has_come_back(real_bus: NatsBus,
     assert (state.fold.head, state.facts_seq) == (12, 12)
 
 
+async def begin_facts(bus: NatsBus, first_seq: int) -> None:
+    """Lose the facts before a sequence, as their age does."""
+    stored = await bus.read(StreamName.FACTS)
+    await bus.delete_stream(StreamName.FACTS)
+    await bus.make_stream(StreamName.FACTS, first_seq=first_seq, replicas=1)
+    for one in stored:
+        if one.sequence >= first_seq:
+            await bus.publish(one.subject, one.data)
+
+
 async def test_old_facts_take_the_sequences_of_others_for_no_reader(real_bus: NatsBus, tmp_path: Path) -> None:
     """The facts of 0 and 1 are older than FACTS; restored they are right before the others, at 9 and 10."""
     bus = real_bus
@@ -253,11 +259,7 @@ async def test_old_facts_take_the_sequences_of_others_for_no_reader(real_bus: Na
             await snapshot(bus)
     await bus.wait_mirror(StreamName.LATEST, at_least=12, timeout_s=10)
     latest = {one.subject: one.data for one in await bus.read(StreamName.LATEST)}
-    stored = await bus.read(StreamName.FACTS)
-    await bus.delete_stream(StreamName.FACTS)
-    await bus.make_stream(StreamName.FACTS, first_seq=11, replicas=1)
-    for one in stored[10:]:
-        await bus.publish(one.subject, one.data)
+    await begin_facts(bus, 11)
     for name in ("b", "again"):
         written = await backup(bus, CLOCK, tmp_path / name)
         assert (written.checked.has_history, written.checked.counts["LATEST"]) == (True, 2)

@@ -25,6 +25,8 @@ from tests.support.kube_rules import Place, Tree, place_of, selector
 T = TypeVar("T")
 _TIMEOUT_S: Final = 15.0
 _CONNECT_S: Final = 1.0
+OTHERS: Final = "example.com/seen"
+"""Annotation that another writer sets."""
 _AWAY: Final = "the API server does not answer"
 
 
@@ -34,7 +36,7 @@ class Weather(msgspec.Struct):
     Attributes:
         busy: Answered with 429; nothing happens.
         failing: Answered with 500 before or after the effect.
-        conflicting: Updates and patches that are told that another writer was first.
+        conflicting: Updates and patches that name a version before which another writer changes the object.
         denying: Pods and bindings that admission denies.
         hanging: Evictions that a disruption budget holds back.
     """
@@ -53,8 +55,6 @@ class SimKube(FakeKube):
         lane: Where it runs.
         weather: What goes wrong now.
         is_down: It answers nobody.
-        conflicts: Version of each object (by path) that a writer was told is not the newest, though there was no other
-            writer.
         on_change: Called with each change: place, old and new object.
     """
 
@@ -64,7 +64,6 @@ class SimKube(FakeKube):
         self.lane = Lane("kube")
         self.weather = Weather()
         self.is_down = False
-        self.conflicts: dict[str, str] = {}
         self.on_change: Callable[[Place, Tree | None, Tree | None], object] | None = None
         self.refusals: dict[str, int] = {}
         """How often each kind of trouble was made."""
@@ -130,12 +129,21 @@ class SimKube(FakeKube):
     def _refusal(self, method: str, path: str, body: Body | None) -> ShellError | None:
         version = (_meta(body) or {}).get("resourceVersion") if isinstance(body, Mapping) else None
         if method in {"PUT", "PATCH"} and version is not None and self._is(self.weather.conflicting):
-            self.conflicts[path] = str(version)
-            return self._note("conflicting", RefusedError("modified", status=409, cause="Conflict"))
+            self._write_before(path)
         is_admitted = path.endswith("/binding") or (method == "POST" and path.endswith("/pods"))
         if is_admitted and self._is(self.weather.denying):
             return self._note("denying", RefusedError("denied by a webhook", status=403, cause="Forbidden"))
         return None
+
+    def _write_before(self, path: str) -> None:
+        """Another writer changes an object, if it is there: the version that the next writer names is old then."""
+        place = place_of(path)
+        found = self._store(place).get(place.key)
+        if found is not None:
+            self.refusals["conflicting"] = self.refusals.get("conflicting", 0) + 1
+            meta = found["metadata"]
+            notes = {**(meta.get("annotations") or {}), OTHERS: str(self.refusals["conflicting"])}
+            self._keep(place._replace(sub=""), {**found, "metadata": {**meta, "annotations": notes}})
 
     def trouble_after(self, method: str) -> ShellError | None:
         """What goes wrong when a call has had its effect."""

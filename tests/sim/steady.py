@@ -133,8 +133,6 @@ class Steady:
             if not found or any(pod["spec"].get("schedulerName") != SCHEDULER for pod in found):
                 continue
             truth = truth_of(group, found)
-            if world.cell.kube.conflicts.get(f"{GROUPS}/{name}") == group["metadata"]["resourceVersion"]:
-                continue  # there was no other writer, and who was told so waits for a version that does not come
             status: Mapping[str, Any] = group.get("status") or {}
             if not self._is_steady(now, ("PodGroup", name), truth) or not truth.scheduled:
                 continue

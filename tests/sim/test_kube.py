@@ -13,7 +13,7 @@ from berth.runtime.errors import AmbiguousError, FatalError, TransientError
 from berth.runtime.kube.port import RefusedError
 from tests.kube import test_fake_is_like_real as contract
 from tests.sim.clock import SimClock
-from tests.sim.kube import SimApi, SimKube, Weather
+from tests.sim.kube import OTHERS, SimApi, SimKube, Weather
 from tests.sim.loop import SimLoop
 from tests.support.mirror import Mirror
 
@@ -101,7 +101,9 @@ def test_conflicts_come_to_writes_that_name_a_version_and_to_no_others() -> None
         with pytest.raises(RefusedError) as caught:
             await api.patch(f"{MAPS}/one", {"metadata": {"resourceVersion": version}, "data": {"a": "2"}})
         assert caught.value.is_conflict
-        assert kube.object(f"{MAPS}/one")["data"] == {"a": "1"}
+        found = kube.object(f"{MAPS}/one")
+        assert (found["data"], list(found["metadata"]["annotations"])) == ({"a": "1"}, [OTHERS])
+        assert found["metadata"]["resourceVersion"] != version
 
     run(test)
 

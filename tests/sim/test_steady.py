@@ -14,13 +14,12 @@ from berth.services.binder import kube_cluster
 from berth.services.dispatcher import views
 from berth.services.inventory.podgroups import collection
 from berth.services.inventory.podgroups.status import status_patch
-from tests.sim import run
-from tests.sim.cell import CellSettings
 from tests.sim.kube import finished
 from tests.sim.manifests import pod
 from tests.sim.run import live
+from tests.sim.staged import staged
 from tests.sim.steady import AT_WORK, STEADY, Truth, is_phase_right
-from tests.sim.story import Event, Story
+from tests.sim.story import Event
 from tests.sim.users import PODS
 from tests.sim.world import World
 from tests.sim.worlds import CLUSTERS
@@ -46,18 +45,7 @@ class GroupWorld(World):
 @pytest.fixture
 def worlds(monkeypatch: pytest.MonkeyPatch) -> list[GroupWorld]:
     """The worlds that are lived through; the seed is the number of the cluster."""
-    made: list[GroupWorld] = []
-
-    def world(*args: object) -> GroupWorld:
-        made.append(GroupWorld(*args))  # type: ignore[arg-type]  # as run.live calls it
-        return made[-1]
-
-    def draw(seed: int) -> Story:
-        return Story(seed, CellSettings(dispatchers=1), (Event(AT_S, "pod", one=2),))
-
-    monkeypatch.setattr(run, "World", world)
-    monkeypatch.setattr(run, "draw", draw)
-    return made
+    return staged(monkeypatch, GroupWorld, lambda seed: (seed, Event(AT_S, "pod", one=2)))
 
 
 @pytest.mark.parametrize("kind", [0, SHARED])

@@ -5,11 +5,10 @@ import pytest
 from berth.runtime.bus.port import Stored
 from berth.schemas.subjects import StreamName
 from berth.services.inventory.pod_lookups import PodLookups
-from tests.sim import run
-from tests.sim.cell import CellSettings
 from tests.sim.kube import finished
 from tests.sim.run import live
-from tests.sim.story import Event, Story
+from tests.sim.staged import staged
+from tests.sim.story import Event
 from tests.sim.users import PODS
 from tests.sim.world import World
 from tests.support.kube_rules import Place, Tree
@@ -69,18 +68,7 @@ class BlindWorld(World):
 @pytest.fixture
 def worlds(monkeypatch: pytest.MonkeyPatch) -> list[BlindWorld]:
     """The worlds that are lived through, with as many pods as the seed says."""
-    made: list[BlindWorld] = []
-
-    def world(*args: object) -> BlindWorld:
-        made.append(BlindWorld(*args))  # type: ignore[arg-type]  # as run.live calls it
-        return made[-1]
-
-    def draw(seed: int) -> Story:
-        return Story(0, CellSettings(dispatchers=1), (Event(3.0, "pod", one=seed),))
-
-    monkeypatch.setattr(run, "World", world)
-    monkeypatch.setattr(run, "draw", draw)
-    return made
+    return staged(monkeypatch, BlindWorld, lambda seed: (0, Event(3.0, "pod", one=seed)))
 
 
 @pytest.mark.parametrize("pods", [1, 3])

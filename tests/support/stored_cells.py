@@ -24,6 +24,15 @@ async def grown(*names: str, chain: int = 1) -> Cell:
     return cell
 
 
+async def at_rest() -> Cell:
+    """A cell with one placed job, and without a dispatcher by now."""
+    cell = await Cell().open()
+    await cell.nodes([a_node("a")])
+    await placed(cell, a_job("job", chips=4))
+    await cell.dispatcher.stop()
+    return cell
+
+
 async def placed(cell: Cell, job: JobRequest) -> None:
     await cell.submit(job)
     await cell.turns(3)

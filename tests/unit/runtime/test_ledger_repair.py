@@ -17,16 +17,12 @@ from berth.services.dispatcher.loop import Dispatcher
 from berth.services.dispatcher.metrics import DispatcherMetrics
 from tests.support.cells import Cell, a_job, a_node
 from tests.support.fake_bus import FakeBus
-from tests.support.stored_cells import GARBAGE, append, remove
+from tests.support.stored_cells import GARBAGE, append, at_rest, remove
 
 
 @pytest.fixture
 async def cell() -> AsyncIterator[Cell]:
-    made = await Cell().open()
-    await made.nodes([a_node("a")])
-    await made.submit(a_job("job", chips=4))
-    await made.turns(3)
-    await made.dispatcher.stop()
+    made = await at_rest()
     yield made
     await made.close()
 
