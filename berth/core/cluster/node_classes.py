@@ -112,7 +112,7 @@ def _term_holds(term: Term, labels: Mapping[str, str]) -> bool:
 
 
 def holds_for(expressions: Sequence[Expression], labels: Mapping[str, str]) -> bool:
-    """Whether all conditions hold for labels of a node."""
+    """Whether all conditions hold for labels, of a node or of another object."""
     return all(_holds(expression, labels.get(expression.key)) for expression in expressions)
 
 

@@ -7,7 +7,7 @@ also hold where the label is missing.
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from berth.schemas.constraints import Expression
+from berth.core.cluster.node_classes import holds_for
 from berth.schemas.pod_constraints import LabelSelector, PodTerm, SpreadTerm
 
 Labels = tuple[tuple[str, str], ...]
@@ -27,22 +27,7 @@ class PodKey(NamedTuple):
 
 def selects(selector: LabelSelector | None, labels: Mapping[str, str]) -> bool:
     """Whether a selector selects an object with these labels."""
-    return selector is not None and all(_holds(expression, labels) for expression in selector.expressions)
-
-
-def _holds(expression: Expression, labels: Mapping[str, str]) -> bool:
-    value = labels.get(expression.key)
-    match expression.operator:
-        case "In":
-            return value is not None and value in expression.values
-        case "NotIn":
-            return value is None or value not in expression.values
-        case "Exists":
-            return value is not None
-        case "DoesNotExist":
-            return value is None
-        case "Gt" | "Lt":
-            return False  # of nodes only: a request with one is refused
+    return selector is not None and holds_for(selector.expressions, labels)
 
 
 def is_in_scope(term: PodTerm, namespace: str, namespaces: NamespaceLabels) -> bool:
