@@ -1,6 +1,7 @@
 """Consent of a person before a command changes something."""
 
 import asyncio
+import os
 import sys
 
 from berth.cli.output import CommandError
@@ -34,8 +35,11 @@ async def _answered() -> None:
     """Wait for a line on the terminal; the connection to NATS stays alive, and Ctrl-C ends the wait."""
     loop = asyncio.get_running_loop()
     is_there = asyncio.Event()
-    loop.add_reader(sys.stdin, is_there.set)
+    terminal = sys.stdin.fileno()
+    is_blocking = os.get_blocking(terminal)
+    loop.add_reader(terminal, is_there.set)
     try:
         await is_there.wait()
     finally:
-        loop.remove_reader(sys.stdin)
+        loop.remove_reader(terminal)
+        os.set_blocking(terminal, is_blocking)  # uvloop changes it, for all who have the terminal: also for the shell

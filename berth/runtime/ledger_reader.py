@@ -196,7 +196,10 @@ class LedgerFollower:
         Raises:
             TransientError: The bus did not answer.
         """
-        for skip in (await read_skips(bus)).known:
+        skips = await read_skips(bus)
+        if skips.last_seq is None and self._watch is not None:
+            raise TransientError(f"{StreamName.SKIPS} does not answer")  # it is there: this is no older cell
+        for skip in skips.known:
             self._see_skip(skip)
 
     @property

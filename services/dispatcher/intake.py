@@ -90,8 +90,8 @@ class Intake:
 
     @property
     def has_work(self) -> bool:
-        """Whether requests wait for a verdict."""
-        return not self._feed.is_empty and not self._broken
+        """Whether requests wait for a verdict, or the intake for its restart."""
+        return bool(self.needs_restart) if self._broken else not self._feed.is_empty
 
     async def step(self, settings: Settings, *, batch_max: int) -> int:
         """Judge up to ``batch_max`` of the received requests; returns their number."""
@@ -213,6 +213,7 @@ class Intake:
     def _not_stored(self, sequence: int, error: ShellError) -> None:
         if isinstance(error, PoisonError):
             self._unstorable[sequence] = str(error)
+            self._restarted_s = -math.inf  # a restart helps: it becomes a dead letter, and others wait behind it
         self._break(str(error))
 
     def _break(self, reason: str) -> None:

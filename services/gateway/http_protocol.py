@@ -197,6 +197,7 @@ class BoundedProtocol(HttpToolsProtocol):
         if not self.cycle.more_body or self._lingering is not None:
             self.transport.close()
             return
+        self.pipeline.clear()  # requests behind the one that said it is the last
         self.flow.resume_reading()
         self._linger()
 

@@ -182,8 +182,12 @@ class Store:
                 at_ms=self._clock.now_ms(),
             )
             await self._publish(subjects.summary(job.namespace, job.uid, index), event)
-        index = len(wanted)
-        while (subject := subjects.summary(job.namespace, job.uid, index)) in self._published:
+        end = len(wanted)
+        while subjects.summary(job.namespace, job.uid, end) in self._published:
+            end += 1
+        for index in reversed(
+            range(len(wanted), end)
+        ):  # from the last on: if one fails, those before it are found again
             event = JobSummary(
                 namespace=job.namespace,
                 name="",
@@ -194,8 +198,7 @@ class Store:
                 deleted=True,
                 at_ms=self._clock.now_ms(),
             )
-            await self._publish(subject, event)
-            index += 1
+            await self._publish(subjects.summary(job.namespace, job.uid, index), event)
 
     async def _publish(self, subject: str, event: JobSummary) -> None:
         digest = _digest({}, event.data)

@@ -20,10 +20,12 @@ from berth.runtime.bus.port import StreamState
 from berth.runtime.clock import SystemClock
 from berth.runtime.errors import FatalError, TransientError
 from berth.runtime.history import state_now
+from berth.runtime.ledger_reader import stored_digest
 from berth.runtime.recording import NoHistoryError, read_file, record
 from berth.schemas.envelope import encode
 from berth.schemas.ledger import Epoch, Round
 from berth.schemas.recording import RecordingEnd
+from berth.schemas.status import Skip
 from berth.schemas.subjects import StreamName
 from tests.bus.test_backup import SETTINGS, decided, delete_all, fact, see_sound, snapshot
 from tests.support.waiting import until
@@ -243,6 +245,21 @@ async def test_a_recording_of_a_history_that_was_lost_is_refused(real_bus: NatsB
     await backup(bus, CLOCK, tmp_path / "b")
     with pytest.raises(DamagedError, match="another record 5 than the backup"), merged(tmp_path / "b", file):
         pass
+
+
+async def test_a_void_message_that_was_recorded_may_be_skipped_in_the_backup(real_bus: NatsBus, tmp_path: Path) -> None:
+    bus, file = real_bus, tmp_path / "rec"
+    void = encode(Round(1, 7, 1, 2000, 1))  # it follows a record that is not there
+    await decided(bus, await fact(bus, 0))
+    async with following(bus, file):
+        await bus.append(void, expected_seq=1)
+        await bus.append(encode(Round(1, 2, 1, 2000, 2)), expected_seq=2)
+        await until(lambda: reach(file)[1] == 3, deadline_s=10, what="all of it")
+    skip = Skip(2, 2, stored_digest(void), "no record", "somebody", 0, was_void=True)
+    await bus.publish(bus.subjects.skip(2), encode(skip))
+    await backup(bus, CLOCK, tmp_path / "b")
+    with merged(tmp_path / "b", file) as source:
+        assert check_file(source).state.fold.head == 3
 
 
 async def test_a_recording_that_begins_right_after_a_backup_has_its_ledger(real_bus: NatsBus, tmp_path: Path) -> None:

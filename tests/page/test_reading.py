@@ -159,6 +159,11 @@ def test_an_address_leads_to_the_same_view_and_place(open_page: Open, gateway: P
 def test_an_address_with_a_place_moves_the_map_also_from_another_view(open_page: Open, gateway: PageGateway) -> None:
     page = open_page(f"{gateway.url}#/queue")
     settled(page)
+    page.locator("#zoom-in").click()
+    page.wait_for_url("**#/queue?map=*")
+    from_whole_cell = page.url
+    page.locator("#zoom-fit").click()
+    page.wait_for_url("**#/queue")
     page.goto(f"{gateway.url}#/jobs?map=a2-4,90.0")
     expect(page.locator("#panel-title")).to_have_text("Jobs")
     page.locator("#zoom-in").click()
@@ -168,6 +173,8 @@ def test_an_address_with_a_place_moves_the_map_also_from_another_view(open_page:
     page.go_back()
     page.go_back()
     page.wait_for_url("**#/queue")
+    page.locator("#zoom-in").click()
+    page.wait_for_url(from_whole_cell)
 
 
 def test_the_place_of_an_address_waits_for_the_view(open_page: Open, gateway: PageGateway) -> None:

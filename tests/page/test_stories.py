@@ -61,6 +61,30 @@ def test_what_failed_is_asked_for_again(
     expect(content).not_to_contain_text("not available")
 
 
+def test_reasons_that_cannot_be_read_are_asked_for_as_long_as_it_takes(
+    open_page: Open, gateway: PageGateway, running: list[Json], allowed: list[str]
+) -> None:
+    allowed.append("503")
+    job = running[0]
+    gateway.failing.add(path(job, "/explain"))
+    url = f"**{path(job, '/explain')}"
+    page = open_page("about:blank")
+    page.clock.install()
+    with page.expect_response(url):
+        page.goto(f"{gateway.url}{address(job)}")
+    expect(page.locator("#content .timeline li")).to_have_count(3)
+    for pause_s in (1, 3, 10, 30, 30, 30):
+        with page.expect_response(url):
+            for _ in range(pause_s + 5):
+                page.clock.run_for(1_000)
+    gateway.failing.clear()
+    with page.expect_response(url):
+        for _ in range(35):
+            page.clock.run_for(1_000)
+    page.clock.run_for(1_000)
+    expect(page.locator("#content")).to_contain_text(f"{job['name']} has the first free nodes that suffice.")
+
+
 def test_a_job_that_cannot_be_read_is_not_said_to_be_unknown(
     open_page: Open, gateway: PageGateway, small: SyntheticCell, running: list[Json], allowed: list[str]
 ) -> None:

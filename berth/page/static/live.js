@@ -143,7 +143,8 @@ export class LiveSource {
     return {
       error: events.reason?.message,
       isRefused: isRefused(events.reason),
-      isLate: why.status === "rejected", // the reasons are worth another try
+      isWhyFailed: why.status === "rejected" && !isRefused(why.reason),
+      isLate: why.reason?.status === 404, // the service behind the gateway may know the job in a moment
       events: (events.value ?? []).filter((event) => !job.uid || event.uid === job.uid),
       why: why.value?.sentences ?? [],
     };

@@ -12,7 +12,7 @@ import { CellMap } from "./map.js";
 import { deadView, servicesView } from "./operations.js";
 import { Player } from "./player.js";
 import { RecordedSource } from "./recorded.js";
-import { addressOfGroup, addressOfJob, addressOfNode, parseAddress, setQuery } from "./routes.js";
+import { addressOfGroup, addressOfJob, addressOfNode, isPlaced, parseAddress, setPlaced, setQuery } from "./routes.js";
 import { SearchBox } from "./search.js";
 import { jobView } from "./story.js";
 import { StoryReader } from "./story_reader.js";
@@ -210,7 +210,8 @@ class Page {
     const isOther = isFirst || before.view !== this.route.view || before.names.join("/") !== this.route.names.join("/");
     if (this.source.isRecorded && !isFirst) this.#takeTime(this.route);
     const position = this.route.query.get("map");
-    if (position === null) this.#mapMoved();
+    if (position === null && isPlaced()) this.map.fit(false);
+    else if (position === null) this.#mapMoved();
     else if (position !== this.map.position()) this.map.setPosition(position);
     if (!isOther) return;
     this.reader.clear();
@@ -235,7 +236,7 @@ class Page {
     const job = this.#job();
     const row = view === "node" ? (this.cell.rowOf.get(names[0]) ?? -1) : -1;
     this.map.highlight(job?.n ?? 0, row);
-    if (!this.cell.hasView || query.has("map")) return;
+    if (!this.cell.hasView || query.has("map") || isPlaced()) return;
     if (job) this.map.goToRows(this.cell.rowsOf(job.n));
     else if (row >= 0) this.map.goToRows([row]);
     else if (view === "group") this.map.goToGroup(...names);
@@ -327,7 +328,9 @@ class Page {
   #mapMoved() {
     clearTimeout(this.mapTimer);
     this.mapTimer = setTimeout(() => {
-      if (this.cell.hasView) setQuery({ map: this.map.position() || null });
+      if (!this.cell.hasView) return;
+      setQuery({ map: this.map.position() || null });
+      setPlaced();
     }, 300);
   }
 

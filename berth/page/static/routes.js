@@ -22,6 +22,13 @@ export const addressOfJob = (job) => address("job", job.namespace, job.name);
 export const addressOfNode = (name) => address("node", name);
 export const addressOfGroup = (group) => address("group", group.kind, group.name);
 
+// Whether the entry of the history has its place on the map: also without one in its address, for the whole cell.
+export const isPlaced = () => history.state?.isPlaced === true;
+
+export function setPlaced() {
+  if (!isPlaced()) history.replaceState({ ...history.state, isPlaced: true }, "");
+}
+
 // Replaces the query of the address without a new entry in the history.
 export function setQuery(changes) {
   const [path, query = ""] = (location.hash || "#/").split("?");

@@ -51,7 +51,9 @@ export class StoryReader {
       // A job that is not in the view any more may still be known to the gateway.
       const known = job ?? await source.job(namespace, name);
       story = { ...(job ? {} : { job: known }), ...(await source.story(known)) };
-      story.isLate = !known.is_foreign && (story.isLate || isBehind(known, story.events)); // others have no story
+      // Pods of others have no story.
+      story.isLate = !known.is_foreign && (story.isLate || isBehind(known, story.events));
+      story.isWhyFailed = !known.is_foreign && story.isWhyFailed;
     } catch (error) {
       story = error.status === 404 ? {} : { error: error.message, isRefused: isRefused(error) };
     }
@@ -63,9 +65,10 @@ export class StoryReader {
   }
 
   #planAgain() {
-    const { error, isLate } = this.story;
-    const pauseMs = AGAIN_MS[error ? Math.min(this.tries, AGAIN_MS.length - 1) : this.tries];
-    if (pauseMs === undefined || !(error ? !this.story.isRefused : isLate)) return;
+    const { error, isRefused, isWhyFailed, isLate } = this.story;
+    const isFailed = error ? !isRefused : isWhyFailed;
+    const pauseMs = AGAIN_MS[isFailed ? Math.min(this.tries, AGAIN_MS.length - 1) : this.tries];
+    if (pauseMs === undefined || !(isFailed || (!error && isLate))) return;
     this.tries += 1;
     this.timer = setTimeout(() => {
       this.isDue = true;

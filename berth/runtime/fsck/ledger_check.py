@@ -3,7 +3,7 @@
 from collections.abc import Container
 from typing import NamedTuple
 
-from berth.core.state.ledger import LedgerDump, dump_of
+from berth.core.state.ledger import dump_of
 from berth.core.verification.findings import REPAIR, Checked, Finding
 from berth.core.verification.ledger_walk import (
     SNAPSHOT,
@@ -244,8 +244,9 @@ async def _walked(
         NewerVersionError: Only a newer release reads a record.
         TransientError: The bus did not answer.
     """
-    dumps: dict[int, LedgerDump] = {}
+    kept: dict[int, bytes] = {}
     while True:
+        dumps = {at: dump_of(dump) for at, dump in kept.items()}  # anew: a fold changes what it begins with
         try:
             walk = LedgerWalk(
                 snapshots,
@@ -264,7 +265,7 @@ async def _walked(
             body = await read_snapshot(bus, end) if end is not None else None
             if body is None:
                 raise ChangedError(f"the cell removed the snapshot at record {error.ledger_seq}") from error
-            dumps[error.ledger_seq] = dump_of(body.ledger)
+            kept[error.ledger_seq] = body.ledger
         else:
             return walk
 

@@ -47,6 +47,7 @@ _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
 _SEED_BYTES: Final = 32
 _SECRET: Final = 0o600
 _PUBLIC: Final = 0o644
+_FOLDER_MODE: Final = 0o700
 _NOT_OF_EVERY_CELL: Final = frozenset({"gateway", "nodesim"})
 """Services whose users are made when they are asked for."""
 
@@ -127,7 +128,7 @@ class KeyFolder:
         part = whole.with_name(f".{whole.name}.part")
         shutil.rmtree(part, ignore_errors=True)
         (part / _CREDENTIALS).mkdir(parents=True)
-        part.chmod(0o700)
+        part.chmod(_FOLDER_MODE)
         system = account_key(secrets.token_bytes(_SEED_BYTES)).public
         index = _Index(
             cell=cell,
@@ -142,6 +143,7 @@ class KeyFolder:
                 made.add(service, "service")
         made.add(PERSON, "person")
         if path.exists():  # it stays the folder that it is: it may be the current one of a shell
+            path.chmod(_FOLDER_MODE)
             (part / _INDEX).replace(path / _INDEX)
             for one in sorted(part.iterdir()):
                 one.replace(path / one.name)

@@ -111,6 +111,7 @@ async def test_a_question_takes_an_answer_or_ctrl_c(answer: str, code: int) -> N
         assert found == code
         assert ("nothing was changed" in err) == (code == 1)
         assert "Traceback" not in err
+        assert os.get_blocking(there), "the shell has the same terminal"
     finally:
         os.close(here)
         os.close(there)

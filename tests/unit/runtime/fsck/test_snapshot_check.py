@@ -14,8 +14,8 @@ from berth.schemas.chain import state_digest
 from berth.schemas.envelope import DecodeError, encode
 from berth.schemas.status import KeptFact, SnapshotBody
 from berth.schemas.subjects import StreamName
-from tests.support.cells import Cell, a_job
-from tests.support.stored_cells import GARBAGE, checked, grown, heads, placed, stream
+from tests.support.cells import Cell, a_job, a_node
+from tests.support.stored_cells import GARBAGE, change, checked, grown, heads, placed, stream
 
 MIB = 1 << 20
 
@@ -102,3 +102,32 @@ async def test_one_snapshot_at_a_time_is_in_memory(cell: Cell) -> None:
         tracemalloc.stop()
     assert len([one for one in found.whole if one.ledger_seq >= first]) == number
     assert (kept < 3 * MIB, most < 12 * MIB) == (True, True), (kept, most)
+
+
+async def test_a_check_that_needs_two_snapshots_begins_with_each_as_it_is_stored() -> None:
+    """A record that places a gang which waits in the first one is folded twice."""
+    cell = await Cell(chain=1).open()
+    nodes = [a_node(name) for name in "abc"]
+    await cell.nodes(nodes[:1])
+    await placed(cell, a_job("one", chips=8))
+    await placed(cell, a_job("two", chips=8))
+    await cell.dispatcher.snapshots.write()
+    first = cell.dispatcher.state.fold.head
+    await cell.nodes(nodes[:2])
+    await cell.turns(3)
+    await cell.nodes(nodes)
+    await placed(cell, a_job("three", chips=8))
+    await cell.dispatcher.snapshots.write()
+    last = cell.dispatcher.state.fold.head
+    assert len(cell.dispatcher.state.fold.holdings) == 3
+    await cell.nodes([*nodes, a_node("d")])
+    await placed(cell, a_job("four", chips=8))
+    stream(cell, StreamName.LEDGER).purge(first + 1, None)
+    change(cell, StreamName.LEDGER, last, GARBAGE)
+    assert [
+        (one.code, one.where, one.sequence, one.last_seq, one.repair) for one in (await checked(cell)).findings
+    ] == [
+        ("foreign-message", "LEDGER", last, last, ""),
+        ("changed-records", "LEDGER", first + 1, last, ""),
+    ]
+    await cell.close()

@@ -166,8 +166,9 @@ def test_keys_are_never_overwritten(tmp_path: Path) -> None:
     with pytest.raises(KeysError, match="expected a new or empty folder"):
         KeyFolder.make(tmp_path / "full", "c", Clock())
     assert (tmp_path / "full" / "file").read_text() == "mine"
-    (tmp_path / "empty").mkdir()
+    (tmp_path / "empty").mkdir(mode=0o755)
     KeyFolder.make(tmp_path / "empty", "c", Clock())
+    assert (tmp_path / "empty").stat().st_mode & 0o777 == 0o700
     with pytest.raises(KeysError, match="expected a new or empty folder"):
         KeyFolder.make(tmp_path / "empty", "c", Clock())
 

@@ -1,5 +1,6 @@
-"""The count of dead letters follows DEAD: written, settled, too old, made anew."""
+"""The count of dead letters follows DEAD: written, settled, too old, made anew; what becomes one holds up nobody."""
 
+import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
@@ -9,11 +10,12 @@ from berth.runtime.bus.port import Stored
 from berth.runtime.dead_letters.letters import read_letters
 from berth.runtime.dead_letters.purges import purge
 from berth.runtime.dead_letters.writing import dead_letter
+from berth.runtime.errors import PoisonError
 from berth.runtime.metrics import MetricsRegistry
 from berth.schemas.subjects import StreamName
 from berth.services.dispatcher.dead_letters import LetterCount
 from berth.services.dispatcher.metrics import DispatcherMetrics
-from tests.support.cells import Cell
+from tests.support.cells import Cell, a_job, a_node
 
 
 class Counting:
@@ -99,3 +101,24 @@ async def test_a_stream_that_was_made_anew_is_counted_anew(counting: Counting) -
     await counting.write(INVALID)
     await counting.seen()
     assert set(await counting.seen()) == {INVALID}
+
+
+async def test_many_requests_whose_verdicts_no_message_can_hold_cost_no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    cell = await Cell().open()
+    bus = cell.dispatcher.bus
+    submit = bus.submit_wait
+
+    async def submit_unless_large(subject: str, data: bytes) -> asyncio.Future[int]:
+        if subject.endswith((".large-1", ".large-2", ".large-3")):
+            raise PoisonError("maximum payload exceeded")
+        return await submit(subject, data)
+
+    monkeypatch.setattr(bus, "submit_wait", submit_unless_large)
+    await cell.nodes([a_node("a")])
+    await cell.submit(a_job("large-1"), a_job("large-2"), a_job("large-3"), a_job("small"))
+    await cell.turns(9)  # no time goes by
+    assert await cell.dead() == [cell.user.subjects.dead(StreamName.INTAKE, number) for number in (1, 2, 3)]
+    status = await cell.status("small")
+    assert status is not None
+    assert status.phase == "placed"
+    await cell.close()

@@ -191,3 +191,27 @@ async def test_a_client_that_sends_a_long_body_reads_why_it_is_refused(connectio
         assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 " + status)
         await reader.read()
         writer.close()
+
+
+async def test_a_request_behind_the_last_one_of_a_connection_is_not_begun() -> None:
+    scopes: list[Scope] = []
+    is_asked, both_sent = asyncio.Event(), asyncio.Event()
+
+    async def answer(receive: Receive, send: Send) -> None:
+        del receive
+        is_asked.set()
+        await both_sent.wait()
+        headers = [(b"content-length", b"3"), (b"connection", b"close")]  # as all answers say when the server stops
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await send({"type": "http.response.body", "body": b"end"})
+
+    async with serving(answer, timeout_s=60, scopes=scopes) as port:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"GET /first HTTP/1.1\r\nHost: x\r\n\r\n")
+        writer.write(b"POST /second HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\n")
+        await is_asked.wait()
+        both_sent.set()
+        found = await reader.read()
+        writer.close()
+    assert found.count(b"HTTP/1.1 ") == 1
+    assert [scope["path"] for scope in scopes] == ["/first"]
