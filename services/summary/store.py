@@ -185,9 +185,8 @@ class Store:
         end = len(wanted)
         while subjects.summary(job.namespace, job.uid, end) in self._published:
             end += 1
-        for index in reversed(
-            range(len(wanted), end)
-        ):  # from the last on: if one fails, those before it are found again
+        # From the last on: if one fails, those before it are found again.
+        for index in reversed(range(len(wanted), end)):
             event = JobSummary(
                 namespace=job.namespace,
                 name="",
