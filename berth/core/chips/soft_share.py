@@ -49,10 +49,14 @@ class ShareColumns(NamedTuple):
 
 
 class OwnUse(NamedTuple):
-    """Use by the gang's own pods, as in :class:`ShareColumns`."""
+    """Use by the gang's own pods, as in :class:`ShareColumns`.
+
+    ``free`` are the chips that a pod may get if these are left out.
+    """
 
     core: NDArray[np.int16]
     hbm: NDArray[np.int32]
+    free: NDArray[np.uint64]
 
 
 def evaluate_share(
@@ -80,7 +84,8 @@ def evaluate_share(
     used = columns.policy != 0
     same = columns.policy == number
     now = (listed & fits & (same | ~used)).any(axis=1)
-    enough = _has_capacity(columns, listed, share.aicore, hbm, number=number, gang_pods=gang_pods, own=own)
+    counted = listed if own is None else _listed(own.free)
+    enough = _has_capacity(columns, counted, share.aicore, hbm, number=number, gang_pods=gang_pods, own=own)
 
     reasons = np.full(columns.free.shape, NodeReason.FITS, np.uint8)
     reasons[~(now & enough)] = NodeReason.QUOTA

@@ -64,7 +64,7 @@ def share_row(
         row: The node.
         free: Mask of its chips that no pod holds now.
         now: Its shared use now.
-        base: Its shared use before the gang took anything; None if the gang took nothing there.
+        base: Its shared use without pods of the gang; None if the gang has none there.
         settings: Settings of the epoch.
     """
     if now is None or not now.enabled or shape.share is None:
@@ -72,9 +72,12 @@ def share_row(
     usable = free_of(soft_shares, row, now, free, settings)
     own = None
     if base is not None:
+        # Chips that the gang itself has filled count in its capacity.
+        unfilled = free_for_share(base, soft_shares.offered(row, settings), ~(free | now.mask))
         own = OwnUse(
             core=np.array([now.core], np.int16) - np.array([base.core], np.int16),
             hbm=np.array([now.hbm], np.int32) - np.array([base.hbm], np.int32),
+            free=np.array([unfilled if settings.corrected else usable], np.uint64),
         )
     reasons, scores = evaluate_share(
         _columns([now], [usable]), shape.share, gang_pods=max(shape.gang_pods, 1), settings=settings, own=own

@@ -173,7 +173,7 @@ class ConstrainedPods:
             column = self._columns[shape] = self._made(shape)
         nodes = self._nodes
         for row in dict.fromkeys(nodes.log[column.seen :]):
-            reason, score = self._scorer.evaluate_one(shape, row, nodes.states[row], nodes.before.get(row))
+            reason, score = self._scorer.evaluate_one(shape, row, nodes.states[row], nodes.base(row))
             column.fits[row] = not reason
             column.keys[row] = (-score << _RANK_BITS) | int(self._ranks[row])
         column.seen = len(nodes.log)

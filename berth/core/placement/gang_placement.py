@@ -373,7 +373,7 @@ class PlacementRound:
                 if shape.chips:
                     with_chips[row] = None
                 placed += 1
-        share = next((shape.share for shape, _ in gang.request_class if shape.share is not None), None)
+        share = gang.share
         if share is not None:
             nodes.end_soft_share()
         return placement_of(

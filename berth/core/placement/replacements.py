@@ -32,7 +32,7 @@ from berth.core.placement.switch_placement import code_of
 from berth.core.placement.switch_replacements import LeavesMissing, replace_below_leaves
 from berth.core.requests.block_requests import mixes_freely
 from berth.core.requests.gangs import Gang, tasks_in_order
-from berth.core.state.ledger import PodShare
+from berth.core.state.ledger import PodShare, pods_of
 from berth.schemas.offers import Shape
 from berth.schemas.placement import BlockPart, ClaimVolume, Placement, Run, SwitchPart, placement_of
 from berth.schemas.pod_constraints import PodProfile
@@ -59,10 +59,9 @@ class _PlannedRows(NamedTuple):
 
 
 def plan_replacements(parts: RoundParts, leaving: LeavingPods, *, missing: Sequence[int] = ()) -> Placement | NoPlaces:
-    """New places of leaving pods, in the order of their ranks, or why there are none.
+    """New places of leaving pods, in the order of their ranks, or why there are none; of an error, ``internal``.
 
-    What the places have is taken from the round; ``parts.roll_back()`` returns it, before anything else is placed. An
-    error is returned as the refusal ``internal``.
+    What the places have is taken from the round; ``parts.roll_back()`` returns it, before anything else is placed.
 
     Args:
         parts: The round; all shapes of the gang are among its views.
@@ -72,6 +71,7 @@ def plan_replacements(parts: RoundParts, leaving: LeavingPods, *, missing: Seque
     Raises:
         NeedMoreError: The candidates end before the pods are placed.
     """
+    _begin(parts, leaving)
     return _guarded(parts, leaving, _own_places(parts, leaving), None, missing)
 
 
@@ -92,6 +92,7 @@ def plan_backup(parts: RoundParts, leaving: LeavingPods, *, missing: Sequence[in
         NeedMoreError: As in :func:`plan_replacements`.
     """
     leaving = leaving._replace(scope="pod", steps=0, faulty=leaving.ranks)
+    _begin(parts, leaving)
     own = OwnPlaces(leaving, parts.nodes.scorer.table.row_of, lambda *_: False)
     near = np.ones(len(parts.nodes.scorer.table), np.bool_)
     if leaving.gang.blocks is not None and own.shapes[leaving.ranks[0]].is_planned:
@@ -119,6 +120,17 @@ def replacement_counts(
     return found
 
 
+def _begin(parts: RoundParts, leaving: LeavingPods) -> None:
+    """Begin with a gang; its soft-share pods are no strangers to their new neighbours."""
+    parts.begin_gang()
+    share = leaving.gang.share
+    if share is None or not parts.nodes.scorer.settings.corrected:
+        return
+    row_of, gone = parts.nodes.scorer.table.row_of, frozenset(leaving.released)
+    own = (pod for rank, pod in enumerate(pods_of(leaving.placement)) if rank not in gone)
+    parts.nodes.leave_out(share, [(row_of[pod.node], chip) for pod in own if pod.node in row_of for chip in pod.chips])
+
+
 def _guarded(
     parts: RoundParts, leaving: LeavingPods, own: OwnPlaces, near: Fits | None, missing: Sequence[int]
 ) -> Placement | NoPlaces:
@@ -127,7 +139,6 @@ def _guarded(
     Raises:
         NeedMoreError: The candidates end before the pods are placed.
     """
-    parts.begin_gang()
     return guarded(
         lambda: _found(parts, leaving, own, near, missing),
         lambda error: NoPlaces(parts.returned(leaving.gang, error)),
@@ -174,7 +185,7 @@ def _found(
     for row in own.opened.values():
         if row not in taken:
             parts.nodes.restore(row)  # others get it once the placement of the gang is recorded
-    if any(shape.share is not None for shape, _ in gang.request_class):
+    if gang.share is not None:
         parts.nodes.end_soft_share()
     placement = _placement(parts, leaving, places, planned)
     parts.planned.note_replaced(gang, placement)
@@ -288,7 +299,7 @@ def _placement(
         [place.chips for place in found],
         runs_of(gang, leaving.ranks),
         resource=gang.resource,
-        share=next((shape.share for shape, _ in gang.request_class if shape.share is not None), None),
+        share=gang.share,
         switch=planned.switch,
         block=planned.block,
         claims=_claims(parts, leaving),

@@ -1,12 +1,14 @@
 """Nodes as the gangs of one round leave them, on top of a node table that stays as it is."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
 from berth.core.chips.soft_share_scoring import pick_chip
+from berth.core.chips.soft_share_table import SharedNode
 from berth.core.placement.scoring import RowState, Scorer
 from berth.schemas.offers import Shape
+from berth.schemas.placement import Share
 
 KeptRows = Mapping[int, tuple[int, int]]
 """Cpu (thousandths) and memory (MiB) by row."""
@@ -26,7 +28,7 @@ class RoundNodes:
         kept: Cpu and memory of rows that pods must leave free, in thousandths and in MiB.
     """
 
-    __slots__ = ("before", "kept", "log", "scorer", "states", "versions")
+    __slots__ = ("_without_own", "before", "kept", "log", "scorer", "states", "versions")
 
     def __init__(self, scorer: Scorer) -> None:
         self.scorer = scorer
@@ -35,10 +37,40 @@ class RoundNodes:
         self.log: list[int] = []
         self.before: dict[int, RowState] = {}
         self.kept: KeptRows = {}
+        self._without_own: dict[int, SharedNode] = {}
+        """Shared use of rows on which the current gang has pods already, without these."""
 
     def begin_gang(self) -> None:
         """Begin with the next gang: what was placed before it stays placed."""
+        rows, self._without_own = list(self._without_own), {}
         self.before = {}
+        for row in rows:  # scored for the gang before
+            self._set(row, self.states[row])
+
+    def leave_out(self, share: Share, pods: Iterable[tuple[int, int]]) -> None:
+        """Leave out soft-share pods that the current gang has already, where its capacity on a node is computed.
+
+        Source: docs/reference/nodes-and-chips.md, "Soft share".
+
+        Args:
+            share: Quota of each.
+            pods: Row and chip of each.
+        """
+        for row, chip in pods:
+            state = self.states.get(row) or self.scorer.row_state(row)
+            if state.share is None:
+                continue
+            found = self._without_own.get(row)
+            if found is None:
+                found = self._without_own[row] = state.share.copy()
+                self._set(row, state)
+            if found.pods[chip]:
+                found.remove(chip, share)
+
+    def base(self, row: int) -> RowState | None:
+        """State of a row without pods of the current gang, as far as soft share needs it; None if it has none there."""
+        before, share = self.before.get(row), self._without_own.get(row)
+        return before if share is None else msgspec.structs.replace(before or self.states[row], share=share)
 
     def keep(self, rows: KeptRows) -> None:
         """Let pods leave cpu and memory of some rows free until the next call. Call it between gangs."""
@@ -92,7 +124,7 @@ class RoundNodes:
             state.no_cpu - (not shape.cpu_milli),
             state.no_memory - (not shape.memory_mib),
         )
-        return not scorer.evaluate_one(shape, row, without, self.before.get(row))[0]
+        return not scorer.evaluate_one(shape, row, without, self.base(row))[0]
 
     def let_go(self, row: int, shape: Shape, chips: Sequence[int]) -> None:
         """Free what a pod has on a node, for the pods of the current gang: the opposite of :meth:`take`.

@@ -23,7 +23,7 @@ from berth.core.cluster.node_classes import ClassKey, asks_name, class_reason, n
 from berth.core.cluster.node_table import NodeTable
 from berth.core.errors import brief, guarded
 from berth.core.levels.model import is_in_tree, levels_of
-from berth.core.superpods.model import rack_number
+from berth.core.superpods.place_rows import PlaceRows
 from berth.core.switches.occupancy.leaf_table import Grid, LeafTable
 from berth.products.catalogue import FORMS
 from berth.schemas.constraints import Toleration
@@ -98,7 +98,7 @@ class Scorer:
         """Errors of node classes, by shape. They are raised only when a node of such a class is evaluated."""
         self._may: dict[Shape, Fits] = {}
         self._reason_lists: dict[Shape, list[int]] = {}  # as ``_class_reasons``; faster for single rows
-        self._has_number: Fits = np.empty(0, np.bool_)
+        self._places = PlaceRows()
 
     def on(self, table: NodeTable, shares: SoftShareTable) -> "Scorer":
         """Scoring of a copy of the table with the same nodes, classes and topology, and other free resources."""
@@ -125,16 +125,15 @@ class Scorer:
         rows = table.view()
         compiled = self._compile(shape)
         reasons = self._by_class_of_row(shape, without)
-        self._by_place(shape, reasons)
+        lost = self._places.lost(table, shape)
+        if lost is not None:
+            _fail(reasons, lost, NodeReason.NO_SUPERPOD)
         self._by_name(compiled, reasons)
         if shape.drained_ms:
             drained = table.drained_rows(shape.drained_ms)
             reasons[drained[reasons[drained] == _FITS]] = NodeReason.DRAINED
         level = table.level[rows]
-        if level.any():
-            _fail(reasons, level >= NodeHealth.NO_NEW_WORK, NodeReason.NODE_FAULT)
-            if shape.sub_health != "ignore":
-                _fail(reasons, level == NodeHealth.SUB_HEALTHY, NodeReason.SUB_HEALTH)
+        self._by_level(shape, level, reasons)
         if self.settings.needs_health:
             _fail(reasons, ~table.spoken[rows] & (table.capacity[rows] > 0), NodeReason.HEALTH_UNKNOWN)
         if shape.cpu_milli:
@@ -150,7 +149,15 @@ class Scorer:
         if reasons.any():
             np.copyto(chip_reasons, reasons, where=reasons != _FITS)
             scores *= chip_reasons == _FITS
+        if self.settings.corrected and (compiled.rule is not None or shape.share is not None):
+            scores -= (level == NodeHealth.SUB_HEALTHY) & (scores > 0)  # as _deduction
         return chip_reasons, scores
+
+    def _by_level(self, shape: Shape, level: npt.NDArray[np.uint8], reasons: Reasons) -> None:
+        if level.any():
+            _fail(reasons, level >= NodeHealth.NO_NEW_WORK, NodeReason.NODE_FAULT)
+            if shape.sub_health != "ignore":
+                _fail(reasons, level == NodeHealth.SUB_HEALTHY, NodeReason.SUB_HEALTH)
 
     def best(self, shape: Shape) -> tuple[int, int] | None:
         """Row and score of the best node; None when no node fits."""
@@ -268,7 +275,8 @@ class Scorer:
         if reason:
             return reason, 0
         if compiled.rule is None:
-            return self._share_one(shape, row, state, base)
+            reason, score = self._share_one(shape, row, state, base)
+            return reason, score - self._deduction(row, score) if shape.share is not None else score
         chips = ChipRow(
             state.free,
             table.network.item(row),
@@ -280,7 +288,15 @@ class Scorer:
         )
         label = compiled.node_label
         labelled = label is None or table.labels(row).get(label[0]) == label[1]
-        return compiled.rule.evaluate_one(chips, labelled=labelled)
+        reason, score = compiled.rule.evaluate_one(chips, labelled=labelled)
+        return reason, score - self._deduction(row, score)
+
+    def _deduction(self, row: int, score: int) -> int:
+        """What the score of a sub-healthy node for a pod with chips loses; it does not become negative.
+
+        Source: docs/reference/nodes-and-chips.md, "Scores".
+        """
+        return int(self.settings.corrected and score > 0 and self.table.level.item(row) == NodeHealth.SUB_HEALTHY)
 
     def _plain_reason(self, shape: Shape, row: int, state: RowState) -> int:
         """Reason other than the class and the chips of a node."""
@@ -376,33 +392,6 @@ class Scorer:
             if not name_fits(compiled.shape, table.names[row], table.labels(row)):
                 reasons[row] = NodeReason.SELECTOR
 
-    def _by_place(self, shape: Shape, reasons: Reasons) -> None:
-        """A node without SuperPoD, or rack where the shape needs one, cannot take a pod with SuperPoD affinity."""
-        blocks = shape.blocks
-        if blocks is None or blocks.levels:
-            return
-        table, rows = self.table, self.table.view()
-        lost = table.superpod[rows] < 0
-        if blocks.rack_size:
-            lost |= ~self._racked()[table.rack[rows]]  # -1 is the last
-        np.copyto(reasons, int(NodeReason.NO_SUPERPOD), where=lost & (reasons == _FITS))
-
-    def _has_place(self, shape: Shape, row: int) -> bool:
-        """Whether one node has the place that the shape needs; as :meth:`_by_place`."""
-        blocks = shape.blocks
-        if blocks is None or blocks.levels:
-            return True
-        return bool(
-            self.table.superpod.item(row) >= 0 and (not blocks.rack_size or self._racked()[self.table.rack[row]])
-        )
-
-    def _racked(self) -> Fits:
-        """Whether each rack has a number, shape (racks + 1,); the last entry, for nodes in no rack, is false."""
-        names = self.table.racks
-        if len(self._has_number) != len(names) + 1:
-            self._has_number = np.array([*(rack_number(name) >= 0 for name in names), False], np.bool_)
-        return self._has_number
-
     def _class_reason_of(self, compiled: _Compiled, row: int) -> int:
         table = self.table
         if not table.present.item(row):
@@ -413,7 +402,7 @@ class Scorer:
         reason = known[table.node_class.item(row)]
         if reason == _ERROR:
             raise self._class_errors[compiled.shape][table.node_class.item(row)]
-        if not reason and not self._has_place(compiled.shape, row):
+        if not reason and not self._places.has(table, compiled.shape, row):
             return int(NodeReason.NO_SUPERPOD)
         if not reason and compiled.by_name and not name_fits(compiled.shape, table.names[row], table.labels(row)):
             return int(NodeReason.SELECTOR)

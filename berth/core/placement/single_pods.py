@@ -80,12 +80,12 @@ class SinglePods:
     def _score_touched(self, shape: Shape, cursor: _Cursor) -> None:
         """Put the rows into the heap that were touched since the last call."""
         scorer, nodes = self._scorer, self._nodes
-        states, before = nodes.states, nodes.before
+        states = nodes.states
         rule = scorer.rule(shape)
         for row in dict.fromkeys(nodes.log[cursor.seen :]):
             if (rule is not None and states[row].idle < rule.chips) or self.is_full(row):
                 continue  # it cannot fit, whatever the reason
-            reason, score = scorer.evaluate_one(shape, row, states[row], before.get(row))
+            reason, score = scorer.evaluate_one(shape, row, states[row], nodes.base(row))
             if not reason:
                 heapq.heappush(cursor.heap, (-score, int(self._ranks[row]), row, nodes.versions[row]))
         cursor.seen = len(nodes.log)

@@ -116,7 +116,7 @@ class LeafRound:
 
     def warning(self, gang: Gang) -> str:
         """What the switch policy does not support of a gang; empty when it supports the gang."""
-        shares = any(shape.share is not None for shape, _ in gang.request_class)
+        shares = gang.share is not None
         return unsupported(self.rules.policy, form=gang.form, framework=gang.framework, shares_chips=shares)
 
     def part(self, gang: Gang, found: Plan) -> SwitchPart:

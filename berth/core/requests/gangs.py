@@ -11,7 +11,7 @@ from berth.schemas.facts import JobSeen
 from berth.schemas.intake import JobRequest, Task
 from berth.schemas.ledger import Settings
 from berth.schemas.offers import Blocks, Shape
-from berth.schemas.placement import Run
+from berth.schemas.placement import Run, Share
 from berth.schemas.pod_constraints import PodProfile
 from berth.schemas.refusal import Refusal
 
@@ -88,6 +88,11 @@ class Gang(msgspec.Struct, gc=False):
     def blocks(self) -> Blocks | None:
         """Blocks in SuperPoDs, or groups of levels, that its pods with chips request; None without such a request."""
         return next((shape.blocks for shape, _ in self.request_class if shape.blocks is not None), None)
+
+    @property
+    def share(self) -> Share | None:
+        """Quota of each of its soft-share pods; None if it has none."""
+        return next((shape.share for shape, _ in self.request_class if shape.share is not None), None)
 
     def pods_in_order(self) -> list[PodProfile]:
         """Labels and constraints of each pod, by rank; empty while constraints are off."""

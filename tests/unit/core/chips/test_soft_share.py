@@ -126,11 +126,12 @@ def test_the_gangs_own_pods_count_as_gone_for_capacity_only() -> None:
     share = Share(60, GIB, "elastic")
     node = a_node({0: (60, GIB, "elastic")})
     assert judged(node, share, pods=2)[0] is NodeReason.QUOTA
-    own = OwnUse(node.core.copy(), node.hbm.copy())
+    own = OwnUse(node.core.copy(), node.hbm.copy(), node.free.copy())
     assert judged(node, share, pods=2, own=own) == (NodeReason.FITS, 16)
     assert judged(node, share, pods=3, own=own)[0] is NodeReason.QUOTA
     full = a_node({0: (60, GIB, "elastic"), 1: (60, GIB, "elastic")})
-    assert judged(full, share, pods=2, own=OwnUse(full.core.copy(), full.hbm.copy()))[0] is NodeReason.QUOTA
+    own = OwnUse(full.core.copy(), full.hbm.copy(), full.free.copy())
+    assert judged(full, share, pods=2, own=own)[0] is NodeReason.QUOTA
 
 
 @pytest.mark.parametrize(
