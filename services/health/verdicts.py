@@ -12,7 +12,14 @@ from typing import Final
 
 import msgspec
 
-from berth.formats.ascend.device_info import ChipLists, DeviceReport, FaultRow, SwitchInfo, physical_id
+from berth.formats.ascend.device_info import (
+    NETWORK_FAULT,
+    ChipLists,
+    DeviceReport,
+    FaultRow,
+    SwitchInfo,
+    physical_id,
+)
 from berth.formats.ascend.fault_levels import KNOWN_LEVELS, REPORT_LEVELS, level_of, word_of
 from berth.formats.ascend.free_list import FreeView
 from berth.formats.ascend.node_info import judge_node
@@ -23,8 +30,9 @@ from berth.schemas.nodes import NodeCondition, NodeDescription
 from berth.schemas.units import UnixMs
 from berth.services.health.report_store import NodeReports
 
-NETWORK_FAULT: Final = "CardNetworkUnhealthy"
 NODE_FAULT: Final = "NodeUnhealthy"
+LINK_DOWN_MS: Final = 20_000
+"""How long the chips of a link that went down count as network-unhealthy without being in the list."""
 _FAULTS: Final = frozenset({NodeHealth.EVICT, NodeHealth.SUB_HEALTHY})
 _ROWS_SHOWN_MAX: Final = 4
 _REASON_MAX: Final = 1000
@@ -151,6 +159,9 @@ def next_change_ms(reports: NodeReports, rules: HealthRules, *, now_ms: UnixMs) 
         while reported_ms + limit_ms < now_ms:
             limit_ms *= 2
         due.append(reported_ms + limit_ms + 1)
+    if reports.device is not None:
+        ends = (row.link_down_ms + LINK_DOWN_MS for row in reports.device.report.faults if row.link_down_ms)
+        due += [end_ms + 1 for end_ms in ends if end_ms >= now_ms]
     return min(due, default=None)
 
 
@@ -180,7 +191,7 @@ def _devices(
         PartialVerdict(
             unhealthy=lists.unhealthy,
             recovering=lists.recovering,
-            network_unhealthy=lists.network_unhealthy,
+            network_unhealthy=lists.network_unhealthy | _lost_links(report, now_ms=now_ms),
             withheld=_withheld(node, view, held=held) & ~unusable if is_own_list(node, reports, rules) else 0,
             source=reporter,
         )
@@ -188,6 +199,18 @@ def _devices(
     rows = _rows(report.faults, source, unusable=unusable)
     parts += [msgspec.structs.replace(part, source=reporter) for part in rows]
     return parts
+
+
+def _lost_links(report: DeviceReport, *, now_ms: UnixMs) -> int:
+    """Chips whose link went down a moment ago: the list of network-unhealthy chips has them only later.
+
+    Source: docs/reference/faults.md, "Places of replaced pods".
+    """
+    mask = 0
+    for row in report.faults:
+        if 0 <= now_ms - row.link_down_ms <= LINK_DOWN_MS:
+            mask |= row.chips or 0
+    return mask
 
 
 def _withheld(node: NodeDescription, view: FreeView, *, held: int) -> int:
@@ -215,16 +238,18 @@ def _rows(rows: tuple[FaultRow, ...], source: str, *, unusable: int) -> list[Par
         if not found.is_known:
             why += f" is no known level ({', '.join(KNOWN_LEVELS)})"
         texts.append(f"{row.npu_name or 'node'} {why}{' of its network' if row.fault_type == NETWORK_FAULT else ''}")
-        chip = physical_id(row.npu_name)
-        if found.health is NodeHealth.SUB_HEALTHY and row.fault_type not in {NODE_FAULT, NETWORK_FAULT}:
-            sub_healthy |= 1 << chip if chip is not None else 0
-        if row.fault_type == NODE_FAULT or chip is None:
+        chips = row.chips
+        if row.fault_type == NODE_FAULT:
             level = max(level, found.health)
-        elif row.fault_type != NETWORK_FAULT and not unusable >> chip & 1:
-            if found.health is NodeHealth.SUB_HEALTHY:
-                level = max(level, NodeHealth.SUB_HEALTHY)
-            else:
-                withheld |= 1 << chip
+        elif row.fault_type == NETWORK_FAULT:
+            continue  # the list of network-unhealthy chips decides
+        elif chips is None:
+            level = max(level, min(found.health, NodeHealth.NO_NEW_WORK))  # which chip is not known
+        elif found.health is NodeHealth.SUB_HEALTHY:
+            sub_healthy |= chips
+            level = max(level, NodeHealth.SUB_HEALTHY if chips & ~unusable else NodeHealth.OK)
+        else:
+            withheld |= chips & ~unusable
     if not texts:
         return []
     more = f" and {len(texts) - _ROWS_SHOWN_MAX} more" if len(texts) > _ROWS_SHOWN_MAX else ""

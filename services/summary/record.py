@@ -121,9 +121,14 @@ def _custom_id(labels: dict[str, str]) -> str:
 
 
 def _counting(pods: Sequence[PodView]) -> list[PodView]:
-    """Pods without those that are being deleted while another pod has their rank already."""
+    """Pods without those that are being deleted while another pod has their rank already, and without spare ones.
+
+    A backup pod has the rank of the pod beside which it was made, and counts once that leaves.
+    """
     taken = {pod.rank for pod in pods if not pod.is_ending and pod.rank is not None}
-    return [pod for pod in pods if not (pod.is_ending and pod.rank in taken)]
+    kept = [pod for pod in pods if not (pod.is_ending and pod.rank in taken)]
+    names = {pod.name for pod in kept}
+    return [pod for pod in kept if pod.backup_of not in names]
 
 
 def _minimum(observed: Observed) -> int:

@@ -3,17 +3,25 @@
 Source: docs/reference/kubernetes.md, "Pod annotations", "Labels of jobs" and "Fields of a job summary".
 """
 
-from collections.abc import Iterable
+from collections.abc import Mapping
 from typing import Final
 
 import msgspec
 
-from berth.formats.ascend.pod_annotations import RANK_INDEX, RESOURCE_PREFIX, configuration_key
+from berth.formats.ascend.pod_annotations import (
+    BACKUP,
+    BACKUP_SOURCE,
+    POD_TYPE,
+    RANK_INDEX,
+    RESOURCE_PREFIX,
+    configuration_key,
+)
 from berth.formats.ascend.rank_table import Configuration, read_configuration
 from berth.formats.ascend.switch_annotations import IS_SHARED, SHARED_IP
 from berth.formats.gang_keys import MIN_AVAILABLE
 from berth.formats.kubernetes.objects import ConfigMap, Pod, PodGroup
 from berth.formats.kubernetes.pod_spec import Container
+from berth.formats.quantities import QuantityError, quantity
 from berth.formats.whole_numbers import whole_number
 from berth.products.model import ANNOTATION_POLICY
 
@@ -55,6 +63,8 @@ class PodView(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     resource: str
     """Resource name of its chips; empty for a pod without."""
     rank: int | None
+    backup_of: str
+    """Name of the pod beside which it was made as a backup pod; empty for any other."""
     configuration: Configuration | None
     shared_switch: str
     """Address of the leaf switch that it shares with other jobs; empty without one."""
@@ -97,6 +107,7 @@ def pod_view(pod: Pod) -> PodView | None:
         host_ip=status.host_ip,
         resource=resource,
         rank=_number(rank),
+        backup_of=meta.annotation(BACKUP_SOURCE) if meta.annotation(POD_TYPE) == BACKUP else "",
         configuration=read_configuration(meta.annotation(configuration_key(resource))) if resource else None,
         shared_switch=meta.annotation(SHARED_IP) if meta.annotation(IS_SHARED) == _SHARED else "",
         master=next(
@@ -149,15 +160,27 @@ def _summary_labels(labels: dict[str, str] | None) -> dict[str, str]:
 
 def resource_of(pod: Pod) -> str:
     """Resource name of a pod's chips; empty for a pod without."""
-    return next(filter(None, map(_resource, pod.spec.containers or ())), "")
+    containers = (*(pod.spec.containers or ()), *(pod.spec.init_containers or ()))
+    return next(filter(None, map(_resource, containers)), "")
 
 
 def _resource(container: Container) -> str:
     return _first_resource(container.resources.requests if container.resources is not None else None)
 
 
-def _first_resource(asked: Iterable[str] | None) -> str:
-    return next((name for name in sorted(asked or ()) if name.startswith(RESOURCE_PREFIX)), "")
+def _first_resource(asked: Mapping[str, str | int | float] | None) -> str:
+    """First resource of chips by name, of those of which there is any."""
+    names = (
+        name for name, amount in sorted((asked or {}).items()) if name.startswith(RESOURCE_PREFIX) and _any(amount)
+    )
+    return next(names, "")
+
+
+def _any(amount: str | float) -> bool:
+    try:
+        return quantity(amount) > 0
+    except QuantityError:
+        return True  # the API server does not take it
 
 
 def _number(text: str) -> int | None:

@@ -24,6 +24,10 @@ KEY: Final = "DeviceInfoCfg"
 SWITCH_KEY: Final = "SwitchInfoCfg"
 SEPARATED_KEY: Final = "ManuallySeparateNPU"
 CHIP_ID_MAX: Final = 63
+NETWORK_FAULT: Final = "CardNetworkUnhealthy"
+"""Kind of a fault of the network of chips."""
+_LINK_DOWN: Final = "81078603"
+_NOT_HANDLED: Final = "NotHandleFault"
 _UNHEALTHY: Final = "-Unhealthy"
 _NETWORK: Final = "-NetworkUnhealthy"
 _RECOVERING: Final = "-Recovering"
@@ -57,11 +61,40 @@ class FaultRow(msgspec.Struct, frozen=True):
     fault_level: str = ""
     large_model_fault_level: str = ""
     fault_code: str = ""
+    fault_time_and_level_map: msgspec.Raw = msgspec.Raw(b"{}")
+    """Time and level of each fault code, as JSON."""
 
     @property
     def level_name(self) -> str:
         """Name of its level."""
         return self.fault_handling or self.fault_level or self.large_model_fault_level
+
+    @property
+    def chips(self) -> int | None:
+        """Mask of the chips that it names, up to :data:`CHIP_ID_MAX`; None if it names none, or something else."""
+        ids = [physical_id(name) for name in names_of(self.npu_name)]
+        known = [chip for chip in ids if chip is not None]
+        if not ids or len(known) < len(ids):
+            return None
+        return sum(1 << chip for chip in dict.fromkeys(known) if chip <= CHIP_ID_MAX)
+
+    @property
+    def link_down_ms(self) -> int:
+        """When the link of its chips went down, if nothing else is done about it yet; 0 for any other fault."""
+        if self.fault_type != NETWORK_FAULT or _LINK_DOWN not in names_of(self.fault_code):
+            return 0
+        try:
+            times = _TIMES.decode(self.fault_time_and_level_map)
+        except msgspec.MsgspecError:
+            return 0  # that time is of the whole row's other content, which stays of use
+        found = times.get(_LINK_DOWN)
+        is_new = found is not None and (found.fault_level or self.level_name) == _NOT_HANDLED
+        return max(found.fault_time, 0) if found is not None and is_new else 0
+
+
+class _FaultTime(msgspec.Struct, frozen=True):
+    fault_time: Int64 = 0
+    fault_level: str = ""
 
 
 class SwitchInfo(msgspec.Struct, frozen=True, rename="pascal"):
@@ -120,6 +153,7 @@ class DeviceReport(msgspec.Struct, frozen=True):
 
 
 _CONFIG: Final = msgspec.json.Decoder(_DeviceInfoCfg)
+_TIMES: Final = msgspec.json.Decoder(dict[str, _FaultTime])
 _ROWS: Final = msgspec.json.Decoder(list[FaultRow] | None)
 _SWITCH: Final = msgspec.json.Decoder(SwitchInfo)
 

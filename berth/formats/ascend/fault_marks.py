@@ -6,6 +6,7 @@ Source: docs/reference/faults.md, "Switches of jobs", "When a pod is faulty" and
 from collections.abc import Mapping
 from typing import Final
 
+from berth.formats.ascend.pod_annotations import BACKUP_SOURCE, POD_TYPE
 from berth.schemas.fault_facts import (
     APP,
     BACKUP_POD,
@@ -33,7 +34,7 @@ _STEERING: Final = (
 )  # fmt: skip
 _GROUP_ANNOTATIONS: Final = (EXTERNAL_OWNER, RECOVER_POLICY)
 _MARK_ANNOTATIONS: Final = (
-    BACKUP_POD, "backupSourcePodName", "inHotSwitchFlow", "needOperatorOpe", NEED_SCHEDULER, "podType",
+    BACKUP_POD, BACKUP_SOURCE, "inHotSwitchFlow", "needOperatorOpe", NEED_SCHEDULER, POD_TYPE,
 )  # fmt: skip
 _NONE: Final[dict[str, str]] = {}
 _MASTER_RANK: Final = "0"

@@ -6,19 +6,14 @@ known by its uid when its marks are removed.
 Source: docs/reference/faults.md, "Hot switch".
 """
 
-from typing import Final
-
+from berth.formats.ascend.pod_annotations import BACKUP, BACKUP_SOURCE, POD_TYPE
 from berth.schemas.fault_facts import BackupPod, ReplacementsSeen
 from berth.services.inventory.gangs.model import RUNS, Gang, Member, Part
-
-_TYPE: Final = ("podType", "backup")
-_SOURCE: Final = "backupSourcePodName"
 
 
 def is_backup(member: Member) -> bool:
     """Whether a pod says that it is a backup pod."""
-    key, value = _TYPE
-    return member.pod.metadata.annotation(key) == value
+    return member.pod.metadata.annotation(POD_TYPE) == BACKUP
 
 
 def see_backups(gang: Gang) -> list[tuple[Member, str]]:
@@ -40,7 +35,7 @@ def see_backups(gang: Gang) -> list[tuple[Member, str]]:
     for member in sorted(gang.members.values(), key=lambda one: one.uid):
         if not is_backup(member) or member.uid in known or _has_ended(member):
             continue
-        source = member.pod.metadata.annotation(_SOURCE)
+        source = member.pod.metadata.annotation(BACKUP_SOURCE)
         found = _rank_of(gang, member, source)
         if found is not None:
             found[0].backups[found[1]] = member.uid

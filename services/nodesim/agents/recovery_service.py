@@ -11,19 +11,23 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from berth.formats.ascend.pod_annotations import GROUP_NAME, OPERATOR_NAME, RANK_INDEX
+from berth.formats.ascend.pod_annotations import (
+    BACKUP,
+    BACKUP_SOURCE,
+    GROUP_NAME,
+    OPERATOR_NAME,
+    POD_TYPE,
+    RANK_INDEX,
+)
 from berth.formats.kubernetes.objects import Pod, PodGroup
 from berth.schemas.fault_facts import BACKUP_POD, FAULT_TYPE, NEED_SCHEDULER, PROCESS_RECOVER, SUB_HEALTH_STRATEGY
 from berth.schemas.units import UnixMs
 
 IN_FLOW: Final = "inHotSwitchFlow"
 NEED_OPERATOR: Final = "needOperatorOpe"
-POD_TYPE: Final = "podType"
-SOURCE_POD: Final = "backupSourcePodName"
 TRUE: Final = "true"
 CREATE: Final = "create"
 DELETE: Final = "delete"
-BACKUP: Final = "backup"
 _ON: Final = "on"
 _PAUSE: Final = "pause"
 _RUNNING: Final = "Running"
@@ -124,7 +128,7 @@ class RecoveryService:
             return self._go_on(group, olds[0], by_name, now_ms)
         left = [pod for pod in pods if pod.metadata.annotation(IN_FLOW) == TRUE and _is_alone(pod, by_name)]
         if left:  # the old pod is gone: the switch is over
-            return [MarkPod(pod, {IN_FLOW: None, POD_TYPE: None, SOURCE_POD: None}, {}) for pod in left]
+            return [MarkPod(pod, {IN_FLOW: None, POD_TYPE: None, BACKUP_SOURCE: None}, {}) for pod in left]
         strategies = {group.metadata.label(SUB_HEALTH_STRATEGY), *(p.metadata.label(SUB_HEALTH_STRATEGY) for p in pods)}
         if "hotSwitch" not in strategies or group.metadata.uid in self._given_up:
             return []
@@ -160,5 +164,5 @@ def _may_switch(pod: Pod) -> bool:
 
 def _is_alone(pod: Pod, pods: dict[str, Pod]) -> bool:
     """Whether the pod that a backup pod replaces is gone."""
-    source = pod.metadata.annotation(SOURCE_POD)
+    source = pod.metadata.annotation(BACKUP_SOURCE)
     return bool(source) and source not in pods and pod.metadata.annotation(NEED_OPERATOR) != DELETE

@@ -7,16 +7,14 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final
 from zlib import crc32
 
+from berth.formats.ascend.pod_annotations import BACKUP, BACKUP_SOURCE, POD_TYPE
 from berth.formats.kubernetes.objects import Pod
 from berth.schemas.fault_facts import BACKUP_POD
 from berth.services.nodesim.agents.recovery_service import (
-    BACKUP,
     CREATE,
     DELETE,
     IN_FLOW,
     NEED_OPERATOR,
-    POD_TYPE,
-    SOURCE_POD,
     TRUE,
 )
 from berth.services.nodesim.controllers.gang_children import Action, AnnotatePod, DeletePods, DesiredPod, MakePods
@@ -46,7 +44,7 @@ def switch_actions(pods: Iterable[Pod], bodies: dict[str, dict[str, Any]]) -> li
             actions.append(DeletePods([pod]))
         elif wish == CREATE and body is not None:
             name, meta = backup_name(pod), body["metadata"]
-            marks = {IN_FLOW: TRUE, POD_TYPE: BACKUP, SOURCE_POD: pod.metadata.name}
+            marks = {IN_FLOW: TRUE, POD_TYPE: BACKUP, BACKUP_SOURCE: pod.metadata.name}
             made = {**meta, "name": name, "annotations": {**meta["annotations"], **marks}}
             actions.append(MakePods([{**body, "metadata": made}]))
             actions.append(AnnotatePod(pod, {NEED_OPERATOR: None, BACKUP_POD: name}))

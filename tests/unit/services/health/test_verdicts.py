@@ -2,6 +2,7 @@ from typing import Any
 
 import pytest
 
+from berth.core.cluster.node_packing import pack_health
 from berth.formats.ascend.device_info import SwitchInfo, report_of
 from berth.formats.ascend.node_info import FaultDevice, NodeInfo
 from berth.products.model import LABEL_SOFT_SHARE
@@ -310,3 +311,65 @@ def test_an_old_report_is_no_report_of_a_fault() -> None:
 @pytest.mark.parametrize(("age_s", "in_ms"), [(0, 600_001), (599, 1_001), (600, 1), (601, 599_001), (1_200, 1)])
 def test_a_verdict_changes_one_millisecond_after_each_limit(age_s: int, in_ms: int) -> None:
     assert next_change_ms(word(device_list(), age_s=age_s), HealthRules(), now_ms=NOW) == NOW + in_ms
+
+
+@pytest.mark.parametrize("name", ["Ascend910-64", "Ascend910-9999"])
+@pytest.mark.parametrize("level", ["RestartNPU", "SubHealthFault"])
+def test_a_row_of_a_chip_that_no_node_can_have_is_told_and_packed(name: str, level: str) -> None:
+    found = verdict(word(device_list(faults=[fault_row(0, level) | {"npu_name": name}])))
+    assert (found.withheld, found.sub_healthy, found.level) == (0, 0, OK)
+    assert name in found.reason
+    pack_health("a", [found])
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "level", "withheld"),
+    [
+        ("CardNetworkUnhealthy", "Ascend910-3,Ascend910-4", OK, 0),
+        ("CardNetworkUnhealthy", "", OK, 0),
+        ("CardUnhealthy", "Ascend910-3, Ascend910-4", OK, 0b11000),
+        ("CardUnhealthy", "", NO_NEW, 0),
+        ("CardUnhealthy", "Ascend910-3,chip", NO_NEW, 0),
+        ("PublicFault", "Ascend910-3,Ascend910-4", OK, 0b11000),
+        ("NodeUnhealthy", "", EVICT, 0),
+    ],
+)
+def test_only_a_row_of_the_node_makes_pods_of_the_node_faulty(
+    kind: str, name: str, level: NodeHealth, withheld: int
+) -> None:
+    row = fault_row(0, "RestartNPU", kind=kind) | {"npu_name": name}
+    found = verdict(word(device_list(faults=[row])))
+    assert (found.level, found.withheld, found.unhealthy) == (level, withheld, 0)
+
+
+def link_down(age_ms: int, level: str = "NotHandleFault", code: str = "81078603") -> dict[str, object]:
+    row = fault_row(3, level, kind="CardNetworkUnhealthy", code=code)
+    return row | {"fault_time_and_level_map": {code: {"fault_time": NOW - age_ms, "fault_level": level}}}
+
+
+@pytest.mark.parametrize(
+    ("row", "mask"),
+    [
+        (link_down(0), 8),
+        (link_down(20_000), 8),
+        (link_down(20_001), 0),
+        (link_down(-1), 0),
+        (link_down(0, "PreSeparateNPU"), 0),
+        (link_down(0, code="80E24E00"), 0),
+        (link_down(0) | {"fault_type": "CardUnhealthy"}, 0),
+        (link_down(0) | {"fault_time_and_level_map": {"81078603": {"fault_time": "soon"}}}, 0),
+        (link_down(0) | {"fault_time_and_level_map": None}, 0),
+        (link_down(0) | {"fault_time_and_level_map": {}}, 0),
+    ],
+)
+def test_chips_whose_link_went_down_a_moment_ago_count_as_network_unhealthy(row: dict[str, object], mask: int) -> None:
+    assert verdict(word(device_list(faults=[row]))).network_unhealthy == mask
+
+
+def test_the_time_after_a_lost_link_ends_by_itself() -> None:
+    found = word(device_list(faults=[link_down(5_000)]))
+    end_ms = next_change_ms(found, HealthRules(), now_ms=NOW)
+    assert end_ms == NOW + 15_001
+    assert verdict(found, now_ms=end_ms - 1).network_unhealthy == 8
+    assert verdict(found, now_ms=end_ms).network_unhealthy == 0
+    assert next_change_ms(found, HealthRules(), now_ms=end_ms) == NOW + 600_001
