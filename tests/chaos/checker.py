@@ -64,6 +64,8 @@ class Evidence:
     Attributes:
         ends: What became of each job that is known at the end, by name.
         uids: Uids under which each name was accepted.
+        withdrawn: Uids that were cancelled before the name was accepted under another one. The inventory withdraws a
+            request when its PodGroup goes back to Pending, as it does after a step of its clock, and makes it anew.
         placings: Everything that was ever placed, in order.
         looks: Live pods of the cluster, at several times.
         told: Violations that the cluster itself counts, such as chips that two pods were to get.
@@ -74,6 +76,7 @@ class Evidence:
 
     ends: Mapping[str, End] = field(default_factory=dict)
     uids: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    withdrawn: frozenset[str] = frozenset()
     placings: Sequence[Placing] = ()
     looks: Sequence[Sequence[LivePod]] = ()
     told: Mapping[str, int] = field(default_factory=dict)
@@ -128,12 +131,14 @@ def check(operations: Sequence[Operation], evidence: Evidence) -> Verdict:
     """Compare a history with what was seen."""
     verdict = Verdict()
     submits, cancels = _by_job(operations, "submit"), _by_job(operations, "cancel")
+    unplaced = evidence.withdrawn - {one.uid for one in evidence.placings}
     for job in sorted(submits.keys() | evidence.ends.keys() | cancels.keys()):
         end = evidence.ends.get(job, End("absent"))
         is_deleted = evidence.is_deleted_by_cancel and any(one.outcome != "failed" for one in cancels.get(job, []))
         _check_submits(verdict, job, submits.get(job, []), cancels.get(job, []), end, may_be_absent=is_deleted)
         _check_cancels(verdict, job, submits.get(job, []), cancels.get(job, []), end)
-        _check_identity(verdict, job, submits.get(job, []), cancels.get(job, []), evidence.uids.get(job, frozenset()))
+        uids = evidence.uids.get(job, frozenset()) - unplaced
+        _check_identity(verdict, job, submits.get(job, []), cancels.get(job, []), uids)
     _check_sequences(verdict, operations, evidence.requests)
     _check_placings(verdict, evidence)
     _check_looks(verdict, evidence)

@@ -89,9 +89,11 @@ class Observer:
                 for node, own in zip(holding.placement.names(), chips, strict=True)
             )
             placings.append(Placing(short(holding.name), holding.uid, holding.attempt, places))
+        accepted, withdrawn = self._accepted()
         return Evidence(
             ends=await self.ends(),
-            uids={name: frozenset(uids) for name, uids in self._accepted().items()},
+            uids={name: frozenset(uids) for name, uids in accepted.items()},
+            withdrawn=frozenset(withdrawn),
             placings=placings,
             looks=self.looks,
             told=self.told,
@@ -138,9 +140,11 @@ class Observer:
             found[one.sequence] = Request(action, short(body.name))
         return found
 
-    def _accepted(self) -> dict[str, set[str]]:
-        """Uids under which each name was accepted."""
+    def _accepted(self) -> tuple[dict[str, set[str]], set[str]]:
+        """Uids under which each name was accepted, and those that were cancelled before another one was."""
         found: dict[str, set[str]] = defaultdict(set)
+        cancelled: dict[str, set[str]] = defaultdict(set)
+        withdrawn: set[str] = set()
         for fact in self._cell.watch.facts:
             try:
                 envelope = open_envelope(fact.data)
@@ -149,9 +153,15 @@ class Observer:
                 seen = body_of(envelope, JobSeen)
             except DecodeError:
                 continue
-            if seen.state == "accepted" and seen.namespace == NAMESPACE:
-                found[short(seen.name)].add(seen.uid)
-        return found
+            if seen.namespace != NAMESPACE:
+                continue
+            name = short(seen.name)
+            if seen.state == "accepted":
+                found[name].add(seen.uid)
+                withdrawn |= cancelled[name] - {seen.uid}
+            elif seen.state == "cancelled":
+                cancelled[name].add(seen.uid)
+        return found, withdrawn
 
 
 def _end(status: JobStatus) -> End:

@@ -11,6 +11,7 @@ import os
 import socket
 import subprocess
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple, Self
 
@@ -72,6 +73,11 @@ class Host(NamedTuple):
         return f"{_PREFIX}{self.number}"
 
     @property
+    def outer(self) -> str:
+        """Name of its end of the wire among those of all hosts."""
+        return f"v{self.number}"
+
+    @property
     def place(self) -> Place:
         """Where its processes run."""
         return Place(self.address, self.enter)
@@ -121,6 +127,9 @@ class Network:
 
     def __exit__(self, *_: object) -> None:
         for host in self.hosts.values():
+            # Closed namespaces go when the kernel gets to it: until then the next network could not have the name.
+            with suppress(OSError):
+                _ip("link", "del", host.outer)
             os.close(host.fd)
         self.hosts.clear()
 
@@ -164,7 +173,7 @@ def _made(name: str, number: int) -> Host:
         finally:
             _LIBC.setns(own.fileno(), _NEWNET)
     host = Host(name, number, fd)
-    outer = f"v{number}"
+    outer = host.outer
     _ip("link", "add", outer, "type", "veth", "peer", "name", "eth0", "netns", f"/proc/{os.getpid()}/fd/{fd}")
     _ip("addr", "add", f"{_ROUTER}/32", "dev", outer)
     _ip("link", "set", outer, "up")

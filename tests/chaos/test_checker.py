@@ -52,6 +52,11 @@ def test_a_calm_history_is_accounted_for() -> None:
     assert (verdict.placings, verdict.pods) == (3, 2)
 
 
+def test_a_request_that_was_withdrawn_before_it_had_a_place_may_be_made_anew() -> None:
+    again = replace(CALM, uids={"a": frozenset({"uid-a", "uid-z"})}, withdrawn=frozenset({"uid-z"}))
+    assert found(check(OPERATIONS, again)) == []
+
+
 def ends(**changed: End | None) -> Evidence:
     return replace(CALM, ends={name: end for name, end in {**CALM.ends, **changed}.items() if end is not None})
 
@@ -89,6 +94,11 @@ WRONG_PODS: Final[list[tuple[str, Evidence, str]]] = [
     ("an attempt is placed twice", placings(Placing("b", "uid-b", 2)), "doubled"),
     ("an attempt follows a later one", placings(Placing("b", "uid-b", 1)), "doubled"),
     ("a name is accepted twice", replace(CALM, uids={"a": frozenset({"uid-a", "uid-z"})}), "doubled"),
+    (
+        "a name is accepted again after it was placed",
+        replace(CALM, uids={"a": frozenset({"uid-a", "uid-z"})}, withdrawn=frozenset({"uid-a"})),
+        "doubled",
+    ),
     ("two pods stand for one rank", looks((POD._replace(uid="pod-9"),)), "doubled"),
     ("two live pods share a chip", replace(CALM, looks=[(POD, OTHER._replace(node="node-1", chips=0b0110))]), "chip twice"),
     ("a pod has no record", looks((LivePod("pod-7", "uid-7", 1, 0, "node-1", 1),)), "without record"),
