@@ -141,4 +141,4 @@ def scores_of(cell: CoreCell, name: str) -> list[int]:
     reasons, scores = scorer.evaluate(shape)
     for row in range(len(scorer.table)):
         assert scorer.evaluate_one(shape, row, scorer.row_state(row)) == (reasons[row], scores[row])
-    return scores.tolist()
+    return [int(score) for score in scores]
