@@ -4,7 +4,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -118,10 +118,7 @@ class Service:
         Raises:
             AssertionError: It did not end; shows its log.
         """
-        try:
-            await until(lambda: self.returncode is not None, deadline_s=deadline_s, what=f"end of {self.label}")
-        except AssertionError as error:
-            raise AssertionError(f"{error}\n{self.log()}") from error
+        await self._until(lambda: self.returncode is not None, deadline_s=deadline_s, what="its end")
         code = self.returncode
         assert code is not None
         return code
@@ -133,10 +130,7 @@ class Service:
             AssertionError: It does not; shows its log.
         """
         line = _STARTED[self.name]
-        try:
-            await until(lambda: line in self.log(), deadline_s=_END_S, what=f"{self.label} logs {line!r}")
-        except AssertionError as error:
-            raise AssertionError(f"{error}\n{self.log()}") from error
+        await self._until(lambda: line in self.log(), deadline_s=_END_S, what=f"{line!r} in its log")
 
     async def kill(self) -> None:
         """End it as a power cut would."""
@@ -167,6 +161,17 @@ class Service:
         if self._child is not None and self._child.poll() is None:
             os.killpg(self._child.pid, signal.SIGKILL)
             self._child.wait()
+
+    async def _until(self, condition: Callable[[], object], *, deadline_s: float, what: str) -> None:
+        """Wait for something that the process does.
+
+        Raises:
+            AssertionError: It does not do it in time; shows its log.
+        """
+        try:
+            await until(condition, deadline_s=deadline_s, what=f"{self.label}: {what}")
+        except AssertionError as error:
+            raise AssertionError(f"{error}\n{self.log()}") from error
 
     def _signal(self, number: signal.Signals) -> None:
         if self._child is not None and self._child.poll() is None:

@@ -72,12 +72,13 @@ def share_row(
     usable = free_of(soft_shares, row, now, free, settings)
     own = None
     if base is not None:
-        # Chips that the gang itself has filled count in its capacity.
-        unfilled = free_for_share(base, soft_shares.offered(row, settings), ~(free | now.mask))
+        # Chips that the gang itself has filled count in its capacity, since the corrections of 0.5.
+        filled = base if settings.corrected else now
+        counted = free_for_share(filled, soft_shares.offered(row, settings), ~(free | now.mask))
         own = OwnUse(
             core=np.array([now.core], np.int16) - np.array([base.core], np.int16),
             hbm=np.array([now.hbm], np.int32) - np.array([base.hbm], np.int32),
-            free=np.array([unfilled if settings.corrected else usable], np.uint64),
+            free=np.array([counted], np.uint64),
         )
     reasons, scores = evaluate_share(
         _columns([now], [usable]), shape.share, gang_pods=max(shape.gang_pods, 1), settings=settings, own=own

@@ -86,10 +86,10 @@ class FaultRow(msgspec.Struct, frozen=True):
         try:
             times = _TIMES.decode(self.fault_time_and_level_map)
         except msgspec.MsgspecError:
-            return 0  # that time is of the whole row's other content, which stays of use
-        found = times.get(_LINK_DOWN)
-        is_new = found is not None and (found.fault_level or self.level_name) == _NOT_HANDLED
-        return max(found.fault_time, 0) if found is not None and is_new else 0
+            return 0  # the rest of the row is of use all the same
+        found = times.get(_LINK_DOWN, _FaultTime())
+        is_new = (found.fault_level or self.level_name) == _NOT_HANDLED
+        return max(found.fault_time, 0) if is_new else 0
 
 
 class _FaultTime(msgspec.Struct, frozen=True):
