@@ -25,6 +25,7 @@ from bench import (
     spine,
     superpod,
     switch,
+    tracing,
     usage,
     watch,
 )
@@ -38,6 +39,7 @@ _BENCHES = {
     "score": score.run,
     "spine": spine.run,
     "metrics": metrics.run,
+    "tracing": tracing.run,
     "chain": chain.run,
     "waiting": waiting.run,
     "reports": reports.run,

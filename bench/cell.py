@@ -181,6 +181,7 @@ async def cell(
     sync: Literal["interval", "always"] = "interval",
     decisions: str = "",
     has_metrics: bool = True,
+    api: str | None = None,
 ) -> AsyncIterator[NatsBus]:
     """A running cell, which is removed afterwards.
 
@@ -189,6 +190,7 @@ async def cell(
         sync: Sync mode of the NATS storage.
         decisions: Section ``[decisions]`` of the dispatcher configuration.
         has_metrics: Whether the metrics of the services count.
+        api: Further sections of the configuration of ``api``; None: without this service.
     """
     before = ["-m"] if has_metrics else ["-m", "bench.limits.without_metrics"]
     with tempfile.TemporaryDirectory(prefix="berth-bench-") as root:
@@ -206,6 +208,8 @@ async def cell(
                 )
                 for shard in range(shards)
             ]
+            if api is not None:
+                children.append(_start(before, _settings(folder, "api", server.url, "", more=api)))
             try:
                 yield bus
             finally:

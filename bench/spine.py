@@ -38,7 +38,12 @@ def run() -> Report:
 
 
 async def measure(
-    shards: int, sync: Literal["interval", "always"], *, has_metrics: bool = True, has_chain: bool = True
+    shards: int,
+    sync: Literal["interval", "always"],
+    *,
+    has_metrics: bool = True,
+    has_chain: bool = True,
+    api: str | None = None,
 ) -> tuple[list[float], list[float], float]:
     """Rates in gangs/s, times of lone requests in ms, and the largest share of chips in use.
 
@@ -47,10 +52,11 @@ async def measure(
         sync: Sync mode of the NATS storage.
         has_metrics: Whether the metrics of the services count.
         has_chain: Whether records of the ledger have a chain value.
+        api: Further sections of the configuration of ``api``; None: without this service.
     """
     rng = random.Random(3)  # noqa: S311  # a repeatable load, not a secret
     decisions = f"[decisions]\nchain = {int(has_chain)}\n"
-    async with cell(shards=shards, sync=sync, decisions=decisions, has_metrics=has_metrics) as bus:
+    async with cell(shards=shards, sync=sync, decisions=decisions, has_metrics=has_metrics, api=api) as bus:
         client = Client(bus, keep_chips=int(0.7 * _CHIPS))
         await client.nodes(_NODES)
         filled = 0

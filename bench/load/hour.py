@@ -52,7 +52,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float = 3_600.0
     fast_s: float = 300.0
     """How long as many jobs are submitted as are placed, to measure the rate. In the second half of that time names of
-    jobs come again, as they do later; a cell with new names only is some 15 % faster."""
+    jobs come again, as they do later; a cell with new names only is faster."""
     nodes: int = 10_000
     names: int = 100_000
     outstanding: int = 2_000

@@ -7,6 +7,7 @@ import msgspec
 
 from berth.core.events.job_events import JobEvents
 from berth.core.events.job_spans import JobSpan, JobSpans
+from berth.core.events.trace_limit import FIRST_PHASES, TraceLimit
 from berth.core.state.cell import State
 from berth.runtime.backoff import Backoff
 from berth.runtime.bus.port import Bus, Stored
@@ -54,9 +55,12 @@ class Loop:
         self._feeds = Feeds(bus, clock, self.state, instruments.log, void=instruments.metrics.void)
         self._source = JobEvents(self.state)
         self._job_spans = JobSpans(self.state)
+        self._trace_limit = TraceLimit(config.tracing.jobs_per_s)
         self._spans = spans
         self._ended: dict[str, list[JobSpan]] = {}
         """Spans that end with events which are not stored yet, by id of the event."""
+        self._untraced: set[str] = set()
+        """Ids of the first events of jobs without spans, which are not stored yet."""
         self._events: list[JobEvent] = []
         """Events that are not stored yet."""
         self._created = ""
@@ -131,6 +135,7 @@ class Loop:
         )
         self._events = []
         self._ended = {}
+        self._untraced.clear()
         self._metrics.facts.set(self.state.facts_seq)
         self._metrics.ledger.set(self.state.fold.head)
         await self._note_position()
@@ -172,10 +177,17 @@ class Loop:
         """Take events of the last message, with the spans that end with them."""
         self._events += events
         for event in events:
-            if spans := self._job_spans.ended_by(event):
+            if not self._spans.wants(event.trace_id):
+                continue
+            if self._trace_limit.leaves_out(event):
+                if event.phase in FIRST_PHASES:
+                    self._untraced.add(event.id)
+            elif spans := self._job_spans.ended_by(event):
                 self._ended[event.id] = spans
 
     def _send_spans(self, event: JobEvent) -> None:
+        if event.id in self._untraced:
+            self._metrics.untraced.inc()
         for span in self._ended.pop(event.id, ()):
             self._spans.add(span)
 

@@ -27,6 +27,10 @@ class ApiMetrics:
         self.failures = registry.counter(
             "api_event_failures_total", "Failed attempts to store events, which are retried."
         )
+        self.untraced = registry.counter(
+            "api_untraced_jobs_total",
+            "Jobs without a trace, because more than `tracing.jobs_per_s` were accepted or rejected in their second.",
+        )
         self.facts = registry.gauge("api_facts_sequence", "The last fact whose events are stored.")
         self.ledger = registry.gauge(
             "api_ledger_sequence",

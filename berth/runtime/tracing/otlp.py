@@ -17,7 +17,7 @@ from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from opentelemetry.sdk.trace.id_generator import IdGenerator
-from opentelemetry.sdk.trace.sampling import TraceIdRatioBased
+from opentelemetry.sdk.trace.sampling import Decision, TraceIdRatioBased
 
 from berth.core.events.job_spans import JobSpan
 from berth.runtime.release import release
@@ -57,6 +57,7 @@ class OtlpSpans:
 
     def __init__(self, endpoint: str, *, ratio: float, cell: str, instance: str) -> None:
         self._ids = _GivenIds()
+        self._sampler = TraceIdRatioBased(ratio)
         resource = Resource.create(
             {
                 "service.name": "berth",
@@ -66,12 +67,16 @@ class OtlpSpans:
             }
         )
         self._provider = TracerProvider(
-            sampler=TraceIdRatioBased(ratio), id_generator=self._ids, resource=resource, shutdown_on_exit=False
+            sampler=self._sampler, id_generator=self._ids, resource=resource, shutdown_on_exit=False
         )
         self._provider.add_span_processor(
             BatchSpanProcessor(OTLPSpanExporter(endpoint=f"{endpoint}{_PATH}", timeout=_SEND_S))
         )
         self._tracer = self._provider.get_tracer(_SCOPE, release())
+
+    def wants(self, trace_id: str) -> bool:
+        """Whether a trace is in the part that is sent."""
+        return self._sampler.should_sample(None, int(trace_id, 16), "").decision is Decision.RECORD_AND_SAMPLE
 
     def add(self, span: JobSpan) -> None:
         """Queue a span."""

@@ -17,10 +17,15 @@ class TracingConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     """URL of a receiver of OTLP over HTTP, without a path; empty: no traces."""
     ratio: Annotated[float, Meta(gt=0, le=1)] = 1.0
     """Part of the jobs whose traces are sent, chosen by the ids of the traces."""
+    jobs_per_s: Annotated[int, Meta(ge=1, le=100_000)] = 100
+    """Most jobs of that part, of those accepted or rejected in one second, whose traces are sent."""
 
 
 class Spans(Protocol):
     """Takes spans."""
+
+    def wants(self, trace_id: str) -> bool:
+        """Whether the spans of a trace are sent, by its 32 hexadecimal digits."""
 
     def add(self, span: JobSpan) -> None:
         """Take a span; it is sent later, or dropped."""
@@ -31,6 +36,10 @@ class Spans(Protocol):
 
 class NoSpans:
     """Takes spans and does nothing with them."""
+
+    def wants(self, trace_id: str) -> bool:  # noqa: ARG002  # the protocol has it
+        """Want none."""
+        return False
 
     def add(self, span: JobSpan) -> None:
         """Take a span."""

@@ -76,20 +76,26 @@ async def test_a_part_of_the_traces_is_sent_whole() -> None:
     """Whether a trace is among them follows from its id alone, so all processes agree."""
     async with received() as receiver:
         spans = spans_to(TracingConfig(endpoint=receiver.url, ratio=0.5), cell="default", instance="api-1")
+        wanted = set()
         for number in range(200):
-            trace = (number * 0x9E3779B97F4A7C15 % 2**64).to_bytes(16)
-            spans.add(ROOT._replace(trace_id=trace[8:] + trace[8:]))
-            spans.add(CHILD._replace(trace_id=trace[8:] + trace[8:]))
+            half = (number * 0x9E3779B97F4A7C15 % 2**64).to_bytes(8)
+            trace = half + half
+            if spans.wants(trace.hex()):
+                wanted.add(trace)
+            spans.add(ROOT._replace(trace_id=trace))
+            spans.add(CHILD._replace(trace_id=trace))
         await spans.close()
     sent = [span for one in receiver.requests for group in one.resource_spans for span in group.scope_spans[0].spans]
     traces = {span.trace_id for span in sent}
     assert 50 < len(traces) < 150
+    assert wanted == traces
     assert len(sent) == 2 * len(traces)
 
 
 async def test_nothing_is_sent_where_no_receiver_is_named() -> None:
     spans = spans_to(TracingConfig(), cell="default", instance="api-1")
     assert isinstance(spans, NoSpans)
+    assert not spans.wants(ROOT.trace_id.hex())
     spans.add(ROOT)
     await spans.close()
 
@@ -101,7 +107,8 @@ def test_without_the_library_the_extra_is_named(monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.parametrize(
-    ("name", "value"), [("ENDPOINT", "collector:4318"), ("ENDPOINT", "http://c/v1/traces"), ("RATIO", "2")]
+    ("name", "value"),
+    [("ENDPOINT", "collector:4318"), ("ENDPOINT", "http://c/v1/traces"), ("RATIO", "2"), ("JOBS_PER_S", "0")],
 )
 def test_a_wrong_setting_is_named(name: str, value: str) -> None:
     with pytest.raises(ConfigError, match=f"tracing.{name.lower()}"):

@@ -1,19 +1,29 @@
 """Spans of jobs: each is sent once, by the instance that stored the event with which it ended."""
 
 from berth.core.events.job_spans import JobSpan
+from berth.runtime.tracing.spans import TracingConfig
 from berth.schemas.facts import PodPhase
 from berth.schemas.programs.trace_ids import trace_id
+from berth.services.api.config import ApiConfig
 from tests.support.cells import a_job
 from tests.support.fake_bus import FakeBus
 from tests.support.programs import Programs, events_in, programs
 
 
 class Sent:
-    """Spans that were sent, and whether the rest was sent at the end."""
+    """Spans that were sent, and whether the rest was sent at the end.
 
-    def __init__(self) -> None:
+    Args:
+        unwanted: Id of a trace that is not in the part that is sent.
+    """
+
+    def __init__(self, *, unwanted: str = "") -> None:
+        self._unwanted = unwanted
         self.spans: list[JobSpan] = []
         self.is_closed = False
+
+    def wants(self, trace_id: str) -> bool:
+        return trace_id != self._unwanted
 
     def add(self, span: JobSpan) -> None:
         self.spans.append(span)
@@ -63,3 +73,19 @@ async def test_a_restart_sends_nothing_again() -> None:
         again = Sent()
         await cell.start(spans=again)
         assert again.spans == []
+
+
+async def test_of_a_burst_of_jobs_so_many_have_a_trace_and_the_others_are_counted() -> None:
+    async with programs(is_started=False) as cell:
+        sent = Sent(unwanted=trace_id("uid-one"))
+        metrics = (await cell.start(ApiConfig(tracing=TracingConfig(jobs_per_s=2)), spans=sent)).metrics
+        for name in ("one", "two", "three", "four", "five"):
+            await cell.cell.submit(a_job(name, chips=8))
+        await cell.turns(2)
+        named = {uid for span in sent.spans for key, uid in span.attributes if key == "berth.uid"}
+        assert named == {"uid-two", "uid-three"}
+        assert {span.name for span in sent.spans} == {"accept", "wait"}
+        assert metrics.untraced._value.get() == 2
+        await cell.stop()
+        again = (await cell.start(ApiConfig(tracing=TracingConfig(jobs_per_s=2)), spans=Sent())).metrics
+        assert again.untraced._value.get() == 0, "their events are stored already"
