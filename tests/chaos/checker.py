@@ -65,7 +65,7 @@ class Evidence:
         ends: What became of each job that is known at the end, by name.
         uids: Uids under which each name was accepted.
         withdrawn: Uids that were cancelled before the name was accepted under another one. The inventory withdraws a
-            request when its PodGroup goes back to Pending, as it does after a step of its clock, and makes it anew.
+            request when its PodGroup goes back to Pending, because its time to start is over, and makes it anew.
         placings: Everything that was ever placed, in order.
         looks: Live pods of the cluster, at several times.
         told: Violations that the cluster itself counts, such as chips that two pods were to get.

@@ -327,6 +327,40 @@ async def test_a_group_becomes_one_request_once_it_is_let_in(world: World) -> No
         )
 
 
+async def test_a_clock_that_is_set_neither_ends_nor_lengthens_the_time_that_a_group_has_to_start(world: World) -> None:
+    world.kube.put("/api/v1/nodes", a_node("a"))
+    path = "/apis/scheduling.volcano.sh/v1beta1/namespaces/team/podgroups"
+    world.kube.put(path, {"metadata": {"name": "g", "namespace": "team"}, "spec": {"minMember": 1}})
+    world.kube.put("/api/v1/namespaces/team/pods", a_pod("p", group="g"))
+
+    def is_(phase: str) -> bool:
+        found: bool = world.kube.object(f"{path}/g")["status"]["phase"] == phase
+        return found
+
+    async def look() -> None:
+        world.kube.put("/api/v1/nodes", a_node("other"))
+        await world.quiet()
+        world.kube.confirm("/api/v1/nodes/other")
+        await world.quiet()
+
+    async with world.inventory():
+        await world.has(world.requests, "a request")
+        await world.has(lambda: is_("Inqueue"), "the group in the queue")
+        for ahead_s in (3_600, -3_600, 0):
+            world.clock.set(ahead_s)
+            world.clock.advance(5)
+            await look()
+            assert is_("Inqueue")
+        world.clock.set(3_600)
+        world.clock.advance(400)
+        await look()
+        await world.has(lambda: is_("Pending"), "the group without its claim")
+        world.clock.set(0)
+        world.clock.advance(80)
+        await look()
+        await world.has(lambda: is_("Inqueue"), "the group in the queue again")
+
+
 async def test_pods_that_are_gone_take_their_request_back(world: World) -> None:
     world.kube.put("/api/v1/namespaces/team/pods", a_pod("p"))
     async with world.inventory():

@@ -440,6 +440,18 @@ def test_a_claim_is_taken_back_from_a_group_that_cannot_start_and_it_comes_again
     assert world.requests["podgroup.pg"].uid != uid
 
 
+def test_a_claim_lasts_no_longer_if_the_clock_of_the_inventory_before_was_ahead() -> None:
+    world = GroupWorld()
+    ahead = str(world.now_ms + 3_600_000)
+    world.show(a_group("pg", phase="Inqueue", annotations={ENQUEUED: ahead}, resources={CHIPS: "8"}))
+    world.run()
+    assert world.shown["pg"].metadata.annotation(ENQUEUED) == str(world.now_ms)
+    world.run(after_s=299)
+    assert world.phase() == "Inqueue"
+    world.run(after_s=1)
+    assert world.phase() == "Pending"
+
+
 def test_a_claim_stays_with_a_group_that_has_its_chips_or_when_it_is_never_taken_back() -> None:
     world = GroupWorld()
     world.show(pending())
