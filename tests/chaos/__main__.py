@@ -90,9 +90,12 @@ async def run_cells(options: argparse.Namespace) -> int:
         else:
             failed += 1
             say(f"logs are in {folder}\nagain: {command(one)}")
-    if options.page is not None and done:
-        options.page.write_text(page(done))
-        say(f"wrote {options.page}")
+    if options.page is not None:
+        if len(done) < len(cells):
+            say(f"{options.page} is not written: {len(cells) - len(done)} of {len(cells)} cells have no figures")
+        else:
+            options.page.write_text(page(done))
+            say(f"wrote {options.page}")
     return 1 if failed else 0
 
 
