@@ -91,11 +91,10 @@ async def run_cells(options: argparse.Namespace) -> int:
             failed += 1
             say(f"logs are in {folder}\nagain: {command(one)}")
     if options.page is not None:
-        if len(done) < len(cells):
-            say(f"{options.page} is not written: {len(cells) - len(done)} of {len(cells)} cells have no figures")
-        else:
+        is_whole = len(done) == len(cells)
+        if is_whole:
             options.page.write_text(page(done))
-            say(f"wrote {options.page}")
+        say(f"wrote {options.page}" if is_whole else f"{options.page} is not written: a cell has no figures")
     return 1 if failed else 0
 
 
