@@ -45,6 +45,14 @@ def options_of(words: list[str] | None = None) -> argparse.Namespace:
     return parser.parse_args(words)
 
 
+def _written(path: Path, text: str | None) -> str:
+    """Write the page, unless a cell has no figures; says which."""
+    if text is None:
+        return f"{path} is not written: a cell has no figures"
+    path.write_text(text)
+    return f"wrote {path}"
+
+
 async def run_cells(options: argparse.Namespace) -> int:
     """Run each cell, and print how it went; a run that failed prints the command that repeats it."""
     # Not imported before the namespaces are there: some libraries start threads.
@@ -91,10 +99,7 @@ async def run_cells(options: argparse.Namespace) -> int:
             failed += 1
             say(f"logs are in {folder}\nagain: {command(one)}")
     if options.page is not None:
-        is_whole = len(done) == len(cells)
-        if is_whole:
-            options.page.write_text(page(done))
-        say(f"wrote {options.page}" if is_whole else f"{options.page} is not written: a cell has no figures")
+        say(_written(options.page, page(done) if len(done) == len(cells) else None))
     return 1 if failed else 0
 
 
