@@ -315,7 +315,7 @@ class Groups:
             may_write = False
         if set(status) == {"conditions"} and not annotations:
             told = same_but_numbers(observed, wanted)
-            again_ms = min(unix_ms(told), now_ms) + _NUMBERS_APART_MS if told is not None else 0
+            again_ms = unix_ms(told) + _NUMBERS_APART_MS if told is not None else 0
             if now_ms < again_ms:
                 group.due(again_ms)
                 may_write = False
