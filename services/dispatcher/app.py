@@ -69,7 +69,8 @@ async def serve_beside(
         process: Identity of this process; that of each process is another.
         garbage: Of the process.
     """
-    await bus.ensure_streams(replicas=config.bus.replicas)
+    kept_streams = KeptStreams(bus, config.bus.replicas, clock, instruments.log)
+    await kept_streams.begin()
     instruments.metrics.shards.set(config.shards)
     terms = Terms(
         config.lease_s, config.heartbeat_s, config.heartbeat_lost_s, config.heartbeat_answer_s, config.stalled_s
@@ -102,7 +103,7 @@ async def serve_beside(
         side_tasks = [
             group.create_task(_show_life(standing, clock), name="show life"),
             group.create_task(_set_on(stop, changed), name="wake on stop"),
-            group.create_task(KeptStreams(bus, config.bus.replicas, instruments.log).run(), name="keep streams"),
+            group.create_task(kept_streams.run(), name="keep streams"),
             group.create_task(count_letters(bus, clock, instruments), name="count dead letters"),
         ]
         while not stop.is_set():

@@ -6,33 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from berth.runtime.local.nats_server import EmbeddedServer
-from berth.runtime.local.ports import free_ports
 from tests.chaos.disk.mount import Disk, see_disks_work
 from tests.chaos.loaded_cell import LoadedCell
 from tests.chaos.replicas import are_whole
+from tests.chaos.three_servers import start, three_servers
 from tests.support.waiting import until_true
-
-
-def three_servers(folder: Path) -> list[EmbeddedServer]:
-    """Servers of one cluster that sync each write."""
-    ports = free_ports(3)
-    routes = ", ".join(f'"nats://127.0.0.1:{port}"' for port in ports)
-    return [
-        EmbeddedServer(
-            folder / f"server-{number}",
-            sync="always",
-            more=f'server_name: "server-{number}"\n'
-            f'cluster {{ name: "disks", listen: "127.0.0.1:{port}", routes: [{routes}] }}',
-        )
-        for number, port in enumerate(ports)
-    ]
-
-
-async def start(servers: list[EmbeddedServer]) -> None:
-    async with asyncio.TaskGroup() as group:
-        for number, server in enumerate(servers):
-            group.create_task(server.start(), name=f"start server {number}")
 
 
 @pytest.mark.timeout(180)

@@ -219,7 +219,17 @@ class FakeBus:
         self._check()
         for spec in self._specs.values():
             self.server.make(self.subjects.stream(spec.name), spec)
+            await self._stream(spec.name)
         self.server.wake()
+
+    async def is_stuck(self, stream: StreamName, *, beside: StreamName) -> bool:
+        await self._stream(beside)
+        return self.subjects.stream(stream) in self.server.leaderless
+
+    async def delete_stream(self, stream: StreamName) -> None:
+        await self._turn()
+        if self.subjects.stream(stream) in self.server.streams:
+            self.server.delete(self.subjects.stream(stream))
 
     async def publish(
         self,

@@ -140,7 +140,8 @@ class FakeServer:
     """State that all :class:`FakeBus` clients share, and the faults that a test may plant.
 
     ``is_down`` makes every call fail as if the connection were away. ``lose_answers`` (count) makes that many stored
-    publishes land but end as ambiguous; ``lose_messages`` makes them end as ambiguous without landing.
+    publishes land but end as ambiguous; ``lose_messages`` makes them end as ambiguous without landing. ``leaderless``
+    are names of streams that do not answer.
     """
 
     def __init__(self, clock: ManualClock | None = None, *, payload_limit_bytes: int = 7_549_747) -> None:
@@ -149,6 +150,7 @@ class FakeServer:
         self.is_down = False
         self.lose_answers = 0
         self.lose_messages = 0
+        self.leaderless: set[str] = set()
         self.streams: dict[str, FakeStream] = {}
         self.followers: list[asyncio.Event] = []
         self.services: list[Service] = []
@@ -165,6 +167,7 @@ class FakeServer:
     def delete(self, name: str) -> None:
         """Delete a stream, as an operator might."""
         del self.streams[name]
+        self.leaderless.discard(name)
         self.wake()
 
     def rewind(self, name: str, last_seq: int) -> None:
@@ -182,6 +185,8 @@ class FakeServer:
         stream = self.streams.get(name)
         if stream is None:
             raise TransientError(f"stream {name} not found")
+        if name in self.leaderless:
+            raise TransientError(f"{name} has no leader")
         stream.expire(self.clock.now_ms())
         return stream
 

@@ -32,7 +32,7 @@ def rights(cell: str) -> dict[str, dict[str, list[str]]]:
 
     def subjects(row: re.Match[str], column: str, name: str) -> list[str]:
         named = [
-            subject.replace("<service>", name).replace("<stream>", stream)
+            subject.replace("<service>", name).replace("<stream>", stream).replace("<cell>", token(cell))
             for subject in re.findall(r"`([^`]+)`", row[column])
             for stream in (streams if "<stream>" in subject else [""])
         ]

@@ -207,6 +207,10 @@ class NatsBus:
         """A stream as the server keeps it; None if it does not exist."""
         return await streams.keeping(self._api, self.subjects.stream(stream))
 
+    async def is_stuck(self, stream: StreamName, *, beside: StreamName) -> bool:
+        """Whether a stream has no leader, while another one and all its replicas work."""
+        return await streams.is_stuck(self._api, self.subjects.stream(stream), beside=self.subjects.stream(beside))
+
     async def delete_stream(self, stream: StreamName) -> None:
         """Delete a stream with all that it holds; does nothing if it does not exist."""
         await streams.delete(self._api, self.subjects.stream(stream))

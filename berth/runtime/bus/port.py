@@ -167,6 +167,18 @@ class Bus(Protocol):
             FatalError: A stream exists with a setting that cannot be changed; names stream and field.
         """
 
+    async def is_stuck(self, stream: StreamName, *, beside: StreamName) -> bool:
+        """Whether a stream has no leader, while another stream has one and none of its replicas is late.
+
+        Then no server is missing, and an election would have ended. A stream that does not exist is not stuck.
+        """
+
+    async def delete_stream(self, stream: StreamName) -> None:
+        """Delete a stream with all that it holds; does nothing if it does not exist.
+
+        Without an answer it may be deleted or not, or be deleted later.
+        """
+
     async def publish(
         self,
         subject: str,

@@ -123,6 +123,18 @@ async def wait_head(api: Api, stream: str, *, at_least: int, timeout_s: float) -
         raise TransientError(f"{stream} has not reached {at_least} within {timeout_s} s") from error
 
 
+async def is_stuck(api: Api, stream: str, *, beside: str) -> bool:
+    """Whether a stream has no leader; see :meth:`berth.runtime.bus.port.Bus.is_stuck`."""
+    try:
+        found = await api.find_stream(stream, timeout_s=_ANSWER_S)
+        if found is None or found.cluster.leader:
+            return False
+    except TransientError:
+        pass  # that of a stream without a leader, or the whole cluster does not answer: the other stream tells
+    other = await api.stream(beside)
+    return not any(peer.offline or not peer.current for peer in other.cluster.replicas or ())
+
+
 async def purge(api: Api, subjects: Subjects, spec: StreamSpec, keep_from_seq: int | None, subject: str | None) -> None:
     """Remove messages; see :meth:`berth.runtime.bus.port.Bus.purge`."""
     floor = (await api.stream(subjects.stream(spec.name))).floor if spec.has_floor else 0

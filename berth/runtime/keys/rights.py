@@ -41,6 +41,7 @@ _SERVICES: Final[dict[str, Rights]] = {
         (
             *("ledger", "lease.>", "snapshot.>", "status.>", "score.>", "heartbeat.>", "fact.>"),
             "$JS.API.STREAM.PURGE.*",
+            "$JS.API.STREAM.DELETE.<lease>",
         ),
         ("heartbeat.>",),
     ),
@@ -116,8 +117,11 @@ def rights_of_service(service: str, cell: str) -> Rights:
             for stream in (streams if "<stream>" in subject else [""])
         ]
         return _of_cell(publish, _GATEWAY_RIGHTS.subscribe, cell)
-    own = _SERVICES[service]
-    publish = [subject.replace("<service>", service) for subject in (*_EVERY_SERVICE.publish, *own.publish)]
+    own, lease = _SERVICES[service], Subjects(cell).stream(StreamName.LEASE)
+    publish = [
+        subject.replace("<service>", service).replace("<lease>", lease)
+        for subject in (*_EVERY_SERVICE.publish, *own.publish)
+    ]
     subscribe = [subject.replace("<service>", service) for subject in (*_EVERY_SERVICE.subscribe, *own.subscribe)]
     return _of_cell(publish, subscribe, cell)
 
