@@ -27,6 +27,8 @@ from tests.support.fake_bus import FakeBus, FakeServed
 from tests.support.fake_server import FakeStream, matches
 
 T = TypeVar("T")
+_API: Final = "streams"
+"""What a request is about that no stream answers."""
 _API_S: Final = 5.0
 _SUBMIT_S: Final = 10.0
 _MIRROR_LOOK_S: Final = 0.05
@@ -207,11 +209,11 @@ class SimBus(FakeBus):
 
         for _ in range(30):
             try:
-                await self._call(make, "streams", _API_S, is_write=False)
+                await self._call(make, _API, _API_S, is_write=False)
                 return
             except TransientError:
                 await asyncio.sleep(1)
-        await self._call(make, "streams", _API_S, is_write=False)
+        await self._call(make, _API, _API_S, is_write=False)
 
     async def _store(
         self, subject: str, data: bytes, expected: tuple[str, int] | None, ttl_s: int | None, timeout_s: float = _API_S
@@ -277,8 +279,15 @@ class SimBus(FakeBus):
 
     async def is_stuck(self, stream: StreamName, *, beside: StreamName) -> bool:
         await self.state(beside)
-        del stream  # here all streams have a leader, or none has
-        return False
+        name = self.subjects.stream(stream)
+        is_stuck: bool = await self._call(
+            lambda: name in self.server.streams and not self.server.has_leader(name), _API, _API_S, is_write=False
+        )
+        return is_stuck
+
+    async def delete_stream(self, stream: StreamName) -> None:
+        name = self.subjects.stream(stream)
+        await self._call(lambda: self.server.delete(name), _API, _API_S, is_write=True)
 
     # What backups and restores need of a real bus besides its port.
 
@@ -286,10 +295,6 @@ class SimBus(FakeBus):
         name = self.subjects.stream(stream)
         is_there = await self._call(lambda: name in self.server.streams, name, _API_S, is_write=False)
         return Keeping(await self.state(stream), 1, 0) if is_there else None
-
-    async def delete_stream(self, stream: StreamName) -> None:
-        name = self.subjects.stream(stream)
-        await self._call(lambda: self.server.delete(name), name, _API_S, is_write=True)
 
     async def make_stream(
         self, stream: StreamName, *, first_seq: int, replicas: int, max_bytes: int = 0, floor: int = 0

@@ -6,11 +6,12 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from random import Random
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
 import msgspec
 
 from berth.formats.clusters.topology_file import Cluster
+from berth.runtime.config import BusConfig
 from berth.runtime.kube.config import KubeConfig
 from berth.services.binder import app as binder
 from berth.services.binder.config import BinderConfig
@@ -71,6 +72,7 @@ class CellSettings(msgspec.Struct, frozen=True):
         snapshot_records: Records between two snapshots.
         agents: Settings of the cluster below that differ from those of :meth:`SimCell._play`.
         binder: Settings of the binder that differ from those of :meth:`SimCell._bind`.
+        replicas: Of each stream, as the dispatcher has it.
         sync: Whether the bus's server has each write on its disk before it acknowledges it: ``always``, or ``default``.
     """
 
@@ -81,6 +83,7 @@ class CellSettings(msgspec.Struct, frozen=True):
     snapshot_records: int = 20
     agents: dict[str, Any] = {}
     binder: dict[str, Any] = {}
+    replicas: Literal[1, 3] = 1
     sync: str = "always"
 
 
@@ -239,6 +242,7 @@ class SimCell:
     async def _dispatch(self, process: Process, stop: asyncio.Event) -> None:
         settings = self.settings
         config = DispatcherConfig(
+            bus=BusConfig(replicas=settings.replicas),
             shards=settings.shards,
             decisions=DecisionConfig(**{"needs_health": True, **settings.decisions}),
             faults=FaultsConfig(**settings.faults),

@@ -31,6 +31,7 @@ class SimServer(FakeServer):
     Attributes:
         lag_s: How far mirrors are behind.
         silent_until_s: Until when a stream has no leader, by its name on the server.
+        stuck: Names of streams that have no leader before they are deleted.
         on_store: Called with each message that is stored.
     """
 
@@ -39,6 +40,7 @@ class SimServer(FakeServer):
         self.lane = Lane("server")
         self.lag_s = 0.0
         self.silent_until_s: dict[str, float] = {}
+        self.stuck: set[str] = set()
         self.on_store: Callable[[str, Stored], object] | None = None
         self._loop = loop
         self._rng = rng
@@ -71,6 +73,7 @@ class SimServer(FakeServer):
         """Delete a stream, as an operator might; one that does not exist is no error."""
         if name in self.streams:
             del self.streams[name]
+            self.stuck.discard(name)
             self._names.clear()
             self.wake()
 
@@ -95,10 +98,10 @@ class SimServer(FakeServer):
 
     def has_leader(self, subject_or_stream: str) -> bool:
         """Whether the stream of a subject answers now."""
-        if not self.silent_until_s:
+        if not self.silent_until_s and not self.stuck:
             return True
         name = subject_or_stream if subject_or_stream in self.streams else self.name_of(subject_or_stream)
-        return self.silent_until_s.get(name, 0.0) <= self._loop.now_s
+        return self.silent_until_s.get(name, 0.0) <= self._loop.now_s and name not in self.stuck
 
     def store(self, subject: str, data: bytes, expected: tuple[str, int] | None, ttl_s: int | None) -> int:
         """Store a message; raises as the real server answers."""

@@ -17,6 +17,8 @@ from tests.sim.worlds import CLUSTERS, COMMON, Cluster
 HORIZON_S: Final = 60.0
 """Events happen within this time; then all that is broken is repaired."""
 FIRST_S: Final = 2.0
+REPLICATED: Final = 0.25
+"""Share of the seeds whose streams have three replicas."""
 UNSYNCED: Final = 0.2
 """Share of the seeds whose server does not sync each write."""
 
@@ -56,6 +58,7 @@ WEIGHTS: Final[dict[str, int]] = {
     "consumers": 3,
     "lag": 3,
     "leaderless": 3,
+    "stuck-lease": 1,
     "server": 1,
     "busy": 4,
     "failing": 4,
@@ -153,6 +156,7 @@ def draw(seed: int) -> Story:
         snapshot_records=chance.choice((10, 20, 50)),
         agents=_agents(chance),
         binder=_binder(chance),
+        replicas=3 if _has_replicas(seed) else 1,
         sync="default" if _is_unsynced(seed) else "always",
     )
     # Not everything happens in every story: what is rare would never be alone with what is common.
@@ -253,6 +257,11 @@ def _is_contested(seed: int) -> bool:
 def _is_unsynced(seed: int) -> bool:
     """Whether the bus's server of a seed acknowledges what it may still lose with the power."""
     return Random(f"{seed} sync").random() < UNSYNCED  # noqa: S311  # a simulation
+
+
+def _has_replicas(seed: int) -> bool:
+    """Whether dispatchers of a seed look after a stream of leases that no server leads."""
+    return Random(f"{seed} replicas").random() < REPLICATED  # noqa: S311  # a simulation
 
 
 def _is_in(seed: int, verb: str) -> bool:

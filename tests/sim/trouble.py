@@ -117,6 +117,13 @@ class Trouble(Stage):
         name = self.user.subjects.stream(STREAMS[event.one % len(STREAMS)])
         self.cell.server.silent_until_s[name] = self.loop.now_s + min(event.for_s, 7.0)
 
+    def _do_stuck_lease(self, event: Event) -> None:
+        """No server leads the stream of leases before it is deleted; with one replica, until the server is back."""
+        if self.cell.settings.replicas == 1:
+            self._do_leaderless(msgspec.structs.replace(event, one=STREAMS.index(StreamName.LEASE)))
+        else:
+            self.cell.server.stuck.add(self.user.subjects.stream(StreamName.LEASE))
+
     def _do_server(self, event: Event) -> None:
         """The bus's server is killed and comes back."""
         server = self.cell.server
