@@ -5,14 +5,25 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from random import Random
-from typing import Final
+from socket import socket
+from typing import Final, Protocol
 
-from tests.chaos.network import Host
 from tests.support.waiting import pause
 
 _PIECE_BYTES: Final = 65_536
 _BACKLOG: Final = 64
 _STOP_S: Final = 2.0
+
+
+class Host(Protocol):
+    """Where the server of a proxy is, such as a :class:`tests.chaos.network.Host`."""
+
+    @property
+    def address(self) -> str:
+        """Address of the host."""
+
+    def socket(self) -> socket:
+        """A TCP socket, not blocking."""
 
 
 @dataclass
