@@ -3,7 +3,6 @@
 import os
 import shutil
 import signal
-import socket
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -17,6 +16,7 @@ from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.local.nats_server import EmbeddedServer
 from berth.runtime.local.ports import free_ports
 from berth.schemas.subjects import StreamName
+from tests.chaos.loopback import Loopback
 from tests.chaos.proxy import Proxy, Weather
 from tests.contract.bus_troubles import DEADLINE_S, TROUBLES, Trial
 from tests.sim.bus import SimBus
@@ -29,19 +29,6 @@ pytestmark = pytest.mark.timeout(60)
 _CELL = "trouble"
 _LONG_S = 600.0
 Trouble = Callable[[Trial], Awaitable[None]]
-
-
-class Loopback:
-    """The own host."""
-
-    address = "127.0.0.1"
-
-    def socket(self) -> socket.socket:
-        """A TCP socket, not blocking."""
-        made = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        made.setblocking(False)  # noqa: FBT003  # the library's own signature
-        return made
 
 
 class RealTrial:

@@ -1,0 +1,171 @@
+"""A real API server and the simulated one do the same in trouble; see :mod:`tests.contract.kube_troubles`."""
+
+import json
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
+from pathlib import Path
+from random import Random
+from urllib.parse import urlsplit
+
+import aiohttp
+import pytest
+
+from berth.formats.kubernetes.objects import ConfigMap, Listed
+from berth.runtime.clock import SystemClock
+from berth.runtime.kube.client import KubeApi
+from berth.runtime.kube.config import KubeConfig
+from berth.runtime.local.kube_server import KubeServer
+from berth.runtime.local.ports import free_ports
+from tests.chaos.loopback import Loopback
+from tests.chaos.proxy import Proxy, Weather
+from tests.contract.kube_troubles import TROUBLES, Trial, a_reflection_through_all_of_it, maps
+from tests.sim.clock import SimClock
+from tests.sim.kube import SimApi, SimKube
+from tests.sim.kube import Weather as SimWeather
+from tests.sim.loop import SimLoop
+
+pytestmark = pytest.mark.timeout(120)
+Trouble = Callable[[Trial], Awaitable[None]]
+_TIMEOUT_S = 2.0
+
+
+class RealTrial:
+    """A real server; the client in trouble reaches it through a proxy."""
+
+    def __init__(self, server: KubeServer, proxy: Proxy, api: KubeApi, other: KubeApi, namespace: str) -> None:
+        self.api: KubeApi = api
+        self.other: KubeApi = other
+        self.namespace = namespace
+        self._server = server
+        self._proxy = proxy
+        self._is_cut = False
+
+    async def lose_answers(self) -> None:
+        """See Trial."""
+        self._proxy.down = Weather(is_lossy=True)
+
+    async def hold(self) -> None:
+        """See Trial."""
+        self._proxy.up = Weather(is_stopped=True)
+
+    async def cut(self) -> None:
+        """See Trial."""
+        await self._proxy.stop()
+        self._is_cut = True
+
+    async def heal(self) -> None:
+        """See Trial."""
+        self._proxy.clear()
+        if self._is_cut:
+            self._is_cut = False
+            await self._proxy.start()
+
+    async def expire(self) -> None:
+        """See Trial: the server starts again, since it has a memory of its own beside that of etcd."""
+        now = (await self.other.get(maps(self), Listed[ConfigMap])).metadata.resource_version
+        async with (
+            aiohttp.ClientSession() as http,
+            http.post(f"{self._server.etcd_url}/v3/kv/compaction", json={"revision": now, "physical": True}) as answer,
+        ):
+            assert answer.status == 200, await answer.text()
+        await self._server.restart_api()
+
+    async def guard(self, pod: str) -> None:
+        """See Trial."""
+        assert pod
+        budget = {
+            "metadata": {"name": "all"},
+            "spec": {"minAvailable": "100%", "selector": {"matchLabels": {"test": "ours"}}},
+        }
+        await self.other.create(self._budgets, budget)
+
+    async def let_go(self) -> None:
+        """See Trial."""
+        await self.other.delete(f"{self._budgets}/all")
+
+    @property
+    def _budgets(self) -> str:
+        return f"/apis/policy/v1/namespaces/{self.namespace}/poddisruptionbudgets"
+
+
+class SimTrial:
+    """A simulated server and two of its clients."""
+
+    namespace = "ns"
+
+    def __init__(self, loop: SimLoop, seed: int) -> None:
+        chance = Random(seed)  # noqa: S311  # a simulation
+        self.server = SimKube(loop, SimClock(loop), chance)
+        self.api, self.other = (SimApi(self.server, loop.main, chance, delay_s=0.02) for _ in range(2))
+        self._loop = loop
+
+    async def lose_answers(self) -> None:
+        """See Trial."""
+        self.api.lose_replies = 1
+
+    async def hold(self) -> None:
+        """See Trial."""
+        self.api.outgoing.held_until_s = self._loop.now_s + 20.0
+
+    async def cut(self) -> None:
+        """See Trial."""
+        self.api.cut(5.0)
+
+    async def heal(self) -> None:
+        """See Trial: it ends by itself."""
+
+    async def expire(self) -> None:
+        """See Trial."""
+        self.api.expire_watches()
+
+    async def guard(self, pod: str) -> None:
+        """See Trial."""
+        assert pod
+        self.server.weather = SimWeather(hanging=1.0)
+
+    async def let_go(self) -> None:
+        """See Trial."""
+        self.server.weather = SimWeather()
+
+
+@pytest.mark.parametrize("trouble", TROUBLES, ids=lambda trouble: trouble.__name__)
+async def test_a_real_server_in_trouble(
+    trouble: Trouble, request: pytest.FixtureRequest, namespace: str, tmp_path: Path
+) -> None:
+    async with AsyncExitStack() as stack:
+        if trouble is a_reflection_through_all_of_it:  # it starts the server again
+            server, used = KubeServer(tmp_path / "server", controllers=(), start_deadline_s=40), "default"
+            await stack.enter_async_context(server)
+        else:
+            server, used = request.getfixturevalue("kube_server"), namespace
+        (port,) = free_ports(1)
+        to = urlsplit(server.url).port
+        assert to is not None
+        proxy = Proxy(Loopback(), port, to, Random(1))  # noqa: S311  # no secret
+        await proxy.start()
+        stack.push_async_callback(proxy.stop)
+        direct = server.write_kubeconfig(tmp_path / "kubeconfig")
+        config = json.loads(direct.read_text("utf-8"))
+        config["clusters"][0]["cluster"]["server"] = f"https://127.0.0.1:{port}"
+        through = tmp_path / "through"
+        through.write_text(json.dumps(config), "utf-8")
+        api, other = [
+            await stack.enter_async_context(
+                await KubeApi.connect(
+                    KubeConfig(kubeconfig=path, timeout_s=_TIMEOUT_S, backoff_max_s=0.5), clock=SystemClock()
+                )
+            )
+            for path in (through, direct)
+        ]
+        await trouble(RealTrial(server, proxy, api, other, used))
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize("trouble", TROUBLES, ids=lambda trouble: trouble.__name__)
+def test_a_simulated_server_in_trouble(trouble: Trouble, seed: int) -> None:
+    loop = SimLoop(seed)
+    try:
+        loop.run_until_complete(trouble(SimTrial(loop, seed)))
+    finally:
+        loop.close()
+    assert loop.errors == []
