@@ -10,7 +10,7 @@ from berth.schemas.subjects import Subjects
 from berth.services.nodesim.agents.registration import leaves_data
 from tests.sim.bus import SimBus
 from tests.sim.errors import Failure
-from tests.sim.kube import Weather
+from tests.sim.kube import SimApi, Weather
 from tests.sim.loop import SimLoop
 from tests.sim.middle import Middle
 from tests.sim.nature import Nature
@@ -104,8 +104,7 @@ class World(Users, Nature, Trouble, Operator, Rivals):
             process.faults.fatal = None
             process.lane.fuse = 0
             for connection in process.connections:
-                connection.outgoing.held_until_s = connection.incoming.held_until_s = 0.0
-                connection.lose_replies = 0
+                _heal(connection)
             for bus in process.buses:
                 bus.on_append = None
         self.repair_storage()
@@ -121,3 +120,10 @@ class World(Users, Nature, Trouble, Operator, Rivals):
             self.undrain(node.name)
         for name in cell.names:
             cell.start(name)
+
+
+def _heal(connection: SimBus | SimApi) -> None:
+    connection.outgoing.held_until_s = connection.incoming.held_until_s = 0.0
+    connection.lose_replies = 0
+    if not connection.is_connected:
+        connection.cut(0.1)  # it is back soon, however long it was to take

@@ -397,7 +397,7 @@ class State:
         key = (fact.namespace, fact.name)
         effect = self._job_facts.note(fact, latest=self._latest, facts_seq=self.facts_seq, found=found)
         if effect == "gone":
-            self._kept.forget((*self._pod_facts.forget(key), *self.faults.forget(key)))
+            self._kept.forget((*self._pod_facts.give_up(key, self.fold), *self.faults.forget(key)))
         if effect != "void":
             self._look_again(key, found)
             found.add(self.constraints.note_job(key))

@@ -103,6 +103,15 @@ class PodFacts:
                 subjects += self.forget(key)
         return subjects
 
+    def give_up(self, key: JobKey, fold: LedgerFold) -> Mapping[str, None]:
+        """Forget a job whose name is free; returns the subjects of its facts.
+
+        While an attempt holds chips, the records that released them are lost or not known yet: then its pods tell that
+        they ended, and :meth:`forget_podless` forgets them later.
+        """
+        seen = self.pods.get(key) if fold.settings.corrected else None
+        return {} if seen is not None and (seen.uid, seen.attempt) in fold.holdings else self.forget(key)
+
     def forget(self, key: JobKey) -> Mapping[str, None]:
         """Forget a job; returns the subjects of its facts."""
         self.pods.pop(key, None)

@@ -16,8 +16,10 @@ from berth.formats.recordings.backup import BackupReading
 from berth.runtime.backups.checks import Checked, check_file
 from berth.runtime.bus.leaders import ROLE, answering_leader
 from berth.runtime.bus.nats_bus import NatsBus
+from berth.runtime.bus.stuck_lease import StuckLease
 from berth.runtime.clock import Clock
 from berth.runtime.errors import ConflictError, PoisonError, ShellError
+from berth.runtime.logs import DEFAULT_LOG, Logger
 from berth.runtime.stored_snapshots import chunks_of
 from berth.schemas.envelope import DecodeError, decode, encode
 from berth.schemas.status import RESTORE_HOLDER, LeaseHeld
@@ -37,7 +39,13 @@ class RestoreError(ShellError):
 
 
 async def restore(
-    bus: NatsBus, clock: Clock, path: Path, *, replace: bool = False, replicas: int | None = None
+    bus: NatsBus,
+    clock: Clock,
+    path: Path,
+    *,
+    replace: bool = False,
+    replicas: int | None = None,
+    log: Logger = DEFAULT_LOG,
 ) -> Checked:
     """Make the streams of a cell anew with the messages of a backup.
 
@@ -49,6 +57,7 @@ async def restore(
         path: The backup.
         replace: Whether to delete what the cell holds.
         replicas: Replicas of each stream; None for those of the backup.
+        log: Logger of the process.
 
     Returns:
         What the backup holds.
@@ -67,7 +76,7 @@ async def restore(
         )
     count = replicas if replicas is not None else max((one.replicas for one in checked.head.streams), default=1)
     specs = [spec for spec in bus.subjects.streams() if spec.backup != "none"]
-    lock = _Lock(bus, clock)
+    lock = _Lock(bus, clock, log)
     await lock.look()
     if not (replace or lock.is_left):
         await _see_empty(bus, specs)
@@ -121,9 +130,10 @@ class _Lock:
         is_left: Whether a restore holds it that was interrupted.
     """
 
-    def __init__(self, bus: NatsBus, clock: Clock) -> None:
+    def __init__(self, bus: NatsBus, clock: Clock, log: Logger) -> None:
         self._bus = bus
         self._clock = clock
+        self._log = log
         self._subject = bus.subjects.lease(ROLE)
         self._revision = 0
         self.is_left = False
@@ -134,6 +144,7 @@ class _Lock:
         Raises:
             RestoreError: A dispatcher holds it, or leads without it.
         """
+        await StuckLease(self._bus, self._clock, self._log).free()  # dispatchers, which free it too, are stopped
         leader = await answering_leader(self._bus, timeout_s=_ANSWER_S)
         held = await self._read()
         holder = held.holder
