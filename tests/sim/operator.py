@@ -21,7 +21,6 @@ from berth.runtime.bus.leaders import ROLE
 from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.bus.port import Stored
 from berth.runtime.errors import AmbiguousError, TransientError
-from berth.runtime.logs import Logger
 from berth.runtime.stored_snapshots import newest_snapshot
 from berth.schemas.envelope import decode
 from berth.schemas.facts import LedgerSeen
@@ -30,7 +29,6 @@ from berth.schemas.status import RESTORE_HOLDER, LeaseHeld
 from berth.schemas.subjects import StreamName
 from tests.sim.cell import CLUSTER
 from tests.sim.errors import Failure
-from tests.sim.log import SimLog
 from tests.sim.observer import Observer
 from tests.sim.stage import Stage
 from tests.sim.story import Event
@@ -78,10 +76,6 @@ class Operator(Stage):
     _begun = 0
     _is_deleted = False
     """Whether a stream that nothing makes again was deleted, and the cell is not restored yet."""
-
-    @property
-    def _log(self) -> Logger:
-        return cast("Logger", SimLog(self.loop.time, "operator"))  # as much of it as a restore uses
 
     @property
     def _bus(self) -> NatsBus:
@@ -298,7 +292,7 @@ class Operator(Stage):
         self.observer.is_paused = True
         for _ in range(_TRIES):
             try:
-                await restore(self._bus, self.cell.clocks["bus"], self._file, replace=True, log=self._log)
+                await restore(self._bus, self.cell.clocks["bus"], self._file, replace=True)
                 break
             except (RestoreError, TransientError, AmbiguousError):
                 await asyncio.sleep(1.0)  # the lease of the last leader is not over, or the bus is away
