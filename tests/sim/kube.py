@@ -25,6 +25,8 @@ from tests.support.kube_rules import Place, Tree, place_of, selector
 T = TypeVar("T")
 _TIMEOUT_S: Final = 15.0
 _CONNECT_S: Final = 1.0
+_BLIND_S: Final = 2.0
+"""Longest time until a list that takes long sees that it takes less."""
 OTHERS: Final = "example.com/seen"
 """Annotation that another writer sets."""
 _AWAY: Final = "the API server does not answer"
@@ -378,8 +380,8 @@ class SimReflection(FakeReflection[T]):
             while True:
                 await self._news.wait()
                 await asyncio.sleep(max(api.incoming.arrival_s() - loop.now_s, 0.0))
-                if self._is_listing and loop.now_s < api.blind_until_s:
-                    await asyncio.sleep(api.blind_until_s - loop.now_s)
+                while self._is_listing and loop.now_s < api.blind_until_s:  # less, once everything is repaired
+                    await asyncio.sleep(min(api.blind_until_s - loop.now_s, _BLIND_S))
                 await self._gate.wait()
                 if not api.is_connected or api.server.is_down:
                     self.errors += 1
