@@ -7,17 +7,15 @@ from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
 from random import Random
-from urllib.parse import urlsplit
 
 import msgspec
 import pytest
 
 from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.local.nats_server import EmbeddedServer
-from berth.runtime.local.ports import free_ports
 from berth.schemas.subjects import StreamName
-from tests.chaos.loopback import Loopback
-from tests.chaos.proxy import Proxy, Weather
+from tests.chaos.loopback import ProxiedTrial, proxy_to
+from tests.chaos.proxy import Proxy
 from tests.contract.bus_troubles import DEADLINE_S, TROUBLES, Trial
 from tests.sim.bus import SimBus
 from tests.sim.clock import SimClock
@@ -31,35 +29,14 @@ _LONG_S = 600.0
 Trouble = Callable[[Trial], Awaitable[None]]
 
 
-class RealTrial:
+class RealTrial(ProxiedTrial):
     """A nats-server; the client in trouble reaches it through a proxy."""
 
     def __init__(self, server: EmbeddedServer, proxy: Proxy, bus: NatsBus, other: NatsBus) -> None:
+        super().__init__(proxy)
         self.bus: NatsBus = bus
         self.other: NatsBus = other
         self._server = server
-        self._proxy = proxy
-        self._is_cut = False
-
-    async def lose_answers(self) -> None:
-        """See Trial."""
-        self._proxy.down = Weather(is_lossy=True)
-
-    async def hold(self) -> None:
-        """See Trial."""
-        self._proxy.up = Weather(is_stopped=True)
-
-    async def cut(self) -> None:
-        """See Trial."""
-        await self._proxy.stop()
-        self._is_cut = True
-
-    async def heal(self) -> None:
-        """See Trial."""
-        self._proxy.clear()
-        if self._is_cut:
-            self._is_cut = False
-            await self._proxy.start()
 
     async def lose_consumers(self) -> None:
         """See Trial."""
@@ -177,15 +154,12 @@ class SimTrial:
 async def test_a_real_bus_in_trouble(trouble: Trouble, tmp_path: Path) -> None:
     async with AsyncExitStack() as stack:
         server = await stack.enter_async_context(EmbeddedServer(tmp_path / "nats"))
-        (port,) = free_ports(1)
-        to = urlsplit(server.url).port
-        assert to is not None
-        proxy = Proxy(Loopback(), port, to, Random(1))  # noqa: S311  # no secret
+        proxy = proxy_to(server.url)
         await proxy.start()
         stack.push_async_callback(proxy.stop)
         other = await stack.enter_async_context(await NatsBus.connect(server.url, _CELL, name="other"))
         bus = await stack.enter_async_context(
-            await NatsBus.connect(f"nats://127.0.0.1:{port}", _CELL, name="in trouble")
+            await NatsBus.connect(f"nats://127.0.0.1:{proxy.port}", _CELL, name="in trouble")
         )
         await other.ensure_streams()
         await trouble(RealTrial(server, proxy, bus, other))

@@ -5,7 +5,6 @@ from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
 from random import Random
-from urllib.parse import urlsplit
 
 import aiohttp
 import pytest
@@ -15,9 +14,8 @@ from berth.runtime.clock import SystemClock
 from berth.runtime.kube.client import KubeApi
 from berth.runtime.kube.config import KubeConfig
 from berth.runtime.local.kube_server import KubeServer
-from berth.runtime.local.ports import free_ports
-from tests.chaos.loopback import Loopback
-from tests.chaos.proxy import Proxy, Weather
+from tests.chaos.loopback import ProxiedTrial, proxy_to
+from tests.chaos.proxy import Proxy
 from tests.contract.kube_troubles import TROUBLES, Trial, a_reflection_through_all_of_it, maps
 from tests.sim.clock import SimClock
 from tests.sim.kube import SimApi, SimKube
@@ -29,36 +27,15 @@ Trouble = Callable[[Trial], Awaitable[None]]
 _TIMEOUT_S = 2.0
 
 
-class RealTrial:
+class RealTrial(ProxiedTrial):
     """A real server; the client in trouble reaches it through a proxy."""
 
     def __init__(self, server: KubeServer, proxy: Proxy, api: KubeApi, other: KubeApi, namespace: str) -> None:
+        super().__init__(proxy)
         self.api: KubeApi = api
         self.other: KubeApi = other
         self.namespace = namespace
         self._server = server
-        self._proxy = proxy
-        self._is_cut = False
-
-    async def lose_answers(self) -> None:
-        """See Trial."""
-        self._proxy.down = Weather(is_lossy=True)
-
-    async def hold(self) -> None:
-        """See Trial."""
-        self._proxy.up = Weather(is_stopped=True)
-
-    async def cut(self) -> None:
-        """See Trial."""
-        await self._proxy.stop()
-        self._is_cut = True
-
-    async def heal(self) -> None:
-        """See Trial."""
-        self._proxy.clear()
-        if self._is_cut:
-            self._is_cut = False
-            await self._proxy.start()
 
     async def expire(self) -> None:
         """See Trial: the server starts again, since it has a memory of its own beside that of etcd."""
@@ -138,15 +115,12 @@ async def test_a_real_server_in_trouble(
             await stack.enter_async_context(server)
         else:
             server, used = request.getfixturevalue("kube_server"), namespace
-        (port,) = free_ports(1)
-        to = urlsplit(server.url).port
-        assert to is not None
-        proxy = Proxy(Loopback(), port, to, Random(1))  # noqa: S311  # no secret
+        proxy = proxy_to(server.url)
         await proxy.start()
         stack.push_async_callback(proxy.stop)
         direct = server.write_kubeconfig(tmp_path / "kubeconfig")
         config = json.loads(direct.read_text("utf-8"))
-        config["clusters"][0]["cluster"]["server"] = f"https://127.0.0.1:{port}"
+        config["clusters"][0]["cluster"]["server"] = f"https://127.0.0.1:{proxy.port}"
         through = tmp_path / "through"
         through.write_text(json.dumps(config), "utf-8")
         api, other = [
