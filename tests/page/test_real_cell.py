@@ -74,22 +74,30 @@ def running(folder: Path) -> Iterator[RealCell]:
         yield RealCell(f"http://127.0.0.1:{port}/", server, loop)
 
 
-def shown(page: Page, cell: RealCell) -> None:
-    """Open the page as soon as the gateway answers.
+def answering(page: Page, cell: RealCell) -> None:
+    """Wait until the gateway answers.
+
+    The browser does not ask: it opens a page about the refused connection, and if that is still on its way at the
+    next try, the try ends.
 
     Raises:
-        Error: The browser cannot open it for another reason than the connection.
+        Error: The gateway did not listen in time.
     """
-    tries = int(_SOON_MS / 250)
-    for _ in range(tries):
+    for again in reversed(range(int(_SOON_MS / 250))):
         try:
-            page.goto(cell.url)
+            page.request.get(cell.url)
         except Error as error:  # nobody listens yet
-            if "net::ERR_" not in str(error):
+            if "ECONNREFUSED" not in str(error) or not again:
                 raise
             page.wait_for_timeout(250)
         else:
             break
+
+
+def shown(page: Page, cell: RealCell) -> None:
+    """Open the page as soon as the gateway answers."""
+    answering(page, cell)
+    page.goto(cell.url)
     expect(page.locator("#connection")).to_have_text("Live", timeout=_SOON_MS)
     expect(page.locator(".figures")).to_contain_text("chips in use", timeout=_SOON_MS)
 
