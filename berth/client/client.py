@@ -351,5 +351,5 @@ def _read(data: bytes, answer: type[_Answer]) -> _Answer:
             error = msgspec.json.decode(data, type=ErrorReply)
             raise RequestError(error.error, error.code)
         return msgspec.json.decode(data, type=answer)
-    except (msgspec.MsgspecError, UnicodeError) as error:
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         raise ClientError(f"answer cannot be read: {error}") from error

@@ -101,7 +101,7 @@ def _why_closed(bus: Bus, error: ShellError) -> str:
 def _event(stored: Stored) -> JobEvent:
     try:
         return msgspec.json.decode(stored.data, type=JobEvent)
-    except (msgspec.MsgspecError, UnicodeError) as error:
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         raise ClientError(f"event {stored.sequence} cannot be read: {error}") from error
 
 

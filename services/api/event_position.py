@@ -53,7 +53,7 @@ async def read_position(bus: Bus) -> Position:
         return now
     try:
         found = msgspec.json.decode(stored.data, type=Position)
-    except (msgspec.MsgspecError, UnicodeError):
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
         return now
     return found if (found.ledger, found.facts) == (now.ledger, now.facts) else now
 

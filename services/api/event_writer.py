@@ -151,7 +151,7 @@ class EventWriter:
     def _id_of(self, stored: Stored) -> str:
         try:
             return msgspec.json.decode(stored.data, type=_Id).id
-        except (msgspec.MsgspecError, UnicodeError):
+        except (msgspec.MsgspecError, UnicodeError, RecursionError):
             self._log.warning("event does not decode", subject=stored.subject, sequence=stored.sequence)
             return ""
 

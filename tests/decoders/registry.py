@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from tests.decoders import files, kubernetes_objects, messages, programs, reports
+from tests.decoders import answers, files, kubernetes_objects, messages, programs, reports
 from tests.decoders.decoder import Decoder
 
 ALL: Final[tuple[Decoder, ...]] = (
@@ -11,5 +11,6 @@ ALL: Final[tuple[Decoder, ...]] = (
     *reports.DECODERS,
     *programs.DECODERS,
     *files.DECODERS,
+    *answers.DECODERS,
 )
 BY_NAME: Final = {decoder.name: decoder for decoder in ALL}

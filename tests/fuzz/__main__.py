@@ -20,7 +20,7 @@ from tests.fuzz import tally
 from tests.fuzz.batch import Found, command, depth_of, hush, run_batch
 from tests.fuzz.failure import Failure
 from tests.fuzz.run import FULL, live
-from tests.fuzz.steps import draw_history, numbers_of
+from tests.fuzz.steps import draw_history, kept_of
 
 BATCH: Final = 20
 """Histories that a process lives through before it says how it went."""
@@ -92,7 +92,11 @@ def again(seed: int, ranges: str | None) -> int:
     """Live through some steps of one history; returns the exit code."""
     hush()
     history = draw_history(seed)
-    kept = list(range(len(history.steps))) if ranges is None else numbers_of("" if ranges == "none" else ranges)
+    try:
+        kept = list(range(len(history.steps))) if ranges is None else kept_of(ranges, len(history.steps))
+    except ValueError as error:
+        _say(f"--steps {error}")
+        return 2
     _say(f"{history.way}")
     story: list[str] = []
     try:

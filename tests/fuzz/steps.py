@@ -2,6 +2,7 @@
 
 import itertools
 import random
+import re
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
@@ -15,6 +16,8 @@ from tests.fuzz.settings import draw_settings
 NUMBER_MAX: Final = 9_999
 """Largest number of a step."""
 STEPS_MAX: Final = 70
+_NUMBER: Final = re.compile("[0-9]+")
+_RANGES: Final = re.compile("[0-9]+(-[0-9]+)?(,[0-9]+(-[0-9]+)?)*")
 
 WEIGHTS: Final[dict[str, int]] = {
     "submit": 34,
@@ -264,3 +267,21 @@ def numbers_of(ranges: str) -> list[int]:
         first, _, last = part.partition("-")
         found.extend(range(int(first), int(last or first) + 1))
     return found
+
+
+def kept_of(ranges: str, count: int) -> list[int]:
+    """Numbers that a command names, of a history that has so many; ``none`` for none of them.
+
+    Raises:
+        ValueError: It is not of that form, or the history does not have them.
+    """
+    if ranges == "none":
+        return []
+    if not _RANGES.fullmatch(ranges):
+        raise ValueError(f"{ranges!r}: expected numbers such as 0-3,9, or none")
+    last = max(map(int, _NUMBER.findall(ranges)))
+    if last >= count:
+        raise ValueError(
+            f"{ranges!r}: there is no {last}; the seed has {count} now, from 0 on. The command is of another code"
+        )
+    return numbers_of(ranges)

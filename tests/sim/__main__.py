@@ -15,11 +15,12 @@ from pathlib import Path
 from typing import Final
 
 from berth.runtime.clock import SystemClock
-from tests.fuzz.steps import numbers_of
+from tests.fuzz.steps import kept_of
 from tests.sim.batch import Result, command, run_batch
 from tests.sim.figures import ALL, heading, page, untouched, wrongs
 from tests.sim.kept import KeptError, KeptResults
 from tests.sim.run import Lived, live
+from tests.sim.story import draw
 
 BATCH: Final = 4
 """Seeds that a process lives through before it says how they went."""
@@ -91,7 +92,7 @@ def report(result: Result, seconds: float) -> int:
         if ":" in name:
             _say(f"  {count[name]:>9} {name}")
     if result.seeds < ALL:
-        for what, names in untouched(count).items():
+        for what, names in untouched(count, result.seeds).items():
             if names:
                 _say(f"never touched, {what}: {', '.join(names)}")
     wrong = wrongs(result)
@@ -102,7 +103,11 @@ def report(result: Result, seconds: float) -> int:
 
 def again(seed: int, ranges: str | None) -> int:
     """Live through a seed, or some of its events, and tell what happens; returns the exit code."""
-    kept = None if ranges is None else numbers_of("" if ranges == "none" else ranges)
+    try:
+        kept = None if ranges is None else kept_of(ranges, len(draw(seed).events))
+    except ValueError as error:
+        _say(f"--events {error}")
+        return 2
     lived = live(seed, kept, is_told=True)
     for line in lived.story:
         _say(line)

@@ -11,7 +11,7 @@ from tests.sim.batch import Result
 from tests.sim.middle import MIDDLE
 from tests.sim.observer import CHECKS
 from tests.sim.steady import STEADY
-from tests.sim.story import UNREACHED, WEIGHTS
+from tests.sim.story import CONTESTED_FROM, RIVALS, UNREACHED, WEIGHTS
 
 AT_REST: Final = ("replay", "sleepers", "starts", "statuses", "pods at rest")
 """Checks at the end."""
@@ -30,12 +30,16 @@ _GROUPS: Final = {
 }
 
 
-def untouched(count: Counter[str]) -> dict[str, list[str]]:
-    """What never happened: kinds of events, fault points that are passed, refusals."""
+def untouched(count: Counter[str], seeds: int) -> dict[str, list[str]]:
+    """What never happened in so many seeds: kinds of events, fault points that are passed, refusals.
+
+    A run that must have many stories in which the fences are tried, whatever its first seed, must try them in each way.
+    """
+    verbs = (*WEIGHTS, *(dict.fromkeys(RIVALS) if seeds >= CONTESTED_FROM + ALL else ()))
     points = (*POINTS, *BINDER_POINTS, *VOLUME_POINTS, *RECOVERY_POINTS)
     codes: tuple[str, ...] = Code.__args__  # type: ignore[attr-defined]  # of a Literal
     return {
-        "events": [verb for verb in WEIGHTS if not count[f"event: {verb}"]],
+        "events": [verb for verb in verbs if not count[f"event: {verb}"]],
         "fault points": [point for point in points if not count[f"point: {point}"]],
         "refusals": [code for code in codes if code not in UNREACHED and not count[f"refusal: {code}"]],
     }
@@ -62,7 +66,9 @@ def wrongs(result: Result) -> list[str]:
     lines = [f"nothing was checked: {name}" for name in unchecked(result)]
     if result.seeds >= ALL:
         lines += [
-            f"never touched, {what}: {', '.join(names)}" for what, names in untouched(result.count).items() if names
+            f"never touched, {what}: {', '.join(names)}"
+            for what, names in untouched(result.count, result.seeds).items()
+            if names
         ]
     lines += [f"{times} x {kind}" for kind, times in Counter(one.kind for one in result.failed).most_common()]
     if result.failed:
@@ -84,7 +90,7 @@ def _page(result: Result, command: str) -> Iterator[str]:
     for part in heading(result).split(", "):
         yield f"- {part}"
     yield f"- {len(result.failed)} seeds fail"
-    for what, names in untouched(result.count).items():
+    for what, names in untouched(result.count, result.seeds).items():
         yield f"- {what} that never occurred: {', '.join(names) or 'none'}"
     for title, group in _GROUPS.items():
         names = sorted(name for name in result.count if name.startswith(f"{group}: ") and result.count[name])

@@ -12,7 +12,7 @@ from tests.sim.batch import Result, command, run_batch, shrunk
 from tests.sim.figures import ALL, AT_REST, MANY, page, unchecked, untouched, wrongs
 from tests.sim.observer import CHECKS, Observer
 from tests.sim.run import STEPS_MIN, Lived, live
-from tests.sim.story import WEIGHTS, Story, draw
+from tests.sim.story import CONTESTED_FROM, WEIGHTS, Story, draw
 from tests.sim.world import World
 
 SEEDS = 100
@@ -142,9 +142,30 @@ def test_nobody_stores_anything_while_the_server_is_away() -> None:
 
 
 def test_what_was_never_touched_is_named() -> None:
-    assert "append.after" in untouched(Counter())["fault points"]
-    assert "append.after" not in untouched(Counter({"point: append.after": 1}))["fault points"]
-    assert set(untouched(Counter())["events"]) == set(WEIGHTS)
+    assert "append.after" in untouched(Counter(), ALL)["fault points"]
+    assert "append.after" not in untouched(Counter({"point: append.after": 1}), ALL)["fault points"]
+    assert set(untouched(Counter(), ALL)["events"]) == set(WEIGHTS)
+    fences = {"doubt", "rival", "stray"}
+    assert set(untouched(Counter(), CONTESTED_FROM + ALL)["events"]) == set(WEIGHTS) | fences
+    assert fences == {
+        event.verb for seed in range(CONTESTED_FROM, CONTESTED_FROM + ALL) for event in draw(seed).events
+    } - set(WEIGHTS)
+
+
+@pytest.mark.parametrize(
+    ("ranges", "why"),
+    [
+        ("x", "'x': expected numbers such as 0-3,9, or none"),
+        ("", "'': expected numbers such as 0-3,9, or none"),
+        ("3-", "'3-': expected"),
+        ("0-9999999999", "'0-9999999999': there is no 9999999999; the seed has {count} now, from 0 on"),
+        ("1,{count}", "'1,{count}': there is no {count}; the seed has {count} now"),
+    ],
+)
+def test_events_that_a_seed_does_not_have_are_said(ranges: str, why: str, capsys: pytest.CaptureFixture[str]) -> None:
+    count = len(draw(3).events)
+    assert again(3, ranges.format(count=count)) == 2
+    assert f"--events {why.format(count=count)}" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

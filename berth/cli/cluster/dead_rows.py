@@ -121,6 +121,7 @@ def _foreign(data: bytes) -> Content:
         return Content("bytes")
     try:
         tree = json.loads(text)
+        msgspec.json.encode(tree)  # half of a surrogate pair is JSON that cannot be written again
     except (ValueError, RecursionError):
         is_text = all(sign.isprintable() or sign in _LINE_SIGNS for sign in text)
         return Content("text", body=text) if is_text else Content("bytes")

@@ -323,7 +323,7 @@ def _read(path: Path) -> _Index:
         raise KeysError(
             f"folder is {str(path)!r}, expected one that berth keys init made ({error.strerror}: {file.name})"
         ) from error
-    except (msgspec.MsgspecError, ValueError) as error:
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise KeysError(f"{file} is damaged: {error}") from error
     return index
 

@@ -130,7 +130,9 @@ async def test_without_an_answer_the_error_has_the_uid_for_a_later_repetition() 
         assert "no responders" in await raised(client.status("train"), UnavailableError)
 
 
-@pytest.mark.parametrize("data", [b"", b"[]", b"{", b'{"ok": true}', b'{"ok": false}', b"\xff"])
+@pytest.mark.parametrize(
+    "data", [b"", b"[]", b"{", b'{"ok": true}', b'{"ok": false}', b"\xff", b'{"x":' + b"[" * 2_000]
+)
 async def test_an_answer_that_cannot_be_read_is_an_error(data: bytes) -> None:
     async with answering(lambda _: data) as client:
         assert "cannot be read" in await raised(client.submit(job_file()), ClientError)

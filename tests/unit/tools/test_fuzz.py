@@ -13,11 +13,12 @@ from berth.core.constraints import checks, constraint_round, usage_index
 from berth.core.scheduling import constraint_wakeups
 from berth.core.state.cell import State
 from tests.fuzz import tally
+from tests.fuzz.__main__ import again
 from tests.fuzz.batch import command, hush, run_batch
 from tests.fuzz.failure import Failure
 from tests.fuzz.run import FULL, live
 from tests.fuzz.shrinking import shortest
-from tests.fuzz.steps import VERBS, History, Step, draw_history, numbers_of, ranges_of
+from tests.fuzz.steps import VERBS, History, Step, draw_history, kept_of, numbers_of, ranges_of
 
 
 def failures(count: int = 60) -> Iterator[str]:
@@ -55,6 +56,21 @@ def test_every_step_can_be_the_first(verb: str) -> None:
 def test_numbers_of_steps_in_few_words(numbers: list[int], ranges: str) -> None:
     assert ranges_of(numbers) == ranges
     assert numbers_of(ranges) == numbers
+
+
+@pytest.mark.parametrize(("ranges", "kept"), [("none", []), ("0-2,5", [0, 1, 2, 5]), ("7", [7])])
+def test_steps_that_a_command_names(ranges: str, kept: list[int]) -> None:
+    assert kept_of(ranges, 8) == kept
+
+
+@pytest.mark.parametrize(
+    ("ranges", "why"), [("0,a", "'0,a': expected"), ("0-99999999", "there is no 99999999; the seed has ")]
+)
+def test_steps_that_a_history_does_not_have_are_said(ranges: str, why: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert again(5, ranges) == 2
+    said = capsys.readouterr().out
+    assert said.startswith("--steps ")
+    assert why in said
 
 
 def test_what_is_shortest_still_fails_and_needs_all_its_steps() -> None:

@@ -59,6 +59,7 @@ def test_bytes_are_shown_with_their_offset_and_characters() -> None:
     [
         (b'{"name": "j"}', "json", {"name": "j"}),
         (b"7", "json", 7),
+        (b'"\\ud800"', "text", '"\\ud800"'),
         ("zwölf\n".encode(), "text", "zwölf\n"),
         (b"a\x1b[31m", "bytes", None),
         (b"\xff\xfe", "bytes", None),

@@ -16,6 +16,7 @@ from tests.support.programs import Programs, events_in, programs
 from tests.support.waiting import until_true
 
 LIVE = ApiConfig(position_every_s=1.0)
+DEEP = b'{"later": ' + b"[" * 2_000 + b"]" * 2_000 + b"}"
 
 
 async def lived(told: Programs, name: str = "one") -> None:
@@ -186,10 +187,21 @@ async def test_how_far_the_events_go_is_stored() -> None:
 async def test_a_position_of_other_streams_or_without_sense_does_not_count() -> None:
     async with programs(is_started=False) as told:
         await lived(told)
-        for data in (b"junk", encode(a_job("x")), msgspec.json.encode(Position(99, 99, "other", "other"))):
+        for data in (b"junk", DEEP, encode(a_job("x")), msgspec.json.encode(Position(99, 99, "other", "other"))):
             await told.bus.publish(told.bus.subjects.event_position, data)
         await told.start()
         assert await told.ids() == ids_of("one")
+
+
+async def test_what_is_no_event_counts_as_none() -> None:
+    async with programs(is_started=False) as told:
+        subject = told.bus.subjects.event_job("default", "one")
+        for data in (b"junk", DEEP):
+            await told.bus.publish(subject, data)
+        await told.start()
+        await lived(told)
+        stored = (await told.bus.read(StreamName.EVENTS, filters=[subject]))[2:]
+        assert [msgspec.json.decode(one.data, type=JobEvent).id for one in stored] == ids_of("one")
 
 
 async def test_the_stream_made_again_ends_the_service() -> None:
