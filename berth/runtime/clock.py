@@ -53,3 +53,7 @@ class SlewedClock:
     def monotonic_s(self) -> float:
         """Seconds since an arbitrary fixed moment; never goes backwards."""
         return self._clock.monotonic_s()
+
+    def ahead_ms(self) -> int:
+        """How far it is ahead of the other clock; below 0 if it is behind, 0 unless that was set lately."""
+        return self.now_ms() - self._clock.now_ms()

@@ -25,6 +25,10 @@ class TransientError(ShellError):
         self.retry_after_s = retry_after_s
 
 
+class NoStreamError(TransientError):
+    """A stream does not exist, as the server says itself; it may be created at any time."""
+
+
 class AmbiguousError(TransientError):
     """No answer came: the request may have taken effect, may still do so, or may be lost. Read back before a retry."""
 

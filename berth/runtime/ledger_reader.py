@@ -4,7 +4,8 @@ A skip says that readers pass over messages of the ledger: one that stops them, 
 a stream of their own and are read before the ledger. A reader gets the skip at the sequence of what is skipped; being
 no record, it is void for all of them, and a recording contains it like any message of the ledger. Where messages were
 deleted and no skip says so, the reader stops. So does one that has read a message that is skipped later, unless that
-was void: one that starts anew has another ledger. ``docs/decisions/ledger-chain.md`` gives the reasons.
+was void: one that starts anew has another ledger. Nobody reads the ledger while the stream of skips does not answer.
+``docs/decisions/ledger-chain.md`` gives the reasons.
 """
 
 import asyncio
@@ -13,7 +14,7 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from berth.runtime.bus.port import Bus, Follower, Gap, GapReason, Stored, StreamState
-from berth.runtime.errors import TransientError
+from berth.runtime.errors import NoStreamError, TransientError
 from berth.schemas.envelope import DecodeError, decode, encode
 from berth.schemas.status import Skip
 from berth.schemas.subjects import StreamName
@@ -31,11 +32,13 @@ class Skips:
 
     Attributes:
         last_seq: End of their stream, read before them; None if there is no such stream.
+        created: Creation of their stream; empty if there is none.
     """
 
-    def __init__(self, skips: Iterable[Skip] = (), *, last_seq: int | None = None) -> None:
+    def __init__(self, skips: Iterable[Skip] = (), *, last_seq: int | None = None, created: str = "") -> None:
         self._skips = [(skip, encode(skip)) for skip in skips]
         self.last_seq = last_seq
+        self.created = created
 
     @property
     def known(self) -> list[Skip]:
@@ -57,25 +60,31 @@ class Skips:
         return None
 
 
-async def read_skips(bus: Bus) -> Skips:
+async def read_skips(bus: Bus, *, before: Skips | None = None) -> Skips:
     """All skips of the cell.
 
     A skip that does not decode counts for nothing: the reader then stops where it would have without it.
 
+    Args:
+        bus: The cell.
+        before: Those that were read before; the result if none was written since.
+
     Raises:
-        TransientError: The bus did not answer.
+        TransientError: The bus did not answer, or the stream has no leader: that says nothing of skips.
     """
     try:
         state = await bus.state(StreamName.SKIPS)
-    except TransientError:
+    except NoStreamError:
         return Skips()  # a cell of a release before 0.5 does not have the stream
+    if before is not None and (before.created, before.last_seq) == (state.created, state.last_seq):
+        return before
     found = []
     for stored in await bus.read(StreamName.SKIPS) if state.messages else ():
         try:
             found.append(decode(stored.data, Skip))
         except DecodeError:
             continue
-    return Skips(found, last_seq=state.last_seq)
+    return Skips(found, last_seq=state.last_seq, created=state.created)
 
 
 async def last_kept(bus: Bus, state: StreamState) -> int:
@@ -126,8 +135,8 @@ async def follow_ledger(
     kept = await last_kept(bus, state)
     follower = LedgerFollower(skips, state, kept, on_message, on_gap, start_seq)
     follower.start(bus)
-    if is_live and skips.last_seq is not None:
-        follower.watch_skips(bus, skips.last_seq + 1)
+    if is_live:  # a stream that is not there yet is followed from its beginning once it is made
+        follower.watch_skips(bus, (skips.last_seq or 0) + 1)
     return follower
 
 
@@ -197,8 +206,8 @@ class LedgerFollower:
             TransientError: The bus did not answer.
         """
         skips = await read_skips(bus)
-        if skips.last_seq is None and self._watch is not None:
-            raise TransientError(f"{StreamName.SKIPS} does not answer")  # it is there: this is no older cell
+        if skips.last_seq is None and self._skips.last_seq is not None:
+            raise TransientError(f"{StreamName.SKIPS} was deleted")  # what it would say of the ledger is not known
         for skip in skips.known:
             self._see_skip(skip)
 

@@ -6,6 +6,8 @@ one follows, or by which a job has a status or pods are bound, cannot be repaire
 anew would give its chips again.
 """
 
+import asyncio
+from bisect import bisect_right
 from collections.abc import Container, Iterable
 from typing import Final
 
@@ -90,9 +92,10 @@ async def _search(bus: Bus, clock: Clock, by: str, without: Container[int]) -> t
     for sequence in range(start, state.last_seq + 1):
         data = stored.get(sequence)
         search.read(sequence, data, skips.over(sequence, data))
+        await asyncio.sleep(0)  # however long the ledger is, a lease is renewed meanwhile
     search.end()
-    for skip in search.skips:
-        await _see_unused(bus, state, skip)
+    if search.skips:
+        await _see_unused(bus, state, search.skips)
     return Found(start, state.last_seq, search.skips), fold
 
 
@@ -208,19 +211,24 @@ def _words(skip: Skip) -> str:
     )
 
 
-async def _see_unused(bus: Bus, state: StreamState, skip: Skip) -> None:
+async def _see_unused(bus: Bus, state: StreamState, skips: list[Skip]) -> None:
     """See that nothing was made of what is to be skipped.
+
+    Args:
+        bus: The cell.
+        state: Of the ledger.
+        skips: At least one, ascending.
 
     Raises:
         RepairError: A job has a status, or pods are bound, by it.
         TransientError: The bus did not answer.
     """
     seen = await bus.last(StreamName.FACTS, bus.subjects.fact_ledger)
-    used: list[tuple[int, str]] = []
     if seen is not None:
         try:
             fact = decode(seen.data, LedgerSeen)
-            used += [(fact.sequence, "a pod is bound")] if fact.stream == state.created else []
+            if fact.stream == state.created:
+                _see_outside(skips, fact.sequence, "a pod is bound")
         except DecodeError:
             pass  # it is a dead letter of the dispatcher
     for stored in await bus.read(StreamName.STATUS):
@@ -228,16 +236,24 @@ async def _see_unused(bus: Bus, state: StreamState, skip: Skip) -> None:
             status = decode(stored.data, JobStatus)
         except DecodeError:
             continue  # a view, written again
-        used.append((status.ledger_seq, f"job {status.namespace}/{status.name} has a status"))
+        _see_outside(skips, status.ledger_seq, f"job {status.namespace}/{status.name} has a status")
     for stored in await bus.read(StreamName.LATEST, filters=(bus.subjects.facts("outcome"),)):
         try:
             outcome = decode(stored.data, OutcomeSeen)
         except DecodeError:
             continue
-        used.append((outcome.ledger_seq, f"job {outcome.namespace}/{outcome.name} has pods"))
-    for sequence, what in used:
-        if skip.sequence <= sequence <= skip.last_seq:
-            raise RepairError(f"{what} by record {sequence}, which {_why(skip)}: {_RESTORE}")
+        _see_outside(skips, outcome.ledger_seq, f"job {outcome.namespace}/{outcome.name} has pods")
+
+
+def _see_outside(skips: list[Skip], sequence: int, what: str) -> None:
+    """See that a record of which something was made is not to be skipped.
+
+    Raises:
+        RepairError: It is.
+    """
+    skip = skips[max(0, bisect_right(skips, sequence, key=lambda one: one.sequence) - 1)]
+    if skip.sequence <= sequence <= skip.last_seq:
+        raise RepairError(f"{what} by record {sequence}, which {_why(skip)}: {_RESTORE}")
 
 
 def _why(skip: Skip) -> str:
@@ -267,11 +283,8 @@ async def repair(bus: Bus, clock: Clock, found: Found, *, by: str, without: Cont
     """
     fence = Fence(bus, clock)
     try:
-        await fence.take()
-        try:
+        async with fence.held():
             return await _write(bus, clock, fence, found, by, without)
-        finally:
-            await fence.release()
     except ConflictError as error:
         raise RepairError(
             f"another process wrote meanwhile ({error.reason}); start the repair again, it goes on where this one ended"
@@ -283,23 +296,23 @@ async def _write(bus: Bus, clock: Clock, fence: Fence, found: Found, by: str, wi
     if _places(again.skips) != _places(found.skips):
         raise RepairError("the ledger is not as it was found any more; nothing was changed. Start the repair again")
     # All readers agree on what was void: with these skips a dispatcher that gives way now can read the ledger again.
-    await _store(bus, (skip for skip in again.skips if skip.was_void))
+    await _store(bus, fence, (skip for skip in again.skips if skip.was_void))
     await fence.see_alone()
     last, fold = await _search(bus, clock, by, without)
     if _places(last.skips) != _places(skip for skip in again.skips if not skip.was_void):
         raise RepairError("the ledger is not as it was found any more. Start the repair again")
-    await fence.keep()
     # First the epoch: it is refused if anything was appended since, and then no skip has passed over what that follows.
     await fence.begin_epoch(fold, lost=sum(one.last_seq - one.sequence + 1 for one in last.skips if not one.digest))
-    await _store(bus, last.skips)
+    await _store(bus, fence, last.skips)
     return await find(bus, clock, by=by, without=without)
 
 
-async def _store(bus: Bus, skips: Iterable[Skip]) -> None:
+async def _store(bus: Bus, fence: Fence, skips: Iterable[Skip]) -> None:
     for skip in skips:
         subject = bus.subjects.skip(skip.sequence)
         before = await bus.last(StreamName.SKIPS, subject)
         expected = before.sequence if before is not None else 0
+        fence.see_held()
         await bus.publish(subject, encode(skip), expected_subject_seq=expected)
 
 

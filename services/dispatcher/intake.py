@@ -46,6 +46,8 @@ class Intake:
         """Verdicts that have not come back as facts yet."""
         self._sent_names: dict[str, JobKey] = {}
         """Jobs by the uids that those verdicts assign or confirm."""
+        self._uncovered: dict[JobKey, JobSeen] = {}
+        """Verdicts of others that are covered again: what counts is on its way."""
         self._cancel_seq = 0
         """INTAKE sequence of the last accepted cancellation."""
         self._last_seq = 0
@@ -65,6 +67,7 @@ class Intake:
         self._unstorable = {seq: reason for seq, reason in self._unstorable.items() if seq > self._last_seq}
         self._sent.clear()
         self._sent_names.clear()
+        self._uncovered.clear()
         self._cancel_seq = 0
         self._broken = ""
         self._feed = Feed(self._arrived)
@@ -105,6 +108,33 @@ class Intake:
                 break
         self.judged += count
         return count
+
+    async def uncover(self) -> None:
+        """Store verdicts again that count, and behind which a dispatcher that leads no more has stored its own.
+
+        That one is void for who reads all facts, but it is the newest on its subject: who starts from the newest facts
+        would take a job for another one that had its name before.
+        """
+        if not self._state.covered:
+            return
+        for key, stale in list(self._state.covered.items()):
+            if key in self._sent or self._uncovered.get(key) is stale:
+                continue
+            job = self._state.jobs.get(key)
+            if job is None:  # the name is free; without a uid this ends no job that gets the name meanwhile
+                job = JobSeen(*key, "", "tombstone", stale.intake_seq, at_ms=stale.at_ms)
+            self._faults.hit("fact.before")
+            try:
+                future = await self._bus.submit_wait(self._bus.subjects.fact_job(*key), encode(job))
+            except (TransientError, PoisonError):
+                return  # the next turn tries again
+            self._uncovered[key] = stale
+            self._log.warning("verdict of another dispatcher is behind the one that counts", job="/".join(key))
+            future.add_done_callback(functools.partial(self._on_uncovered, key))
+
+    def _on_uncovered(self, key: JobKey, future: "asyncio.Future[int]") -> None:
+        if not future.cancelled() and future.exception() is not None:
+            self._uncovered.pop(key, None)
 
     def has_sent(self, key: JobKey) -> bool:
         """Whether a verdict on a name is being stored."""

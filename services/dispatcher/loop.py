@@ -11,7 +11,6 @@ import math
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from berth.core.changes import Changes
 from berth.core.faults.storms import HeldBack
 from berth.core.scheduling.queue import Queue
 from berth.core.scheduling.scheduler import Scheduler
@@ -243,6 +242,7 @@ class Dispatcher:
         await self.feeds.see_unchained()
         self._apply_facts()
         await self._standby.guard.check()
+        await self.intake.uncover()
         await self.feeds.write_dead_letters()
         for key in self.scheduler.pending.jobs_changed:
             self.intake.echoed(key)
@@ -429,7 +429,7 @@ class Dispatcher:
 
     def _apply_facts(self) -> None:
         """Apply what was received of facts."""
-        changes: Changes = self.feeds.apply_facts()
+        changes = self.feeds.apply_facts()
         self.scheduler.note(changes)
         self._pods_changed.update(changes.pods_changed)
 

@@ -160,8 +160,9 @@ def next_change_ms(reports: NodeReports, rules: HealthRules, *, now_ms: UnixMs) 
             limit_ms *= 2
         due.append(reported_ms + limit_ms + 1)
     if reports.device is not None:
-        ends = (row.link_down_ms + LINK_DOWN_MS for row in reports.device.report.faults if row.link_down_ms)
-        due += [end_ms + 1 for end_ms in ends if end_ms >= now_ms]
+        downs = [row.link_down_ms for row in reports.device.report.faults if row.link_down_ms]
+        due += [down_ms for down_ms in downs if down_ms > now_ms]  # the clock of the node is ahead
+        due += [down_ms + LINK_DOWN_MS + 1 for down_ms in downs if down_ms <= now_ms <= down_ms + LINK_DOWN_MS]
     return min(due, default=None)
 
 

@@ -17,7 +17,7 @@ from berth.formats.kubernetes.paths import api_path
 from berth.formats.kubernetes.policies import PriorityClass, Queue
 from berth.runtime.backoff import Backoff
 from berth.runtime.bus.port import Bus, Follower, Gap, Stored, StreamState
-from berth.runtime.clock import Clock, SlewedClock
+from berth.runtime.clock import Clock
 from berth.runtime.errors import FatalError, PoisonError, TransientError
 from berth.runtime.instruments import Instruments
 from berth.runtime.kube.client import KubeApi
@@ -91,7 +91,7 @@ async def serve_on(
     """
     instruments.readiness.wait("nodes, pods and groups are listed")
     await bus.ensure_streams(replicas=config.bus.replicas)
-    loop = Loop(bus, api, SlewedClock(clock), config, instruments)
+    loop = Loop(bus, api, clock, config, instruments)
     intake = _Intake(loop, instruments.log)
     facts = await bus.state(StreamName.FACTS)
     statuses = await bus.state(StreamName.STATUS)

@@ -1,6 +1,8 @@
 """Collect changes of the cluster and the bus and publish new facts at once; what arrives meanwhile comes next.
 
 Nothing is published before all kinds have been listed once: an object that is not listed yet must not count as deleted.
+
+Longer than 400 lines because each kind of object and of fact has its step.
 """
 
 import asyncio
@@ -13,7 +15,7 @@ from berth.formats.kubernetes.objects import ConfigMap, Node, Pod, PodGroup
 from berth.formats.kubernetes.pods import PodAsks
 from berth.runtime.backoff import Backoff
 from berth.runtime.bus.port import Bus
-from berth.runtime.clock import Clock
+from berth.runtime.clock import Clock, SlewedClock
 from berth.runtime.instruments import Instruments
 from berth.runtime.kube.port import Api, Change
 from berth.runtime.waits import any_set, pause
@@ -50,7 +52,7 @@ class Loop:
     Args:
         bus: Where facts and requests go.
         api: The API server.
-        clock: Source of time.
+        clock: Of the host. What waits follows it without its jumps; facts have its times.
         config: Settings.
         instruments: Of the process.
     """
@@ -58,8 +60,9 @@ class Loop:
     def __init__(
         self, bus: Bus, api: Api, clock: Clock, config: InventoryConfig, instruments: Instruments[InventoryMetrics]
     ) -> None:
+        slewed = SlewedClock(clock)
         self._bus = bus
-        self._clock = clock
+        self._clock = slewed
         self._config = config
         self._log = instruments.log
         self._metrics = instruments.metrics
@@ -76,17 +79,19 @@ class Loop:
         self.switches = Switches(self.nodes, self.pods.on_node)
         self.api_tasks = ApiTasks(config, instruments)
         self._lookups = PodLookups(
-            self.pods, api, self.api_tasks, clock, config, self._log, on_change=self._changed.set
+            self.pods, api, self.api_tasks, slewed, config, self._log, on_change=self._changed.set
         )
         self._asks = PodAsks()
-        self._queue = PublishQueue(bus, instruments)
+        self._queue = PublishQueue(bus, instruments, ahead_ms=slewed.ahead_ms)
         self._pod_uids: set[str] = set()
         self._groups: set[tuple[str, str]] = set()
+        self._judged: dict[tuple[str, str], int] = {}
+        """INTAKE sequence of the newest verdict on each name."""
         self._restored_outcomes: list[OutcomeSeen] = []
-        self._paces = [Pace(clock, apart_s) for apart_s in (*[config.settle_s] * 4, _LEDGER_APART_S)]
+        self._paces = [Pace(slewed, apart_s) for apart_s in (*[config.settle_s] * 4, _LEDGER_APART_S)]
         self._nodes_pace, self._usage_pace, self._capacity_pace, self._report_pace, self._ledger_pace = self._paces
         self.devices = DeviceReports(self.nodes, config, self._changed.set, self._log)
-        self._reporters = Reporters(api, clock, config, self.api_tasks, instruments)
+        self._reporters = Reporters(api, slewed, config, self.api_tasks, instruments)
         self._suspects = Suspects()
         self._outlet = EffectOutlet(
             bus.subjects,
@@ -195,7 +200,14 @@ class Loop:
     # What the bus shows.
 
     def note_job(self, job: JobSeen) -> None:
-        """Take the verdict on a job."""
+        """Take the verdict on a job, unless a later one is known: one that leads no more may store old ones."""
+        key = (job.namespace, job.name)
+        if job.intake_seq < self._judged.get(key, 0):
+            return
+        if job.state == "tombstone":
+            self._judged.pop(key, None)
+        else:
+            self._judged[key] = job.intake_seq
         self.pods.note_job(job)
         self.constraints.usage.note_job(job)
         self.gangs.note_job(job)

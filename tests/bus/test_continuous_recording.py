@@ -204,9 +204,10 @@ async def test_a_history_that_breaks_ends_the_recording_with_the_reason(real_bus
 
 
 async def fails(recording: ContinuousRecording) -> str:
-    """Run a recording that must fail; returns the reason."""
+    """Run a recording that must fail within some time; returns the reason."""
     with pytest.raises(FatalError) as error:
-        await recording.run(asyncio.Event())
+        async with asyncio.timeout(40):
+            await recording.run(asyncio.Event())
     return str(error.value)
 
 

@@ -49,6 +49,13 @@ class Truth(NamedTuple):
     scheduled: int = 0
 
 
+def reasons_of(status: JobStatus) -> dict[str, str]:
+    """Why backup pods (uid), and ranks that recover (the empty name), have no place, as a status tells it."""
+    recovery = status.recovery
+    ranks = {"": recovery.refusal} if recovery is not None and recovery.refusal else {}
+    return {one.uid: one.refusal for one in status.backups} | ranks
+
+
 class Steady:
     """Compares what is told with what is so.
 
@@ -105,8 +112,10 @@ class Steady:
             world.observer.count["statuses of jobs at work"] += 1
             if key not in told:
                 raise Failure("a job at work has no status", f"{key}: {usual}")
-            # Whether its restart is held back depends on clocks, and is in no record.
-            status = status_of(state, key, at_ms=0, restart_held=told[key].restart_held) or usual
+            # Whether its restart is held back depends on clocks, and why a pod has no place is what the leader found
+            # last; both are in no record.
+            held, why = told[key].restart_held, reasons_of(told[key])
+            status = status_of(state, key, at_ms=0, restart_held=held, unplaced=why) or usual
             if digest(told[key]) != digest(status):
                 raise Failure("the status of a job at work is another", f"{key}: {told[key]} instead of {status}")
 

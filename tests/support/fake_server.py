@@ -8,7 +8,14 @@ from typing import Protocol
 from berth.runtime.bus.discovery import ProcessStats
 from berth.runtime.bus.port import Gap, GapReason, Stored, StreamState
 from berth.runtime.bus.streams import is_pruned, refuse_floor, refuse_purge
-from berth.runtime.errors import AmbiguousError, ConflictError, OversizeError, PoisonError, TransientError
+from berth.runtime.errors import (
+    AmbiguousError,
+    ConflictError,
+    NoStreamError,
+    OversizeError,
+    PoisonError,
+    TransientError,
+)
 from berth.schemas.subjects import StreamSpec
 from tests.support.clock import ManualClock
 
@@ -184,7 +191,7 @@ class FakeServer:
         self.check()
         stream = self.streams.get(name)
         if stream is None:
-            raise TransientError(f"stream {name} not found")
+            raise NoStreamError(f"stream {name} not found")
         if name in self.leaderless:
             raise TransientError(f"{name} has no leader")
         stream.expire(self.clock.now_ms())

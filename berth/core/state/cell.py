@@ -82,6 +82,7 @@ class State:
         self._job_facts = JobFacts(self.fold)
         self.jobs = self._job_facts.jobs
         self.name_of = self._job_facts.name_of
+        self.covered = self._job_facts.covered
         nodes = JobNodes(self.fold, self._occupancy.owned, self.jobs)
         colocation = ColocationIndex(nodes.of_service, nodes.of_labels, nodes.of_job)
         self.blocks = BlockInputs(SuperpodMap(self.table), LevelMap(self.table), colocation)

@@ -19,6 +19,9 @@ class JobFacts:
         """Job of each uid: jobs that were accepted and have not given up their names."""
         self.intake_seq = 0
         """Highest INTAKE sequence that has a verdict."""
+        self.covered: dict[JobKey, JobSeen] = {}
+        """Verdicts that do not count, by the names of which they are the newest message: a dispatcher stored them that
+        led no more. Who reads the newest alone takes them for what counts, until the leader stores that again."""
         self._fold = fold
 
     def note(self, fact: JobSeen, *, latest: bool, facts_seq: int, found: ChangesBuilder) -> Effect:
@@ -35,10 +38,12 @@ class JobFacts:
         if fact.state == "tombstone":
             return self._tombstone(fact, known, latest=latest, facts_seq=facts_seq, found=found)
         if not latest and (fact.intake_seq <= self.intake_seq or fact.after_seq > self.intake_seq):
-            return "void"
+            # Behind a verdict that was lost it is no old one: another follows once the request is judged again.
+            return self._cover(key, known, fact) if fact.intake_seq <= self.intake_seq else "void"
         if known is not None:
             self._give_up(known)
         self.jobs[key] = fact
+        self.covered.pop(key, None)
         if fact.state != "rejected":
             self.name_of[fact.uid] = key
         if fact.uid in self._fold.gangs:
@@ -55,9 +60,10 @@ class JobFacts:
     ) -> Effect:
         # It speaks of a verdict that was a fact before it: that one counts, also where it is not kept any more.
         self.intake_seq = max(self.intake_seq, fact.intake_seq)
-        if known is None or (known.uid != fact.uid and not (latest and fact.intake_seq >= known.intake_seq)):
-            return "void"
         key = (fact.namespace, fact.name)
+        if known is None or (known.uid != fact.uid and not (latest and fact.intake_seq >= known.intake_seq)):
+            return self._cover(key, known, fact)
+        self.covered.pop(key, None)
         del self.jobs[key]
         self._give_up(known)
         if known.uid != fact.uid:
@@ -65,6 +71,14 @@ class JobFacts:
         self._forget(fact.uid, facts_seq)
         found.jobs_changed[key] = None
         return "gone"
+
+    def _cover(self, key: JobKey, known: JobSeen | None, fact: JobSeen) -> Effect:
+        """Note a verdict that does not count; it says what is known if the leader stored that again."""
+        if fact == known or (known is None and fact.state == "tombstone"):
+            self.covered.pop(key, None)
+        else:
+            self.covered[key] = fact
+        return "void"
 
     def _give_up(self, job: JobSeen) -> None:
         if self.name_of.get(job.uid) == (job.namespace, job.name):

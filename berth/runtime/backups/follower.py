@@ -3,6 +3,9 @@
 The file is a recording without its end as long as it grows. Only whole frames count, so an interruption costs what was
 not written yet, at most what came in :data:`FLUSH_S`. Facts are written with the first record that knew them, and read
 when it is there: until then the cell keeps them, and not this process.
+
+A record that is in the file may be skipped later. What follows it in the ledger is void for a reader of the file, so
+the recording ends then, as services do.
 """
 
 import asyncio
@@ -17,11 +20,13 @@ from berth.formats.recordings.recording import Frames, Order, RecordingError
 from berth.runtime.bus.port import Bus, GapReason, Stored
 from berth.runtime.clock import Clock
 from berth.runtime.errors import FatalError, TransientError
+from berth.runtime.ledger_reader import Skips, read_skips, stored_digest
 from berth.runtime.recording import NoHistoryError, head_of, read_file, replacing, start_of
 from berth.runtime.stream_ranges import NotKeptError, pieces
 from berth.schemas.chain import link_of
-from berth.schemas.envelope import DecodeError
+from berth.schemas.envelope import DecodeError, decode
 from berth.schemas.recording import Entry, RecordingEnd, RecordingHead
+from berth.schemas.status import Skip
 from berth.schemas.subjects import StreamName
 
 FLUSH_S: Final = 1.0
@@ -71,25 +76,31 @@ class ContinuousRecording:
             NoHistoryError: The cell does not have any more what comes after the end of the file, or the file is of
                 another cell or of one that was restored since.
             RecordingError: The file cannot be continued: its head is damaged.
-            FatalError: The history of the cell broke.
+            FatalError: The history of the cell broke, or a repair passes over a record that the file has.
             NewerVersionError: Only a newer release reads a record.
             OSError: The file cannot be written.
+            TransientError: The bus did not answer at the start.
         """
         place = self._found() if self._path.exists() else await self._made()
         for stream in (StreamName.LEDGER, StreamName.FACTS):
             self._created[stream] = (await self._bus.state(stream)).created
+        skipped = _Skipped(self._bus, self._path, place)
+        await skipped.begin()
         await self._see_same(place)
         frames = Frames(place.head, place.order)
         with self._path.open("r+b") as file:
             file.truncate(place.bytes_total)
             file.seek(place.bytes_total)
             self.began.set()
-            await self._write(file, frames, place.order, stop)
+            await self._write(file, frames, place.order, skipped, stop)
             file.write(frames.end())
             _sync(file)
         return frames.summary
 
-    async def _write(self, file: BinaryIO, frames: Frames, order: Order, stop: asyncio.Event) -> None:
+    async def _write(
+        self, file: BinaryIO, frames: Frames, order: Order, skipped: "_Skipped", stop: asyncio.Event
+    ) -> None:
+        synced = file.tell()
         while not stop.is_set():
             try:
                 async with aclosing(self._new(order)) as entries:
@@ -97,6 +108,10 @@ class ContinuousRecording:
                         file.write(frames.add(entry))
                         if stop.is_set():
                             break
+                file.write(frames.flush())
+                file.flush()
+                # After the records: what a leader appended behind a repair is never left in the file without its skip.
+                await skipped.see(order)
             except TransientError as error:  # the bus is away: it is asked again
                 if self._bus.lost.done():
                     raise self._bus.lost.result() from error
@@ -104,10 +119,10 @@ class ContinuousRecording:
                 raise FatalError(f"{error}; begin a new file") from error
             except ValueError as error:
                 raise FatalError(f"the history of the cell is broken: {error}") from error
-            ready = frames.flush()
-            if ready:
-                file.write(ready)
+            file.write(frames.flush())
+            if file.tell() > synced:
                 _sync(file)
+                synced = file.tell()
             try:
                 async with asyncio.timeout(FLUSH_S):
                     await stop.wait()
@@ -196,13 +211,97 @@ class ContinuousRecording:
             return
         try:
             async for piece in pieces(self._bus, StreamName.LEDGER, place.last.sequence, place.last.sequence):
-                if piece[0].data != place.last.data:
+                if piece[0].data != place.last.data and not _skips_void(piece[0].data, place.last.data):
                     raise NoHistoryError(
                         f"{self._path} ends with another record {place.last.sequence} than the cell has: the cell was"
                         " restored since; begin a new file"
                     )
         except NotKeptError:
             return  # the cell removed it since, and what comes after it is there
+
+
+class _Skipped:
+    """Sees that no record of the file is skipped.
+
+    The file has a skip itself where one was there before the record was read. One of another message at the same
+    sequence counts for nothing, as for all readers.
+
+    Args:
+        bus: The cell.
+        path: The file.
+        place: Where it ends at the start.
+    """
+
+    def __init__(self, bus: Bus, path: Path, place: _Place) -> None:
+        self._bus = bus
+        self._path = path
+        self._start_seq = place.head.start.ledger_seq
+        self._order = place.order
+        self._skips: Skips | None = None
+        self._seen: set[Skip] = set()
+        """Those that pass over nothing of the file."""
+
+    async def begin(self) -> None:
+        """See what the file has at the start. Skips of what lies before its first record are in its snapshot.
+
+        Raises:
+            FatalError: As :meth:`see`.
+            TransientError: The bus did not answer.
+        """
+        self._skips = await read_skips(self._bus)
+        self._seen.update(skip for skip in self._skips.known if skip.sequence <= self._start_seq)
+        await self.see(self._order)
+
+    async def see(self, order: Order) -> None:
+        """See that no record up to the end of the file is skipped; called after they are written.
+
+        Raises:
+            FatalError: One is, and was not void.
+            TransientError: The bus did not answer.
+        """
+        skips = self._skips = await read_skips(self._bus, before=self._skips)
+        found = [
+            skip
+            for skip in skips.known
+            if not skip.was_void and skip.sequence <= order.ledger_seq and skip not in self._seen
+        ]
+        if not found:
+            return
+        wrong = next((one.sequence for one in found if one.sequence <= self._start_seq), 0) or self._find(found)
+        if wrong:
+            raise FatalError(
+                f"berth repair passes over record {wrong}, which {self._path} has: the ledger goes on without it, and"
+                " not where the file ends; begin a new file"
+            )
+        self._seen.update(skip for skip in found if skip.last_seq <= order.ledger_seq)
+
+    def _find(self, skips: list[Skip]) -> int:
+        """First record of the file that one of the skips passes over; 0 without one."""
+        last = max(skip.last_seq for skip in skips)
+        with read_file(self._path, salvage=True) as reading:
+            for entry in reading:
+                if entry.subject:
+                    continue
+                if entry.sequence > last:
+                    break
+                over = {skip.digest for skip in skips if skip.sequence <= entry.sequence <= skip.last_seq}
+                if over and _skip_of(entry.data) is None and over & {"", stored_digest(entry.data)}:
+                    return entry.sequence
+        return 0
+
+
+def _skip_of(data: bytes) -> Skip | None:
+    """The skip that a message is; None if it is none."""
+    try:
+        return decode(data, Skip)
+    except DecodeError:
+        return None
+
+
+def _skips_void(data: bytes, record: bytes) -> bool:
+    """Whether a message is the skip of a record that was void anyway."""
+    skip = _skip_of(data)
+    return skip is not None and skip.was_void and skip.digest in {"", stored_digest(record)}
 
 
 class _Facts:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from berth.formats.recordings.backup import BackupReading
-from berth.runtime.backups.checks import Checked, check_file
+from berth.runtime.backups.checks import Checked, DamagedError, check_file
 from berth.runtime.bus.leaders import ROLE, answering_leader
 from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.bus.stuck_lease import StuckLease
@@ -63,13 +63,18 @@ async def restore(
         What the backup holds.
 
     Raises:
-        DamagedError: The backup is damaged; nothing was changed.
+        DamagedError: The backup is damaged, or its last records do not count; nothing was changed.
         RestoreError: It is one of another cell, the cell is not empty, a dispatcher leads, or something else writes
             to the streams.
         TransientError: The bus did not answer; start it again.
         OSError: The file cannot be read.
     """
     checked = check_file(path)
+    if checked.unchained_seq:
+        raise DamagedError(
+            f"LEDGER: the chain values of the records from {checked.unchained_seq} on are not right, and no record"
+            " follows: services pass over them; nothing was changed"
+        )
     if checked.head.cell != bus.subjects.cell:
         raise RestoreError(
             f"{path} is a backup of the cell {checked.head.cell!r}, not of {bus.subjects.cell!r}: nothing was changed"

@@ -170,7 +170,8 @@ class Bus(Protocol):
     async def is_stuck(self, stream: StreamName, *, beside: StreamName) -> bool:
         """Whether a stream has no leader, while another stream has one and none of its replicas is late.
 
-        Then no server is missing, and an election would have ended. A stream that does not exist is not stuck.
+        Then no server is missing, and an election would have ended. A stream that does not exist is not stuck, nor is
+        one beside a stream with one replica.
         """
 
     async def delete_stream(self, stream: StreamName) -> None:
@@ -249,7 +250,11 @@ class Bus(Protocol):
         """Message with a sequence; None if there is none, or it was removed."""
 
     async def state(self, stream: StreamName) -> StreamState:
-        """Current content of a stream."""
+        """Current content of a stream.
+
+        Raises:
+            NoStreamError: The server says that it does not exist; another :class:`TransientError` does not tell.
+        """
 
     async def read(self, stream: StreamName, *, start_seq: int = 1, filters: Sequence[str] = ()) -> list[Stored]:
         """Read all stored messages from ``start_seq`` to the head at the time of the call, in order.

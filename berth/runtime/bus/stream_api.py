@@ -6,7 +6,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from berth.runtime.bus.inbox import Inbox
-from berth.runtime.errors import ConflictError, PoisonError, ShellError, TransientError
+from berth.runtime.errors import ConflictError, NoStreamError, PoisonError, ShellError, TransientError
 
 _Answer = TypeVar("_Answer")
 
@@ -29,7 +29,7 @@ _ACCOUNT_FULL: Final = 10002
 """The streams of the account use all that it may use: any message is refused until there is room again."""
 _QUEUE_FULL: Final = 10167
 """More messages wait to be stored in a stream than ``max_buffered_msgs`` or ``max_buffered_size`` let wait."""
-_TEMPORARY: Final = frozenset({_NO_STREAM, _NO_CONSUMER, _NO_PEERS, _ACCOUNT_FULL, _QUEUE_FULL})
+_TEMPORARY: Final = frozenset({_NO_CONSUMER, _NO_PEERS, _ACCOUNT_FULL, _QUEUE_FULL})
 """Errors that end without a change of the request, although their codes are those of a wrong request."""
 _ON_THE_WAY: Final = 16
 """Messages by which a replica may be behind while others are stored."""
@@ -151,6 +151,8 @@ def refusal(what: str, error: ApiError) -> ShellError:
         return ConflictError(reason, last_seq=int(number) if number.isdigit() else None)
     if error.err_code in {_NO_CLUSTER, _NO_PURGE}:
         return PoisonError(reason)
+    if error.err_code == _NO_STREAM:
+        return NoStreamError(reason)
     if error.code >= _SERVER_TROUBLE or error.err_code in _TEMPORARY:
         return TransientError(reason)
     return PoisonError(reason)
@@ -159,8 +161,8 @@ def refusal(what: str, error: ApiError) -> ShellError:
 class Api:
     """Requests to the JetStream API.
 
-    All raise :class:`TransientError` if the server does not answer, has no room, the stream has no leader or it does
-    not exist (it may be created at any time), and :class:`PoisonError` if the server rejects the request.
+    All raise :class:`TransientError` if the server does not answer, has no room or the stream has no leader,
+    :class:`NoStreamError` if it does not exist, and :class:`PoisonError` if the server rejects the request.
     """
 
     def __init__(self, inbox: Inbox) -> None:

@@ -126,12 +126,14 @@ async def wait_head(api: Api, stream: str, *, at_least: int, timeout_s: float) -
 async def is_stuck(api: Api, stream: str, *, beside: str) -> bool:
     """Whether a stream has no leader; see :meth:`berth.runtime.bus.port.Bus.is_stuck`."""
     try:
-        found = await api.find_stream(stream, timeout_s=_ANSWER_S)
+        found = await api.find_stream(stream)  # with time enough for a server that is busy
         if found is None or found.cluster.leader:
             return False
     except TransientError:
         pass  # that of a stream without a leader, or the whole cluster does not answer: the other stream tells
     other = await api.stream(beside)
+    if other.config.get("num_replicas", 1) == 1:
+        return False  # the server of the stream may be missing, and nothing of the other one shows it
     return not any(peer.offline or not peer.current for peer in other.cluster.replicas or ())
 
 

@@ -18,6 +18,8 @@ LOOK_S: Final = 1.0
 """Pause between two looks."""
 _STUCK_S: Final = 30.0
 """How long the stream of leases alone has no leader before it is deleted: an election takes some seconds."""
+_LOOKS_MAX: Final = 90
+"""Looks of who waits for it; each takes some seconds while servers do not answer."""
 _BESIDE: Final = (StreamName.LEDGER, StreamName.FACTS)
 """One of them must work, with all its replicas: then no server is missing."""
 
@@ -59,11 +61,16 @@ class StuckLease:
         return True
 
     async def free(self) -> None:
-        """Look until it has a leader, or is deleted."""
-        while True:
+        """Look until it has a leader, or is deleted.
+
+        Raises:
+            TransientError: Neither is so after many looks.
+        """
+        for _ in range(_LOOKS_MAX):
             if not await self.look():
                 return
             await asyncio.sleep(LOOK_S)
+        raise TransientError("the stream of leases has no leader, and was not deleted")
 
     async def _is_stuck(self) -> bool:
         for beside in _BESIDE:

@@ -3,9 +3,14 @@
 The lease keeps others from beginning. A dispatcher that leads gives way when it looks at the lease; until then it
 answers that it leads. An epoch that is appended behind what was found fences one that does not look: if anything was
 appended meanwhile, it is refused, and nothing is changed.
+
+The lease is renewed beside the work, however long that takes, as long as the work lets the event loop run. If it is
+lost, the work ends.
 """
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 from typing import Final
 
 from berth.core.state.ledger import LedgerFold
@@ -13,6 +18,7 @@ from berth.runtime.bus.leaders import ROLE, answering_leader
 from berth.runtime.bus.port import Bus
 from berth.runtime.clock import Clock
 from berth.runtime.errors import AmbiguousError, ShellError
+from berth.runtime.waits import pause
 from berth.schemas.envelope import encode
 from berth.schemas.ledger import Epoch
 from berth.schemas.status import LeaseHeld
@@ -22,7 +28,8 @@ from berth.schemas.versions import encode_record
 HOLDER: Final = "berth repair"
 """Holder of the lease during a repair, and of its epoch. A repair that was interrupted is taken over by the next."""
 _LEASE_S: Final = 30
-_RENEW_S: Final = 5.0
+_RENEW_S: Final = _LEASE_S / 3
+"""Time for a renewal that is slow, or for a part of the work during which the loop does not run."""
 _ANSWER_S: Final = 2.0
 _LOOK_S: Final = 0.25
 _WAIT_S: Final = 60.0
@@ -48,48 +55,65 @@ class Fence:
         self._revision = 0
         self._held_s = 0.0
 
-    async def take(self) -> None:
-        """Take the lease, also from a dispatcher that holds it.
+    @asynccontextmanager
+    async def held(self) -> AsyncIterator[None]:
+        """Hold the lease during the block; it is taken also from a dispatcher that holds it.
+
+        If it cannot be renewed, the block is cancelled where it is, and the error is raised.
 
         Raises:
-            ConflictError: Another process wrote it at the same moment.
+            ConflictError: Another process has it, or it expired.
             TransientError: The bus did not answer.
         """
         last = await self._bus.last(StreamName.LEASE, self._subject)
         self._revision = last.sequence if last is not None else 0
         await self._hold(HOLDER, _LEASE_S)
-
-    async def keep(self) -> None:
-        """Renew the lease, if it is time.
-
-        Raises:
-            ConflictError: Another process has it.
-            TransientError: The bus did not answer.
-        """
-        if self._clock.monotonic_s() - self._held_s >= _RENEW_S:
-            await self._hold(HOLDER, _LEASE_S)
-
-    async def release(self) -> None:
-        """Give the lease back.
-
-        Raises:
-            ConflictError: Another process has it.
-            TransientError: The bus did not answer.
-        """
+        try:
+            async with asyncio.TaskGroup() as group:
+                done = asyncio.Event()
+                renewing = group.create_task(self._renew(done), name="renew the lease")
+                try:
+                    yield
+                finally:
+                    done.set()
+                    # Not cancelled: of a renewal on its way the revision would be unknown, and so no release possible.
+                    await asyncio.wait([renewing])
+        except BaseException as error:
+            with suppress(ShellError):  # it expires
+                await self._hold("", 1)
+            if isinstance(error, ExceptionGroup):
+                cause = error.exceptions[-1]  # of the block, if that failed too
+                raise cause from cause.__cause__
+            raise
         await self._hold("", 1)
 
+    def see_held(self) -> None:
+        """See that the lease has not expired, right before something is written.
+
+        Its renewal may not have had a turn yet, if the process was paused or computed for too long.
+
+        Raises:
+            RepairError: It has.
+        """
+        if self._clock.monotonic_s() - self._held_s >= _LEASE_S:
+            raise RepairError(f"{HOLDER} could not renew its lease within {_LEASE_S} s; start the repair again")
+
+    async def _renew(self, done: asyncio.Event) -> None:
+        while not await pause(done, _LOOK_S):
+            if self._clock.monotonic_s() - self._held_s >= _RENEW_S:
+                await self._hold(HOLDER, _LEASE_S)
+
     async def _hold(self, holder: str, ttl_s: int) -> None:
+        started_s = self._clock.monotonic_s()  # before the server counts
         held = encode(LeaseHeld(holder, 0, self._clock.now_ms()))
         self._revision = await self._bus.publish(self._subject, held, expected_subject_seq=self._revision, ttl_s=ttl_s)
-        self._held_s = self._clock.monotonic_s()
+        self._held_s = started_s
 
     async def see_alone(self) -> None:
         """Wait until no dispatcher answers that it leads.
 
         Raises:
             RepairError: One still does.
-            ConflictError: Another process has the lease.
-            TransientError: The bus did not answer.
         """
         leader: str | None = ""
         for _ in range(int(_WAIT_S / _LOOK_S)):
@@ -97,7 +121,6 @@ class Fence:
             if leader is None:
                 return
             await asyncio.sleep(_LOOK_S)
-            await self.keep()
         raise RepairError(
             f"a dispatcher{f', {leader},' if leader else ''} still leads after {_WAIT_S:g} s with the lease held by"
             f" {HOLDER}; stop it, and start the repair again"
@@ -112,7 +135,7 @@ class Fence:
                 is greater than all of them: it counts for a process that has read them too, if nothing is chained.
 
         Raises:
-            RepairError: It is unknown whether it was appended.
+            RepairError: It is unknown whether it was appended; or the lease expired, and it was not.
             ConflictError: Another process appended something.
             TransientError: The bus did not answer.
         """
@@ -125,6 +148,7 @@ class Fence:
             settings=fold.settings,
         )
         data = encode_record(record, fold.settings, chain=fold.chain, sequence=fold.head + 1)
+        self.see_held()
         try:
             await self._bus.append(data, expected_seq=fold.head)
         except AmbiguousError as error:

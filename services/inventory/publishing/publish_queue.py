@@ -1,6 +1,6 @@
 """Queue of messages to the bus: in order, in batches, retried while the bus does not answer."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 from berth.runtime.bus.port import Bus
@@ -9,6 +9,7 @@ from berth.runtime.instruments import Instruments
 from berth.schemas.envelope import encode
 from berth.schemas.message import Message
 from berth.services.inventory.metrics import InventoryMetrics
+from berth.services.inventory.publishing.stamps import restamped
 
 _AT_ONCE: Final = 256
 
@@ -26,10 +27,14 @@ class PublishQueue:
     Args:
         bus: The bus.
         instruments: Of the process.
+        ahead_ms: How far the clock of the messages is ahead of that of the host.
     """
 
-    def __init__(self, bus: Bus, instruments: Instruments[InventoryMetrics]) -> None:
+    def __init__(
+        self, bus: Bus, instruments: Instruments[InventoryMetrics], *, ahead_ms: Callable[[], int] = lambda: 0
+    ) -> None:
         self._bus = bus
+        self._ahead_ms = ahead_ms
         self._log = instruments.log
         self._metrics = instruments.metrics
 
@@ -52,9 +57,11 @@ class PublishQueue:
         """Length of the settled prefix."""
         futures = []
         broken = False
+        ahead_ms = self._ahead_ms()
         for outbound in messages:
             try:
-                futures.append(await self._bus.submit_wait(outbound.subject, encode(outbound.message)))
+                data = encode(restamped(outbound.message, ahead_ms))
+                futures.append(await self._bus.submit_wait(outbound.subject, data))
             except TransientError as error:
                 self._log.warning("message not stored", subject=outbound.subject, reason=error.reason)
                 break

@@ -9,6 +9,7 @@ from berth.runtime.bus.port import Gap, GapReason, Stored
 from berth.runtime.errors import FatalError, TransientError
 from berth.runtime.feeds import Feeds
 from berth.runtime.ledger_reader import Skips, follow_ledger, stored_digest
+from berth.runtime.ledger_repair import find
 from berth.schemas.envelope import encode
 from berth.schemas.status import Skip
 from berth.schemas.subjects import StreamName
@@ -102,3 +103,48 @@ async def test_a_reader_ends_if_what_it_has_read_is_skipped_and_was_not_void(cel
     await follower.stop()
     wanted = [] if was_void else [(GapReason.REPAIRED, first)]
     assert [(gap.reason, gap.wanted) for gap in gaps] == wanted
+
+
+async def test_nobody_reads_the_ledger_while_skips_do_not_answer(cell: Cell) -> None:
+    """After a power loss streams get their leaders one after the other: no answer does not say that there are none."""
+    bus = cell.user
+    first = await append(bus, GARBAGE)
+    skipped = await skip(bus, Skip(first, first, stored_digest(GARBAGE)))
+    bus.server.leaderless.add(bus.subjects.stream(StreamName.SKIPS))
+    feeds = Feeds(bus, cell.clock, cell.dispatcher.state)
+    with pytest.raises(TransientError, match="no leader"):
+        await feeds.records.start_ledger(bus, await bus.state(StreamName.LEDGER), start_seq=first)
+    with pytest.raises(TransientError, match="no leader"):
+        await find(bus, cell.clock, by="me")
+    bus.server.leaderless.clear()
+    assert await read(bus, first) == ([(first, skipped)], [], first)
+
+
+async def test_a_reader_of_a_cell_without_skips_sees_those_that_come_later(cell: Cell) -> None:
+    """A cell of release 0.4 has no stream of them until a process of a later release starts."""
+    bus = cell.user
+    first = await append(bus, b"0", b"1")
+    await bus.delete_stream(StreamName.SKIPS)
+    gaps: list[Gap] = []
+    follower = await follow_ledger(
+        bus, await bus.state(StreamName.LEDGER), on_message=lambda _: None, on_gap=gaps.append, start_seq=first
+    )
+    async with asyncio.timeout(5):
+        await follower.caught_up.wait()
+    await follower.see_skips(bus)
+    await bus.ensure_streams()
+    await skip(bus, Skip(first, first, stored_digest(b"0")))
+    await cell.settle()
+    await follower.stop()
+    assert [(gap.reason, gap.wanted) for gap in gaps] == [(GapReason.REPAIRED, first)]
+
+
+async def test_a_process_that_knew_skips_does_not_go_on_without_their_stream(cell: Cell) -> None:
+    bus = cell.user
+    follower = await follow_ledger(
+        bus, await bus.state(StreamName.LEDGER), on_message=lambda _: None, on_gap=lambda _: None, start_seq=1
+    )
+    await bus.delete_stream(StreamName.SKIPS)
+    with pytest.raises(TransientError, match="SKIPS was deleted"):
+        await follower.see_skips(bus)
+    await follower.stop()

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Iterable
 import pytest
 
 from berth.runtime.errors import FatalError, TransientError
+from berth.runtime.fsck.ledger_fence import Fence
 from berth.runtime.history import state_now
 from berth.runtime.instruments import Instruments
 from berth.runtime.ledger_repair import RepairError, find, repair
@@ -261,7 +262,7 @@ async def test_a_standby_that_has_read_what_is_skipped_does_not_lead(chain: int)
 async def interrupted(cell: Cell, monkeypatch: pytest.MonkeyPatch) -> None:
     """A repair that ends between its epoch and its skips."""
 
-    async def fail(_: FakeBus, skips: Iterable[Skip]) -> None:
+    async def fail(_: FakeBus, __: Fence, skips: Iterable[Skip]) -> None:
         if list(skips):
             raise TransientError("away")
 

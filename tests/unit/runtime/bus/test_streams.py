@@ -3,6 +3,7 @@
 from typing import Any, cast
 
 import msgspec
+import pytest
 
 from berth.runtime.bus import streams
 from berth.runtime.bus.stream_api import Api, StreamInfo
@@ -54,3 +55,31 @@ async def test_one_server_is_not_asked_again() -> None:
     servers = Servers(1)
     await streams.ensure_streams(cast("Api", servers), Subjects("c"), replicas=1, limits=LIMITS, log=DEFAULT_LOG)
     assert set(servers.without_leader.values()) == {1}
+
+
+class Replicas:
+    """Two streams of a cluster, of which one may have no leader."""
+
+    def __init__(self, leader: str | None, *, replicas: int = 3, late: bool = False) -> None:
+        self.leader = leader
+        cluster = {"leader": "b", "replicas": [{"name": "c", "current": not late}] if replicas > 1 else None}
+        self.other = {"config": {"num_replicas": replicas}, "created": "2026", "state": {}, "cluster": cluster}
+
+    async def find_stream(self, stream: str, *, timeout_s: float = 5.0) -> StreamInfo | None:
+        assert stream == "LEASE_c"
+        assert timeout_s >= 5, "a busy server must have time to answer"
+        if self.leader is None:
+            raise TransientError("no answer")
+        info = {"config": {}, "created": "2026", "state": {}, "cluster": {"leader": self.leader}}
+        return msgspec.convert(info, StreamInfo)
+
+    async def stream(self, stream: str) -> StreamInfo:
+        assert stream == "LEDGER_c"
+        return msgspec.convert(self.other, StreamInfo)
+
+
+@pytest.mark.parametrize("leader", ["", None])
+async def test_a_stream_without_a_leader_is_stuck_beside_one_of_which_no_replica_is_missing(leader: str | None) -> None:
+    assert await streams.is_stuck(cast("Api", Replicas(leader)), "LEASE_c", beside="LEDGER_c")
+    for servers in (Replicas("a"), Replicas(leader, late=True), Replicas(leader, replicas=1)):
+        assert not await streams.is_stuck(cast("Api", servers), "LEASE_c", beside="LEDGER_c")

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import pytest
 
 from berth.runtime.bus.stuck_lease import StuckLease
+from berth.runtime.errors import TransientError
 from berth.runtime.logs import DEFAULT_LOG
 from berth.schemas.subjects import StreamName
 from tests.support.clock import ManualClock
@@ -45,3 +46,27 @@ async def test_leases_without_a_leader_are_deleted_after_half_a_minute(gone: lis
 
 async def test_nothing_is_deleted_while_nothing_tells_that_the_servers_are_there() -> None:
     assert await freed([StreamName.LEDGER, StreamName.LATEST, StreamName.FACTS]) == (False, 1)
+
+
+async def waits(lease: StuckLease) -> str:
+    with pytest.raises(TransientError) as caught:
+        await lease.free()
+    return caught.value.reason
+
+
+async def test_who_waits_for_leases_that_cannot_be_deleted_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("berth.runtime.bus.stuck_lease.LOOK_S", 0)
+
+    class Denying(FakeBus):
+        async def delete_stream(self, stream: StreamName) -> None:
+            raise TransientError(f"no answer about {stream}")
+
+    bus, clock = Denying(FakeServer(), "cell"), ManualClock()
+    await bus.ensure_streams()
+    bus.server.leaderless.add(bus.subjects.stream(StreamName.LEASE))
+    async with asyncio.TaskGroup() as group:
+        freeing = group.create_task(waits(StuckLease(bus, clock, DEFAULT_LOG)), name="free")
+        while not freeing.done():
+            clock.advance(1)
+            await asyncio.sleep(0.001)
+    assert freeing.result() == "the stream of leases has no leader, and was not deleted"

@@ -366,6 +366,15 @@ def test_chips_whose_link_went_down_a_moment_ago_count_as_network_unhealthy(row:
     assert verdict(word(device_list(faults=[row]))).network_unhealthy == mask
 
 
+def test_the_time_after_a_lost_link_begins_by_itself_if_the_clock_of_the_node_is_ahead() -> None:
+    found = word(device_list(faults=[link_down(-700)]))
+    begin_ms = next_change_ms(found, HealthRules(), now_ms=NOW)
+    assert begin_ms == NOW + 700
+    assert verdict(found, now_ms=begin_ms - 1).network_unhealthy == 0
+    assert verdict(found, now_ms=begin_ms).network_unhealthy == 8
+    assert next_change_ms(found, HealthRules(), now_ms=begin_ms) == NOW + 20_701
+
+
 def test_the_time_after_a_lost_link_ends_by_itself() -> None:
     found = word(device_list(faults=[link_down(5_000)]))
     end_ms = next_change_ms(found, HealthRules(), now_ms=NOW)

@@ -153,3 +153,16 @@ async def test_the_name_of_a_foreign_pod_that_is_gone_rests_for_a_while() -> Non
     await desk.loop.turn()
     assert await desk.pods() == ["pod/f", "pod/f", "pod/f/second"]
     await desk.bus.close()
+
+
+async def test_an_old_verdict_of_a_dispatcher_that_leads_no_more_counts_for_nothing() -> None:
+    desk = Desk()
+    first = JobSeen("team", "j", "first", "accepted", 1)
+    second = JobSeen("team", "j", "second", "accepted", 3)
+    for seen in (first, second, first, msgspec.structs.replace(first, state="tombstone")):
+        desk.loop.note_job(seen)
+    assert desk.loop.pods._jobs["team", "j"].uid == "second"
+    for seen in (msgspec.structs.replace(second, state="tombstone"), first):
+        desk.loop.note_job(seen)
+    assert desk.loop.pods._jobs["team", "j"].uid == "first", "after the end of a job its name may have any verdict"
+    await desk.bus.close()

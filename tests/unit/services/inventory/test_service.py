@@ -361,6 +361,21 @@ async def test_a_clock_that_is_set_neither_ends_nor_lengthens_the_time_that_a_gr
         await world.has(lambda: is_("Inqueue"), "the group in the queue again")
 
 
+@pytest.mark.parametrize("ahead_s", [3_600, -3_600])
+async def test_facts_have_the_times_of_the_host_also_after_its_clock_was_set(world: World, ahead_s: int) -> None:
+    world.kube.put("/api/v1/nodes", a_node("a"))
+    async with world.inventory():
+        await world.quiet()
+        world.clock.set(ahead_s)
+        world.clock.advance(5)
+        world.kube.put("/api/v1/nodes", a_node("b"))
+        await world.quiet()
+        stored = await world.bus.read(StreamName.FACTS, filters=[f"{world.bus.subjects.root}fact.node.>"])
+        found = [decode(one.data, NodesSeen).at_ms for one in stored]
+        assert found[-1] == world.clock.now_ms()
+        assert found[0] == world.clock.now_ms() - (ahead_s + 5) * 1_000
+
+
 async def test_pods_that_are_gone_take_their_request_back(world: World) -> None:
     world.kube.put("/api/v1/namespaces/team/pods", a_pod("p"))
     async with world.inventory():
