@@ -1,6 +1,7 @@
 """A cell of real processes, each at an address of its own, with proxies before the servers."""
 
 import asyncio
+import hashlib
 from collections import Counter
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -30,6 +31,8 @@ from tests.support.watch import Watch
 CELL: Final = "chaos"
 NAMESPACE: Final = "chaos"
 NATS_PORT: Final = 4222
+GATEWAY_PORT: Final = 8222
+GATEWAY_TOKEN: Final = "of the observer"  # noqa: S105  # of this cell alone
 _ROUTE_PORT: Final = 6222
 _PROXY_PORTS_FROM: Final = 5000
 _STARTS_MAX: Final = 400
@@ -52,6 +55,13 @@ _SETTINGS: Final[dict[str, dict[str, Any]]] = {
     "health": {"retry_wait_max_s": 2},
     "binder": {"retry_wait_max_s": 2},
     "nodesim": {"retry_wait_max_s": 2, "terminating_s": 0.1},
+    "api": {"retry_wait_max_s": 2, "access": "open"},
+    "gateway": {
+        "host": "0.0.0.0",  # noqa: S104  # of a network of its own
+        "port": GATEWAY_PORT,
+        "plain_http": True,
+        "tokens": [{"identity": "observer", "sha256": hashlib.sha256(GATEWAY_TOKEN.encode()).hexdigest()}],
+    },
 }
 _AGENTS: Final = {"report_s": 0.5, "start_s": 0.05, "admit_s": 0.05, "controllers": ["volcano", "ascend"]}
 
@@ -130,6 +140,11 @@ class ChaosCell(LocalProcesses):
         """URL of the API server for a client, through its proxy."""
         proxy = self.proxies[client, API_SERVER]
         return f"https://{proxy.host.address}:{proxy.port}"
+
+    @property
+    def gateway_url(self) -> str:
+        """URL of the gateway, which no proxy disturbs."""
+        return f"http://{self.network.host('gateway').address}:{GATEWAY_PORT}"
 
     @property
     def direct_urls(self) -> list[str]:

@@ -72,6 +72,7 @@ class Evidence:
         requests: Requests that are stored at the end, by sequence.
         is_deleted_by_cancel: Whether a cancel deletes the object of a job, so that nothing is left of the job. On the
             bus a cancelled job keeps its status.
+        events: How often each event of a job is stored, by its id.
     """
 
     ends: Mapping[str, End] = field(default_factory=dict)
@@ -82,6 +83,14 @@ class Evidence:
     told: Mapping[str, int] = field(default_factory=dict)
     requests: Mapping[int, Request] = field(default_factory=dict)
     is_deleted_by_cancel: bool = False
+    events: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def lacking_events(self) -> list[str]:
+        """Events that follow from placements, and are not stored."""
+        wanted = {f"{one.uid}/0/0/accepted" for one in self.placings}
+        wanted |= {f"{one.uid}/{one.attempt}/0/placed" for one in self.placings}
+        return sorted(wanted - self.events.keys())
 
 
 class Violation(NamedTuple):
@@ -89,7 +98,7 @@ class Violation(NamedTuple):
 
     Attributes:
         kind: ``lost``, ``doubled``, ``ghost``, ``not settled``, ``not cancelled``, ``cancelled by nobody``, ``chip
-            twice``, ``without record``, ``moved``, or a count of the cluster.
+            twice``, ``without record``, ``moved``, ``event lost``, ``event twice``, or a count of the cluster.
         what: The job or pod, and particulars.
     """
 
@@ -109,6 +118,7 @@ class Verdict:
         refused: Jobs of which every submit certainly failed.
         fates: Acknowledged jobs by what became of them.
         pods: Live pods that were seen and compared with the ledger.
+        events: Events of jobs that are stored.
     """
 
     violations: list[Violation] = field(default_factory=list)
@@ -121,6 +131,7 @@ class Verdict:
     fates: Counter[str] = field(default_factory=Counter)
     placings: int = 0
     pods: int = 0
+    events: int = 0
 
     def count(self, *kinds: str) -> int:
         """Violations of some kinds."""
@@ -142,6 +153,7 @@ def check(operations: Sequence[Operation], evidence: Evidence) -> Verdict:
     _check_sequences(verdict, operations, evidence.requests)
     _check_placings(verdict, evidence)
     _check_looks(verdict, evidence)
+    _check_events(verdict, evidence)
     for kind, count in evidence.told.items():
         if count:
             verdict.violations.append(Violation(kind, f"the cluster counts {count}"))
@@ -229,6 +241,17 @@ def _check_placings(verdict: Verdict, evidence: Evidence) -> None:
                 Violation("doubled", f"{one.job} is placed as attempt {one.attempt} after {last[one.uid]}")
             )
         last[one.uid] = max(one.attempt, last.get(one.uid, 0))
+
+
+def _check_events(verdict: Verdict, evidence: Evidence) -> None:
+    """Each placement is an event for programs, and no event is stored twice."""
+    verdict.events = len(evidence.events)
+    verdict.violations += [Violation("event lost", f"{one} is not stored") for one in evidence.lacking_events]
+    verdict.violations += [
+        Violation("event twice", f"{one} is stored {count} times")
+        for one, count in sorted(evidence.events.items())
+        if count > 1
+    ]
 
 
 def _check_looks(verdict: Verdict, evidence: Evidence) -> None:

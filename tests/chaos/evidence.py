@@ -1,9 +1,11 @@
 """What is seen of a cell: looks at live pods while it runs, and what became of every job when it has come to rest."""
 
 from collections import Counter, defaultdict
+from http import HTTPStatus
 from typing import Any, Final
 
 import aiohttp
+import msgspec
 
 from berth.formats.ascend.device_list import chip_mask
 from berth.formats.ascend.pod_annotations import ATTEMPT, JOB_UID, RANK, RESOURCE_PREFIX
@@ -11,10 +13,11 @@ from berth.runtime.errors import TransientError
 from berth.schemas.envelope import DecodeError, body_of, decode, open_envelope
 from berth.schemas.facts import JobSeen
 from berth.schemas.intake import JobCancel, JobRequest
+from berth.schemas.programs.events import JobEvent
 from berth.schemas.simulation import SimCounts
 from berth.schemas.status import JobStatus
 from berth.schemas.subjects import StreamName
-from tests.chaos.cell import NAMESPACE, ChaosCell
+from tests.chaos.cell import GATEWAY_TOKEN, NAMESPACE, ChaosCell
 from tests.chaos.checker import End, Evidence, Fate, LivePod, Placing, Request
 from tests.chaos.operations import Action
 from tests.chaos.users import JOBS, PODS, short
@@ -98,8 +101,28 @@ class Observer:
             looks=self.looks,
             told=self.told,
             requests=await self._requests(),
+            events=await self._events(),
             is_deleted_by_cancel=self._cell.api is not None,
         )
+
+    async def is_told(self) -> bool:
+        """Whether programs know what the ledger says: all its events are stored, and the gateway has each status."""
+        try:
+            evidence = await self.evidence()
+            return not evidence.lacking_events and await self._has_statuses()
+        except (aiohttp.ClientError, TimeoutError, TransientError):
+            return False
+
+    async def _has_statuses(self) -> bool:
+        headers = {"Authorization": f"Bearer {GATEWAY_TOKEN}"}
+        timeout = aiohttp.ClientTimeout(total=_ASK_S)
+        async with aiohttp.ClientSession(self._cell.gateway_url, headers=headers, timeout=timeout) as session:
+            for message in await self._cell.bus.read(StreamName.STATUS):
+                status = decode(message.data, JobStatus)
+                async with session.get(f"/api/v1/jobs/{status.namespace}/{status.name}") as answer:
+                    if answer.status != HTTPStatus.OK or (await answer.json())["phase"] != status.phase:
+                        return False
+        return True
 
     async def ends(self) -> dict[str, End]:
         """What has become of each job so far, by name."""
@@ -125,6 +148,11 @@ class Observer:
                 name = pod["metadata"]["name"]
                 found[name] = _end_of_object(pod["status"].get("phase", ""), statuses.get(name))
         return found
+
+    async def _events(self) -> Counter[str]:
+        bus = self._cell.bus
+        found = await bus.read(StreamName.EVENTS, filters=(f"{bus.subjects.root}event.job.>",))
+        return Counter(msgspec.json.decode(one.data, type=JobEvent).id for one in found)
 
     async def _requests(self) -> dict[int, Request]:
         found = {}

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 World = Literal["bus", "kube"]
 USERS: Final = "users"
 """Name of those who submit and cancel jobs, among the clients of servers."""
+_FOR_PROGRAMS: Final = ("api", "gateway")
 
 
 class Setup(NamedTuple):
@@ -34,8 +35,9 @@ class Setup(NamedTuple):
     def services(self) -> tuple[str, ...]:
         """Names of the services of Berth, in the order in which they are started."""
         if self.world == "bus":
-            return ("nodesim", "dispatcher", "dispatcher-2", "scorer-0", "scorer-1", "binder")
-        return ("nodesim", "dispatcher", "dispatcher-2", "scorer-0", "inventory", "health", "binder", "summary")
+            return ("nodesim", "dispatcher", "dispatcher-2", "scorer-0", "scorer-1", "binder", *_FOR_PROGRAMS)
+        others = ("inventory", "health", "binder", "summary")
+        return ("nodesim", "dispatcher", "dispatcher-2", "scorer-0", *others, *_FOR_PROGRAMS)
 
     @property
     def shards(self) -> int:

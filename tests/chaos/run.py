@@ -196,7 +196,11 @@ async def _recover(cell: ChaosCell, users: Users, name: str, kinds: tuple[str, .
 
 
 async def _settle(cell: ChaosCell, users: Users, observer: Observer) -> None:
-    """Wait until every job is accounted for, as far as it will be; what is not is for the checker to say."""
+    """Wait until every job is accounted for, as far as it will be; what is not is for the checker to say.
+
+    Raises:
+        AssertionError: Programs are not told what the ledger says; shows the logs.
+    """
     wanted, watch = users.wanted, cell.watch
     before = (-1, -1)
 
@@ -223,6 +227,10 @@ async def _settle(cell: ChaosCell, users: Users, observer: Observer) -> None:
         await until_true(is_settled, deadline_s=_SETTLES_S, what="every job is accounted for")
     except AssertionError:
         cell.check()
+    try:
+        await until_true(observer.is_told, deadline_s=_SETTLES_S, what="events and gateway say what the ledger says")
+    except AssertionError as error:
+        raise AssertionError(f"{error}{cell.logs()}") from error
 
 
 async def _judge(cell: ChaosCell, users: Users, observer: Observer, figures: Figures) -> None:
@@ -277,6 +285,8 @@ def see_it_tried(figures: Figures) -> None:
         raise ChaosError("no sequence of a request was told")
     if not verdict.placings or not figures.looks:
         raise ChaosError("nothing was placed, or nobody looked")
+    if not verdict.events:
+        raise ChaosError("no event was stored")
     if figures.options.setup.world == "kube" and not verdict.pods:
         raise ChaosError("no live pod was seen")
 

@@ -26,6 +26,9 @@ CALM: Final = Evidence(
     ],
     looks=[(POD, OTHER), (OTHER,)],
     told={"double_allocations": 0},
+    events=dict.fromkeys(
+        ("uid-a/0/0/accepted", "uid-a/1/0/placed", "uid-b/0/0/accepted", "uid-b/1/0/placed", "uid-b/2/0/placed"), 1
+    ),
 )
 OPERATIONS: Final = (
     Operation("submit", "a", 0, 1, "ok"),
@@ -49,12 +52,25 @@ def test_a_calm_history_is_accounted_for() -> None:
     assert found(verdict) == []
     assert (verdict.acknowledged, verdict.unknown, verdict.present, verdict.refused, verdict.cancels) == (4, 2, 1, 1, 1)
     assert verdict.fates == {"finished": 1, "placed": 1, "cancelled": 1, "refused": 1}
-    assert (verdict.placings, verdict.pods) == (3, 2)
+    assert (verdict.placings, verdict.pods, verdict.events) == (3, 2, 5)
 
 
 def test_a_request_that_was_withdrawn_before_it_had_a_place_may_be_made_anew() -> None:
     again = replace(CALM, uids={"a": frozenset({"uid-a", "uid-z"})}, withdrawn=frozenset({"uid-z"}))
     assert found(check(OPERATIONS, again)) == []
+
+
+@pytest.mark.parametrize("event", ["uid-a/0/0/accepted", "uid-b/2/0/placed"])
+def test_an_event_of_a_placement_that_is_not_stored_is_lost(event: str) -> None:
+    events = {one: count for one, count in CALM.events.items() if one != event}
+    assert check(OPERATIONS, replace(CALM, events=events)).violations == [
+        Violation("event lost", f"{event} is not stored")
+    ]
+
+
+def test_an_event_that_is_stored_twice_is_told() -> None:
+    twice = replace(CALM, events={**CALM.events, "uid-a/1/0/running": 2})
+    assert check(OPERATIONS, twice).violations == [Violation("event twice", "uid-a/1/0/running is stored 2 times")]
 
 
 def ends(**changed: End | None) -> Evidence:

@@ -24,7 +24,9 @@ FIGURES: Final = Figures(
     rounds=2,
     recoveries=[Recovery(("kill",), 0.5, 1.5), Recovery(("delay", "kill"), 2.5, 3.5)],
     operations=Counter({("submit", "ok"): 40, ("submit", "unknown"): 2, ("cancel", "ok"): 4}),
-    verdict=Verdict(acknowledged=40, unknown=2, fates=Counter({"finished": 36, "cancelled": 4}), placings=41, pods=50),
+    verdict=Verdict(
+        acknowledged=40, unknown=2, fates=Counter({"finished": 36, "cancelled": 4}), placings=41, pods=50, events=120
+    ),
     records=90,
     looks=30,
     took_s=90.0,
@@ -37,6 +39,7 @@ NOTHING: Final[list[tuple[Figures, str]]] = [
     (replace(FIGURES, verdict=replace(FIGURES.verdict, acknowledged=0)), "no submit was acknowledged"),
     (replace(FIGURES, verdict=replace(FIGURES.verdict, placings=0)), "nothing was placed"),
     (replace(FIGURES, looks=0), "nobody looked"),
+    (replace(FIGURES, verdict=replace(FIGURES.verdict, events=0)), "no event was stored"),
     (replace(FIGURES, verdict=replace(FIGURES.verdict, pods=0)), "no live pod was seen"),
 ]
 
