@@ -52,6 +52,12 @@ class Trial(Protocol):
     async def let_go(self) -> None:
         """End that."""
 
+    async def deny(self) -> None:
+        """Let admission refuse all pods; returns once it does."""
+
+    async def admit(self) -> None:
+        """End that."""
+
 
 def maps(trial: Trial, name: str = "") -> str:
     """Path of the ConfigMaps, or of one."""
@@ -171,13 +177,35 @@ async def an_old_version_conflicts(trial: Trial) -> None:
     assert (await trial.api.get(maps(trial, "one"), ConfigMap)).data == {"at": "3"}
 
 
-async def an_eviction_that_is_held_back(trial: Trial) -> None:
-    """A disruption budget answers with a time to come again, and the pod stays; without it the pod goes."""
-    pod = {
-        "metadata": {"name": "one", "labels": {"test": "ours"}},
+def a_pod(name: str) -> Body:
+    """A pod."""
+    return {
+        "metadata": {"name": name, "labels": {"test": "ours"}},
         "spec": {"containers": [{"name": "main", "image": "none"}], "terminationGracePeriodSeconds": 0},
     }
-    await trial.api.create(pods(trial), pod)
+
+
+async def an_admission_that_refuses(trial: Trial) -> None:
+    """What admission refuses is refused for good, as no conflict, and is not there; later the same is created."""
+    await trial.deny()
+    refused = await error_of(trial.api.create(pods(trial), a_pod("one")))
+    assert isinstance(refused, RefusedError)
+    assert (refused.status, refused.is_conflict, refused.is_absent) == (403, False, False)
+    assert not (await trial.other.get(pods(trial), Listed[Pod])).items
+    await trial.api.create(maps(trial), a_map("others-are-admitted"))
+    await trial.admit()
+
+    async def is_created() -> bool:
+        with suppress(RefusedError):  # the server has not noticed yet
+            await trial.api.create(pods(trial), a_pod("one"))
+        return bool((await trial.other.get(pods(trial), Listed[Pod])).items)
+
+    await until_true(is_created, deadline_s=DEADLINE_S, what="the pod")
+
+
+async def an_eviction_that_is_held_back(trial: Trial) -> None:
+    """A disruption budget answers with a time to come again, and the pod stays; without it the pod goes."""
+    await trial.api.create(pods(trial), a_pod("one"))
     target = {"kind": "Node", "name": "node-1"}
     await trial.api.create(pods(trial, "one", "binding"), {"metadata": {"name": "one"}, "target": target})
     ready = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
@@ -206,6 +234,7 @@ TROUBLES: Final[tuple[Callable[[Trial], Awaitable[None]], ...]] = (
     a_broken_connection,
     a_reflection_through_all_of_it,
     an_old_version_conflicts,
+    an_admission_that_refuses,
     an_eviction_that_is_held_back,
 )
 """All of them."""

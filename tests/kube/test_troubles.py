@@ -3,6 +3,7 @@
 import json
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
+from http import HTTPStatus
 from pathlib import Path
 from random import Random
 
@@ -13,18 +14,29 @@ from berth.formats.kubernetes.objects import ConfigMap, Listed
 from berth.runtime.clock import SystemClock
 from berth.runtime.kube.client import KubeApi
 from berth.runtime.kube.config import KubeConfig
+from berth.runtime.kube.port import RefusedError
 from berth.runtime.local.kube_server import KubeServer
 from tests.chaos.loopback import ProxiedTrial, proxy_to
 from tests.chaos.proxy import Proxy
-from tests.contract.kube_troubles import TROUBLES, Trial, a_reflection_through_all_of_it, maps
+from tests.contract.kube_troubles import (
+    DEADLINE_S,
+    TROUBLES,
+    Trial,
+    a_pod,
+    a_reflection_through_all_of_it,
+    maps,
+    pods,
+)
 from tests.sim.clock import SimClock
 from tests.sim.kube import SimApi, SimKube
 from tests.sim.kube import Weather as SimWeather
 from tests.sim.loop import SimLoop
+from tests.support.waiting import until_true
 
 pytestmark = pytest.mark.timeout(120)
 Trouble = Callable[[Trial], Awaitable[None]]
 _TIMEOUT_S = 2.0
+_ADMISSION = "/apis/admissionregistration.k8s.io/v1/validatingadmission"
 
 
 class RealTrial(ProxiedTrial):
@@ -59,6 +71,35 @@ class RealTrial(ProxiedTrial):
     async def let_go(self) -> None:
         """See Trial."""
         await self.other.delete(f"{self._budgets}/all")
+
+    async def deny(self) -> None:
+        """See Trial: by a policy; the server needs a moment to read it."""
+        rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}
+        named = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": self.namespace}}}
+        policy = {
+            "matchConstraints": {"resourceRules": [rule], **named},
+            "validations": [{"expression": "false", "message": "no pods today", "reason": "Forbidden"}],
+        }
+        name = {"name": f"none-{self.namespace}"}
+        await self.other.create(f"{_ADMISSION}policies", {"metadata": name, "spec": policy})
+        bound = {"policyName": name["name"], "validationActions": ["Deny"]}
+        await self.other.create(f"{_ADMISSION}policybindings", {"metadata": name, "spec": bound})
+
+        async def denies() -> bool:
+            path = pods(self)
+            try:
+                await self.other.create(path, a_pod("probe"))
+            except RefusedError as error:
+                return error.status == HTTPStatus.FORBIDDEN
+            await self.other.delete(f"{path}/probe", grace_s=0)
+            return False
+
+        await until_true(denies, deadline_s=DEADLINE_S, what="the policy")
+
+    async def admit(self) -> None:
+        """See Trial."""
+        for kind in ("policybindings", "policies"):
+            await self.other.delete(f"{_ADMISSION}{kind}/none-{self.namespace}")
 
     @property
     def _budgets(self) -> str:
@@ -101,6 +142,14 @@ class SimTrial:
         self.server.weather = SimWeather(hanging=1.0)
 
     async def let_go(self) -> None:
+        """See Trial."""
+        self.server.weather = SimWeather()
+
+    async def deny(self) -> None:
+        """See Trial."""
+        self.server.weather = SimWeather(denying=1.0)
+
+    async def admit(self) -> None:
         """See Trial."""
         self.server.weather = SimWeather()
 
