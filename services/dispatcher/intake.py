@@ -122,7 +122,7 @@ class Intake:
                 continue
             job = self._state.jobs.get(key)
             if job is None:  # the name is free; without a uid this ends no job that gets the name meanwhile
-                job = JobSeen(*key, "", "tombstone", stale.intake_seq, at_ms=stale.at_ms)
+                job = JobSeen(*key, "", "tombstone", self._state.intake_seq, at_ms=stale.at_ms)
             self._faults.hit("fact.before")
             try:
                 future = await self._bus.submit_wait(self._bus.subjects.fact_job(*key), encode(job))

@@ -85,8 +85,8 @@ class Loop:
         self._queue = PublishQueue(bus, instruments, ahead_ms=slewed.ahead_ms)
         self._pod_uids: set[str] = set()
         self._groups: set[tuple[str, str]] = set()
-        self._judged: dict[tuple[str, str], int] = {}
-        """INTAKE sequence of the newest verdict on each name."""
+        self._judged: dict[tuple[str, str], tuple[int, str]] = {}
+        """INTAKE sequence of the newest verdict on each name, and uid of the job that it is about."""
         self._restored_outcomes: list[OutcomeSeen] = []
         self._paces = [Pace(slewed, apart_s) for apart_s in (*[config.settle_s] * 4, _LEDGER_APART_S)]
         self._nodes_pace, self._usage_pace, self._capacity_pace, self._report_pace, self._ledger_pace = self._paces
@@ -202,12 +202,13 @@ class Loop:
     def note_job(self, job: JobSeen) -> None:
         """Take the verdict on a job, unless a later one is known: one that leads no more may store old ones."""
         key = (job.namespace, job.name)
-        if job.intake_seq < self._judged.get(key, 0):
+        judged_seq, uid = self._judged.get(key, (0, ""))
+        if job.intake_seq < judged_seq and (job.state != "tombstone" or job.uid != uid):
             return
         if job.state == "tombstone":
             self._judged.pop(key, None)
         else:
-            self._judged[key] = job.intake_seq
+            self._judged[key] = (job.intake_seq, job.uid)
         self.pods.note_job(job)
         self.constraints.usage.note_job(job)
         self.gangs.note_job(job)

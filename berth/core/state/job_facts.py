@@ -73,8 +73,13 @@ class JobFacts:
         return "gone"
 
     def _cover(self, key: JobKey, known: JobSeen | None, fact: JobSeen) -> Effect:
-        """Note a verdict that does not count; it says what is known if the leader stored that again."""
-        if fact == known or (known is None and fact.state == "tombstone"):
+        """Note a verdict that does not count; it says what is known if the leader stored that again.
+
+        On a name that is free that is a tombstone without a uid. One of an older job says less: it does not cover all
+        verdicts on the name.
+        """
+        is_free = known is None and fact.state == "tombstone"
+        if fact == known or (is_free and (not fact.uid or fact.intake_seq == self.intake_seq)):
             self.covered.pop(key, None)
         else:
             self.covered[key] = fact

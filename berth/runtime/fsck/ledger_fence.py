@@ -68,12 +68,16 @@ class Fence:
         last = await self._bus.last(StreamName.LEASE, self._subject)
         self._revision = last.sequence if last is not None else 0
         await self._hold(HOLDER, _LEASE_S)
+        failure: Exception | None = None
         try:
             async with asyncio.TaskGroup() as group:
                 done = asyncio.Event()
                 renewing = group.create_task(self._renew(done), name="renew the lease")
                 try:
                     yield
+                except Exception as error:
+                    failure = error
+                    raise
                 finally:
                     done.set()
                     # Not cancelled: of a renewal on its way the revision would be unknown, and so no release possible.
@@ -82,7 +86,7 @@ class Fence:
             with suppress(ShellError):  # it expires
                 await self._hold("", 1)
             if isinstance(error, ExceptionGroup):
-                cause = error.exceptions[-1]  # of the block, if that failed too
+                cause = failure or error.exceptions[-1]  # that of the block says more than that of a renewal
                 raise cause from cause.__cause__
             raise
         await self._hold("", 1)

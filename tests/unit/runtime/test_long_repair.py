@@ -9,8 +9,8 @@ import pytest
 from berth.core.state.ledger import LedgerFold
 from berth.runtime.bus.leaders import ROLE
 from berth.runtime.bus.port import Stored
-from berth.runtime.errors import TransientError
-from berth.runtime.fsck.ledger_fence import HOLDER
+from berth.runtime.errors import ConflictError, TransientError
+from berth.runtime.fsck.ledger_fence import HOLDER, Fence
 from berth.runtime.ledger_repair import Found, RepairError, find, repair
 from berth.schemas.chain import Link
 from berth.schemas.envelope import decode, encode
@@ -171,6 +171,24 @@ async def test_the_renewal_ends_with_a_repair_that_fails_and_the_lease_is_releas
     assert caught.value.__cause__ is reason
     await see_nothing_written(cell, head)
     assert await holder(cell) == ""
+
+
+async def test_the_error_of_a_repair_is_told_also_if_its_last_renewal_fails(
+    cell: Cell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found, _ = await agreed(cell)
+
+    async def meanwhile() -> None:
+        raise TransientError("away")
+
+    async def failing(fence: Fence, done: asyncio.Event) -> None:
+        await done.wait()
+        raise ConflictError(f"{fence} has lost it")
+
+    slow_reads(cell, monkeypatch, StreamName.LEDGER, meanwhile)
+    monkeypatch.setattr(Fence, "_renew", failing)
+    with pytest.raises(TransientError, match="away"):
+        await repair(cell.user, cell.clock, found, by="me")
 
 
 async def test_statuses_and_outcomes_are_read_once_for_all_skips(cell: Cell, monkeypatch: pytest.MonkeyPatch) -> None:

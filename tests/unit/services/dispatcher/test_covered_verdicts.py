@@ -59,18 +59,24 @@ async def test_a_late_verdict_of_a_former_leader_does_not_stay_the_newest(state:
     await cell.close()
 
 
-async def test_a_late_verdict_on_a_name_that_is_free_does_not_stay() -> None:
+@pytest.mark.parametrize("state", ["accepted", "rejected", "tombstone"])
+async def test_a_late_verdict_on_a_name_that_is_free_does_not_stay(state: str) -> None:
+    """What is stored takes back all jobs that the name had, for who has an old snapshot and the newest facts."""
     cell = await Cell().open()
-    await cell.submit(a_job("job", uid="first", chips=8))
-    await cell.turns(2)
-    before = await newest(cell)
-    await late(cell, msgspec.structs.replace(before, state="tombstone", request=None))
+    before, after = await judged_twice(cell)
+    await late(cell, msgspec.structs.replace(after, state="tombstone", request=None))
     await cell.turns(1)
-    await late(cell, before)
+    await late(cell, msgspec.structs.replace(before, state=state))
     await cell.turns(2)
     found = await newest(cell)
-    assert (found.state, found.uid, found.intake_seq) == ("tombstone", "", before.intake_seq)
+    assert (found.state, found.uid, found.intake_seq) == ("tombstone", "", after.intake_seq)
+    other = State()
+    other.apply_fact(SUBJECT, 1, encode(after), latest=True)
+    assert KEY in other.jobs
+    other.apply_fact(SUBJECT, 2, encode(found), latest=True)
+    assert (KEY in other.jobs, other.intake_seq) == (False, after.intake_seq)
     count = await stored(cell)
+    await cell.submit(a_job("another", chips=8))
     await cell.turns(3)
     assert await stored(cell) == count
     await cell.close()

@@ -162,7 +162,8 @@ async def test_an_old_verdict_of_a_dispatcher_that_leads_no_more_counts_for_noth
     for seen in (first, second, first, msgspec.structs.replace(first, state="tombstone")):
         desk.loop.note_job(seen)
     assert desk.loop.pods._jobs["team", "j"].uid == "second"
-    for seen in (msgspec.structs.replace(second, state="tombstone"), first):
+    cancelled = JobSeen("team", "j", "second", "cancelled", 5)
+    for seen in (cancelled, msgspec.structs.replace(second, state="tombstone"), first):
         desk.loop.note_job(seen)
     assert desk.loop.pods._jobs["team", "j"].uid == "first", "after the end of a job its name may have any verdict"
     await desk.bus.close()
