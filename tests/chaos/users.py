@@ -109,6 +109,10 @@ class KubeDesk:
 
     def __init__(self, api: KubeApi) -> None:
         self._api = api
+        assert api._session is not None
+        # The library sends a DELETE again whose connection broke. The answer, that there is no such object, would look
+        # like that to a cancel without effect.
+        api._session._retry_connection = False
 
     async def submit(self, job: Wanted) -> Answer:
         """Make the object; that it is there already is as good as having made it."""
