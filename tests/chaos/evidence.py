@@ -27,6 +27,8 @@ from tests.support.waiting import pause
 GROUPS: Final = f"/apis/scheduling.volcano.sh/v1beta1/namespaces/{NAMESPACE}/podgroups"
 _LOOK_S: Final = 0.7
 _ASK_S: Final = 2.0
+_ASKED_MAX: Final = 20
+"""Jobs, those with the newest statuses, about which the gateway is asked one by one."""
 _COUNTED: Final = ("double_allocations", "overcommits", "swapped", "admission_errors")
 _LIVE: Final = "status.phase!=Succeeded,status.phase!=Failed,spec.nodeName!="
 _FATES: Final[dict[str, Fate]] = {
@@ -106,7 +108,7 @@ class Observer:
         )
 
     async def is_told(self) -> bool:
-        """Whether programs know what the ledger says: all its events are stored, and the gateway has each status."""
+        """Whether programs know what the ledger says: all its events are stored, and the gateway has the statuses."""
         try:
             evidence = await self.evidence()
             return not evidence.lacking_events and await self._has_statuses()
@@ -117,7 +119,7 @@ class Observer:
         headers = {"Authorization": f"Bearer {GATEWAY_TOKEN}"}
         timeout = aiohttp.ClientTimeout(total=_ASK_S)
         async with aiohttp.ClientSession(self._cell.gateway_url, headers=headers, timeout=timeout) as session:
-            for message in await self._cell.bus.read(StreamName.STATUS):
+            for message in (await self._cell.bus.read(StreamName.STATUS))[-_ASKED_MAX:]:
                 status = decode(message.data, JobStatus)
                 async with session.get(f"/api/v1/jobs/{status.namespace}/{status.name}") as answer:
                     if answer.status != HTTPStatus.OK or (await answer.json())["phase"] != status.phase:
