@@ -27,6 +27,20 @@ def stored_digest(data: bytes) -> str:
     return hashlib.blake2b(data, digest_size=_DIGEST_BYTES).hexdigest()
 
 
+def skip_of(data: bytes) -> Skip | None:
+    """The skip that a message is; None if it is none."""
+    try:
+        return decode(data, Skip)
+    except DecodeError:
+        return None
+
+
+def skips_void(data: bytes, record: bytes) -> bool:
+    """Whether a message is the skip, by a repair, of a record that counts for nothing in either case."""
+    skip = skip_of(data)
+    return skip is not None and skip.was_void and skip.digest in {"", stored_digest(record)}
+
+
 class Skips:
     """Skips of a cell.
 
@@ -78,12 +92,8 @@ async def read_skips(bus: Bus, *, before: Skips | None = None) -> Skips:
         return Skips()  # a cell of a release before 0.5 does not have the stream
     if before is not None and (before.created, before.last_seq) == (state.created, state.last_seq):
         return before
-    found = []
-    for stored in await bus.read(StreamName.SKIPS) if state.messages else ():
-        try:
-            found.append(decode(stored.data, Skip))
-        except DecodeError:
-            continue
+    stored = await bus.read(StreamName.SKIPS) if state.messages else []
+    found = filter(None, (skip_of(one.data) for one in stored))
     return Skips(found, last_seq=state.last_seq, created=state.created)
 
 
@@ -228,10 +238,9 @@ class LedgerFollower:
         return self._gap or ended
 
     def _take_skip(self, stored: Stored) -> None:
-        try:
-            self._see_skip(decode(stored.data, Skip))
-        except DecodeError:
-            return  # as in :func:`read_skips`
+        skip = skip_of(stored.data)
+        if skip is not None:  # as in :func:`read_skips`
+            self._see_skip(skip)
 
     def _see_skip(self, skip: Skip) -> None:
         if self._gap is None and not skip.was_void and skip.sequence <= self.applied and skip not in self._skips.known:

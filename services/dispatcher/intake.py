@@ -112,11 +112,9 @@ class Intake:
     async def uncover(self) -> None:
         """Store verdicts again that count, and behind which a dispatcher that leads no more has stored its own.
 
-        That one is void for who reads all facts, but it is the newest on its subject: who starts from the newest facts
-        would take a job for another one that had its name before.
+        That one is void for a reader of all facts, but it is the newest on its subject: a process that starts from the
+        newest facts would take a job for another one that had its name before.
         """
-        if not self._state.covered:
-            return
         for key, stale in list(self._state.covered.items()):
             if key in self._sent or self._uncovered.get(key) is stale:
                 continue

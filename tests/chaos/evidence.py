@@ -84,16 +84,7 @@ class Observer:
 
     async def evidence(self) -> Evidence:
         """All that was seen; the cell has come to rest."""
-        watch = self._cell.watch
-        await watch.reach_heads()
-        placings = []
-        for holding in watch.history:
-            chips = holding.placement.chips_by_rank()
-            places = tuple(
-                (node, sum(1 << chip for chip in own))
-                for node, own in zip(holding.placement.names(), chips, strict=True)
-            )
-            placings.append(Placing(short(holding.name), holding.uid, holding.attempt, places))
+        placings = await self._placings()
         accepted, withdrawn = self._accepted()
         return Evidence(
             ends=await self.ends(),
@@ -107,10 +98,23 @@ class Observer:
             is_deleted_by_cancel=self._cell.api is not None,
         )
 
+    async def _placings(self) -> list[Placing]:
+        watch = self._cell.watch
+        await watch.reach_heads()
+        placings = []
+        for holding in watch.history:
+            chips = holding.placement.chips_by_rank()
+            places = tuple(
+                (node, sum(1 << chip for chip in own))
+                for node, own in zip(holding.placement.names(), chips, strict=True)
+            )
+            placings.append(Placing(short(holding.name), holding.uid, holding.attempt, places))
+        return placings
+
     async def is_told(self) -> bool:
         """Whether programs know what the ledger says: all its events are stored, and the gateway has the statuses."""
         try:
-            evidence = await self.evidence()
+            evidence = Evidence(placings=await self._placings(), events=await self._events())
             return not evidence.lacking_events and await self._has_statuses()
         except (aiohttp.ClientError, TimeoutError, TransientError):
             return False

@@ -21,7 +21,7 @@ class JobFacts:
         """Highest INTAKE sequence that has a verdict."""
         self.covered: dict[JobKey, JobSeen] = {}
         """Verdicts that do not count, by the names of which they are the newest message: a dispatcher stored them that
-        led no more. Who reads the newest alone takes them for what counts, until the leader stores that again."""
+        led no more. A reader of the newest alone takes them for what counts, until the leader stores that again."""
         self._fold = fold
 
     def note(self, fact: JobSeen, *, latest: bool, facts_seq: int, found: ChangesBuilder) -> Effect:

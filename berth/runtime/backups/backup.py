@@ -99,11 +99,8 @@ def _checked(path: Path) -> Checked:
         DamagedError: It is damaged, or its last records do not count.
     """
     checked = check_file(path)
-    if checked.unchained_seq:
-        raise DamagedError(
-            f"LEDGER: the chain values of the records from {checked.unchained_seq} on are not right, and no record"
-            " follows: services pass over them"
-        )
+    if checked.uncounted:
+        raise DamagedError(checked.uncounted)
     return checked
 
 

@@ -47,6 +47,16 @@ class Checked(msgspec.Struct, frozen=True):
     has_history: bool
     unchained_seq: int = 0
 
+    @property
+    def uncounted(self) -> str:
+        """Why its last records do not count; empty if they do."""
+        if not self.unchained_seq:
+            return ""
+        return (
+            f"LEDGER: the chain values of the records from {self.unchained_seq} on are not right, and no record follows:"
+            " services pass over them"
+        )
+
     def stream(self, name: StreamName) -> BackupStream:
         """A stream of the backup; an empty one if it has none of that name."""
         return next((one for one in self.head.streams if one.name == name.value), BackupStream(name.value, 1, 0))

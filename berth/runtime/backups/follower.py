@@ -20,11 +20,11 @@ from berth.formats.recordings.recording import Frames, Order, RecordingError
 from berth.runtime.bus.port import Bus, GapReason, Stored
 from berth.runtime.clock import Clock
 from berth.runtime.errors import FatalError, TransientError
-from berth.runtime.ledger_reader import Skips, read_skips, stored_digest
+from berth.runtime.ledger_reader import Skips, read_skips, skip_of, skips_void, stored_digest
 from berth.runtime.recording import NoHistoryError, head_of, read_file, replacing, start_of
 from berth.runtime.stream_ranges import NotKeptError, pieces
 from berth.schemas.chain import link_of
-from berth.schemas.envelope import DecodeError, decode
+from berth.schemas.envelope import DecodeError
 from berth.schemas.recording import Entry, RecordingEnd, RecordingHead
 from berth.schemas.status import Skip
 from berth.schemas.subjects import StreamName
@@ -84,8 +84,8 @@ class ContinuousRecording:
         place = self._found() if self._path.exists() else await self._made()
         for stream in (StreamName.LEDGER, StreamName.FACTS):
             self._created[stream] = (await self._bus.state(stream)).created
-        skipped = _Skipped(self._bus, self._path, place)
-        await skipped.begin()
+        skipped = _Skipped(self._bus, self._path, start_seq=place.head.start.ledger_seq)
+        await skipped.begin(place.order)
         await self._see_same(place)
         frames = Frames(place.head, place.order)
         with self._path.open("r+b") as file:
@@ -211,7 +211,7 @@ class ContinuousRecording:
             return
         try:
             async for piece in pieces(self._bus, StreamName.LEDGER, place.last.sequence, place.last.sequence):
-                if piece[0].data != place.last.data and not _skips_void(piece[0].data, place.last.data):
+                if piece[0].data != place.last.data and not skips_void(piece[0].data, place.last.data):
                     raise NoHistoryError(
                         f"{self._path} ends with another record {place.last.sequence} than the cell has: the cell was"
                         " restored since; begin a new file"
@@ -229,20 +229,22 @@ class _Skipped:
     Args:
         bus: The cell.
         path: The file.
-        place: Where it ends at the start.
+        start_seq: End of the ledger in its snapshot.
     """
 
-    def __init__(self, bus: Bus, path: Path, place: _Place) -> None:
+    def __init__(self, bus: Bus, path: Path, *, start_seq: int) -> None:
         self._bus = bus
         self._path = path
-        self._start_seq = place.head.start.ledger_seq
-        self._order = place.order
+        self._start_seq = start_seq
         self._skips: Skips | None = None
         self._seen: set[Skip] = set()
         """Those that pass over nothing of the file."""
 
-    async def begin(self) -> None:
+    async def begin(self, order: Order) -> None:
         """See what the file has at the start. Skips of what lies before its first record are in its snapshot.
+
+        Args:
+            order: Where it ends.
 
         Raises:
             FatalError: As :meth:`see`.
@@ -250,7 +252,7 @@ class _Skipped:
         """
         self._skips = await read_skips(self._bus)
         self._seen.update(skip for skip in self._skips.known if skip.sequence <= self._start_seq)
-        await self.see(self._order)
+        await self.see(order)
 
     async def see(self, order: Order) -> None:
         """See that no record up to the end of the file is skipped; called after they are written.
@@ -285,23 +287,9 @@ class _Skipped:
                 if entry.sequence > last:
                     break
                 over = {skip.digest for skip in skips if skip.sequence <= entry.sequence <= skip.last_seq}
-                if over and _skip_of(entry.data) is None and over & {"", stored_digest(entry.data)}:
+                if over and skip_of(entry.data) is None and over & {"", stored_digest(entry.data)}:
                     return entry.sequence
         return 0
-
-
-def _skip_of(data: bytes) -> Skip | None:
-    """The skip that a message is; None if it is none."""
-    try:
-        return decode(data, Skip)
-    except DecodeError:
-        return None
-
-
-def _skips_void(data: bytes, record: bytes) -> bool:
-    """Whether a message is the skip of a record that was void anyway."""
-    skip = _skip_of(data)
-    return skip is not None and skip.was_void and skip.digest in {"", stored_digest(record)}
 
 
 class _Facts:

@@ -11,14 +11,14 @@ from berth.formats.recordings.backup import MAGIC, BackupFrames, BackupReading
 from berth.formats.recordings.backup import Stored as Message
 from berth.formats.recordings.recording import RecordingError
 from berth.runtime.backups.checks import DamagedError, check_file
-from berth.runtime.ledger_reader import stored_digest
+from berth.runtime.ledger_reader import skips_void
 from berth.runtime.recording import read_file, replacing
 from berth.runtime.stored_snapshots import chunks_of
 from berth.schemas.chain import position_of
-from berth.schemas.envelope import DecodeError, decode, encode
+from berth.schemas.envelope import DecodeError, encode
 from berth.schemas.ledger import Settings
 from berth.schemas.recording import BackupHead, BackupStream, Entry, RecordingHead
-from berth.schemas.status import Skip, SnapshotBody
+from berth.schemas.status import SnapshotBody
 from berth.schemas.subjects import StreamName, Subjects
 from berth.schemas.versions import encode_record
 
@@ -259,7 +259,9 @@ class _Joined:
             return
         entry, is_fact = stored.entry, stored.stream == StreamName.FACTS
         known = tail.at(entry.sequence) or (self._kept.get(entry.sequence) if is_fact else None)
-        if known is None or (not is_fact and (_is_gone(known, entry) or _is_gone(entry, known))):
+        if known is None or (
+            not is_fact and (skips_void(known.data, entry.data) or skips_void(entry.data, known.data))
+        ):
             return
         if (self._subject(known), known.data) != (entry.subject, entry.data):
             raise OtherHistoryError(f"{'fact' if is_fact else 'record'} {entry.sequence}")
@@ -271,15 +273,6 @@ class _Joined:
         if name in self._tails:
             for entry in self._tails[name].after(self._last[name]):
                 yield Message(name, Entry(entry.sequence, entry.data, self._subject(entry)))
-
-
-def _is_gone(skip: Entry, record: Entry) -> bool:
-    """Whether an entry is the skip, by a repair, of a record that counts for nothing in either case."""
-    try:
-        found = decode(skip.data, Skip)
-    except DecodeError:
-        return False
-    return found.was_void and found.digest in {"", stored_digest(record.data)}
 
 
 def _entries(recording: Path, *, are_facts: bool) -> Iterator[Entry]:

@@ -70,11 +70,8 @@ async def restore(
         OSError: The file cannot be read.
     """
     checked = check_file(path)
-    if checked.unchained_seq:
-        raise DamagedError(
-            f"LEDGER: the chain values of the records from {checked.unchained_seq} on are not right, and no record"
-            " follows: services pass over them; nothing was changed"
-        )
+    if checked.uncounted:
+        raise DamagedError(f"{checked.uncounted}; nothing was changed")
     if checked.head.cell != bus.subjects.cell:
         raise RestoreError(
             f"{path} is a backup of the cell {checked.head.cell!r}, not of {bus.subjects.cell!r}: nothing was changed"

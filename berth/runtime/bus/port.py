@@ -253,7 +253,7 @@ class Bus(Protocol):
         """Current content of a stream.
 
         Raises:
-            NoStreamError: The server says that it does not exist; another :class:`TransientError` does not tell.
+            NoStreamError: The server says that it does not exist; another :class:`TransientError` leaves it open.
         """
 
     async def read(self, stream: StreamName, *, start_seq: int = 1, filters: Sequence[str] = ()) -> list[Stored]:
