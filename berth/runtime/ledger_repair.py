@@ -263,8 +263,9 @@ def _why(skip: Skip) -> str:
 async def repair(bus: Bus, clock: Clock, found: Found, *, by: str, without: Container[int] = frozenset()) -> Found:
     """Write the skips that were found, while no dispatcher leads, behind an epoch.
 
-    The lease is taken from a dispatcher that holds it. If it is interrupted, the same command goes on: readers stop
-    where they did, until the skips are there.
+    The lease is taken from a dispatcher that holds it. It then reads the ledger again, at once, so what was void is
+    skipped before: all readers agree on it. If a repair is interrupted, the same command goes on: readers stop where
+    they did, until the skips are there.
 
     Args:
         bus: The cell.
@@ -283,6 +284,8 @@ async def repair(bus: Bus, clock: Clock, found: Found, *, by: str, without: Cont
     """
     fence = Fence(bus, clock)
     try:
+        if any(skip.was_void for skip in found.skips):
+            found = await _skip_void(bus, clock, None, found, by, without)
         async with fence.held():
             return await _write(bus, clock, fence, found, by, without)
     except ConflictError as error:
@@ -291,15 +294,22 @@ async def repair(bus: Bus, clock: Clock, found: Found, *, by: str, without: Cont
         ) from error
 
 
-async def _write(bus: Bus, clock: Clock, fence: Fence, found: Found, by: str, without: Container[int]) -> Found:
+async def _skip_void(
+    bus: Bus, clock: Clock, fence: Fence | None, found: Found, by: str, without: Container[int]
+) -> Found:
+    """Skip what a later record says was void; returns what is left of what was found."""
     again = await find(bus, clock, by=by, without=without)
     if _places(again.skips) != _places(found.skips):
         raise RepairError("the ledger is not as it was found any more; nothing was changed. Start the repair again")
-    # All readers agree on what was void: with these skips a dispatcher that gives way now can read the ledger again.
     await _store(bus, fence, (skip for skip in again.skips if skip.was_void))
+    return Found(again.first_seq, again.last_seq, [skip for skip in again.skips if not skip.was_void])
+
+
+async def _write(bus: Bus, clock: Clock, fence: Fence, found: Found, by: str, without: Container[int]) -> Found:
+    left = await _skip_void(bus, clock, fence, found, by, without)  # a leader may have gone on since it was found
     await fence.see_alone()
     last, fold = await _search(bus, clock, by, without)
-    if _places(last.skips) != _places(skip for skip in again.skips if not skip.was_void):
+    if _places(last.skips) != _places(left.skips):
         raise RepairError("the ledger is not as it was found any more. Start the repair again")
     # First the epoch: it is refused if anything was appended since, and then no skip has passed over what that follows.
     await fence.begin_epoch(fold, lost=sum(one.last_seq - one.sequence + 1 for one in last.skips if not one.digest))
@@ -307,12 +317,13 @@ async def _write(bus: Bus, clock: Clock, fence: Fence, found: Found, by: str, wi
     return await find(bus, clock, by=by, without=without)
 
 
-async def _store(bus: Bus, fence: Fence, skips: Iterable[Skip]) -> None:
+async def _store(bus: Bus, fence: Fence | None, skips: Iterable[Skip]) -> None:
     for skip in skips:
         subject = bus.subjects.skip(skip.sequence)
         before = await bus.last(StreamName.SKIPS, subject)
         expected = before.sequence if before is not None else 0
-        fence.see_held()
+        if fence is not None:
+            fence.see_held()
         await bus.publish(subject, encode(skip), expected_subject_seq=expected)
 
 

@@ -33,7 +33,6 @@ async def test_services_of_the_profile_are_well_with_the_kubeconfig_that_is_name
     async with at_work([one for one in planned if one.name not in LEFT_OUT], tmp_path, deadline_s=90) as running:
         assert {"inventory", "health", "summary", "binder-kubernetes", "dispatcher"} <= set(running.processes)
         assert '"nodes": 1' in running.processes["inventory"].whole_log(), running.logs()
-        restarts = {name: process.restarts for name, process in running.processes.items() if process.restarts}
-        assert restarts == {}, running.logs()
+        assert running.restarted() == ""
         ours = [process for process in running.processes.values() if process.planned.is_ours]
         assert [await process.stop() for process in reversed(ours)] == [0] * len(ours), running.logs()

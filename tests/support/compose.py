@@ -293,7 +293,15 @@ class Composed:
 
     def logs(self) -> str:
         """The end of every log."""
-        return "\n".join(f"--- {name}\n{process.log()}" for name, process in self.processes.items())
+        return _named({name: process.log() for name, process in self.processes.items()})
+
+    def restarted(self) -> str:
+        """Logs of those that ended by themselves and were started again; empty if none did."""
+        return _named({name: process.whole_log() for name, process in self.processes.items() if process.restarts})
+
+
+def _named(logs: Mapping[str, str]) -> str:
+    return "\n".join(f"--- {name}\n{log}" for name, log in logs.items())
 
 
 @asynccontextmanager

@@ -16,6 +16,8 @@ _NS: Final = 1_000_000_000
 _BACKOFF: Final = Backoff(first_s=0.01, max_s=0.2)
 _BEGIN_S: Final = 30.0
 """Longest time until a cluster has a leader and has found its servers."""
+_LEADER_S: Final = 5.0
+"""How long to wait for the leader of a stream that another process may just have made."""
 _ANSWER_S: Final = 0.5
 """A cluster without a leader does not answer, so single requests have a short timeout."""
 _UNLIMITED: Final = -1
@@ -37,7 +39,8 @@ class Limits(NamedTuple):
 async def ensure_streams(api: Api, subjects: Subjects, *, replicas: int, limits: Limits, log: Logger) -> None:
     """Create or correct all streams of a cell; see :meth:`berth.runtime.bus.port.Bus.ensure_streams`.
 
-    Retries for 30 s if the server is not ready: it starts, or its cluster has no leader.
+    Retries for 30 s if the server is not ready: it starts, or its cluster has no leader. A stream that was there
+    already and has no leader holds nobody up for longer than 5 s: whoever needs it will see.
 
     Raises:
         FatalError: A stream exists with a setting that cannot be changed.
@@ -46,6 +49,8 @@ async def ensure_streams(api: Api, subjects: Subjects, *, replicas: int, limits:
     reason = ""
     failures = 0
     made: set[str] = set()
+    loop = asyncio.get_running_loop()
+    patient_until_s = loop.time() + _LEADER_S
     wanted: deque[tuple[dict[str, Any], bool]] = deque()
     for spec in subjects.streams():
         max_bytes = limits.max_bytes.get(spec.name, spec.max_bytes)
@@ -59,9 +64,11 @@ async def ensure_streams(api: Api, subjects: Subjects, *, replicas: int, limits:
                     name = wanted[0][0]["name"]
                     if name not in made and await _ensure(api, wanted[0][0], leaves_age=wanted[0][1]):
                         made.add(name)
-                    if name in made and replicas > 1:
-                        await api.stream(name)  # a busy cluster elects its leader later: nobody can use it until then
+                    # A busy cluster elects the leader of a new stream later: nobody can use it until then.
+                    if replicas > 1 and (name in made or loop.time() < patient_until_s):
+                        await api.stream(name)
                     wanted.popleft()
+                    failures = 0
                 except TransientError as error:
                     if error.reason != reason:
                         reason = error.reason

@@ -320,6 +320,29 @@ async def test_a_repair_waits_until_the_leader_gives_way(cell: Cell) -> None:
     assert asked == [("berth repair", 1)] * 3, "what was void is skipped before, the rest after it"
 
 
+async def test_what_was_void_is_skipped_before_the_lease_is_taken(cell: Cell, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A dispatcher that sees that it lost the lease reads the ledger at once, and would end where there is no skip."""
+    bus = cell.user
+    first = await append(bus, GARBAGE)
+    await cell.start_dispatcher()  # it passes over it
+    await append(bus, GARBAGE)
+    remove(cell, first, first + 2)
+    await cell.dispatcher.stop()
+    publish = bus.publish
+    subjects: list[str] = []
+
+    async def noted(
+        subject: str, data: bytes, *, expected_subject_seq: int | None = None, ttl_s: int | None = None
+    ) -> int:
+        subjects.append(subject)
+        return await publish(subject, data, expected_subject_seq=expected_subject_seq, ttl_s=ttl_s)
+
+    monkeypatch.setattr(bus, "publish", noted)
+    assert await repaired(cell) == [(first, first, True), (first + 2, first + 2, False)]
+    lease = bus.subjects.lease("dispatcher")
+    assert subjects == [bus.subjects.skip(first), lease, bus.subjects.skip(first + 2), lease]
+
+
 async def test_a_repair_does_nothing_while_a_dispatcher_leads(cell: Cell, monkeypatch: pytest.MonkeyPatch) -> None:
     bus = cell.user
     remove(cell, await append(bus, GARBAGE))

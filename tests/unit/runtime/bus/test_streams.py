@@ -1,15 +1,17 @@
 """Streams of a cell are made, whatever state the servers are in."""
 
+import sys
 from typing import Any, cast
 
 import msgspec
+import pytest
 import pytest
 
 from berth.runtime.bus import streams
 from berth.runtime.bus.stream_api import Api, StreamInfo
 from berth.runtime.errors import TransientError
 from berth.runtime.logs import DEFAULT_LOG
-from berth.schemas.subjects import Subjects
+from berth.schemas.subjects import StreamName, Subjects
 
 LIMITS = streams.Limits({}, {})
 
@@ -49,6 +51,26 @@ async def test_a_new_stream_with_replicas_is_asked_for_until_it_has_a_leader() -
     names = {subjects.stream(spec.name) for spec in subjects.streams()}
     assert set(servers.configs) == names
     assert set(servers.without_leader.values()) == {0}
+
+
+async def test_a_stream_that_another_process_has_just_made_is_asked_for_until_it_has_a_leader() -> None:
+    servers, subjects = Servers(2), Subjects("c")
+    await streams.ensure_streams(cast("Api", servers), subjects, replicas=3, limits=LIMITS, log=DEFAULT_LOG)
+    servers.without_leader = dict.fromkeys(servers.configs, 2)
+    await streams.ensure_streams(cast("Api", servers), subjects, replicas=3, limits=LIMITS, log=DEFAULT_LOG)
+    assert set(servers.without_leader.values()) == {0}
+
+
+async def test_a_stream_that_was_there_and_stays_without_a_leader_holds_nobody_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    servers, subjects = Servers(0), Subjects("c")
+    await streams.ensure_streams(cast("Api", servers), subjects, replicas=3, limits=LIMITS, log=DEFAULT_LOG)
+    stuck = subjects.stream(StreamName.LEASE)
+    servers.without_leader[stuck] = sys.maxsize
+    monkeypatch.setattr("berth.runtime.bus.streams._LEADER_S", 0.05)
+    await streams.ensure_streams(cast("Api", servers), subjects, replicas=3, limits=LIMITS, log=DEFAULT_LOG)
+    assert servers.without_leader[stuck] < sys.maxsize, "it was asked for"
 
 
 async def test_one_server_is_not_asked_again() -> None:
