@@ -297,7 +297,11 @@ async def repair(bus: Bus, clock: Clock, found: Found, *, by: str, without: Cont
 async def _skip_void(
     bus: Bus, clock: Clock, fence: Fence | None, found: Found, by: str, without: Container[int]
 ) -> Found:
-    """Skip what a later record says was void; returns what is left of what was found."""
+    """Skip what a later record says was void; returns what is left of what was found.
+
+    Raises:
+        RepairError: The ledger is not as it was found.
+    """
     again = await find(bus, clock, by=by, without=without)
     if _places(again.skips) != _places(found.skips):
         raise RepairError("the ledger is not as it was found any more; nothing was changed. Start the repair again")

@@ -5,7 +5,6 @@ from typing import Any, cast
 
 import msgspec
 import pytest
-import pytest
 
 from berth.runtime.bus import streams
 from berth.runtime.bus.stream_api import Api, StreamInfo
