@@ -54,6 +54,10 @@ class Skips:
         self.last_seq = last_seq
         self.created = created
 
+    def add(self, skip: Skip) -> None:
+        """Add one that was stored later."""
+        self._skips.append((skip, encode(skip)))
+
     @property
     def known(self) -> list[Skip]:
         """All of them."""
@@ -128,7 +132,8 @@ async def follow_ledger(
     """Follow the ledger; see :meth:`Bus.follow`.
 
     Each message that is skipped, deleted or not, is delivered as its skip. A deleted one without a skip is a gap. So is
-    a skip of what was delivered or lies before it, unless that was void.
+    a skip of what was delivered or lies before it, unless that was void. A skip that is written later and of what was
+    not delivered takes its place as well.
 
     Args:
         bus: The cell.
@@ -243,7 +248,11 @@ class LedgerFollower:
             self._see_skip(skip)
 
     def _see_skip(self, skip: Skip) -> None:
-        if self._gap is None and not skip.was_void and skip.sequence <= self.applied and skip not in self._skips.known:
+        if self._gap is not None or skip in self._skips.known:
+            return
+        if skip.last_seq > self.applied:
+            self._skips.add(skip)  # of what may be on its way
+        if skip.sequence <= self.applied and not skip.was_void:
             state = self._state
             self._end(Gap(StreamName.LEDGER, GapReason.REPAIRED, skip.sequence, state.first_seq, state.last_seq))
 

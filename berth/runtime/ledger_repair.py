@@ -19,7 +19,7 @@ from berth.runtime.bus.port import Bus, StreamState
 from berth.runtime.clock import Clock
 from berth.runtime.errors import ConflictError
 from berth.runtime.fsck.ledger_fence import HOLDER, Fence, RepairError
-from berth.runtime.ledger_reader import read_skips, stored_digest
+from berth.runtime.ledger_reader import read_skips, skip_of, stored_digest
 from berth.runtime.stored_snapshots import newest_snapshot
 from berth.schemas.chain import UNCHAINED, Link
 from berth.schemas.envelope import DecodeError, decode, encode
@@ -261,11 +261,11 @@ def _why(skip: Skip) -> str:
 
 
 async def repair(bus: Bus, clock: Clock, found: Found, *, by: str, without: Container[int] = frozenset()) -> Found:
-    """Write the skips that were found, while no dispatcher leads, behind an epoch.
+    """Write the skips that were found: of what was void at once, the others while no dispatcher leads, behind an epoch.
 
-    The lease is taken from a dispatcher that holds it. It then reads the ledger again, at once, so what was void is
-    skipped before: all readers agree on it. If a repair is interrupted, the same command goes on: readers stop where
-    they did, until the skips are there.
+    All readers agree on what was void. For the others the lease is taken from a dispatcher that holds it. It then reads
+    the ledger again, at once, so what was void is skipped before. If a repair is interrupted, the same command goes on:
+    readers stop where they did, until the skips are there.
 
     Args:
         bus: The cell.
@@ -278,25 +278,25 @@ async def repair(bus: Bus, clock: Clock, found: Found, *, by: str, without: Cont
         What is found afterwards: nothing to skip.
 
     Raises:
-        RepairError: The ledger is not as it was found, or a dispatcher leads on; nothing was changed, except that what
-            was void anyway may be skipped.
+        RepairError: The ledger is not as it was found, a dispatcher leads on, or a restore holds the lease; nothing was
+            changed, except that what was void anyway may be skipped.
         TransientError: The bus did not answer.
     """
     fence = Fence(bus, clock)
     try:
-        if any(skip.was_void for skip in found.skips):
-            found = await _skip_void(bus, clock, None, found, by, without)
-        async with fence.held():
-            return await _write(bus, clock, fence, found, by, without)
+        await fence.look()
+        left = await _skip_void(bus, clock, fence, found, by, without)
+        if left.skips:
+            async with fence.held():
+                await _write(bus, clock, fence, left, by, without)
     except ConflictError as error:
         raise RepairError(
             f"another process wrote meanwhile ({error.reason}); start the repair again, it goes on where this one ended"
         ) from error
+    return await find(bus, clock, by=by, without=without)
 
 
-async def _skip_void(
-    bus: Bus, clock: Clock, fence: Fence | None, found: Found, by: str, without: Container[int]
-) -> Found:
+async def _skip_void(bus: Bus, clock: Clock, fence: Fence, found: Found, by: str, without: Container[int]) -> Found:
     """Skip what a later record says was void; returns what is left of what was found.
 
     Raises:
@@ -304,12 +304,12 @@ async def _skip_void(
     """
     again = await find(bus, clock, by=by, without=without)
     if _places(again.skips) != _places(found.skips):
-        raise RepairError("the ledger is not as it was found any more; nothing was changed. Start the repair again")
+        raise RepairError("the ledger is not as it was found any more. Start the repair again")
     await _store(bus, fence, (skip for skip in again.skips if skip.was_void))
     return Found(again.first_seq, again.last_seq, [skip for skip in again.skips if not skip.was_void])
 
 
-async def _write(bus: Bus, clock: Clock, fence: Fence, found: Found, by: str, without: Container[int]) -> Found:
+async def _write(bus: Bus, clock: Clock, fence: Fence, found: Found, by: str, without: Container[int]) -> None:
     left = await _skip_void(bus, clock, fence, found, by, without)  # a leader may have gone on since it was found
     await fence.see_alone()
     last, fold = await _search(bus, clock, by, without)
@@ -318,16 +318,17 @@ async def _write(bus: Bus, clock: Clock, fence: Fence, found: Found, by: str, wi
     # First the epoch: it is refused if anything was appended since, and then no skip has passed over what that follows.
     await fence.begin_epoch(fold, lost=sum(one.last_seq - one.sequence + 1 for one in last.skips if not one.digest))
     await _store(bus, fence, last.skips)
-    return await find(bus, clock, by=by, without=without)
 
 
-async def _store(bus: Bus, fence: Fence | None, skips: Iterable[Skip]) -> None:
+async def _store(bus: Bus, fence: Fence, skips: Iterable[Skip]) -> None:
     for skip in skips:
         subject = bus.subjects.skip(skip.sequence)
         before = await bus.last(StreamName.SKIPS, subject)
+        there = None if before is None else skip_of(before.data)
+        if there is not None and there.digest == skip.digest and there.last_seq >= skip.last_seq:
+            continue  # another repair has written it meanwhile
         expected = before.sequence if before is not None else 0
-        if fence is not None:
-            fence.see_held()
+        fence.see_held()
         await bus.publish(subject, encode(skip), expected_subject_seq=expected)
 
 

@@ -37,11 +37,14 @@ class KeptStreams:
         """
         while True:
             try:
-                return await self._bus.ensure_streams(replicas=self._replicas)
+                await self._bus.ensure_streams(replicas=self._replicas)
             except TransientError:
                 if not await self._is_stuck():
                     raise
-                await asyncio.sleep(LOOK_S)
+            else:  # it may be there, and have no leader
+                if not await self._is_stuck():
+                    return
+            await asyncio.sleep(LOOK_S)
 
     async def run(self) -> None:
         """Look again and again, until cancelled."""

@@ -1,10 +1,11 @@
 """Lease for liveness: it selects the leader among several dispatchers. Correctness does not depend on it."""
 
+from berth.runtime.bus.leaders import held_by, is_restored
 from berth.runtime.bus.port import Bus
 from berth.runtime.clock import Clock
 from berth.runtime.errors import ConflictError, TransientError
 from berth.runtime.instruments import Instruments
-from berth.schemas.envelope import DecodeError, decode, encode
+from berth.schemas.envelope import encode
 from berth.schemas.status import RESTORE_HOLDER, LeaseHeld
 from berth.schemas.subjects import StreamName
 from berth.services.dispatcher.metrics import DispatcherMetrics
@@ -70,7 +71,7 @@ class Lease:
         try:
             if not self.is_held:
                 last = await self._bus.last(StreamName.LEASE, self._subject)
-                if last is not None and not await self._is_free(held := _held(last.data), silence_ms):
+                if last is not None and not await self._is_free(held := held_by(last.data), silence_ms):
                     self.other = held.holder
                     return False
                 self._revision = last.sequence if last is not None else 0
@@ -100,7 +101,7 @@ class Lease:
             TransientError: The bus did not answer.
         """
         last = await self._bus.last(StreamName.LEASE, self._subject)
-        if last is None or await self._is_free(held := _held(last.data), 0):
+        if last is None or await self._is_free(held := held_by(last.data), 0):
             return ""
         return held.holder
 
@@ -124,19 +125,5 @@ class Lease:
     async def _is_free(self, held: LeaseHeld, silence_ms: int) -> bool:
         self.allowed_ms = held.silence_ms
         if held.holder == RESTORE_HOLDER:
-            return await self._is_restored(held)
+            return await is_restored(self._bus, held)
         return held.holder in {"", self._holder} or 0 < held.silence_ms <= silence_ms
-
-    async def _is_restored(self, held: LeaseHeld) -> bool:
-        """Whether a dispatcher led behind the restore: then it was complete, and only its release is lost."""
-        if not held.ledger:
-            return False
-        ledger = await self._bus.state(StreamName.LEDGER)
-        return ledger.created == held.ledger and ledger.last_seq > held.ledger_seq
-
-
-def _held(data: bytes) -> LeaseHeld:
-    try:
-        return decode(data, LeaseHeld)
-    except DecodeError:
-        return LeaseHeld("", 0, 0)

@@ -188,7 +188,7 @@ async def test_garbage_that_was_passed_over_and_deleted_later(
         running["binder"].start()
         await stop_naming_the_command(running, sequence, ("scorer", "binder"))
         assert running["dispatcher"].is_running
-        await repaired(own_server, cell, bus, sequence, sequence)  # it takes the lease from the dispatcher
+        await repaired(own_server, cell, bus, sequence, sequence)  # all of it was void: the dispatcher leads on
         await go_on(bus, running, ("scorer", "binder"))
         await is_recorded(own_server, cell, tmp_path)
         await is_restored(own_server, cell, bus, running, tmp_path)

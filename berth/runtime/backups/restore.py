@@ -14,14 +14,14 @@ from typing import Final
 
 from berth.formats.recordings.backup import BackupReading
 from berth.runtime.backups.checks import Checked, DamagedError, check_file
-from berth.runtime.bus.leaders import ROLE, answering_leader
+from berth.runtime.bus.leaders import ROLE, answering_leader, held_by, is_restored
 from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.bus.stuck_lease import StuckLease
 from berth.runtime.clock import Clock
 from berth.runtime.errors import ConflictError, PoisonError, ShellError
 from berth.runtime.logs import DEFAULT_LOG, Logger
 from berth.runtime.stored_snapshots import chunks_of
-from berth.schemas.envelope import DecodeError, decode, encode
+from berth.schemas.envelope import encode
 from berth.schemas.status import RESTORE_HOLDER, LeaseHeld
 from berth.schemas.subjects import StreamName, StreamSpec
 
@@ -151,7 +151,7 @@ class _Lock:
         held = await self._read()
         holder = held.holder
         if holder == RESTORE_HOLDER:
-            self.is_left = not await self._is_complete(held)
+            self.is_left = not await is_restored(self._bus, held)
         elif holder:
             raise RestoreError(
                 f"the dispatcher {holder} leads the cell: stop all services first, and wait until its lease is over;"
@@ -172,17 +172,7 @@ class _Lock:
         if stored is None:
             return free
         self._revision = stored.sequence
-        try:
-            return decode(stored.data, LeaseHeld)
-        except DecodeError:
-            return free
-
-    async def _is_complete(self, held: LeaseHeld) -> bool:
-        """Whether a dispatcher has led since the restore that holds the lease: only its release is lost."""
-        ledger = await self._bus.keeping(StreamName.LEDGER)
-        if ledger is None or ledger.state.created != held.ledger:
-            return False
-        return ledger.state.last_seq > held.ledger_seq
+        return held_by(stored.data)
 
     async def take(self, replicas: int) -> None:
         """Hold it.

@@ -3,9 +3,10 @@
 from typing import Final
 
 from berth.runtime.bus.port import Bus
-from berth.runtime.errors import TransientError
+from berth.runtime.errors import NoStreamError, TransientError
 from berth.schemas.envelope import DecodeError, decode
-from berth.schemas.status import Heartbeat
+from berth.schemas.status import Heartbeat, LeaseHeld
+from berth.schemas.subjects import StreamName
 
 ROLE: Final = "dispatcher"
 """Role of the leader, in subjects."""
@@ -29,3 +30,26 @@ async def answering_leader(bus: Bus, *, timeout_s: float) -> str | None:
         return decode(answer, Heartbeat).process if answer else ""
     except DecodeError:
         return ""
+
+
+def held_by(data: bytes) -> LeaseHeld:
+    """Who holds a lease; one without a holder if the message does not decode."""
+    try:
+        return decode(data, LeaseHeld)
+    except DecodeError:
+        return LeaseHeld("", 0, 0)
+
+
+async def is_restored(bus: Bus, held: LeaseHeld) -> bool:
+    """Whether a dispatcher has led since the restore that holds a lease: it was complete, only its release is lost.
+
+    Raises:
+        TransientError: The bus did not answer.
+    """
+    if not held.ledger:
+        return False
+    try:
+        ledger = await bus.state(StreamName.LEDGER)
+    except NoStreamError:
+        return False
+    return ledger.created == held.ledger and ledger.last_seq > held.ledger_seq

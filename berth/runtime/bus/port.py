@@ -155,7 +155,8 @@ class Bus(Protocol):
     ) -> None:
         """Create all streams of the cell, or correct their settings.
 
-        Retries for 30 s if the server is not ready, such as a cluster without a leader.
+        Retries for 30 s if the server is not ready, such as a cluster without a leader. A stream with replicas that was
+        there already and has no leader is waited for some 5 s: another process may just have made it.
 
         Args:
             replicas: Replicas of each stream, 1 or 3.

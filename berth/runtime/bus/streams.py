@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 
 from berth.runtime.backoff import Backoff
 from berth.runtime.bus.port import StreamState
-from berth.runtime.bus.stream_api import FLOOR, Api, of_leader
+from berth.runtime.bus.stream_api import FLOOR, Api, StreamInfo, of_leader
 from berth.runtime.errors import FatalError, PoisonError, TransientError
 from berth.runtime.logs import Logger
 from berth.schemas.subjects import StreamName, StreamSpec, Subjects
@@ -17,7 +17,7 @@ _BACKOFF: Final = Backoff(first_s=0.01, max_s=0.2)
 _BEGIN_S: Final = 30.0
 """Longest time until a cluster has a leader and has found its servers."""
 _LEADER_S: Final = 5.0
-"""How long to wait for the leader of a stream that another process may just have made."""
+"""How long to wait for the leader of a stream that another process may just have made; some are there for good."""
 _ANSWER_S: Final = 0.5
 """A cluster without a leader does not answer, so single requests have a short timeout."""
 _UNLIMITED: Final = -1
@@ -40,7 +40,7 @@ async def ensure_streams(api: Api, subjects: Subjects, *, replicas: int, limits:
     """Create or correct all streams of a cell; see :meth:`berth.runtime.bus.port.Bus.ensure_streams`.
 
     Retries for 30 s if the server is not ready: it starts, or its cluster has no leader. A stream that was there
-    already and has no leader holds nobody up for longer than 5 s: whoever needs it will see.
+    already and has no leader is waited for some 5 s: whoever needs it will see.
 
     Raises:
         FatalError: A stream exists with a setting that cannot be changed.
@@ -49,8 +49,7 @@ async def ensure_streams(api: Api, subjects: Subjects, *, replicas: int, limits:
     reason = ""
     failures = 0
     made: set[str] = set()
-    loop = asyncio.get_running_loop()
-    patient_until_s = loop.time() + _LEADER_S
+    patience = _Patience()
     wanted: deque[tuple[dict[str, Any], bool]] = deque()
     for spec in subjects.streams():
         max_bytes = limits.max_bytes.get(spec.name, spec.max_bytes)
@@ -62,11 +61,14 @@ async def ensure_streams(api: Api, subjects: Subjects, *, replicas: int, limits:
             while wanted:
                 try:
                     name = wanted[0][0]["name"]
-                    if name not in made and await _ensure(api, wanted[0][0], leaves_age=wanted[0][1]):
-                        made.add(name)
-                    # A busy cluster elects the leader of a new stream later: nobody can use it until then.
-                    if replicas > 1 and (name in made or loop.time() < patient_until_s):
-                        await api.stream(name)
+                    if name not in made:
+                        found = await _ensure(api, wanted[0][0], leaves_age=wanted[0][1])
+                        if found is None:
+                            made.add(name)
+                        else:
+                            patience.see(name, found)
+                    if name in made and replicas > 1:
+                        await api.stream(name)  # a busy cluster elects its leader later: nobody can use it until then
                     wanted.popleft()
                     failures = 0
                 except TransientError as error:
@@ -79,8 +81,31 @@ async def ensure_streams(api: Api, subjects: Subjects, *, replicas: int, limits:
         raise TransientError(f"stream {wanted[0][0]['name']} not ready after {_BEGIN_S:g} s: {reason}") from error
 
 
-async def _ensure(api: Api, config: dict[str, Any], *, leaves_age: bool) -> bool:
-    """Create or correct a stream; returns whether it is created.
+class _Patience:
+    """Time for streams that were there already to get a leader: another process may just have made them.
+
+    That of each begins when it is seen without one.
+    """
+
+    def __init__(self) -> None:
+        self._until_s: dict[str, float] = {}
+
+    def see(self, stream: str, info: StreamInfo) -> None:
+        """See that a stream has a leader, or that the time is over.
+
+        Raises:
+            TransientError: It has none yet.
+        """
+        try:
+            of_leader(stream, info)
+        except TransientError:
+            now_s = asyncio.get_running_loop().time()
+            if now_s < self._until_s.setdefault(stream, now_s + _LEADER_S):
+                raise
+
+
+async def _ensure(api: Api, config: dict[str, Any], *, leaves_age: bool) -> StreamInfo | None:
+    """Create or correct a stream; returns what it was before, None if it is created.
 
     Args:
         api: The server.
@@ -97,7 +122,7 @@ async def _ensure(api: Api, config: dict[str, Any], *, leaves_age: bool) -> bool
             await api.create_stream(config)
         except PoisonError as error:
             raise FatalError(f"stream {name} cannot be created: {error.reason}") from error
-        return True
+        return None
     if leaves_age:
         config = {**config, "max_age": found.config.get("max_age", 0)}
     wrong = sorted(field for field in config if not _is_equal(config[field], found.config.get(field)))
@@ -111,7 +136,7 @@ async def _ensure(api: Api, config: dict[str, Any], *, leaves_age: bool) -> bool
             await api.update_stream({**found.config, **config})
         except PoisonError as error:
             raise FatalError(f"stream {name}, fields {', '.join(wrong)}: {error.reason}") from error
-    return False
+    return found
 
 
 async def wait_head(api: Api, stream: str, *, at_least: int, timeout_s: float) -> None:
@@ -121,13 +146,20 @@ async def wait_head(api: Api, stream: str, *, at_least: int, timeout_s: float) -
         TransientError: It was not reached within ``timeout_s``.
     """
     looks = 0
+    reason = ""
     try:
         async with asyncio.timeout(timeout_s):
-            while (await api.stream(stream)).state.last_seq < at_least:
+            while True:
+                try:
+                    if (await api.stream(stream)).state.last_seq >= at_least:
+                        return
+                    reason = ""
+                except TransientError as error:  # of an election, for one
+                    reason = f": {error.reason}"
                 looks += 1
                 await asyncio.sleep(_BACKOFF.pause_s(looks))
     except TimeoutError as error:
-        raise TransientError(f"{stream} has not reached {at_least} within {timeout_s} s") from error
+        raise TransientError(f"{stream} has not reached {at_least} within {timeout_s} s{reason}") from error
 
 
 async def is_stuck(api: Api, stream: str, *, beside: str) -> bool:

@@ -2,7 +2,8 @@
 
 The lease keeps others from beginning. A dispatcher that leads gives way when it looks at the lease; until then it
 answers that it leads. An epoch that is appended behind what was found fences one that does not look: if anything was
-appended meanwhile, it is refused, and nothing is changed.
+appended meanwhile, it is refused, and nothing that may have counted is skipped. A restore keeps its lease, which has no
+end: as long as it is not complete, what there is of the cell is not to be repaired.
 
 The lease is renewed beside the work, however long that takes, as long as the work lets the event loop run. If it is
 lost, the work ends.
@@ -14,14 +15,14 @@ from contextlib import asynccontextmanager, suppress
 from typing import Final
 
 from berth.core.state.ledger import LedgerFold
-from berth.runtime.bus.leaders import ROLE, answering_leader
+from berth.runtime.bus.leaders import ROLE, answering_leader, held_by, is_restored
 from berth.runtime.bus.port import Bus
 from berth.runtime.clock import Clock
 from berth.runtime.errors import AmbiguousError, ShellError
 from berth.runtime.waits import pause
 from berth.schemas.envelope import encode
 from berth.schemas.ledger import Epoch
-from berth.schemas.status import LeaseHeld
+from berth.schemas.status import RESTORE_HOLDER, LeaseHeld
 from berth.schemas.subjects import StreamName
 from berth.schemas.versions import encode_record
 
@@ -55,18 +56,35 @@ class Fence:
         self._revision = 0
         self._held_s = 0.0
 
+    async def look(self) -> None:
+        """See that no restore holds the lease. What is written without it is written within its length from now on.
+
+        Raises:
+            RepairError: One does; it runs, or it was interrupted and has left a part of a cell.
+            TransientError: The bus did not answer.
+        """
+        self._held_s = self._clock.monotonic_s()
+        last = await self._bus.last(StreamName.LEASE, self._subject)
+        self._revision = last.sequence if last is not None else 0
+        held = held_by(last.data) if last is not None else LeaseHeld("", 0, 0)
+        if held.holder == RESTORE_HOLDER and not await is_restored(self._bus, held):
+            raise RepairError(
+                "berth restore holds the lease: it is running, or it was interrupted. If it is not running, use: berth"
+                " restore. Nothing was changed"
+            )
+
     @asynccontextmanager
     async def held(self) -> AsyncIterator[None]:
-        """Hold the lease during the block; it is taken also from a dispatcher that holds it.
+        """Hold the lease during the block; it is taken also from a dispatcher that holds it, see :meth:`look`.
 
         If it cannot be renewed, the block is cancelled where it is, and the error is raised.
 
         Raises:
+            RepairError: A restore holds it.
             ConflictError: Another process has it, or it expired.
             TransientError: The bus did not answer.
         """
-        last = await self._bus.last(StreamName.LEASE, self._subject)
-        self._revision = last.sequence if last is not None else 0
+        await self.look()
         await self._hold(HOLDER, _LEASE_S)
         failure: Exception | None = None
         try:
@@ -100,7 +118,7 @@ class Fence:
             RepairError: It has.
         """
         if self._clock.monotonic_s() - self._held_s >= _LEASE_S:
-            raise RepairError(f"{HOLDER} could not renew its lease within {_LEASE_S} s; start the repair again")
+            raise RepairError(f"{HOLDER} did not hold or renew the lease within {_LEASE_S} s; start the repair again")
 
     async def _renew(self, done: asyncio.Event) -> None:
         while not await pause(done, _LOOK_S):

@@ -8,7 +8,7 @@ import pytest
 from berth.runtime.bus.port import Gap, GapReason, Stored
 from berth.runtime.errors import FatalError, TransientError
 from berth.runtime.feeds import Feeds
-from berth.runtime.ledger_reader import Skips, follow_ledger, stored_digest
+from berth.runtime.ledger_reader import LedgerFollower, Skips, follow_ledger, stored_digest
 from berth.runtime.ledger_repair import find
 from berth.schemas.envelope import encode
 from berth.schemas.status import Skip
@@ -57,6 +57,29 @@ async def test_a_skip_of_other_bytes_counts_for_nothing() -> None:
     assert skips.over(9, b"as before") is None
     assert skips.over(7, GARBAGE) is not None
     assert skips.over(8, None) is None
+
+
+async def test_a_skip_that_comes_before_its_message_takes_its_place(
+    cell: Cell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A reader that was paused for long may see the skip first; it then reads what one that starts later reads."""
+    bus = cell.user
+    first = await append(bus, b"0")
+    found: list[Stored] = []
+    gaps: list[Gap] = []
+    with monkeypatch.context() as patched:
+        patched.setattr(LedgerFollower, "start", lambda *_: None)
+        follower = await follow_ledger(
+            bus, await bus.state(StreamName.LEDGER), on_message=found.append, on_gap=gaps.append, start_seq=first
+        )
+    await append(bus, GARBAGE, b"2")
+    skipped = await skip(bus, Skip(first + 1, first + 1, stored_digest(GARBAGE)))
+    await cell.settle()
+    follower.start(bus)
+    async with asyncio.timeout(5):
+        await follower.caught_up.wait()
+    await follower.stop()
+    assert ([one.data for one in found], gaps) == ([b"0", skipped, b"2"], [])
 
 
 @pytest.mark.parametrize("gone", [(0,), (1,), (0, 1), (2,), (1, 2), (0, 1, 2)])

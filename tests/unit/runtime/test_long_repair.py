@@ -46,13 +46,18 @@ async def holder(cell: Cell) -> str:
 
 
 def slow_reads(
-    cell: Cell, monkeypatch: pytest.MonkeyPatch, slow: StreamName, meanwhile: Callable[[], Awaitable[None]]
+    cell: Cell,
+    monkeypatch: pytest.MonkeyPatch,
+    slow: StreamName,
+    meanwhile: Callable[[], Awaitable[None]],
+    *,
+    with_lease: bool = True,
 ) -> None:
-    """Let something happen during each read of a stream."""
+    """Let something happen during each read of a stream; ``with_lease``: while a repair holds the lease."""
     read = cell.user.read
 
     async def slowly(stream: StreamName, *, start_seq: int = 1, filters: Sequence[str] = ()) -> list[Stored]:
-        if stream is slow:
+        if stream is slow and (not with_lease or await holder(cell) == HOLDER):
             await meanwhile()
         return await read(stream, start_seq=start_seq, filters=filters)
 
@@ -150,10 +155,29 @@ async def test_a_repair_that_was_paused_for_longer_than_its_lease_writes_nothing
         cell.clock.advance(LEASE_S if len(paused) == 2 else 0)
 
     slow_reads(cell, monkeypatch, StreamName.STATUS, meanwhile)
-    with pytest.raises(RepairError, match="could not renew its lease within 30 s; start the repair again"):
+    with pytest.raises(RepairError, match="did not hold or renew the lease within 30 s; start the repair again"):
         await repair(cell.user, cell.clock, found, by="me")
     assert len(paused) == 2
     await see_nothing_written(cell, head)
+
+
+async def test_a_repair_that_was_paused_before_it_has_the_lease_writes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A restore may have begun and ended meanwhile: the skip would be one of the new ledger."""
+    cell = await at_rest()
+    first = await append(cell.user, GARBAGE)
+    await cell.start_dispatcher()  # it passes over it
+    remove(cell, first)
+    found, head = await agreed(cell)
+    assert [skip.was_void for skip in found.skips] == [True]
+
+    async def meanwhile() -> None:
+        cell.clock.advance(LEASE_S)
+
+    slow_reads(cell, monkeypatch, StreamName.STATUS, meanwhile, with_lease=False)
+    with pytest.raises(RepairError, match="did not hold or renew the lease within 30 s; start the repair again"):
+        await repair(cell.user, cell.clock, found, by="me")
+    await see_nothing_written(cell, head)
+    await cell.close()
 
 
 async def test_the_renewal_ends_with_a_repair_that_fails_and_the_lease_is_released(
@@ -201,6 +225,6 @@ async def test_statuses_and_outcomes_are_read_once_for_all_skips(cell: Cell, mon
         async def meanwhile(stream: StreamName = stream) -> None:
             reads.append(stream)
 
-        slow_reads(cell, monkeypatch, stream, meanwhile)
+        slow_reads(cell, monkeypatch, stream, meanwhile, with_lease=False)
     assert len((await find(cell.user, cell.clock, by="me")).skips) == 3
     assert reads == [StreamName.STATUS, StreamName.LATEST]

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from berth.runtime.bus import streams
-from berth.runtime.bus.stream_api import Api, StreamInfo
+from berth.runtime.bus.stream_api import Api, StreamInfo, of_leader
 from berth.runtime.errors import TransientError
 from berth.runtime.logs import DEFAULT_LOG
 from berth.schemas.subjects import StreamName, Subjects
@@ -27,7 +27,14 @@ class Servers:
         assert timeout_s >= 0
         if stream not in self.configs:
             return None
-        info = {"config": self.configs[stream], "created": "2026-01-01T00:00:00Z", "state": {}}
+        leader = "" if self.without_leader[stream] else "one"
+        self.without_leader[stream] -= not leader
+        info = {
+            "config": self.configs[stream],
+            "created": "2026-01-01T00:00:00Z",
+            "state": {},
+            "cluster": {"leader": leader, "replicas": [{"name": "two"}]},
+        }
         return msgspec.convert(info, StreamInfo)
 
     async def create_stream(self, config: dict[str, Any]) -> None:
@@ -36,12 +43,9 @@ class Servers:
         self.without_leader[config["name"]] = self.left
 
     async def stream(self, stream: str) -> StreamInfo:
-        if self.without_leader[stream]:
-            self.without_leader[stream] -= 1
-            raise TransientError(f"{stream} has no leader")
         found = await self.find_stream(stream)
         assert found is not None
-        return found
+        return of_leader(stream, found)
 
 
 async def test_a_new_stream_with_replicas_is_asked_for_until_it_has_a_leader() -> None:

@@ -47,6 +47,20 @@ class SilentBus(FakeBus):
         raise TransientError("no answer within 5 s")
 
 
+class PatientBus(FakeBus):
+    """A connection to servers that say of a stream without a leader that it is there."""
+
+    async def ensure_streams(
+        self,
+        *,
+        replicas: int = 1,
+        max_bytes: Mapping[StreamName, int] | None = None,
+        max_age_s: Mapping[StreamName, int] | None = None,
+    ) -> None:
+        if not self.server.leaderless:
+            await super().ensure_streams(replicas=replicas, max_bytes=max_bytes, max_age_s=max_age_s)
+
+
 async def state_of(bus: FakeBus) -> StreamState | None:
     try:
         return await bus.state(StreamName.STATUS)
@@ -160,8 +174,11 @@ async def test_a_stream_whose_deletion_had_no_answer_is_created_again() -> None:
     assert await stuck.is_free()
 
 
-async def test_a_start_frees_the_leases_and_goes_on() -> None:
+@pytest.mark.parametrize("bus_type", [FakeBus, PatientBus])
+async def test_a_start_frees_the_leases_and_goes_on(bus_type: type[FakeBus]) -> None:
     stuck = StuckLease()
+    stuck.bus = bus_type(FakeServer(), "cell")
+    stuck.kept = KeptStreams(stuck.bus, 3, stuck.clock, DEFAULT_LOG)
     await stuck.stick()
     async with asyncio.TaskGroup() as group:
         start = group.create_task(stuck.kept.begin(), name="start")
