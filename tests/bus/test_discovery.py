@@ -8,11 +8,13 @@ import pytest
 
 from berth.runtime.bus.discovery import Identity, OwnReport
 from berth.runtime.bus.nats_bus import NatsBus
-from berth.runtime.bus.port import Endpoint
+from berth.runtime.bus.port import QUIET_S, Endpoint
+from berth.runtime.cell_status.gathering import gather_status
+from berth.runtime.clock import SystemClock
 from berth.runtime.errors import PoisonError, TransientError
 from berth.runtime.local.nats_server import EmbeddedServer
 from berth.schemas.subjects import StreamName
-from tests.support.waiting import until
+from tests.support.waiting import pause, until
 
 
 def identity(number: int, *, cell: str = "here") -> Identity:
@@ -130,6 +132,30 @@ async def test_processes_of_a_cell_are_those_that_answer(own_server: EmbeddedSer
         for bus in buses:
             await bus.drain(timeout_s=5)
         assert await user.processes() == []
+
+
+async def test_a_scorer_that_answers_late_is_not_missing_in_the_status(own_server: EmbeddedServer) -> None:
+    async with (
+        await NatsBus.connect(own_server.url, "here", name="leads") as leads,
+        await NatsBus.connect(own_server.url, "here", name="slow") as slow,
+        await NatsBus.connect(own_server.url, "here", name="asks") as user,
+    ):
+        await user.ensure_streams()
+        gauges = {"berth_dispatcher_is_leader": 1.0, "berth_dispatcher_shards": 1.0}
+        await leads.announce(msgspec.structs.replace(identity(0), name="berth-dispatcher"), lambda: OwnReport("", gauges))
+        before = await NatsBus.connect(own_server.url, "here", name="before")
+        await before.announce(identity(1))
+        await before.serve("berth.here.score.0", handle, queue="shard-0")
+        stats = await user.request("$SRV.STATS.berth-scorer.one-1", b"", timeout_s=5)
+        await before.drain(timeout_s=5)
+
+        async def late(_: bytes) -> bytes:
+            await pause(2 * QUIET_S)
+            return stats
+
+        await slow.serve("$SRV.STATS", late)
+        status = await gather_status(user, SystemClock())
+        assert (status.scorers.answering, status.scorers.missing, status.problems) == ([0], [], [])
 
 
 async def test_a_server_and_its_streams_are_described(own_server: EmbeddedServer) -> None:

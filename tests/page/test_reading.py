@@ -141,8 +141,10 @@ def test_an_address_leads_to_the_same_view_and_place(open_page: Open, gateway: P
     page = open_page(f"{gateway.url}#/node/a2-4")
     settled(page)
     page.locator("#zoom-in").click()
-    page.locator("#zoom-in").click()
     page.wait_for_url(re.compile(r"#/node/a2-4\?map="))
+    once = page.url
+    page.locator("#zoom-in").click()
+    page.wait_for_url(lambda address: "#/node/a2-4?map=" in address and address != once)
     address = page.url
     other = open_page(address)
     expect(other.locator("#panel-title")).to_have_text("Node a2-4")
@@ -154,6 +156,26 @@ def test_an_address_leads_to_the_same_view_and_place(open_page: Open, gateway: P
     expect(page.locator("#panel-title")).to_have_text("Not found")
     page.go_back()
     expect(page.locator("#panel-title")).to_have_text("Node a2-4")
+
+
+def test_a_move_of_the_map_right_before_a_new_address_is_not_a_part_of_it(open_page: Open, gateway: PageGateway) -> None:
+    """A page that is busy sees the key first, then it is time to write the place, then comes the new address."""
+    page = open_page(gateway.url)
+    settled(page)
+    page.keyboard.press("/")
+    page.keyboard.type("a2-4")
+    expect(page.get_by_role("option").first).to_contain_text("a2-4")
+    page.evaluate(
+        """() => {
+          document.getElementById("zoom-in").click();
+          setTimeout(() => {
+            const end = performance.now() + 1000;
+            while (performance.now() < end);
+          }, 0);
+        }"""
+    )
+    page.keyboard.press("Enter")
+    page.wait_for_url("**#/node/a2-4?map=a2-4,*")
 
 
 def test_an_address_with_a_place_moves_the_map_also_from_another_view(open_page: Open, gateway: PageGateway) -> None:

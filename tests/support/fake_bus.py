@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Self
 
 from berth.runtime.bus.discovery import ProcessStats
-from berth.runtime.bus.port import Endpoint, Gap, Gathered, Stored, StreamState
+from berth.runtime.bus.port import QUIET_S, Endpoint, Gap, Gathered, Stored, StreamState
 from berth.runtime.bus.wire import size_bytes
 from berth.runtime.errors import FatalError, OversizeError, PoisonError, TransientError
 from berth.schemas.subjects import StreamName, StreamSpec, Subjects
@@ -323,7 +323,8 @@ class FakeBus:
         for service in self.server.route(subject):
             service.put(subject, data, lambda _: None)
 
-    async def processes(self) -> list[ProcessStats]:
+    async def processes(self, *, quiet_s: float = QUIET_S) -> list[ProcessStats]:
+        assert quiet_s > 0
         return list(self.server.processes)
 
     async def request(self, subject: str, data: bytes, *, timeout_s: float) -> bytes:

@@ -207,7 +207,7 @@ class Page {
     if (location.hash && !location.hash.startsWith("#/")) return;
     const before = this.route;
     this.route = parseAddress(location.hash);
-    const isOther = isFirst || before.view !== this.route.view || before.names.join("/") !== this.route.names.join("/");
+    const isOther = isFirst || !isSamePlace(before, this.route);
     if (this.source.isRecorded && !isFirst) this.#takeTime(this.route);
     const position = this.route.query.get("map");
     if (position === null && isPlaced()) this.map.fit(false);
@@ -328,7 +328,8 @@ class Page {
   #mapMoved() {
     clearTimeout(this.mapTimer);
     this.mapTimer = setTimeout(() => {
-      if (!this.cell.hasView) return;
+      // An address that was just set is not taken yet: the place belongs to the one before.
+      if (!this.cell.hasView || !isSamePlace(this.route, parseAddress(location.hash))) return;
       setQuery({ map: this.map.position() || null });
       setPlaced();
     }, 300);
@@ -356,6 +357,11 @@ class Page {
     tip.style.left = `${Math.max(4, left)}px`;
     tip.style.top = `${top}px`;
   }
+}
+
+// Whether two addresses show the same thing, whatever the place of the map.
+function isSamePlace(one, other) {
+  return one.view === other.view && one.names.join("/") === other.names.join("/");
 }
 
 function noDocuments() {

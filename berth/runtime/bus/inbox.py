@@ -7,10 +7,13 @@ dropped.
 import asyncio
 from collections.abc import Callable, Mapping
 from functools import partial
+from typing import Final
 
 from berth.runtime.bus.port import Gathered
 from berth.runtime.bus.wire import Received, Wire, is_no_responders
 from berth.runtime.errors import TransientError
+
+_ROUND_TRIP_S: Final = 5.0
 
 
 class Inbox:
@@ -60,10 +63,11 @@ class Inbox:
         Args:
             subject: Whom to ask.
             first_s: Seconds to wait for the first reply.
-            quiet_s: Seconds to wait for one more reply.
+            quiet_s: Seconds to wait for one more reply. Replies that came while this process or the server was paused
+                are not late.
 
         Raises:
-            TransientError: Not connected, or the connection broke.
+            TransientError: Not connected, the connection broke, or the server does not answer.
         """
         replies: list[bytes] = []
         moved = asyncio.Event()
@@ -83,11 +87,15 @@ class Inbox:
         try:
             await self._wire.write(subject, b"", self._prefix + token)
             while not is_over:
-                async with asyncio.timeout(quiet_s if replies else first_s):
-                    await moved.wait()
+                count = len(replies)
+                try:
+                    async with asyncio.timeout(quiet_s if replies else first_s):
+                        await moved.wait()
+                except TimeoutError:
+                    await self.round_trip(timeout_s=_ROUND_TRIP_S)  # what the server has sent comes before its answer
+                    if len(replies) == count:
+                        break
                 moved.clear()
-        except TimeoutError:
-            pass  # no more replies
         finally:
             self._waiting.pop(token, None)
         if is_broken:

@@ -24,7 +24,7 @@ from berth.runtime.bus.discovery import (
 )
 from berth.runtime.bus.follower import NatsFollower, Wanted
 from berth.runtime.bus.inbox import Inbox
-from berth.runtime.bus.port import Endpoint, Gap, Gathered, Stored, StreamState
+from berth.runtime.bus.port import QUIET_S, Endpoint, Gap, Gathered, Stored, StreamState
 from berth.runtime.bus.publisher import SUBMIT_TIMEOUT_S, Publisher
 from berth.runtime.bus.service import NatsServed
 from berth.runtime.bus.stream_api import FLOOR, Api, StreamReport
@@ -35,8 +35,6 @@ from berth.schemas.subjects import StreamName, Subjects
 _READ_PROGRESS_S: Final = 10.0
 _ROUND_TRIP_S: Final = 5.0
 _FIRST_ANSWER_S: Final = 1.0
-_QUIET_S: Final = 0.3
-"""Processes that do not answer within this time after another one are taken for absent."""
 _NO_ACCESS: Final = Access()
 
 
@@ -150,13 +148,16 @@ class NatsBus:
         for subject, handler in discovery.handlers().items():
             await self.serve(subject, handler)
 
-    async def processes(self) -> list[ProcessStats]:
+    async def processes(self, *, quiet_s: float = QUIET_S) -> list[ProcessStats]:
         """Statistics of all processes of the cell that answer within a moment, by name and id.
+
+        Args:
+            quiet_s: Processes that do not answer within this time after another one are taken for absent.
 
         Raises:
             TransientError: Not connected.
         """
-        answers = await self._inbox.collect(f"{ROOT}.STATS", first_s=_FIRST_ANSWER_S, quiet_s=_QUIET_S)
+        answers = await self._inbox.collect(f"{ROOT}.STATS", first_s=_FIRST_ANSWER_S, quiet_s=quiet_s)
         found = [stats for answer in answers if (stats := stats_of(answer)) is not None]
         mine = [one for one in found if one.metadata.get("cell") == self.subjects.cell]
         return sorted(mine, key=lambda one: (one.name, one.id))

@@ -3,13 +3,16 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from enum import StrEnum
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
 from berth.runtime.errors import FatalError
 from berth.schemas.subjects import StreamName, Subjects
 
 if TYPE_CHECKING:
     from berth.runtime.bus.discovery import ProcessStats
+
+QUIET_S: Final = 0.3
+"""How long nobody answers until those that did not are taken for absent."""
 
 
 class Stored(NamedTuple):
@@ -338,8 +341,11 @@ class Bus(Protocol):
             TransientError: The subject has no responders (raised at once), or no reply came within ``timeout_s``.
         """
 
-    async def processes(self) -> Sequence["ProcessStats"]:
+    async def processes(self, *, quiet_s: float = QUIET_S) -> Sequence["ProcessStats"]:
         """Statistics of the processes of the cell that answer within a moment, by name and id.
+
+        Args:
+            quiet_s: Seconds after an answer, without another one, after which those that did not answer are absent.
 
         Raises:
             TransientError: Not connected.

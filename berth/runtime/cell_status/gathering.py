@@ -1,10 +1,11 @@
 """Gathering of the status of a cell."""
 
 from collections import Counter
+from typing import Final
 
 from berth.core.requests.dead_reasons import CODES, code_of
 from berth.runtime.bus.nats_bus import NatsBus
-from berth.runtime.bus.port import Bus
+from berth.runtime.bus.port import QUIET_S, Bus
 from berth.runtime.cell_status.model import CellStatus, DeadLetters, Decision, Nats, Stream
 from berth.runtime.cell_status.processes import leader_of, process_of, scorers_of
 from berth.runtime.clock import Clock
@@ -15,6 +16,8 @@ from berth.schemas.status import LeaseHeld
 from berth.schemas.subjects import StreamName
 
 _ROLE = "dispatcher"
+_PATIENT_S: Final = 2.0
+"""Time for processes that are slow to answer, once one is missing."""
 
 
 async def gather_status(bus: NatsBus, clock: Clock) -> CellStatus:
@@ -32,20 +35,25 @@ async def gather_status(bus: NatsBus, clock: Clock) -> CellStatus:
     letters = await count_letters(bus)
     stored = await bus.last(StreamName.LEASE, bus.subjects.lease(_ROLE))
     # The streams were read before: what a process has received meanwhile is no lag.
-    found = await bus.processes()
     last_seqs = {one.name: one.last_seq for one in nats.streams}
     score = bus.subjects.score(0).removesuffix("0")
-    processes = [process_of(stats, last_seqs, score=score) for stats in found]
-    return CellStatus(
-        cell=bus.subjects.cell,
-        at_ms=clock.now_ms(),
-        leader=leader_of(_lease(stored.data) if stored is not None else None, found),
-        processes=processes,
-        scorers=scorers_of(processes, found),
-        decision=decision,
-        dead_letters=letters,
-        nats=nats,
-    )
+
+    async def status(*, quiet_s: float) -> CellStatus:
+        found = await bus.processes(quiet_s=quiet_s)
+        processes = [process_of(stats, last_seqs, score=score) for stats in found]
+        return CellStatus(
+            cell=bus.subjects.cell,
+            at_ms=clock.now_ms(),
+            leader=leader_of(_lease(stored.data) if stored is not None else None, found),
+            processes=processes,
+            scorers=scorers_of(processes, found),
+            decision=decision,
+            dead_letters=letters,
+            nats=nats,
+        )
+
+    first = await status(quiet_s=QUIET_S)
+    return await status(quiet_s=_PATIENT_S) if first.lacks_answers else first
 
 
 async def count_letters(bus: Bus) -> DeadLetters:

@@ -161,6 +161,11 @@ class CellStatus(msgspec.Struct, frozen=True):
     nats: Nats
 
     @property
+    def lacks_answers(self) -> bool:
+        """Whether a process that must be there has not answered."""
+        return not self.leader.process or bool(self.scorers.missing)
+
+    @property
     def problems(self) -> list[str]:
         """What keeps the cell from its work, one sentence each. Dead letters and lag do not."""
         found = []

@@ -18,7 +18,7 @@ from berth.core.state.ledger import LedgerFold
 from berth.runtime.bus.leaders import ROLE, answering_leader, held_by, is_restored
 from berth.runtime.bus.port import Bus
 from berth.runtime.clock import Clock
-from berth.runtime.errors import AmbiguousError, ShellError
+from berth.runtime.errors import AmbiguousError, ConflictError, ShellError
 from berth.runtime.waits import pause
 from berth.schemas.envelope import encode
 from berth.schemas.ledger import Epoch
@@ -33,6 +33,8 @@ _RENEW_S: Final = _LEASE_S / 3
 """Time for a renewal that is slow, or for a part of the work during which the loop does not run."""
 _ANSWER_S: Final = 2.0
 _LOOK_S: Final = 0.25
+_TRIES: Final = 5
+"""Times that the lease is read and taken, until nobody wrote it in between."""
 _WAIT_S: Final = 60.0
 """How long a dispatcher that leads may take to look at the lease: with the default settings it does every 2 s."""
 
@@ -84,8 +86,7 @@ class Fence:
             ConflictError: Another process has it, or it expired.
             TransientError: The bus did not answer.
         """
-        await self.look()
-        await self._hold(HOLDER, _LEASE_S)
+        await self._take()
         failure: Exception | None = None
         try:
             async with asyncio.TaskGroup() as group:
@@ -108,6 +109,19 @@ class Fence:
                 raise cause from cause.__cause__
             raise
         await self._hold("", 1)
+
+    async def _take(self) -> None:
+        """Take the lease, also if its holder renews it at this moment.
+
+        Raises:
+            ConflictError: It did so each time.
+        """
+        for _ in range(_TRIES - 1):
+            await self.look()
+            with suppress(ConflictError):
+                return await self._hold(HOLDER, _LEASE_S)
+        await self.look()
+        return await self._hold(HOLDER, _LEASE_S)
 
     def see_held(self) -> None:
         """See that the lease has not expired, right before something is written.

@@ -378,6 +378,26 @@ async def test_a_repair_does_nothing_while_a_restore_holds_the_lease(cell: Cell)
     assert await repaired(cell) == [(first, first, True), (first + 2, first + 2, False)]
 
 
+async def test_a_repair_takes_the_lease_although_its_holder_renews_it_at_that_moment(
+    cell: Cell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bus = cell.user
+    first = await append(bus, GARBAGE)
+    remove(cell, first)
+    last = bus.last
+    renewed: list[int] = []
+
+    async def renewing(stream: StreamName, subject: str) -> Stored | None:
+        found = await last(stream, subject)
+        if stream is StreamName.LEASE and len(renewed) < 3:
+            renewed.append(await bus.publish(subject, encode(LeaseHeld("leader", 0, 0))))
+        return found
+
+    monkeypatch.setattr(bus, "last", renewing)
+    assert await repaired(cell) == [(first, first, False)]
+    assert len(renewed) == 3
+
+
 async def test_a_restore_that_begins_during_a_repair_keeps_the_lease(
     cell: Cell, monkeypatch: pytest.MonkeyPatch
 ) -> None:

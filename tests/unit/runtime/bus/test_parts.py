@@ -22,10 +22,15 @@ DEADLINE_S = 5.0
 
 
 class Wire(FakeWire):
-    """Takes everything down, and answers nothing; while ``gate`` is not set, writing waits."""
+    """Takes everything down, and answers only what is written to oneself; while ``gate`` is not set, writing waits.
+
+    Attributes:
+        sent: What the server has sent and this process has not read yet, by subject; read before what comes next.
+    """
 
     def __init__(self) -> None:
         super().__init__()
+        self.sent: list[tuple[str, bytes]] = []
         self.written: list[tuple[str, bytes, str]] = []
         self.gate = asyncio.Event()
         self.gate.set()
@@ -34,6 +39,10 @@ class Wire(FakeWire):
         assert headers is None
         self.written.append((subject, data, reply))
         await self.gate.wait()
+        if subject.startswith("_INBOX."):
+            sent, self.sent = [*self.sent, (subject, data)], []
+            for one in sent:
+                self.answer(*one)
 
     def answer(self, subject: str, data: bytes, reply: str = "") -> None:
         self.hand(subject, Arrived(subject, reply, data))
@@ -211,6 +220,16 @@ async def test_all_answers_to_a_question_are_collected_until_no_more_come() -> N
             wire.answer(reply, answer)
     assert asking.result() == [b"1", b"2"]
     wire.answer(reply, b"late")  # dropped
+
+
+async def test_answers_that_came_while_this_process_was_paused_are_not_late() -> None:
+    wire, inbox = await an_inbox()
+    async with asyncio.TaskGroup() as group:
+        asking = group.create_task(inbox.collect("all", first_s=0.01, quiet_s=0.01))
+        await wire.wrote(1)
+        ((_, _, reply),) = wire.written
+        wire.sent = [(reply, b"1"), (reply, b"2")]
+    assert asking.result() == [b"1", b"2"]
 
 
 async def test_a_question_that_nobody_can_answer_ends_at_once() -> None:
