@@ -116,7 +116,7 @@ async def test_a_server_is_trusted_by_its_certificate(tmp_path: Path) -> None:
     own, key = certificate(tmp_path, "server", ca)
     tls = f'tls {{ cert_file: "{own}", key_file: "{key}" }}'
     async with EmbeddedServer(tmp_path / "nats", more=f"{USERS}\n{tls}") as server:
-        user = BusConfig(user="berth", password_file=secret(tmp_path, "s3cret"), connect_timeout_s=5)
+        user = BusConfig(user="berth", password_file=secret(tmp_path, "s3cret"))
         trusting = replace(user, tls_ca_file=ca)
         assert await works(server, trusting)
         assert await asyncio.to_thread(on_uvloop, works(server, trusting))
@@ -130,7 +130,7 @@ async def test_a_certificate_for_another_name_is_refused_unless_its_name_is_give
     own, key = certificate(tmp_path, "server", ca, names="DNS:nats-0.nats")
     tls = f'tls {{ cert_file: "{own}", key_file: "{key}" }}'
     async with EmbeddedServer(tmp_path / "nats", more=f"{USERS}\n{tls}") as server:
-        user = BusConfig(user="berth", password_file=secret(tmp_path, "s3cret"), connect_timeout_s=5, tls_ca_file=ca)
+        user = BusConfig(user="berth", password_file=secret(tmp_path, "s3cret"), tls_ca_file=ca)
         named = replace(user, tls_hostname="nats-0.nats")
         assert await works(server, named), "as through a port-forward"
         assert await asyncio.to_thread(on_uvloop, works(server, named))
@@ -167,7 +167,7 @@ async def test_a_server_without_tls_gets_no_secret_when_tls_is_asked_for(tmp_pat
     ca = authority(tmp_path)
     log = "trace: true"
     async with EmbeddedServer(tmp_path / "nats", more=f"{USERS}\n{log}") as server:
-        user = BusConfig(user="berth", password_file=secret(tmp_path, "s3cret"), connect_timeout_s=5)
+        user = BusConfig(user="berth", password_file=secret(tmp_path, "s3cret"))
         assert "no TLS" in await refused(server, replace(user, tls_ca_file=ca))
         assert "CONNECT" not in server.log_path.read_text()
     async with EmbeddedServer(tmp_path / "open") as server:

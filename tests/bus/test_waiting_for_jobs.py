@@ -169,7 +169,7 @@ async def test_submit_waits_for_the_place(real_bus: NatsBus, nats_server: str, c
 
 async def test_submit_has_the_code_of_a_timeout(real_bus: NatsBus, nats_server: str, cell: str, tmp_path: Path) -> None:
     (tmp_path / "job.json").write_text(MANIFEST)
-    words = ("submit", str(tmp_path / "job.json"), "--wait", "--timeout", "3s")
+    words = ("submit", str(tmp_path / "job.json"), "--wait", "--timeout", "10s")  # enough to hear of the verdict before
     async with live(*words, url=nats_server, cell=cell, on_terminal=True) as submitting:
         await accept(real_bus)
         assert await submitting.ends() == 124

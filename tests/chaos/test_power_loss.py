@@ -84,8 +84,11 @@ async def until_placed(bus: NatsBus, name: str) -> None:
 
 
 async def until_refuses(dispatcher: Service, lost: int) -> None:
-    """Wait until the dispatcher says, since its last start, that it does not lead."""
-    start, words = f"--- start {dispatcher.starts}", f"record {lost} of the ledger is of epoch 2"
+    """Wait until the dispatcher says, since its last start, that it does not lead.
+
+    Which epoch has the record is left open: where the disk was slow, more than one began before the power went.
+    """
+    start, words = f"--- start {dispatcher.starts}", f"record {lost} of the ledger is of epoch "
     await until(lambda: words in dispatcher.whole_log().partition(start)[2], deadline_s=30, what="it does not lead")
 
 

@@ -63,7 +63,7 @@ async def test_a_group_is_let_in_when_there_is_room_and_sent_back_when_it_cannot
 ) -> None:
     gangs = {
         "force_enqueue": False,
-        "claim_s": 3,
+        "claim_s": 10,  # also for the gangs that do start
         "retry_s": 2,
         "group_status_s": 0.2,
         "look_again_s": 1,
@@ -102,7 +102,7 @@ async def half_of_a_gang_claims_room(target: InvalidInputCell, history: History)
     await target.pod("whole-0", a_spec(8), annotations={**LONG, GROUP: "whole"})
     claimed = f"asks for 8 {RESOURCE}, 8 are free, of which other admitted PodGroups claim 4"
     await until_said(history, "whole", "Pending", claimed)
-    released = "it could not start for 3 s and released its claim"
+    released = "it could not start for 10 s and released its claim"
     sent_back = await until_said(history, "half", "Pending", released)
     assert (sent_back.metadata.annotation(FREQUENCY), sent_back.metadata.annotation(ENQUEUED)) == ("1", "")
     await target.until_running("whole-0")

@@ -1,5 +1,7 @@
 """Wrong jobs: each is refused or held with a sentence where one looks for it, and the others go on."""
 
+import asyncio
+from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any, Final
 
@@ -29,7 +31,7 @@ QUICK: Final[dict[str, object]] = {
     "groups_without_scheduler": True,
 }
 
-SETTLE_S: Final = 1.0
+SETTLE_S: Final = 2.0
 """Longer than the pause between two pods that a test makes of one gang: nobody is told of a part of it."""
 
 
@@ -40,6 +42,13 @@ def target(target_of: TargetOf) -> InvalidInputCell:
 
 async def submit(target: InvalidInputCell, job: Tree) -> Tree:
     return await target.api.post(f"/apis/batch.volcano.sh/v1alpha1/namespaces/{target.namespace}/jobs", job)
+
+
+async def at_once(*calls: Coroutine[Any, Any, Tree]) -> None:
+    """Make the pods of a gang concurrently: how long a call takes on a busy machine is then no pause between them."""
+    async with asyncio.TaskGroup() as group:
+        for call in calls:
+            group.create_task(call)
 
 
 async def others_go_on(target: InvalidInputCell, name: str) -> None:
@@ -83,8 +92,7 @@ async def test_gangs_that_lack_pods_and_pods_that_ask_wrongly(target: InvalidInp
 async def minimum_above_pods(target: InvalidInputCell) -> None:
     """A PodGroup of three of which two pods are there is held, and starts when the third comes."""
     await target.group("short", {"minMember": 3, "minResources": {RESOURCE: "6"}})
-    for number in range(2):
-        await target.pod(f"short-{number}", a_spec(2), annotations={**LONG, GROUP: "short"})
+    await at_once(*(target.pod(f"short-{n}", a_spec(2), annotations={**LONG, GROUP: "short"}) for n in range(2)))
     sentence = "2 of at least 3 pods exist"
     await target.until_is("hold", lambda: target.hold("podgroup.short"), sentence)
     await target.until_told(["short-0", "short-1"], sentence)
@@ -182,8 +190,7 @@ async def job_in_parts_of_a_node(target: InvalidInputCell) -> None:
     """On 910A a gang with parts of nodes is told which setting forbids it, and what would be accepted."""
     await target.group("parts", {"minMember": 2})
     spec = a_spec(4) | {"nodeSelector": {"accelerator-type": "module"}}
-    for number in range(2):
-        await target.pod(f"parts-{number}", spec, annotations={**LONG, GROUP: "parts"})
+    await at_once(*(target.pod(f"parts-{n}", spec, annotations={**LONG, GROUP: "parts"}) for n in range(2)))
     sentence = (
         "tasks is '8 chips in 2 pods', expected one pod with 1, 2, 4 or 8 chips, or 8 chips in every pod"
         " (setting strict_job_shape)"
@@ -205,8 +212,7 @@ async def larger_than_cluster(target: InvalidInputCell) -> None:
     await target.pod("nine", a_spec(9), annotations=LONG)
     await rejected(target, "nine", "tasks[0].chips is '9'")
     await target.group("huge", {"minMember": 5})
-    for number in range(5):
-        await target.pod(f"huge-{number}", a_spec(8), annotations={**LONG, GROUP: "huge"})
+    await at_once(*(target.pod(f"huge-{n}", a_spec(8), annotations={**LONG, GROUP: "huge"}) for n in range(5)))
     status = await target.cell.until_status(target.namespace, "podgroup.huge", "waiting", "rejected")
     assert "larger than the cluster" in status.sentence or "pods find room" in status.sentence, status
     await target.until_told([f"huge-{number}" for number in range(5)], status.sentence)
@@ -322,14 +328,17 @@ async def suspended_set(target: InvalidInputCell) -> None:
     }
     made = await target.api.post(path, body)
     pods = ["rest-w-0-0", "rest-w-1-0"]
-    for number, pod in enumerate(pods):
-        labels = {
-            "jobset.sigs.k8s.io/jobset-name": "rest",
-            "jobset.sigs.k8s.io/jobset-uid": made["metadata"]["uid"],
-            "jobset.sigs.k8s.io/replicatedjob-name": "w",
-            "jobset.sigs.k8s.io/job-index": str(number),
-        }
-        await target.pod(pod, a_spec(1), labels=labels, annotations=LONG)
+    labels = {
+        "jobset.sigs.k8s.io/jobset-name": "rest",
+        "jobset.sigs.k8s.io/jobset-uid": made["metadata"]["uid"],
+        "jobset.sigs.k8s.io/replicatedjob-name": "w",
+    }
+    await at_once(
+        *(
+            target.pod(pod, a_spec(1), labels=labels | {"jobset.sigs.k8s.io/job-index": str(n)}, annotations=LONG)
+            for n, pod in enumerate(pods)
+        )
+    )
     sentence = "its job is suspended"
     await target.until_is("hold", lambda: target.hold("jobset.rest"), sentence)
     await target.until_told(pods, sentence)

@@ -12,10 +12,11 @@ import pytest
 
 from berth.cli.app import call
 from tests.support.cell_mode import CELLS
+from tests.support.waiting import SLACK
 
 pytestmark = pytest.mark.timeout(240)
 ROOT = Path(__file__).parents[2]
-TOO_LONG_S = 200
+TOO_LONG_S = SLACK * 200
 
 
 def started(tmp_path: Path, *words: str) -> subprocess.Popen[str]:

@@ -9,6 +9,7 @@ from random import Random
 
 import aiohttp
 import pytest
+from msgspec.structs import replace
 
 from berth.formats.kubernetes.objects import ConfigMap, Listed
 from berth.runtime.clock import SystemClock
@@ -22,10 +23,12 @@ from tests.contract.kube_troubles import (
     DEADLINE_S,
     TROUBLES,
     Trial,
+    a_lost_answer,
     a_pod,
     a_reflection_through_all_of_it,
     maps,
     pods,
+    what_is_held_lands_late,
 )
 from tests.sim.clock import SimClock
 from tests.sim.kube import SimApi, SimKube
@@ -35,7 +38,10 @@ from tests.support.waiting import until_true
 
 pytestmark = pytest.mark.timeout(120)
 Trouble = Callable[[Trial], Awaitable[None]]
-_TIMEOUT_S = 2.0
+_UNANSWERED = (a_lost_answer, what_is_held_lands_late)
+"""Troubles in which the client in trouble waits in vain for an answer."""
+_TIMEOUT_S = 5.0
+"""How long it does so. What is answered there must be within this time, too; in other troubles it has the usual one."""
 _ADMISSION = "/apis/admissionregistration.k8s.io/v1/validatingadmission"
 
 
@@ -172,13 +178,13 @@ async def test_a_real_server_in_trouble(
         config["clusters"][0]["cluster"]["server"] = f"https://127.0.0.1:{proxy.port}"
         through = tmp_path / "through"
         through.write_text(json.dumps(config), "utf-8")
+        usual = KubeConfig(backoff_max_s=0.5)
+        troubled = replace(usual, timeout_s=_TIMEOUT_S) if trouble in _UNANSWERED else usual
         api, other = [
             await stack.enter_async_context(
-                await KubeApi.connect(
-                    KubeConfig(kubeconfig=path, timeout_s=_TIMEOUT_S, backoff_max_s=0.5), clock=SystemClock()
-                )
+                await KubeApi.connect(replace(settings, kubeconfig=path), clock=SystemClock())
             )
-            for path in (through, direct)
+            for settings, path in ((troubled, through), (usual, direct))
         ]
         await trouble(RealTrial(server, proxy, api, other, used))
 

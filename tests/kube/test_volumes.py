@@ -222,12 +222,12 @@ async def test_of_a_gang_whose_claim_cannot_be_bound_no_pod_is_bound_and_nothing
 
 
 async def test_a_volume_that_is_not_made_in_time_is_made_elsewhere(target_of: TargetOf) -> None:
-    async with a_cell(target_of, volumes_timeout_s=2) as cell:
+    async with a_cell(target_of, volumes_timeout_s=10) as cell:  # it is also for the node where the volume is made
         cell.provisioner.holds[""] = {cell.nodes[0]}
         await cell.claim("data")
         await cell.pod("job", "data")
         assert await cell.runs_on("job") == cell.nodes[1]
-        sentence = f"claim data was not bound to a volume for node {cell.nodes[0]} within 2 s"
+        sentence = f"claim data was not bound to a volume for node {cell.nodes[0]} within 10 s"
         await cell.target.until_event("Pod", "job", "FailedBinding", sentence)
 
 

@@ -158,7 +158,9 @@ def test_an_address_leads_to_the_same_view_and_place(open_page: Open, gateway: P
     expect(page.locator("#panel-title")).to_have_text("Node a2-4")
 
 
-def test_a_move_of_the_map_right_before_a_new_address_is_not_a_part_of_it(open_page: Open, gateway: PageGateway) -> None:
+def test_a_move_of_the_map_right_before_a_new_address_is_not_a_part_of_it(
+    open_page: Open, gateway: PageGateway
+) -> None:
     """A page that is busy sees the key first, then it is time to write the place, then comes the new address."""
     page = open_page(gateway.url)
     settled(page)
