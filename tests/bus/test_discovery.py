@@ -142,7 +142,9 @@ async def test_a_scorer_that_answers_late_is_not_missing_in_the_status(own_serve
     ):
         await user.ensure_streams()
         gauges = {"berth_dispatcher_is_leader": 1.0, "berth_dispatcher_shards": 1.0}
-        await leads.announce(msgspec.structs.replace(identity(0), name="berth-dispatcher"), lambda: OwnReport("", gauges))
+        await leads.announce(
+            msgspec.structs.replace(identity(0), name="berth-dispatcher"), lambda: OwnReport("", gauges)
+        )
         before = await NatsBus.connect(own_server.url, "here", name="before")
         await before.announce(identity(1))
         await before.serve("berth.here.score.0", handle, queue="shard-0")

@@ -10,6 +10,7 @@ import pytest
 from berth.cli.app import call
 from berth.runtime.recording import anonymise_file
 from tests.support.cell_mode import CELLS
+from tests.support.waiting import SLACK
 
 pytestmark = pytest.mark.timeout(180)
 ROOT = Path(__file__).parents[2]
@@ -22,7 +23,7 @@ def demo(tmp_path: Path, *words: str) -> subprocess.CompletedProcess[str]:
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=150,
+        timeout=SLACK * 150,
         check=False,
     )
 

@@ -23,7 +23,7 @@ from berth.schemas.subjects import StreamName
 from tests.support.cells import a_job
 from tests.support.compose import ROOT, Composed, composed
 from tests.support.load import give_jobs, status
-from tests.support.waiting import pause, until
+from tests.support.waiting import SLACK, pause, until
 
 FILE = (ROOT / "compose.yaml").read_text("utf-8")
 HAS_PLACE = {"running", "succeeded"}
@@ -53,12 +53,17 @@ async def discovered(client: Client, count: int) -> Counter[tuple[str, str]]:
 async def placed(bus: NatsBus, jobs: list[JobRequest], *, deadline_s: float) -> None:
     """Wait until all jobs have a place and their pods run there.
 
+    Args:
+        bus: The cell.
+        jobs: The jobs.
+        deadline_s: How long it may take on a free machine.
+
     Raises:
         AssertionError: They have not in time; names what became of them.
     """
     phases: dict[str, str] = {}
     try:
-        async with asyncio.timeout(deadline_s):
+        async with asyncio.timeout(SLACK * deadline_s):
             while len(phases) < len(jobs) or not set(phases.values()) <= HAS_PLACE:
                 for job in jobs:
                     try:
@@ -68,7 +73,7 @@ async def placed(bus: NatsBus, jobs: list[JobRequest], *, deadline_s: float) -> 
                     phases[job.name] = found.phase if found is not None else ""
                 await pause(0.05)
     except TimeoutError as error:
-        raise AssertionError(f"not placed within {deadline_s} s: {phases}") from error
+        raise AssertionError(f"not placed within {SLACK * deadline_s} s: {phases}") from error
 
 
 async def ledger_state(bus: NatsBus) -> StreamState:
@@ -85,7 +90,7 @@ def services_of(running: Composed) -> Counter[str]:
     return Counter(one.command[2].replace("berth.services.", "berth-") for one in ours)
 
 
-@pytest.mark.timeout(150)
+@pytest.mark.timeout(200)
 async def test_the_cell_of_the_compose_file_places_jobs_and_goes_on_without_a_nats_node(
     tmp_path: Path, cell: str
 ) -> None:
@@ -118,7 +123,7 @@ async def test_the_cell_of_the_compose_file_places_jobs_and_goes_on_without_a_na
             await give_jobs(bus, *after)
             await placed(bus, [*before, *after], deadline_s=60)
             assert (await ledger_state(bus)).last_seq > head
-            counts = decode(await bus.request(bus.subjects.sim("counts"), b"", timeout_s=5), SimCounts)
+            counts = decode(await bus.request(bus.subjects.sim("counts"), b"", timeout_s=SLACK * 5), SimCounts)
             assert (counts.pods_bound, counts.double_allocations) == (len(before) + len(after), 0)
         await client.close()
         restarts = {name: process.restarts for name, process in running.processes.items()}

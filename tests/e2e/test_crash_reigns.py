@@ -21,7 +21,7 @@ from tests.support.cells import a_job, a_node
 from tests.support.dispatchers import Dispatchers, turns
 from tests.support.load import Load, give_jobs, give_nodes
 from tests.support.processes import services
-from tests.support.waiting import until
+from tests.support.waiting import SLACK, until
 from tests.support.watch import Watch, verify, verify_start
 
 CONFIG: Final = DispatcherConfig(
@@ -62,7 +62,7 @@ async def test_of_two_that_begin_together_one_reigns(real_bus: NatsBus, reigns: 
         second = await reigns.begin()
         new = group.create_task(work(second, done))
         await until(lambda: watch.placed.total() >= 16, deadline_s=10, what="all placements")
-        await asyncio.wait([old], timeout=10)
+        await asyncio.wait([old], timeout=SLACK * 10)
         done.set()
     assert (old.result(), new.result()) == (True, False)
     await watch.reach_heads()
@@ -126,7 +126,7 @@ async def test_many_reigns_in_a_race_make_one_history(real_bus: NatsBus, reigns:
         for number in range(1, 6):
             await until(lambda goal=30 * number: watch.judged >= goal, deadline_s=20, what="verdicts")  # type: ignore[misc]  # bound now
             heir = group.create_task(work(await reigns.begin(), done))
-            await asyncio.wait([current], timeout=10)
+            await asyncio.wait([current], timeout=SLACK * 10)
             deposed += current.done() and current.result()
             current = heir
         load.stop()

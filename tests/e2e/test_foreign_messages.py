@@ -1,6 +1,5 @@
 """Messages on the ledger's subject that no leader wrote: every service passes over them, or stops and says why."""
 
-import asyncio
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -23,7 +22,7 @@ from tests.support.cells import a_job
 from tests.support.load import give_jobs, status
 from tests.support.probes import samples
 from tests.support.processes import Service, services
-from tests.support.waiting import pause, until
+from tests.support.waiting import until, until_true
 from tests.support.watch import Watch
 
 CLUSTER = """
@@ -55,9 +54,12 @@ async def started(bus: NatsBus, made: dict[str, Service]) -> None:
 
 async def runs(bus: NatsBus, name: str) -> None:
     await give_jobs(bus, a_job(name, chips=4, run_ms=_RUN_MS))
-    async with asyncio.timeout(30):
-        while (found := await status(bus, name)) is None or found.phase != "running":
-            await pause(0.02)
+
+    async def is_running() -> bool:
+        found = await status(bus, name)
+        return found is not None and found.phase == "running"
+
+    await until_true(is_running, deadline_s=30, what=f"{name} runs")
 
 
 async def planted(bus: NatsBus, message: Callable[[LedgerFold], bytes]) -> int:
@@ -126,7 +128,7 @@ async def chain(own_server: EmbeddedServer, cell: str, tmp_path: Path) -> AsyncI
         yield make
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(180)
 async def test_a_chained_cell_passes_over_what_its_leader_did_not_write(
     own_server: EmbeddedServer, cell: str, chain: Callable[..., Chain]
 ) -> None:
@@ -145,9 +147,11 @@ async def test_a_chained_cell_passes_over_what_its_leader_did_not_write(
             at.append(await planted(bus, message))
             await runs(bus, f"after-{number}")
             for name in FOLDERS:
-                async with asyncio.timeout(20):
-                    while (await samples(session, ports[name]))[VOID] != number:
-                        await pause(0.02)
+
+                async def is_counted(port: int = ports[name], number: int = number) -> bool:
+                    return (await samples(session, port))[VOID] == number
+
+                await until_true(is_counted, deadline_s=20, what=f"{name} counts {number} void records")
         assert all(service.starts == 1 and service.is_running for service in running.values())
         for name in FOLDERS:
             told = [line for line in running[name].whole_log().splitlines() if "void message in the ledger" in line]

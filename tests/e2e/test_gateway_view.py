@@ -1,5 +1,6 @@
 """The picture of a cell over HTTP, from real processes: it follows jobs and nodes, also through restarts of NATS."""
 
+import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
@@ -18,9 +19,11 @@ from berth.runtime.clock import SystemClock
 from berth.runtime.errors import TransientError
 from berth.runtime.history import state_now
 from berth.runtime.local.nats_server import EmbeddedServer
+from berth.runtime.local.ports import free_ports
 from berth.schemas.page.view import Job, View
-from tests.support.gateways import Browser, browser, free_port, get
-from tests.support.processes import ROOT, services
+from tests.e2e.test_client import start_again
+from tests.support.gateways import Browser, browser, get
+from tests.support.processes import ROOT, Service, services
 from tests.support.programs import ask, job_file
 from tests.support.waiting import until_true
 
@@ -40,15 +43,18 @@ class Cell(NamedTuple):
     session: aiohttp.ClientSession
     url: str
     page: Browser
+    api: Service
 
 
 @asynccontextmanager
 async def running(server: EmbeddedServer, cell: str, folder: Path) -> AsyncIterator[Cell]:
-    port = free_port()
+    (port,) = free_ports(1)
     with ExitStack() as stack:
         made = stack.enter_context(services(folder, server.url))
-        for name, settings in (SETTINGS | {"gateway": {"access": "open", "port": port}}).items():
-            made.service(name, cell, **settings).start()
+        settings = SETTINGS | {"gateway": {"access": "open", "port": port}}
+        started = {name: made.service(name, cell, **own) for name, own in settings.items()}
+        for service in started.values():
+            service.start()
         url = f"http://127.0.0.1:{port}"
         async with (
             await NatsBus.connect(server.url, cell, name="test") as bus,
@@ -56,7 +62,7 @@ async def running(server: EmbeddedServer, cell: str, folder: Path) -> AsyncItera
             browser(session, url) as page,
         ):
             await page.until(lambda view: len(view.nodes) > 10, deadline_s=30, what="nodes in the picture")
-            yield Cell(bus, session, url, page)
+            yield Cell(bus, session, url, page, started["api"])
 
 
 async def submit(bus: NatsBus, name: str, **spec: Any) -> None:  # noqa: ANN401  # fields of a job file
@@ -86,12 +92,12 @@ def is_in(name: str, *phases: str) -> Callable[[View], bool]:
 async def test_the_picture_follows_the_cell(own_server: EmbeddedServer, cell: str, tmp_path: Path) -> None:
     async with running(own_server, cell, tmp_path) as found:
         bus, page = found.bus, found.page
-        await submit(bus, "short", product="module910bx8", chips=8, replicas=2, runFor="2s")
+        await submit(bus, "short", product="module910bx8", chips=8, replicas=2, runFor="15s")
         view = await page.until(is_in("short", "placed", "bound", "running"), deadline_s=20, what="its placement")
         await page.until(lambda view: chips_of(view, "short") == 16, deadline_s=5, what="its chips")
         for number in range(6):  # more than there is room for
-            await submit(bus, f"large-{number}", product="module910bx8", chips=8, replicas=3)
-        await page.until(is_in("short", "succeeded"), deadline_s=30, what="its end")
+            await submit(bus, f"large-{number}", product="module910bx8", chips=8, replicas=3, runFor="10m")
+        await page.until(is_in("short", "succeeded"), deadline_s=60, what="its end")
         view = await page.until(lambda view: not chips_of(view, "short"), deadline_s=10, what="its chips are free")
         assert view.ledger_seq > 0
         known = [phase for phase in page.history["short"] if phase in {"placed", "bound", "running", "succeeded"}]
@@ -101,9 +107,14 @@ async def test_the_picture_follows_the_cell(own_server: EmbeddedServer, cell: st
         assert len((await page.until(lambda view: view.queue, deadline_s=5, what="a queue")).queue) > 0
         whole = msgspec.convert(await get(found.session, f"{found.url}/api/v1/view"), View)
         assert [one.name for one in whole.layout.nodes] == [one.name for one in view.layout.nodes]
-        status: Any = await get(found.session, f"{found.url}/api/v1/cell")
-        assert {one["service"] for one in status["status"]["processes"]} >= {"dispatcher", "api", "gateway"}
+        await until_true(lambda: has_services(found), deadline_s=20, what="dispatcher, api and gateway in the status")
         assert await get(found.session, f"{found.url}/api/v1/dead") == []
+
+
+async def has_services(found: Cell) -> bool:
+    """Whether the status has these services; on a busy machine one may answer too late to count."""
+    status: Any = await get(found.session, f"{found.url}/api/v1/cell")
+    return {one["service"] for one in status["status"]["processes"]} >= {"dispatcher", "api", "gateway"}
 
 
 async def is_as_the_commands_say(found: Cell) -> bool:
@@ -139,14 +150,16 @@ async def is_as_the_commands_say(found: Cell) -> bool:
 async def test_the_picture_goes_on_after_a_restart_of_the_server(
     own_server: EmbeddedServer, cell: str, tmp_path: Path
 ) -> None:
-    async with running(own_server, cell, tmp_path) as found:
+    async with running(own_server, cell, tmp_path) as found, asyncio.TaskGroup() as group:
         bus, page = found.bus, found.page
-        await submit(bus, "before", product="module910bx8", chips=8)
+        await submit(bus, "before", product="module910bx8", chips=8, runFor="10m")
         await page.until(is_in("before", "running"), deadline_s=30, what="a job that runs")
+        kept = group.create_task(start_again(found.api))  # it ends if the server has lost events
         await own_server.kill()
         await own_server.start()
-        await submit(bus, "after", product="module910bx8", chips=8)
+        await submit(bus, "after", product="module910bx8", chips=8, runFor="10m")
         await page.until(is_in("after", "running"), deadline_s=60, what="a job after the restart")
         view = await page.until(lambda view: chips_of(view, "after") == 8, deadline_s=10, what="its chips")
         assert chips_of(view, "before") == 8
         await until_true(lambda: is_as_the_commands_say(found), deadline_s=30, what="the same as the commands print")
+        kept.cancel()

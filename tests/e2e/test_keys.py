@@ -28,7 +28,7 @@ from berth.runtime.local.ports import free_ports
 from tests.support.certificates import authority, certificate
 from tests.support.command import berth
 from tests.support.probes import answer
-from tests.support.processes import Services, services
+from tests.support.processes import _STARTED, Service, Services, services
 from tests.support.waiting import until, until_true
 
 pytestmark = pytest.mark.timeout(240)
@@ -39,7 +39,7 @@ MANIFEST: Final = {
     "apiVersion": "berth/v1",
     "kind": "Job",
     "metadata": {"name": "train"},
-    "spec": {"product": "module910bx8", "chips": 8},
+    "spec": {"product": "module910bx8", "chips": 8, "runFor": "10m"},
 }
 SETTINGS: Final[dict[str, dict[str, Any]]] = {
     "dispatcher": {"shards": 1},
@@ -118,6 +118,11 @@ async def opened(folder: Path) -> AsyncIterator[Place]:
         yield place
 
 
+def works(service: Service) -> bool:
+    """Whether a service has said since its last start that it works."""
+    return service.is_running and _STARTED[service.name] in service.whole_log().rpartition("--- start ")[2]
+
+
 async def run_the_demo(place: Place) -> None:
     """All jobs of ``berth demo`` end as they should."""
     story, clock = Story(), SystemClock()
@@ -176,6 +181,8 @@ async def test_a_cell_of_three_servers_runs_the_demo_and_strangers_end_with_2(tm
                         if not service.is_running:  # new streams of a busy cluster have no leader yet: it ends with 1
                             assert (service.returncode, service.starts < STARTS_MAX) == (1, True), service.log()
                             service.start()
+                    if not all(map(works, running)):  # until then any of them may end, and nobody would start it again
+                        return False
                     try:
                         await client.submit(MANIFEST, uid="u1")
                     except UnavailableError:

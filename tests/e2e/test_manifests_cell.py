@@ -23,7 +23,7 @@ from tests.support.nats_rights import PEOPLE
 from tests.support.pod_processes import planned_pods
 from tests.support.pods import pods_of
 from tests.support.processes import ROOT
-from tests.support.waiting import pause
+from tests.support.waiting import SLACK, pause
 
 USERS: Final = ("inventory", "health", "dispatcher", "scorer", "binder", "summary", "api", PEOPLE, "route")
 # Digits first and an exponent within: NATS would read it as a number if it could.
@@ -65,7 +65,7 @@ async def test_the_cell_of_the_manifests_places_jobs_and_goes_on_without_one_of_
 
     planned = planned_pods(pods, tmp_path, domains={"nats": "nats"})
     assert [one.name for one in planned if not one.is_ours] == ["nats-0", "nats-1", "nats-2"]
-    async with asyncio.timeout(140), at_work(planned, tmp_path, deadline_s=60) as running:
+    async with asyncio.timeout(SLACK * 140), at_work(planned, tmp_path, deadline_s=60) as running:
         dispatchers = [one for one in planned if one.name.startswith("dispatcher")]
         urls = dispatchers[0].environment["BERTH_BUS__URL"].split(",")
         with pytest.raises(FatalError, match="authorization failed"):

@@ -20,7 +20,7 @@ from tests.support.nats_rights import PEOPLE
 from tests.support.pod_processes import planned_pods
 from tests.support.pods import pods_of
 from tests.support.processes import ROOT
-from tests.support.waiting import until_true
+from tests.support.waiting import SLACK, until_true
 
 K8S: Final = ROOT / "k8s"
 USERS: Final = ("inventory", "health", "dispatcher", "scorer", "binder", "summary", "api", "gateway", PEOPLE, "route")
@@ -28,7 +28,7 @@ WORKLOADS: Final = ("nats", "dispatcher", "api", "gateway")
 PORTAL: Final = "of-portal"
 
 
-@pytest.mark.timeout(200)
+@pytest.mark.timeout(250)
 async def test_the_gateway_of_the_manifests_answers_who_has_a_token(tmp_path: Path) -> None:
     objects = render(K8S / "overlays" / "prod", [K8S / "gateway", K8S / "gateway" / "users"])
     tokens = [{"identity": "portal", "sha256": hashlib.sha256(PORTAL.encode()).hexdigest()}]
@@ -42,7 +42,7 @@ async def test_the_gateway_of_the_manifests_answers_who_has_a_token(tmp_path: Pa
     gateways = [one for one in planned if one.name.startswith("gateway")]
     assert len(gateways) == 2
     headers = {"Authorization": f"Bearer {PORTAL}"}
-    async with asyncio.timeout(190), at_work(planned, tmp_path, deadline_s=90) as running:
+    async with asyncio.timeout(SLACK * 240), at_work(planned, tmp_path, deadline_s=90) as running:
         for one in gateways:
             url = f"http://127.0.0.1:{one.environment['BERTH_PORT']}"
             async with aiohttp.ClientSession(url) as session:

@@ -3,11 +3,11 @@
 Commands that are not run are listed with their reasons in ``tests/support/page_plan.py``; a contract test compares.
 """
 
-import socket
 from pathlib import Path
 
 import pytest
 
+from berth.runtime.local.ports import free_ports
 from tests.support.page_commands import Shown, Terminal
 from tests.support.page_plan import BEFORE, name_of, run_pages, to_run
 
@@ -16,7 +16,8 @@ pytestmark = pytest.mark.timeout(120)
 
 @pytest.mark.parametrize("page", run_pages(), ids=name_of)
 async def test_commands_of_a_page_do_what_it_shows(page: Path, tmp_path: Path) -> None:
-    terminal = Terminal(tmp_path / "tree", free_port())
+    (port,) = free_ports(1)
+    terminal = Terminal(tmp_path / "tree", port)
     try:
         for command in BEFORE.get(name_of(page), ()):
             await terminal.run(Shown(command, ""), may_fail=False)
@@ -26,9 +27,3 @@ async def test_commands_of_a_page_do_what_it_shows(page: Path, tmp_path: Path) -
             await terminal.run(shown, may_fail=following == "echo $?")
     finally:
         await terminal.close()
-
-
-def free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])

@@ -23,7 +23,7 @@ import yaml
 from berth.runtime.local.nats_server import server_binary
 from berth.runtime.local.place import die_with
 from berth.runtime.local.ports import free_ports
-from tests.support.waiting import pause
+from tests.support.waiting import SLACK, pause
 
 ROOT: Final = Path(__file__).parents[2]
 _ADDRESS: Final = re.compile(r"(?<![\w.-])(?P<host>[a-z0-9][a-z0-9.-]*):(?P<port>\d{2,5})\b")
@@ -32,6 +32,8 @@ _LOOPBACK: Final = "127.0.0.1"
 _VARIABLE: Final = re.compile(r"\$\{(?P<name>\w+):-(?P<default>[^}]*)\}")
 _PORTS_MAX: Final = 64
 _LOOK_S: Final = 0.1
+_CHECK_S: Final = 0.5
+"""Pause between two checks of a service, each of which is a Python process: they take time from what they wait for."""
 _TAIL_CHARS: Final = 2_000
 _FETCH: Final = "import sys, urllib.request; urllib.request.urlopen(sys.argv[1], timeout=2)"
 
@@ -281,7 +283,7 @@ class Composed:
             await self.processes[name].well.wait()
         process.start()
         while not await process.is_well():
-            await pause(_LOOK_S)
+            await pause(_CHECK_S)
         process.well.set()
 
     async def watch(self) -> None:
@@ -315,6 +317,11 @@ async def composed(text: str, folder: Path, *, deadline_s: float) -> AsyncIterat
 async def at_work(planned: list[Planned], folder: Path, *, deadline_s: float) -> AsyncIterator[Composed]:
     """Planned processes, all of them well; none is left when the block ends.
 
+    Args:
+        planned: What is to run.
+        folder: Where logs go.
+        deadline_s: How long they may take to be well on a free machine; a busy one gets three times as long.
+
     Raises:
         AssertionError: They were not all well in time; shows their logs.
     """
@@ -323,10 +330,10 @@ async def at_work(planned: list[Planned], folder: Path, *, deadline_s: float) ->
         async with asyncio.TaskGroup() as group:
             watching = group.create_task(made.watch(), name="watch")
             try:
-                async with asyncio.timeout(deadline_s):
+                async with asyncio.timeout(SLACK * deadline_s):
                     await made.start()
             except TimeoutError as error:
-                raise AssertionError(f"not well within {deadline_s} s\n{made.logs()}") from error
+                raise AssertionError(f"not well within {SLACK * deadline_s} s\n{made.logs()}") from error
             yield made
             watching.cancel()
     finally:

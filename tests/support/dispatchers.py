@@ -10,6 +10,7 @@ from berth.services.dispatcher.config import DispatcherConfig
 from berth.services.dispatcher.loop import Dispatcher
 from berth.services.dispatcher.metrics import DispatcherMetrics
 from berth.services.dispatcher.standby import FencedError
+from tests.support.waiting import SLACK
 
 
 class Dispatchers:
@@ -50,7 +51,7 @@ class Dispatchers:
 
 async def turns(dispatcher: Dispatcher, condition: Callable[[], bool]) -> None:
     """Turn until a condition holds."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(SLACK * 10):
         while not condition():
             await dispatcher.turn()
             await asyncio.sleep(0)

@@ -5,6 +5,9 @@ its output, in which ``...`` stands for anything. A command without a shown outp
 unless the shown output is an error or ``echo $?`` follows it. The commands of a page run one after the other in a
 folder that looks like the tree, with a free port in place of 4222.
 
+A busy machine is given more time than a reader's: ``berth up`` has a free port for its page and waits longer for its
+scorers, ``berth submit`` waits longer for verdicts.
+
 A comment ``<!-- Ctrl-C: COMMAND -->`` stops what a page started in another terminal.
 """
 
@@ -24,6 +27,8 @@ ROOT: Final = Path(__file__).parents[2]
 PORT_ON_PAGES: Final = "4222"
 _FENCE: Final = re.compile(r"^( *)```(\w*)[^\n]*\n(.*?)^\1``` *$|<!-- Ctrl-C: (.+?) -->", re.DOTALL | re.MULTILINE)
 _COMMAND_S: Final = 60.0
+_VERDICT_S: Final = 50
+_GATHER_S: Final = 20
 _READY: Final = {
     "berth up": "Ctrl-C stops everything.",
     "nats-server": "Server is ready",
@@ -138,8 +143,12 @@ class Terminal:
         for name in ("python", "nats-server", "pytest"):
             _script(programs / name, f'exec {shlex.quote(str(own / name))} "$@"')
         real = f"{shlex.quote(sys.executable)} -m berth.cli"
-        up = f'if [ "$1" = up ]; then shift; exec {real} up --port {port} "$@"; fi'
-        _script(programs / "berth", f'{up}\nexec {real} "$@"')
+        up = f"/usr/bin/env BERTH_GATHER_TIMEOUT_S={_GATHER_S} {real} up --port {port} --page-port 0"
+        longer = "".join(
+            f'if [ "$1" = {name} ]; then shift; exec {command} "$@"; fi\n'
+            for name, command in (("up", up), ("submit", f"{real} submit --timeout {_VERDICT_S}"))
+        )
+        _script(programs / "berth", f'{longer}exec {real} "$@"')
         _script(programs / "nats", f'exec {shlex.quote(sys.executable)} -m tests.support.nats_request "$@"')
         variables = {
             "PATH": f"{programs}:{own}:/usr/local/bin:/usr/bin:/bin",
