@@ -23,6 +23,7 @@ from berth.runtime.local.nats_server import EmbeddedServer
 from berth.schemas.subjects import token
 from tests.e2e.test_programs import PROGRAM, SETTINGS, guarded
 from tests.support.processes import Service, services
+from tests.support.waiting import block
 
 PHASES: Final = ["accepted", "placed", "succeeded"]
 
@@ -96,12 +97,18 @@ async def test_a_job_is_submitted_and_followed_through_a_kill_of_nats(
                 assert {one.event.id for one in await until_final(events)} == set(ids)
 
 
+def see_used(client: sync.Client, names: list[str], chips: int) -> None:
+    """Ask for nodes until these chips are in use, as long as the test may take: a status may be ahead of them."""
+    while sum(len(node.used) for node in client.nodes(names)) != chips:
+        block(0.02)
+
+
 def use_without_asyncio(url: str, cell: str) -> None:
     with sync.Client(url, cell=cell, timeout_s=60) as client:
         reply = client.submit(a_job("train", run_for="10m"))
         placed = client.wait("train", "placed", namespace="team-a", timeout_s=60)
         assert [len(rank.chips) for rank in placed.ranks] == [8, 8]
-        assert sum(len(node.used) for node in client.nodes([rank.node for rank in placed.ranks])) == 16
+        see_used(client, [rank.node for rank in placed.ranks], 16)
         assert client.explain("train", namespace="team-a").sentences
         assert client.status("train", namespace="team-a").uid == reply.uid
         client.cancel("train", namespace="team-a", uid=reply.uid, reason="test")
