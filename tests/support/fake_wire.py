@@ -46,7 +46,8 @@ class _Listener:
 
 
 class _Consumer:
-    def __init__(self, start_seq: int) -> None:
+    def __init__(self, start_seq: int, server: str) -> None:
+        self.server = server
         self.next_seq = start_seq
         self.delivered = 0
         self.inbox = ""
@@ -66,6 +67,7 @@ class FakeWire:
         consumers_on: Server of new consumers: "three", or the replica "one".
         lag: Messages that "one" lacks, in the leader's words.
         too_few: By how many messages the server's count of what is to come is too low.
+        unaware: Messages of which the server of a consumer does not know, when it is asked about it.
     """
 
     def __init__(self) -> None:
@@ -84,6 +86,7 @@ class FakeWire:
         self.consumers_on = "three"
         self.lag = 0
         self.too_few = 0
+        self.unaware = 0
         self.last_seq = 0
         self._kept: dict[int, bytes] = {}
         self._consumers: dict[str, _Consumer] = {}
@@ -113,7 +116,9 @@ class FakeWire:
                 about = {"config": {}, "created": self.created, "cluster": {"replicas": [late], **led}, "state": state}
                 self._answer(reply, about)
             case _ if verb.startswith("CONSUMER.CREATE"):
-                self._consumers[name] = _Consumer(msgspec.json.decode(data)["config"]["opt_start_seq"])
+                self._consumers[name] = _Consumer(
+                    msgspec.json.decode(data)["config"]["opt_start_seq"], self.consumers_on
+                )
                 made = {"num_pending": len(self._due(self._consumers[name])), "cluster": {"leader": self.consumers_on}}
                 self._answer(reply, made)
             case _ if verb.startswith("CONSUMER.INFO"):
@@ -124,7 +129,9 @@ class FakeWire:
                     return
                 found = self._consumers[name]
                 delivered = {"consumer_seq": found.delivered}
-                self._answer(reply, {"num_pending": len(self._due(found)), "delivered": delivered})
+                pending = max(0, len(self._due(found)) - self.unaware)
+                cluster = {"leader": found.server}
+                self._answer(reply, {"num_pending": pending, "delivered": delivered, "cluster": cluster})
             case _ if verb.startswith("CONSUMER.MSG.NEXT"):
                 found = self._consumers[name]
                 found.inbox, found.asked = reply, found.asked + msgspec.json.decode(data)["batch"]

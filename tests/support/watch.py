@@ -68,13 +68,23 @@ class Watch:
             await follower.stop()
 
     async def reach_heads(self) -> None:
-        """Wait until all that is stored now has been seen."""
+        """Wait until all that is stored now has been seen.
+
+        Raises:
+            AssertionError: It is not, in time; shows how far the followers are.
+        """
         heads = [await head_of(self.bus, stream) for stream in (StreamName.FACTS, StreamName.LEDGER)]
-        await until(
-            lambda: all(follower.applied >= head for follower, head in zip(self._followers, heads, strict=True)),
-            deadline_s=20,
-            what=f"the observer at {heads}",
-        )
+        try:
+            await until(
+                lambda: all(follower.applied >= head for follower, head in zip(self._followers, heads, strict=True)),
+                deadline_s=20,
+                what=f"the observer at {heads}",
+            )
+        except AssertionError as error:
+            at = [
+                (one.applied, one.covered, one.recreations, str(getattr(one, "trouble", ""))) for one in self._followers
+            ]
+            raise AssertionError(f"{error}; it is at {at}") from error
         assert self._gap is None, self._gap
 
     def decide_again(self) -> Replayed:

@@ -32,6 +32,7 @@ _HEARTBEAT_S: Final = 1.0
 _SILENCE_S: Final = 2.5  # seconds without a message or heartbeat after which the consumer counts as lost
 _TICK_S: Final = 0.5
 _CHECK_S: Final = 5.0
+_STUCK_CHECKS: Final = 3  # checks in a row that find messages outstanding and none delivered
 _SLICE: Final = 256  # messages delivered before the task yields to others
 _INACTIVE_S: Final = 30.0  # after which the server removes a consumer without a reader
 _BACKOFF: Final = Backoff(first_s=0.05, max_s=1.0)
@@ -82,6 +83,9 @@ class _Session:
         self.check_at = 0.0
         self.timer: asyncio.TimerHandle | None = None
         self.head = 0  # last sequence of the stream at the start of the session
+        self.seen = 0  # last sequence of the stream at the check before
+        self.checked_seq = -1  # of the last message that was delivered before it
+        self.stuck = 0  # checks in a row that found messages outstanding and none delivered
 
 
 class NatsFollower:
@@ -225,7 +229,7 @@ class NatsFollower:
                 self._holes_until, self._has_hole = info.state.last_seq, False
             if not consumer.num_pending:
                 self.caught_up.set()
-            session.head = info.state.last_seq
+            session.head = session.seen = info.state.last_seq
             self._pending = consumer.num_pending
             average = max(1, info.state.bytes // max(1, info.state.messages))
             session.batch = max(_BATCH_MIN, min(_BATCH_MAX, _BATCH_BYTES // average))
@@ -339,16 +343,43 @@ class NatsFollower:
         return status in {_HEARTBEAT, _PULL_ENDED}
 
     async def _check(self, session: _Session) -> Gap | None:
-        """Check that the stream is still the same, and how far its filters have advanced."""
+        """Check that the stream is still the same, how far its filters have advanced, and that what it has comes.
+
+        A consumer may send heartbeats and no messages: its server lost them on the way, or its replica fell behind.
+
+        Raises:
+            TransientError: Messages are outstanding, and none comes.
+        """
         info = await self._api.stream(self._wanted.stream)
         consumer = await self._api.consumer(self._wanted.stream, session.name)
-        if not consumer.num_pending and consumer.delivered.consumer_seq == session.consumer_seq:
+        server = consumer.cluster.leader
+        if info.lacks(server):
+            raise TransientError(f"{self._wanted.stream} is not complete on {server} any more")
+        is_idle = not consumer.num_pending and consumer.delivered.consumer_seq == session.consumer_seq
+        # A replica gets a little later what the leader has: what that had a check ago must be there.
+        is_late = info.lag_of(server) > info.state.last_seq - session.seen
+        if is_idle:
             self.caught_up.set()
-            if self._is_same(info):
-                self.covered = max(self.covered, info.state.last_seq)
+            if self._is_same(info) and not is_late:
+                self.covered = max(self.covered, info.state.last_seq if info.is_led_by(server) else session.seen)
         session.heard_at = self._loop.time()
         session.check_at = session.heard_at + _CHECK_S
-        return self._judge(info)
+        if (gap := self._judge(info)) is None:
+            self._see_progress(session, is_idle=is_idle and not is_late)
+            session.seen = info.state.last_seq
+        return gap
+
+    def _see_progress(self, session: _Session, *, is_idle: bool) -> None:
+        """See that messages that are outstanding come.
+
+        Raises:
+            TransientError: None came for several checks.
+        """
+        has_moved = session.consumer_seq != session.checked_seq or bool(self._queue)
+        session.checked_seq = session.consumer_seq
+        session.stuck = 0 if is_idle or has_moved else session.stuck + 1
+        if session.stuck >= _STUCK_CHECKS:
+            raise TransientError(f"{self._wanted.stream}: messages are outstanding, and none comes")
 
     def _is_same(self, info: StreamInfo) -> bool:
         return not self._created or info.created == self._created

@@ -83,6 +83,14 @@ class StreamInfo(msgspec.Struct, frozen=True):
         late = [peer for peer in self.cluster.replicas or () if peer.name == server and not peer.current]
         return any(peer.offline or peer.lag >= min(_ON_THE_WAY, self.state.messages) for peer in late)
 
+    def lag_of(self, server: str) -> int:
+        """Messages that a server is known to lack; 0 without a cluster."""
+        return sum(peer.lag for peer in self.cluster.replicas or () if peer.name == server and not peer.current)
+
+    def is_led_by(self, server: str) -> bool:
+        """Whether a server has all that is in this answer; always without a cluster."""
+        return server in {"", self.cluster.leader}
+
     @property
     def floor(self) -> int:
         """Sequence below which messages do not count, although the server may still have some; 0 without."""

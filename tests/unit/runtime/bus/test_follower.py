@@ -272,3 +272,65 @@ async def test_a_replica_that_lacks_what_is_on_its_way_is_read(stored: int, lag:
     await reader.has(*range(1, stored + 1))
     assert reader.follower.recreations == 0
     await reader.follower.stop()
+
+
+async def test_a_message_that_was_lost_last_is_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The consumer goes on with its heartbeats, and no later message tells of the loss."""
+    monkeypatch.setattr(follower, "_CHECK_S", 0.0)  # the regular look at the stream, without a wait
+    reader = Reader()
+    reader.wire.store(3)
+    reader.wire.lost = {3}
+    await reader.start()
+    await reader.has(1, 2, 3)
+    assert reader.follower.recreations == 1
+    await reader.follower.stop()
+
+
+async def test_a_replica_that_stops_to_follow_the_leader_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It lacks so few messages that a reader may begin there, and does not get them."""
+    monkeypatch.setattr(follower, "_CHECK_S", 0.0)  # the regular look at the stream, without a wait
+    reader = Reader()
+    reader.wire.consumers_on, reader.wire.lag = "one", 3
+    reader.wire.held_from, reader.wire.unaware = 98, 3
+    reader.wire.store(100)
+    await reader.start()
+    await until(lambda: reader.wire.looks >= 2, deadline_s=_DEADLINE_S, what="two looks")
+    assert (reader.follower.applied, reader.follower.covered) == (97, 97)
+    reader.wire.consumers_on = "three"
+    await until(lambda: reader.follower.recreations, deadline_s=_DEADLINE_S, what="another consumer")
+    reader.wire.held_from = reader.wire.unaware = 0
+    reader.wire.store(1)
+    await reader.has(*range(1, 102))
+    await reader.follower.stop()
+
+
+async def test_a_replica_that_is_a_little_behind_under_load_is_read_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(follower, "_CHECK_S", 0.0)
+    reader = Reader()
+    reader.wire.consumers_on, reader.wire.lag = "one", 3
+    reader.wire.store(100)
+    await reader.start()
+    await reader.has(*range(1, 101))
+    for _ in range(6):  # nothing of it is for the reader
+        reader.wire.last_seq += 4
+        looks = reader.wire.looks
+        await until(lambda looks=looks: reader.wire.looks > looks, deadline_s=_DEADLINE_S, what="a look")  # type: ignore[misc]  # a default in a loop
+    assert reader.follower.recreations == 0
+    assert reader.follower.covered >= 100
+    await reader.follower.stop()
+
+
+async def test_a_reader_of_a_replica_covers_what_the_leader_had_a_look_ago(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(follower, "_CHECK_S", 0.0)
+    reader = Reader()
+    reader.wire.consumers_on = "one"
+    reader.wire.store(2)
+    await reader.start(filters=("cell.events.one",))
+    await reader.has(1, 2)
+    looks = reader.wire.looks
+    await until(lambda: reader.wire.looks > looks, deadline_s=_DEADLINE_S, what="a look")
+    reader.wire.last_seq += 1
+    looks = reader.wire.looks
+    await until(lambda: reader.follower.covered == 3, deadline_s=_DEADLINE_S, what="it is covered")
+    assert reader.wire.looks >= looks + 2
+    await reader.follower.stop()
