@@ -112,12 +112,13 @@ async def run(options: Options, folder: Path, say: Callable[[str], None]) -> Fig
             say(f"the cell stands after {clock.monotonic_s() - began_s:.1f} s")
             observer = Observer(cell)
             async with asyncio.TaskGroup() as group:
-                group.create_task(users.run(), name="users")
+                asking = group.create_task(users.run(), name="users")
                 group.create_task(observer.run(), name="observer")
                 end_s = clock.monotonic_s() + options.seconds
                 while clock.monotonic_s() < end_s or figures.rounds < options.rounds_min:
                     await _round(cell, users, plan.next_round(), figures, say)
                 users.stop()
+                await asking  # what they still ask for has to be accounted for, too
                 await _settle(cell, users, observer)
                 observer.stop()
             await _judge(cell, users, observer, figures)

@@ -131,6 +131,12 @@ async def test_a_pod_goes_where_berth_has_placed_it_and_is_bound_by_the_binder_a
             assert status.placement is not None
             first, second = status.placement.names()
             assert first != second
+
+            async def is_offered() -> bool:
+                """The gateway reads members by itself, and does not offer a pod that it does not know."""
+                return bool((await caller.filter("p0", [first])).get("NodeNames") == [first])
+
+            await until_true(is_offered, deadline_s=10, what="the gateway to know the pod")
             answer = await caller.filter("p0", ["other", first, second])
             reason = f"Berth has placed this pod on node {first}"
             assert answer["NodeNames"] == [first]
@@ -148,6 +154,8 @@ async def test_a_pod_goes_where_berth_has_placed_it_and_is_bound_by_the_binder_a
             running["binder"] = stack.enter_context(services(tmp_path, nats_server)).service("binder", cell)
             running["binder"].start()
             assert await caller.bind("p0", first) == ""
+            facts = await real_bus.state(StreamName.FACTS)
+            await real_bus.wait_mirror(StreamName.LATEST, at_least=facts.last_seq, timeout_s=30)
             seen = await real_bus.last(StreamName.LATEST, real_bus.subjects.fact_outcome(NAMESPACE, "train"))
             assert seen is not None
             assert decode(seen.data, OutcomeSeen).state == "bound"

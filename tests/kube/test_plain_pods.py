@@ -143,8 +143,11 @@ async def test_masters_and_plain_pods_run_beside_pods_with_chips(
             ]
             assert table["server_count"] == "2"
 
-        groups = await kube_api.items(f"/apis/scheduling.volcano.sh/v1beta1/{of}/podgroups")
-        assert {group["status"]["phase"] for group in groups} == {"Running"}
+        async def all_run() -> bool:
+            groups = await kube_api.items(f"/apis/scheduling.volcano.sh/v1beta1/{of}/podgroups")
+            return {group["status"]["phase"] for group in groups} == {"Running"}
+
+        await until_true(all_run, deadline_s=20, what="all PodGroups to say that they run")
         master = await replaced(kube_api, namespace, pods["vc-master-0"])
         assert master["spec"]["nodeName"] in {nodes["vc-worker-0"], nodes["vc-worker-1"]}
         assert RANK_INDEX not in master["metadata"]["annotations"]

@@ -215,8 +215,19 @@ class KubeCell:
         return found
 
     async def counts(self) -> SimCounts:
-        """What the simulated cluster has seen."""
-        return decode(await self.bus.request(self.bus.subjects.sim("counts"), b"", timeout_s=5), SimCounts)
+        """What the simulated cluster has seen, once it answers: it may just have started."""
+        answer = b""
+
+        async def answers() -> bool:
+            nonlocal answer
+            try:
+                answer = await self.bus.request(self.bus.subjects.sim("counts"), b"", timeout_s=5)
+            except TransientError:
+                return False
+            return True
+
+        await until_true(answers, deadline_s=20, what="an answer of the simulated cluster")
+        return decode(answer, SimCounts)
 
     async def check_chips(self, namespace: str = "") -> int:
         """See that no chip is held twice, by the annotations of live pods and by the simulated nodes' own accounts.

@@ -6,6 +6,9 @@ cannot continue.
 
 Messages wait in a queue between the connection and the task of the follower. The follower requests as many messages as
 the task has delivered, so one batch bounds the queue.
+
+Longer than 400 lines because what is delivered, what is asked for and when a consumer counts as lost depend on one
+another.
 """
 
 import asyncio
