@@ -4,18 +4,17 @@ from collections import Counter
 from typing import Final
 
 from berth.core.requests.dead_reasons import CODES, code_of
+from berth.runtime.bus.leaders import ROLE, held_by
 from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.bus.port import QUIET_S, Bus
 from berth.runtime.cell_status.model import CellStatus, DeadLetters, Decision, Nats, Stream
 from berth.runtime.cell_status.processes import leader_of, process_of, scorers_of
 from berth.runtime.clock import Clock
 from berth.runtime.dead_letters.letters import read_letters
-from berth.schemas.envelope import DecodeError, NewerVersionError, body_of, decode, open_envelope
+from berth.schemas.envelope import DecodeError, NewerVersionError, body_of, open_envelope
 from berth.schemas.ledger import Epoch, Round
-from berth.schemas.status import LeaseHeld
 from berth.schemas.subjects import StreamName
 
-_ROLE = "dispatcher"
 _PATIENT_S: Final = 2.0
 """Time for processes that are slow to answer, once one is missing."""
 
@@ -33,7 +32,7 @@ async def gather_status(bus: NatsBus, clock: Clock) -> CellStatus:
     nats = await _nats(bus, clock)
     decision = await last_decision(bus)
     letters = await count_letters(bus)
-    stored = await bus.last(StreamName.LEASE, bus.subjects.lease(_ROLE))
+    stored = await bus.last(StreamName.LEASE, bus.subjects.lease(ROLE))
     # The streams were read before: what a process has received meanwhile is no lag.
     last_seqs = {one.name: one.last_seq for one in nats.streams}
     score = bus.subjects.score(0).removesuffix("0")
@@ -44,7 +43,7 @@ async def gather_status(bus: NatsBus, clock: Clock) -> CellStatus:
         return CellStatus(
             cell=bus.subjects.cell,
             at_ms=clock.now_ms(),
-            leader=leader_of(_lease(stored.data) if stored is not None else None, found),
+            leader=leader_of(held_by(stored.data) if stored is not None else None, found),
             processes=processes,
             scorers=scorers_of(processes, found),
             decision=decision,
@@ -120,10 +119,3 @@ async def _nats(bus: NatsBus, clock: Clock) -> Nats:
     await bus.round_trip()
     round_trip_ms = round((clock.monotonic_s() - began_s) * 1000, 3)
     return Nats(server.name, server.version, server.cluster, server.address, round_trip_ms, streams, missing)
-
-
-def _lease(data: bytes) -> LeaseHeld | None:
-    try:
-        return decode(data, LeaseHeld)
-    except DecodeError:
-        return None
