@@ -48,12 +48,14 @@ class Observer:
         looks: Live pods, at several times; equal looks one after the other are one.
         told: Highest counts of the simulated cluster between its starts, summed.
         asked: Looks that were answered.
+        untold: What programs did not know yet when :meth:`is_told` last looked.
     """
 
     def __init__(self, cell: ChaosCell) -> None:
         self.looks: list[tuple[LivePod, ...]] = []
         self.told: Counter[str] = Counter()
         self.asked = 0
+        self.untold = ""
         self._cell = cell
         self._is_over = False
 
@@ -115,20 +117,23 @@ class Observer:
         """Whether programs know what the ledger says: all its events are stored, and the gateway has the statuses."""
         try:
             evidence = Evidence(placings=await self._placings(), events=await self._events())
-            return not evidence.lacking_events and await self._has_statuses()
-        except (aiohttp.ClientError, TimeoutError, TransientError):
-            return False
+            self.untold = ", ".join(evidence.lacking_events) or await self._other_status()
+        except (aiohttp.ClientError, TimeoutError, TransientError) as error:
+            self.untold = f"no answer: {error!r}"
+        return not self.untold
 
-    async def _has_statuses(self) -> bool:
+    async def _other_status(self) -> str:
+        """A job of which the gateway says something else than its status; empty if there is none."""
         headers = {"Authorization": f"Bearer {GATEWAY_TOKEN}"}
         timeout = aiohttp.ClientTimeout(total=_ASK_S)
         async with aiohttp.ClientSession(self._cell.gateway_url, headers=headers, timeout=timeout) as session:
             for message in (await self._cell.bus.read(StreamName.STATUS))[-_ASKED_MAX:]:
                 status = decode(message.data, JobStatus)
                 async with session.get(f"/api/v1/jobs/{status.namespace}/{status.name}") as answer:
-                    if answer.status != HTTPStatus.OK or (await answer.json())["phase"] != status.phase:
-                        return False
-        return True
+                    phase = (await answer.json())["phase"] if answer.status == HTTPStatus.OK else answer.status
+                if phase != status.phase:
+                    return f"{status.name} is {status.phase} by STATUS {message.sequence}, {phase} by the gateway"
+        return ""
 
     async def ends(self) -> dict[str, End]:
         """What has become of each job so far, by name."""

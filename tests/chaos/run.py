@@ -231,7 +231,7 @@ async def _settle(cell: ChaosCell, users: Users, observer: Observer) -> None:
     try:
         await until_true(observer.is_told, deadline_s=_SETTLES_S, what="events and gateway say what the ledger says")
     except AssertionError as error:
-        raise AssertionError(f"{error}{cell.logs()}") from error
+        raise AssertionError(f"{error}; last seen: {observer.untold}{cell.logs()}") from error
 
 
 async def _judge(cell: ChaosCell, users: Users, observer: Observer, figures: Figures) -> None:

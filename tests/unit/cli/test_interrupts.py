@@ -12,7 +12,7 @@ from typing import Final
 
 import pytest
 
-from tests.support.waiting import until
+from tests.support.waiting import SLACK, until
 
 ASK: Final = """
 import sys
@@ -33,13 +33,22 @@ async def started(*words: str, stdin: int = asyncio.subprocess.PIPE) -> asyncio.
 async def ended(process: asyncio.subprocess.Process) -> tuple[int | None, str, str]:
     """Exit code and output of a process that ends."""
     try:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(10 * SLACK):
             out, err = await process.communicate()
     except TimeoutError:
         process.kill()
         out, err = await process.communicate()
         return None, out.decode(), err.decode()
     return process.returncode, out.decode(), err.decode()
+
+
+async def reads(process: asyncio.subprocess.Process) -> None:
+    """Wait until a process waits for input. A signal just before it does is only seen with the next one."""
+
+    def waits() -> bool:
+        return Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[0] == "S"
+
+    await until(waits, deadline_s=10, what="the process waits")
 
 
 async def writer_of(pipe: Path) -> int:
@@ -75,6 +84,7 @@ async def test_a_command_that_reads_a_file_ends(words: Sequence[str], tmp_path: 
     process = await started("-m", "berth.cli", *words, str(pipe))
     writer = await writer_of(pipe)
     try:
+        await reads(process)
         process.send_signal(signal.SIGINT)
         assert await ended(process) == (130, "", "")
     finally:
@@ -85,10 +95,11 @@ async def test_submit_ends_while_it_reads_stdin(tmp_path: Path) -> None:
     os.mkfifo(pipe := tmp_path / "first.yaml")
     process = await started("-m", "berth.cli", "submit", str(pipe), "-")
     os.close(await writer_of(pipe))  # it reads stdin next
+    await reads(process)
     process.send_signal(signal.SIGINT)
     assert process.stdin is not None
     try:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(10 * SLACK):
             assert await process.wait() == 130
     finally:
         process.stdin.close()
@@ -101,7 +112,7 @@ async def test_a_question_takes_an_answer_or_ctrl_c(answer: str, code: int) -> N
     try:
         process = await started("-c", ASK, stdin=there)
         assert process.stderr is not None
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(10 * SLACK):
             assert await process.stderr.readuntil(b"[y/N] ") == b"Purge it? [y/N] "
         if answer:
             os.write(here, answer.encode())
