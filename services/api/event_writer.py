@@ -57,6 +57,17 @@ class EventWriter:
         self._known: OrderedDict[str, _Stored] = OrderedDict()
         self._newest = (0, "")
         """Sequence and id of the newest event that was stored or read here."""
+        self._end: Stored | None = None
+        """Last message when this instance started; counts until an event was stored or read."""
+
+    async def begin(self) -> None:
+        """Note the end of the stream: what is stored already may be lost like what is stored here.
+
+        Raises:
+            TransientError: The bus did not answer.
+        """
+        last_seq = (await self._bus.state(StreamName.EVENTS)).last_seq
+        self._end = await self._bus.message(StreamName.EVENTS, last_seq) if last_seq else None
 
     async def store(self, events: Iterable[JobEvent]) -> None:
         """Store events; those of one job in their order.
@@ -85,18 +96,22 @@ class EventWriter:
         return (await self._read(subject)).ids
 
     async def is_kept(self) -> bool:
-        """Whether the stream still has what was stored here; a server that was killed may have lost its end.
+        """Whether the stream still has what it had; a server that was killed may have lost its end.
 
         Raises:
             TransientError: The bus did not answer.
         """
         sequence, event_id = self._newest
+        if self._end is not None and not sequence:
+            sequence = self._end.sequence
         state = await self._bus.state(StreamName.EVENTS)
         if sequence > state.last_seq:
             return False
         if sequence < state.first_seq:
             return True  # it became too old
         stored = await self._bus.message(StreamName.EVENTS, sequence)
+        if not self._newest[0]:
+            return stored == self._end
         return stored is not None and self._id_of(stored) == event_id
 
     async def _store_all(self, subject: str, events: list[JobEvent]) -> None:

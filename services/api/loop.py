@@ -76,6 +76,7 @@ class Loop:
             FatalError: The bus holds less history than the snapshot states.
             TransientError: The bus did not answer.
         """
+        await self.writer.begin()
         start = await start_of(self._bus, self._log)
         self._created = (await self._bus.state(StreamName.EVENTS)).created
         self._position = start.position

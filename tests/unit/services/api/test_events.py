@@ -236,6 +236,33 @@ async def test_events_that_a_killed_server_lost_are_stored_again(others: int) ->
         assert sorted(await told.ids("one") + await told.ids("two")) == sorted(whole)
 
 
+@pytest.mark.parametrize("refilled", [False, True])
+async def test_a_loss_before_anything_was_stored_here_is_seen(refilled: bool) -> None:  # noqa: FBT001  # a parameter
+    """Another instance, or this one before a restart, stored what the server lost."""
+    async with programs(is_started=False) as told:
+        await told.start(LIVE)
+        await lived(told, "one")
+        told.cell.clock.advance(2)
+        for _ in range(2):  # each start stores its position; the last one begins where nothing is to be stored
+            await told.stop()
+            await told.start(LIVE)
+        await told.stop()
+        whole = await told.ids()
+        bus = FakeBus(told.cell.server, told.cell.cell)
+        await told.start(LIVE, bus)
+        name = told.bus.subjects.stream(StreamName.EVENTS)
+        last_seq = told.cell.server.streams[name].last_seq
+        told.cell.server.rewind(name, 1)
+        if refilled:
+            for number in range(last_seq):
+                await told.bus.publish(told.bus.subjects.event_job("other", "job"), b'{"id": "other/%d"}' % number)
+        bus.link_changes += 2
+        with pytest.raises(FatalError, match="has lost its end"):
+            await told.ended()
+        await told.start(LIVE)
+        assert sorted(await told.ids("one")) == sorted(whole)
+
+
 async def test_a_break_of_the_connection_without_a_loss_changes_nothing() -> None:
     async with programs(is_started=False) as told:
         bus = FakeBus(told.cell.server, told.cell.cell)
