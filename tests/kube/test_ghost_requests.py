@@ -25,7 +25,7 @@ nodes:
 """
 GANGS: Final[dict[str, object]] = {"groups_without_scheduler": True, "vanished_s": 30}
 
-SETTLE_S: Final = 1.0
+SETTLE_S: Final = 3.0
 """Longer than the pause between two pods that a test makes of one gang: nobody is told of a part of it."""
 
 

@@ -76,15 +76,15 @@ def plain_pod(name: str, *, cpu: str = "1", group: str = "") -> Tree:
 async def summary_of(api: KubeApi, namespace: str, job: str) -> dict[str, Any]:
     """Rank table of a job's summary, once the job is said to run."""
     path = f"/api/v1/namespaces/{namespace}/configmaps/job-summary-{job}"
-    found: Tree = {}
+    found: dict[str, str] = {}
 
     async def runs() -> bool:
         nonlocal found
-        found = await api.get(path) if await api.status_of("GET", path) == 200 else {}
-        return bool(found) and found["data"]["job_status"] == "running"
+        found = await api.data(path)
+        return found.get("job_status") == "running"
 
     await until_true(runs, deadline_s=30, what=f"the summary of {job} says that it runs")
-    table: dict[str, Any] = json.loads(found["data"]["hccl.json"])
+    table: dict[str, Any] = json.loads(found["hccl.json"])
     return table
 
 

@@ -113,7 +113,7 @@ async def until_complete(bench: Bench, job: str) -> None:
     path = f"/api/v1/namespaces/{bench.namespace}/configmaps/job-summary-{job}"
 
     async def is_told() -> bool:
-        return bool((await bench.api.get(path))["data"]["job_status"] == "complete")
+        return (await bench.api.data(path)).get("job_status") == "complete"
 
     await until_true(is_told, deadline_s=20, what=f"the summary says that {job} is complete")
 

@@ -77,8 +77,8 @@ async def test_annotations_say_what_leaves_are_and_later_jobs_respect_it_after_a
         summary = f"/api/v1/namespaces/{namespace}/configmaps/job-summary-one"
 
         async def summed_up() -> bool:
-            data = (await kube_api.get(summary))["data"]
-            return bool(data["job_status"] == "running" and json.loads(data["sharedTorIp"] or "[]") == [leaf])
+            data = await kube_api.data(summary)
+            return data.get("job_status") == "running" and json.loads(data["sharedTorIp"] or "[]") == [leaf]
 
         await until_true(summed_up, deadline_s=20, what="the summary names the shared leaf")
 

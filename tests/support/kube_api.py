@@ -106,6 +106,13 @@ class KubeApi:
         assert isinstance(found, list)
         return found
 
+    async def data(self, path: str) -> dict[str, str]:
+        """Data of a ConfigMap; none while it is not there."""
+        folder, _, name = path.rpartition("/")
+        found = await self.items(folder, fieldSelector=f"metadata.name={name}")
+        data: dict[str, str] = found[0].get("data", {}) if found else {}
+        return data
+
     async def post(self, path: str, body: object) -> dict[str, Any]:
         return await self.call("POST", path, body)
 
