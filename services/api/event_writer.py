@@ -13,7 +13,7 @@ import msgspec
 
 from berth.formats.shortened import shortened
 from berth.runtime.bus.port import Bus, Stored
-from berth.runtime.errors import AmbiguousError, ConflictError, OversizeError
+from berth.runtime.errors import AmbiguousError, ConflictError, OversizeError, TransientError
 from berth.runtime.logs import Logger
 from berth.schemas.programs.events import JobEvent
 from berth.schemas.subjects import StreamName
@@ -59,13 +59,16 @@ class EventWriter:
         """Sequence and id of the newest event that was stored or read here."""
         self._end: Stored | None = None
         """Last message when this instance started; counts until an event was stored or read."""
+        self._links = bus.link_changes
+        """The connection over which all of that was learned, or checked."""
 
     async def begin(self) -> None:
-        """Note the end of the stream: what is stored already may be lost like what is stored here.
+        """Note the end of the stream: what others stored may be lost like what is stored here.
 
         Raises:
             TransientError: The bus did not answer.
         """
+        self._links = self._bus.link_changes
         last_seq = (await self._bus.state(StreamName.EVENTS)).last_seq
         self._end = await self._bus.message(StreamName.EVENTS, last_seq) if last_seq else None
 
@@ -98,9 +101,20 @@ class EventWriter:
     async def is_kept(self) -> bool:
         """Whether the stream still has what it had; a server that was killed may have lost its end.
 
+        Nothing is stored after a break of the connection until it was found that it has: other events would soon have
+        the sequences of those that are lost.
+
         Raises:
             TransientError: The bus did not answer.
         """
+        links = self._bus.link_changes
+        if links != self._links:
+            if not await self._has_newest():
+                return False
+            self._links = links
+        return True
+
+    async def _has_newest(self) -> bool:
         sequence, event_id = self._newest
         if self._end is not None and not sequence:
             sequence = self._end.sequence
@@ -123,8 +137,10 @@ class EventWriter:
         while event.id not in stored.ids:
             try:
                 sequence = await self._publish(subject, event, stored.last_seq)
+                self._see_link()
             except (ConflictError, AmbiguousError):
                 stored = await self._read(subject)
+                self._see_link()
                 continue
             stored.ids.add(event.id)
             if sequence:
@@ -160,8 +176,18 @@ class EventWriter:
             found.last_seq = stored.sequence
             event_id = self._id_of(stored)
             found.ids.add(event_id)
-            self._newest = max(self._newest, (stored.sequence, event_id))
+            if self._bus.link_changes == self._links:
+                self._newest = max(self._newest, (stored.sequence, event_id))
         return found
+
+    def _see_link(self) -> None:
+        """Check that the connection is still the one over which it was found what the stream has.
+
+        Raises:
+            TransientError: It is not.
+        """
+        if self._bus.link_changes != self._links:
+            raise TransientError("the connection broke; what the server has kept is checked first")
 
     def _id_of(self, stored: Stored) -> str:
         try:

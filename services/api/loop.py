@@ -64,7 +64,6 @@ class Loop:
         self._events: list[JobEvent] = []
         """Events that are not stored yet."""
         self._created = ""
-        self._links = bus.link_changes
         self._position = Position()
         self._position_s = 0.0
         self._applied = 0
@@ -227,9 +226,5 @@ class Loop:
         Raises:
             FatalError: It has not.
         """
-        links = self._bus.link_changes
-        if links == self._links:
-            return
         if not await self.writer.is_kept():
             raise FatalError(f"{StreamName.EVENTS} has lost its end: its events are derived anew at the next start")
-        self._links = links

@@ -263,6 +263,66 @@ async def test_a_loss_before_anything_was_stored_here_is_seen(refilled: bool) ->
         assert sorted(await told.ids("one")) == sorted(whole)
 
 
+class LosingBus(FakeBus):
+    """The server is killed right after it has stored an event, and loses the last ones; the connection is back at once.
+
+    Attributes:
+        fatal: Id of the event.
+        count: Messages that are lost, with it.
+    """
+
+    fatal = ""
+    count = 1
+
+    async def publish(
+        self,
+        subject: str,
+        data: bytes,
+        *,
+        expected_subject_seq: int | None = None,
+        ttl_s: int | None = None,
+        message_id: str = "",
+        timeout_s: float = 5.0,
+    ) -> int:
+        sequence = await super().publish(
+            subject,
+            data,
+            expected_subject_seq=expected_subject_seq,
+            ttl_s=ttl_s,
+            message_id=message_id,
+            timeout_s=timeout_s,
+        )
+        if message_id and message_id == self.fatal:
+            self.fatal = ""
+            self.server.rewind(self.subjects.stream(StreamName.EVENTS), sequence - self.count)
+            self.link_changes += 2
+        return sequence
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+async def test_events_that_are_lost_while_others_are_stored_are_stored_again(count: int) -> None:
+    """Those that are stored next would get their sequences, and nobody would see that they are gone."""
+    async with programs(is_started=False) as told:
+        bus = LosingBus(told.cell.server, told.cell.cell)
+        names = ["one", "two", "three", "four", "five", "six"]
+        bus.fatal, bus.count = "uid-three/0/0/accepted", count
+        await told.start(LIVE, bus)
+        for name in names:
+            await told.cell.submit(a_job(name, chips=2))
+        await told.turns(2)
+        whole = sorted(event for name in names for event in ids_of(name)[:2])
+        if count > 1:  # one of them had been acknowledged
+            with pytest.raises(FatalError, match="has lost its end"):
+                await told.ended()
+            await told.start(LIVE)
+
+        async def are_stored() -> bool:
+            return sorted(await told.ids()) == whole
+
+        await until_true(are_stored, deadline_s=5, what="all events are stored")
+        assert not bus.fatal, "it was killed"
+
+
 async def test_a_break_of_the_connection_without_a_loss_changes_nothing() -> None:
     async with programs(is_started=False) as told:
         bus = FakeBus(told.cell.server, told.cell.cell)
