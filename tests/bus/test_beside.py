@@ -9,7 +9,7 @@ from berth.runtime.bus.port import Bus
 from berth.runtime.config import BusConfig
 from berth.runtime.errors import FatalError
 from berth.runtime.logs import DEFAULT_LOG
-from tests.support.waiting import block, until
+from tests.support.waiting import SLACK, block, until
 
 
 class Counting:
@@ -82,6 +82,9 @@ async def test_an_error_of_the_service_ends_the_work(nats_server: str, cell: str
 
 async def test_a_service_that_ends_before_the_work_is_connected_waits_for_no_server(cell: str) -> None:
     counting = Counting()
-    async with asyncio.timeout(5), beside("test", config("nats://127.0.0.1:1", cell), counting.work, DEFAULT_LOG):
+    async with (
+        asyncio.timeout(5 * SLACK),
+        beside("test", config("nats://127.0.0.1:1", cell), counting.work, DEFAULT_LOG),
+    ):
         pass
     assert not counting.count

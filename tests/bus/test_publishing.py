@@ -13,7 +13,7 @@ from berth.runtime.bus.publisher import OUTSTANDING_MAX
 from berth.runtime.errors import AmbiguousError, ConflictError, FatalError, OversizeError, TransientError
 from berth.runtime.local.nats_server import EmbeddedServer
 from berth.schemas.subjects import StreamName
-from tests.support.waiting import until
+from tests.support.waiting import SLACK, until
 
 pytestmark = pytest.mark.timeout(50)
 _DEADLINE_S = 8.0
@@ -28,7 +28,7 @@ async def bus(own_server: EmbeddedServer) -> AsyncIterator[NatsBus]:
 
 async def outcomes(futures: dict[bytes, asyncio.Future[int]]) -> dict[bytes, int | TransientError]:
     found: dict[bytes, int | TransientError] = {}
-    async with asyncio.timeout(_DEADLINE_S):
+    async with asyncio.timeout(SLACK * _DEADLINE_S):
         for name, future in futures.items():
             try:
                 found[name] = await future
@@ -82,7 +82,7 @@ async def test_an_append_in_flight_when_the_server_dies_is_ambiguous(own_server:
         while True:
             appended = await bus.append(b"%d" % appended, expected_seq=appended)
 
-    async with asyncio.timeout(_DEADLINE_S), asyncio.TaskGroup() as group:
+    async with asyncio.timeout(SLACK * _DEADLINE_S), asyncio.TaskGroup() as group:
         killing = group.create_task(own_server.kill())
         with pytest.raises(TransientError):
             await append_for_ever()
@@ -131,7 +131,7 @@ async def test_the_bound_of_publishes_on_their_way_holds(bus: NatsBus) -> None:
     futures = [bus.submit(bus.subjects.fact_timer, b"x") for _ in range(OUTSTANDING_MAX)]
     with pytest.raises(TransientError, match=str(OUTSTANDING_MAX)):
         bus.submit(bus.subjects.fact_timer, b"x")
-    async with asyncio.timeout(_DEADLINE_S):
+    async with asyncio.timeout(SLACK * _DEADLINE_S):
         last = await (await bus.submit_wait(bus.subjects.fact_timer, b"x"))
         assert last == OUTSTANDING_MAX + 1
         await asyncio.wait(futures)
@@ -187,7 +187,7 @@ async def test_a_gather_does_not_wait_for_a_broken_connection(own_server: Embedd
         pass
 
     await bus.serve(bus.subjects.score(0), mute)
-    async with asyncio.timeout(_DEADLINE_S), asyncio.TaskGroup() as group:
+    async with asyncio.timeout(SLACK * _DEADLINE_S), asyncio.TaskGroup() as group:
         gathering = group.create_task(bus.gather({0: bus.subjects.score(0)}, b"x", timeout_s=60))
         await until(lambda: bus._inbox._waiting, deadline_s=_DEADLINE_S, what="the request")
         await own_server.kill()

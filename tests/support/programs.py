@@ -19,7 +19,7 @@ from berth.services.api.config import ApiConfig
 from berth.services.api.metrics import ApiMetrics
 from tests.support.cells import Cell, a_node
 from tests.support.fake_bus import FakeBus
-from tests.support.waiting import until
+from tests.support.waiting import SLACK, until
 
 
 def job_file(name: str = "train", *, namespace: str = "team", uid: str = "u-1", **spec: object) -> dict[str, Any]:
@@ -103,7 +103,7 @@ class Programs:
         """Wait for the instance that was started last to end by itself."""
         bus, _, task = self._running.pop()
         try:
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(10 * SLACK):
                 await task
         finally:
             await bus.close()

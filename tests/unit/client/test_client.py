@@ -33,7 +33,7 @@ from berth.schemas.subjects import StreamName
 from tests.support.fake_bus import FakeBus
 from tests.support.fake_server import FakeServer
 from tests.support.programs import Programs, job_file, programs
-from tests.support.waiting import until
+from tests.support.waiting import SLACK, until
 
 TRAIN = JobFile(
     metadata=JobMetadata(name="train", namespace="team"), spec=JobSpec(product="module910bx8", replicas=2, chips=8)
@@ -63,7 +63,7 @@ async def answering(
 
 async def take(events: AsyncIterator[StoredEvent], count: int) -> list[StoredEvent]:
     """The next events."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(10 * SLACK):
         return [await anext(events) for _ in range(count)]
 
 

@@ -16,6 +16,7 @@ from berth.schemas.subjects import StreamName
 from tests.support.cells import Cell
 from tests.support.fake_bus import FakeBus
 from tests.support.stored_cells import GARBAGE, append, at_rest, remove
+from tests.support.waiting import SLACK
 
 
 @pytest.fixture
@@ -38,7 +39,7 @@ async def read(bus: FakeBus, start: int) -> tuple[list[tuple[int, bytes]], list[
         bus, await bus.state(StreamName.LEDGER), on_message=found.append, on_gap=gaps.append, start_seq=start
     )
     if not gaps:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(5 * SLACK):
             await follower.caught_up.wait()
     await follower.stop()
     return [(one.sequence, one.data) for one in found], gaps, follower.applied
@@ -76,7 +77,7 @@ async def test_a_skip_that_comes_before_its_message_takes_its_place(
     skipped = await skip(bus, Skip(first + 1, first + 1, stored_digest(GARBAGE)))
     await cell.settle()
     follower.start(bus)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(5 * SLACK):
         await follower.caught_up.wait()
     await follower.stop()
     assert ([one.data for one in found], gaps) == ([b"0", skipped, b"2"], [])
@@ -119,7 +120,7 @@ async def test_a_reader_ends_if_what_it_has_read_is_skipped_and_was_not_void(cel
     follower = await follow_ledger(
         bus, await bus.state(StreamName.LEDGER), on_message=lambda _: None, on_gap=gaps.append, start_seq=first
     )
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(5 * SLACK):
         await follower.caught_up.wait()
     await skip(bus, Skip(first, first, stored_digest(b"0"), was_void=was_void))
     await cell.settle()
@@ -152,7 +153,7 @@ async def test_a_reader_of_a_cell_without_skips_sees_those_that_come_later(cell:
     follower = await follow_ledger(
         bus, await bus.state(StreamName.LEDGER), on_message=lambda _: None, on_gap=gaps.append, start_seq=first
     )
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(5 * SLACK):
         await follower.caught_up.wait()
     await follower.see_skips(bus)
     await bus.ensure_streams()

@@ -15,6 +15,7 @@ from berth.runtime.local.ports import free_ports
 from berth.runtime.logs import DEFAULT_LOG
 from berth.runtime.metrics import MetricsRegistry
 from berth.runtime.probes import Readiness, ServicePages, serving
+from tests.support.waiting import SLACK
 
 
 class Link:
@@ -145,7 +146,7 @@ async def test_other_requests_get_an_error_and_hurt_nobody() -> None:
 
 
 async def test_the_end_waits_for_no_client_that_is_silent() -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(5 * SLACK):
         async with asking(Readiness()) as (_, url):
             _, writer = await asyncio.open_connection("127.0.0.1", int(url.rpartition(":")[2]))
             writer.write(b"GET /livez")

@@ -43,6 +43,7 @@ from tests.support.cells import Cell, a_job, a_node
 from tests.support.clock import ManualClock
 from tests.support.fake_bus import FakeBus
 from tests.support.fake_kube import FakeKube
+from tests.support.waiting import SLACK
 
 KINDS = [(Round.KIND, Round.VERSION + 1), (Epoch.KIND, Epoch.VERSION + 1), ("ledger.hold", 1)]
 NEEDED = "needs Berth 9.7 or later"
@@ -130,7 +131,7 @@ async def test_a_scorer_stops(kind: str, version: int) -> None:
     await plant(cell, kind, version)
     head = (await cell.user.state(StreamName.LEDGER)).last_seq
     await cell.user.send(cell.user.subjects.advance, encode(Advance(1, 1, head)))
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(5 * SLACK):
         error = await cell.buses[-1].lost
     assert isinstance(error.__cause__, NewerVersionError)
     see_exit(error)
@@ -140,7 +141,7 @@ async def test_a_scorer_stops(kind: str, version: int) -> None:
 async def lost(bus: FakeBus, serve: Callable[[asyncio.Event], Awaitable[None]]) -> FatalError:
     """Why a service lost its bus while it served."""
     stop = asyncio.Event()
-    async with asyncio.timeout(5), asyncio.TaskGroup() as group:
+    async with asyncio.timeout(5 * SLACK), asyncio.TaskGroup() as group:
         group.create_task(serve(stop))  # type: ignore[arg-type]  # a coroutine function
         error = await bus.lost
         stop.set()
@@ -174,7 +175,7 @@ async def test_a_summary_stops(kind: str, version: int) -> None:
     await plant(cell, kind, version)
     clock = ManualClock()
     with pytest.raises(ExceptionGroup) as caught:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(5 * SLACK):
             await write_on(
                 FakeKube(clock=clock),
                 cell.user,
@@ -194,7 +195,7 @@ async def test_the_service_for_programs_stops(kind: str, version: int) -> None:
     await cell.dispatcher.stop()
     await plant(cell, kind, version)
     with pytest.raises(NewerVersionError, match=NEEDED) as caught:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(5 * SLACK):
             await serve_programs(cell.user, cell.clock, ApiConfig(), Instruments.make(ApiMetrics), asyncio.Event())
     see_exit(caught.value)
     await cell.close()

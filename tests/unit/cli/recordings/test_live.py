@@ -15,7 +15,7 @@ from berth.schemas.subjects import StreamName
 from berth.schemas.versions import encode_record
 from tests.support.cells import a_node
 from tests.support.stored_cells import GARBAGE, append, grown, stream
-from tests.support.waiting import until
+from tests.support.waiting import SLACK, until
 
 
 @pytest.mark.parametrize("is_deleted", [False, True])
@@ -43,7 +43,7 @@ async def test_a_live_cell_is_printed_with_its_skips(*, is_deleted: bool) -> Non
         if is_deleted:
             stream(cell, StreamName.LEDGER).remove(head + 1)
             await cell.user.append(GARBAGE, expected_seq=head + 1)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(5 * SLACK):
             await moved.wait()
         printing.cancel()
     assert printed[0] == (head + 1, Skip.KIND)
@@ -64,7 +64,7 @@ async def test_messages_that_were_deleted_end_it_with_the_command() -> None:
         await cell.user.append(GARBAGE, expected_seq=head + 1)
 
     async def both() -> None:
-        async with asyncio.timeout(5), asyncio.TaskGroup() as group:
+        async with asyncio.timeout(5 * SLACK), asyncio.TaskGroup() as group:
             group.create_task(live.run(), name="print")
             group.create_task(spoil(), name="spoil")
 

@@ -13,7 +13,7 @@ from berth.runtime.bus.streams import keeping
 from berth.runtime.errors import TransientError
 from berth.schemas.subjects import StreamName
 from tests.support.fake_wire import STREAM, FakeWire
-from tests.support.waiting import until
+from tests.support.waiting import SLACK, until
 
 _DEADLINE_S = 10.0
 
@@ -51,7 +51,7 @@ class Reader:
         assert self.taken == list(sequences)
 
     async def gap(self) -> Gap:
-        async with asyncio.timeout(_DEADLINE_S):
+        async with asyncio.timeout(SLACK * _DEADLINE_S):
             gap = await self.follower.wait()
         assert gap is not None
         assert self.gaps == [gap]

@@ -20,7 +20,7 @@ from berth.services.api.turns import Turns
 from tests.support.fake_bus import FakeBus
 from tests.support.fake_server import FakeServer
 from tests.support.programs import Programs, ask, job_file, programs
-from tests.support.waiting import until
+from tests.support.waiting import SLACK, until
 
 
 class HeldBus(FakeBus):
@@ -130,7 +130,7 @@ async def test_whatever_keys_they_share_requests_follow_earlier_ones_and_all_end
                 await asyncio.sleep(0)
             ended.append(number)
 
-    async with asyncio.timeout(5), asyncio.TaskGroup() as group:
+    async with asyncio.timeout(5 * SLACK), asyncio.TaskGroup() as group:
         for number, keys in enumerate(mixture):
             group.create_task(carry_out(number, keys))
     assert sorted(ended) == list(range(40))
@@ -143,7 +143,7 @@ async def test_a_request_that_fails_lets_the_next_one_begin() -> None:
     with pytest.raises(ValueError, match="no"):
         async with turns.of("a"):
             raise ValueError("no")
-    async with asyncio.timeout(5), turns.of("a"):
+    async with asyncio.timeout(5 * SLACK), turns.of("a"):
         pass
 
 
