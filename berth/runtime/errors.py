@@ -46,6 +46,10 @@ class ConflictError(ShellError):
         self.last_seq = last_seq
 
 
+class DuplicateError(ConflictError):
+    """Nothing was stored, because a message with the same id was stored some minutes ago, on whatever subject."""
+
+
 class PoisonError(ShellError):
     """Permanent failure of one message: store it as a dead letter with the reason, and continue."""
 

@@ -73,7 +73,7 @@ async def serve_beside(
     async with AsyncExitStack() as stack:
         stack.push_async_callback(spans.close)
         stack.push_async_callback(loop.stop)
-        await loop.start()
+        await loop.start(stop)
         explanations = Explanations(clock)
         await stack.enter_async_context(beside_work(explanations.work))
         operations = Operations(bus, clock, loop.state, loop.writer, Access(config), explanations, instruments)

@@ -20,7 +20,13 @@ class Position(msgspec.Struct, frozen=True):
     ledger: str = ""
     """Which stream the ledger was: when the server made it ..."""
     facts: str = ""
-    """... and that of the facts."""
+    """... that of the facts ..."""
+    events: str = ""
+    """... and that of the events; empty in positions of earlier releases."""
+    ledger_ms: int = 0
+    """When the server stored that record: one that lost power gives its sequence to another one; 0 if unknown ..."""
+    facts_ms: int = 0
+    """... and that fact."""
 
     def holds(self, source: str, sequence: int) -> bool:
         """Whether events of a record (``ledger``) or fact are stored."""
@@ -42,12 +48,15 @@ class Start(NamedTuple):
 
 
 async def read_position(bus: Bus) -> Position:
-    """How far the stored events go; nowhere if it is not stored, or is about streams that were made again since.
+    """How far the stored events go.
+
+    That is nowhere if it is not stored, or is about streams that were made again since, or about a record or a fact
+    that the server has lost since.
 
     Raises:
         TransientError: The bus did not answer.
     """
-    now = await position_at(bus, 0, 0)
+    now = await position_at(bus)
     stored = await bus.last(StreamName.EVENTS, bus.subjects.event_position)
     if stored is None:
         return now
@@ -55,17 +64,36 @@ async def read_position(bus: Bus) -> Position:
         found = msgspec.json.decode(stored.data, type=Position)
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
         return now
-    return found if (found.ledger, found.facts) == (now.ledger, now.facts) else now
+    if (found.ledger, found.facts, found.events or now.events) != (now.ledger, now.facts, now.events):
+        return now
+    is_kept = await _is_kept(bus, StreamName.LEDGER, found.ledger_seq, found.ledger_ms) and await _is_kept(
+        bus, StreamName.FACTS, found.facts_seq, found.facts_ms
+    )
+    return found if is_kept else now
 
 
-async def position_at(bus: Bus, ledger_seq: int, facts_seq: int) -> Position:
-    """Position at sequences of the present streams.
+async def position_at(
+    bus: Bus, ledger_seq: int = 0, facts_seq: int = 0, *, ledger_ms: int = 0, facts_ms: int = 0
+) -> Position:
+    """Position at sequences of the present streams, and when the server stored their messages.
 
     Raises:
         TransientError: The bus did not answer.
     """
     ledger, facts = await bus.state(StreamName.LEDGER), await bus.state(StreamName.FACTS)
-    return Position(ledger_seq, facts_seq, ledger.created, facts.created)
+    events = await bus.state(StreamName.EVENTS)
+    return Position(ledger_seq, facts_seq, ledger.created, facts.created, events.created, ledger_ms, facts_ms)
+
+
+async def _is_kept(bus: Bus, stream: StreamName, sequence: int, at_ms: int) -> bool:
+    """Whether a stream has a message that it had, unless that became too old."""
+    state = await bus.state(stream)
+    if sequence > state.last_seq:
+        return False
+    if not at_ms or sequence < state.first_seq:
+        return True
+    stored = await bus.message(stream, sequence)
+    return stored is None or stored.at_ms == at_ms
 
 
 async def start_of(bus: Bus, log: Logger) -> Start:

@@ -13,7 +13,7 @@ import msgspec
 
 from berth.formats.shortened import shortened
 from berth.runtime.bus.port import Bus, Stored
-from berth.runtime.errors import AmbiguousError, ConflictError, OversizeError, TransientError
+from berth.runtime.errors import AmbiguousError, ConflictError, DuplicateError, OversizeError, TransientError
 from berth.runtime.logs import Logger
 from berth.schemas.programs.events import JobEvent
 from berth.schemas.subjects import StreamName
@@ -58,19 +58,19 @@ class EventWriter:
         self._newest = (0, "")
         """Sequence and id of the newest event that was stored or read here."""
         self._end: Stored | None = None
-        """Last message when this instance started; counts until an event was stored or read."""
+        """Last message when this instance started; counts until a later one was stored or read."""
         self._links = bus.link_changes
         """The connection over which all of that was learned, or checked."""
 
-    async def begin(self) -> None:
-        """Note the end of the stream: what others stored may be lost like what is stored here.
+    async def note_end(self) -> None:
+        """Note the end of the stream, once its position is read: what others stored may be lost like the own events.
 
         Raises:
-            TransientError: The bus did not answer.
+            TransientError: The bus did not answer, or the connection broke since this writer was made.
         """
-        self._links = self._bus.link_changes
         last_seq = (await self._bus.state(StreamName.EVENTS)).last_seq
         self._end = await self._bus.message(StreamName.EVENTS, last_seq) if last_seq else None
+        self._see_link()
 
     async def store(self, events: Iterable[JobEvent]) -> None:
         """Store events; those of one job in their order.
@@ -116,17 +116,18 @@ class EventWriter:
 
     async def _has_newest(self) -> bool:
         sequence, event_id = self._newest
-        if self._end is not None and not sequence:
-            sequence = self._end.sequence
+        end = self._end if self._end is not None and self._end.sequence > sequence else None
+        if end is not None:
+            sequence = end.sequence
         state = await self._bus.state(StreamName.EVENTS)
         if sequence > state.last_seq:
             return False
         if sequence < state.first_seq:
             return True  # it became too old
         stored = await self._bus.message(StreamName.EVENTS, sequence)
-        if not self._newest[0]:
-            return stored == self._end
-        return stored is not None and self._id_of(stored) == event_id
+        if stored is None:
+            return sequence < (await self._bus.state(StreamName.EVENTS)).first_seq  # it became too old just now
+        return stored == end if end is not None else self._id_of(stored) == event_id
 
     async def _store_all(self, subject: str, events: list[JobEvent]) -> None:
         for event in events:
@@ -134,11 +135,15 @@ class EventWriter:
 
     async def _store(self, subject: str, event: JobEvent) -> None:
         stored = self._known.get(subject) or _Stored(0, set())
+        message_id = event.id
         while event.id not in stored.ids:
+            self._see_link()
             try:
-                sequence = await self._publish(subject, event, stored.last_seq)
+                sequence = await self._publish(subject, event, stored.last_seq, message_id)
                 self._see_link()
-            except (ConflictError, AmbiguousError):
+            except (ConflictError, AmbiguousError) as error:
+                if isinstance(error, DuplicateError):
+                    message_id = ""  # another job may have had the uid a moment ago
                 stored = await self._read(subject)
                 self._see_link()
                 continue
@@ -153,11 +158,11 @@ class EventWriter:
         self._keep(subject, stored)
         self._metrics.repeated.inc()
 
-    async def _publish(self, subject: str, event: JobEvent, last_seq: int) -> int:
+    async def _publish(self, subject: str, event: JobEvent, last_seq: int, message_id: str) -> int:
         """Sequence of an event that is stored; 0 for one that is left out, as it is too long without its ranks."""
         try:
             return await self._bus.publish(
-                subject, msgspec.json.encode(event), expected_subject_seq=last_seq, message_id=event.id
+                subject, msgspec.json.encode(event), expected_subject_seq=last_seq, message_id=message_id
             )
         except OversizeError as error:
             if not event.ranks:
@@ -168,15 +173,16 @@ class EventWriter:
                 return 0
             self._log.warning("event without its ranks", id=shortened(event.id), size_bytes=error.size_bytes)
             short = msgspec.structs.replace(event, ranks=[], sentence=_TOO_LONG)
-            return await self._publish(subject, short, last_seq)
+            return await self._publish(subject, short, last_seq, message_id)
 
     async def _read(self, subject: str) -> _Stored:
         found = _Stored(0, set())
+        links = self._bus.link_changes
         for stored in await self._bus.read(StreamName.EVENTS, filters=[subject]):
             found.last_seq = stored.sequence
             event_id = self._id_of(stored)
             found.ids.add(event_id)
-            if self._bus.link_changes == self._links:
+            if links == self._bus.link_changes == self._links:
                 self._newest = max(self._newest, (stored.sequence, event_id))
         return found
 

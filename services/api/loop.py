@@ -64,26 +64,28 @@ class Loop:
         self._events: list[JobEvent] = []
         """Events that are not stored yet."""
         self._created = ""
+        self._record = self._fact_seen = (0, 0)
+        """Sequence of the last record and fact that were applied, and when the server stored them."""
         self._position = Position()
         self._position_s = 0.0
         self._applied = 0
 
-    async def start(self) -> None:
-        """Load the state, and store the events of all that was stored until now.
+    async def start(self, stop: asyncio.Event) -> None:
+        """Load the state, and store the events of all that was stored until now, unless ``stop`` is set before.
 
         Raises:
-            FatalError: The bus holds less history than the snapshot states.
-            TransientError: The bus did not answer.
+            FatalError: The bus holds less history than the snapshot states; or as :meth:`run`.
+            TransientError: The bus did not answer while the state was loaded.
         """
-        await self.writer.begin()
-        start = await start_of(self._bus, self._log)
         self._created = (await self._bus.state(StreamName.EVENTS)).created
+        start = await start_of(self._bus, self._log)
+        await self.writer.note_end()
         self._position = start.position
         await self._feeds.load_from(start.body)
         if not start.is_whole:
             self._log.warning("events before the oldest kept snapshot are lost", facts_seq=self.state.facts_seq)
         await self._feeds.caught_up()
-        while await self._step():
+        while await self._tried(stop):
             pass
         if self._feeds.is_from_latest:
             self.state.forget_unnamed()
@@ -96,25 +98,28 @@ class Loop:
             FatalError: The history has a gap, the stream of events was made again, or the server has lost its end: the
                 next start derives the events anew.
         """
-        backoff = Backoff(first_s=self._config.retry_wait_s, max_s=self._config.retry_wait_max_s)
-        failures = 0
         while not stop.is_set():
-            self._feeds.arrived.clear()
-            try:
-                has_more = await self._step()
-                failures = 0
-            except TransientError as error:
-                failures += 1
-                self._metrics.failures.inc()
-                self._log.warning("events not stored, retrying", reason=error.reason, events=len(self._events))
-                await pause(stop, backoff.pause_s(failures))
-                continue
-            if not has_more:
+            if not await self._tried(stop):
                 await any_set([self._feeds.arrived, stop], self._config.position_every_s)
 
     async def stop(self) -> None:
         """Stop to follow."""
         await self._feeds.stop()
+
+    async def _tried(self, stop: asyncio.Event) -> bool:
+        """Make a step, however often it takes, until ``stop`` is set; returns whether there is more."""
+        backoff = Backoff(first_s=self._config.retry_wait_s, max_s=self._config.retry_wait_max_s)
+        failures = 0
+        while not stop.is_set():
+            self._feeds.arrived.clear()
+            try:
+                return await self._step()
+            except TransientError as error:
+                failures += 1
+                self._metrics.failures.inc()
+                self._log.warning("events not stored, retrying", reason=error.reason, events=len(self._events))
+                await pause(stop, backoff.pause_s(failures))
+        return False
 
     async def _step(self) -> bool:
         """Apply what was received, and store its events; returns whether there is more.
@@ -165,6 +170,7 @@ class Loop:
             await self._feeds.reach_fact(link.facts_seq, timeout_s=_REACH_S)
             await self._apply_facts(link.facts_seq)
         folded, events = self._source.apply_link(link)
+        self._record = (stored.sequence, stored.at_ms)
         self._feeds.note_void(stored.sequence, folded)
         self._take(events)
 
@@ -193,6 +199,7 @@ class Loop:
 
     def _fact(self, stored: Stored) -> list[JobEvent]:
         _, events = self._source.apply_fact(stored.subject, stored.sequence, stored.data)
+        self._fact_seen = (stored.sequence, stored.at_ms)
         return events  # what cannot be applied is written to DEAD by the dispatcher
 
     async def _counted(self) -> bool:
@@ -211,9 +218,14 @@ class Loop:
         now_s = self._clock.monotonic_s()
         if now_s - self._position_s < self._config.position_every_s:
             return
-        if (await self._bus.state(StreamName.EVENTS)).created != self._created:
+        ledger_seq, facts_seq = self.state.fold.head, self.state.facts_seq
+        ledger_ms, facts_ms = (
+            at_ms if sequence == reached else 0
+            for reached, (sequence, at_ms) in ((ledger_seq, self._record), (facts_seq, self._fact_seen))
+        )
+        position = await position_at(self._bus, ledger_seq, facts_seq, ledger_ms=ledger_ms, facts_ms=facts_ms)
+        if position.events != self._created:
             raise FatalError(f"{StreamName.EVENTS} was made again: its events are derived anew at the next start")
-        position = await position_at(self._bus, self.state.fold.head, self.state.facts_seq)
         await self._see_kept()
         if (position.ledger_seq, position.facts_seq) > (self._position.ledger_seq, self._position.facts_seq):
             await self._bus.publish(self._bus.subjects.event_position, msgspec.json.encode(position))

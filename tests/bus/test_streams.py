@@ -44,6 +44,8 @@ async def test_the_age_of_events_is_that_of_the_service_that_names_it(real_bus: 
     await real_bus.ensure_streams(max_age_s={StreamName.EVENTS: 3_600})
     await real_bus.ensure_streams()
     assert (await config_of(real_bus, StreamName.EVENTS))["max_age"] == 3_600 * 10**9
+    await real_bus.ensure_streams(max_age_s={StreamName.EVENTS: 60})  # below the window of ids
+    assert (await config_of(real_bus, StreamName.EVENTS))["max_age"] == 60 * 10**9
 
 
 async def test_a_setting_that_cannot_change_is_fatal_and_named(nats_server: str, cell: str) -> None:

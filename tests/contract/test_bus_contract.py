@@ -10,7 +10,15 @@ import pytest
 
 from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.bus.port import Bus, Endpoint, Gap, GapReason, Stored
-from berth.runtime.errors import AmbiguousError, ConflictError, FatalError, OversizeError, PoisonError, TransientError
+from berth.runtime.errors import (
+    AmbiguousError,
+    ConflictError,
+    DuplicateError,
+    FatalError,
+    OversizeError,
+    PoisonError,
+    TransientError,
+)
 from berth.schemas.subjects import StreamName
 from tests.support.fake_bus import FakeBus, FakeServer
 from tests.support.waiting import SLACK, until
@@ -426,6 +434,12 @@ async def test_a_message_with_an_id_is_stored_as_any_other(bus: Bus) -> None:
     assert await bus.publish(subject, b"{}", expected_subject_seq=0, message_id="u/0/0/accepted") == 1
     with pytest.raises(ConflictError):
         await bus.publish(subject, b"{}", expected_subject_seq=0, message_id="u/1/0/placed")
+    with pytest.raises(DuplicateError):
+        await bus.publish(subject, b"{}", expected_subject_seq=1, message_id="u/0/0/accepted")
+    other = bus.subjects.event_job("team", "other")
+    with pytest.raises(DuplicateError):
+        await bus.publish(other, b"{}", expected_subject_seq=0, message_id="u/0/0/accepted")
+    assert await bus.publish(other, b"{}", expected_subject_seq=0) == 2
 
 
 async def test_a_sent_message_reaches_all_who_serve(bus: Bus, other: Bus) -> None:

@@ -159,6 +159,8 @@ class FakeServer:
         self.lose_messages = 0
         self.leaderless: set[str] = set()
         self.streams: dict[str, FakeStream] = {}
+        self.forgets_ids = False
+        self.ids: dict[tuple[str, str], tuple[int, bytes]] = {}  # sequence and data, by stream and id of a message
         self.followers: list[asyncio.Event] = []
         self.services: list[Service] = []
         self.processes: list[ProcessStats] = []
@@ -227,6 +229,15 @@ class FakeServer:
             self.lose_answers -= 1
             raise AmbiguousError(f"publish to {subject}: time-out")
         return stored.sequence
+
+    def has_id(self, subject: str, message_id: str) -> bool:
+        """Whether the stream of a subject has a message with an id; the window for repeated ones is without end."""
+        if self.forgets_ids:
+            return False
+        name = self.name_of(subject)
+        sequence, data = self.ids.get((name, message_id), (0, b""))
+        stored = self.streams[name].messages.get(sequence) if name in self.streams else None
+        return stored is not None and stored.data == data
 
     def name_of(self, subject: str) -> str:
         """Stream that takes a subject; empty if there is none."""

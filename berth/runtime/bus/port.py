@@ -201,12 +201,13 @@ class Bus(Protocol):
             data: The payload.
             expected_subject_seq: Sequence that the last message of the subject must have; 0 for no message.
             ttl_s: Whole seconds, at least 1, after which the server removes the message; only if the stream allows it.
-            message_id: Header ``Nats-Msg-Id``. Within some minutes the server may take another message with this id for
-                the same one, and return the sequence of the first; no decision may rest on that.
+            message_id: Header ``Nats-Msg-Id``. Within some minutes the server may take another message of the stream
+                with this id for the same one, also one on another subject, and store nothing.
             timeout_s: Seconds to wait for the acknowledgement.
 
         Raises:
             ConflictError: The last message of the subject has another sequence.
+            DuplicateError: Some message with ``message_id`` was stored a moment ago.
             AmbiguousError: No acknowledgement came; the message may be stored.
         """
 

@@ -15,6 +15,7 @@ from berth.runtime.bus.stream_api import ApiError, refusal
 from berth.runtime.bus.wire import Received, Wire, is_no_responders, size_bytes
 from berth.runtime.errors import (
     AmbiguousError,
+    DuplicateError,
     FatalError,
     OversizeError,
     PoisonError,
@@ -34,6 +35,7 @@ _LOW_WATER: Final = 0.75  # fraction of the bounds at which waiting callers cont
 
 class _Ack(msgspec.Struct, frozen=True):
     seq: int = 0
+    duplicate: bool = False
     error: ApiError | None = None
 
 
@@ -216,10 +218,12 @@ class Publisher:
         except msgspec.MsgspecError as error:
             entry.future.set_exception(AmbiguousError(f"publish to {entry.subject}: unreadable answer: {error}"))
             return
-        if ack.error is None:
-            entry.future.set_result(ack.seq)
-        else:
+        if ack.error is not None:
             entry.future.set_exception(refusal(f"publish to {entry.subject}", ack.error))
+        elif ack.duplicate:
+            entry.future.set_exception(DuplicateError(f"publish to {entry.subject}: message {ack.seq} has its id"))
+        else:
+            entry.future.set_result(ack.seq)
 
     def _sweep(self) -> None:
         self._sweep_timer = None

@@ -132,8 +132,11 @@ async def _ensure(api: Api, config: dict[str, Any], *, leaves_age: bool) -> Stre
                 f"stream {name} has {field}={found.config.get(field)!r}, needs {config[field]!r}, which cannot be changed"
             )
     if wrong:
+        settings = {**found.config, **config}
+        if settings["max_age"]:  # the server refuses a window that is longer
+            settings["duplicate_window"] = min(settings.get("duplicate_window", 0), settings["max_age"])
         try:
-            await api.update_stream({**found.config, **config})
+            await api.update_stream(settings)
         except PoisonError as error:
             raise FatalError(f"stream {name}, fields {', '.join(wrong)}: {error.reason}") from error
     return found

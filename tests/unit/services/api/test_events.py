@@ -2,6 +2,7 @@
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from berth.runtime.errors import FatalError, TransientError
 from berth.schemas.envelope import encode
@@ -9,7 +10,7 @@ from berth.schemas.facts import PodPhase
 from berth.schemas.programs.events import JobEvent
 from berth.schemas.subjects import StreamName
 from berth.services.api.config import ApiConfig
-from berth.services.api.event_position import Position
+from berth.services.api.event_position import Position, position_at, read_position
 from tests.support.cells import a_job
 from tests.support.fake_bus import FakeBus
 from tests.support.programs import Programs, events_in, programs
@@ -110,6 +111,7 @@ async def test_a_start_from_a_snapshot_gives_the_same_events() -> None:
 
 async def test_several_instances_store_each_event_once() -> None:
     async with programs(is_started=False) as told:
+        told.cell.server.forgets_ids = True  # as after two minutes
         for _ in range(3):
             await told.start()
         await lived(told, "one")
@@ -193,6 +195,65 @@ async def test_a_position_of_other_streams_or_without_sense_does_not_count() -> 
         assert await told.ids() == ids_of("one")
 
 
+@pytest.mark.parametrize(
+    "wrong",
+    [{"events": "other"}, {"ledger_ms": 1}, {"facts_ms": 1}, {"ledger_seq": 1_000}, {"facts_seq": 1_000}],
+    ids=lambda wrong: next(iter(wrong)),
+)
+async def test_a_position_of_what_the_server_lost_does_not_count(wrong: dict[str, object]) -> None:
+    """A server that lost power gives the sequences of what it lost to others."""
+    async with programs(is_started=False) as told:
+        await lived(told)
+        found = await position_at(told.bus, 1, 1)
+        heads = [(await told.bus.state(stream)).last_seq for stream in (StreamName.LEDGER, StreamName.FACTS)]
+        last = [
+            await told.bus.message(stream, head)
+            for stream, head in zip((StreamName.LEDGER, StreamName.FACTS), heads, strict=True)
+        ]
+        times = [one.at_ms for one in last if one is not None]
+        right = replace(
+            found, ledger_seq=heads[0], facts_seq=heads[1], ledger_ms=times[0], facts_ms=times[1], events=found.events
+        )
+        position = told.bus.subjects.event_position
+        await told.bus.publish(position, msgspec.json.encode(replace(right, **wrong)))
+        await told.start()
+        assert await told.ids() == ids_of("one")
+        await told.stop()
+        told.cell.server.rewind(told.bus.subjects.stream(StreamName.EVENTS), 0)
+        await told.bus.publish(position, msgspec.json.encode(right))
+        await told.start()
+        assert await told.ids() == [], "a right one does"
+
+
+async def test_the_position_has_the_times_of_what_was_applied() -> None:
+    async with programs(is_started=False) as told:
+        await told.start(LIVE)
+        told.cell.clock.advance(2)
+        await lived(told)
+        told.cell.clock.advance(2)
+        await lived(told, "two")
+        found = await read_position(told.bus)
+        record = await told.bus.message(StreamName.LEDGER, found.ledger_seq)
+        fact = await told.bus.message(StreamName.FACTS, found.facts_seq)
+        assert record is not None
+        assert fact is not None
+        assert (found.ledger_ms, found.facts_ms) == (record.at_ms, fact.at_ms)
+
+
+async def test_jobs_with_one_uid_have_all_their_events() -> None:
+    """The server takes the second of two messages with one id for the first one again, for some minutes."""
+    async with programs() as told:
+        spaces = ("default", "a", "b")
+        for space, uid in zip(spaces, ("u", "of-a", "of-b"), strict=True):
+            await told.cell.submit(a_job("one", uid=uid, namespace=space))
+        await told.turns(2)
+        for space in spaces[1:]:  # both are rejected: the name is in use, and so is the uid
+            await told.cell.submit(a_job("one", uid="u", namespace=space))
+        await told.turns(2)
+        for space in spaces[1:]:
+            assert "u/0/0/rejected" in [event.id for event in await events_in(told.bus, space, "one")]
+
+
 async def test_what_is_no_event_counts_as_none() -> None:
     async with programs(is_started=False) as told:
         subject = told.bus.subjects.event_job("default", "one")
@@ -261,6 +322,32 @@ async def test_a_loss_before_anything_was_stored_here_is_seen(refilled: bool) ->
             await told.ended()
         await told.start(LIVE)
         assert sorted(await told.ids("one")) == sorted(whole)
+
+
+async def test_what_is_read_of_an_old_job_does_not_hide_a_loss() -> None:
+    """A name is used again: its events are read, and are older than what is lost."""
+    async with programs(is_started=False) as told:
+        await told.start(LIVE)
+        await lived(told, "one")
+        told.cell.clock.advance(2)
+        await lived(told, "two")
+        told.cell.clock.advance(2)
+        for _ in range(2):
+            await told.stop()
+            await told.start(LIVE)
+        await told.stop()
+        whole = await told.ids()
+        bus = FakeBus(told.cell.server, told.cell.cell)
+        await told.start(LIVE, bus)
+        assert (await told.submit("one", namespace="default", uid="again"))["ok"]
+        old = await told.bus.last(StreamName.EVENTS, told.bus.subjects.event_job("default", "one"))
+        assert old is not None
+        told.cell.server.rewind(told.bus.subjects.stream(StreamName.EVENTS), old.sequence)
+        bus.link_changes += 2
+        with pytest.raises(FatalError, match="has lost its end"):
+            await told.ended()
+        await told.start(LIVE)
+        assert set(whole) <= set(await told.ids())
 
 
 class LosingBus(FakeBus):
