@@ -12,12 +12,13 @@ from berth.runtime.beside import BesideWork
 from berth.runtime.bus.port import Bus
 from berth.runtime.instruments import Instruments
 from berth.runtime.tracing.spans import NoSpans, Spans
+from berth.schemas.facts import PodPhase
 from berth.schemas.programs.events import JobEvent
 from berth.schemas.subjects import StreamName
 from berth.services.api.app import serve_beside
 from berth.services.api.config import ApiConfig
 from berth.services.api.metrics import ApiMetrics
-from tests.support.cells import Cell, a_node
+from tests.support.cells import Cell, a_job, a_node
 from tests.support.fake_bus import FakeBus
 from tests.support.waiting import SLACK, until
 
@@ -39,6 +40,12 @@ async def ask(bus: Bus, verb: str, request: object, *, identity: str = "") -> di
     data = request if isinstance(request, bytes) else msgspec.json.encode(request)
     reply: dict[str, Any] = msgspec.json.decode(await bus.request(subject, data, timeout_s=10))
     return reply
+
+
+def ids_of(name: str) -> list[str]:
+    """Ids of the events of a job that has lived."""
+    phases = ("0/0/accepted", "1/0/placed", "1/0/running", "1/0/succeeded")
+    return [f"uid-{name}/{phase}" for phase in phases]
 
 
 async def events_in(bus: Bus, namespace: str = "*", name: str = "*") -> list[JobEvent]:
@@ -126,6 +133,14 @@ class Programs:
         await self.cell.turns(count)
         await self.cell.settle()
         await self.cell.settle()
+
+    async def lived(self, name: str = "one") -> None:
+        """A job of which all happens: it is placed, runs and ends."""
+        await self.cell.submit(a_job(name, chips=8))
+        await self.turns(2)
+        for phase in (PodPhase.RUNNING, PodPhase.SUCCEEDED):
+            await self.cell.pods(name, phase)
+            await self.turns(2)
 
     async def ids(self, name: str = "*") -> list[str]:
         return [event.id for event in await events_in(self.bus, name=name)]
