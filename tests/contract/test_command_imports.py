@@ -36,7 +36,7 @@ _CODE: Final = """
 import sys
 from berth.cli.app import call
 code = call(sys.argv[1:])
-print("\\n".join(sys.modules), file=sys.stderr)
+print("modules:", *sys.modules, sep="\\n", file=sys.stderr)
 sys.exit(code)
 """
 
@@ -49,7 +49,7 @@ async def imports(*words: str) -> set[str]:
     out, err = await process.communicate()
     assert process.returncode == 0, err.decode()
     assert out
-    return set(err.decode().split())
+    return set(err.decode().partition("modules:\n")[2].split())  # before them, that it waits for the server
 
 
 def surplus(found: Collection[str], libraries: Collection[str], own: tuple[str, ...]) -> list[str]:

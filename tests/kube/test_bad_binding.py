@@ -64,7 +64,7 @@ async def test_a_group_is_let_in_when_there_is_room_and_sent_back_when_it_cannot
     gangs = {
         "force_enqueue": False,
         "claim_s": 10,  # also for the gangs that do start
-        "retry_s": 2,
+        "retry_s": 10,
         "group_status_s": 0.2,
         "look_again_s": 1,
         "groups_without_scheduler": True,

@@ -181,7 +181,8 @@ async def test_the_sweep_leaves_nothing(kube_api: KubeApi, namespace: str) -> No
         await kube_api.post(collection, one)
     before = await sweep.survey()
     await sweep.run()
-    gone = before - await sweep.survey()
+    # the namespaces of earlier tests may end meanwhile, and take their own maps with them
+    gone = {path for path in before - await sweep.survey() if not path.endswith("/kube-root-ca.crt")}
     assert {path.rpartition("/")[2] for path in gone} == {"held"}
     assert len(gone) == 4
     assert await kube_api.items("/api/v1/pods") == []

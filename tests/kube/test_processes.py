@@ -129,7 +129,7 @@ async def test_process_1_object_by_object(bench: Bench) -> None:
     ]
     assert len((await bench.device_list("only"))[RESOURCE].split(",")) == 8
     async with recording(bench.api, bench.folder, bench.namespace) as history:
-        job = await bench.submit(a_volcano_job("one", 1, 2, run_for="3s"))
+        job = await bench.submit(a_volcano_job("one", 1, 2, run_for="12s"))
         group = f"one-{job['metadata']['uid']}"
         await cell.until_pods(bench.namespace, {"Succeeded": 1})
         await until(lambda: "Completed" in phases(history, group), deadline_s=20, what="the PodGroup is completed")

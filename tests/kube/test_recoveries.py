@@ -130,7 +130,7 @@ async def test_a_pod_that_never_ends_leaves_at_the_deadline_and_a_second_fault_o
     running: RunningCell, namespace: str, kube_api: KubeApi
 ) -> None:
     own = settings()
-    own["dispatcher"] = {"faults": {**FAULTS, "grace_over_ms": 4_000}}
+    own["dispatcher"] = {"faults": {**FAULTS, "grace_over_ms": 15_000}}
     own["nodesim"] = {**own["nodesim"], "terminating_s": 3_600}
     async with running(own=own) as world:
         await submit(world, namespace, "llm", 4, fault_scheduling="grace", pod_rescheduling="on")
@@ -139,7 +139,8 @@ async def test_a_pod_that_never_ends_leaves_at_the_deadline_and_a_second_fault_o
 
         async def is_asked() -> bool:
             pods = {pod["metadata"]["uid"]: pod for pod in await pods_of(kube_api, namespace, "llm")}
-            return "deletionTimestamp" in pods[old[1].uid]["metadata"]
+            pod = pods.get(old[1].uid)
+            return pod is not None and "deletionTimestamp" in pod["metadata"]
 
         await until_true(is_asked, deadline_s=20, what="the pod of the first fault is asked to end")
         await break_node(world, BreakNode(old[2].node, "chip", [5]))

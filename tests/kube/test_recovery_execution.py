@@ -26,7 +26,7 @@ from tests.support.waiting import until, until_true
 
 Tree = dict[str, Any]
 pytestmark = pytest.mark.timeout(120)
-SOON_MS: Final = 6_000
+SOON_MS: Final = 15_000
 """Until pods are deleted at once; long enough to see before that they were asked to end."""
 WHILE_LEAVING: Final = [
     ("outcome.after", 2), ("leave.before", 2), ("leave.after", 2), ("outcome.before", 3), ("outcome.after", 3),

@@ -103,12 +103,12 @@ class Heard:
 
     async def quiet(self) -> int:
         """Wait until nothing more is said; how many messages there are."""
-        counts = [-1, -2, -3]
+        counts = list(range(-1, -7, -1))
 
         async def settled() -> bool:
             counts.append(await self.count())
             await pause(0.3)
-            return len(set(counts[-3:])) == 1
+            return len(set(counts[-6:])) == 1
 
         await until_true(settled, deadline_s=DEADLINE_S, what="silence")
         return counts[-1]

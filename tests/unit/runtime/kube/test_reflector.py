@@ -168,7 +168,7 @@ async def test_a_silent_watch_is_asked_for_again_from_where_it_was(tmp_path: Pat
         page(9),
         stream(line("ADDED", pod("q", 9)), lasts=True),
     )
-    async with reflecting(tmp_path, *answers, idle_s=0.1) as (server, seen, reflection):
+    async with reflecting(tmp_path, *answers, idle_s=0.8) as (server, seen, reflection):
         await logged(seen, ("LIST", "p"), ("ADDED", "q"))
         assert server.asked[2].query == {"labelSelector": "a=b", "limit": "1"}
         assert server.asked[3].query["resourceVersion"] == "8"
@@ -177,7 +177,7 @@ async def test_a_silent_watch_is_asked_for_again_from_where_it_was(tmp_path: Pat
 
 async def test_a_history_that_went_back_is_listed_again(tmp_path: Path) -> None:
     answers = (page(7, pod("p", 1)), stream(bookmark(8), lasts=True), page(5, pod("q", 4)), page(5, pod("q", 4)))
-    async with reflecting(tmp_path, *answers, idle_s=0.1) as (_, seen, reflection):
+    async with reflecting(tmp_path, *answers, idle_s=0.8) as (_, seen, reflection):
         await logged(seen, ("LIST", "p"), ("LIST", "q"))
         assert (reflection.lists, reflection.errors) == (2, 1)
 
@@ -277,7 +277,7 @@ async def test_a_silent_server_that_has_nothing_new_is_not_listed_again(tmp_path
         page(8),
         stream(line("ADDED", pod("q", 9)), lasts=True),
     )
-    async with reflecting(tmp_path, *answers, idle_s=0.1) as (_, seen, reflection):
+    async with reflecting(tmp_path, *answers, idle_s=0.8) as (_, seen, reflection):
         await logged(seen, ("LIST", "p"), ("ADDED", "q"))
         assert (reflection.lists, reflection.errors) == (1, 0)
 

@@ -4,6 +4,7 @@ import asyncio
 
 from berth.services.dispatcher.loop import Dispatcher
 from tests.support.cells import Cell, a_job, a_node
+from tests.support.waiting import SLACK
 
 NODES = 20
 WAITING = 4_000
@@ -11,7 +12,7 @@ WAITING = 4_000
 
 async def until_gangs(dispatcher: Dispatcher, count: int) -> None:
     """Turn until so many gangs have a verdict."""
-    async with asyncio.timeout(50):
+    async with asyncio.timeout(50 * SLACK):
         while len(dispatcher.state.fold.gangs) < count:
             await dispatcher.turn()
             await asyncio.sleep(0)

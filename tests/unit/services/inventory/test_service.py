@@ -148,6 +148,8 @@ class World:
         while before != (now := [stream.last_seq for stream in streams]):
             before = now
             await pause(0.05)
+            for _ in range(100):  # a process that stood still ends the pause at once, and not the work
+                await asyncio.sleep(0)
 
 
 @pytest.fixture
@@ -175,6 +177,7 @@ async def test_nodes_and_switches_become_facts(world: World) -> None:
             world.kube.put(path, broken)
             await world.has(lambda: any("the last valid value" in str(log) for log in logs), "a complaint")
         await world.quiet()
+        await world.has(lambda: world.kube.objects("/api/v1/namespaces/kube-system/events"), "an Event")
         first, second = world.facts("topology", TopologySeen)
         assert (first.reason, second.leaves) == ("", first.leaves)
         assert "tor_info is " in second.reason
@@ -365,11 +368,12 @@ async def test_a_clock_that_is_set_neither_ends_nor_lengthens_the_time_that_a_gr
 async def test_facts_have_the_times_of_the_host_also_after_its_clock_was_set(world: World, ahead_s: int) -> None:
     world.kube.put("/api/v1/nodes", a_node("a"))
     async with world.inventory():
+        await world.has(lambda: len(world.facts("node", NodesSeen)) == 1, "the node")
         await world.quiet()
         world.clock.set(ahead_s)
         world.clock.advance(5)
         world.kube.put("/api/v1/nodes", a_node("b"))
-        await world.quiet()
+        await world.has(lambda: len(world.facts("node", NodesSeen)) == 2, "the other node")
         stored = await world.bus.read(StreamName.FACTS, filters=[f"{world.bus.subjects.root}fact.node.>"])
         found = [decode(one.data, NodesSeen).at_ms for one in stored]
         assert found[-1] == world.clock.now_ms()

@@ -145,6 +145,7 @@ async def test_a_node_that_changes_its_superpod_under_pods_is_there_at_once_and_
         world.node("a", superPodID="2")
         await world.has(lambda: world.places() == {"a": ("2", "", 0), "b": ("1", "", 0)}, "the move")
         await world.quiet()
+        await world.has(lambda: world.kube.objects("/api/v1/namespaces/default/events"), "an Event")
         (event,) = world.kube.objects("/api/v1/namespaces/default/events")
         assert (event["reason"], event["involvedObject"]["name"]) == ("NodeMoved", "a")
         assert event["message"].startswith(

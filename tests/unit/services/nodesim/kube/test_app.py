@@ -210,7 +210,7 @@ class TestWrites:
 
     async def test_what_is_forbidden_is_tried_for_a_while(self) -> None:
         writes = KubeWrites(
-            at_once=1, backoff=Backoff(first_s=0.001, max_s=0.002), log=DEFAULT_LOG, forbidden_max_s=0.1
+            at_once=1, backoff=Backoff(first_s=0.001, max_s=0.002), log=DEFAULT_LOG, forbidden_max_s=1.0
         )
         answers: list[Exception] = [RefusedError("roles unknown", status=403)] * 3
         done: list[str] = []
