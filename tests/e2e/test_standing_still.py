@@ -69,7 +69,7 @@ class Server(NamedTuple):
 @pytest.fixture
 async def server(tmp_path: Path) -> AsyncIterator[Server]:
     (port,) = free_ports(1)
-    more = f'http: "127.0.0.1:{port}"\nwrite_deadline: "1s"'
+    more = f'http: "127.0.0.1:{port}"\nwrite_deadline: "5s"'
     async with EmbeddedServer(
         tmp_path / "nats", max_payload_bytes=1 << 20, max_pending_bytes=PENDING, more=more
     ) as made:

@@ -51,7 +51,10 @@ async def received() -> AsyncIterator[Receiver]:
 
 
 @pytest.mark.parametrize("end", ["", "/"])
-async def test_a_receiver_gets_the_spans_with_their_ids_times_and_errors(end: str) -> None:
+async def test_a_receiver_gets_the_spans_with_their_ids_times_and_errors(
+    end: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("berth.runtime.tracing.otlp._CLOSE_S", 30.0)  # for a busy machine
     async with received() as receiver:
         spans = spans_to(TracingConfig(endpoint=f"{receiver.url}{end}"), cell="default", instance="api-1")
         spans.add(ROOT)
@@ -72,8 +75,9 @@ async def test_a_receiver_gets_the_spans_with_their_ids_times_and_errors(end: st
     assert [(one.key, one.value.string_value) for one in child.attributes] == [("berth.uid", "u")]
 
 
-async def test_a_part_of_the_traces_is_sent_whole() -> None:
+async def test_a_part_of_the_traces_is_sent_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whether a trace is among them follows from its id alone, so all processes agree."""
+    monkeypatch.setattr("berth.runtime.tracing.otlp._CLOSE_S", 30.0)  # for a busy machine
     async with received() as receiver:
         spans = spans_to(TracingConfig(endpoint=receiver.url, ratio=0.5), cell="default", instance="api-1")
         wanted = set()
