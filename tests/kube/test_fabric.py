@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -46,9 +46,9 @@ async def test_it_programs_a_running_job_a_restarted_one_and_sees_the_deletion(
     kube_api: KubeApi, namespace: str, real_bus: NatsBus, nats_server: str, cell: str, tmp_path: Path
 ) -> None:
     with services(tmp_path, nats_server) as made:
-        world = KubeCell(
-            made, folder=tmp_path, cell=cell, bus=real_bus, api=kube_api, settings={"summary": {"kept_s": 2}}
-        )
+        # A pod that takes a while to start is long enough away for the summary to say so.
+        own: dict[str, Mapping[str, object]] = {"summary": {"kept_s": 2}, "nodesim": {"agents": {"start_s": 2}}}
+        world = KubeCell(made, folder=tmp_path, cell=cell, bus=real_bus, api=kube_api, settings=own)
         await world.start()
         async with reading(kube_api, tmp_path) as fabric:
             job = a_volcano_job("llm", 3, 8)

@@ -35,7 +35,7 @@ pytestmark = pytest.mark.timeout(150)
 async def test_after_the_fault_of_a_chip_healthy_ranks_keep_their_places_or_the_whole_job_restarts(
     running: RunningCell, namespace: str, kube_api: KubeApi, tmp_path: Path
 ) -> None:
-    async with running() as world:
+    async with running(own=settings(start_s=2)) as world:  # long enough to be told that a job does not run
         async with reading(kube_api, tmp_path) as fabric:
             before: dict[str, dict[int, Seat]] = {}
             uids: dict[str, str] = {}
