@@ -55,7 +55,7 @@ DELETED: Final = (
 )
 _TRIES: Final = 90
 _LEADS_S: Final = 120.0
-"""A dispatcher waits for half a minute beside a stuck stream of leases, and so does the next one if it is killed then."""
+"""A dispatcher waits half a minute beside a stuck stream of leases, and so does the next one if it is killed then."""
 _TAKES_S: Final = 8
 """Seconds in which a dispatcher takes a lease that is free."""
 _REFUSES: Final = ("were lost", "is ahead of the bus", "is the inventory running")
