@@ -234,9 +234,17 @@ class SimBus(FakeBus):
         message_id: str = "",
         timeout_s: float = _API_S,
     ) -> int:
-        del message_id  # the window for repeated ids is empty
         expected = None if expected_subject_seq is None else ("subject", expected_subject_seq)
-        return await self._store(subject, data, expected, ttl_s, timeout_s)
+        if not message_id:
+            return await self._store(subject, data, expected, ttl_s, timeout_s)
+        self._fit(subject, data)
+        sequence: int = await self._call(
+            lambda: self.server.store_once(subject, data, expected, ttl_s, message_id),
+            subject,
+            timeout_s,
+            is_write=True,
+        )
+        return sequence
 
     async def append(self, data: bytes, *, expected_seq: int, timeout_s: float = _API_S) -> int:
         on_append, self.on_append = self.on_append, None

@@ -14,7 +14,7 @@ from typing import Self
 from berth.runtime.bus.discovery import ProcessStats
 from berth.runtime.bus.port import QUIET_S, Endpoint, Gap, Gathered, Stored, StreamState
 from berth.runtime.bus.wire import size_bytes
-from berth.runtime.errors import DuplicateError, FatalError, OversizeError, PoisonError, TransientError
+from berth.runtime.errors import FatalError, OversizeError, PoisonError, TransientError
 from berth.schemas.subjects import StreamName, StreamSpec, Subjects
 from tests.support.fake_server import FakeServer, FakeStream, matches
 
@@ -247,11 +247,7 @@ class FakeBus:
             return await self._store(subject, data, expected, ttl_s)
         self._fit(subject, data, {"Nats-Msg-Id": message_id})
         await self._turn()
-        if self.server.has_id(subject, message_id):
-            raise DuplicateError(f"publish to {subject}: a message has its id")
-        sequence = self.server.store(subject, data, expected, ttl_s)
-        self.server.ids[self.server.name_of(subject), message_id] = (sequence, data)
-        return sequence
+        return self.server.store_once(subject, data, expected, ttl_s, message_id)
 
     def submit(self, subject: str, data: bytes) -> asyncio.Future[int]:
         future: asyncio.Future[int] = asyncio.get_running_loop().create_future()

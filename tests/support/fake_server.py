@@ -11,6 +11,7 @@ from berth.runtime.bus.streams import is_pruned, refuse_floor, refuse_purge
 from berth.runtime.errors import (
     AmbiguousError,
     ConflictError,
+    DuplicateError,
     NoStreamError,
     OversizeError,
     PoisonError,
@@ -230,14 +231,22 @@ class FakeServer:
             raise AmbiguousError(f"publish to {subject}: time-out")
         return stored.sequence
 
-    def has_id(self, subject: str, message_id: str) -> bool:
-        """Whether the stream of a subject has a message with an id; the window for repeated ones is without end."""
-        if self.forgets_ids:
-            return False
+    def store_once(
+        self, subject: str, data: bytes, expected: tuple[str, int] | None, ttl_s: int | None, message_id: str
+    ) -> int:
+        """Store a message unless its stream has one with its id; the window for repeated ids is without end.
+
+        Raises:
+            DuplicateError: It has.
+        """
         name = self.name_of(subject)
-        sequence, data = self.ids.get((name, message_id), (0, b""))
+        sequence, known = self.ids.get((name, message_id), (0, b""))
         stored = self.streams[name].messages.get(sequence) if name in self.streams else None
-        return stored is not None and stored.data == data
+        if stored is not None and stored.data == known and not self.forgets_ids:
+            raise DuplicateError(f"publish to {subject}: message {sequence} has its id")
+        sequence = self.store(subject, data, expected, ttl_s)
+        self.ids[name, message_id] = (sequence, data)
+        return sequence
 
     def name_of(self, subject: str) -> str:
         """Stream that takes a subject; empty if there is none."""
