@@ -78,6 +78,16 @@ async def test_a_start_from_a_snapshot_gives_the_same_events() -> None:
         assert instruments.metrics.events._value.get() == 0
 
 
+async def test_a_start_tries_again_what_cannot_be_sent() -> None:
+    async with programs(is_started=False) as told:
+        await told.cell.submit(a_job("one", chips=8))
+        await told.cell.turns(2)
+        bus = FailingBus(told.cell.server, told.cell.cell)
+        instruments = await told.start(ApiConfig(retry_wait_s=0.01), bus)
+        assert await told.ids() == ids_of("one")[:2]
+        assert instruments.metrics.failures._value.get() == 3
+
+
 async def test_several_instances_store_each_event_once() -> None:
     async with programs(is_started=False) as told:
         told.cell.server.forgets_ids = True  # as after two minutes
