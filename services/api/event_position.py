@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from berth.runtime.bus.port import Bus
+from berth.runtime.bus.port import Bus, StreamState
 from berth.runtime.logs import Logger
 from berth.runtime.recording import is_whole, reaching_ends
 from berth.runtime.stored_snapshots import newest_snapshot, read_snapshot
@@ -56,7 +56,8 @@ async def read_position(bus: Bus) -> Position:
     Raises:
         TransientError: The bus did not answer.
     """
-    now = await position_at(bus)
+    ledger, facts = await bus.state(StreamName.LEDGER), await bus.state(StreamName.FACTS)
+    now = Position(ledger=ledger.created, facts=facts.created, events=(await bus.state(StreamName.EVENTS)).created)
     stored = await bus.last(StreamName.EVENTS, bus.subjects.event_position)
     if stored is None:
         return now
@@ -66,15 +67,14 @@ async def read_position(bus: Bus) -> Position:
         return now
     if (found.ledger, found.facts, found.events or now.events) != (now.ledger, now.facts, now.events):
         return now
-    is_kept = await _is_kept(bus, StreamName.LEDGER, found.ledger_seq, found.ledger_ms) and await _is_kept(
-        bus, StreamName.FACTS, found.facts_seq, found.facts_ms
+    kept = (
+        await _is_kept(bus, StreamName.LEDGER, ledger, found.ledger_seq, found.ledger_ms),
+        await _is_kept(bus, StreamName.FACTS, facts, found.facts_seq, found.facts_ms),
     )
-    return found if is_kept else now
+    return found if all(kept) else now
 
 
-async def position_at(
-    bus: Bus, ledger_seq: int = 0, facts_seq: int = 0, *, ledger_ms: int = 0, facts_ms: int = 0
-) -> Position:
+async def position_at(bus: Bus, ledger_seq: int, facts_seq: int, *, ledger_ms: int, facts_ms: int) -> Position:
     """Position at sequences of the present streams, and when the server stored their messages.
 
     Raises:
@@ -85,9 +85,8 @@ async def position_at(
     return Position(ledger_seq, facts_seq, ledger.created, facts.created, events.created, ledger_ms, facts_ms)
 
 
-async def _is_kept(bus: Bus, stream: StreamName, sequence: int, at_ms: int) -> bool:
+async def _is_kept(bus: Bus, stream: StreamName, state: StreamState, sequence: int, at_ms: int) -> bool:
     """Whether a stream has a message that it had, unless that became too old."""
-    state = await bus.state(stream)
     if sequence > state.last_seq:
         return False
     if not at_ms or sequence < state.first_seq:

@@ -64,8 +64,10 @@ class Loop:
         self._events: list[JobEvent] = []
         """Events that are not stored yet."""
         self._created = ""
-        self._record = self._fact_seen = (0, 0)
-        """Sequence of the last record and fact that were applied, and when the server stored them."""
+        self._record_seq = self._record_ms = 0
+        """Sequence of the last record that was applied, and when the server stored it."""
+        self._fact_seq = self._fact_ms = 0
+        """The same of the last fact."""
         self._position = Position()
         self._position_s = 0.0
         self._applied = 0
@@ -170,7 +172,7 @@ class Loop:
             await self._feeds.reach_fact(link.facts_seq, timeout_s=_REACH_S)
             await self._apply_facts(link.facts_seq)
         folded, events = self._source.apply_link(link)
-        self._record = (stored.sequence, stored.at_ms)
+        self._record_seq, self._record_ms = stored.sequence, stored.at_ms
         self._feeds.note_void(stored.sequence, folded)
         self._take(events)
 
@@ -199,7 +201,7 @@ class Loop:
 
     def _fact(self, stored: Stored) -> list[JobEvent]:
         _, events = self._source.apply_fact(stored.subject, stored.sequence, stored.data)
-        self._fact_seen = (stored.sequence, stored.at_ms)
+        self._fact_seq, self._fact_ms = stored.sequence, stored.at_ms
         return events  # what cannot be applied is written to DEAD by the dispatcher
 
     async def _counted(self) -> bool:
@@ -219,11 +221,13 @@ class Loop:
         if now_s - self._position_s < self._config.position_every_s:
             return
         ledger_seq, facts_seq = self.state.fold.head, self.state.facts_seq
-        ledger_ms, facts_ms = (
-            at_ms if sequence == reached else 0
-            for reached, (sequence, at_ms) in ((ledger_seq, self._record), (facts_seq, self._fact_seen))
+        position = await position_at(
+            self._bus,
+            ledger_seq,
+            facts_seq,
+            ledger_ms=self._record_ms if self._record_seq == ledger_seq else 0,
+            facts_ms=self._fact_ms if self._fact_seq == facts_seq else 0,
         )
-        position = await position_at(self._bus, ledger_seq, facts_seq, ledger_ms=ledger_ms, facts_ms=facts_ms)
         if position.events != self._created:
             raise FatalError(f"{StreamName.EVENTS} was made again: its events are derived anew at the next start")
         await self._see_kept()

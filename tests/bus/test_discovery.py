@@ -14,7 +14,8 @@ from berth.runtime.clock import SystemClock
 from berth.runtime.errors import PoisonError, TransientError
 from berth.runtime.local.nats_server import EmbeddedServer
 from berth.schemas.subjects import StreamName
-from tests.support.waiting import pause, until, until_true
+from tests.support.answers import answers
+from tests.support.waiting import pause, until
 
 
 def identity(number: int, *, cell: str = "here") -> Identity:
@@ -107,7 +108,7 @@ async def test_the_statistics_say_how_a_process_is_and_how_far_it_has_read(own_s
         )
         await whole.caught_up.wait()
         await part.caught_up.wait()
-        (process,) = await answers(user, 1)
+        (process,) = await at_least(user, 1)
         assert process.data is not None
         assert (process.name, process.id, process.version) == ("berth-scorer", "one-1", "1.2.3")
         assert (process.data.not_ready, process.data.gauges) == ("facts are read", gauges)
@@ -116,22 +117,13 @@ async def test_the_statistics_say_how_a_process_is_and_how_far_it_has_read(own_s
         await user.publish(user.subjects.fact_node("0"), b"x")
         await until(lambda: whole.applied == 4, deadline_s=10, what="the last fact")
         await whole.stop()
-        (process,) = await answers(user, 1)
+        (process,) = await at_least(user, 1)
         assert process.data is not None
         assert [(one.sequence, one.waiting) for one in process.data.followed] == [(2, 0)]
 
 
-async def answers(bus: NatsBus, count: int) -> list[ProcessStats]:
-    """What processes say of themselves, at least so many: on a busy machine one may answer too late to count."""
-    found: list[ProcessStats] = []
-
-    async def are_there() -> bool:
-        nonlocal found
-        found = await bus.processes()
-        return len(found) >= count
-
-    await until_true(are_there, deadline_s=10, what=f"{count} answers")
-    return found
+async def at_least(bus: NatsBus, count: int) -> list[ProcessStats]:
+    return await answers(bus, lambda found: len(found) >= count, deadline_s=10, what=f"{count} answers")
 
 
 async def test_processes_of_a_cell_are_those_that_answer(own_server: EmbeddedServer) -> None:
@@ -140,7 +132,7 @@ async def test_processes_of_a_cell_are_those_that_answer(own_server: EmbeddedSer
         buses = [await NatsBus.connect(own_server.url, "here", name=f"bus-{number}") for number in range(3)]
         for number, bus in enumerate(buses):
             await bus.announce(identity(number, cell="other" if number == 1 else "here"))
-        found = await answers(user, 2)
+        found = await at_least(user, 2)
         assert [(one.id, one.data) for one in found] == [("one-0", None), ("one-2", None)]
         for bus in buses:
             await bus.drain(timeout_s=5)

@@ -13,14 +13,14 @@ from berth.runtime.local import nats_server
 from berth.runtime.local.nats_server import EmbeddedServer, server_binary
 from berth.runtime.release import install_extra
 from berth.schemas.subjects import StreamName
+from tests.support.process_state import process_state
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.timeout(30)
 
 
 def is_running(pid: int) -> bool:
-    status = Path(f"/proc/{pid}/stat")
-    return status.exists() and status.read_text().rpartition(")")[2].split()[0] != "Z"
+    return process_state(pid) not in {"", "Z"}
 
 
 async def test_a_killed_server_comes_back_on_its_port_with_its_store(own_server: EmbeddedServer) -> None:

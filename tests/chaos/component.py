@@ -12,6 +12,7 @@ from berth.runtime.local.kube_assets import API_SERVER, ETCD
 from berth.runtime.local.kube_server import KubeServer
 from berth.runtime.local.nats_server import EmbeddedServer
 from tests.chaos.network import Host
+from tests.support.process_state import process_state
 from tests.support.processes import Service
 from tests.support.waiting import until
 
@@ -64,7 +65,7 @@ class Component:
         for pid in self.pids:
             os.kill(pid, signal.SIGSTOP)
         for pid in self.pids:
-            await until(lambda: _state(pid) in {_STOPPED, ""}, deadline_s=_STATE_S, what=f"{self.name} stands")  # noqa: B023  # waited for here
+            await until(lambda: process_state(pid) in {_STOPPED, ""}, deadline_s=_STATE_S, what=f"{self.name} stands")  # noqa: B023  # waited for here
 
     def resume_now(self) -> None:
         """Let its processes go on."""
@@ -161,14 +162,6 @@ class KubeComponent(Component):
 
     async def _kill(self) -> None:
         await (self.server.kill_api() if self.name == API_SERVER else self.server.kill_etcd())
-
-
-def _state(pid: int) -> str:
-    """State of a process as the kernel names it; nothing when it is gone."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except OSError:
-        return ""
 
 
 def _tail(path: Path) -> str:

@@ -21,6 +21,7 @@ from berth.schemas.status import LeaseHeld, Skip
 from berth.schemas.subjects import StreamName
 from tests.e2e.test_repair import deleted, have_read
 from tests.support import command
+from tests.support.answers import answers
 from tests.support.cells import a_job
 from tests.support.load import status, stored
 from tests.support.probes import answer
@@ -132,16 +133,10 @@ async def ran(bus: NatsBus, name: str) -> None:
 
 
 async def answer_as(bus: NatsBus, names: set[str]) -> None:
-    """Wait until exactly these answer as processes of the cell; on a busy machine one may answer too late to count."""
-    found: set[str] = set()
-
-    async def is_so() -> bool:
-        nonlocal found
-        found = {one.name for one in await bus.processes()}
-        return found >= names
-
-    await until_true(is_so, deadline_s=20, what=f"answers of {names}")
-    assert found == names
+    """Wait until exactly these answer as processes of the cell."""
+    what = f"answers of {names}"
+    found = await answers(bus, lambda seen: {one.name for one in seen} >= names, deadline_s=20, what=what)
+    assert {one.name for one in found} == names
 
 
 @pytest.mark.timeout(60)

@@ -231,6 +231,12 @@ class FakeBus:
         if self.subjects.stream(stream) in self.server.streams:
             self.server.delete(self.subjects.stream(stream))
 
+    async def before_publish(self, subject: str) -> None:
+        """Called before a message is published by :meth:`publish`; for subclasses."""
+
+    def after_publish(self, sequence: int, message_id: str) -> None:
+        """Called once it is stored; for subclasses."""
+
     async def publish(
         self,
         subject: str,
@@ -242,12 +248,16 @@ class FakeBus:
         timeout_s: float = 5.0,
     ) -> int:
         del timeout_s
+        await self.before_publish(subject)
         expected = None if expected_subject_seq is None else ("subject", expected_subject_seq)
         if not message_id:
-            return await self._store(subject, data, expected, ttl_s)
-        self._fit(subject, data, {"Nats-Msg-Id": message_id})
-        await self._turn()
-        return self.server.store_once(subject, data, expected, ttl_s, message_id)
+            sequence = await self._store(subject, data, expected, ttl_s)
+        else:
+            self._fit(subject, data, {"Nats-Msg-Id": message_id})
+            await self._turn()
+            sequence = self.server.store_once(subject, data, expected, ttl_s, message_id)
+        self.after_publish(sequence, message_id)
+        return sequence
 
     def submit(self, subject: str, data: bytes) -> asyncio.Future[int]:
         future: asyncio.Future[int] = asyncio.get_running_loop().create_future()

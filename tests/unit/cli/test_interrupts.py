@@ -12,6 +12,7 @@ from typing import Final
 
 import pytest
 
+from tests.support.process_state import process_state
 from tests.support.waiting import SLACK, until
 
 ASK: Final = """
@@ -44,11 +45,7 @@ async def ended(process: asyncio.subprocess.Process) -> tuple[int | None, str, s
 
 async def reads(process: asyncio.subprocess.Process) -> None:
     """Wait until a process waits for input. A signal just before it does is only seen with the next one."""
-
-    def waits() -> bool:
-        return Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[0] == "S"
-
-    await until(waits, deadline_s=10, what="the process waits")
+    await until(lambda: process_state(process.pid) == "S", deadline_s=10, what="the process waits")
 
 
 async def writer_of(pipe: Path) -> int:

@@ -10,7 +10,7 @@ from berth.services.api.config import ApiConfig
 from berth.services.api.event_position import position_at, read_position
 from tests.support.cells import a_job
 from tests.support.fake_bus import FakeBus
-from tests.support.programs import events_in, ids_of, programs
+from tests.support.programs import Programs, events_in, ids_of, programs
 from tests.support.waiting import until_true
 
 LIVE = ApiConfig(position_every_s=1.0)
@@ -38,7 +38,7 @@ async def test_a_position_of_what_the_server_lost_does_not_count(wrong: dict[str
     """A server that lost power gives the sequences of what it lost to others."""
     async with programs(is_started=False) as told:
         await told.lived()
-        found = await position_at(told.bus, 1, 1)
+        found = await position_at(told.bus, 1, 1, ledger_ms=0, facts_ms=0)
         heads = [(await told.bus.state(stream)).last_seq for stream in (StreamName.LEDGER, StreamName.FACTS)]
         last = [
             await told.bus.message(stream, head)
@@ -106,6 +106,17 @@ async def test_events_that_a_killed_server_lost_are_stored_again(others: int) ->
         assert sorted(await told.ids("one") + await told.ids("two")) == sorted(whole)
 
 
+async def started_with_nothing_to_store(told: Programs) -> FakeBus:
+    """Start the service anew, so often that all events are covered by a position; returns the bus of the last start."""
+    for _ in range(2):  # each start stores its position
+        await told.stop()
+        await told.start(LIVE)
+    await told.stop()
+    bus = FakeBus(told.cell.server, told.cell.cell)
+    await told.start(LIVE, bus)
+    return bus
+
+
 @pytest.mark.parametrize("refilled", [False, True])
 async def test_a_loss_before_anything_was_stored_here_is_seen(refilled: bool) -> None:  # noqa: FBT001  # a parameter
     """Another instance, or this one before a restart, stored what the server lost."""
@@ -113,13 +124,8 @@ async def test_a_loss_before_anything_was_stored_here_is_seen(refilled: bool) ->
         await told.start(LIVE)
         await told.lived("one")
         told.cell.clock.advance(2)
-        for _ in range(2):  # each start stores its position; the last one begins where nothing is to be stored
-            await told.stop()
-            await told.start(LIVE)
-        await told.stop()
+        bus = await started_with_nothing_to_store(told)
         whole = await told.ids()
-        bus = FakeBus(told.cell.server, told.cell.cell)
-        await told.start(LIVE, bus)
         name = told.bus.subjects.stream(StreamName.EVENTS)
         last_seq = told.cell.server.streams[name].last_seq
         told.cell.server.rewind(name, 1)
@@ -141,13 +147,8 @@ async def test_what_is_read_of_an_old_job_does_not_hide_a_loss() -> None:
         told.cell.clock.advance(2)
         await told.lived("two")
         told.cell.clock.advance(2)
-        for _ in range(2):
-            await told.stop()
-            await told.start(LIVE)
-        await told.stop()
+        bus = await started_with_nothing_to_store(told)
         whole = await told.ids()
-        bus = FakeBus(told.cell.server, told.cell.cell)
-        await told.start(LIVE, bus)
         assert (await told.submit("one", namespace="default", uid="again"))["ok"]
         old = await told.bus.last(StreamName.EVENTS, told.bus.subjects.event_job("default", "one"))
         assert old is not None
@@ -170,29 +171,11 @@ class LosingBus(FakeBus):
     fatal = ""
     count = 1
 
-    async def publish(
-        self,
-        subject: str,
-        data: bytes,
-        *,
-        expected_subject_seq: int | None = None,
-        ttl_s: int | None = None,
-        message_id: str = "",
-        timeout_s: float = 5.0,
-    ) -> int:
-        sequence = await super().publish(
-            subject,
-            data,
-            expected_subject_seq=expected_subject_seq,
-            ttl_s=ttl_s,
-            message_id=message_id,
-            timeout_s=timeout_s,
-        )
+    def after_publish(self, sequence: int, message_id: str) -> None:
         if message_id and message_id == self.fatal:
             self.fatal = ""
             self.server.rewind(self.subjects.stream(StreamName.EVENTS), sequence - self.count)
             self.link_changes += 2
-        return sequence
 
 
 @pytest.mark.parametrize("count", [1, 2, 3])
