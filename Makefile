@@ -6,6 +6,9 @@ BERTH_VECTORS ?= ../shared/vectors
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.stamp
+# Compiled files have one place, whatever the environment says: otherwise each process compiles some 800 modules anew.
+export PYTHONPYCACHEPREFIX := $(abspath $(VENV))/pycache
+unexport PYTHONDONTWRITEBYTECODE
 PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_INPUT=1 $(BIN)/python -m pip --quiet
 
 .DEFAULT_GOAL := help

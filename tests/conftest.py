@@ -15,12 +15,15 @@ from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.config import bus_url_from_environment
 from berth.runtime.local.nats_server import EmbeddedServer
 from tests.support.cell_mode import CELLS
+from tests.support.compiled_files import use_compiled_files
+from tests.support.costs import CostPlugin
 from tests.support.waiting import SLACK
 
 _LOG_CHARS: Final = 2_000
 
 _cells = count(1)
 
+use_compiled_files()
 # The same examples on every machine, and no deadline where cores are shared.
 hypothesis.settings.register_profile("berth", deadline=None, derandomize=True, database=None, max_examples=100)
 hypothesis.settings.load_profile("berth")
@@ -29,11 +32,14 @@ hypothesis.settings.load_profile("berth")
 def pytest_addoption(parser: pytest.Parser) -> None:
     """``--cells one`` runs whole cells in one process, and leaves out tests of single services."""
     parser.addoption("--cells", choices=["processes", "one"], default="processes", help="how whole cells run")
+    parser.addoption("--costs", type=Path, metavar="FILE", help="add what each test costs to this file")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Make the mode of cells known to all who start one."""
+    """Make the mode of cells known to all who start one, and begin to note costs."""
     CELLS.is_one = config.getoption("--cells") == "one"
+    if (path := config.getoption("--costs")) is not None:
+        config.pluginmanager.register(CostPlugin(path))
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

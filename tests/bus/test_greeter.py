@@ -16,6 +16,7 @@ from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.local.ports import free_ports
 from berth.schemas.envelope import encode
 from tests.support.cells import a_node
+from tests.support.compiled_files import COMPILED_FILES
 from tests.support.probes import answer, samples
 from tests.support.waiting import until_true
 
@@ -69,7 +70,7 @@ def started(greeter: Path, settings: Path, url: str) -> subprocess.Popen[str]:
     child = subprocess.Popen(  # noqa: S603  # our own interpreter and words
         [sys.executable, "-c", RUN, str(greeter.parent), "--config", str(settings)],
         cwd=ROOT,
-        env={"BERTH_BUS__URL": url},
+        env={**COMPILED_FILES, "BERTH_BUS__URL": url},
         stderr=subprocess.PIPE,
         text=True,
     )

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from berth.runtime.local.nats_server import EmbeddedServer
+from tests.support.compiled_files import COMPILED_FILES
 
 PROCESSES: list[subprocess.Popen[str]] = []
 PROGRAM = """
@@ -49,7 +50,7 @@ def started(tmp_path: Path, serve: str, url: str, cell: str, *, more: str = "") 
     process = subprocess.Popen(  # noqa: S603  # our own interpreter and words
         [sys.executable, "-c", PROGRAM.replace("{serve}", serve), "--config", str(path)],
         cwd=Path(__file__).parents[2],
-        env={"BERTH_BUS__URL": url},
+        env={**COMPILED_FILES, "BERTH_BUS__URL": url},
         stderr=subprocess.PIPE,
         text=True,
     )

@@ -5,6 +5,7 @@ which the reference pages say that the reference reads or writes it.
 """
 
 import ast
+import functools
 import importlib
 import pkgutil
 import re
@@ -99,28 +100,31 @@ def encoded() -> Iterator[str]:
                     yield from value.__struct_encode_fields__
 
 
+@functools.cache
 def settings() -> set[str]:
     """Settings of all services, by path and by their last name."""
     paths = {path for service in SERVICES for path in fields(settings_of(service), "")} | set(fields(ServiceConfig, ""))
     return paths | {path.rpartition(".")[2] for path in paths}
 
 
-SETTINGS: Final = settings()
-KNOWN: Final = literals() | set(encoded()) | set(get_args(Code))
+@functools.cache
+def known() -> set[str]:
+    """All names that the product has in its texts, and those of the fields that it writes."""
+    return literals() | set(encoded()) | set(get_args(Code))
 
 
 def exists(name: str) -> bool:
     """Whether the product has a name: a setting, a key, a value, a reason, a command, a folder."""
     key, _, value = name.partition(" = ")
     if value:
-        return key in SETTINGS and value.strip('"') in KNOWN
+        return key in settings() and value.strip('"') in known()
     if name.startswith("berth "):
-        return name.split()[1] in KNOWN and all(flag == "--json" for flag in name.split()[2:])
+        return name.split()[1] in known() and all(flag == "--json" for flag in name.split()[2:])
     if name.startswith("k8s/"):
         return (ROOT / name).exists()
     if re.match(r"(decisions|gangs|kube|bus)\.", name):
-        return name in SETTINGS
-    return name in SETTINGS or name in KNOWN
+        return name in settings()
+    return name in settings() or name in known()
 
 
 @each_row
@@ -144,7 +148,7 @@ def test_keys_that_count_in_both_are_in_the_code(row: Row) -> None:
 
 
 def test_names_without_effect_are_in_no_text_of_the_product() -> None:
-    assert {name for name in WITHOUT_EFFECT if name in KNOWN} == set()
+    assert {name for name in WITHOUT_EFFECT if name in known()} == set()
     assert {name for name in WITHOUT_EFFECT if f"`{name}`" not in PAGE} == set()
 
 

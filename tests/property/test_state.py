@@ -23,6 +23,7 @@ from berth.schemas.placement import Placement
 from berth.schemas.status import SnapshotBody
 from berth.schemas.subjects import StreamName
 from tests.support.cells import Cell, a_job, a_node
+from tests.support.compiled_files import COMPILED_FILES
 from tests.support.worlds import STEPS, Step, World, nodes_of_a_small_cell
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -239,7 +240,7 @@ def test_the_ledger_is_the_same_under_any_seed_of_hashes() -> None:
         done = subprocess.run(  # noqa: S603  # our own interpreter and text
             [sys.executable, "-c", SCENARIO],
             cwd=REPOSITORY,
-            env={"PYTHONHASHSEED": seed},
+            env={**COMPILED_FILES, "PYTHONHASHSEED": seed},
             capture_output=True,
             text=True,
             check=True,

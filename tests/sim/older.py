@@ -26,6 +26,7 @@ from tests.sim.errors import Failure
 from tests.sim.run import live
 from tests.sim.story import Story
 from tests.sim.world import World
+from tests.support.compiled_files import COMPILED_FILES
 
 LAST_0_4: Final = "a93f2483"
 """Last commit of release 0.4."""
@@ -176,7 +177,7 @@ def _read(folder: Path, streams: Streams) -> tuple[dict[str, Any], int, bytes]:
         input=msgspec.msgpack.encode((streams.facts, streams.records, streams.statuses)),
         capture_output=True,
         check=False,
-        env={"PYTHONPATH": str(folder)},
+        env={**COMPILED_FILES, "PYTHONPATH": str(folder)},
     )
     if done.returncode:
         raise Failure("a release does not read the streams", done.stderr.decode()[-2000:])

@@ -11,6 +11,7 @@ import pytest
 
 from tests.sim.errors import Killed, OutOfStepsError, RealWorldError, StalledError
 from tests.sim.loop import Lane, SimLoop
+from tests.support.compiled_files import COMPILED_FILES
 
 STORY = """
 import asyncio
@@ -46,7 +47,7 @@ def loop() -> Iterator[SimLoop]:
 
 
 def hashes(seed: int, hash_seed: str) -> str:
-    environment = {"PYTHONHASHSEED": hash_seed, "PYTHONPATH": "."}
+    environment = {**COMPILED_FILES, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": "."}
     code = STORY.format(seed=seed)
     return subprocess.run(  # noqa: S603  # our own code
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment

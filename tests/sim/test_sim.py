@@ -14,6 +14,7 @@ from tests.sim.observer import CHECKS, Observer
 from tests.sim.run import STEPS_MIN, Lived, live
 from tests.sim.story import CONTESTED_FROM, WEIGHTS, Story, draw
 from tests.sim.world import World
+from tests.support.compiled_files import COMPILED_FILES
 
 SEEDS = 100
 
@@ -47,7 +48,7 @@ def test_the_same_seed_leaves_the_same_trace_in_any_process() -> None:
             capture_output=True,
             text=True,
             check=True,
-            env={"PYTHONHASHSEED": hash_seed, "PYTHONPATH": "."},
+            env={**COMPILED_FILES, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": "."},
         ).stdout
         for hash_seed in ("1", "2")
     }

@@ -23,6 +23,7 @@ import yaml
 from berth.runtime.local.nats_server import server_binary
 from berth.runtime.local.place import die_with
 from berth.runtime.local.ports import free_ports
+from tests.support.compiled_files import COMPILED_FILES
 from tests.support.waiting import SLACK, pause
 
 ROOT: Final = Path(__file__).parents[2]
@@ -206,7 +207,7 @@ class Process:
             self._child = subprocess.Popen(  # noqa: S603  # words of our own file
                 self.planned.command,
                 cwd=ROOT,
-                env=self.planned.environment,
+                env={**COMPILED_FILES, **self.planned.environment},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

@@ -20,6 +20,7 @@ from berth.schemas.nodes import NodeCondition, NodeDescription
 from berth.schemas.status import JobStatus
 from berth.schemas.subjects import StreamName
 from tests.support.cell_mode import CELLS
+from tests.support.compiled_files import COMPILED_FILES
 from tests.support.kube_api import KubeApi
 from tests.support.kube_cells import KubeCell
 from tests.support.processes import Services
@@ -181,7 +182,7 @@ class InvalidInputCell:
         """What a command of ``berth`` prints as JSON."""
         child = await asyncio.create_subprocess_exec(
             sys.executable, "-m", "berth.cli", *words, "--json", "--url", self._url, "--cell", self.bus.subjects.cell,
-            stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE, env={"PATH": os.defpath},
+            stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE, env={**COMPILED_FILES, "PATH": os.defpath},
         )  # fmt: skip
         out, err = await child.communicate()
         assert child.returncode == 0, err.decode()

@@ -13,6 +13,7 @@ import msgspec
 
 from berth.runtime.local.place import Place
 from tests.support.cell_mode import CELLS
+from tests.support.compiled_files import COMPILED_FILES
 from tests.support.waiting import until
 
 ROOT: Final = Path(__file__).parents[2]
@@ -84,6 +85,7 @@ class Service:
                 [sys.executable, "-m", self.module, "--config", str(self._file)],
                 cwd=self.folder,
                 env={
+                    **COMPILED_FILES,
                     "BERTH_BUS__URL": self._url,
                     "BERTH_FAULT_POINT": fault_point,
                     "OMP_NUM_THREADS": "1",

@@ -34,6 +34,7 @@ from berth.runtime.cell_status.model import (
     Stream,
 )
 from berth.runtime.dead_letters.rows import LetterRow
+from tests.support.compiled_files import COMPILED_FILES
 from tests.support.printed_tables import WIDTHS, columns_in, open_terminal, words_of
 from tests.support.recordings import head_at
 from tests.support.simulations import a_plan, planned, run_of
@@ -329,7 +330,7 @@ def test_a_terminal_of_60_columns_has_all_figures_of_a_simulation(folder: Path) 
     """On a terminal of the system: the width is that of its window."""
     parent, child = pty.openpty()
     fcntl.ioctl(child, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 60, 0, 0))
-    environment = {"PATH": os.defpath, "TERM": "xterm"}
+    environment = {**COMPILED_FILES, "PATH": os.defpath, "TERM": "xterm"}
     command = [sys.executable, "-m", "berth.cli", *SIMULATE]
     with subprocess.Popen(  # noqa: S603  # our own code
         command, cwd=folder, stdin=child, stdout=child, stderr=child, env=environment

@@ -22,6 +22,7 @@ from berth.runtime.config import ConfigError, LogConfig
 from berth.runtime.errors import FatalError
 from berth.runtime.local.ports import free_ports
 from berth.runtime.logs import DEFAULT_LOG as LOG
+from tests.support.compiled_files import COMPILED_FILES
 
 
 @pytest.fixture(autouse=True)
@@ -213,7 +214,7 @@ def started(tmp_path: Path, settings: str) -> subprocess.Popen[str]:
     process = subprocess.Popen(  # noqa: S603  # our own interpreter and words
         [sys.executable, "-c", PROGRAM, "--config", str(path)],
         cwd=Path(__file__).parents[3],
-        env={},
+        env={**COMPILED_FILES},
         stderr=subprocess.PIPE,
         text=True,
     )
