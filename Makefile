@@ -13,10 +13,10 @@ PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_INPUT=1 $(BIN)/python -m pip --qui
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo demo-kube test test-kube test-one test-page kube-assets page-assets helm-assets lint bench fuzz sim chaos decoders results site vectors mutants sim-mutants schemas reference chart samples lock clean
+.PHONY: help setup demo demo-kube quick test test-kube test-one test-page kube-assets page-assets helm-assets lint bench fuzz sim chaos decoders results site vectors mutants sim-mutants schemas reference chart samples lock clean
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(STAMP) ## Create .venv with all packages of requirements.lock
 
@@ -34,19 +34,31 @@ demo: setup ## Start a simulated cluster and watch some fifty jobs being placed
 demo-kube: setup kube-assets ## The same on a temporary Kubernetes API server
 	@$(BIN)/berth demo --kubernetes
 
-test: setup ## Run all tests that need no Kubernetes and no browser, or those of the files in TESTS
+# Tests mostly wait for servers, so one process more than there are cores runs them. All tests of a file run in one
+# process, which shares what is made for a file; files go in the order of their names, so the quickest are the last.
+JOBS ?= $(shell expr $$(nproc) + 1)
+IN_PARALLEL := --numprocesses $(JOBS) --dist loadfile --no-loadscope-reorder
+# COSTS names a file to which each test adds what it took.
+PYTEST = $(BIN)/pytest $(addprefix --costs ,$(COSTS)) $(addprefix --cells ,$(CELLS))
+
+QUICK := tests/unit/core tests/unit/formats tests/unit/products tests/contract/test_tidy.py
+quick: lint ## Lint, and run the tests that most changes need; FILES="..." runs those of these files instead
+	@$(PYTEST) --quiet $(IN_PARALLEL) $(if $(FILES),$$($(BIN)/python -m tests.support.touched $(FILES)),$(QUICK))
+
+test: setup ## Run all tests that need no Kubernetes and no browser, JOBS at once, or those of the files in TESTS
 	@echo "tests/kube is left out: make test-kube runs it on a real Kubernetes API server"
 	@echo "tests/page is left out: make test-page runs it in a real browser"
-	@$(BIN)/pytest $(addprefix --cells ,$(CELLS)) $(TESTS)
+	@$(PYTEST) $(IN_PARALLEL) $(TESTS)
 
 test-kube: setup kube-assets helm-assets ## Run the tests that need a Kubernetes API server, on a real one
-	@$(BIN)/pytest tests/kube $(addprefix --cells ,$(CELLS))
+	@$(PYTEST) tests/kube
 
+test-one: CELLS = one
 test-one: setup kube-assets ## Run some tests of whole cells with all services in one process; make test CELLS=one runs all
-	@$(BIN)/pytest --cells one tests/e2e/test_cli_up.py tests/e2e/test_client.py tests/e2e/test_fsck.py tests/kube/test_workloads.py tests/kube/test_plain_pods.py
+	@$(PYTEST) tests/e2e/test_cli_up.py tests/e2e/test_client.py tests/e2e/test_fsck.py tests/kube/test_workloads.py tests/kube/test_plain_pods.py
 
 test-page: setup page-assets ## Run the tests of the page in Chromium, which is installed where it is missing
-	@$(BIN)/pytest tests/page
+	@$(PYTEST) tests/page
 
 page-assets: ## Install Chromium and axe-core for the tests of the page
 	@tests/page/assets.sh

@@ -53,7 +53,7 @@ BINARY = {".berthlog", ".gz", ".png", ".pyc", ".zst"}
 @functools.cache
 def text_files() -> dict[Path, str]:
     """Text of each file of the tree that people read; the tree is walked once for all rules."""
-    found = {}
+    found: dict[Path, str] = {}
     for folder, folders, names in os.walk(ROOT):
         folders[:] = sorted(set(folders) - GENERATED)
         paths = [Path(folder, name) for name in sorted(names)]
