@@ -13,7 +13,7 @@ PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_INPUT=1 $(BIN)/python -m pip --qui
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo demo-kube quick test test-kube test-one test-page kube-assets page-assets helm-assets lint bench fuzz sim chaos decoders results site vectors mutants sim-mutants schemas reference chart samples lock clean
+.PHONY: help setup demo demo-kube quick test property test-kube test-one test-page kube-assets page-assets helm-assets lint bench fuzz sim chaos decoders results site vectors mutants sim-mutants schemas reference chart samples lock clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -50,12 +50,15 @@ test: setup ## Run all tests that need no Kubernetes and no browser, JOBS at onc
 	@echo "tests/page is left out: make test-page runs it in a real browser"
 	@$(PYTEST) $(IN_PARALLEL) $(TESTS)
 
+property: setup ## Run the property tests with many more examples than make test
+	@$(PYTEST) $(IN_PARALLEL) --hypothesis-profile long --override-ini timeout=900 tests/property
+
 test-kube: setup kube-assets helm-assets ## Run the tests that need a Kubernetes API server, on a real one
 	@$(PYTEST) tests/kube
 
 test-one: CELLS = one
-test-one: setup kube-assets ## Run some tests of whole cells with all services in one process; make test CELLS=one runs all
-	@$(PYTEST) tests/e2e/test_cli_up.py tests/e2e/test_client.py tests/e2e/test_fsck.py tests/kube/test_workloads.py tests/kube/test_plain_pods.py
+test-one: setup ## Run some tests of whole cells with all services in one process; make test CELLS=one runs all
+	@$(PYTEST) tests/e2e/test_cli_up.py tests/e2e/test_client.py tests/e2e/test_fsck.py
 
 test-page: setup page-assets ## Run the tests of the page in Chromium, which is installed where it is missing
 	@$(PYTEST) tests/page

@@ -24,14 +24,15 @@ _LOG_CHARS: Final = 2_000
 _cells = count(1)
 
 use_compiled_files()
-# The same examples on every machine, and no deadline where cores are shared.
-hypothesis.settings.register_profile("berth", deadline=None, derandomize=True, database=None, max_examples=100)
+# The same examples on every machine, and no deadline where cores are shared. make property tries many more.
+hypothesis.settings.register_profile("berth", deadline=None, derandomize=True, database=None, max_examples=30)
+hypothesis.settings.register_profile("long", hypothesis.settings.get_profile("berth"), max_examples=400)
 hypothesis.settings.load_profile("berth")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """``--cells one`` runs whole cells in one process, and leaves out tests of single services."""
-    parser.addoption("--cells", choices=["processes", "one"], default="processes", help="how whole cells run")
+    parser.addoption("--cells", choices=["processes", "one"], help="how whole cells run; each test says it otherwise")
     parser.addoption("--costs", type=Path, metavar="FILE", help="add what each test costs to this file")
 
 

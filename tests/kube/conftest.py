@@ -17,6 +17,7 @@ from berth.runtime.kube.config import KubeConfig
 from berth.runtime.local.kube_server import KubeServer
 from tests.support.binder_cluster import USER, World
 from tests.support.binder_story import Story
+from tests.support.cell_mode import CELLS
 from tests.support.faulty_cell import Ask, RunningCell, running_cell
 from tests.support.invalid_input_cell import InvalidInputCell, TargetOf
 from tests.support.kube_api import KubeApi
@@ -26,6 +27,15 @@ from tests.support.prepared_server import USERS, Prepared, prepare
 from tests.support.processes import Service, services
 
 _numbers = count(1)
+
+
+@pytest.fixture(autouse=True)
+def mode_of_cells(request: pytest.FixtureRequest) -> Iterator[None]:
+    """A test that is not marked ``processes`` has its cells in one process each, unless ``--cells`` is given."""
+    is_marked = request.node.get_closest_marker("processes") is not None
+    CELLS.is_joined = request.config.getoption("--cells") is None and not is_marked
+    yield
+    CELLS.is_joined = False
 
 
 @pytest.fixture(scope="session")

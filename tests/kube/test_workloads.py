@@ -15,7 +15,7 @@ from tests.support.kube_api import KubeApi
 from tests.support.kube_cells import KubeCell, Tree, a_spec, a_volcano_job
 from tests.support.processes import services
 
-pytestmark = pytest.mark.timeout(180)
+pytestmark = [pytest.mark.timeout(180), pytest.mark.processes]
 TOPOLOGY = """
 apiVersion: berth/v1
 kind: Cluster

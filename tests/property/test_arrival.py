@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from berth.formats.kubernetes.owners import OwnerKey
@@ -99,7 +99,6 @@ def asked(sizes: list[tuple[str, int]], order: list[tuple[int, int]], pauses_ms:
     return cluster
 
 
-@settings(max_examples=150)
 @given(st.data())
 def test_the_order_of_events_does_not_matter(data: st.DataObject) -> None:
     sizes = data.draw(st.lists(st.tuples(st.sampled_from(KINDS), st.integers(1, 5)), min_size=1, max_size=4))

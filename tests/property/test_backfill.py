@@ -57,7 +57,6 @@ def promises(entries: Sequence[Entry]) -> dict[str, list[int]]:
     return found
 
 
-@settings(deadline=None, max_examples=80)
 @given(jobs=crowds(exact=True), nodes=st.integers(1, 5))
 def test_under_easy_nobody_starts_later_than_promised_when_run_times_are_exact(
     jobs: list[PlannedJob], nodes: int
@@ -69,7 +68,6 @@ def test_under_easy_nobody_starts_later_than_promised_when_run_times_are_exact(
         assert 0 <= known[name].placed_ms <= min(moments), name
 
 
-@settings(deadline=None, max_examples=60)
 @given(jobs=crowds(priorities=2), nodes=st.integers(1, 5))
 def test_under_fifo_jobs_start_in_the_order_of_the_queue(jobs: list[PlannedJob], nodes: int) -> None:
     plan = a_plan(*jobs, cluster=f"nodes={nodes},leaf=2", settings=Settings(queue_policy="fifo"))
@@ -88,7 +86,6 @@ def placed(timeline: Timeline) -> dict[str, int]:
     return {job.name: job.placed_ms for job in timeline.jobs}
 
 
-@settings(deadline=None, max_examples=40)
 @given(jobs=crowds(priorities=1), nodes=st.integers(1, 4))
 def test_without_large_jobs_backfill_is_skipping_and_skipping_knows_no_reservations(
     jobs: list[PlannedJob], nodes: int
@@ -107,7 +104,7 @@ def test_without_large_jobs_backfill_is_skipping_and_skipping_knows_no_reservati
 
 
 @pytest.mark.parametrize("policy", POLICIES)
-@settings(deadline=None, max_examples=12)
+@settings(max_examples=12)
 @given(jobs=crowds(priorities=1), nodes=st.integers(1, 4), every=st.integers(1, 3))
 def test_a_restart_from_a_snapshot_at_any_turn_decides_the_same(
     policy: str, jobs: list[PlannedJob], nodes: int, every: int
@@ -152,7 +149,7 @@ async def ledger_of(steps: list[Step], policy: str, *, shards: int) -> list[byte
 
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("policy", POLICIES)
-@settings(deadline=None, max_examples=8)
+@settings(max_examples=8)
 @given(steps=STEPS)
 def test_any_number_of_shards_writes_the_same_ledger_under_every_policy(policy: str, steps: list[Step]) -> None:
     ledgers = [asyncio.run(ledger_of(steps, policy, shards=shards)) for shards in (0, 1, 2, 3)]

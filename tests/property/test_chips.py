@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from berth.core.chips.chip_rules import ChipColumns, ChipRow, compile_rule
@@ -45,7 +45,6 @@ def calm(mask: int) -> ChipRow:
 
 
 @pytest.mark.parametrize("form", PLACED, ids=lambda form: form.name)
-@settings(max_examples=60)
 @given(
     rows=st.lists(ROWS, max_size=8), chips=st.integers(1, 20), options=SETTINGS, flags=st.tuples(*[st.booleans()] * 2)
 )
@@ -60,7 +59,6 @@ def test_a_column_and_a_row_get_the_same_answer(
 
 
 @pytest.mark.parametrize("form", PLACED, ids=lambda form: form.name)
-@settings(max_examples=60)
 @given(masks=st.lists(MASKS, min_size=1, max_size=12), chips=st.integers(1, 16), distributed=st.booleans())
 def test_small_masks_and_large_ones_follow_one_rule(
     form: Form, masks: list[int], chips: int, *, distributed: bool
@@ -110,7 +108,6 @@ def is_legal(form: Form, picked: tuple[int, ...], usable: int, *, distributed: b
 
 
 @pytest.mark.parametrize("form", PLACED, ids=lambda form: form.name)
-@settings(max_examples=60)
 @given(mask=MASKS, network=MASKS, chips=st.integers(1, 16), distributed=st.booleans())
 def test_a_choice_is_of_usable_chips_and_legal(
     form: Form, mask: int, network: int, chips: int, *, distributed: bool
@@ -132,7 +129,6 @@ def test_a_choice_is_of_usable_chips_and_legal(
 
 
 @pytest.mark.parametrize("form", PLACED, ids=lambda form: form.name)
-@settings(max_examples=60)
 @given(mask=st.integers(1, (1 << 16) - 1), chips=st.integers(1, 8), health=st.integers(1, 16))
 def test_health_first_puts_one_healthy_chip_above_all_else(form: Form, mask: int, chips: int, health: int) -> None:
     rule = compile_rule(form, chips=chips, distributed=False, settings=Settings(health_first=True))

@@ -58,7 +58,7 @@ def wrong_bodies(draw: st.DrawFn, data: bytes) -> bytes:
 
 
 @given(st.sampled_from(FROM_BEGINNING), st.data())
-@settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow])
+@settings(suppress_health_check=[HealthCheck.too_slow])
 def test_a_record_that_does_not_decode_changes_nothing(name: str, data: st.DataObject) -> None:
     state, entries = State(keeps=True), story(name).entries
     records = [index for index, entry in enumerate(entries) if not entry.subject]
@@ -77,7 +77,7 @@ def test_a_record_that_does_not_decode_changes_nothing(name: str, data: st.DataO
 
 
 @given(st.sampled_from(FROM_BEGINNING), st.data())
-@settings(max_examples=100, suppress_health_check=[HealthCheck.too_slow])
+@settings(suppress_health_check=[HealthCheck.too_slow])
 def test_a_replay_tells_of_every_damage(name: str, data: st.DataObject) -> None:
     entries = story(name).entries
     at = data.draw(st.sampled_from([index for index, entry in enumerate(entries) if not entry.subject]))
@@ -90,7 +90,7 @@ def test_a_replay_tells_of_every_damage(name: str, data: st.DataObject) -> None:
 
 
 @given(st.sampled_from(FROM_SNAPSHOT), st.data())
-@settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow])
+@settings(suppress_health_check=[HealthCheck.too_slow])
 def test_a_damaged_snapshot_is_refused_or_loaded(name: str, data: st.DataObject) -> None:
     start = story(name).start
     wrong = msgspec.structs.replace(start, ledger=data.draw(damaged(start.ledger)))

@@ -4,7 +4,7 @@ nothing and from whichever snapshot, and nobody sleeps or is held who would be p
 
 from collections.abc import Callable
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from berth.core.cluster.node_packing import pack_nodes
@@ -144,7 +144,6 @@ class Story:
                 pass
 
 
-@settings(deadline=None, max_examples=100)
 @given(way=WAYS, steps=STEPS)
 def test_looks_failed_rounds_and_restarts_decide_nothing_and_nobody_sleeps_who_could_run(
     way: dict[str, object], steps: list[tuple[str, int, int, list[str]]]

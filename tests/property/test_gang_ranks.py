@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.gang_world import GangWorld, a_group, facts_of
@@ -28,7 +28,6 @@ def volcano_jobs(draw: st.DrawFn) -> Job:
     return Job(tasks, least, draw(st.permutations(pods)), draw(st.integers(least, len(pods))))
 
 
-@settings(deadline=None, max_examples=150)
 @given(job=volcano_jobs())
 def test_ranks_of_pods_with_chips_begin_at_0_without_a_gap_whatever_pods_lack_chips(job: Job) -> None:
     world = GangWorld()

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from berth.formats.kubernetes.objects import Pod
@@ -270,13 +270,11 @@ ACTIONS: Any = st.lists(
 )
 
 
-@settings(max_examples=150, deadline=None)
 @given(ACTIONS)
 def test_each_pod_is_asked_for_once(actions: list[Action]) -> None:
     run(actions)  # it checks itself after every step
 
 
-@settings(max_examples=100, deadline=None)
 @given(ACTIONS)
 def test_nobody_is_forgotten_once_all_is_quiet(actions: list[Action]) -> None:
     cell = run(actions, restarts=False)
@@ -301,7 +299,6 @@ def _first_is_closed(cell: Cell, uid: str) -> bool:
     )
 
 
-@settings(max_examples=100, deadline=None)
 @given(ACTIONS)
 def test_a_restart_leaves_what_is_open_as_it_was(actions: list[Action]) -> None:
     cell = run(actions)
@@ -318,7 +315,6 @@ def test_a_restart_leaves_what_is_open_as_it_was(actions: list[Action]) -> None:
             assert after.get(name) == before[name]
 
 
-@settings(max_examples=50, deadline=None)
 @given(ACTIONS)
 def test_the_same_events_have_the_same_effects(actions: list[Action]) -> None:
     assert run(actions).log == run(actions).log

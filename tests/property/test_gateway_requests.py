@@ -6,7 +6,7 @@ from typing import Final
 
 import hypothesis.strategies as st
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from berth.schemas.gateway.endpoints import ENDPOINTS
 from berth.services.gateway.application import Application
@@ -88,7 +88,6 @@ def closed(runner: asyncio.Runner) -> Application:
     return runner.run(make())
 
 
-@settings(max_examples=400)
 @given(asked=ASKED, query=QUERIES, headers=HEADERS, body=BODIES)
 def test_every_request_gets_an_answer_in_the_form_of_the_gateway(
     runner: asyncio.Runner,

@@ -3,7 +3,7 @@
 import itertools
 from collections.abc import Sequence
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from berth.core.state.cell import State
@@ -36,7 +36,6 @@ def state_after(entries: Sequence[Entry]) -> State:
     return loaded
 
 
-@settings(max_examples=40)
 @given(steps=STEPS, cut=st.integers(0, 1_000))
 def test_events_after_a_snapshot_are_those_of_the_whole_log(steps: Steps, cut: int) -> None:
     entries = history(steps)
@@ -48,7 +47,6 @@ def test_events_after_a_snapshot_are_those_of_the_whole_log(steps: Steps, cut: i
     assert len({event.id for event in whole}) == len(whole)
 
 
-@settings(max_examples=40)
 @given(steps=STEPS, delays=st.lists(st.integers(0, 4), min_size=1, max_size=20))
 def test_facts_about_pods_that_arrive_before_older_records_change_no_event(steps: Steps, delays: list[int]) -> None:
     entries = history(steps)
@@ -70,7 +68,6 @@ def late_records(entries: Sequence[Entry], delays: Sequence[int]) -> list[Entry]
     return found
 
 
-@settings(max_examples=40)
 @given(steps=STEPS)
 def test_events_of_a_job_are_in_order_and_end_once(steps: Steps) -> None:
     found = events_of(history(steps))

@@ -6,7 +6,7 @@ from typing import Final
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from berth.core.cluster.node_packing import SWITCHES
@@ -208,7 +208,6 @@ async def tell(steps: list[Step], *, version: str, parity: bool) -> None:
 
 
 @pytest.mark.timeout(120)
-@settings(max_examples=60)
 @given(steps=STEPS, version=st.sampled_from(("1.0", "2.0")), parity=st.sampled_from((False, False, True)))
 def test_whoever_starts_whenever_knows_the_same_and_nobody_sleeps_too_long(
     steps: list[Step],

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from berth.core.levels.model import LevelPlan, NoLevels, Sizes, Tree, tree_of
@@ -121,7 +121,6 @@ def told(tree: Tree, sizes: Sizes, replicas: int) -> list[int] | None:
     return root.whole or None
 
 
-@settings(max_examples=300)
 @given(trees(), jobs())
 def test_a_plan_is_what_the_rules_say(tree: Tree, job: tuple[Sizes, int]) -> None:
     sizes, replicas = job
@@ -143,7 +142,6 @@ def sound(tree: Tree, sizes: Sizes, rows: Sequence[int]) -> bool:
     )
 
 
-@settings(max_examples=200)
 @given(trees(), jobs())
 def test_every_part_stands_in_one_group_and_reserves_go_last(tree: Tree, job: tuple[Sizes, int]) -> None:
     sizes, replicas = job
@@ -159,7 +157,6 @@ def test_every_part_stands_in_one_group_and_reserves_go_last(tree: Tree, job: tu
         assert np.isin(found.rows, spare.rows).all()
 
 
-@settings(max_examples=100)
 @given(trees(), jobs(), st.integers(1, 50))
 def test_other_rows_only_rename_the_answer(tree: Tree, job: tuple[Sizes, int], by: int) -> None:
     found, again = plan_levels([tree], *job), plan_levels([tree._replace(rows=tree.rows + by)], *job)
@@ -168,7 +165,6 @@ def test_other_rows_only_rename_the_answer(tree: Tree, job: tuple[Sizes, int], b
         assert (found.rows + by).tolist() == again.rows.tolist()
 
 
-@settings(max_examples=300)
 @given(trees(), jobs(), st.data())
 def test_a_sound_pod_stays_or_moves_with_its_part(tree: Tree, job: tuple[Sizes, int], data: st.DataObject) -> None:
     sizes, replicas = job

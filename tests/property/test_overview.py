@@ -166,7 +166,6 @@ def see_owners(view: View, state: State) -> None:
         assert not row.reserved & ~held
 
 
-@settings(max_examples=40, deadline=None)
 @given(steps=STEPS, gaps=st.lists(st.integers(0, 5), min_size=1, max_size=8))
 def test_changes_add_up_in_histories_of_recoveries(steps: Steps, gaps: list[int]) -> None:
     world = lived(running(), steps)
@@ -174,7 +173,7 @@ def test_changes_add_up_in_histories_of_recoveries(steps: Steps, gaps: list[int]
     see_changes_add_up(world.entries(), gaps)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(seed=st.integers(0, 1 << 40), gaps=st.lists(st.integers(0, 5), min_size=1, max_size=8))
 @example(seed=100_007, gaps=[3, 0, 2])  # a job ends and its name is freed within one change
 @example(seed=100_169, gaps=[1, 0, 2])  # an epoch with other settings
@@ -200,7 +199,7 @@ def read(found: Sequence[Change | View]) -> View:
     return view
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(seed=st.integers(0, 1 << 40), every=st.integers(1, 4))
 def test_merged_changes_have_the_effect_of_all_of_them(seed: int, every: int) -> None:
     found = messages(fuzzed(seed), every)
@@ -214,7 +213,7 @@ def test_merged_changes_have_the_effect_of_all_of_them(seed: int, every: int) ->
     assert read(fewer) == read(found)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(seed=st.integers(0, 1 << 40), every=st.integers(1, 4))
 def test_a_reader_of_some_jobs_learns_no_name_of_the_others(seed: int, every: int) -> None:
     follower, partial = Follower(), None

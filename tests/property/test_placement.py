@@ -4,7 +4,7 @@ import re
 
 import msgspec
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from berth.core.state.ledger import pods_of
@@ -56,7 +56,6 @@ def test_a_placement_comes_back_from_a_ledger_record(gang: tuple[list[str], list
     st.binary(max_size=24) | st.binary(max_size=4).map(lambda chips: bytes(chip % 4 for chip in chips)),
     st.lists(st.builds(Run, st.integers(-1, 3) | st.just(1 << 62), st.integers(-1, 3), st.integers(-1, 1)), max_size=4),
 )
-@settings(max_examples=300)
 def test_a_placement_is_refused_or_can_be_read_to_its_end(
     nodes: bytes, node_index: bytes, chips: bytes, runs: list[Run]
 ) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 import msgspec
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from berth.core.cluster.domains import domains
@@ -105,7 +105,6 @@ class Book:
         return min((name for name in self.given if self.fits(name, task)), key=key, default=None)
 
 
-@settings(deadline=None, max_examples=150)
 @given(nodes=clusters(), jobs=st.lists(TASKS, min_size=1, max_size=6), together=st.booleans())
 def test_each_pod_without_chips_is_on_the_best_node_near_its_gang(
     nodes: list[NodeDescription], jobs: list[list[Task]], *, together: bool
@@ -154,7 +153,6 @@ def _packed(book: Book, tasks: Sequence[Task], gang: dict[str, None]) -> list[st
     return names
 
 
-@settings(deadline=None, max_examples=100)
 @given(
     nodes=clusters(),
     before=st.lists(TASKS, max_size=3),
@@ -185,7 +183,6 @@ def test_jobs_without_chips_change_no_verdict_of_a_round_on_jobs_with_chips(
     assert found[0] == found[1]
 
 
-@settings(deadline=None, max_examples=100)
 @given(
     nodes=clusters(),
     jobs=st.lists(st.tuples(TASKS, st.integers(0, 2)), min_size=1, max_size=8),
@@ -230,7 +227,6 @@ def a_request(request: JobRequest, tasks: list[Task]) -> JobRequest:
     )  # fmt: skip
 
 
-@settings(deadline=None, max_examples=80)
 @given(jobs=crowds(), nodes=st.integers(1, 4))
 def test_under_easy_jobs_without_chips_delay_no_promise_when_run_times_are_exact(
     jobs: list[PlannedJob], nodes: int

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from berth.core.rescheduling.racks import MoveScope, PlacedRanks, RackRecovery, parts_of, recover_racks
@@ -61,7 +61,6 @@ def is_split(pool: CandidatePool, plan: BlockPlan, demand: BlockDemand) -> bool:
     return bool((blocks != blocks[:, :1]).any() or (parts != parts[:, :1]).any())
 
 
-@settings(max_examples=300)
 @given(pools(), wants(), RULES)
 def test_a_gang_is_whole_and_a_hard_one_is_never_split(
     pool: CandidatePool, demand: BlockDemand, rules: BlockRules
@@ -80,7 +79,6 @@ def test_a_gang_is_whole_and_a_hard_one_is_never_split(
         assert not is_split(pool, found, demand)
 
 
-@settings(max_examples=200)
 @given(pools(), wants(), RULES)
 def test_shared_memory_stays_inside_a_domain(pool: CandidatePool, demand: BlockDemand, rules: BlockRules) -> None:
     found = plan_racks(pool, demand, rules)
@@ -89,7 +87,6 @@ def test_shared_memory_stays_inside_a_domain(pool: CandidatePool, demand: BlockD
         assert len(set(zip(pods.tolist(), (racks // 16).tolist(), strict=True))) == 1
 
 
-@settings(max_examples=100)
 @given(pools(), wants(), RULES, st.integers(1, 50))
 def test_other_rows_only_rename_the_answer(
     pool: CandidatePool, demand: BlockDemand, rules: BlockRules, by: int
@@ -102,7 +99,6 @@ def test_other_rows_only_rename_the_answer(
         assert found == again
 
 
-@settings(max_examples=200)
 @given(pools(), wants(), st.sets(st.tuples(st.sampled_from(["0", "1"]), st.integers(0, 3))))
 def test_every_block_of_a_service_stands_in_one_rack(
     pool: CandidatePool, demand: BlockDemand, hosts: set[tuple[str, int]]
@@ -115,7 +111,6 @@ def test_every_block_of_a_service_stands_in_one_rack(
         assert not is_split(pool, found, demand._replace(rack_block=demand.block))
 
 
-@settings(max_examples=300)
 @given(pools(), wants(), RULES, st.sampled_from(["pod", "part", "block", "job"]), st.data())
 def test_a_sound_pod_moves_only_with_its_part(
     pool: CandidatePool, demand: BlockDemand, rules: BlockRules, scope: MoveScope, data: st.DataObject

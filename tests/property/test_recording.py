@@ -2,7 +2,7 @@
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from berth.formats.recordings.frames import FramePacker
@@ -78,7 +78,6 @@ def test_a_flipped_bit_is_told_with_its_frame_and_leaves_a_beginning(knew: list[
 
 
 @given(st.data())
-@settings(max_examples=200)
 def test_frames_with_a_right_checksum_and_any_content_are_read_or_refused(data: st.DataObject) -> None:
     packer = FramePacker()
     contents = [encode(head_at()), encode(RecordingPart(history([1, 2], facts=3)))]

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Final
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from berth.schemas.facts import PodPhase
@@ -152,7 +152,6 @@ def ended(world: RecoveringGangs) -> None:
             world.evicted(job)
 
 
-@settings(max_examples=80)
 @given(steps=STEPS)
 def test_no_chip_has_two_owners_and_nothing_is_left_at_the_end(steps: list[tuple[str, int, int, int]]) -> None:
     world = lived(running(), steps)

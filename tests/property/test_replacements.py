@@ -6,7 +6,7 @@ from typing import Final
 
 import msgspec
 import numpy as np
-from hypothesis import event, given, settings
+from hypothesis import event, given
 from hypothesis import strategies as st
 
 from berth.core.cluster.node_packing import SWITCHES
@@ -278,7 +278,6 @@ def check_same(cell: CoreCell, leaving: LeavingPods, found: Placement | NoPlaces
             assert list(other.ranks) == list(found.ranks)
 
 
-@settings(max_examples=150)
 @given(story=stories("common", "model", "plain"), way=switch_worlds.WAYS)
 def test_places_below_leaves(story: Story, way: switch_worlds.Way) -> None:
     cell = CoreCell(switch_worlds.nodes(), **way.settings | {"round_gangs_max": 100, "recoveries": 1})
@@ -311,7 +310,6 @@ def test_places_below_leaves(story: Story, way: switch_worlds.Way) -> None:
             assert len(after) == 1
 
 
-@settings(max_examples=200)
 @given(
     story=stories("hard", "hard", "soft", "service", "mindie", "levels", "levels", "plain"), way=superpod_worlds.WAYS
 )

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from berth.schemas.envelope import encode
@@ -103,7 +103,6 @@ async def live(
 
 
 @pytest.mark.timeout(300)
-@settings(max_examples=80)
 @given(steps=STEPS, turns=TURNS, shards=st.sampled_from(SHARDS), wary=st.booleans(), policy=st.sampled_from(POLICIES))
 def test_a_history_of_chip_jobs_replays(
     steps: list[Step], turns: list[Turn], shards: int, policy: str, *, wary: bool
@@ -126,7 +125,6 @@ def test_a_history_of_chip_jobs_replays(
 
 
 @pytest.mark.timeout(300)
-@settings(max_examples=50)
 @given(steps=switch_worlds.STEPS, way=switch_worlds.WAYS, turns=TURNS, shards=st.sampled_from(SHARDS))
 def test_a_history_of_jobs_with_switch_affinity_replays(
     steps: list[switch_worlds.Step], way: switch_worlds.Way, turns: list[Turn], shards: int
@@ -144,7 +142,6 @@ def test_a_history_of_jobs_with_switch_affinity_replays(
 
 
 @pytest.mark.timeout(300)
-@settings(max_examples=50)
 @given(steps=superpod_worlds.STEPS, way=superpod_worlds.WAYS, turns=TURNS, shards=st.sampled_from(SHARDS))
 def test_a_history_of_jobs_with_superpod_affinity_replays(
     steps: list[superpod_worlds.Step], way: superpod_worlds.Way, turns: list[Turn], shards: int

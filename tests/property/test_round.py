@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from berth.core.changes import ChangesBuilder
@@ -261,7 +261,6 @@ def decide(state: State, gangs: Sequence[Gang]) -> Round:
     return Round(1, state.fold.head, state.facts_seq, 0, 1, verdicts)
 
 
-@settings(max_examples=250)
 @given(nodes=nodes_of(), conditions=st.lists(CONDITIONS, max_size=9), gangs=gangs_of())
 def test_a_round_is_what_a_search_over_all_nodes_before_each_pod_decides(
     nodes: list[NodeDescription], conditions: list[NodeCondition], gangs: list[Gang]
@@ -282,7 +281,6 @@ def test_a_round_is_what_a_search_over_all_nodes_before_each_pod_decides(
     assert all((getattr(state.table, name) == getattr(plain.table, name)).all() for name in columns)
 
 
-@settings(max_examples=150)
 @given(nodes=nodes_of(), conditions=st.lists(CONDITIONS, max_size=9), gangs=gangs_of())
 def test_a_refusal_counts_every_node_once(
     nodes: list[NodeDescription], conditions: list[NodeCondition], gangs: list[Gang]
@@ -296,7 +294,6 @@ def test_a_refusal_counts_every_node_once(
             assert refusal.pods_have < refusal.pods_need
 
 
-@settings(max_examples=150)
 @given(
     nodes=nodes_of(least=7),
     conditions=st.lists(CONDITIONS, max_size=4),
@@ -323,7 +320,6 @@ def test_merged_offers_of_any_split_are_the_candidates_of_one_scorer(
     assert not merged.exhausted or len(merged.rows) == one.fit
 
 
-@settings(max_examples=200)
 @given(
     nodes=nodes_of(),
     conditions=st.lists(CONDITIONS, max_size=9),

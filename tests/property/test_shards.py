@@ -4,7 +4,7 @@ import asyncio
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from tests.support.cells import Cell
 from tests.support.worlds import STEPS, Step, World, nodes_of_a_small_cell
@@ -28,7 +28,6 @@ async def ledger_of(steps: list[Step], *, shards: int) -> list[bytes]:
 
 
 @pytest.mark.timeout(120)
-@settings(max_examples=60)
 @given(steps=STEPS)
 def test_any_number_of_shards_writes_the_same_ledger_to_the_byte(steps: list[Step]) -> None:
     ledgers = [asyncio.run(ledger_of(steps, shards=shards)) for shards in COUNTS]

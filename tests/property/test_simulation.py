@@ -95,7 +95,6 @@ def see_sound(timeline: Timeline, jobs: list[PlannedJob]) -> None:
     assert (found.waiting, found.running) == (0, 0)
 
 
-@settings(deadline=None, max_examples=60)
 @given(jobs=workloads(), policy=POLICIES, cluster=st.sampled_from(CLUSTERS))
 def test_chips_have_one_owner_jobs_end_and_the_history_replays(
     jobs: list[PlannedJob], policy: str, cluster: str
@@ -109,7 +108,7 @@ def test_chips_have_one_owner_jobs_end_and_the_history_replays(
 
 
 @pytest.mark.parametrize("baseline", BASELINES)
-@settings(deadline=None, max_examples=25)
+@settings(max_examples=25)
 @given(jobs=workloads(), policy=POLICIES, seed=st.integers(0, 1 << 40))
 def test_rivals_give_no_chip_twice_either(baseline: Baseline, jobs: list[PlannedJob], policy: str, seed: int) -> None:
     settings_ = Settings(queue_policy=policy, reserve_chips=8)
@@ -119,7 +118,7 @@ def test_rivals_give_no_chip_twice_either(baseline: Baseline, jobs: list[Planned
     see_sound(timeline, jobs)
 
 
-@settings(deadline=None, max_examples=20)
+@settings(max_examples=20)
 @given(jobs=workloads(), policy=POLICIES)
 def test_two_runs_are_the_same_bytes(jobs: list[PlannedJob], policy: str) -> None:
     plan = a_plan(*jobs, cluster="nodes=4,leaf=2", settings=Settings(queue_policy=policy))

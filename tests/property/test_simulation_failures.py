@@ -65,7 +65,7 @@ def checked(plan: SimulationPlan) -> tuple[Timeline, list[Entry]]:
     return simulation.run(), entries
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(data=st.data(), jobs=workloads(), policy=POLICIES, strategy=STRATEGIES)
 def test_jobs_survive_failures_on_chips_of_their_own_and_the_history_replays(
     data: st.DataObject, jobs: list[PlannedJob], policy: str, strategy: Strategy
@@ -112,7 +112,7 @@ def see_accounts(timeline: Timeline, asked: dict[str, PlannedJob], faults: Fault
     assert placed <= {job.name for job in history.jobs}
 
 
-@settings(deadline=None, max_examples=12)
+@settings(max_examples=12)
 @given(jobs=workloads(), policy=POLICIES, strategy=STRATEGIES, cluster=st.sampled_from(CLUSTERS))
 def test_where_nothing_breaks_in_time_a_run_is_as_without_failures(
     jobs: list[PlannedJob], policy: str, strategy: Strategy, cluster: str
@@ -128,7 +128,7 @@ def test_where_nothing_breaks_in_time_a_run_is_as_without_failures(
     assert msgspec.structs.replace(found, faults=None) == without
 
 
-@settings(deadline=None, max_examples=8)
+@settings(max_examples=8)
 @given(data=st.data(), jobs=workloads(), strategy=STRATEGIES)
 def test_two_runs_with_failures_are_the_same_bytes(
     data: st.DataObject, jobs: list[PlannedJob], strategy: Strategy

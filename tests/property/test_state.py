@@ -119,7 +119,6 @@ def folded(history: History, order: Sequence[bool] | None = None) -> State:
     return state
 
 
-@settings(max_examples=40)
 @given(history=HISTORIES, order=st.lists(st.booleans(), max_size=200))
 def test_facts_and_records_in_any_order_to_one_another_make_the_same_columns(
     history: History, order: list[bool]
@@ -130,7 +129,6 @@ def test_facts_and_records_in_any_order_to_one_another_make_the_same_columns(
     assert held == {key: other.owned(key) for key in other.fold.holdings}
 
 
-@settings(max_examples=40)
 @given(history=HISTORIES, order=st.lists(st.booleans(), max_size=200), cut=st.integers(0, 100))
 def test_a_snapshot_is_loaded_and_dumped_to_the_same_bytes_and_goes_on_alike(
     history: History, order: list[bool], cut: int
@@ -153,7 +151,6 @@ def test_a_snapshot_is_loaded_and_dumped_to_the_same_bytes_and_goes_on_alike(
     assert columns_of(loaded, COLUMNS) == columns_of(part, COLUMNS)
 
 
-@settings(max_examples=40)
 @given(history=HISTORIES)
 def test_the_latest_message_of_each_subject_makes_the_same_columns_as_all_messages(history: History) -> None:
     newest = {stored.subject: stored for stored in history.facts}
@@ -169,7 +166,6 @@ def test_the_latest_message_of_each_subject_makes_the_same_columns_as_all_messag
     assert latest.intake_seq == whole.intake_seq
 
 
-@settings(max_examples=100)
 @given(
     holds=st.lists(st.tuples(st.integers(0, 3), st.integers(0, 255), st.integers(0, 5)), max_size=12),
     mask=st.integers(0, 255),

@@ -4,7 +4,7 @@ from collections import Counter
 from typing import NamedTuple
 
 import numpy as np
-from hypothesis import assume, event, given, settings
+from hypothesis import assume, event, given
 from hypothesis import strategies as st
 
 from berth.core.rescheduling.block_history import DisruptedGang, HeldBlock, PodFate
@@ -69,7 +69,6 @@ def taken_of(found: BlockPlan) -> list[tuple[int, int, int]]:
 
 
 @given(losses())
-@settings(max_examples=500)
 def test_a_pod_that_runs_never_moves_and_no_node_is_used_twice(loss: Loss) -> None:
     found = plan_again(*loss)
     assert str(found) == str(plan_again(*loss))
@@ -90,7 +89,6 @@ def test_a_pod_that_runs_never_moves_and_no_node_is_used_twice(loss: Loss) -> No
 
 
 @given(losses())
-@settings(max_examples=300)
 def test_intact_blocks_keep_their_nodes_and_every_block_is_inside_one_superpod(loss: Loss) -> None:
     found = plan_again(*loss)
     assume(isinstance(found, BlockPlan))
@@ -109,7 +107,6 @@ def test_intact_blocks_keep_their_nodes_and_every_block_is_inside_one_superpod(l
 
 
 @given(losses())
-@settings(max_examples=300)
 def test_blocks_are_stuck_only_where_their_superpod_lacks_nodes(loss: Loss) -> None:
     found = plan_again(*loss)
     candidates = set(loss.pool.rows.tolist())
@@ -134,7 +131,6 @@ def test_blocks_are_stuck_only_where_their_superpod_lacks_nodes(loss: Loss) -> N
 
 
 @given(losses(fates=(PodFate.RUNS, PodFate.RUNS, PodFate.RUNS, PodFate.LOST)))
-@settings(max_examples=400)
 def test_without_a_documented_decision_the_reference_gives_the_same_nodes(loss: Loss) -> None:
     assume(not decisions_after(*loss))
     corrected = plan_again(*loss)
@@ -145,7 +141,6 @@ def test_without_a_documented_decision_the_reference_gives_the_same_nodes(loss: 
 
 
 @given(losses())
-@settings(max_examples=200)
 def test_nodes_under_other_names_in_the_same_order_only_rename_the_answer(loss: Loss) -> None:
     found = plan_again(*loss)
     pool = loss.pool._replace(rows=loss.pool.rows * 3 + 1)
@@ -171,7 +166,6 @@ COUNTS = st.lists(st.integers(0, 9), min_size=1, max_size=6)
     st.integers(0, 4),
     st.sampled_from([1, -1]),
 )
-@settings(max_examples=300)
 def test_every_block_of_inference_goes_to_the_best_superpod_of_its_moment(
     free: list[int], block: int, blocks: int, marked: set[int], reserve: int, sign: int
 ) -> None:

@@ -4,7 +4,7 @@ from collections import Counter
 
 import numpy as np
 import numpy.typing as npt
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from berth.core.superpods.block_selection import select
@@ -59,7 +59,6 @@ def left_before(pool: CandidatePool, allocations: tuple[BlockAllocation, ...]) -
 
 
 @given(pools(), wants(), RULES)
-@settings(max_examples=200)
 def test_a_gang_is_whole_and_no_node_is_used_twice(pool: CandidatePool, demand: BlockDemand, rules: BlockRules) -> None:
     plan = plan_blocks(pool, demand, rules)
     counts = pool.counts
@@ -82,7 +81,6 @@ def test_a_gang_is_whole_and_no_node_is_used_twice(pool: CandidatePool, demand: 
 
 
 @given(pools(), wants(), RULES)
-@settings(max_examples=200)
 def test_a_block_is_never_split_unless_the_gang_is_soft_and_no_superpod_has_room_for_it(
     pool: CandidatePool, demand: BlockDemand, rules: BlockRules
 ) -> None:
@@ -102,7 +100,6 @@ def test_a_block_is_never_split_unless_the_gang_is_soft_and_no_superpod_has_room
 
 
 @given(pools(), wants(), RULES)
-@settings(max_examples=200)
 def test_reserves_are_used_only_after_every_superpod_that_can_keep_them(
     pool: CandidatePool, demand: BlockDemand, rules: BlockRules
 ) -> None:
@@ -118,7 +115,6 @@ def test_reserves_are_used_only_after_every_superpod_that_can_keep_them(
 
 
 @given(pools(), wants(), RULES, st.booleans())
-@settings(max_examples=200)
 def test_healthy_nodes_of_a_superpod_go_first(
     pool: CandidatePool,
     demand: BlockDemand,
@@ -184,7 +180,6 @@ def test_a_superpod_without_candidates_changes_nothing(
 
 
 @given(pools(), wants(), RULES)
-@settings(max_examples=200)
 def test_without_a_decision_in_force_the_answer_is_the_references(
     pool: CandidatePool, demand: BlockDemand, rules: BlockRules
 ) -> None:
@@ -270,7 +265,6 @@ def counts_up_to(most: int) -> st.SearchStrategy[list[int]]:
 
 
 @given(st.integers(6, 40).flatmap(counts_up_to), wants(), st.integers(0, 14))
-@settings(max_examples=400)
 @example([17, 9], BlockDemand("850", 8, 24), 10)
 @example([26, 8, 17], BlockDemand("a3", 8, 40, soft=True), 20)
 def test_parity_is_the_text_of_the_reference_page_word_for_word(

@@ -4,7 +4,7 @@ import asyncio
 from typing import Final
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from tests.support.cells import Cell, a_job
 from tests.support.switch_worlds import PLACES, STEPS, WAYS, Step, Way, begin, live
@@ -30,7 +30,6 @@ async def ledger_of(steps: list[Step], way: Way, *, shards: int) -> list[bytes]:
 
 
 @pytest.mark.timeout(120)
-@settings(max_examples=40)
 @given(steps=STEPS, way=WAYS)
 def test_any_number_of_shards_writes_the_same_ledger(steps: list[Step], way: Way) -> None:
     ledgers = [asyncio.run(ledger_of(steps, way, shards=shards)) for shards in COUNTS]

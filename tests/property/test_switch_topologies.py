@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from berth.core.rescheduling.switches import PartialGang, open_places, plan_partial
@@ -85,7 +85,6 @@ def test_a_topology_is_refused_exactly_when_its_lists_contradict_it(fact: Topolo
 
 
 @given(scenes())
-@settings(max_examples=300)
 def test_a_fresh_gang_is_planned_on_every_sound_topology(scene: Scene) -> None:
     demand = scene.demand._replace(replicas=scene.demand.pods)
     found = plan(scene.pool, demand, scene.rules)
@@ -93,7 +92,6 @@ def test_a_fresh_gang_is_planned_on_every_sound_topology(scene: Scene) -> None:
 
 
 @given(scenes())
-@settings(max_examples=500)
 def test_a_torn_gang_is_planned_on_every_sound_topology(scene: Scene) -> None:
     pool, demand, left, rules, names = scene
     opened = open_places(pool, demand, rules, left).places

@@ -6,7 +6,7 @@ from typing import TypeVar
 import msgspec
 import numpy as np
 import numpy.typing as npt
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from berth.core.rescheduling.switches import PartialGang, open_places, plan_partial
@@ -59,7 +59,6 @@ def leaves_of(pool: LeafPool, cells: list[int]) -> list[int]:
 
 
 @given(boards(), st.integers(1, 30), LABELS, RULES)
-@settings(max_examples=400)
 def test_a_plan_has_a_usable_node_of_its_own_for_each_rank(
     pool: LeafPool, replicas: int, label: str, rules: SwitchRules
 ) -> None:
@@ -176,7 +175,6 @@ def events(labels: st.SearchStrategy[str]) -> st.SearchStrategy[list[tuple[bool,
 
 
 @given(st.integers(2, 8), st.integers(1, 5), events(LABELS))
-@settings(max_examples=300)
 def test_a_leaf_never_has_two_crossing_jobs_of_which_one_is_a_foundation_model_job(
     leaves: int, width: int, history: list[tuple[bool, int, str]]
 ) -> None:
@@ -187,7 +185,6 @@ def test_a_leaf_never_has_two_crossing_jobs_of_which_one_is_a_foundation_model_j
 
 
 @given(st.integers(2, 8), st.integers(1, 5), st.integers(1, 2), events(st.just(LARGE)))
-@settings(max_examples=300)
 def test_an_exclusive_leaf_has_one_crossing_job_and_a_job_few_shared_leaves(
     leaves: int, width: int, shared_max: int, history: list[tuple[bool, int, str]]
 ) -> None:
@@ -203,7 +200,6 @@ def test_an_exclusive_leaf_has_one_crossing_job_and_a_job_few_shared_leaves(
 
 
 @given(boards(), st.integers(1, 12), LABELS, RULES, st.data())
-@settings(max_examples=300)
 def test_lost_pods_get_open_places_of_their_own(
     pool: LeafPool, pods: int, label: str, rules: SwitchRules, data: st.DataObject
 ) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 import msgspec
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from berth.core.cluster.node_packing import pack_switches
@@ -53,7 +53,6 @@ def follows(ground: CoreCell, big: JobRequest, events: Sequence[Event]) -> bool:
     return [verdict.name for verdict in ground.decide() if verdict.placement is not None] == ["big"]
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     nodes=st.lists(_NODES, min_size=2, max_size=8),
     held=st.lists(_JOBS, max_size=14),
@@ -98,7 +97,6 @@ def among(held: Sequence[tuple[int, int]], *, blocks: bool) -> CoreCell:
     return ground
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     held=st.lists(st.tuples(st.integers(0, 11), st.sampled_from((0, 5_000, 90_000))), min_size=3, max_size=12),
     affinity=st.sampled_from(("normal-schema", "large-model-schema", "2 nodes a block", "4 nodes a block")),

@@ -5,7 +5,7 @@ from typing import Final
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from berth.runtime.errors import AmbiguousError, TransientError
@@ -222,7 +222,6 @@ async def live(steps: list[tuple[str, int]]) -> None:
 
 
 @pytest.mark.timeout(120)
-@settings(max_examples=150)
 @given(steps=STEPS)
 def test_pods_are_bound_behind_their_claims_and_what_failed_leaves_nothing(steps: list[tuple[str, int]]) -> None:
     asyncio.run(live(steps))

@@ -1,7 +1,7 @@
 """YAML texts of any kind: documents, or the documented error, in bounded work."""
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from berth.formats.manifests.reader import read_jobs
@@ -24,7 +24,6 @@ def nested_merges(levels: int, width: int = 12) -> str:
 
 
 @given(st.lists(_SNIPPETS, max_size=24).map("".join) | st.text(max_size=60))
-@settings(max_examples=500)
 def test_a_text_is_read_or_refused(text: str) -> None:
     try:
         documents = read_documents(text, DocumentError)

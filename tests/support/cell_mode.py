@@ -9,10 +9,13 @@ class CellMode:
     """Mode of all cells of this run of tests.
 
     Attributes:
-        is_one: All services of a cell are one process; set by the option ``--cells one``.
+        is_one: All services of a cell are one process, also those that commands start; set by ``--cells one``.
+        is_joined: The services of this test's cells are one process, because the test is not about processes. One
+            process takes a quarter of the CPU time that six take to start.
     """
 
     is_one: bool = False
+    is_joined: bool = False
 
 
 CELLS: Final = CellMode()

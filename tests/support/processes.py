@@ -204,13 +204,13 @@ class Services:
         return made
 
     def cell(self, cell: str, settings: Mapping[str, Table]) -> dict[str, Service]:
-        """All services of a cell by name, not started yet: processes, or under ``--cells one`` one process for all.
+        """All services of a cell by name, not started yet: processes, or one process for all where the mode says so.
 
         Args:
             cell: Of the bus.
             settings: Settings of each service. Of one process there are no scorers, and it has the first of the probes.
         """
-        if not CELLS.is_one:
+        if not (CELLS.is_one or CELLS.is_joined):
             return {name: self.service(name, cell, **own) for name, own in settings.items()}  # type: ignore[arg-type]  # no setting is called label
         sections: dict[str, object] = {
             name: {key: value for key, value in own.items() if key not in {"shards", "probes"}}
