@@ -12,7 +12,8 @@ from typing import Final
 from berth.runtime.errors import FatalError
 
 _PORTS: Final = range(20000, 32000)
-_PORTS_OF_A_PROCESS: Final = 40
+_STRIDE: Final = 7417
+"""Processes that start one after the other begin far apart: a port of which another has not made use yet looks free."""
 _ports_taken: Final = itertools.count()
 
 
@@ -26,7 +27,7 @@ def free_ports(count: int) -> list[int]:
         FatalError: There are too few.
     """
     found: list[int] = []
-    first = os.getpid() * _PORTS_OF_A_PROCESS
+    first = os.getpid() * _STRIDE
     for _ in range(len(_PORTS)):
         port = _PORTS[(first + next(_ports_taken)) % len(_PORTS)]
         with socket.socket() as trial:

@@ -1,5 +1,6 @@
 """Ports for servers of this machine."""
 
+import itertools
 import os
 import socket
 from pathlib import Path
@@ -16,6 +17,15 @@ _CONNECTIONS = Path("/proc/sys/net/ipv4/ip_local_port_range")
 def test_no_port_is_given_twice() -> None:
     given = [port for count in (7, 1, 7) for port in free_ports(count)]
     assert len(given) == len(set(given)) == 15
+
+
+def test_processes_that_start_together_get_ports_far_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    given = []
+    for pid in range(5_000, 5_008):
+        monkeypatch.setattr(os, "getpid", lambda pid=pid: pid)
+        given += free_ports(1)
+    given.sort()
+    assert min(later - earlier for earlier, later in itertools.pairwise(given)) > 500
 
 
 @pytest.mark.skipif(not _CONNECTIONS.exists(), reason="not Linux")
