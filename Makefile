@@ -39,7 +39,7 @@ demo-kube: setup kube-assets ## The same on a temporary Kubernetes API server
 JOBS ?= $(shell expr $$(nproc) + 1)
 IN_PARALLEL := --numprocesses $(JOBS) --dist loadfile --no-loadscope-reorder
 # COSTS names a file to which each test adds what it took.
-PYTEST = $(BIN)/pytest $(addprefix --costs ,$(COSTS)) $(addprefix --cells ,$(CELLS))
+PYTEST = $(BIN)/pytest $(addprefix --costs=,$(COSTS)) $(addprefix --cells ,$(CELLS))
 
 QUICK := tests/unit/core tests/unit/formats tests/unit/products tests/contract/test_tidy.py
 quick: lint ## Lint, and run the tests that most changes need; FILES="..." runs those of these files instead

@@ -17,6 +17,7 @@ from berth.runtime.local.nats_server import EmbeddedServer
 from tests.support.cell_mode import CELLS
 from tests.support.compiled_files import use_compiled_files
 from tests.support.costs import CostPlugin
+from tests.support.forks import FORKER
 from tests.support.waiting import SLACK
 
 _LOG_CHARS: Final = 2_000
@@ -41,6 +42,11 @@ def pytest_configure(config: pytest.Config) -> None:
     CELLS.is_one = config.getoption("--cells") == "one"
     if (path := config.getoption("--costs")) is not None:
         config.pluginmanager.register(CostPlugin(path))
+
+
+def pytest_unconfigure() -> None:
+    """End the process from which services are forked."""
+    FORKER.close()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

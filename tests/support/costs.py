@@ -16,6 +16,8 @@ from typing import Final, NamedTuple
 import msgspec
 import pytest
 
+from tests.support.forks import FORKER
+
 SLOWEST: Final = 30
 _COLLECTION: Final = "collection"
 _FOLDER_PARTS: Final = 3
@@ -32,7 +34,9 @@ class Moment(NamedTuple):
     def now(cls) -> "Moment":
         """Read the clocks."""
         times = os.times()
-        return cls(time.perf_counter(), times.user + times.system, times.children_user + times.children_system)
+        return cls(
+            time.perf_counter(), times.user + times.system, times.children_user + times.children_system + FORKER.cpu_s
+        )
 
 
 class Cost(msgspec.Struct, array_like=True, frozen=True):

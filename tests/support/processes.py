@@ -7,13 +7,14 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import IO, Final
 
 import msgspec
 
 from berth.runtime.local.place import Place
 from tests.support.cell_mode import CELLS
 from tests.support.compiled_files import COMPILED_FILES
+from tests.support.forks import FORKER, ForkedProcess, Start
 from tests.support.waiting import until
 
 ROOT: Final = Path(__file__).parents[2]
@@ -72,7 +73,7 @@ class Service:
         self._file = folder / f"{self.label}.toml"
         self._log = folder / f"{self.label}.log"
         self._file.write_text(_toml({"bus": {"cell": cell}, "log": {"form": "text"}, **settings}))
-        self._child: subprocess.Popen[bytes] | None = None
+        self._child: subprocess.Popen[bytes] | ForkedProcess | None = None
 
     def start(self, *, fault_point: str = "") -> None:
         """Start it; the one before must have ended."""
@@ -81,22 +82,31 @@ class Service:
         with self._log.open("ab") as log:
             log.write(f"--- start {self.starts} {fault_point}\n".encode())
             log.flush()
-            self._child = subprocess.Popen(  # noqa: S603  # our own interpreter and words
-                [sys.executable, "-m", self.module, "--config", str(self._file)],
-                cwd=self.folder,
-                env={
-                    **COMPILED_FILES,
-                    "BERTH_BUS__URL": self._url,
-                    "BERTH_FAULT_POINT": fault_point,
-                    "OMP_NUM_THREADS": "1",
-                    **self.env,
-                },
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-                preexec_fn=self._place.prepare(),  # noqa: PLW1509  # system calls, nothing that takes a lock
-            )
+            self._child = self._started(log, fault_point)
+
+    def _started(self, log: IO[bytes], fault_point: str) -> "subprocess.Popen[bytes] | ForkedProcess":
+        """Its process: forked, but where its sources, its surroundings or its interpreter are of its own."""
+        arguments = ["--config", str(self._file)]
+        environment = {
+            **COMPILED_FILES,
+            "BERTH_BUS__URL": self._url,
+            "BERTH_FAULT_POINT": fault_point,
+            "OMP_NUM_THREADS": "1",
+            **self.env,
+        }
+        is_usual = self.folder == ROOT and self._place == Place() and not self.env
+        if is_usual:
+            return FORKER.start(Start(self.module, arguments, environment, str(self._log)))
+        return subprocess.Popen(  # noqa: S603  # our own interpreter and words
+            [sys.executable, "-m", self.module, *arguments],
+            cwd=self.folder,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+            preexec_fn=self._place.prepare(),  # noqa: PLW1509  # system calls, nothing that takes a lock
+        )
 
     @property
     def returncode(self) -> int | None:
