@@ -7,7 +7,8 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 
-from bench.pairs import paired
+from bench import spine
+from bench.pairs import FULL, Size, paired
 from bench.report import Report, machine
 from bench.spine import measure
 
@@ -15,18 +16,18 @@ _LEAST_PERCENT = 98.0
 _TAKEN = b"HTTP/1.1 200 OK\r\nContent-Type: application/x-protobuf\r\nContent-Length: 0\r\n\r\n"
 
 
-def run() -> Report:
+def run(size: Size = FULL) -> Report:
     """Measure."""
-    return Report(bench="tracing", machine=machine(), rows=paired("traces", _rates, least_percent=_LEAST_PERCENT))
+    return Report(bench="tracing", machine=machine(), rows=paired("traces", _rates, size, least_percent=_LEAST_PERCENT))
 
 
-async def _rates(has_traces: bool) -> list[float]:  # noqa: FBT001  # the part that is measured
+async def _rates(has_traces: bool, size: spine.Size) -> list[float]:  # noqa: FBT001  # the part that is measured
     if not has_traces:
-        gangs, _, _ = await measure(1, "interval", api="")
+        gangs, _, _ = await measure(1, "interval", size, api="")
         return gangs
     received = Received()
     async with received.listen() as port:
-        gangs, _, _ = await measure(1, "interval", api=f'[tracing]\nendpoint = "http://127.0.0.1:{port}"\n')
+        gangs, _, _ = await measure(1, "interval", size, api=f'[tracing]\nendpoint = "http://127.0.0.1:{port}"\n')
     if not received.requests:
         raise RuntimeError("no traces were sent")
     return gangs
