@@ -2,6 +2,7 @@
 
 import random
 import time
+from collections.abc import Awaitable, Callable
 from typing import Final, Literal, NamedTuple
 
 from bench.cell import PRODUCT, Client, cell
@@ -63,6 +64,7 @@ async def measure(
     has_metrics: bool = True,
     has_chain: bool = True,
     api: str | None = None,
+    at_end: Callable[[], Awaitable[None]] | None = None,
 ) -> tuple[list[float], list[float], float]:
     """Rates in gangs/s, times of lone requests in ms, and the largest share of chips in use.
 
@@ -73,6 +75,7 @@ async def measure(
         has_metrics: Whether the metrics of the services count.
         has_chain: Whether records of the ledger have a chain value.
         api: Further sections of the configuration of ``api``; None: without this service.
+        at_end: What is waited for before the services end.
     """
     decisions = f"[decisions]\nchain = {int(has_chain)}\n"
     async with cell(shards=shards, sync=sync, decisions=decisions, has_metrics=has_metrics, api=api) as running:
@@ -80,6 +83,8 @@ async def measure(
         await load.fill()
         lone = [1000 * await load.lone() for _ in range(size.lone)]
         rates = [size.gangs / await load.gangs() for _ in range(size.repeats)]
+        if at_end is not None:
+            await at_end()
         return rates, lone, load.used_most()
 
 

@@ -66,7 +66,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 FULL: Final = Settings()
-SMALL: Final = Settings(seconds=12, fast_s=4, nodes=20, names=400, outstanding=20, used=0.5, sample_s=0.5)
+SMALL: Final = Settings(seconds=12, fast_s=4, nodes=20, outstanding=20, used=0.5, sample_s=0.5)
 
 
 class _Cell(NamedTuple):
