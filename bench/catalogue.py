@@ -43,49 +43,57 @@ class Bench(NamedTuple):
     Attributes:
         full: Runs it at its full size.
         small: Runs every row of it in the smallest form, which shows that it runs, and measures nothing of use.
+        rows: Rows of the smallest form, at least.
         limit_s: Longest time that the smallest form may take, on a busy machine.
         is_long: It needs an hour or most of a machine, so that ``all`` leaves it out.
     """
 
     full: Callable[[], Report]
     small: Callable[[], Report]
+    rows: int
     limit_s: float
     is_long: bool = False
 
 
 def _bench(
-    run: Callable[[_Size], Report], full: _Size, small: _Size, *, limit_s: float = 60.0, is_long: bool = False
+    run: Callable[[_Size], Report],
+    full: _Size,
+    small: _Size,
+    rows: int,
+    *,
+    limit_s: float = 60.0,
+    is_long: bool = False,
 ) -> Bench:
-    return Bench(partial(run, full), partial(run, small), limit_s, is_long)
+    return Bench(partial(run, full), partial(run, small), rows, limit_s, is_long)
 
 
 BENCHES: Final = {
-    "score": _bench(score.run, score.FULL, score.SMALL),
-    "spine": _bench(spine.run, spine.FULL, spine.SMALL),
-    "metrics": _bench(metrics.run, pairs.FULL, pairs.SMALL),
-    "tracing": _bench(tracing.run, pairs.FULL, pairs.SMALL),
-    "chain": _bench(chain.run, pairs.FULL, pairs.SMALL),
-    "waiting": _bench(waiting.run, waiting.FULL, waiting.SMALL),
-    "reports": _bench(reports.run, reports.FULL, reports.SMALL),
-    "gang": _bench(gang.run, gang.FULL, gang.SMALL),
-    "switch": _bench(switch.run, switch.FULL, switch.SMALL, limit_s=90.0),
-    "superpod": _bench(superpod.run, superpod.FULL, superpod.SMALL),
-    "bind": _bench(bind.run, bind.FULL, bind.SMALL, limit_s=90.0),
-    "watch": _bench(watch.run, watch.FULL, watch.SMALL, limit_s=90.0),
-    "usage": _bench(usage.run, usage.FULL, usage.SMALL),
-    "simulate": _bench(simulate.run, simulate.FULL, simulate.SMALL),
-    "kube-gang": _bench(kube_gang.run, kube_gang.FULL, kube_gang.SMALL, limit_s=120.0),
-    "kube": _bench(bindings.run, bindings.FULL, bindings.SMALL, limit_s=240.0),
-    "replay": _bench(replay.run, replay.FULL, replay.SMALL),
-    "restart": _bench(restart.run, restart.FULL, restart.SMALL, limit_s=180.0),
-    "fault": _bench(fault.run, fault.FULL, fault.SMALL, limit_s=120.0),
-    "health": _bench(health.run, health.FULL, health.SMALL),
-    "sim": _bench(sim.run, sim.FULL, sim.SMALL),
-    "commands": _bench(commands.run, commands.FULL, commands.SMALL),
-    "programs": _bench(programs.run, programs.FULL, programs.SMALL),
-    "page": _bench(page.run, page.FULL, page.SMALL, limit_s=90.0),
-    "one": _bench(one.run, one.FULL, one.SMALL, limit_s=120.0),
-    "gateway": _bench(gateway.run, gateway.FULL, gateway.SMALL),
-    "load": _bench(hour.run, hour.FULL, hour.SMALL, is_long=True),
-    "nodes": _bench(nodes.run, nodes.FULL, nodes.SMALL, is_long=True),
+    "score": _bench(score.run, score.FULL, score.SMALL, 0),
+    "spine": _bench(spine.run, spine.FULL, spine.SMALL, 0),
+    "metrics": _bench(metrics.run, pairs.FULL, pairs.SMALL, 0),
+    "tracing": _bench(tracing.run, pairs.FULL, pairs.SMALL, 0),
+    "chain": _bench(chain.run, pairs.FULL, pairs.SMALL, 0),
+    "waiting": _bench(waiting.run, waiting.FULL, waiting.SMALL, 0),
+    "reports": _bench(reports.run, reports.FULL, reports.SMALL, 0),
+    "gang": _bench(gang.run, gang.FULL, gang.SMALL, 0),
+    "switch": _bench(switch.run, switch.FULL, switch.SMALL, 0, limit_s=90.0),
+    "superpod": _bench(superpod.run, superpod.FULL, superpod.SMALL, 0),
+    "bind": _bench(bind.run, bind.FULL, bind.SMALL, 0, limit_s=90.0),
+    "watch": _bench(watch.run, watch.FULL, watch.SMALL, 0, limit_s=90.0),
+    "usage": _bench(usage.run, usage.FULL, usage.SMALL, 0),
+    "simulate": _bench(simulate.run, simulate.FULL, simulate.SMALL, 0),
+    "kube-gang": _bench(kube_gang.run, kube_gang.FULL, kube_gang.SMALL, 0, limit_s=120.0),
+    "kube": _bench(bindings.run, bindings.FULL, bindings.SMALL, 0, limit_s=240.0),
+    "replay": _bench(replay.run, replay.FULL, replay.SMALL, 0),
+    "restart": _bench(restart.run, restart.FULL, restart.SMALL, 0, limit_s=180.0),
+    "fault": _bench(fault.run, fault.FULL, fault.SMALL, 0, limit_s=120.0),
+    "health": _bench(health.run, health.FULL, health.SMALL, 0),
+    "sim": _bench(sim.run, sim.FULL, sim.SMALL, 0),
+    "commands": _bench(commands.run, commands.FULL, commands.SMALL, 0),
+    "programs": _bench(programs.run, programs.FULL, programs.SMALL, 0),
+    "page": _bench(page.run, page.FULL, page.SMALL, 0, limit_s=90.0),
+    "one": _bench(one.run, one.FULL, one.SMALL, 0, limit_s=120.0),
+    "gateway": _bench(gateway.run, gateway.FULL, gateway.SMALL, 0),
+    "load": _bench(hour.run, hour.FULL, hour.SMALL, 0, is_long=True),
+    "nodes": _bench(nodes.run, nodes.FULL, nodes.SMALL, 0, is_long=True),
 }

@@ -39,6 +39,7 @@ from berth.schemas.subjects import StreamName
 _LEFT: Final = 100
 """Nodes that are left free when jobs wait; each of those wants more."""
 _FULL_JOBS: Final = 9
+_REST_S: Final = 1.0
 _WAITING_CLASSES: Final = 20
 _DEADLINE_S: Final = 600.0
 _POLL_S: Final = 0.02
@@ -121,6 +122,23 @@ class Cell:
         """The dispatcher that leads."""
         return next(one for one in self.all if f"-{one.pid}-" in self.ledger.holder)
 
+    async def next_after_kill(self, rest_s: float) -> float:
+        """Kill the leader so long after a placement, start it if it is alone; seconds to the next placement."""
+        await self.ready()
+        await self.lone()
+        await asyncio.sleep(rest_s)
+        leader = self.leader()
+        leader.kill()
+        if len(self.all) == 1:
+            leader.start()
+        return await self.lone()
+
+    def start_again(self) -> None:
+        """Start those that were killed."""
+        for one in self.all:
+            if one.end_text() is not None:
+                one.start()
+
     async def fill(self, nodes: int, waiting: int) -> None:
         """Use all nodes but a hundred, and submit jobs that find no room."""
         for number in range(_FULL_JOBS):
@@ -141,7 +159,14 @@ class Cell:
 
 
 @contextlib.asynccontextmanager
-async def _cell(code: Path, dispatchers: int) -> AsyncIterator[Cell]:
+async def started(code: Path, nodes: int, dispatchers: int) -> AsyncIterator[Cell]:
+    """A running cell with a job; its first dispatcher leads.
+
+    Args:
+        code: Tree from which the dispatchers run.
+        nodes: Nodes of the cell.
+        dispatchers: Count of dispatchers.
+    """
     with tempfile.TemporaryDirectory(prefix="berth-restart-") as root:
         folder = Path(root)
         async with (
@@ -150,33 +175,29 @@ async def _cell(code: Path, dispatchers: int) -> AsyncIterator[Cell]:
         ):
             await bus.ensure_streams()
             cell = Cell(folder, server.url, bus, code, dispatchers)
-            try:
-                yield cell
-            finally:
+            with contextlib.ExitStack() as stack:
+                await cell.client.nodes(nodes)
                 for one in cell.all:
-                    one.kill()
+                    stack.callback(one.kill)
+                    one.start()
+                    await cell.lone()
+                yield cell
 
 
 async def _with_standby(code: Path, size: Size, waiting: int) -> list[Row]:
     took_s: list[float] = []
     records: list[float] = []
-    async with _cell(code, 2) as cell:
-        await cell.client.nodes(size.nodes)
-        cell.all[0].start()
-        await cell.lone()
+    async with started(code, size.nodes, 2) as cell:
         if waiting:
             await cell.fill(size.nodes, waiting)
-        cell.all[1].start()
         for number in range(size.kills):
-            await cell.ready()
-            await asyncio.sleep(1 + 0.037 * number)  # at another moment between two heartbeats each time
-            await cell.lone()
-            leader, before = cell.leader(), cell.ledger.records
-            leader.kill()
-            took_s.append(await cell.lone())
+            took_s.append(
+                await cell.next_after_kill(_REST_S + 0.037 * number)
+            )  # at another moment between two heartbeats
+            before = cell.ledger.records
             await asyncio.sleep(1)
             records.append(cell.ledger.records - before)
-            leader.start()
+            cell.start_again()
     case = f"{size.nodes:,} nodes, a standby" + (f", {waiting:,} jobs wait" if waiting else "")
     return [
         row(case, "kill -9 of the leader to the next placement, p50", "s", took_s, target=0.7),
@@ -198,21 +219,12 @@ def _p95(values: Sequence[float]) -> float:
 async def _alone(code: Path, nodes: int, running: int, starts: int, target_s: float) -> list[Row]:
     took_s: list[float] = []
     worked_s: list[float] = []
-    async with _cell(code, 1) as cell:
-        await cell.client.nodes(nodes)
-        (one,) = cell.all
-        one.start()
-        await cell.lone()
+    async with started(code, nodes, 1) as cell:
         if running:
             await cell.run_jobs(running)
         for _ in range(starts):
-            await cell.ready()
-            await cell.lone()
-            await asyncio.sleep(1)
-            one.kill()
-            one.start()
-            took_s.append(await cell.lone())
-            worked_s.append(one.cpu_s())
+            took_s.append(await cell.next_after_kill(_REST_S))
+            worked_s.append(cell.all[0].cpu_s())
     case = f"{nodes:,} nodes" + (f", {running:,} jobs run" if running else "") + ", alone"
     return [
         row(case, "start of the process to the next placement, p50", "s", took_s, target=target_s),
