@@ -16,7 +16,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from bench.ends import nats_server, until_done
+from bench.ends import EndedError, ended_text, nats_server, until_done
 from bench.report import Report, Row, machine, row
 from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.bus.port import Stored
@@ -75,7 +75,9 @@ async def _server_rows(rounds: int) -> list[Row]:
             rows = await asyncio.to_thread(
                 _compared, f"berth jobs, {_JOBS} jobs", (*_BERTH, "jobs", *where), _JOBS_LIMIT, _JOBS_TARGET_MS, rounds
             )
-            status_ms = [(await asyncio.to_thread(_cost, (*_BERTH, "status", *where))).took_ms for _ in range(rounds)]
+            status_ms = [
+                (await asyncio.to_thread(_cost, (*_BERTH, "status", *where), 1)).took_ms for _ in range(rounds)
+            ]
             rows.append(row("berth status, no process runs", "time", "ms", status_ms))
             file = Path(folder) / "job.json"
             file.write_text(json.dumps(_MANIFEST), "utf-8")
@@ -149,12 +151,24 @@ class _Cost(NamedTuple):
     cpu_ms: float
 
 
-def _cost(command: Sequence[str]) -> _Cost:
+def _cost(command: Sequence[str], code: int = 0) -> _Cost:
+    """Cost of a command.
+
+    Raises:
+        EndedError: Its exit code is another one than expected.
+    """
     start_s = time.perf_counter()
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:  # noqa: S603  # our own command
+    with (
+        tempfile.TemporaryFile() as log,
+        subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=log) as process,  # noqa: S603  # our own command
+    ):
         _, status, used = os.wait4(process.pid, 0)
         took_s = time.perf_counter() - start_s
         process.returncode = os.waitstatus_to_exitcode(status)
+        if process.returncode != code:
+            log.seek(0)
+            how = f"ended with exit code {process.returncode}, expected {code},"
+            raise EndedError(ended_text(" ".join(command), how, log.read().decode(errors="replace")))
     return _Cost(took_s * 1000, (used.ru_utime + used.ru_stime) * 1000)
 
 
