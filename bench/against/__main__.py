@@ -40,7 +40,8 @@ def main() -> int:
     parser.add_argument("--row", action="append", choices=list(ROWS), help="only this row")
     parser.add_argument("--json", action="store_true", help="one JSON document")
     arguments = parser.parse_args()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that all is removed then, too
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.default_int_handler)  # all is removed then, too
     began_s = time.perf_counter()
     try:
         rows = _rows(arguments.base, arguments.row or list(ROWS), Budget(began_s + TOTAL_S - _SPARE_S))
@@ -64,13 +65,8 @@ def _rows(base: str, names: Sequence[str], budget: Budget) -> list[Compared]:
     Raises:
         BaseError: There is no such base.
     """
-    found = []
     with sides(base) as (this, other), tempfile.TemporaryDirectory(prefix="berth-against-logs-") as folder:
-        for name in names:
-            _say(f"{name} ...")
-            found.append(measured(name, this, other, Path(folder), budget, _say))
-            _say(f"{name}: {found[-1].verdict}")
-    return found
+        return measured(names, this, other, Path(folder), budget, _say)
 
 
 def _say(line: str) -> None:

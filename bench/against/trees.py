@@ -5,7 +5,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -78,8 +78,8 @@ def sides(base: str) -> Iterator[tuple[Side, Side]]:
     with tempfile.TemporaryDirectory(prefix="berth-against-", ignore_cleanup_errors=True) as root:
         folder = Path(root)
         tree = folder / "base"
-        _git("worktree", "add", "--quiet", "--detach", str(tree), commit)
         try:
+            _git("worktree", "add", "--quiet", "--detach", str(tree), commit)
             _set_up(tree)
             mixed = _mixed(folder / "mixed", tree)
             has_own = (tree / "bench" / "against" / "worker.py").exists()
@@ -91,7 +91,9 @@ def sides(base: str) -> Iterator[tuple[Side, Side]]:
                 one.see_origin()
             yield found
         finally:
-            _git("worktree", "remove", "--force", str(tree))
+            with suppress(BaseError):  # an interrupted git may have left less than a worktree
+                _git("worktree", "remove", "--force", str(tree))
+            _git("worktree", "prune")
 
 
 def _commit(base: str) -> str:

@@ -1,10 +1,10 @@
-"""Both sides of a row in turns: A B, B A, A B and so on, and more pairs where the machine was too loud."""
+"""Both sides of each row in turns, A B, B A, A B and so on, and more pairs where the machine was too loud."""
 
 import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Final, NamedTuple, TypeVar
@@ -72,54 +72,83 @@ class _Worker:
         return msgspec.json.decode(line, type=kind)
 
 
-def measured(row: str, this: Side, base: Side, folder: Path, budget: Budget, say: Callable[[str], None]) -> Compared:
-    """Measure a row.
+def measured(
+    names: Sequence[str], this: Side, base: Side, folder: Path, budget: Budget, say: Callable[[str], None]
+) -> list[Compared]:
+    """Measure rows: all of them once, and those again that are not certain, while there is time.
 
     Args:
-        row: Its name.
+        names: Their names.
         this: This tree.
         base: The other one.
         folder: Folder for logs.
         budget: When to be done.
         say: Takes a line about what goes on.
     """
-    pairs: list[tuple[Cost, Cost]] = []
-    found = Compared(row=row)
-    for number in range(SETS):
+    rows = [_Row(name, this, base, folder) for name in names]
+    for turn in range(SETS):
+        for one in rows:
+            if one.is_done or (turn and not budget.has(one.took_s)):
+                continue
+            say(f"{one.name}, set {turn + 1} of processes")
+            one.add(budget)
+    return [one.compared() for one in rows]
+
+
+class _Row:
+    """A row with the pairs that it has so far."""
+
+    def __init__(self, name: str, this: Side, base: Side, folder: Path) -> None:
+        self.name = name
+        self.took_s = 0.0
+        """Longest time that a set of processes took."""
+        self._sides = (this, base)
+        self._folder = folder
+        self._pairs: list[tuple[Cost, Cost]] = []
+        self._sets = 0
+        self._work = ""
+        self._error = ""
+
+    @property
+    def is_done(self) -> bool:
+        """Whether more pairs would say no more."""
+        return bool(self._error) or (bool(self._pairs) and self.compared().is_certain)
+
+    def compared(self) -> Compared:
+        """What the pairs say."""
+        if self._error:
+            return Compared(row=self.name, note=self._error, is_measured=False)
+        note = f"{self._sets} sets of processes, for the noise" if self._sets > 1 else ""
+        return compared(self.name, self._work, self._pairs, note)
+
+    def add(self, budget: Budget) -> None:
+        """Measure pairs with new processes."""
         began_s = time.perf_counter()
         try:
-            work = _add_pairs(pairs, row, this, base, folder, budget)
+            self._add(budget)
         except SideError as error:
-            return Compared(row=row, note=str(error), is_measured=False)
-        took_s = time.perf_counter() - began_s
-        note = f"{number + 1} sets of processes, for the noise" if number else ""
-        found = compared(row, work, pairs, note)
-        if found.is_certain:
-            break
-        if not budget.has(took_s):
-            return msgspec.structs.replace(found, note="no time for more pairs")
-        say(f"{row}: {len(pairs)} pairs do not say whether it is slower")
-    return found
+            self._error = str(error)
+        self._sets += 1
+        self.took_s = max(self.took_s, time.perf_counter() - began_s)
 
+    def _add(self, budget: Budget) -> None:
+        """Measure pairs.
 
-def _add_pairs(pairs: list[tuple[Cost, Cost]], row: str, this: Side, base: Side, folder: Path, budget: Budget) -> str:
-    """Measure pairs with new processes; returns the work of a round.
-
-    Raises:
-        SideError: A side failed, or both do not the same.
-    """
-    with ExitStack() as stack:
-        ours, work = _begun(stack, row, this, folder)
-        theirs, other = _begun(stack, row, base, folder)
-        if work != other:
-            raise SideError(f"this tree does {work!r}, and {base.name} does {other!r}")
-        end_s = time.perf_counter() + PAIRS_S
-        for number in range(PAIRS):
-            if number >= LEAST_PAIRS and (time.perf_counter() > end_s or not budget.has(0)):
-                break
-            costs = {worker: worker.once() for worker in ((theirs, ours) if number % 2 else (ours, theirs))}
-            pairs.append((costs[ours], costs[theirs]))
-        return work
+        Raises:
+            SideError: A side failed, or both do not the same.
+        """
+        this, base = self._sides
+        with ExitStack() as stack:
+            ours, self._work = _begun(stack, self.name, this, self._folder)
+            theirs, other = _begun(stack, self.name, base, self._folder)
+            if self._work != other:
+                raise SideError(f"this tree does {self._work!r}, and {base.name} does {other!r}")
+            end_s = time.perf_counter() + PAIRS_S
+            for number in range(PAIRS):
+                if number >= LEAST_PAIRS and (time.perf_counter() > end_s or not budget.has(0)):
+                    break
+                costs = {worker: worker.once() for worker in ((theirs, ours) if number % 2 else (ours, theirs))}
+                self._pairs.append((costs[ours], costs[theirs]))
 
 
 def _begun(stack: ExitStack, row: str, side: Side, folder: Path) -> tuple[_Worker, str]:

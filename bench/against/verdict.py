@@ -70,8 +70,14 @@ class Compared(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_slower(self) -> bool:
-        """Whether this tree is slower than it may be, by the clock or by its CPU seconds."""
-        return any(one.is_slower for one in (self.wall, self.cpu) if one is not None)
+        """Whether this tree is slower than it may be.
+
+        By the clock, or by its CPU seconds; where the clock is uncertain after all pairs, by its CPU seconds alone.
+        """
+        if self.wall is None:
+            return False
+        is_by_clock = self.wall.is_slower and (self.wall.is_certain or self.cpu is None)
+        return is_by_clock or (self.cpu is not None and self.cpu.is_slower)
 
     @property
     def is_certain(self) -> bool:
@@ -83,8 +89,10 @@ class Compared(msgspec.Struct, frozen=True, kw_only=True):
         """In words."""
         if not self.is_measured:
             return "not compared"
-        noise = "" if self.is_certain else ", within the noise"
-        return ("slower" if self.is_slower else "ok") + noise
+        if self.is_certain:
+            return "slower" if self.is_slower else "ok"
+        by = "by CPU" if self.cpu is not None and self.cpu.is_certain else "within the noise"
+        return f"{'slower' if self.is_slower else 'ok'}, {by}"
 
 
 def ratio_of(this_s: Sequence[float], base_s: Sequence[float]) -> Ratio:
