@@ -85,7 +85,7 @@ BENCHES: Final = {
     "kube-gang": _bench(kube_gang.run, kube_gang.FULL, kube_gang.SMALL, 18, limit_s=120.0),
     "kube": _bench(bindings.run, bindings.FULL, bindings.SMALL, 26, limit_s=240.0),
     "replay": _bench(replay.run, replay.FULL, replay.SMALL, 12),
-    "restart": _bench(restart.run, restart.FULL, restart.SMALL, 21, limit_s=180.0),
+    "restart": _bench(restart.run, restart.FULL, restart.SMALL, 23, limit_s=180.0),
     "fault": _bench(fault.run, fault.FULL, fault.SMALL, 15, limit_s=120.0),
     "health": _bench(health.run, health.FULL, health.SMALL, 7),
     "sim": _bench(sim.run, sim.FULL, sim.SMALL, 1),

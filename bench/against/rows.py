@@ -31,10 +31,10 @@ _REST_S: Final = 0.5
 
 
 class Cost(NamedTuple):
-    """Cost of a round: wall seconds, and CPU seconds of what is measured; None where those say nothing."""
+    """Cost of a round: wall seconds, and CPU seconds of what is measured."""
 
     wall_s: float
-    cpu_s: float | None
+    cpu_s: float
 
 
 class Rounds(NamedTuple):
@@ -94,10 +94,9 @@ async def _restart(code: Path, dispatchers: int) -> AsyncIterator[Rounds]:
     async with restart.started(code, _NODES, dispatchers) as found:
 
         async def once() -> Cost:
-            took_s = await found.next_after_kill(_REST_S)
-            used_s = None if dispatchers > 1 else found.all[0].cpu_s()
+            cost = Cost(*await found.next_after_kill(_REST_S))
             found.start_again()
-            return Cost(took_s, used_s)
+            return cost
 
         with_standby = "the leader killed" if dispatchers > 1 else "killed and started"
         yield Rounds(f"{_NODES:,} nodes, {with_standby}, to the next placement", once)

@@ -18,13 +18,16 @@ from bench.against.worker import Begun
 from bench.processes import ROOT
 from berth.runtime.local.place import die_with
 
-PAIRS: Final = 12
+PAIRS: Final = 10
 """Pairs of one set of processes, if there is time for them."""
-LEAST_PAIRS: Final = 6
-PAIRS_S: Final = 35.0
+LEAST_PAIRS: Final = 5
+PAIRS_S: Final = 25.0
 """When so many seconds of pairs are over, a set of processes is done."""
-SETS: Final = 3
-"""Sets of processes at most: another one begins while the pairs do not say whether this tree is slower."""
+SETS: Final = 4
+"""Sets of processes at most: another one begins while the pairs do not say that this tree is not slower.
+
+No set alone says that it is: a process may be slower than its like as long as it lives, for the places of its memory.
+"""
 _END_S: Final = 10.0
 _TAIL: Final = 600
 _Found = TypeVar("_Found", bound=msgspec.Struct | Cost)
@@ -112,14 +115,20 @@ class _Row:
     @property
     def is_done(self) -> bool:
         """Whether more pairs would say no more."""
-        return bool(self._error) or (bool(self._pairs) and self.compared().is_certain)
+        if self._error or not self._pairs:
+            return bool(self._error)
+        found = self.compared()
+        return found.is_certain and not found.is_slower
 
     def compared(self) -> Compared:
         """What the pairs say."""
         if self._error:
             return Compared(row=self.name, note=self._error, is_measured=False)
+        found = compared(self.name, self._work, self._pairs)
         note = f"{self._sets} sets of processes, for the noise" if self._sets > 1 else ""
-        return compared(self.name, self._work, self._pairs, note)
+        if found.is_slower and self._sets == 1:
+            note = "no time for other processes, so measure it again"
+        return msgspec.structs.replace(found, note=note)
 
     def add(self, budget: Budget) -> None:
         """Measure pairs with new processes."""

@@ -54,8 +54,8 @@ class Compared(msgspec.Struct, frozen=True, kw_only=True):
         row: Its name.
         work: What one round does.
         pairs: Count of pairs.
-        wall: By the clock.
-        cpu: By the CPU seconds of what is measured; None where those say nothing.
+        wall: By the clock; None if nothing was measured, as below.
+        cpu: By the CPU seconds of what is measured.
         note: What else is to be said; empty if nothing is.
         is_measured: Whether both sides could be measured.
     """
@@ -74,9 +74,7 @@ class Compared(msgspec.Struct, frozen=True, kw_only=True):
 
         By the clock, or by its CPU seconds; where the clock is uncertain after all pairs, by its CPU seconds alone.
         """
-        if self.wall is None:
-            return False
-        is_by_clock = self.wall.is_slower and (self.wall.is_certain or self.cpu is None)
+        is_by_clock = self.wall is not None and self.wall.is_slower and self.wall.is_certain
         return is_by_clock or (self.cpu is not None and self.cpu.is_slower)
 
     @property
@@ -126,21 +124,18 @@ def _interval(ordered: Sequence[float]) -> tuple[float, float]:
     return ordered[left_out], ordered[count - 1 - left_out]
 
 
-def compared(row: str, work: str, pairs: Sequence[tuple[Cost, Cost]], note: str = "") -> Compared:
+def compared(row: str, work: str, pairs: Sequence[tuple[Cost, Cost]]) -> Compared:
     """A row of the table.
 
     Args:
         row: Its name.
         work: What one round does.
         pairs: Cost of this tree and of the base.
-        note: What else is to be said.
     """
-    used = [(this.cpu_s, base.cpu_s) for this, base in pairs if this.cpu_s is not None and base.cpu_s is not None]
     return Compared(
         row=row,
         work=work,
         pairs=len(pairs),
         wall=ratio_of([this.wall_s for this, _ in pairs], [base.wall_s for _, base in pairs]),
-        cpu=ratio_of([this for this, _ in used], [base for _, base in used]) if used else None,
-        note=note,
+        cpu=ratio_of([this.cpu_s for this, _ in pairs], [base.cpu_s for _, base in pairs]),
     )
