@@ -13,7 +13,7 @@ PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_INPUT=1 $(BIN)/python -m pip --qui
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo demo-kube quick test property test-kube test-one test-page kube-assets page-assets helm-assets lint bench fuzz sim chaos decoders results site vectors mutants sim-mutants schemas reference chart samples lock clean
+.PHONY: help setup demo demo-kube quick test property test-kube test-one test-page kube-assets page-assets helm-assets lint bench bench-check bench-against fuzz sim chaos decoders results site vectors mutants sim-mutants schemas reference chart samples lock clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -82,6 +82,12 @@ lint: setup ## Check style, types, imports, spelling and dependencies
 
 bench: setup page-assets ## Measure latency and throughput
 	@$(BIN)/python -m bench all
+
+bench-check: setup kube-assets page-assets ## Run every row of every bench in its smallest form, which takes up to 15 minutes
+	@$(BIN)/python -m bench.check $(BENCHES)
+
+bench-against: setup ## Compare the speed of this tree with that of the commit BASE, in pairs that take turns, for up to 20 minutes
+	@$(BIN)/python -m bench.against --base "$(BASE)" $(addprefix --row ,$(ROWS))
 
 SECONDS := 60
 fuzz: setup ## Test random histories of a whole decider for SECONDS; failing ones are minimized

@@ -12,10 +12,10 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-
-import uvloop
+from typing import Final, NamedTuple
 
 from bench.cluster import CHIPS, NAMESPACE, POD_BYTES, RESOURCE, USER, admin_of
+from bench.ends import kube_server, until_done
 from bench.limits.bind import seconds_for
 from bench.report import Report, Row, machine, row
 from berth.formats.ascend.bind_annotations import BoundPod, annotations
@@ -33,8 +33,6 @@ from berth.services.binder.metrics import BinderMetrics
 from berth.services.binder.node_cards import NodeCards, NodeLean
 from berth.services.binder.pod_binding import PodBindRequest, binding_of
 
-PODS = 2_000
-ROUNDS = 5
 AT_ONCE = 64
 TARGET = 0.85
 _RULES = [
@@ -44,10 +42,21 @@ _RULES = [
 ]
 
 
-def run() -> Report:
+class Size(NamedTuple):
+    """Size of a run: pods of the gang, and how often it is bound."""
+
+    pods: int = 2_000
+    rounds: int = 5
+
+
+FULL: Final = Size()
+SMALL: Final = Size(pods=256, rounds=1)
+
+
+def run(size: Size = FULL) -> Report:
     """Measure."""
     gc.set_threshold(*GC_THRESHOLDS)  # as in a service
-    rows = uvloop.run(_measure(PODS, ROUNDS))
+    rows = until_done(_measure(*size))
     return Report(bench="bind", machine=machine(), rows=rows)
 
 
@@ -55,8 +64,7 @@ async def _measure(pods: int, rounds: int) -> list[Row]:
     ours: list[float] = []
     bare: list[float] = []
     with tempfile.TemporaryDirectory(prefix="berth-bind-") as root:
-        server = KubeServer(Path(root), users={USER: ()}, controllers=())
-        async with server, admin_of(server) as admin:
+        async with kube_server(Path(root), users=(USER,), controllers=()) as server, admin_of(server) as admin:
             await admin.prepare(pods, _RULES)
             config = KubeConfig(kubeconfig=server.write_kubeconfig(Path(root) / "kubeconfig", user=USER))
             api = await KubeApi.connect(config, clock=SystemClock(), user_agent="berth-binder")

@@ -6,7 +6,7 @@ script that shows each event of the same stream as a text, and a canvas of one r
 
 import statistics
 import time
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from playwright.sync_api import Browser, Page
 
@@ -15,10 +15,6 @@ from tests.page.browser import chromium
 from tests.page.gateway import PageGateway, running
 from tests.page.synthetic import SyntheticCell
 
-_NODES: Final = 10_000
-_PAINTS: Final = 7
-_UPDATES: Final = 25
-_ZOOMS: Final = 5
 _FIRST_MS: Final = 2_500.0
 _UPDATE_MS: Final = 300.0
 _FRAME_MS: Final = 50.0
@@ -82,13 +78,26 @@ _WATCH: Final = """
 """
 
 
-def rows() -> list[Row]:
+class Size(NamedTuple):
+    """Size of a run: nodes, first paints, updates, and runs of frames."""
+
+    nodes: int = 10_000
+    paints: int = 7
+    updates: int = 25
+    zooms: int = 5
+
+
+FULL: Final = Size()
+SMALL: Final = Size(nodes=64, paints=1, updates=2, zooms=1)
+
+
+def rows(size: Size = FULL) -> list[Row]:
     """Measure."""
-    with chromium() as browser, running(PageGateway(SyntheticCell(_NODES))) as gateway:
-        first, empty = _first_paints(browser, gateway)
-        updates, bare = _updates(browser, gateway)
-        frames, idle = _frames(browser, gateway)
-    case = f"in Chromium, {_NODES:,} nodes"
+    with chromium() as browser, running(PageGateway(SyntheticCell(size.nodes))) as gateway:
+        first, empty = _first_paints(browser, gateway, size.paints)
+        updates, bare = _updates(browser, gateway, size.updates)
+        frames, idle = _frames(browser, gateway, size.zooms)
+    case = f"in Chromium, {size.nodes:,} nodes"
     return [
         row(case, "first paint of the map", "ms", first, limits=empty, target=_FIRST_MS),
         row(case, "update, from the server to the page", "ms", updates, limits=bare, target=_UPDATE_MS),
@@ -101,11 +110,11 @@ def _opened(browser: Browser) -> Page:
     return browser.new_context(viewport={"width": _VIEWPORT["width"], "height": _VIEWPORT["height"]}).new_page()
 
 
-def _first_paints(browser: Browser, gateway: PageGateway) -> tuple[list[float], list[float]]:
+def _first_paints(browser: Browser, gateway: PageGateway, paints: int) -> tuple[list[float], list[float]]:
     """From the navigation to the map with all nodes, and to the first paint of a document with one word."""
     shown: list[float] = []
     empty: list[float] = []
-    for _ in range(_PAINTS):
+    for _ in range(paints):
         page = _opened(browser)
         page.goto(gateway.url)
         page.locator(".figures").wait_for(timeout=60_000)
@@ -119,7 +128,7 @@ def _first_paints(browser: Browser, gateway: PageGateway) -> tuple[list[float], 
     return shown, empty
 
 
-def _updates(browser: Browser, gateway: PageGateway) -> tuple[list[float], list[float]]:
+def _updates(browser: Browser, gateway: PageGateway, updates: int) -> tuple[list[float], list[float]]:
     """From the sending of a change with a new job to its card in the queue, and to the text of a bare page."""
     cell = gateway.cell
     page = _opened(browser)
@@ -131,7 +140,7 @@ def _updates(browser: Browser, gateway: PageGateway) -> tuple[list[float], list[
     other.evaluate(_BARE_STREAM)
     took: list[float] = []
     bare: list[float] = []
-    for _ in range(_UPDATES):
+    for _ in range(updates):
         n = cell.add_job(name=f"bench-{cell.version + 1}", phase="recovering", submitted_ms=cell.at_ms)
         cell.jobs[n]["since_ms"] = cell.at_ms + cell.version  # the newest comes first
         change = cell.change()
@@ -156,11 +165,11 @@ def _seen(page: Page, version: str) -> float:
     return seen_ms
 
 
-def _frames(browser: Browser, gateway: PageGateway) -> tuple[list[float], list[float]]:
+def _frames(browser: Browser, gateway: PageGateway, zooms: int) -> tuple[list[float], list[float]]:
     """p95 of the frames of each run: zooming in from the whole cell to chips and out again, and on a bare canvas."""
     zoomed: list[float] = []
     idle: list[float] = []
-    for _ in range(_ZOOMS):
+    for _ in range(zooms):
         page = _opened(browser)
         page.goto(gateway.url)
         page.locator(".figures").wait_for(timeout=60_000)

@@ -2,22 +2,21 @@
 
 import asyncio
 import contextlib
-import subprocess
-import sys
 import tempfile
 from collections import deque
 from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from bench.arrivals import Arrivals, fail
+from bench.ends import nats_server
+from bench.processes import ROOT, Process
 from berth.core.cluster.domains import domains
 from berth.core.cluster.node_packing import pack_nodes, pack_switches
 from berth.products.catalogue import NODE_PRODUCTS
 from berth.products.model import NodeProduct
 from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.bus.port import Stored
-from berth.runtime.local.nats_server import EmbeddedServer
 from berth.schemas.columns import pack
 from berth.schemas.envelope import decode, encode
 from berth.schemas.facts import PodPhase, PodsSeen
@@ -174,6 +173,17 @@ def _look(future: "asyncio.Future[int]") -> None:
         future.exception()
 
 
+class Running(NamedTuple):
+    """A cell that runs: a connection to its bus, and its services."""
+
+    bus: NatsBus
+    services: list[Process]
+
+    def cpu_s(self) -> float:
+        """CPU seconds of all services since their start."""
+        return sum(one.cpu_s() for one in self.services)
+
+
 @contextlib.asynccontextmanager
 async def cell(
     *,
@@ -182,7 +192,8 @@ async def cell(
     decisions: str = "",
     has_metrics: bool = True,
     api: str | None = None,
-) -> AsyncIterator[NatsBus]:
+    code: Path = ROOT,
+) -> AsyncIterator[Running]:
     """A running cell, which is removed afterwards.
 
     Args:
@@ -191,40 +202,27 @@ async def cell(
         decisions: Section ``[decisions]`` of the dispatcher configuration.
         has_metrics: Whether the metrics of the services count.
         api: Further sections of the configuration of ``api``; None: without this service.
+        code: Tree from which the services run.
     """
-    before = ["-m"] if has_metrics else ["-m", "bench.limits.without_metrics"]
+    under = "" if has_metrics else "bench.limits.without_metrics"
     with tempfile.TemporaryDirectory(prefix="berth-bench-") as root:
         folder = Path(root)
-        async with EmbeddedServer(folder / "nats", sync=sync) as server:
-            bus = await NatsBus.connect(server.url, "bench", name="bench")
+        async with (
+            nats_server(folder / "nats", sync=sync) as server,
+            await NatsBus.connect(server.url, "bench", name="bench") as bus,
+        ):
             await bus.ensure_streams()
-            children = [
-                _start(before, _settings(folder, "dispatcher", server.url, f"shards = {shards}\n", more=decisions))
-            ]
-            children += [
-                _start(
-                    before,
-                    _settings(folder, "scorer", server.url, f"shard = {shard}\nshards = {shards}\n", number=shard),
-                )
+            where = {"bus": {"url": server.url, "cell": "bench"}}
+            deciding = {"shards": shards, **where}
+            services = [Process(folder, "dispatcher", deciding, more=decisions, code=code, under=under)]
+            services += [
+                Process(folder, "scorer", {"shard": shard, **deciding}, name=f"scorer-{shard}", code=code, under=under)
                 for shard in range(shards)
             ]
             if api is not None:
-                children.append(_start(before, _settings(folder, "api", server.url, "", more=api)))
-            try:
-                yield bus
-            finally:
-                for child in children:
-                    child.kill()
-                    child.wait()
-                await bus.close()
-
-
-def _settings(folder: Path, service: str, url: str, settings: str, *, number: int = 0, more: str = "") -> list[str]:
-    """Write the settings of a service; returns its module and arguments."""
-    path = folder / f"{service}-{number}.toml"
-    path.write_text(f'{settings}[bus]\nurl = "{url}"\ncell = "bench"\n[log]\nlevel = "warning"\n{more}')
-    return [f"berth.services.{service}", "--config", str(path)]
-
-
-def _start(before: list[str], command: list[str]) -> "subprocess.Popen[bytes]":
-    return subprocess.Popen([sys.executable, *before, *command])  # noqa: S603  # our own service
+                services.append(Process(folder, "api", where, more=api, code=code, under=under))
+            with contextlib.ExitStack() as stack:
+                for one in services:
+                    one.start()
+                    stack.callback(one.kill)
+                yield Running(bus, services)

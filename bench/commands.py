@@ -16,17 +16,16 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from bench.ends import EndedError, ended_text, nats_server, until_done
 from bench.report import Report, Row, machine, row
 from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.bus.port import Stored
-from berth.runtime.local.nats_server import EmbeddedServer
 from berth.schemas.envelope import decode, encode
 from berth.schemas.facts import JobSeen
 from berth.schemas.intake import JobRequest
 from berth.schemas.status import JobStatus
 from berth.schemas.subjects import StreamName
 
-ROUNDS: Final = 20
 _HELP_TARGET_MS: Final = 100.0
 _JOBS_TARGET_MS: Final = 200.0
 _DOWN_TARGET_MS: Final = 1000.0
@@ -43,21 +42,28 @@ _HELP_LIMIT: Final = (sys.executable, "-c", "import cyclopts, rich.console")
 _JOBS_LIMIT: Final = (sys.executable, "-c", "import nats, msgspec, rich.console")
 
 
-def run() -> Report:
+class Size(NamedTuple):
+    """Size of a run: how often each command runs."""
+
+    rounds: int = 20
+
+
+FULL: Final = Size()
+SMALL: Final = Size(rounds=1)
+
+
+def run(size: Size = FULL) -> Report:
     """Measure."""
-    return Report(
-        bench="commands", machine=machine(), rows=[*_help_rows(), *asyncio.run(_server_rows()), *_down_rows()]
-    )
+    rounds = size.rounds
+    rows = _compared("berth --help", (*_BERTH, "--help"), _HELP_LIMIT, _HELP_TARGET_MS, rounds)
+    rows += until_done(_server_rows(rounds))
+    return Report(bench="commands", machine=machine(), rows=rows + _down_rows(rounds))
 
 
-def _help_rows() -> list[Row]:
-    return _compared("berth --help", (*_BERTH, "--help"), _HELP_LIMIT, _HELP_TARGET_MS)
-
-
-async def _server_rows() -> list[Row]:
+async def _server_rows(rounds: int) -> list[Row]:
     """Commands that ask a server with a cell of some jobs."""
     with tempfile.TemporaryDirectory(prefix="berth-commands-") as folder:
-        async with EmbeddedServer(Path(folder)) as server:
+        async with nats_server(Path(folder)) as server:
             async with await NatsBus.connect(server.url, _CELL, name="bench") as bus:
                 await bus.ensure_streams()
                 for number in range(_JOBS):
@@ -67,15 +73,22 @@ async def _server_rows() -> list[Row]:
                     await bus.publish(bus.subjects.status(status.namespace, status.name), encode(status))
             where = ("--url", server.url, "--cell", _CELL)
             rows = await asyncio.to_thread(
-                _compared, f"berth jobs, {_JOBS} jobs", (*_BERTH, "jobs", *where), _JOBS_LIMIT, _JOBS_TARGET_MS
+                _compared, f"berth jobs, {_JOBS} jobs", (*_BERTH, "jobs", *where), _JOBS_LIMIT, _JOBS_TARGET_MS, rounds
             )
-            status_ms = [(await asyncio.to_thread(_cost, (*_BERTH, "status", *where))).took_ms for _ in range(ROUNDS)]
+            status_ms = [
+                (await asyncio.to_thread(_cost, (*_BERTH, "status", *where), 1)).took_ms for _ in range(rounds)
+            ]
             rows.append(row("berth status, no process runs", "time", "ms", status_ms))
             file = Path(folder) / "job.json"
             file.write_text(json.dumps(_MANIFEST), "utf-8")
             async with _accepting(server.url):
                 return rows + await asyncio.to_thread(
-                    _compared, "berth submit, one job", (*_BERTH, "submit", str(file), *where), _JOBS_LIMIT, None
+                    _compared,
+                    "berth submit, one job",
+                    (*_BERTH, "submit", str(file), *where),
+                    _JOBS_LIMIT,
+                    None,
+                    rounds,
                 )
 
 
@@ -104,28 +117,30 @@ async def _accepting(url: str) -> AsyncIterator[None]:
             await follower.stop()
 
 
-def _down_rows() -> list[Row]:
+def _down_rows(rounds: int) -> list[Row]:
     """Servers that are down: nothing listens, or what listens says nothing."""
     rows = []
     with socket.create_server(("127.0.0.1", 0)) as silent, socket.create_server(("127.0.0.1", 0)) as closed:
         ports = {"nothing listens": closed.getsockname()[1], "the server is silent": silent.getsockname()[1]}
         closed.close()
         for case, port in ports.items():
-            times = [_first_line_ms((*_BERTH, "jobs", "--url", f"nats://127.0.0.1:{port}")) for _ in range(ROUNDS)]
+            times = [_first_line_ms((*_BERTH, "jobs", "--url", f"nats://127.0.0.1:{port}")) for _ in range(rounds)]
             rows.append(row(f"berth jobs, {case}", "until it says so", "ms", times, target=_DOWN_TARGET_MS))
     return rows
 
 
-def _compared(case: str, command: Sequence[str], limit: Sequence[str], target_ms: float | None) -> list[Row]:
+def _compared(
+    case: str, command: Sequence[str], limit: Sequence[str], target_ms: float | None, rounds: int
+) -> list[Row]:
     ours: list[_Cost] = []
     bare: list[_Cost] = []
     for words in (command, limit):  # compiles the modules
         _cost(words)
-    for number in range(ROUNDS):
+    for number in range(rounds):
         for turn in (number % 2, 1 - number % 2):
             (ours if turn else bare).append(_cost(command if turn else limit))
     times = row(case, "time", "ms", [one.took_ms for one in ours], limits=[one.took_ms for one in bare])
-    above = row(case, "above the limit", "ms", [times.value - (times.limit or 0.0)], target=target_ms)
+    above = row(case, "above the limit", "ms", [times.value - (times.limit or 0.0)], target=target_ms, can_be_zero=True)
     return [times, above, row(case, "CPU", "ms", [one.cpu_ms for one in ours], limits=[one.cpu_ms for one in bare])]
 
 
@@ -136,12 +151,24 @@ class _Cost(NamedTuple):
     cpu_ms: float
 
 
-def _cost(command: Sequence[str]) -> _Cost:
+def _cost(command: Sequence[str], code: int = 0) -> _Cost:
+    """Cost of a command.
+
+    Raises:
+        EndedError: Its exit code is another one than expected.
+    """
     start_s = time.perf_counter()
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:  # noqa: S603  # our own command
+    with (
+        tempfile.TemporaryFile() as log,
+        subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=log) as process,  # noqa: S603  # our own command
+    ):
         _, status, used = os.wait4(process.pid, 0)
         took_s = time.perf_counter() - start_s
         process.returncode = os.waitstatus_to_exitcode(status)
+        if process.returncode != code:
+            log.seek(0)
+            how = f"ended with exit code {process.returncode}, expected {code},"
+            raise EndedError(ended_text(" ".join(command), how, log.read().decode(errors="replace")))
     return _Cost(took_s * 1000, (used.ru_utime + used.ru_stime) * 1000)
 
 

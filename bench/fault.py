@@ -9,10 +9,9 @@ import time
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-import uvloop
-
 from bench.arrivals import Arrivals
 from bench.cell import PRODUCT, Client, cell, described
+from bench.ends import until_done
 from bench.limits.gang import round_trip_ms
 from bench.report import Report, Row, machine, row
 from berth.core.cluster.domains import domains
@@ -32,15 +31,8 @@ from berth.schemas.placement import Placement
 from berth.schemas.subjects import StreamName
 from berth.services.health.config import HealthConfig
 
-_NODES: Final = 10_000
 _BELOW: Final = 48
 """Nodes of a leaf switch, and of a SuperPoD."""
-_JOBS: Final = 1_000
-_LARGE: Final = 4
-"""Jobs of :data:`_LARGE_PODS` pods in the cases with affinity."""
-_LARGE_PODS: Final = 1_024
-_REPEATS: Final = 15
-_LEAF_REPEATS: Final = 5
 _FAULTS: Final = """
 [faults]
 enabled = true
@@ -71,27 +63,36 @@ class _Case(NamedTuple):
     target_ms: float
 
 
-_PLAIN: Final = _Case("plain job", PRODUCT, [8] * _JOBS, {}, {}, 20.0)
-_WITH_LARGE: Final = [_LARGE_PODS] * _LARGE + [4] * (_JOBS - _LARGE)
-_CASES: Final = (
-    _PLAIN,
-    _Case(
-        "job of 1,024 pods with switch affinity",
-        PRODUCT,
-        _WITH_LARGE,
-        {"tor-affinity": "large-model-schema"},
-        {},
-        40.0,
-    ),
-    _Case(
-        "job of 1,024 pods in SuperPoDs",
-        _SUPERPOD,
-        _WITH_LARGE,
-        {},
-        {"huawei.com/schedule_policy": _SUPERPOD.policy or "chip2-node16-sp", "sp-block": str(16 * 8)},
-        40.0,
-    ),
-)
+class Size(NamedTuple):
+    """Size of a run: nodes, jobs, how many of them are large and how large; faults of a node and of a leaf switch."""
+
+    nodes: int = 10_000
+    jobs: int = 1_000
+    large: int = 4
+    large_pods: int = 1_024
+    repeats: int = 15
+    leaf_repeats: int = 5
+
+
+FULL: Final = Size()
+SMALL: Final = Size(nodes=480, jobs=34, large=1, large_pods=16, repeats=1, leaf_repeats=1)
+
+
+def _plain(size: Size) -> _Case:
+    return _Case("plain job", PRODUCT, [8] * size.jobs, {}, {}, 20.0)
+
+
+def _cases(size: Size) -> tuple[_Case, ...]:
+    with_large = [size.large_pods] * size.large + [4] * (size.jobs - size.large)
+    steered = {"huawei.com/schedule_policy": _SUPERPOD.policy or "chip2-node16-sp", "sp-block": str(16 * 8)}
+    what = f"job of {size.large_pods:,} pods"
+    return (
+        _plain(size),
+        _Case(f"{what} with switch affinity", PRODUCT, with_large, {"tor-affinity": "large-model-schema"}, {}, 40.0),
+        _Case(f"{what} in SuperPoDs", _SUPERPOD, with_large, {}, steered, 40.0),
+    )
+
+
 _LEAF_JOBS: Final = (1,) * 12 + (2,) * 18
 """Pods of the jobs below the leaf switch that fails: 30 jobs on 48 nodes."""
 _LEAF_TARGET_MS: Final = 300.0
@@ -123,11 +124,11 @@ class _Ledger:
 class _Cell:
     """Nodes, running jobs, and reports about nodes."""
 
-    def __init__(self, bus: NatsBus, product: NodeProduct) -> None:
+    def __init__(self, bus: NatsBus, product: NodeProduct, nodes: int) -> None:
         self.bus = bus
         self.ledger = _Ledger(bus)
         self._client = Client(bus, keep_chips=1 << 40)
-        self._nodes = [_node(index, product) for index in range(_NODES)]
+        self._nodes = [_node(index, product) for index in range(nodes)]
         self._domains = domains(self._nodes)
         self.domain_of = {name: domain for domain, names in self._domains.items() for name in names}
         self._settled = 0
@@ -159,7 +160,7 @@ class _Cell:
             await self.bus.publish(self.bus.subjects.fact_health(domain), encode(pack_health(domain, conditions)))
 
 
-def run() -> Report:
+def run(size: Size = FULL) -> Report:
     """Measure."""
     rows = [
         row(
@@ -170,21 +171,21 @@ def run() -> Report:
         )
     ]
     for shards in (0, 2):
-        for case in _CASES:
-            rows += uvloop.run(_case_rows(case, shards))
-        rows += uvloop.run(_leaf_rows(shards))
+        for case in _cases(size):
+            rows += until_done(_case_rows(case, shards, size))
+        rows += until_done(_leaf_rows(shards, size))
     return Report(bench="fault", machine=machine(), rows=rows)
 
 
-async def _case_rows(case: _Case, shards: int) -> list[Row]:
+async def _case_rows(case: _Case, shards: int, size: Size) -> list[Row]:
     """A chip of the last node of a job fails, of another job each time."""
     took_ms: list[float] = []
-    async with cell(shards=shards, decisions=_FAULTS) as bus:
-        one = _Cell(bus, case.product)
+    async with cell(shards=shards, decisions=_FAULTS) as running:
+        one = _Cell(running.bus, case.product, size.nodes)
         await one.fill(case)
         most = max(case.pods)
         names = [f"job-{number}" for number, pods in enumerate(case.pods) if pods == most]
-        for repeat in range(min(len(names), _REPEATS)):
+        for repeat in range(min(len(names), size.repeats)):
             name = names[repeat]
             node = one.ledger.placed[name].names()[-1]
             began_s = time.perf_counter()
@@ -192,8 +193,8 @@ async def _case_rows(case: _Case, shards: int) -> list[Row]:
             await one.ledger.until(lambda name=name: name in one.ledger.recovered)  # type: ignore[misc]  # of this turn
             took_ms.append((time.perf_counter() - began_s) * 1000)
             await one.settle(case)
-        size = max(one.ledger.recovered.values())
-    limits_ms = await round_trip_ms(size, _REPEATS)
+        most_bytes = max(one.ledger.recovered.values())
+    limits_ms = await round_trip_ms(most_bytes, size.repeats)
     target_ms = case.target_ms * (2 if shards else 1)
     return [
         row(
@@ -208,14 +209,15 @@ async def _case_rows(case: _Case, shards: int) -> list[Row]:
     ]
 
 
-async def _leaf_rows(shards: int) -> list[Row]:
+async def _leaf_rows(shards: int, size: Size) -> list[Row]:
     """All nodes below a leaf switch fail, with 30 jobs."""
     took_ms: list[float] = []
-    case = _PLAIN._replace(pods=[*_LEAF_JOBS * _LEAF_REPEATS, *[8] * (_JOBS - len(_LEAF_JOBS) * _LEAF_REPEATS)])
-    async with cell(shards=shards, decisions=_FAULTS) as bus:
-        one = _Cell(bus, case.product)
+    below = _LEAF_JOBS * size.leaf_repeats
+    case = _plain(size)._replace(pods=[*below, *[8] * (size.jobs - len(below))])
+    async with cell(shards=shards, decisions=_FAULTS) as running:
+        one = _Cell(running.bus, case.product, size.nodes)
         await one.fill(case)
-        for repeat in range(_LEAF_REPEATS):
+        for repeat in range(size.leaf_repeats):
             first = repeat * len(_LEAF_JOBS)
             names = [f"job-{first + number}" for number in range(len(_LEAF_JOBS))]
             nodes = [node for name in names for node in one.ledger.placed[name].names()]

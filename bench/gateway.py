@@ -8,31 +8,25 @@ its time, and its latency counts from that time, also if it had to wait for a co
 
 import asyncio
 import hashlib
-import subprocess
-import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AsyncExitStack, ExitStack, contextmanager
+from collections.abc import Sequence
+from contextlib import AsyncExitStack, ExitStack
 from pathlib import Path
-from typing import Final, Protocol, cast
+from typing import Final, NamedTuple, Protocol, cast
 
 import aiohttp
 import msgspec
-import uvloop
 
-from bench.processes import ROOT, Process
+from bench.ends import nats_server, until_done
+from bench.processes import Process, Program
 from bench.report import Report, Row, machine, row
 from berth.runtime.bus.nats_bus import NatsBus
-from berth.runtime.local.nats_server import EmbeddedServer
 from berth.runtime.local.ports import free_ports
 from berth.schemas.subjects import StreamName
 
 _CONNECTIONS: Final = 32
-_JOBS: Final = 1_600
-_PACED: Final = 1_000
 _PACE: Final = 500.0
-_REPEATS: Final = 5
 _CELL: Final = "bench"
 _TOKEN: Final = "of-the-bench"  # noqa: S105  # of a gateway that lives as long as the bench
 _RATE_TARGET: Final = 1_000.0
@@ -42,22 +36,36 @@ _QUIET_S: Final = 1.0
 _STATUSES: Final = (b"200", b"201")
 
 
-def run() -> Report:
+class Size(NamedTuple):
+    """Size of a run: jobs of a repetition as fast as it goes and at a pace, and repetitions."""
+
+    jobs: int = 1_600
+    paced: int = 1_000
+    repeats: int = 5
+
+
+FULL: Final = Size()
+SMALL: Final = Size(jobs=64, paced=100, repeats=1)
+
+
+def run(size: Size = FULL) -> Report:
     """Measure."""
     rows: list[Row] = []
     for case, services in (("api alone", ("api",)), ("with a dispatcher", ("dispatcher", "api"))):
-        rows += uvloop.run(_measure(case, services))
+        rows += until_done(_measure(case, services, size))
     return Report(bench="gateway", machine=machine(), rows=rows)
 
 
-async def _measure(case: str, services: tuple[str, ...]) -> list[Row]:
+async def _measure(case: str, services: tuple[str, ...], size: Size) -> list[Row]:
     async with AsyncExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="berth-gateway-")))
-        server = await stack.enter_async_context(EmbeddedServer(folder / "nats"))
+        server = await stack.enter_async_context(nats_server(folder / "nats"))
         port, bare_port = free_ports(2)
         processes = stack.enter_context(ExitStack())
         running = {name: _started(processes, folder, server.url, name, port=port) for name in (*services, "gateway")}
-        stack.enter_context(_bare(bare_port))
+        bare_server = Program(folder, "bare application", ["-m", "bench.limits.gateway", str(bare_port)])
+        bare_server.start()
+        processes.callback(bare_server.kill)
         bus = await stack.enter_async_context(await NatsBus.connect(server.url, _CELL, name="bench"))
         for each in (port, bare_port):
             await _until_answered(each)
@@ -73,20 +81,20 @@ async def _measure(case: str, services: tuple[str, ...]) -> list[Row]:
         paced_ms: list[float] = []
         bare_ms: list[float] = []
         cpu_ms: list[float] = []
-        for repeat in range(_REPEATS):
+        for repeat in range(size.repeats):
             for own, found, latencies, kind in (
                 (connections, rates, paced_ms, "gateway"),
                 (bare, limits, bare_ms, "bare"),
             ):
                 began_s = running["gateway"].cpu_s()
-                found.append(await _most(own, lambda job, repeat=repeat, kind=kind: f"{kind}-{repeat}-{job}"))  # type: ignore[misc]  # bound
+                found.append(await _most(own, [f"{kind}-{repeat}-{job}" for job in range(size.jobs)]))
                 if kind == "gateway":
-                    cpu_ms.append((running["gateway"].cpu_s() - began_s) * 1000 / _JOBS)
+                    cpu_ms.append((running["gateway"].cpu_s() - began_s) * 1000 / size.jobs)
                     await _settled(bus)
-                latencies.extend(await _paced(own, lambda job, repeat=repeat, kind=kind: f"{kind}-{repeat}-p-{job}"))  # type: ignore[misc]  # bound
+                latencies.extend(await _paced(own, [f"{kind}-{repeat}-p-{job}" for job in range(size.paced)]))
                 if kind == "gateway":
                     await _settled(bus)
-            over_nats.append(await _most(direct, lambda job, repeat=repeat: f"direct-{repeat}-{job}"))  # type: ignore[misc]  # bound
+            over_nats.append(await _most(direct, [f"direct-{repeat}-{job}" for job in range(size.jobs)]))
             await _settled(bus)
         for one in (*connections, *bare):
             one.close()
@@ -101,31 +109,17 @@ async def _measure(case: str, services: tuple[str, ...]) -> list[Row]:
 
 def _started(stack: ExitStack, folder: Path, url: str, name: str, *, port: int) -> Process:
     settings: dict[str, object] = {"bus": {"url": url, "cell": _CELL}}
+    tokens = ""
     if name == "dispatcher":
         settings["shards"] = 0
     if name == "gateway":
-        digest = hashlib.sha256(_TOKEN.encode()).hexdigest()
         settings["port"] = port
-        process = Process(folder, name, settings)
-        with (folder / f"{name}.toml").open("a", encoding="utf-8") as file:
-            file.write(f'[[tokens]]\nidentity = "bench"\nsha256 = "{digest}"\n')
-    else:
-        process = Process(folder, name, settings)
+        digest = hashlib.sha256(_TOKEN.encode()).hexdigest()
+        tokens = f'[[tokens]]\nidentity = "bench"\nsha256 = "{digest}"\n'
+    process = Process(folder, name, settings, more=tokens)
     process.start()
     stack.callback(process.kill)
     return process
-
-
-@contextmanager
-def _bare(port: int) -> Iterator[None]:
-    """The bare application, while the block runs."""
-    words = [sys.executable, "-m", "bench.limits.gateway", str(port)]
-    child = subprocess.Popen(words, cwd=ROOT)  # noqa: S603  # our own program
-    try:
-        yield
-    finally:
-        child.kill()
-        child.wait()
 
 
 async def _until_answered(port: int) -> None:
@@ -223,30 +217,30 @@ async def _connected(port: int) -> list[_Connection]:
     return [(await loop.create_connection(_Connection, "127.0.0.1", port))[1] for _ in range(_CONNECTIONS)]
 
 
-async def _most(connections: Sequence[_Submitter], name: Callable[[int], str]) -> float:
-    """Rate of a number of requests over all connections, each of which has one at a time."""
+async def _most(connections: Sequence[_Submitter], jobs: Sequence[str]) -> float:
+    """Rate of a request for each job over all connections, each of which has one at a time."""
 
     async def some(connection: _Submitter, first: int) -> None:
-        for job in range(first, _JOBS, _CONNECTIONS):
-            await connection.post(name(job))
+        for job in jobs[first::_CONNECTIONS]:
+            await connection.post(job)
 
     start = time.perf_counter()
     async with asyncio.TaskGroup() as group:
         for first, connection in enumerate(connections):
             group.create_task(some(connection, first))
-    return _JOBS / (time.perf_counter() - start)
+    return len(jobs) / (time.perf_counter() - start)
 
 
-async def _paced(connections: list[_Connection], name: Callable[[int], str]) -> list[float]:
+async def _paced(connections: list[_Connection], jobs: Sequence[str]) -> list[float]:
     """Milliseconds from the time at which each request is due until its answer."""
     start = time.perf_counter() + 0.1
     took_ms: list[float] = []
 
     async def some(connection: _Connection, first: int) -> None:
-        for job in range(first, _PACED, _CONNECTIONS):
-            due = start + job / _PACE
+        for number in range(first, len(jobs), _CONNECTIONS):
+            due = start + number / _PACE
             await asyncio.sleep(max(due - time.perf_counter(), 0))
-            await connection.post(name(job))
+            await connection.post(jobs[number])
             took_ms.append((time.perf_counter() - due) * 1000)
 
     async with asyncio.TaskGroup() as group:

@@ -6,19 +6,17 @@ the time; the highest value counts.
 
 import asyncio
 import contextlib
-import signal
-import sys
+import re
 import tempfile
 import time
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
-import msgspec
-
 from bench.arrivals import Arrivals
 from bench.cell import PRODUCT
-from bench.processes import ROOT
+from bench.ends import until_done
+from bench.processes import Program
 from bench.report import Report, Row, machine, row
 from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.bus.port import Stored
@@ -27,15 +25,15 @@ from berth.schemas.intake import JobRequest, Task
 from berth.schemas.status import JobStatus
 from berth.schemas.subjects import StreamName
 
-NODES: Final = 2_000
-JOBS: Final = 600
-"""Jobs of four pods with all chips of a node: more than there is room for."""
-LATENCIES: Final = 100
 TARGET_MIB: Final = 220.0
 """Most memory of one process with 2,000 nodes, NATS included."""
 _RUN_MS: Final = 20_000
 _SETTLE_S: Final = 3.0
+_START_S: Final = 60.0
 _LOOK_S: Final = 0.5
+_POLL_S: Final = 0.05
+_URL: Final = re.compile(r'^\{.*"url": ?"([^"]+)".*\}$', re.MULTILINE)
+"""The line of ``berth up --json`` that says where it runs."""
 _KIB: Final = 1_024
 MODES: Final = {"processes": (), "one process": ("--one",)}
 
@@ -60,14 +58,24 @@ class _Memory:
             await asyncio.sleep(_LOOK_S)
 
 
-def run(*, nodes: int = NODES, jobs: int = JOBS, latencies: int = LATENCIES) -> Report:
-    """Measure.
+class Size(NamedTuple):
+    """Size of a run: nodes of the large cluster, jobs at once, and jobs that are sent one after the other.
 
-    Args:
-        nodes: Nodes of the large cluster.
-        jobs: Jobs that are sent at once.
-        latencies: Jobs that are sent one after the other.
+    Jobs of four pods with all chips of a node; the 600 are more than there is room for.
     """
+
+    nodes: int = 2_000
+    jobs: int = 600
+    latencies: int = 100
+
+
+FULL: Final = Size()
+SMALL: Final = Size(nodes=10, jobs=2, latencies=2)
+
+
+def run(size: Size = FULL) -> Report:
+    """Measure."""
+    nodes, jobs, latencies = size
     rows: list[Row] = []
     with tempfile.TemporaryDirectory(prefix="berth-bench-") as root:
         topology = Path(root) / "cluster.yaml"
@@ -75,9 +83,9 @@ def run(*, nodes: int = NODES, jobs: int = JOBS, latencies: int = LATENCIES) -> 
             "apiVersion: berth/v1\nkind: Cluster\nnodes:\n"
             f'  - {{product: {PRODUCT.name}, count: {nodes}, name: "node-{{index:04}}", leaf: {{size: 40}}}}\n'
         )
-        idle = {mode: asyncio.run(_idle(words)) for mode, words in MODES.items()}
+        idle = {mode: until_done(_idle(words)) for mode, words in MODES.items()}
         busy = {
-            mode: asyncio.run(_busy((*words, "--topology", str(topology)), jobs, latencies))
+            mode: until_done(_busy((*words, "--topology", str(topology)), jobs, latencies))
             for mode, words in MODES.items()
         }
     limit, one = (idle[mode] for mode in MODES)
@@ -165,22 +173,22 @@ async def _send(bus: NatsBus, name: str, *, replicas: int) -> None:
 
 @contextlib.asynccontextmanager
 async def _up(words: Sequence[str]) -> AsyncIterator[Up]:
-    """``berth up`` in a process group of its own, which is stopped afterwards.
+    """``berth up``, which is stopped afterwards.
 
     Raises:
-        RuntimeError: It did not start.
+        TimeoutError: It did not say in time that it runs.
     """
-    command = [sys.executable, "-m", "berth.cli", "up", "--json", "--port", "0", *words]
-    pipe = asyncio.subprocess.PIPE
-    process = await asyncio.create_subprocess_exec(*command, cwd=ROOT, stdout=pipe, stderr=asyncio.subprocess.DEVNULL)
-    line = await process.stdout.readline() if process.stdout is not None else b""
-    if not line:
-        raise RuntimeError(f"{' '.join(command)} did not start")
-    try:
-        yield Up(msgspec.json.decode(line)["url"], process.pid)
-    finally:
-        process.send_signal(signal.SIGTERM)
-        await process.communicate()
+    with tempfile.TemporaryDirectory(prefix="berth-up-") as folder:
+        program = Program(Path(folder), "berth up", ["-m", "berth.cli", "up", "--json", "--port", "0", *words])
+        program.start()
+        try:
+            async with asyncio.timeout(_START_S):
+                while not (said := _URL.search(program.log_path.read_text("utf-8"))):  # noqa: ASYNC110  # a file has no event
+                    await asyncio.sleep(_POLL_S)
+            yield Up(said[1], program.pid)
+        finally:
+            program.ask_to_stop()
+            await asyncio.to_thread(program.wait)
 
 
 def tree_pss_mib(pid: int) -> float:

@@ -5,7 +5,7 @@ The rows of :mod:`bench.browser`, the page itself, come first.
 
 import time
 from collections.abc import Callable, Iterable
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -27,35 +27,44 @@ from berth.schemas.placement import Placement, Run, placement_of
 from berth.schemas.refusal import Refusal
 from berth.schemas.subjects import Subjects
 
-_NODES: Final = 10_000
 _DOMAIN_NODES: Final = 64
-_PLACED: Final = 9_000
-"""Jobs that hold a node each."""
-_WAITING: Final = 2_000
-_STEPS: Final = 200
-_COMINGS: Final = 20
 _AT_ONCE: Final = 4
 """Jobs that end, and jobs that are placed, in one change."""
 _TARGET_MS: Final = 20.0
 _REFUSED: Final = Refusal(code="no-room", task="worker", chips=PRODUCT.chips)
 
 
+class Size(NamedTuple):
+    """Size of a run: nodes, jobs that hold one each, jobs that wait, changes, nodes that come; and of the page."""
+
+    nodes: int = 10_000
+    placed: int = 9_000
+    waiting: int = 2_000
+    steps: int = 200
+    comings: int = 20
+    chromium: browser.Size = browser.FULL
+
+
+FULL: Final = Size()
+SMALL: Final = Size(nodes=64, placed=48, waiting=8, steps=1, comings=1, chromium=browser.SMALL)
+
+
 class _Cell:
     """A cell that is followed by a picture of it."""
 
-    def __init__(self) -> None:
+    def __init__(self, size: Size) -> None:
         self.state = State()
         self.overview = Overview(self.state)
         self._statuses = DerivedStatuses(self.state)
         self._subjects = Subjects("bench")
         self._jobs = self._rounds = 0
-        self._names = [f"node-{number:05}" for number in range(_NODES)]
-        for start in range(0, _NODES, _DOMAIN_NODES):
+        self._names = [f"node-{number:05}" for number in range(size.nodes)]
+        for start in range(0, size.nodes, _DOMAIN_NODES):
             domain = f"domain-{start // _DOMAIN_NODES:03}"
             nodes = [described(name) for name in self._names[start : start + _DOMAIN_NODES]]
             self._fact(self._subjects.fact_node(domain), pack_nodes(domain, nodes))
         self._record(Epoch(1, 0, self.state.facts_seq, 1, "bench", Settings()))
-        placed, waiting = self._accepted(_PLACED), self._accepted(_WAITING)
+        placed, waiting = self._accepted(size.placed), self._accepted(size.waiting)
         self.round(
             [self._placed(uid, node) for uid, node in zip(placed, self._names, strict=False)]
             + [_verdict(uid, refusal=_REFUSED) for uid in waiting]
@@ -86,7 +95,7 @@ class _Cell:
 
     def node_comes(self, number: int) -> None:
         """One more node."""
-        name = f"node-{_NODES + number:05}"
+        name = f"node-{len(self._names) + number:05}"
         domain = f"more-{number}"
         self._fact(self._subjects.fact_node(domain), pack_nodes(domain, [described(name)]))
 
@@ -131,39 +140,39 @@ def _verdict(uid: str, placement: Placement | None = None, refusal: Refusal | No
     return Verdict("bench", uid.replace("uid", "job"), uid, 1, placement, refusal)
 
 
-def run() -> Report:
+def run(size: Size = FULL) -> Report:
     """Measure."""
-    cell = _Cell()
+    cell = _Cell(size)
     start_s = time.perf_counter()
     first = cell.change()
     first_ms = (time.perf_counter() - start_s) * 1000
-    encoded_ms, size = _timed(lambda: len(msgspec.json.encode(first)))
+    encoded_ms, first_bytes = _timed(lambda: len(msgspec.json.encode(first)))
     places, sizes = [], []
-    for _ in range(_STEPS):
+    for _ in range(size.steps):
         cell.turn()
         took_ms, written = _timed(lambda: len(msgspec.json.encode(cell.change())))
         places.append(took_ms)
         sizes.append(float(written))
     faults = []
-    for number in range(_STEPS):
+    for number in range(size.steps):
         cell.fault(number)
         faults.append(_timed(lambda: len(msgspec.json.encode(cell.change())))[0])
     comings = []
-    for number in range(_COMINGS):
+    for number in range(size.comings):
         cell.node_comes(number)
         comings.append(_timed(lambda: len(msgspec.json.encode(cell.change())))[0])
-    case = f"{_NODES:,} nodes, {_PLACED:,} jobs placed, {_WAITING:,} waiting"
+    case = f"{size.nodes:,} nodes, {size.placed:,} jobs placed, {size.waiting:,} waiting"
     changes = f"{_AT_ONCE} jobs end, {_AT_ONCE} are placed"
     rows: list[Row] = [
         row(case, "first picture", "ms", [first_ms]),
         row(case, "first picture, encoded", "ms", [encoded_ms]),
-        row(case, "first picture, encoded", "KiB", [size / 1024]),
+        row(case, "first picture, encoded", "KiB", [first_bytes / 1024]),
         row(case, f"{changes}: change, encoded", "ms", places, target=_TARGET_MS),
         row(case, f"{changes}: change, encoded", "KiB", [one / 1024 for one in sizes]),
         row(case, "a chip breaks: change, encoded", "ms", faults, target=_TARGET_MS),
         row(case, "a node comes: picture, encoded", "ms", comings),
     ]
-    return Report(bench="page", machine=machine(), rows=[*browser.rows(), *rows])
+    return Report(bench="page", machine=machine(), rows=[*browser.rows(size.chromium), *rows])
 
 
 def _timed(work: Callable[[], int]) -> tuple[float, int]:

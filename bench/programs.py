@@ -7,42 +7,50 @@ service, then publishes as many bare messages, on the same server and with the s
 import asyncio
 import tempfile
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, ExitStack
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
-import uvloop
 
+from bench.ends import nats_server, until_done
 from bench.processes import Process
 from bench.report import Report, Row, machine, row
 from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.errors import TransientError
-from berth.runtime.local.nats_server import EmbeddedServer
 from berth.schemas.subjects import StreamName
 
 _CONNECTIONS: Final = 32
-_JOBS: Final = 1_600
-_REPEATS: Final = 5
 _CELL: Final = "bench"
 _TARGET: Final = 1_000.0
 _READY_S: Final = 20.0
 _QUIET_S: Final = 1.0
 
 
-def run() -> Report:
+class Size(NamedTuple):
+    """Size of a run: jobs of a repetition, and repetitions."""
+
+    jobs: int = 1_600
+    repeats: int = 5
+
+
+FULL: Final = Size()
+SMALL: Final = Size(jobs=64, repeats=1)
+
+
+def run(size: Size = FULL) -> Report:
     """Measure."""
     rows: list[Row] = []
     for case, services in (("service alone", ("api",)), ("with a dispatcher", ("dispatcher", "api"))):
-        rows += uvloop.run(_measure(case, services))
+        rows += until_done(_measure(case, services, size))
     return Report(bench="programs", machine=machine(), rows=rows)
 
 
-async def _measure(case: str, services: tuple[str, ...]) -> list[Row]:
+async def _measure(case: str, services: tuple[str, ...], size: Size) -> list[Row]:
     async with AsyncExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="berth-programs-")))
-        server = await stack.enter_async_context(EmbeddedServer(folder / "nats"))
+        server = await stack.enter_async_context(nats_server(folder / "nats"))
         processes = stack.enter_context(ExitStack())
         running: list[Process] = []
         for name in services:
@@ -62,12 +70,13 @@ async def _measure(case: str, services: tuple[str, ...]) -> list[Row]:
         took_ms: list[float] = []
         bare_ms: list[float] = []
         cpu_ms: list[float] = []
-        for repeat in range(_REPEATS):
+        for repeat in range(size.repeats):
             began_s = service.cpu_s()
-            rates.append(await _all(buses, lambda bus, job, repeat=repeat: _submit(bus, f"{repeat}-{job}"), took_ms))  # type: ignore[misc]  # bound
+            jobs = [f"{repeat}-{job}" for job in range(size.jobs)]
+            rates.append(await _all(buses, jobs, _submit, took_ms))
             await _settled(buses[0])
-            cpu_ms.append((service.cpu_s() - began_s) * 1000 / _JOBS)
-            limits.append(await _all(buses, lambda bus, job, repeat=repeat: _publish(bus, f"{repeat}-{job}"), bare_ms))  # type: ignore[misc]  # bound
+            cpu_ms.append((service.cpu_s() - began_s) * 1000 / size.jobs)
+            limits.append(await _all(buses, jobs, _publish, bare_ms))
     return [
         row(case, "submissions", "1/s", rates, limits=limits, target=_TARGET, better="more"),
         row(case, "submission, p50", "ms", took_ms, limits=bare_ms),
@@ -86,11 +95,13 @@ async def _until_answered(bus: NatsBus) -> None:
                 return
 
 
-async def _all(buses: list[NatsBus], one: Callable[[NatsBus, int], Awaitable[None]], took_ms: list[float]) -> float:
-    """Rate of a number of requests over all connections, each of which has one at a time."""
+async def _all(
+    buses: list[NatsBus], jobs: Sequence[str], one: Callable[[NatsBus, str], Awaitable[None]], took_ms: list[float]
+) -> float:
+    """Rate of a request for each job over all connections, each of which has one at a time."""
 
     async def some(bus: NatsBus, first: int) -> None:
-        for job in range(first, _JOBS, _CONNECTIONS):
+        for job in jobs[first::_CONNECTIONS]:
             start = time.perf_counter()
             await one(bus, job)
             took_ms.append((time.perf_counter() - start) * 1000)
@@ -99,7 +110,7 @@ async def _all(buses: list[NatsBus], one: Callable[[NatsBus, int], Awaitable[Non
     async with asyncio.TaskGroup() as group:
         for first, bus in enumerate(buses):
             group.create_task(some(bus, first))
-    return _JOBS / (time.perf_counter() - start)
+    return len(jobs) / (time.perf_counter() - start)
 
 
 def _job(job: str) -> bytes:

@@ -33,8 +33,6 @@ from berth.schemas.subjects import Subjects
 
 _NODES: Final = 1_000
 _DOMAIN_NODES: Final = 50
-_EVENTS: Final = 100_000
-_REPEATS: Final = 3
 _ROUND_MS: Final = 200
 _WAITING_MAX: Final = 100
 """Upper bound of the waiting jobs; jobs arrive while fewer wait."""
@@ -47,7 +45,20 @@ _MIB: Final = 1 << 20
 _STATUS: Final = Path("/proc/self/status")
 
 
-class _Cell:
+class Size(NamedTuple):
+    """Size of a run: facts of the log, replays of it, and facts of a long log, which is read from a file only."""
+
+    events: int = 100_000
+    repeats: int = 3
+    long: int = 0
+    """0: there is none."""
+
+
+FULL: Final = Size()
+SMALL: Final = Size(events=300, repeats=1, long=400)
+
+
+class BusyCell:
     """A cell in which jobs arrive, run, end and are removed; yields its entries."""
 
     def __init__(self, seed: int) -> None:
@@ -163,24 +174,20 @@ class _Cell:
         return entry
 
 
-def run(events: int = 0) -> Report:
-    """Measure.
-
-    Args:
-        events: Facts of an additional long log, which is read from a file only; 0 for none.
-    """
-    entries = list(_Cell(1).entries(_EVENTS))
-    rows = _rows("from memory", [_beside_limits(_timed(entries), entries) for _ in range(_REPEATS)])
+def run(size: Size = FULL) -> Report:
+    """Measure."""
+    entries = list(BusyCell(1).entries(size.events))
+    rows = _rows("from memory", [_beside_limits(timed(entries), entries) for _ in range(size.repeats)])
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "busy.berthlog"
         _write(path, entries)
-        rows += _rows("from a file", [_beside_limits(_file_timed(path), entries) for _ in range(_REPEATS)])
+        rows += _rows("from a file", [_beside_limits(_file_timed(path), entries) for _ in range(size.repeats)])
         rows.append(row("from a file", "size of the file", "MiB", [path.stat().st_size / _MIB]))
         rows.append(row("from a file", "peak RSS of its process", "MiB", [_peak_mib(path)], target=1024))
-        if events:
+        if size.long:
             path = Path(folder) / "long.berthlog"
-            _write(path, _Cell(2).entries(events))
-            case = f"{events:,} events, from a file"
+            _write(path, BusyCell(2).entries(size.long))
+            case = f"{size.long:,} events, from a file"
             rows.append(row(case, "size of the file", "MiB", [path.stat().st_size / _MIB]))
             rows.append(row(case, "peak RSS of its process", "MiB", [_peak_mib(path)], target=1024))
     return Report(bench="replay", machine=machine(), rows=rows)
@@ -206,7 +213,7 @@ def _rows(case: str, found: list[_Measured]) -> list[Row]:
         row(what, "events", "1/s", events, limits=decoded, target=20_000, better="more"),
         row(what, "decisions", "1/s", decisions, limits=fitted, target=5_000, better="more"),
         row(what, "rounds", "1/s", [one.result.rounds / one.took_s for one in found]),
-        row(what, "gangs refused", "verdicts", [result.refused]),
+        row(what, "gangs refused", "verdicts", [result.refused], can_be_zero=True),
     ]
 
 
@@ -216,7 +223,7 @@ def _beside_limits(found: tuple[Replayed, float], entries: list[Entry]) -> _Meas
     return _Measured(result, took_s, decoded_s, first_fit_s(_NODES, PRODUCT.chips, result.decisions))
 
 
-def _timed(entries: Iterable[Entry], start: SnapshotBody = BEGINNING) -> tuple[Replayed, float]:
+def timed(entries: Iterable[Entry], start: SnapshotBody = BEGINNING) -> tuple[Replayed, float]:
     """Result of a replay, and its duration in seconds.
 
     Raises:
@@ -236,7 +243,7 @@ def _timed(entries: Iterable[Entry], start: SnapshotBody = BEGINNING) -> tuple[R
 def _file_timed(path: Path) -> tuple[Replayed, float]:
     began_s = time.perf_counter()
     with read_file(path) as reading:
-        result, _ = _timed(reading, reading.head.start)
+        result, _ = timed(reading, reading.head.start)
     return result, time.perf_counter() - began_s
 
 

@@ -16,7 +16,8 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     """One measured value.
 
     ``limit`` is the value of the bare program in the same run and unit, ``ratio`` is value divided by limit, ``target``
-    is the required value, and ``ok`` says whether it is met. None without a limit or a target.
+    is the required value, and ``ok`` says whether it is met. None without a limit or a target. ``can_be_zero``: a value
+    of 0 or less says something, as of a difference or of a count; all other values are measured ones above 0.
     """
 
     case: str
@@ -27,6 +28,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     ratio: float | None = None
     target: float | None = None
     ok: bool | None = None
+    can_be_zero: bool = False
 
 
 class Machine(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,6 +57,7 @@ def row(
     limits: Sequence[float] = (),
     target: float | None = None,
     better: Literal["less", "more"] = "less",
+    can_be_zero: bool = False,
 ) -> Row:
     """Row with the median of ``values`` and the median of ``limits``."""
     value = statistics.median(values)
@@ -69,6 +72,7 @@ def row(
         ratio=round(value / limit, 3) if limit else None,
         target=target,
         ok=ok,
+        can_be_zero=can_be_zero,
     )
 
 

@@ -19,18 +19,16 @@ import tempfile
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from pathlib import Path
-from typing import Any, Final
-
-import uvloop
+from typing import Any, Final, NamedTuple
 
 from bench.arrivals import Arrivals
 from bench.cell import Client, pods_seen
-from bench.kube.restarts import kube_rows
+from bench.ends import nats_server, until_done
+from bench.kube import restarts
 from bench.processes import ROOT, Process, until_ready
 from bench.report import Report, Row, machine, row
 from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.bus.port import Stored
-from berth.runtime.local.nats_server import EmbeddedServer
 from berth.runtime.local.ports import free_ports
 from berth.schemas.envelope import body_of, encode, open_envelope
 from berth.schemas.facts import PodPhase
@@ -38,15 +36,29 @@ from berth.schemas.ledger import Epoch, Round
 from berth.schemas.placement import Placement
 from berth.schemas.subjects import StreamName
 
-_NODES: Final = 10_000
-_LARGE_NODES: Final = 100_000
-_RUNNING: Final = 20_000
-_WAITING: Final = 20_000
+_LEFT: Final = 100
+"""Nodes that are left free when jobs wait; each of those wants more."""
+_FULL_JOBS: Final = 9
+_REST_S: Final = 1.0
 _WAITING_CLASSES: Final = 20
-_REPEATS: Final = 9
-_STARTS: Final = 5
 _DEADLINE_S: Final = 600.0
 _POLL_S: Final = 0.02
+
+
+class Size(NamedTuple):
+    """Size of a run: nodes, jobs that wait or run in the rows with such jobs, and how often a process is killed."""
+
+    nodes: int = 10_000
+    waiting: int = 20_000
+    large_nodes: int = 100_000
+    running: int = 20_000
+    kills: int = 9
+    starts: int = 5
+    kube: restarts.Size = restarts.FULL
+
+
+FULL: Final = Size()
+SMALL: Final = Size(nodes=400, waiting=40, large_nodes=500, running=20, kills=1, starts=1, kube=restarts.SMALL)
 
 
 class Ledger:
@@ -70,6 +82,13 @@ class Ledger:
                     self.placed[verdict.name] = verdict.placement
                 else:
                     self.refused.add(verdict.name)
+
+
+class Restarted(NamedTuple):
+    """From a kill to the next placement: wall seconds, and CPU seconds of the dispatcher that makes it."""
+
+    took_s: float
+    cpu_s: float
 
 
 class Cell:
@@ -110,13 +129,33 @@ class Cell:
         """The dispatcher that leads."""
         return next(one for one in self.all if f"-{one.pid}-" in self.ledger.holder)
 
-    async def fill(self, waiting: int) -> None:
+    async def next_after_kill(self, rest_s: float) -> Restarted:
+        """Kill the leader so long after a placement, start it if it is alone, and place a job."""
+        await self.ready()
+        await self.lone()
+        await asyncio.sleep(rest_s)
+        leader = self.leader()
+        heir = next((one for one in self.all if one is not leader), leader)
+        used_s = 0.0 if heir is leader else heir.cpu_s()
+        leader.kill()
+        if heir is leader:
+            leader.start()
+        took_s = await self.lone()
+        return Restarted(took_s, heir.cpu_s() - used_s)
+
+    def start_again(self) -> None:
+        """Start those that were killed."""
+        for one in self.all:
+            if one.end_text() is not None:
+                one.start()
+
+    async def fill(self, nodes: int, waiting: int) -> None:
         """Use all nodes but a hundred, and submit jobs that find no room."""
-        for number in range(9):
-            await self.client.submit(f"full-{number}", chips=8, replicas=1_100)
-        await self.ledger.until(lambda: len(self.ledger.placed) >= 9)  # noqa: PLR2004  # those above
+        for number in range(_FULL_JOBS):
+            await self.client.submit(f"full-{number}", chips=8, replicas=(nodes - _LEFT) // _FULL_JOBS)
+        await self.ledger.until(lambda: len(self.ledger.placed) >= _FULL_JOBS)
         for number in range(waiting):
-            await self.client.submit(f"wait-{number}", chips=8, replicas=200 + number % _WAITING_CLASSES)
+            await self.client.submit(f"wait-{number}", chips=8, replicas=2 * _LEFT + number % _WAITING_CLASSES)
         await self.ledger.until(lambda: len(self.ledger.refused) >= waiting)
 
     async def run_jobs(self, count: int) -> None:
@@ -130,42 +169,46 @@ class Cell:
 
 
 @contextlib.asynccontextmanager
-async def _cell(code: Path, dispatchers: int) -> AsyncIterator[Cell]:
+async def started(code: Path, nodes: int, dispatchers: int) -> AsyncIterator[Cell]:
+    """A running cell with a job; its first dispatcher leads.
+
+    Args:
+        code: Tree from which the dispatchers run.
+        nodes: Nodes of the cell.
+        dispatchers: Count of dispatchers.
+    """
     with tempfile.TemporaryDirectory(prefix="berth-restart-") as root:
         folder = Path(root)
-        async with EmbeddedServer(folder / "nats") as server:
-            bus = await NatsBus.connect(server.url, "bench", name="bench")
+        async with (
+            nats_server(folder / "nats") as server,
+            await NatsBus.connect(server.url, "bench", name="bench") as bus,
+        ):
             await bus.ensure_streams()
             cell = Cell(folder, server.url, bus, code, dispatchers)
-            try:
-                yield cell
-            finally:
+            with contextlib.ExitStack() as stack:
+                await cell.client.nodes(nodes)
                 for one in cell.all:
-                    one.kill()
-                await bus.close()
+                    stack.callback(one.kill)
+                    one.start()
+                    await cell.lone()
+                yield cell
 
 
-async def _with_standby(code: Path, waiting: int) -> list[Row]:
-    took_s: list[float] = []
+async def _with_standby(code: Path, size: Size, waiting: int) -> list[Row]:
+    found: list[Restarted] = []
     records: list[float] = []
-    async with _cell(code, 2) as cell:
-        await cell.client.nodes(_NODES)
-        cell.all[0].start()
-        await cell.lone()
+    async with started(code, size.nodes, 2) as cell:
         if waiting:
-            await cell.fill(waiting)
-        cell.all[1].start()
-        for number in range(_REPEATS):
-            await cell.ready()
-            await asyncio.sleep(1 + 0.037 * number)  # at another moment between two heartbeats each time
-            await cell.lone()
-            leader, before = cell.leader(), cell.ledger.records
-            leader.kill()
-            took_s.append(await cell.lone())
+            await cell.fill(size.nodes, waiting)
+        for number in range(size.kills):
+            moment_s = 0.037 * number  # another one between two heartbeats each time
+            found.append(await cell.next_after_kill(_REST_S + moment_s))
+            before = cell.ledger.records
             await asyncio.sleep(1)
             records.append(cell.ledger.records - before)
-            leader.start()
-    case = f"{_NODES:,} nodes, a standby" + (f", {waiting:,} jobs wait" if waiting else "")
+            cell.start_again()
+    took_s = [one.took_s for one in found]
+    case = f"{size.nodes:,} nodes, a standby" + (f", {waiting:,} jobs wait" if waiting else "")
     return [
         row(case, "kill -9 of the leader to the next placement, p50", "s", took_s, target=0.7),
         row(
@@ -175,56 +218,47 @@ async def _with_standby(code: Path, waiting: int) -> list[Row]:
             [_p95(took_s)],
             target=1.5,
         ),
-        row(case, "records in the second after that", "1", records),
+        row(case, "CPU of the standby until then", "s of a core", [one.cpu_s for one in found]),
+        row(case, "records in the second after that", "1", records, can_be_zero=True),
     ]
 
 
 def _p95(values: Sequence[float]) -> float:
-    return statistics.quantiles(values, n=20, method="inclusive")[-1]
+    return statistics.quantiles(values, n=20, method="inclusive")[-1] if len(values) > 1 else values[0]
 
 
-async def _alone(code: Path, nodes: int, running: int, target_s: float) -> list[Row]:
-    took_s: list[float] = []
-    worked_s: list[float] = []
-    async with _cell(code, 1) as cell:
-        await cell.client.nodes(nodes)
-        (one,) = cell.all
-        one.start()
-        await cell.lone()
+async def _alone(code: Path, nodes: int, running: int, starts: int, target_s: float) -> list[Row]:
+    async with started(code, nodes, 1) as cell:
         if running:
             await cell.run_jobs(running)
-        for _ in range(_STARTS):
-            await cell.ready()
-            await cell.lone()
-            await asyncio.sleep(1)
-            one.kill()
-            one.start()
-            took_s.append(await cell.lone())
-            worked_s.append(one.cpu_s())
+        found = [await cell.next_after_kill(_REST_S) for _ in range(starts)]
     case = f"{nodes:,} nodes" + (f", {running:,} jobs run" if running else "") + ", alone"
     return [
-        row(case, "start of the process to the next placement, p50", "s", took_s, target=target_s),
-        row(case, "CPU of the dispatcher until then", "s of a core", worked_s),
+        row(
+            case, "start of the process to the next placement, p50", "s", [one.took_s for one in found], target=target_s
+        ),
+        row(case, "CPU of the dispatcher until then", "s of a core", [one.cpu_s for one in found]),
     ]
 
 
-_ROWS: Final[dict[str, Callable[[Path], Coroutine[Any, Any, list[Row]]]]] = {
-    "standby": lambda code: _with_standby(code, 0),
-    "standby-waiting": lambda code: _with_standby(code, _WAITING),
-    "alone": lambda code: _alone(code, _NODES, 0, 2.0),
-    "alone-large": lambda code: _alone(code, _LARGE_NODES, _RUNNING, 4.0),
-    "kube": kube_rows,
+_ROWS: Final[dict[str, Callable[[Path, Size], Coroutine[Any, Any, list[Row]]]]] = {
+    "standby": lambda code, size: _with_standby(code, size, 0),
+    "standby-waiting": lambda code, size: _with_standby(code, size, size.waiting),
+    "alone": lambda code, size: _alone(code, size.nodes, 0, size.starts, 2.0),
+    "alone-large": lambda code, size: _alone(code, size.large_nodes, size.running, size.starts, 4.0),
+    "kube": lambda code, size: restarts.kube_rows(code, size.kube),
 }
 NAMES: Final = tuple(_ROWS)
 """Names of the rows."""
 
 
-def run(names: Sequence[str] = (), code: Path = ROOT) -> Report:
+def run(size: Size = FULL, names: Sequence[str] = (), code: Path = ROOT) -> Report:
     """Measure.
 
     Args:
+        size: Size of the run.
         names: Rows; none means all.
         code: Tree from which the services run.
     """
-    rows = [one for name in names or NAMES for one in uvloop.run(_ROWS[name](code))]
+    rows = [one for name in names or NAMES for one in until_done(_ROWS[name](code, size))]
     return Report(bench="restart", machine=machine(), rows=rows)

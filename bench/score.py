@@ -1,6 +1,7 @@
 """``score``: filter, score and best node for one shape on the dispatcher's columns."""
 
 import time
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -18,17 +19,27 @@ from berth.schemas.offers import Shape
 from berth.schemas.subjects import Subjects
 
 _DOMAIN_NODES = 1000
-_REPEATS = 31
 _PRODUCT = "module910x8"
 _CHIP_FREE = 0.6
 _NODE_EMPTY = 0.3
 _FULL = 255
 
 
-def run() -> Report:
+class Size(NamedTuple):
+    """Size of a run: repetitions, and nodes of each cluster with its target."""
+
+    repeats: int = 31
+    nodes: tuple[tuple[int, float | None], ...] = ((10_000, None), (100_000, 1.5), (1_000_000, 20.0))
+
+
+FULL: Final = Size()
+SMALL: Final = Size(repeats=1, nodes=((1_000, None), (2_000, 1.5)))
+
+
+def run(size: Size = FULL) -> Report:
     """Measure."""
     rows: list[Row] = []
-    for nodes, target_ms in ((10_000, None), (100_000, 1.5), (1_000_000, 20.0)):
+    for nodes, target_ms in size.nodes:
         state = _cluster(nodes)
         scorer = Scorer(state.table, state.shares, Settings())
         for chips in (1, 4, 8):
@@ -38,8 +49,8 @@ def run() -> Report:
                     f"{nodes} nodes, {chips} chips",
                     "filter, score, best",
                     "ms",
-                    _times_ms(scorer, shape),
-                    limits=times_ms(nodes, _REPEATS),
+                    _times_ms(scorer, shape, size.repeats),
+                    limits=times_ms(nodes, size.repeats),
                     target=target_ms,
                 )
             )
@@ -47,10 +58,10 @@ def run() -> Report:
     return Report(bench="score", machine=machine(), rows=rows)
 
 
-def _times_ms(scorer: Scorer, shape: Shape) -> list[float]:
+def _times_ms(scorer: Scorer, shape: Shape, repeats: int) -> list[float]:
     scorer.best(shape)
     out = []
-    for _ in range(_REPEATS):
+    for _ in range(repeats):
         start = time.perf_counter()
         scorer.best(shape)
         out.append((time.perf_counter() - start) * 1000)

@@ -5,6 +5,8 @@ import sys
 import time
 from typing import Final, NamedTuple
 
+import msgspec
+
 from bench.limits.replay import first_fit_s
 from bench.report import Report, Row, machine, row
 from berth.core.simulation.planned_cluster import facts_of
@@ -17,61 +19,72 @@ from berth.schemas.subjects import Subjects
 from tests.support.traces import FILES, traces_folder
 
 
-class _Case(NamedTuple):
+class Case(NamedTuple):
+    """A trace, the divisor of its arrival times, and the cluster on which it runs."""
+
     trace: str
     compress: float
     cluster: str
     target_s: float
 
 
-_CASES: Final = (
-    _Case("kalos", 8.0, "nodes=302,leaf=16", 5.0),
-    _Case("kalos", 12.0, "nodes=302,leaf=16", 5.0),
-    _Case("philly", 1.0, "nodes=64,leaf=16", 60.0),
+CASES: Final = (
+    Case("kalos", 8.0, "nodes=302,leaf=16", 5.0),
+    Case("kalos", 12.0, "nodes=302,leaf=16", 5.0),
+    Case("philly", 1.0, "nodes=64,leaf=16", 60.0),
 )
+
+
+class Size(NamedTuple):
+    """Size of a run: the first so many jobs of each trace; 0 for all."""
+
+    jobs: int = 0
+
+
+FULL: Final = Size()
+SMALL: Final = Size(jobs=500)
 _CELL: Final = "bench"
 _CHIPS: Final = 8
 """Chips of one node in the limit program."""
 
 
-def run() -> Report:
+def run(size: Size = FULL) -> Report:
     """Measure; a missing trace is skipped with a message on stderr."""
     rows: list[Row] = []
-    for case in _CASES:
+    for case in CASES:
         path = traces_folder() / FILES[case.trace]
         if not path.is_file():
             print(f"left out: no trace at {path}; the variable BERTH_TRACES names the folder", file=sys.stderr)
             continue
-        rows += _measured(case)
+        rows += _measured(case, size)
     return Report(bench="simulate", machine=machine(), rows=rows)
 
 
-def _measured(case: _Case) -> list[Row]:
+def _measured(case: Case, size: Size) -> list[Row]:
     start_s = time.perf_counter()
-    with gzip.open(traces_folder() / FILES[case.trace], "rt", encoding="utf-8") as file:
-        workload = read_trace(file, compress=case.compress)
+    plan = plan_of(case, size)
     read_s = time.perf_counter() - start_s
-    cluster = read_cluster(case.cluster)
-    facts = [
-        TimedFact(0, subject, encode(message))
-        for subject, message in facts_of(cluster, subjects=Subjects(_CELL), at_ms=0)
-    ]
+    jobs, nodes = len(plan.workload.jobs), len(read_cluster(case.cluster).nodes)
     start_s = time.perf_counter()
-    Simulation(SimulationPlan(workload=workload, facts=facts, settings=Settings(skims_classes=True), cell=_CELL)).run()
+    Simulation(plan).run()
     took_s = time.perf_counter() - start_s
-    limit_s = first_fit_s(
-        len(cluster.nodes), _CHIPS, sum(task.replicas for job in workload.jobs for task in job.request.tasks)
-    )
-    name = f"{case.trace} x{case.compress:g}, {len(workload.jobs)} jobs, {len(cluster.nodes)} nodes, skip"
+    limit_s = first_fit_s(nodes, _CHIPS, sum(task.replicas for job in plan.workload.jobs for task in job.request.tasks))
+    name = f"{case.trace} x{case.compress:g}, {jobs} jobs, {nodes} nodes, skip"
     return [
         row(name, "read the trace", "s", [read_s]),
         row(name, "simulate", "s", [took_s], limits=[limit_s], target=case.target_s),
-        row(
-            name,
-            "simulate",
-            "jobs/s",
-            [len(workload.jobs) / took_s],
-            limits=[len(workload.jobs) / limit_s],
-            better="more",
-        ),
+        row(name, "simulate", "jobs/s", [jobs / took_s], limits=[jobs / limit_s], better="more"),
     ]
+
+
+def plan_of(case: Case, size: Size) -> SimulationPlan:
+    """Plan of a simulation of a trace."""
+    with gzip.open(traces_folder() / FILES[case.trace], "rt", encoding="utf-8") as file:
+        workload = read_trace(file, compress=case.compress)
+    if size.jobs:
+        workload = msgspec.structs.replace(workload, jobs=workload.jobs[: size.jobs])
+    facts = [
+        TimedFact(0, subject, encode(message))
+        for subject, message in facts_of(read_cluster(case.cluster), subjects=Subjects(_CELL), at_ms=0)
+    ]
+    return SimulationPlan(workload=workload, facts=facts, settings=Settings(skims_classes=True), cell=_CELL)

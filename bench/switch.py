@@ -1,11 +1,12 @@
 """``switch``: a plan of 1,024 whole-node pods by leaf switch, in the core and through the bus."""
 
+import itertools
 import time
+from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-import uvloop
-
 from bench.cell import PRODUCT, Client, cell, described
+from bench.ends import until_done
 from bench.limits.gang import round_trip_ms
 from bench.limits.switch import times_ms
 from bench.report import Report, Row, machine, row
@@ -17,6 +18,7 @@ from berth.core.placement.switch_placement import LeafRound
 from berth.core.requests.gangs import Gang, gang_of
 from berth.core.state.cell import State
 from berth.core.switches.planner import Plan
+from berth.runtime.bus.nats_bus import NatsBus
 from berth.schemas.envelope import encode
 from berth.schemas.facts import JobSeen, Leaf, TopologySeen
 from berth.schemas.intake import JobRequest, Task
@@ -25,54 +27,90 @@ from berth.schemas.placement import Run, placement_of
 from berth.schemas.subjects import Subjects
 
 _PLACES: Final = 16
-_REPLICAS: Final = 1_024
-_REPEATS: Final = 15
-_BUS_LEAVES: Final = 640
-_BUS_REPEATS: Final = 5
 _CHIPS: Final = tuple(range(8))
 _LABEL: Final = "large-model-schema"
 _BYTES_A_POD: Final = 15
 """Bytes of one pod in a placement: index, chips, leaf and state."""
 
 
-class _Case(NamedTuple):
+class Size(NamedTuple):
+    """Size of a run: pods of the gang, decisions in the core and through the bus, leaves of each core case and targets.
+
+    The first number of leaves is that of the cell on the bus.
+    """
+
+    replicas: int = 1_024
+    repeats: int = 15
+    bus_repeats: int = 5
+    leaves: tuple[tuple[int, float], ...] = ((640, 10.0), (6_250, 60.0))
+
+
+FULL: Final = Size()
+SMALL: Final = Size(replicas=64, repeats=1, bus_repeats=1, leaves=((16, 10.0), (32, 60.0)))
+
+
+class Case(NamedTuple):
+    """A cluster, and the gang that comes."""
+
     leaves: int
     filled: str
     """empty; half: two of four leaves are full; spread: half of the places of every leaf are taken."""
     policy: str
+    replicas: int
     target_ms: float
 
     def __str__(self) -> str:
         return f"{self.leaves * _PLACES} nodes, {self.filled}, {self.policy}"
 
 
-def run() -> Report:
+def run(size: Size = FULL) -> Report:
     """Measure."""
     rows: list[Row] = []
-    for leaves, target_ms in ((640, 10.0), (6_250, 60.0)):
+    for leaves, target_ms in size.leaves:
         for policy in ("1.0", "2.0"):
             for filled in ("empty", "half", "spread"):
-                rows += _core(_Case(leaves, filled, policy, target_ms))
+                rows += _core(Case(leaves, filled, policy, size.replicas, target_ms), size.repeats)
     for policy in ("1.0", "2.0"):
         for filled in ("empty", "half"):
-            case = _Case(_BUS_LEAVES, filled, policy, 60.0)
-            limits_ms = uvloop.run(round_trip_ms(_REPLICAS * _BYTES_A_POD, _BUS_REPEATS))
-            found_ms = uvloop.run(_bus(case))
+            case = Case(size.leaves[0][0], filled, policy, size.replicas, 60.0)
+            limits_ms = until_done(round_trip_ms(size.replicas * _BYTES_A_POD, size.bus_repeats))
+            found_ms = until_done(_bus(case, size.bus_repeats))
             rows.append(
                 row(f"4 shards, {case}", "request to status", "ms", found_ms, limits=limits_ms, target=case.target_ms)
             )
     return Report(bench="switch", machine=machine(), rows=rows)
 
 
-def _core(case: _Case) -> list[Row]:
+def _core(case: Case, repeats: int) -> list[Row]:
+    found = list(itertools.islice(decisions(case), repeats))
+    limits_ms = times_ms(case.leaves, _PLACES, case.replicas, repeats)
+    planned_ms = [one.planned_ms for one in found]
+    decided_ms = [one.decided_ms for one in found]
+    return [
+        row(str(case), "plan, rank to node", "ms", planned_ms, limits=limits_ms, target=case.target_ms),
+        row(str(case), "score, plan, chips, placement", "ms", decided_ms, limits=limits_ms),
+    ]
+
+
+class Decision(NamedTuple):
+    """How long a decision took, and its plan alone."""
+
+    decided_ms: float
+    planned_ms: float
+
+
+def decisions(case: Case) -> Iterator[Decision]:
+    """Decide on the gang of a case again and again, from the second time on: the first one fills caches.
+
+    Raises:
+        RuntimeError: It is not placed, or the plan is another one than the decision.
+    """
     state = _state(case)
     scorer = Scorer(state.table, state.shares, state.fold.settings)
-    gang = _gang(state)
+    gang = _gang(state, case.replicas)
     asks = candidate_counts([gang])
     shape = gang.request_class[0][0]
-    plans_ms: list[float] = []
-    decisions_ms: list[float] = []
-    for index in range(_REPEATS + 1):
+    for index in itertools.count():
         begin = time.perf_counter()
         views = {shape: scorer.candidates(shape, asks[shape], leaves=state.leaves)}
         verdict = (
@@ -80,7 +118,7 @@ def _core(case: _Case) -> list[Row]:
         )
         decided_ms = (time.perf_counter() - begin) * 1000
         usable = views[shape].usable
-        if usable is None or verdict.placement is None or verdict.placement.pods() != _REPLICAS:
+        if usable is None or verdict.placement is None or verdict.placement.pods() != case.replicas:
             raise RuntimeError(f"{case}: the gang was not placed: {verdict.refusal}")
         begin = time.perf_counter()
         leaf_round = LeafRound(scorer, state.leaves, state.leaf_occupancy)
@@ -89,41 +127,57 @@ def _core(case: _Case) -> list[Row]:
         planned_ms = (time.perf_counter() - begin) * 1000
         if names != verdict.placement.names():
             raise RuntimeError(f"{case}: the plan differs from the decision")
-        if index:  # the first run fills caches
-            plans_ms.append(planned_ms)
-            decisions_ms.append(decided_ms)
-    limits_ms = times_ms(case.leaves, _PLACES, _REPLICAS, _REPEATS)
-    return [
-        row(str(case), "plan, rank to node", "ms", plans_ms, limits=limits_ms, target=case.target_ms),
-        row(str(case), "score, plan, chips, placement", "ms", decisions_ms, limits=limits_ms),
-    ]
+        if index:
+            yield Decision(decided_ms, planned_ms)
 
 
-async def _bus(case: _Case) -> list[float]:
-    settings = f'[decisions]\nnslb_version = "{case.policy}"\n'
-    async with cell(shards=4, decisions=settings) as bus:
-        client = Client(bus, keep_chips=0)
-        await client.nodes(case.leaves * _PLACES, below=_PLACES)
-        placed = 0
-        if case.filled == "half":
-            client.lasting.add("lasting")
-            await client.submit(
-                "lasting", chips=8, replicas=case.leaves * _PLACES // 2, labels={"tor-affinity": _LABEL}
-            )
-            placed = 1
-            await client.until_placed(placed)
-        out_ms = []
-        for index in range(_BUS_REPEATS + 1):
-            start = time.perf_counter()
-            await client.submit(f"gang-{index}", chips=8, replicas=_REPLICAS, labels={"tor-affinity": _LABEL})
-            placed += 1
-            await client.until_placed(placed)
-            if index:
-                out_ms.append((time.perf_counter() - start) * 1000)
-        return out_ms
+async def _bus(case: Case, repeats: int) -> list[float]:
+    async with cell(shards=4, decisions=settings_of(case)) as running:
+        load = Load(running.bus, case)
+        await load.fill()
+        return [1000 * await load.gang() for _ in range(repeats)]
 
 
-def _state(case: _Case) -> State:
+def settings_of(case: Case) -> str:
+    """Settings of the dispatcher for a case, as TOML."""
+    return f'[decisions]\nnslb_version = "{case.policy}"\n'
+
+
+class Load:
+    """Gangs with switch affinity that come one after the other; each has gone when the next one comes.
+
+    Args:
+        bus: The cell.
+        case: Its nodes, what fills them, and the gang.
+    """
+
+    def __init__(self, bus: NatsBus, case: Case) -> None:
+        self._client = Client(bus, keep_chips=0)
+        self._case = case
+        self._placed = 0
+
+    async def fill(self) -> None:
+        """Give the nodes, fill them, and place a first gang."""
+        nodes = self._case.leaves * _PLACES
+        await self._client.nodes(nodes, below=_PLACES)
+        if self._case.filled == "half":
+            self._client.lasting.add("lasting")
+            await self._place("lasting", nodes // 2)
+        await self.gang()
+
+    async def gang(self) -> float:
+        """Seconds from a request to its status."""
+        start = time.perf_counter()
+        await self._place(f"gang-{self._placed}", self._case.replicas)
+        return time.perf_counter() - start
+
+    async def _place(self, name: str, replicas: int) -> None:
+        await self._client.submit(name, chips=8, replicas=replicas, labels={"tor-affinity": _LABEL})
+        self._placed += 1
+        await self._client.until_placed(self._placed)
+
+
+def _state(case: Case) -> State:
     """A cluster of A2 nodes below leaf switches; half: two of four leaves are full, with jobs of 24 and of 8 nodes."""
     state = State()
     said = Subjects("bench")
@@ -168,13 +222,13 @@ def _node(leaf: int, place: int) -> str:
     return f"node-{leaf * _PLACES + place:06d}"
 
 
-def _gang(state: State) -> Gang:
+def _gang(state: State, replicas: int) -> Gang:
     request = JobRequest(
         namespace="bench",
         name="gang",
         uid="gang",
         resource=PRODUCT.resource,
-        tasks=[Task("worker", _REPLICAS, 8)],
+        tasks=[Task("worker", replicas, 8)],
         node_selector=dict(PRODUCT.selector),
         labels={"tor-affinity": _LABEL},
     )

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -17,14 +18,23 @@ from berth.schemas.usage_facts import UsageSeen
 from berth.services.inventory.pods.rows import read_row
 from berth.services.inventory.usage.collection import Usage
 
-_NODES = 5_000
-_PODS_PER_NODE = 30
-_APPS = 300
-_REPEATS = 11
+_PODS_PER_NODE: Final = 30
+_APPS: Final = 300
 _ZONE = "topology.kubernetes.io/zone"
 
 
-def run() -> Report:
+class Size(NamedTuple):
+    """Size of a run: nodes with 30 pods each, and pods that leave."""
+
+    nodes: int = 5_000
+    repeats: int = 11
+
+
+FULL: Final = Size()
+SMALL: Final = Size(nodes=100, repeats=1)
+
+
+def run(size: Size = FULL) -> Report:
     """Measure."""
     rows: list[Row] = []
     for case, constraints in (
@@ -32,17 +42,17 @@ def run() -> Report:
         ("one key", PodConstraints(anti_affinity=(_term("app"),))),
         ("two keys, one unique per pod", PodConstraints(anti_affinity=(_term("app"), _term("pod-name")))),
     ):
-        rows += _measured(case, constraints)
+        rows += _measured(case, constraints, size)
     return Report(bench="usage", machine=machine(), rows=rows)
 
 
-def _measured(case: str, constraints: PodConstraints | None) -> list[Row]:
-    names = [f"node-{index:05d}" for index in range(_NODES)]
+def _measured(case: str, constraints: PodConstraints | None, size: Size) -> list[Row]:
+    names = [f"node-{index:05d}" for index in range(size.nodes)]
     domain_of = {name: domain for domain, members in domains(map(NodeDescription, names)).items() for name in members}
     usage, asks = Usage(), PodAsks()
     usage.note_selectors(constraints)
     usage.replace_nodes(_node(name) for name in names)
-    pods = [_pod(at) for at in range(_NODES * _PODS_PER_NODE)]
+    pods = [_pod(at, size.nodes) for at in range(size.nodes * _PODS_PER_NODE)]
 
     def read() -> None:
         for pod in pods:
@@ -61,8 +71,8 @@ def _measured(case: str, constraints: PodConstraints | None) -> list[Row]:
     for fact in facts:
         usage.note_published(fact)
     changes, bytes_after = [], []
-    for repeat in range(_REPEATS):
-        uid = f"uid-{repeat * 4_001}"
+    for repeat in range(size.repeats):
+        uid = f"uid-{repeat * 4_001 % len(pods)}"
         usage.drop(uid)
         facts.clear()
         changes.append(_cpu_ms(pack))
@@ -95,10 +105,10 @@ def _node(name: str) -> Node:
     return msgspec.convert({"metadata": {"name": name}, "status": {"allocatable": amounts}}, Node)
 
 
-def _pod(at: int) -> Pod:
+def _pod(at: int, nodes: int) -> Pod:
     """Pod ``at``: one of 300 applications in 20 namespaces; every tenth has a claim, every fiftieth a host port."""
     app = at % _APPS
-    spec: dict[str, object] = {"nodeName": f"node-{at % _NODES:05d}"}
+    spec: dict[str, object] = {"nodeName": f"node-{at % nodes:05d}"}
     box: dict[str, object] = {"name": "main", "resources": {"requests": {"cpu": "1", "ephemeral-storage": "1Gi"}}}
     if at % 50 == 0:
         box["ports"] = [{"containerPort": 9100, "hostPort": 9100}]

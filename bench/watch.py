@@ -1,7 +1,7 @@
 """``watch``: from the start of the inventory's reflections until all nodes and pods are known, on a real API server.
 
 The limit is a bare download of both lists with the same decoding. Both take turns, each time in a process of its own,
-whose memory is read afterwards. ``python -m bench.watch NODES PODS ROUNDS`` is for a quick try.
+whose memory is read afterwards.
 """
 
 import asyncio
@@ -11,22 +11,18 @@ import sys
 import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Final, NamedTuple
 
 import msgspec
-import uvloop
 
+from bench.ends import EndedError, ended_text, kube_server, nats_server, until_done
 from bench.limits.watch import Measured
-from bench.report import Report, Row, machine, row, show
+from bench.processes import ROOT
+from bench.report import Report, Row, machine, row
 from berth.runtime.clock import SystemClock
 from berth.runtime.kube.client import KubeApi
 from berth.runtime.kube.config import KubeConfig
-from berth.runtime.local.kube_server import KubeServer
-from berth.runtime.local.nats_server import EmbeddedServer
 
-NODES = 5_000
-PODS = 20_000
-ROUNDS = 5
 TIME_TARGET = 1.5
 MEMORY_TARGET_MB = 250.0
 _NAMESPACE = "bench"
@@ -35,9 +31,21 @@ _POD_BYTES = 5_000
 _HANDS = 48
 
 
-def run() -> Report:
+class Size(NamedTuple):
+    """Size of a run: nodes, pods, and how often each program runs."""
+
+    nodes: int = 5_000
+    pods: int = 20_000
+    rounds: int = 5
+
+
+FULL: Final = Size()
+SMALL: Final = Size(nodes=50, pods=200, rounds=1)
+
+
+def run(size: Size = FULL) -> Report:
     """Measure."""
-    return Report(bench="watch", machine=machine(), rows=uvloop.run(measure(NODES, PODS, ROUNDS)))
+    return Report(bench="watch", machine=machine(), rows=until_done(measure(*size)))
 
 
 async def measure(nodes: int, pods: int, rounds: int) -> list[Row]:
@@ -49,8 +57,10 @@ async def measure(nodes: int, pods: int, rounds: int) -> list[Row]:
     ours: list[Measured] = []
     bare: list[Measured] = []
     with tempfile.TemporaryDirectory(prefix="berth-watch-") as root:
-        server = KubeServer(Path(root) / "kube", controllers=())
-        async with server, EmbeddedServer(Path(root) / "nats") as nats:
+        async with (
+            kube_server(Path(root) / "kube", controllers=()) as server,
+            nats_server(Path(root) / "nats") as nats,
+        ):
             (Path(root) / "token").write_text(server.admin_token, "utf-8")
             shutil.copy(server.ca_file, Path(root) / "ca.crt")
             await _fill(server.write_kubeconfig(Path(root) / "kubeconfig"), nodes, pods)
@@ -78,14 +88,15 @@ async def _child(module: str, *arguments: str) -> Measured:
     """Measurement of a separate process.
 
     Raises:
-        RuntimeError: It failed.
+        EndedError: It failed.
     """
+    pipe = asyncio.subprocess.PIPE
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", module, *arguments, stdout=asyncio.subprocess.PIPE
+        sys.executable, "-m", module, *arguments, cwd=ROOT, stdout=pipe, stderr=pipe
     )
-    said, _ = await process.communicate()
+    said, log = await process.communicate()
     if process.returncode:
-        raise RuntimeError(f"{module} ended with {process.returncode}")
+        raise EndedError(ended_text(module, f"ended with exit code {process.returncode}", log.decode(errors="replace")))
     return msgspec.json.decode(said, type=Measured)
 
 
@@ -94,7 +105,7 @@ async def _fill(kubeconfig: Path, nodes: int, pods: int) -> None:
     async with await KubeApi.connect(KubeConfig(kubeconfig=kubeconfig), clock=SystemClock()) as api:
         await api.create("/api/v1/namespaces", {"metadata": {"name": _NAMESPACE}})
         await _create_all(api, "/api/v1/nodes", (_a_node(number) for number in range(nodes)))
-        made = (_a_pod(number, number % nodes) for number in range(pods))
+        made = (_a_pod(number, number % nodes, number // nodes) for number in range(pods))
         await _create_all(api, f"/api/v1/namespaces/{_NAMESPACE}/pods", made)
 
 
@@ -147,7 +158,7 @@ def _a_node(number: int) -> dict[str, Any]:
     }
 
 
-def _a_pod(number: int, node: int) -> dict[str, Any]:
+def _a_pod(number: int, node: int, turn: int) -> dict[str, Any]:
     """A bound pod of about 5 KB that holds two chips: most of it is environment, volumes and arguments."""
     volumes = [{"name": f"data-{index}", "hostPath": {"path": f"/mnt/data/{index}"}} for index in range(8)]
     container: dict[str, Any] = {
@@ -158,7 +169,7 @@ def _a_pod(number: int, node: int) -> dict[str, Any]:
         "env": [{"name": f"SETTING_{index}", "value": f"{index:040d}"} for index in range(25)],
         "volumeMounts": [{"name": f"data-{index}", "mountPath": f"/data/{index}"} for index in range(8)],
     }
-    chips = [2 * (number // NODES) % _CHIPS, 2 * (number // NODES) % _CHIPS + 1]
+    chips = [2 * turn % _CHIPS, 2 * turn % _CHIPS + 1]
     held = ",".join(f"Ascend910-{chip}" for chip in chips)
     pod: dict[str, Any] = {
         "metadata": {
@@ -175,7 +186,3 @@ def _a_pod(number: int, node: int) -> dict[str, Any]:
     }
     container["args"] = ["x" * (_POD_BYTES - len(json.dumps(pod)))]
     return pod
-
-
-if __name__ == "__main__":
-    show(Report(bench="watch", machine=machine(), rows=uvloop.run(measure(*map(int, sys.argv[1:])))), as_json=False)

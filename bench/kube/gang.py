@@ -11,20 +11,17 @@ import asyncio
 import gc
 import os
 import statistics
-import subprocess
-import sys
 import tempfile
 from collections.abc import AsyncIterator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
 
-import uvloop
-
 from bench.bind import TARGET, bare_s
 from bench.cluster import NAMESPACE, USER, Admin, a_template, admin_of
+from bench.ends import kube_server, nats_server, until_done
 from bench.kube.story import PodLean, Pods, Story, now_ms
-from bench.processes import until_ready
+from bench.processes import Process, cpu_s, until_ready
 from bench.report import Report, Row, machine, row
 from berth.formats.kubernetes.objects import Listed
 from berth.runtime.bus.nats_bus import NatsBus
@@ -36,8 +33,6 @@ from berth.runtime.local.nats_server import EmbeddedServer
 from berth.runtime.local.ports import free_ports
 from berth.services.binder.node_cards import NodeCards, NodeLean
 
-PODS: Final = 1_000
-ROUNDS: Final = 5
 SERVICES: Final = ("dispatcher", "inventory", "binder")
 DECISION_TARGET_MS: Final = 1_000.0
 _DEADLINE_S: Final = 60.0
@@ -46,7 +41,6 @@ _OK: Final = 200
 RULES: Final = [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}]
 _PODS: Final = f"/api/v1/namespaces/{NAMESPACE}/pods"
 _JOBS: Final = f"/apis/batch/v1/namespaces/{NAMESPACE}/jobs"
-_TICK_S: Final = 1 / os.sysconf("SC_CLK_TCK")
 
 
 class Gang(NamedTuple):
@@ -147,42 +141,47 @@ class Cell:
     @asynccontextmanager
     async def _services(self) -> AsyncIterator[dict[str, int]]:
         """The services of Berth, each in its own process; yields all processes when the services are ready."""
-        children = {}
-        ports = dict(zip(SERVICES, free_ports(len(SERVICES)), strict=True))
-        for service, port in ports.items():
-            kube = "" if service == "dispatcher" else f'[kube]\nkubeconfig = "{self._kubeconfig}"\n'
-            path = self._folder / f"{service}.toml"
-            path.write_text(
-                f'[bus]\nurl = "{self._nats.url}"\ncell = "bench"\n[log]\nlevel = "warning"\n[probes]\nport = {port}\n{kube}'
-            )
-            command = [sys.executable, "-m", f"berth.services.{service}", "--config", str(path)]
-            children[service] = subprocess.Popen(command)  # noqa: ASYNC220, S603  # our own service
-        try:
-            for port in ports.values():
+        with ExitStack() as stack:
+            services = []
+            ports = free_ports(len(SERVICES))
+            for service, port in zip(SERVICES, ports, strict=True):
+                settings: dict[str, object] = {
+                    "bus": {"url": self._nats.url, "cell": "bench"},
+                    "probes": {"port": port},
+                }
+                if service != "dispatcher":
+                    settings["kube"] = {"kubeconfig": self._kubeconfig}
+                services.append(Process(self._folder, service, settings))
+                services[-1].start()
+                stack.callback(services[-1].kill)
+            for port in ports:
                 await until_ready(port, deadline_s=_DEADLINE_S, poll_s=_POLL_S)
-            yield {**self._server.pids, **{name: child.pid for name, child in children.items()}}
-        finally:
-            for child in children.values():
-                child.kill()
-                child.wait()
+            yield {**self._server.pids, **{one.name: one.pid for one in services}}
 
 
 def worked_s(pids: Mapping[str, int]) -> dict[str, float]:
     """CPU seconds of each process so far."""
-    found = {}
-    for name, pid in pids.items():
-        fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
-        found[name] = (int(fields[11]) + int(fields[12])) * _TICK_S
-    return found
+    return {name: cpu_s(pid) for name, pid in pids.items()}
 
 
 def _since(before: Mapping[str, float], pids: Mapping[str, int]) -> dict[str, float]:
     return {name: after - before[name] for name, after in worked_s(pids).items()}
 
 
-def run() -> Report:
+class Size(NamedTuple):
+    """Size of a run: pods of the gang, and gangs."""
+
+    pods: int = 1_000
+    rounds: int = 5
+
+
+FULL: Final = Size()
+SMALL: Final = Size(pods=20, rounds=1)
+
+
+def run(size: Size = FULL) -> Report:
     """Measure."""
-    return Report(bench="kube-gang", machine=machine(), rows=uvloop.run(_measure(PODS, ROUNDS)))
+    return Report(bench="kube-gang", machine=machine(), rows=until_done(_measure(*size)))
 
 
 async def _measure(pods: int, rounds: int) -> list[Row]:
@@ -190,9 +189,9 @@ async def _measure(pods: int, rounds: int) -> list[Row]:
     bares: list[Bare] = []
     async with AsyncExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="berth-kube-gang-")))
-        server = await stack.enter_async_context(KubeServer(folder / "kube", users={USER: ()}))
+        server = await stack.enter_async_context(kube_server(folder / "kube", users=(USER,)))
         admin = await stack.enter_async_context(admin_of(server))
-        nats = await stack.enter_async_context(EmbeddedServer(folder / "nats"))
+        nats = await stack.enter_async_context(nats_server(folder / "nats"))
         await admin.prepare(pods * rounds, RULES)
         config = KubeConfig(kubeconfig=server.write_kubeconfig(folder / "bench", user=USER))
         api = await stack.enter_async_context(await KubeApi.connect(config, clock=SystemClock()))
@@ -227,10 +226,18 @@ def _rows(case: str, gangs: list[Gang], bares: list[Bare]) -> list[Row]:
             [one.made for one in gangs],
             limits=[one.made for one in bares],
         ),
-        row(case, "last pod to request", "ms", [one.asked for one in gangs]),
-        row(case, "request to placement", "ms", [one.decided for one in gangs]),
-        row(case, "last pod to placement", "ms", [one.to_decision for one in gangs], target=DECISION_TARGET_MS),
-        row(case, "placement to first binding", "ms", [one.first for one in gangs]),
+        # The inventory may see the last pod before the watch of this bench does, and what is fast takes 0 whole ms.
+        row(case, "last pod to request", "ms", [one.asked for one in gangs], can_be_zero=True),
+        row(case, "request to placement", "ms", [one.decided for one in gangs], can_be_zero=True),
+        row(
+            case,
+            "last pod to placement",
+            "ms",
+            [one.to_decision for one in gangs],
+            target=DECISION_TARGET_MS,
+            can_be_zero=True,
+        ),
+        row(case, "placement to first binding", "ms", [one.first for one in gangs], can_be_zero=True),
         row(case, "placement to last binding", "ms", [one.bound for one in gangs], limits=limits),
         row(case, "bindings against a bare loop", "ratio", [statistics.median(ratios)], target=TARGET, better="more"),
         row(case, "Job to last binding", "ms", [one.total for one in gangs]),

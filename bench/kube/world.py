@@ -2,8 +2,6 @@
 
 import asyncio
 import json
-import subprocess
-import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
@@ -15,10 +13,11 @@ import aiohttp
 import yaml
 
 from bench.cluster import CHIPS, NAMESPACE, RESOURCE, USER, a_template, card
+from bench.ends import nats_server
 from bench.kube.gang import worked_s
 from bench.kube.story import PodLean, Pods
 from bench.limits.kube import make_and_bind
-from bench.processes import until_ready
+from bench.processes import Process, Program, until_ready
 from berth.cli.local.fleet import EXAMPLES
 from berth.formats.ascend.bind_annotations import BoundPod, NodeCard, annotations
 from berth.formats.ascend.pod_annotations import RANK_INDEX
@@ -48,6 +47,7 @@ WATCHED: Final = (
 """What the services watch."""
 PODS: Final = f"/api/v1/namespaces/{NAMESPACE}/pods"
 GROUPS: Final = f"/apis/scheduling.volcano.sh/v1beta1/namespaces/{NAMESPACE}/podgroups"
+_PODGROUPS: Final = ("scheduling.volcano.sh/v1beta1", "podgroups")
 _NODES_PER_LEAF: Final = 32
 _OVER: Final = frozenset({"succeeded", "failed", "cancelled", "rejected"})
 _DEADLINE_S: Final = 300.0
@@ -125,15 +125,15 @@ class World:
         return stored is None or decode(stored.data, JobStatus).phase in _OVER
 
     @asynccontextmanager
-    async def services(self, *, dispatcher: str = "") -> AsyncIterator[dict[str, int]]:
+    async def services(self, *, dispatcher: Mapping[str, object] | None = None) -> AsyncIterator[dict[str, int]]:
         """The services of Berth, each in its own process; yields their pids when they are ready.
 
         Args:
-            dispatcher: More settings of the dispatcher, as TOML.
+            dispatcher: More settings of the dispatcher.
         """
         async with AsyncExitStack() as stack:
             started = {
-                name: stack.enter_context(self._service(name, port, dispatcher if name == "dispatcher" else ""))
+                name: stack.enter_context(self._service(name, port, (dispatcher or {}) if name == "dispatcher" else {}))
                 for name, port in zip(SERVICES, free_ports(len(SERVICES)), strict=True)
             }
             for _, port in started.values():
@@ -141,20 +141,19 @@ class World:
             yield {name: pid for name, (pid, _) in started.items()}
 
     @asynccontextmanager
-    async def service(self, name: str, settings: str) -> AsyncIterator[None]:
-        """One more service, with settings of its own as TOML."""
+    async def service(self, name: str, settings: Mapping[str, object]) -> AsyncIterator[None]:
+        """One more service, with settings of its own."""
         with self._service(name, free_ports(1)[0], settings) as (_, port):
             await until_ready(port, deadline_s=_READY_S, poll_s=_POLL_S)
             yield
 
     @contextmanager
-    def _service(self, name: str, port: int, settings: str) -> Iterator[tuple[int, int]]:
+    def _service(self, name: str, port: int, settings: Mapping[str, object]) -> Iterator[tuple[int, int]]:
         """A service as a process; yields its pid and the port of its probes."""
-        kube = "" if name == "dispatcher" else f'[kube]\nkubeconfig = "{self._kubeconfig}"\n'
-        common = f'[bus]\nurl = "{self._nats.url}"\ncell = "bench"\n[log]\nlevel = "warning"\n[probes]\nport = {port}\n'
-        path = self._folder / f"{name}.toml"
-        path.write_text(settings + common + kube, encoding="utf-8")
-        with _child("-m", f"berth.services.{name}", "--config", str(path)) as pid:
+        common: dict[str, object] = {"bus": {"url": self._nats.url, "cell": "bench"}, "probes": {"port": port}}
+        if name != "dispatcher":
+            common["kube"] = {"kubeconfig": self._kubeconfig}
+        with _running(Process(self._folder, name, {**settings, **common})) as pid:
             yield pid, port
 
     @contextmanager
@@ -162,7 +161,7 @@ class World:
         """As many watches as Berth has, in a process of their own that reads and forgets."""
         urls = [self.server.url + path for path in WATCHED]
         arguments = [str(self.server.ca_file), self.server.admin_token, urls]
-        with _child("-m", "bench.limits.kube", json.dumps(arguments)):
+        with _running(Program(self._folder, "watches", ["-m", "bench.limits.kube", json.dumps(arguments)])):
             yield
 
     async def make_leaves(self, nodes: int) -> None:
@@ -210,14 +209,13 @@ async def _until(condition: Callable[[], Awaitable[bool]]) -> None:
 
 
 @contextmanager
-def _child(*arguments: str) -> Iterator[int]:
-    """A process of Python; yields its pid, and kills it at the end."""
-    child = subprocess.Popen([sys.executable, *arguments])  # noqa: S603  # our own
+def _running(program: Program) -> Iterator[int]:
+    """A program that runs while the block does; yields its pid."""
+    program.start()
     try:
-        yield child.pid
+        yield program.pid
     finally:
-        child.kill()
-        child.wait()
+        program.kill()
 
 
 @asynccontextmanager
@@ -227,7 +225,7 @@ async def world(folder: Path, server: KubeServer) -> AsyncIterator[World]:
     connector = aiohttp.TCPConnector(ssl=server.ssl_context(), limit=AT_ONCE)
     config = KubeConfig(kubeconfig=server.write_kubeconfig(folder / "bench"))
     async with (
-        EmbeddedServer(folder / "nats") as nats,
+        nats_server(folder / "nats") as nats,
         await NatsBus.connect(nats.url, "bench", name="bench") as bus,
         await KubeApi.connect(config, clock=SystemClock()) as api,
         aiohttp.ClientSession(connector=connector, headers=headers) as session,
@@ -237,9 +235,10 @@ async def world(folder: Path, server: KubeServer) -> AsyncIterator[World]:
         seen = Pods()
         reflecting = api.reflect(PODS, PodLean, seen)
         found = World(folder, server, nats, bus, session, seen)
-        crd = yaml.safe_load((EXAMPLES / "crds" / "podgroup.scheduling.volcano.sh.yaml").read_text("utf-8"))
-        await found.post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", json.dumps(crd).encode())
-        await _until(partial(api.serves, "scheduling.volcano.sh/v1beta1", "podgroups"))
+        if not await api.serves(*_PODGROUPS):  # another world on this server may have defined them
+            crd = yaml.safe_load((EXAMPLES / "crds" / "podgroup.scheduling.volcano.sh.yaml").read_text("utf-8"))
+            await found.post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", json.dumps(crd).encode())
+            await _until(partial(api.serves, *_PODGROUPS))
         watching = group.create_task(reflecting.run())
         await reflecting.synced.wait()
         yield found

@@ -4,14 +4,14 @@ import tempfile
 import time
 from pathlib import Path
 
+from bench.ends import nats_server
 from berth.runtime.bus.nats_bus import NatsBus
-from berth.runtime.local.nats_server import EmbeddedServer
 
 
 async def round_trip_ms(size: int, repeats: int) -> list[float]:
     """Milliseconds of each repeat."""
     with tempfile.TemporaryDirectory(prefix="berth-limit-") as root:
-        async with EmbeddedServer(Path(root)) as server:
+        async with nats_server(Path(root)) as server:
             bus = await NatsBus.connect(server.url, "limit", name="limit")
             await bus.ensure_streams()
             out = []

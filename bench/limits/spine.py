@@ -6,14 +6,14 @@ import time
 from pathlib import Path
 from typing import Literal
 
+from bench.ends import nats_server
 from berth.runtime.bus.nats_bus import NatsBus
-from berth.runtime.local.nats_server import EmbeddedServer
 
 
-async def messages_per_gang_s(sync: Literal["interval", "always"], gangs: int = 10_000) -> float:
+async def messages_per_gang_s(sync: Literal["interval", "always"], gangs: int) -> float:
     """Gangs a second, if storing their messages were all."""
     with tempfile.TemporaryDirectory(prefix="berth-limit-") as root:
-        async with EmbeddedServer(Path(root), sync=sync) as server:
+        async with nats_server(Path(root), sync=sync) as server:
             bus = await NatsBus.connect(server.url, "limit", name="limit")
             await bus.ensure_streams()
             said = bus.subjects

@@ -12,7 +12,6 @@ of each hour. Jobs come under a bounded set of names, because statuses and lates
 import asyncio
 import gc
 import os
-import sys
 import tempfile
 import time
 from collections.abc import AsyncIterator
@@ -21,9 +20,9 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 import msgspec
-import uvloop
 
 from bench.cell import PRODUCT, give_nodes, many_nodes
+from bench.ends import nats_server, until_done
 from bench.load.samples import Course, CourseFile, Sample, ask, sample_of
 from bench.load.traffic import Traffic
 from bench.load.verdict import CLIENT, rows_of
@@ -31,7 +30,6 @@ from bench.processes import Process, until_ready
 from bench.report import Report, machine
 from berth.core.cluster.node_packing import unpack_health
 from berth.runtime.bus.nats_bus import NatsBus
-from berth.runtime.local.nats_server import EmbeddedServer
 from berth.runtime.local.ports import free_ports
 from berth.schemas.envelope import decode
 from berth.schemas.facts import HealthSeen, NodeHealth
@@ -67,12 +65,16 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Jobs a second, instead of 0.8 of the measured rate; 0: measure."""
 
 
+FULL: Final = Settings()
+SMALL: Final = Settings(seconds=12, fast_s=4, nodes=20, outstanding=20, used=0.5, sample_s=0.5)
+
+
 class _Cell(NamedTuple):
     bus: NatsBus
     pids: dict[str, int]
 
 
-def run(settings: Settings, path: Path | None) -> Report:
+def run(settings: Settings = FULL, path: Path | None = None) -> Report:
     """Measure.
 
     Args:
@@ -80,7 +82,7 @@ def run(settings: Settings, path: Path | None) -> Report:
         path: File for the samples; None for a temporary one.
     """
     gc.set_threshold(50_000, 20, 50)
-    return Report(bench="load", machine=machine(), rows=rows_of(uvloop.run(load(settings, path))))
+    return Report(bench="load", machine=machine(), rows=rows_of(until_done(load(settings, path))))
 
 
 async def load(settings: Settings, path: Path | None) -> Course:
@@ -183,7 +185,7 @@ async def _cell(settings: Settings) -> AsyncIterator[_Cell]:
     with tempfile.TemporaryDirectory(prefix="berth-load-") as root:
         folder = Path(root)
         async with (
-            EmbeddedServer(folder / "nats") as server,
+            nats_server(folder / "nats") as server,
             await NatsBus.connect(server.url, "load", name="load") as bus,
         ):
             await bus.ensure_streams()
@@ -196,10 +198,6 @@ async def _cell(settings: Settings) -> AsyncIterator[_Cell]:
                 await _shorten(bus, settings.kept_s)
                 pids = {one.name: one.pid for one in processes}
                 yield _Cell(bus, {"nats-server": server.pid or 0, **pids, CLIENT: os.getpid()})
-            except BaseException:
-                logs = [f"{one.name}: {one.log_path.read_text()[-2000:]}" for one in processes if one.log_path.exists()]
-                sys.stderr.write("\n".join(logs))
-                raise
             finally:
                 for one in processes:
                     one.kill()

@@ -9,61 +9,62 @@ import time
 from collections.abc import Iterator
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Final
-
-import uvloop
+from typing import Final, NamedTuple
 
 from bench.cell import PRODUCT, described
+from bench.ends import nats_server, until_done
 from bench.load.samples import ask, process_sample
 from bench.processes import Process, until_ready
 from bench.report import Report, Row, machine, row
 from bench.restart import Ledger
 from berth.core.cluster.node_packing import pack_nodes
 from berth.runtime.bus.nats_bus import NatsBus
-from berth.runtime.local.nats_server import EmbeddedServer
 from berth.runtime.local.ports import free_ports
 from berth.schemas.envelope import encode
 from berth.schemas.intake import JobRequest, Task
 from berth.schemas.nodes import NodeDescription
 from berth.schemas.subjects import StreamName
 
-NODES: Final = 1_000_000
-_SHARDS: Final = 8
 _BELOW: Final = 48
-_LONE: Final = 30
-_GANG: Final = 1_000
-"""Pods of the large gang, a node each."""
-_MANY: Final = 5_000
 _DEADLINE_S: Final = 1_800.0
 _POLL_S: Final = 0.1
 _NAMESPACE: Final = "bench"
 _MIB: Final = 1 << 20
 
 
-def run(nodes: int = NODES) -> Report:
-    """Measure.
+class Size(NamedTuple):
+    """Size of a run.
 
-    Args:
+    Attributes:
         nodes: Nodes of the cell.
-    """
-    return Report(bench="nodes", machine=machine(), rows=uvloop.run(measure(nodes)))
-
-
-async def measure(
-    nodes: int, *, shards: int = _SHARDS, lone: int = _LONE, gang: int = _GANG, many: int = _MANY
-) -> list[Row]:
-    """Rows of a cell.
-
-    Args:
-        nodes: Its nodes.
         shards: Its scorers.
         lone: Jobs that are submitted one after the other.
         gang: Pods of a gang with a node for each.
         many: Jobs that are submitted at once.
     """
+
+    nodes: int = 1_000_000
+    shards: int = 8
+    lone: int = 30
+    gang: int = 1_000
+    many: int = 5_000
+
+
+FULL: Final = Size()
+SMALL: Final = Size(nodes=200, shards=2, lone=2, gang=90, many=3)
+
+
+def run(size: Size = FULL) -> Report:
+    """Measure."""
+    return Report(bench="nodes", machine=machine(), rows=until_done(measure(size)))
+
+
+async def measure(size: Size) -> list[Row]:
+    """Rows of a cell."""
+    nodes, shards, lone, gang, many = size
     async with AsyncExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="berth-nodes-")))
-        server = await stack.enter_async_context(EmbeddedServer(folder / "nats"))
+        server = await stack.enter_async_context(nats_server(folder / "nats"))
         bus = await stack.enter_async_context(await NatsBus.connect(server.url, "bench", name="bench"))
         await bus.ensure_streams()
         began_s = time.perf_counter()

@@ -74,7 +74,7 @@ def rows_of(course: Course, equal_from_s: float = SETTLED_S, *, settled_s: float
         row("whole run", "jobs submitted", "1/s", [course.rate]),
         row("whole run", "jobs placed", "1/s", [placed], target=_RATE_SHARE * course.rate, better="more"),
         row("whole run", "jobs placed in all", "1", [course.samples[-1].placed - course.samples[0].placed]),
-        row("whole run", "messages not stored", "1", [course.samples[-1].failed], target=0.0),
+        row("whole run", "messages not stored", "1", [course.samples[-1].failed], target=0.0, can_be_zero=True),
     ]
     for name in course.samples[-1].processes:
         rows += _memory(case, name, early, late)
@@ -106,6 +106,7 @@ def _memory(case: str, name: str, early: list[Sample], late: list[Sample]) -> li
             "%",
             [100 * (after / before - 1)],
             target=None if name == CLIENT else _MEMORY_GROWTH,
+            can_be_zero=True,
         ),
         row(case, f"CPU of {name}", "% of a core", [100 * cpu]),
     ]
@@ -127,10 +128,17 @@ def _stream(case: str, name: str, early: list[Sample], late: list[Sample]) -> li
             "%",
             [max(growth, 0.0)],
             target=_STREAM_GROWTH,
+            can_be_zero=True,
         ),
         row(case, f"{name}, messages at last", "1", [_median(late, lambda one: one.streams[name].messages)]),
-        row(case, f"{name}, least lag at last", "messages", [least_lag], target=0.0),
-        row(case, f"{name}, most lag at last", "messages", [max(one.streams[name].lag for one in late)]),
+        row(case, f"{name}, least lag at last", "messages", [least_lag], target=0.0, can_be_zero=True),
+        row(
+            case,
+            f"{name}, most lag at last",
+            "messages",
+            [max(one.streams[name].lag for one in late)],
+            can_be_zero=True,
+        ),
     ]
 
 

@@ -12,26 +12,19 @@ import time
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Final
-
-import uvloop
+from typing import Final, NamedTuple
 
 from bench.cell import PRODUCT, give_nodes, many_nodes, pods_seen
+from bench.ends import nats_server, until_done
 from bench.processes import Process, until_ready
 from bench.report import Report, Row, machine, row
 from bench.restart import Ledger
 from berth.runtime.bus.nats_bus import NatsBus
-from berth.runtime.local.nats_server import EmbeddedServer
 from berth.runtime.local.ports import free_ports
 from berth.schemas.envelope import encode
 from berth.schemas.facts import PodPhase
 from berth.schemas.intake import JobRequest, Task
 
-_NODES: Final = 10_000
-_WAITING: Final = 50_000
-_ENDS: Final = 10
-_STARTS: Final = 3
-_IDLE_S: Final = 10.0
 _LOOK_S: Final = 0.5
 _IDLE_SHARE: Final = 0.15
 """CPU below which a dispatcher has nothing to do but send heartbeats and check timers."""
@@ -41,40 +34,50 @@ _POLL_S: Final = 0.02
 _NAMESPACE: Final = "bench"
 
 
-def run() -> Report:
-    """Measure."""
-    rows = [
-        one
-        for case, cpu_milli in (("alike", lambda _: 1_000), ("different", lambda number: 1_000 + number))
-        for one in uvloop.run(measure(case, cpu_milli))
-    ]
-    return Report(bench="waiting", machine=machine(), rows=rows)
+class Size(NamedTuple):
+    """Size of a run.
 
-
-async def measure(
-    case: str,
-    cpu_milli: Callable[[int], int],
-    *,
-    nodes: int = _NODES,
-    waiting: int = _WAITING,
-    ends: int = _ENDS,
-    starts: int = _STARTS,
-    idle_s: float = _IDLE_S,
-) -> list[Row]:
-    """Rows of a case.
-
-    Args:
-        case: Its name.
-        cpu_milli: CPU request of the pods of each waiting gang, by its number.
+    Attributes:
         nodes: Nodes of the cell.
         waiting: Gangs that wait.
         ends: Jobs that end while the dispatcher runs.
         starts: Starts of the dispatcher.
         idle_s: How long nothing happens.
     """
+
+    nodes: int = 10_000
+    waiting: int = 50_000
+    ends: int = 10
+    starts: int = 3
+    idle_s: float = 10.0
+
+
+FULL: Final = Size()
+SMALL: Final = Size(nodes=4, waiting=20, ends=2, starts=1, idle_s=0.1)
+
+
+def run(size: Size = FULL) -> Report:
+    """Measure."""
+    rows = [
+        one
+        for case, cpu_milli in (("alike", lambda _: 1_000), ("different", lambda number: 1_000 + number))
+        for one in until_done(measure(case, cpu_milli, size))
+    ]
+    return Report(bench="waiting", machine=machine(), rows=rows)
+
+
+async def measure(case: str, cpu_milli: Callable[[int], int], size: Size) -> list[Row]:
+    """Rows of a case.
+
+    Args:
+        case: Its name.
+        cpu_milli: CPU request of the pods of each waiting gang, by its number.
+        size: Size of the run.
+    """
+    nodes, waiting, ends, starts, idle_s = size
     async with AsyncExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="berth-waiting-")))
-        server = await stack.enter_async_context(EmbeddedServer(folder / "nats"))
+        server = await stack.enter_async_context(nats_server(folder / "nats"))
         bus = await stack.enter_async_context(await NatsBus.connect(server.url, "bench", name="bench"))
         await bus.ensure_streams()
         await give_nodes(bus, many_nodes(nodes))
@@ -105,8 +108,8 @@ async def measure(
             row(what, "CPU for that", "s of a core", [used_s]),
             row(what, "memory of the dispatcher before", "MiB", [before_mib]),
             row(what, "memory of the dispatcher with them", "MiB", [kept_mib]),
-            row(what, "memory for a waiting gang", "KiB", [1024 * (kept_mib - before_mib) / waiting]),
-            row(what, "CPU while nothing happens", "% of a core", [100 * idle]),
+            row(what, "memory for a waiting gang", "KiB", [1024 * (kept_mib - before_mib) / waiting], can_be_zero=True),
+            row(what, "CPU while nothing happens", "% of a core", [100 * idle], can_be_zero=True),
             row(what, "a job ends: to the placement of a gang, p50", "ms", placed_ms),
             row(what, "a job ends: to the placement of a gang, most", "ms", [max(placed_ms)]),
             row(what, "a job ends: CPU, p50", "ms", cpu_ms),

@@ -27,7 +27,7 @@ async def test_jobs_come_and_go_and_all_that_grows_is_sampled(tmp_path: Path) ->
 
 
 async def test_gangs_wait_until_jobs_end() -> None:
-    rows = await waiting.measure("alike", lambda _: 1_000, nodes=4, waiting=20, ends=2, starts=1, idle_s=0.1)
+    rows = await waiting.measure("alike", lambda _: 1_000, waiting.SMALL)
     found = {one.metric: one.value for one in rows}
     assert found["a job ends: records, mean"] >= 1
     assert found["a job ends: to the placement of a gang, p50"] > 0
@@ -35,14 +35,14 @@ async def test_gangs_wait_until_jobs_end() -> None:
 
 
 async def test_jobs_are_placed_on_nodes_of_several_scorers() -> None:
-    rows = await nodes.measure(100, shards=2, lone=2, gang=90, many=3)
+    rows = await nodes.measure(nodes.SMALL)
     found = {one.metric: one.value for one in rows}
     assert found["one gang of 90 nodes to its placement"] > 0
     assert found["memory of all"] > found["memory of the dispatcher"] + 2 * found["memory of a scorer, median"] - 0.01
 
 
 async def test_all_reports_are_taken() -> None:
-    rows = await reports.measure(nodes=50, seconds=3, changed=5)
+    rows = await reports.measure(reports.SMALL)
     found = {one.metric: one.value for one in rows}
     assert found["reports not taken"] == 0
     assert found["report to fact, p50"] > 0

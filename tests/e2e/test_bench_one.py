@@ -9,7 +9,7 @@ from bench import one
 
 @pytest.mark.timeout(120)
 async def test_it_measures_both_modes_with_jobs() -> None:
-    report = await asyncio.to_thread(one.run, nodes=10, jobs=2, latencies=2)
+    report = await asyncio.to_thread(one.run, one.SMALL)
     values = {(line.case, line.metric): line for line in report.rows}
     case = "10 nodes, 2 jobs of 4 pods, one process"
     assert values[case, "PSS, highest"].value >= values[case, "PSS before the jobs"].value > 40

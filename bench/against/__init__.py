@@ -1,0 +1,1 @@
+"""This tree against another commit: the same work on both, in turns."""
