@@ -24,6 +24,7 @@ from tests.mutants.trees import TreeError, copy_of, digest_of, files_of, product
 from tests.mutants.trials import tried
 
 _OWN: Final = Path(__file__).parents[2]
+_PAGE: Final = _OWN / "docs/results/mutants.md"
 _WANTED: Final = 85.0
 """Percent of the mutants that tests must notice."""
 
@@ -47,10 +48,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stderr.write(f"error: {error}\n")
         return 2
     equivalent = reasons_for(mutants, equivalents_in())
-    if options.page is not None:
+    page: Path | None = options.page
+    if page is None and root == _OWN and not (options.names or options.made):
+        page = _PAGE
+    if page is not None:
         folders = ", ".join(f"`{name}`" for name in FOLDERS)
         sample = Sample(options.seed, len(sites), _words_on(root), folders)
-        options.page.write_text(page_of(sample, outcomes, equivalent), "utf-8")
+        page.write_text(page_of(sample, outcomes, equivalent), "utf-8")
     sys.stdout.write(summary_of(outcomes, equivalent) + "\n")
     counted = [outcome for mutant, outcome in outcomes if mutant.name not in equivalent]
     noticed = sum(outcome.verdict != "survived" for outcome in counted)
@@ -67,7 +71,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--root", type=Path, default=_OWN, metavar="FOLDER", help="checkout that is judged (this one)")
     parser.add_argument("--jobs", type=_positive, default=2, metavar="N", help="processes that run tests (2)")
     parser.add_argument("--kept", type=Path, metavar="FOLDER", help="what is known (.mutants)")
-    parser.add_argument("--page", type=Path, metavar="FILE", help="where the score is written")
+    parser.add_argument(
+        "--page", type=Path, metavar="FILE", help="where the score is written (docs/results/mutants.md)"
+    )
     return parser
 
 

@@ -1,7 +1,8 @@
 """Code of modules: imported instead of that of their files, and that of each function in them."""
 
 import os
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterable
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import CodeType
@@ -22,6 +23,12 @@ def import_texts(root: Path, texts: dict[str, str]) -> None:
     """Let modules be imported from texts instead of their files, by path from the root of a tree."""
     real = {os.path.realpath(root / name): text for name, text in texts.items()}
     import_instead(lambda path: compile(real[path], path, "exec", dont_inherit=True) if path in real else None)
+
+
+def leave(names: Iterable[str]) -> None:
+    """Forget modules, so that others of these names can be imported."""
+    for name in [one for one in sys.modules if one.split(".")[0] in names]:
+        del sys.modules[name]
 
 
 class Codes(NamedTuple):

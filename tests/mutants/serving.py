@@ -15,7 +15,6 @@ import signal
 import sys
 import time
 import zlib
-from collections.abc import Iterable
 from pathlib import Path
 from types import FunctionType
 from typing import IO, Any, Final
@@ -23,7 +22,7 @@ from typing import IO, Any, Final
 import msgspec
 import pytest
 
-from tests.mutants.loading import codes_of, import_instead, import_texts, meaning_of, place_of
+from tests.mutants.loading import codes_of, import_instead, import_texts, leave, meaning_of, place_of
 from tests.mutants.probes import install_array, probed
 
 _MEMORY_BYTES: Final = 6 << 30
@@ -235,12 +234,6 @@ def _prepared(plan: Plan) -> bytearray:
         trees[os.path.realpath(root / name)] = tree
     import_instead(lambda path: compile(trees[path], path, "exec", dont_inherit=True) if path in trees else None)
     return install_array(length)
-
-
-def leave(names: Iterable[str]) -> None:
-    """Forget modules, so that others of these names can be imported."""
-    for name in [one for one in sys.modules if one.split(".")[0] in names]:
-        del sys.modules[name]
 
 
 def main() -> None:

@@ -27,7 +27,7 @@ _LIVE: Final = f"""
 import json, sys
 from pathlib import Path
 sys.path.insert(0, {str(Path(__file__).parents[2])!r})
-from tests.mutants.serving import import_texts, leave
+from tests.mutants.loading import import_texts, leave
 leave({{"tests"}})
 del sys.path[0]
 import_texts(Path.cwd(), json.loads(sys.stdin.read()))
