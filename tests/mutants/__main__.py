@@ -14,7 +14,7 @@ from typing import Final
 
 import msgspec
 
-from tests.mutants.covering import FOLDERS, Cover, cover_of
+from tests.mutants.covering import FOLDERS, cover_of, is_test
 from tests.mutants.equivalents import equivalents_in, reasons_for
 from tests.mutants.generator import Site, sites_in
 from tests.mutants.made import MADE, mutant_named
@@ -25,6 +25,8 @@ from tests.mutants.trials import tried
 
 _OWN: Final = Path(__file__).parents[2]
 _PAGE: Final = _OWN / "docs/results/mutants.md"
+_JUDGED: Final = ("berth/", "services/", "schemas/", "tests/")
+_TOOL: Final = "tests/mutants/"
 _WANTED: Final = 85.0
 """Percent of the mutants that tests must notice."""
 
@@ -41,9 +43,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         with tempfile.TemporaryDirectory(prefix="mutants-", ignore_cleanup_errors=True) as folder:
             copy = copy_of(root, Path(folder) / "tree")
+            names = [name for name in files_of(root) if name.startswith(_JUDGED) and not name.startswith(_TOOL)]
+            tree = digest_of(copy, names)
+            kept_cover = kept / f"cover-{digest_of(copy, [one for one in names if not is_test(one)])}.ndjson"
             sites = [site for path in product_of(copy) for site in sites_in(path, (copy / path).read_bytes())]
             mutants = _made(copy, options.names) if options.made else _sampled(copy, sites, options)
-            outcomes = _outcomes(copy, _tree_of(root), mutants, kept, options.jobs)
+            outcomes = _outcomes(copy, tree, mutants, kept, kept_cover, options.jobs)
     except TreeError as error:
         sys.stderr.write(f"error: {error}\n")
         return 2
@@ -53,7 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         page = _PAGE
     if page is not None:
         folders = ", ".join(f"`{name}`" for name in FOLDERS)
-        sample = Sample(options.seed, len(sites), _words_on(root), folders)
+        sample = Sample(options.seed, len(sites), f"`{tree[:12]}` on commit `{_commit_of(root)}`", folders)
         page.write_text(page_of(sample, outcomes, equivalent), "utf-8")
     sys.stdout.write(summary_of(outcomes, equivalent) + "\n")
     counted = [outcome for mutant, outcome in outcomes if mutant.name not in equivalent]
@@ -114,14 +119,17 @@ def _made(copy: Path, names: Sequence[str]) -> list[Mutant]:
     return [mutant_named(name, copy) for name in chosen]
 
 
-def _outcomes(copy: Path, tree: str, mutants: Sequence[Mutant], kept: Path, jobs: int) -> list[tuple[Mutant, Outcome]]:
+def _outcomes(
+    copy: Path, tree: str, mutants: Sequence[Mutant], kept: Path, kept_cover: Path, jobs: int
+) -> list[tuple[Mutant, Outcome]]:
     """What became of mutants, what is known included."""
     memory = load(kept / "outcomes.json")
     done = {mutant.name: outcome for mutant, outcome in known(copy, memory, list(mutants), tree)}
     _tell(f"{len(done)} of {len(mutants)} are known")
     waiting = [mutant for mutant in mutants if mutant.name not in done]
     if waiting:
-        cover = _cover(copy, kept / f"cover-{tree}.ndjson", jobs)
+        cover = cover_of(copy, kept_cover, jobs=jobs, tell=_tell)
+        _tell(f"{len(cover)} tests execute the product in their own process")
         for mutant, outcome in tried(copy, cover, waiting, jobs=jobs):
             found = msgspec.structs.replace(outcome, digest=digest_for(copy, mutant, outcome, tree))
             memory[mutant.name] = done[mutant.name] = found
@@ -130,22 +138,7 @@ def _outcomes(copy: Path, tree: str, mutants: Sequence[Mutant], kept: Path, jobs
     return [(mutant, done[mutant.name]) for mutant in mutants]
 
 
-def _cover(copy: Path, file: Path, jobs: int) -> Cover:
-    for found in cover_of(copy, file, jobs=jobs):
-        if isinstance(found, Cover):
-            _tell(f"{len(found)} tests execute the product in their own process")
-            return found
-        _tell(found)
-    raise AssertionError("the last one is the map")
-
-
-def _tree_of(root: Path) -> str:
-    """Digest of the product and its tests, without those of this tool."""
-    names = [name for name in files_of(root) if name.startswith(("berth/", "services/", "schemas/", "tests/"))]
-    return digest_of(root, [name for name in names if not name.startswith("tests/mutants/")])
-
-
-def _words_on(root: Path) -> str:
+def _commit_of(root: Path) -> str:
     found = subprocess.run(
         ["git", "rev-parse", "--short=8", "HEAD"],  # noqa: S607  # whichever the user has
         cwd=root,
@@ -153,7 +146,7 @@ def _words_on(root: Path) -> str:
         text=True,
         check=True,
     )
-    return f"`{_tree_of(root)[:12]}` on commit `{found.stdout.strip()}`"
+    return found.stdout.strip()
 
 
 def _tell(line: str) -> None:

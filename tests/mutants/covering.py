@@ -1,15 +1,15 @@
 """Which tests execute which segments of the product: found once a tree, and kept in a file.
 
-The file has a line for each test that passed; an interrupted search goes on behind what is there.
+The file has a line for each test; an interrupted search goes on behind what is there, and only files with tests that
+are others by now are looked at again.
 """
 
 import queue
 import re
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import ExitStack
-from itertools import groupby
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -19,13 +19,22 @@ import numpy as np
 from tests.mutants.probes import Segment, probed, segment_at
 from tests.mutants.serving import Ran, Request
 from tests.mutants.syntax import Place
-from tests.mutants.trees import product_of
+from tests.mutants.trees import digest_of, product_of
 from tests.mutants.workers import Worker
 
 FOLDERS: Final = ("unit", "property", "golden", "contract", "bus", "replay", "sim")
 """Folders of ``tests`` whose tests execute the product in their own process, the most specific ones first."""
 _LIMIT_S: Final = 120.0
 _COLLECTED: Final = "collected"
+_DONE: Final = "done"
+_TESTS: Final = "test_*.py"
+
+
+class _Row(msgspec.Struct, array_like=True):
+    """A line: how a test went, and the digest of its file; ``done`` behind all tests of a file."""
+
+    digest: str
+    ran: Ran
 
 
 class Chosen(NamedTuple):
@@ -108,6 +117,11 @@ class Cover:
         return [Chosen(test, seconds) for _, seconds, test in sorted(ranked)]
 
 
+def is_test(name: str) -> bool:
+    """Whether a file has tests."""
+    return Path(name).match(_TESTS)
+
+
 def file_of(test: str) -> str:
     """File of a test."""
     return test.partition("::")[0]
@@ -133,38 +147,43 @@ def _marks(row: Ran, length: int) -> "np.ndarray[tuple[int], np.dtype[np.uint8]]
     return np.packbits(np.frombuffer(zlib.decompress(row.segments), np.uint8)[:length])
 
 
-def cover_of(root: Path, kept: Path, *, jobs: int) -> Iterator[str | Cover]:
-    """Words on the progress, at last the map of a tree.
+def cover_of(root: Path, kept: Path, *, jobs: int, tell: Callable[[str], object]) -> Cover:
+    """The map of a tree.
 
     Args:
         root: A copy of the tree; nothing in it changes.
-        kept: The file of what is known.
+        kept: The file of what is known; what it holds of a file with tests that is another by now does not count.
         jobs: How many processes run tests at once.
+        tell: Is told how far it is.
     """
-    rows = _known(kept)
     folders = [f"tests/{name}" for name in FOLDERS if (root / "tests" / name).is_dir()]
-    done = {file_of(row.test) for row in rows if not row.test.startswith(_COLLECTED)}
-    if not any(row.test == _COLLECTED and row.how == "ended" for row in rows):
+    files = [path.relative_to(root).as_posix() for name in folders for path in (root / name).rglob(_TESTS)]
+    digests = {file: digest_of(root, [file]) for file in files}
+    done = {row.ran.test for row in _known(kept, digests) if row.ran.how == _DONE}
+    missing = sorted(set(files) - done)
+    if missing:
         kept.parent.mkdir(parents=True, exist_ok=True)
         with ExitStack() as stack:
             out = stack.enter_context(kept.open("ab"))
             pool = stack.enter_context(ThreadPoolExecutor(jobs))
             probes = product_of(root)
-            starts = [pool.submit(Worker, root, folders, probes=probes) for _ in range(jobs)]
+            starts = [pool.submit(Worker, root, missing, probes=probes) for _ in range(jobs)]
             free: queue.SimpleQueue[Worker] = queue.SimpleQueue()
             for start in starts:
                 free.put(stack.enter_context(start.result()))
             ready = starts[0].result().ready
-            out.write(_line(Ran(_COLLECTED, _COLLECTED, 0, ready.segments)))
-            files = [(file, list(tests)) for file, tests in groupby(ready.tests, file_of) if file not in done]
-            futures = [pool.submit(_file, free, tests) for _, tests in files]
+            out.write(_line("", Ran(_COLLECTED, _COLLECTED, 0, ready.segments)))
+            tests: dict[str, list[str]] = {file: [] for file in missing}
+            for test in ready.tests:
+                tests[file_of(test)].append(test)
+            futures = {pool.submit(_file, free, names): file for file, names in tests.items()}
             for number, future in enumerate(as_completed(futures), 1):
-                out.write(b"".join(map(_line, future.result())))
+                file = futures[future]
+                rows = [*future.result(), Ran(file, _DONE)]
+                out.write(b"".join(_line(digests[file], row) for row in rows))
                 out.flush()
-                yield f"{number} of {len(files)} files with tests"
-            out.write(_line(Ran(_COLLECTED, "ended")))
-        rows = _known(kept)
-    yield Cover(root, rows)
+                tell(f"{number} of {len(missing)} files with tests")
+    return Cover(root, [row.ran for row in _known(kept, digests)])
 
 
 def _file(free: "queue.SimpleQueue[Worker]", tests: list[str]) -> list[Ran]:
@@ -181,16 +200,20 @@ def _file(free: "queue.SimpleQueue[Worker]", tests: list[str]) -> list[Ran]:
         free.put(worker)
 
 
-def _line(row: Ran) -> bytes:
-    return msgspec.json.encode(row) + b"\n"
+def _line(digest: str, row: Ran) -> bytes:
+    return msgspec.json.encode(_Row(digest, row)) + b"\n"
 
 
-def _known(kept: Path) -> list[Ran]:
-    """What a file holds; a line that was not written to its end does not count."""
-    found: list[Ran] = []
-    for line in kept.read_bytes().splitlines() if kept.exists() else []:
+def _known(kept: Path, digests: Mapping[str, str]) -> list[_Row]:
+    """What a file holds of files that are as they were; a line that was not written to its end does not count."""
+    found: dict[tuple[str, str], _Row] = {}
+    for number, line in enumerate(kept.read_bytes().splitlines() if kept.exists() else []):
         try:
-            found.append(msgspec.json.decode(line, type=Ran))
+            row = msgspec.json.decode(line, type=_Row)
         except msgspec.DecodeError:
             continue
-    return found
+        if row.ran.how == _COLLECTED:
+            found[_COLLECTED, str(number)] = row
+        elif row.digest == digests.get(file_of(row.ran.test)):
+            found[row.ran.test, row.ran.how] = row
+    return list(found.values())

@@ -43,19 +43,32 @@ def tried(root: Path, cover: Cover, mutants: Sequence[Mutant], *, jobs: int) -> 
         for start in starts:
             free.put(stack.enter_context(start.result()))
 
+        sound: dict[str, bool] = {}
+
         def one(mutant: Mutant) -> Outcome:
             tests, is_run, is_early = _tests_for(root, cover, mutant)
-            if not tests:
-                return Outcome("survived")
             worker = free.get()
             try:
-                return _outcome(root, worker, mutant, tests, is_run=is_run, is_early=is_early)
+                while tests:
+                    outcome = _outcome(root, worker, mutant, tests, is_run=is_run, is_early=is_early)
+                    if not outcome.killer or _is_sound(worker, outcome.killer, tests, sound):
+                        return outcome
+                    tests = [test for test in tests if test.test != outcome.killer]
+                return Outcome("survived")
             finally:
                 free.put(worker)
 
         futures = {pool.submit(one, mutant): mutant for mutant in mutants}
         for future in as_completed(futures):
             yield futures[future], future.result()
+
+
+def _is_sound(worker: Worker, killer: str, tests: Iterable[Chosen], known: dict[str, bool]) -> bool:
+    """Whether a test passes without any mutant, as it did when it was found what it executes."""
+    if killer not in known:
+        answer = worker.ask(Request(_limits(test for test in tests if test.test == killer)))
+        known[killer] = answer.ran[-1].how == "passed"
+    return known[killer]
 
 
 def _tests_for(root: Path, cover: Cover, mutant: Mutant) -> tuple[list[Chosen], bool, bool]:
