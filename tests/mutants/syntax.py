@@ -10,6 +10,8 @@ Place = tuple[int, int]
 
 _SIMPLE: Final = (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Expr, ast.Delete)
 _LOGS: Final = frozenset({"log", "_log", "logger", "_logger", "logging", "warnings"})
+_POINT: Final = "hit"
+"""Method of a fault point, where tests break something."""
 
 
 class Spans:
@@ -94,6 +96,8 @@ def is_ordered(one: ast.stmt, other: ast.stmt) -> bool:
     attributes = [
         {ast.unparse(part) for part in ast.walk(each) if isinstance(part, ast.Attribute)} for each in (one, other)
     ]
+    if all(isinstance(each, ast.Assign) and isinstance(each.targets[0], ast.Name | ast.Tuple) for each in (one, other)):
+        return False  # each has its own names
     return all(acts) or bool(attributes[0] & attributes[1]) or bool(bound & names)
 
 
@@ -103,5 +107,5 @@ def _is_quiet(value: ast.expr) -> bool:
 
 
 def is_log(func: ast.expr) -> bool:
-    """Whether what is called writes a log."""
-    return isinstance(func, ast.Attribute) and last_name(func.value) in _LOGS
+    """Whether what is called writes a log, or is a fault point."""
+    return isinstance(func, ast.Attribute) and (last_name(func.value) in _LOGS or func.attr == _POINT)
