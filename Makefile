@@ -117,8 +117,9 @@ site: setup ## Build the documentation site into site/
 vectors: setup ## Compare decisions with recorded ones; BERTH_VECTORS names the folder
 	@$(BIN)/python -m tests.golden $(BERTH_VECTORS)
 
-mutants: setup ## Check that tests detect small faults; ARGS names some of them
-	@$(BIN)/python -m tests.mutants $(ARGS)
+N := 300
+mutants: setup ## See which of N generated faults tests detect, and write the score; SEED chooses, BASE names another checkout
+	@$(BIN)/python -m tests.mutants --count $(N) --seed $(SEED) $(addprefix --root ,$(BASE)) $(ARGS)
 
 sim-mutants: setup ## See which seeds of the simulation detect small faults, and write tests/sim/MUTANTS.md
 	@$(BIN)/python -m tests.sim.mutants $(ARGS)

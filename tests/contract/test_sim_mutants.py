@@ -1,6 +1,7 @@
 """Mutants of the simulation and their page belong together: each that is asked about has a row that names a killer."""
 
-from tests.mutants.patches import FOLDER, Mutant, mutants_in
+from tests.mutants.made import MADE
+from tests.mutants.made.registry import Made
 from tests.sim.killings import PAGE, known_from, page_of, seeds_for
 
 FEWEST = 40
@@ -13,8 +14,8 @@ ASKED = (
 )
 
 
-def simulated() -> list[Mutant]:
-    return [mutant for mutant in mutants_in(FOLDER) if mutant.is_simulated]
+def simulated() -> list[Made]:
+    return [one for one in sorted(MADE.values()) if one.is_simulated]
 
 
 def test_each_mutant_of_the_simulation_has_a_killer_and_no_other_has_a_row() -> None:
@@ -33,5 +34,5 @@ def test_there_are_enough_of_them_and_those_that_matter_most() -> None:
 
 
 def test_the_events_that_they_name_exist() -> None:
-    for mutant in simulated():
-        seeds_for(mutant, range(1))
+    for one in simulated():
+        seeds_for(one, range(1))

@@ -1,54 +1,109 @@
-"""What people read of mutants: a line for each, the closing line, and the table."""
+"""What people read of mutants: a line for each, and the page with the score."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from typing import Final
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple
 
-from tests.mutants.outcomes import Outcome
-from tests.mutants.patches import Mutant
+from tests.mutants.outcomes import Mutant, Outcome
+from tests.mutants.trees import package_of
 
-TABLE: Final = "README.md"
-"""File of this folder that holds the table."""
+_SHOWN: Final = 160
 _HEAD: Final = """# Mutants
 
-Each patch in this folder is a small fault. `make mutants` applies one after the other to a copy of the tree and runs the tests
-named here; each of them alone must fail. It remembers in `mutants.json` what it has tried and does not try it again until the
-patch, a file that it changes or a file with its tests is another. `make mutants ARGS=<name>` tries those whose names begin so.
+Small faults that are generated from the syntax tree of the product, and what tests make of them: a sample of {count} of
+{all} (seed {seed}), on the tree {tree}. `make mutants N={count} SEED={seed}` writes this page; how it works is told in
+[testing](../testing.md#mutants).
 
-A patch begins with `Mutant:` and what the change does, and `Killed-by:` with a test, or `Equivalent:` with the reason why no test
-can notice it. A new one needs a line here: `python -m tests.mutants --table > tests/mutants/README.md`. `Simulated:` says whether
-a seed of the simulation has to notice it, too: `make sim-mutants`, `docs/testing.md`.
+The share is that of the mutants that a test notices, by failing or by taking too long, among those that a test can
+notice. Of the survivors, {unseen} are in code that no test of {folders} executes in its own process;
+tests that start processes do, and are not asked.
 
-| mutant | the change | killed by |
-|---|---|---|
+| package | mutants | killed | timed out | survived | not executed | equivalent | share |
+|---|---|---|---|---|---|---|---|
 """
+_SURVIVORS: Final = """
+## Survivors
+
+| mutant | before | after | tests that ran |
+|---|---|---|---|
+"""
+
+
+class Sample(NamedTuple):
+    """What a page is about.
+
+    Attributes:
+        seed: Of the choice.
+        all: Number of mutants that could have been chosen.
+        tree: What identifies the tree.
+        folders: Folders of tests that were asked.
+    """
+
+    seed: int
+    all: int
+    tree: str
+    folders: str
 
 
 def line_of(mutant: Mutant, outcome: Outcome) -> str:
     """A line on one mutant."""
-    why = f" ({outcome.why})" if outcome.why else ""
-    return f"{outcome.verdict:<18} {mutant.name} {outcome.seconds:.1f} s{why}"
+    why = f" by {outcome.killer}" if outcome.killer else f" {outcome.tests} tests"
+    return f"{outcome.verdict:<9} {mutant.name} {outcome.seconds:.1f} s{why}"
 
 
-def summary_of(outcomes: Iterable[Outcome]) -> str:
+def page_of(sample: Sample, outcomes: Iterable[tuple[Mutant, Outcome]], equivalent: Mapping[str, str]) -> str:
+    """The page.
+
+    Args:
+        sample: What it is about.
+        outcomes: What became of each mutant.
+        equivalent: Why some of them are, by name.
+    """
+    rows = sorted(outcomes, key=lambda row: row[0].name)
+    packages: dict[str, Counter[str]] = {}
+    for mutant, outcome in rows:
+        count = packages.setdefault(package_of(mutant.path), Counter())
+        count[_kind(mutant, outcome, equivalent)] += 1
+        count["not executed"] += _is_unseen(mutant, outcome, equivalent)
+    total = sum(packages.values(), Counter[str]())
+    head = _HEAD.format(count=len(rows), unseen=total["not executed"], **sample._asdict())
+    table = "".join(_score(name, count) for name, count in [*sorted(packages.items()), ("all", total)])
+    left = [row for row in rows if _kind(*row, equivalent) == "survived"]
+    survivors = "".join(
+        f"| `{mutant.name}` | {_code(mutant.old)} | {_code(mutant.new)} | {outcome.tests} |\n"
+        for mutant, outcome in left
+    )
+    same = "".join(f"- `{mutant.name}`: {equivalent[mutant.name]}\n" for mutant, _ in rows if mutant.name in equivalent)
+    return head + table + (_SURVIVORS + survivors if left else "") + (f"\n## Equivalent\n\n{same}" if same else "")
+
+
+def summary_of(outcomes: Iterable[tuple[Mutant, Outcome]], equivalent: Mapping[str, str]) -> str:
     """The closing line."""
-    count = Counter(outcome.verdict for outcome in outcomes)
-    late = count["killed by time-out"]
-    killed = f"killed {count['killed'] + late}" + (f" ({late} by time-out)" if late else "")
-    return f"{killed}, equivalent {count['equivalent']}, survived {count['survived']}, broken {count['broken']}"
+    count = Counter(_kind(mutant, outcome, equivalent) for mutant, outcome in outcomes)
+    words = ", ".join(f"{kind} {count[kind]}" for kind in ("killed", "timed out", "survived", "equivalent"))
+    return f"{words}: {_share(count)}"
 
 
-def table_of(mutants: Sequence[Mutant]) -> str:
-    """The table of all mutants, as the folder's page."""
-    rows = [f"| `{mutant.name}` | {_cell(mutant.says)} | {_killers(mutant)} |\n" for mutant in mutants]
-    return _HEAD + "".join(rows)
+def _kind(mutant: Mutant, outcome: Outcome, equivalent: Mapping[str, str]) -> str:
+    return "equivalent" if mutant.name in equivalent else outcome.verdict
 
 
-def _killers(mutant: Mutant) -> str:
-    if mutant.equivalent:
-        return f"equivalent: {_cell(mutant.equivalent)}"
-    return "<br>".join(f"`{_cell(test)}`" for test in mutant.killed_by)
+def _is_unseen(mutant: Mutant, outcome: Outcome, equivalent: Mapping[str, str]) -> bool:
+    return _kind(mutant, outcome, equivalent) == "survived" and not outcome.tests
 
 
-def _cell(words: str) -> str:
-    return words.replace("|", "\\|")
+def _score(name: str, count: Counter[str]) -> str:
+    mutants = sum(count[kind] for kind in ("killed", "timed out", "survived", "equivalent"))
+    figures = [mutants, *(count[kind] for kind in ("killed", "timed out", "survived", "not executed", "equivalent"))]
+    return f"| {name} | {' | '.join(map(str, figures))} | {_share(count)} |\n"
+
+
+def _share(count: Counter[str]) -> str:
+    noticed = count["killed"] + count["timed out"]
+    most = noticed + count["survived"]
+    return f"{100 * noticed / most:.1f} %" if most else "-"
+
+
+def _code(words: str) -> str:
+    cut = words if len(words) <= _SHOWN else f"{words[:_SHOWN]}..."
+    return f"`{cut}`".replace("|", "\\|")

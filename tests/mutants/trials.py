@@ -1,126 +1,151 @@
-"""Trying mutants: one copy of the tree a worker, one mutant at a time in each."""
+"""Trying mutants: the tests that execute what is changed, the nearest first, until one fails."""
 
+import ast
 import queue
-import tempfile
-from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
 
-import msgspec
+from tests.mutants.covering import Chosen, Cover, file_of
+from tests.mutants.outcomes import Mutant, Outcome
+from tests.mutants.serving import Ran, Request
+from tests.mutants.syntax import Place, end_of, names_in
+from tests.mutants.trees import TreeError
+from tests.mutants.workers import Worker
 
-from tests.mutants.outcomes import Outcome, digest_of
-from tests.mutants.patches import Mutant
-from tests.mutants.trees import TIMED_OUT, Run, Tree, TreeError
-
-_FAILED: Final = 1
-"""Exit code of pytest when tests ran and some failed."""
-_SHOWN_LINES: Final = 4
-_CHECK_LIMIT_S: Final = 900.0
+_BUDGET_S: Final = 30.0
+"""Tests of a mutant take so long together, without it; what would come then is left out."""
+_FILES_MAX: Final = 12
+"""Files with tests that are collected anew for a mutant that changes what is imported."""
 
 
-def tried(root: Path, mutants: Sequence[Mutant], *, jobs: int, limit_s: float) -> Iterator[tuple[Mutant, Outcome]]:
+def tried(root: Path, cover: Cover, mutants: Sequence[Mutant], *, jobs: int) -> Iterator[tuple[Mutant, Outcome]]:
     """What becomes of each mutant, as it is known.
 
     Args:
-        root: The tree.
+        root: A copy of the tree; nothing in it changes.
+        cover: Which tests execute what.
         mutants: What to try.
         jobs: How many at once.
-        limit_s: Longest run of one test.
 
     Raises:
-        TreeError: The tests of the mutants do not pass on the tree as it is, or a copy of it cannot be used.
+        TreeError: Tests cannot be collected on the tree as it is.
     """
-    digests = {
-        mutant.name: digest_of(root, mutant) for mutant in mutants
-    }  # of what is copied, whatever is written later
+    files = sorted({file_of(test.test) for mutant in mutants for test in _tests_for(root, cover, mutant)[0]})
     with ExitStack() as stack:
-        trees: queue.SimpleQueue[Tree] = queue.SimpleQueue()
-        copies: list[Tree] = []
-        for _ in range(min(jobs, len(mutants))):
-            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="mutants-", ignore_cleanup_errors=True))
-            copies.append(Tree(root, Path(folder)))
-            trees.put(copies[-1])
-        check_unchanged(copies[0], mutants)
         pool = stack.enter_context(ThreadPoolExecutor(jobs))
         stack.callback(pool.shutdown, cancel_futures=True)
+        free: queue.SimpleQueue[Worker] = queue.SimpleQueue()
+        starts = [pool.submit(Worker, root, files) for _ in range(jobs if files else 0)]
+        for start in starts:
+            free.put(stack.enter_context(start.result()))
+
+        sound: dict[str, bool] = {}
 
         def one(mutant: Mutant) -> Outcome:
-            tree = trees.get()
+            tests, is_run, is_early = _tests_for(root, cover, mutant)
+            worker = free.get()
             try:
-                return outcome_of(tree, mutant, limit_s=limit_s)
+                while tests:
+                    outcome = _outcome(root, worker, mutant, tests, is_run=is_run, is_early=is_early)
+                    if not outcome.killer or _is_sound(worker, outcome.killer, tests, sound):
+                        return outcome
+                    tests = [test for test in tests if test.test != outcome.killer]
+                return Outcome("survived")
             finally:
-                trees.put(tree)
+                free.put(worker)
 
-        futures: dict[Future[Outcome], Mutant] = {pool.submit(one, mutant): mutant for mutant in mutants}
+        futures = {pool.submit(one, mutant): mutant for mutant in mutants}
         for future in as_completed(futures):
-            mutant = futures[future]
-            yield mutant, msgspec.structs.replace(future.result(), digest=digests[mutant.name])
+            yield futures[future], future.result()
 
 
-def check_unchanged(tree: Tree, mutants: Sequence[Mutant]) -> None:
-    """See that the tests of mutants pass on a copy without any.
-
-    Raises:
-        TreeError: They do not.
-    """
-    tests = sorted({test for mutant in mutants for test in mutant.killed_by})
-    if not tests:
-        return
-    tree.check_origin(mutants)
-    run = tree.pytest(tests, limit_s=_CHECK_LIMIT_S)
-    if run.code:
-        raise TreeError(f"the tests do not pass on the tree as it is: {_words(run)}")
+def _is_sound(worker: Worker, killer: str, tests: Iterable[Chosen], known: dict[str, bool]) -> bool:
+    """Whether a test passes without any mutant, as it did when it was found what it executes."""
+    if killer not in known:
+        answer = worker.ask(Request(_limits(test for test in tests if test.test == killer)))
+        known[killer] = answer.ran[-1].how == "passed"
+    return known[killer]
 
 
-def outcome_of(tree: Tree, mutant: Mutant, *, limit_s: float) -> Outcome:
-    """What becomes of a mutant in a copy, which is as it was afterwards. Each of its tests has to kill it alone.
+def _tests_for(root: Path, cover: Cover, mutant: Mutant) -> tuple[list[Chosen], bool, bool]:
+    """Tests for a mutant, whether it is all within functions, and whether these run while tests are collected."""
+    found: dict[str, Chosen] = {}
+    is_run, is_early = True, False
+    for path, place in mutant.places:
+        if cover.is_run(path, place):
+            tests, early = cover.executing(path, place)
+            is_early = is_early or early
+        else:
+            tests, is_run = cover.naming(path, names_at(ast.parse((root / path).read_bytes()), place)), False
+        found |= {test.test: test for test in tests}
+    total_s = 0.0
+    chosen: list[Chosen] = []
+    for test in found.values():
+        total_s += test.seconds
+        if total_s > _BUDGET_S and chosen:
+            break
+        chosen.append(test)
+    return chosen, is_run, is_early
 
-    Raises:
-        TreeError: The mutant cannot be taken back.
-    """
-    wrong = tree.apply(mutant)
-    if wrong:
-        return Outcome("broken", why=f"does not apply: {wrong}")
+
+def _outcome(
+    root: Path, worker: Worker, mutant: Mutant, tests: Sequence[Chosen], *, is_run: bool, is_early: bool
+) -> Outcome:
+    """What tests say of a mutant; in a new process as well where it is executed while they are collected."""
+    began_s = time.perf_counter()
+    ran: list[Ran] | None = None
+    if is_run and len(mutant.texts) == 1:
+        answer = worker.ask(Request(_limits(tests), mutant.path, mutant.texts[mutant.path]))
+        ran = answer.ran if answer.is_swapped else None
+    if ran is None or (is_early and ran[-1].how == "passed"):
+        ran = [*(ran or []), *_anew(root, mutant, tests)]
+    verdict = {"passed": "survived", "late": "timed out"}.get(ran[-1].how if ran else "passed", "killed")
+    killer = ran[-1].test if ran and verdict != "survived" else ""
+    return Outcome(verdict, "", killer, len(ran), round(time.perf_counter() - began_s, 1))  # type: ignore[arg-type]  # one of three
+
+
+def _anew(root: Path, mutant: Mutant, tests: Sequence[Chosen]) -> list[Ran]:
+    """How tests go in a process that imports the mutant."""
+    files = list(dict.fromkeys(file_of(test.test) for test in tests))[:_FILES_MAX]
     try:
-        wrong = _syntax(tree, mutant)
-        return Outcome("broken", why=wrong) if wrong else _killed(tree, mutant, limit_s)
-    finally:
-        tree.reverse(mutant)
+        worker = Worker(root, files, changed=mutant.texts)
+    except TreeError:
+        return [Ran("", "failed")]
+    with worker:
+        if worker.ready.failed:
+            return [Ran("", "failed")]
+        there = set(worker.ready.tests)
+        chosen = [test for test in tests if test.test in there]
+        return worker.ask(Request(_limits(chosen))).ran if chosen else []
 
 
-def _killed(tree: Tree, mutant: Mutant, limit_s: float) -> Outcome:
-    if mutant.equivalent:
-        return Outcome("equivalent")
-    seconds = 0.0
-    is_late = False
-    for test in mutant.killed_by:
-        run = tree.pytest([test], limit_s=limit_s)
-        seconds = round(seconds + run.seconds, 1)
-        if run.code == 0:
-            return Outcome("survived", seconds=seconds, why=f"{test} passes")
-        if run.code not in {_FAILED, TIMED_OUT}:
-            return Outcome("broken", seconds=seconds, why=f"{test}: {_words(run)}")
-        is_late = is_late or run.code == TIMED_OUT
-    return Outcome("killed by time-out" if is_late else "killed", seconds=seconds)
+def _limits(tests: Iterable[Chosen]) -> list[tuple[str, float]]:
+    return [(test.test, 10 + 10 * test.seconds) for test in tests]
 
 
-def _syntax(tree: Tree, mutant: Mutant) -> str:
-    """Why a changed file is no Python; empty when all are."""
-    for name in mutant.changes:
-        path = tree.root / name
-        if path.suffix == ".py" and path.is_file():
-            try:
-                compile(path.read_bytes(), name, "exec", dont_inherit=True)
-            except SyntaxError as error:
-                return f"{name}: {error}"
-    return ""
+def names_at(tree: ast.Module, place: Place) -> set[str]:
+    """Names that what is imported at a place is known by: of its function, class, field or variable."""
+    found: set[str] = set()
+    body: list[ast.stmt] = tree.body
+    while body:
+        around = [one for one in body if (one.lineno, 0) <= place <= end_of(one)]
 
-
-def _words(run: Run) -> str:
-    """Exit code of pytest, and the last that it wrote."""
-    if run.code == TIMED_OUT:
-        return "stopped by the time limit"
-    last = [line for line in run.text.splitlines() if line.strip()][-_SHOWN_LINES:]
-    return f"pytest ends with {run.code}: {' / '.join(last)}"
+        body = []
+        for one in around[-1:]:
+            if isinstance(one, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+                found.add(one.name)
+            else:
+                targets = getattr(one, "targets", [getattr(one, "target", None)])
+                found |= {
+                    part.id for target in targets if target for part in ast.walk(target) if isinstance(part, ast.Name)
+                }
+            body = [] if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef) else getattr(one, "body", [])
+    for other in tree.body:  # what is made from it while the module is imported
+        if isinstance(other, ast.Assign | ast.AnnAssign) and found & names_in(other):
+            targets = other.targets if isinstance(other, ast.Assign) else [other.target]
+            found |= {target.id for target in targets if isinstance(target, ast.Name)}
+    return found

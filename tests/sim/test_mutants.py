@@ -10,16 +10,18 @@ from berth.schemas.envelope import encode, sealed
 from berth.schemas.facts import TimerSeen
 from berth.schemas.ledger import Epoch, Round, Settings
 from berth.schemas.message import Message
-from tests.mutants.patches import PatchError, mutant_of
-from tests.sim.killings import Killing, known_from, page_of, seeds_for
+from tests.mutants.made.registry import Made
+from tests.mutants.patterns import Change, Product
+from tests.mutants.trees import TreeError
+from tests.sim.killings import PAGE, Killing, known_from, page_of, seeds_for
 from tests.sim.ledger_oracle import LedgerOracle
 from tests.sim.mutants import main
 from tests.sim.story import draw
-from tests.unit.tools.test_mutants import KILLER, MODULE, SWAPPED, Tiny, a_patch, diff
+from tests.unit.tools.test_mutants import MODULE, PATH, planted
 
 RUN = """from dataclasses import dataclass
 
-from area.sums import smaller
+from schemas.sums import smaller
 
 
 @dataclass
@@ -36,22 +38,36 @@ def live(seed):
         raise KeyError(smaller(1, 2))
     return Lived(10 * seed, "one | two" if seed > 3 and smaller(1, 2) == 2 else "")
 """
-NAMED = f"Killed-by: {KILLER}\nSimulated: seed\n"
+
+
+def swapped(product: Product) -> Change:
+    """The larger one is taken."""
+    return product.one("schemas", "any_one < any_other").to("{one} > {other}")
+
+
+def broken(product: Product) -> Change:
+    """The module cannot be imported."""
+    return product.one("schemas", "LIMIT = 3\n").to("LIMIT = none")
+
+
+NAMED = Made("swapped", "the larger one is taken", swapped, is_simulated=True)
+UNSEEN = NAMED._replace(unseen="nobody compares | there")
+UNASKED = NAMED._replace(is_simulated=False)
 
 
 @pytest.fixture
-def tiny(tmp_path: Path) -> Tiny:
-    made = Tiny(tmp_path)
-    (made.root / "tests/sim").mkdir()
-    for name, text in (("__init__.py", ""), ("sim/__init__.py", ""), ("sim/run.py", RUN)):
-        (made.root / "tests" / name).write_text(text)
-    return made
+def tiny(tmp_path: Path) -> Path:
+    root = planted(tmp_path / "tree")
+    (root / "tests/sim").mkdir()
+    for name, text in (("__init__.py", ""), ("run.py", RUN)):
+        (root / "tests/sim" / name).write_text(text)
+    return root
 
 
-def search(tiny: Tiny, *words: str, seeds: str = "0-7") -> tuple[int, str]:
+def search(tiny: Path, made: Made, *words: str, seeds: str = "0-7") -> tuple[int, str]:
     """Exit code and page of the command."""
-    page = tiny.root / "page.md"
-    code = main([*words, "--seeds", seeds], root=tiny.root, folder=tiny.folder, page=page)
+    page = tiny / "page.md"
+    code = main([*words, "--seeds", seeds], root=tiny, made=[made], page=page)
     return code, page.read_text() if page.exists() else ""
 
 
@@ -59,122 +75,98 @@ def rows(page: str) -> list[str]:
     return [line for line in page.splitlines() if line.startswith("| `")]
 
 
-def test_the_first_seed_that_fails_is_told_with_what_is_wrong(tiny: Tiny, capsys: pytest.CaptureFixture[str]) -> None:
-    tiny.add("swapped", a_patch(head=NAMED))
-    tiny.add("unasked", a_patch())
-    code, page = search(tiny)
+def test_the_first_seed_that_fails_is_told_with_what_is_wrong(tiny: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, page = search(tiny, NAMED)
     assert code == 0
     assert rows(page) == ["| `swapped` | the larger one is taken | seed 4 | 40 | one \\| two |"]
     assert known_from(page) == {"swapped": Killing(4, 40, "one | two")}
     said = capsys.readouterr().out
     assert said == "killed   swapped by seed 4 after 40 steps: one | two\nkilled 1, survived 0\n"
-    assert (tiny.root / "area/sums.py").read_text() == MODULE
+    assert (tiny / PATH).read_text() == MODULE
 
 
-def test_the_known_seed_is_tried_first(tiny: Tiny) -> None:
-    tiny.add("swapped", a_patch(head=NAMED))
-    (tiny.root / "page.md").write_text("| `swapped` | the larger one is taken | seed 6 | 1 | whatever |\n")
-    assert rows(search(tiny)[1]) == ["| `swapped` | the larger one is taken | seed 6 | 60 | one \\| two |"]
+def test_the_known_seed_is_tried_first(tiny: Path) -> None:
+    (tiny / "page.md").write_text("| `swapped` | the larger one is taken | seed 6 | 1 | whatever |\n")
+    assert rows(search(tiny, NAMED)[1]) == ["| `swapped` | the larger one is taken | seed 6 | 60 | one \\| two |"]
 
 
-def test_a_mutant_that_no_seed_can_notice_is_killed_by_its_tests(tiny: Tiny) -> None:
-    tiny.add("swapped", a_patch(head=f"Killed-by: {KILLER}\nSimulated: test, nobody compares | there\n"))
-    code, page = search(tiny)
-    assert code == 0
-    assert rows(page) == [f"| `swapped` | the larger one is taken | `{KILLER}` | | nobody compares \\| there |"]
-
-
-def test_a_reason_that_is_not_so_is_found_when_asked(tiny: Tiny, capsys: pytest.CaptureFixture[str]) -> None:
-    tiny.add("swapped", a_patch(head=f"Killed-by: {KILLER}\nSimulated: test, nobody compares\n"))
-    assert search(tiny, "--disprove", "4")[0] == 0
+def test_a_reason_that_is_not_so_is_found_when_asked(tiny: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, page = search(tiny, UNSEEN, "--disprove", "4")
+    assert (code, rows(page)) == (0, ["| `swapped` | the larger one is taken | tests | | nobody compares \\| there |"])
     capsys.readouterr()
-    code, page = search(tiny, "--disprove", "5")
+    code, page = search(tiny, UNSEEN, "--disprove", "5")
     assert (code, rows(page)) == (1, [])
     said = capsys.readouterr().out
     assert said == "survived swapped: the reason is not so: seed 4 kills it: one | two\nkilled 0, survived 1\n"
-    assert (tiny.root / "area/sums.py").read_text() == MODULE
-    assert search(tiny, "--disprove", "1", seeds="8-8")[0] == 1
+    assert search(tiny, UNSEEN, "--disprove", "1", seeds="8-8")[0] == 1
     assert "seed 8 fails without any mutant" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
-    ("patch", "seeds", "words"),
+    ("made", "seeds", "words"),
     [
-        (a_patch(head=NAMED), "0-3", "lives through 4 seeds"),
-        (a_patch(head=NAMED), "8-8", "seed 8 fails without any mutant: it always fails"),
-        (a_patch(SWAPPED.replace("def smaller", "def larger"), head=NAMED), "0-7", "does not apply: error: patch failed"),
-        (a_patch(diff("LIMIT = 3", "", line=1).replace("+\n", "+LIMIT =\n"), head=NAMED), "0-7", "does not run"),
-        (
-            a_patch(head="Killed-by: tests/test_sums.py::test_nothing\nSimulated: test, so\n"),
-            "0-7",
-            "survived: tests/test_sums.py::test_nothing passes",
-        ),
+        (NAMED, "0-3", "lives through 4 seeds"),
+        (NAMED, "8-8", "seed 8 fails without any mutant: it always fails"),
+        (NAMED._replace(make=broken), "0-7", "does not run"),
     ],
-)  # fmt: skip
+)
 def test_a_mutant_that_nothing_kills_fails_and_has_no_row(
-    tiny: Tiny, capsys: pytest.CaptureFixture[str], patch: str, seeds: str, words: str
+    tiny: Path, capsys: pytest.CaptureFixture[str], made: Made, seeds: str, words: str
 ) -> None:
-    tiny.add("swapped", patch)
-    code, page = search(tiny, seeds=seeds)
+    code, page = search(tiny, made, seeds=seeds)
     assert code == 1
     assert rows(page) == []
     assert words in capsys.readouterr().out
 
 
-def test_an_error_of_the_simulation_itself_counts_unless_it_is_there_without_the_mutant(tiny: Tiny) -> None:
-    tiny.add("swapped", a_patch(head=NAMED))
-    assert search(tiny, seeds="9-9")[0] == 1
-    run = tiny.root / "tests/sim/run.py"
+def test_a_mutant_without_a_place_is_a_wrong_call(tiny: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tiny / PATH).write_text(MODULE.replace("one < other", "one <= other"))
+    assert search(tiny, NAMED)[0] == 2
+    assert capsys.readouterr().err == "error: schemas: 0 places are like 'any_one < any_other': expected 1\n"
+
+
+def test_an_error_of_the_simulation_itself_counts_unless_it_is_there_without_the_mutant(tiny: Path) -> None:
+    assert search(tiny, NAMED, seeds="9-9")[0] == 1
+    run = tiny / "tests/sim/run.py"
     run.write_text(RUN.replace("seed == 9", "seed == 9 and smaller(1, 2) == 2"))
-    code, page = search(tiny, seeds="9-9")
+    code, page = search(tiny, NAMED, seeds="9-9")
     assert code == 0
     assert rows(page)[0].endswith("| seed 9 | 0 | the simulation raises KeyError: 2 |")
 
 
-def test_mutants_that_do_not_say_so_are_tried_by_name(tiny: Tiny, capsys: pytest.CaptureFixture[str]) -> None:
-    tiny.add("swapped", a_patch())
-    code, page = search(tiny, "swap")
+def test_mutants_about_which_it_is_not_asked_are_tried_by_name(tiny: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code, page = search(tiny, UNASKED, "swap")
     assert (code, rows(page)) == (0, [])
     assert "killed   swapped by seed 4" in capsys.readouterr().out
     with pytest.raises(SystemExit):
-        search(tiny)
-    assert "no mutant says Simulated:" in capsys.readouterr().err
+        search(tiny, UNASKED)
+    assert "the simulation is asked about no mutant" in capsys.readouterr().err
 
 
 def test_seeds_with_the_named_events_come_first() -> None:
-    mutant = mutant_of("m", a_patch(head=f"Killed-by: {KILLER}\nSimulated: seed with doubt, kill\n"))
-    order = seeds_for(mutant, range(990, 1030))
+    made = NAMED._replace(verbs=("doubt", "kill"))
+    order = seeds_for(made, range(990, 1030))
     assert sorted(order) == list(range(990, 1030))
 
     def least(seed: int) -> int:
         return min(sum(event.verb == verb for event in draw(seed).events) for verb in ("doubt", "kill"))
 
     assert [least(seed) for seed in order] == sorted((least(seed) for seed in range(990, 1030)), reverse=True)
-    with pytest.raises(PatchError, match="m: Simulated: there is no event nothing"):
-        seeds_for(msgspec.structs.replace(mutant, verbs=("nothing",)), range(3))
-
-
-@pytest.mark.parametrize("line", ["yes", "seed with", "seed\nSimulated: seed", "test,", "test"])
-def test_a_line_that_cannot_be_meant(line: str) -> None:
-    with pytest.raises(PatchError, match=r"m: Simulated .*: expected seed, seed with VERB, VERB or test, REASON"):
-        mutant_of("m", a_patch(head=f"Killed-by: {KILLER}\nSimulated: {line}\n"))
-
-
-def test_an_equivalent_mutant_is_not_simulated() -> None:
-    with pytest.raises(PatchError, match="expected a mutant that a test kills"):
-        mutant_of("m", a_patch(head="Equivalent: so\nSimulated: seed\n"))
+    with pytest.raises(TreeError, match="swapped: there is no event nothing"):
+        seeds_for(made._replace(verbs=("nothing",)), range(3))
 
 
 def test_a_page_has_no_row_for_a_mutant_without_a_killer() -> None:
-    mutants = [mutant_of(name, a_patch(head=NAMED)) for name in ("one", "two")]
-    page = page_of(mutants, {"two": Killing(1, 2, "wrong")})
+    made = [NAMED._replace(name=name) for name in ("one", "two")]
+    page = page_of(made, {"two": Killing(1, 2, "wrong")})
     assert rows(page) == ["| `two` | the larger one is taken | seed 1 | 2 | wrong |"]
 
 
 @pytest.mark.timeout(240)
 def test_a_seed_of_the_real_simulation_kills_a_real_mutant(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     page = tmp_path / "page.md"
-    assert main(["ledger-base-unchecked", "--most", "12"], page=page) == 0
+    seed = known_from(PAGE.read_text())["ledger-base-unchecked"].seed
+    assert main(["ledger-base-unchecked", "--seeds", f"{seed}-{seed + 11}"], page=page) == 0
     assert "a message of the ledger counts and must not" in capsys.readouterr().out
     assert list(known_from(page.read_text())) == ["ledger-base-unchecked"]
 
