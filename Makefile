@@ -37,7 +37,7 @@ demo-kube: setup kube-assets ## The same on a temporary Kubernetes API server
 # Tests mostly wait for servers, so one process more than there are cores runs them. All tests of a file run in one
 # process, which shares what is made for a file; files go in the order of their names, so the quickest are the last.
 JOBS ?= $(shell expr $$(nproc) + 1)
-IN_PARALLEL := --numprocesses $(JOBS) --dist loadfile --no-loadscope-reorder
+IN_PARALLEL = --numprocesses $(JOBS) --dist loadfile --no-loadscope-reorder
 # COSTS names a file to which each test adds what it took.
 PYTEST = $(BIN)/pytest $(addprefix --costs=,$(COSTS)) $(addprefix --cells ,$(CELLS))
 
@@ -53,8 +53,9 @@ test: setup ## Run all tests that need no Kubernetes and no browser, JOBS at onc
 property: setup ## Run the property tests with many more examples than make test
 	@$(PYTEST) $(IN_PARALLEL) --hypothesis-profile long --override-ini timeout=900 tests/property
 
+test-kube: JOBS = 2 # each of them has an API server
 test-kube: setup kube-assets helm-assets ## Run the tests that need a Kubernetes API server, on a real one
-	@$(PYTEST) tests/kube
+	@$(PYTEST) $(IN_PARALLEL) tests/kube
 
 test-one: CELLS = one
 test-one: setup ## Run some tests of whole cells with all services in one process; make test CELLS=one runs all

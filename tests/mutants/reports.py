@@ -11,12 +11,13 @@ _SHOWN: Final = 160
 _HEAD: Final = """# Mutants
 
 Small faults that are generated from the syntax tree of the product, and what tests make of them: a sample of {count} of
-{all} (seed {seed}), on the tree {tree}. `make mutants N={count} SEED={seed}` writes this page; how it works is told in
-[testing](../testing.md#mutants).
+{all} (seed {seed}), on the tree {tree}.
+`make mutants N={count} SEED={seed}` writes this page; [testing](../testing.md#mutants) says how it works.
 
 The share is that of the mutants that a test notices, by failing or by taking too long, among those that a test can
-notice. Of the survivors, {unseen} are in code that no test of {folders} executes in its own process;
-tests that start processes do, and are not asked.
+notice. Of the survivors, {unseen} are in code that none of these tests executes in its own process:
+{folders}.
+Tests that start processes execute it, and are not asked.
 
 | package | mutants | killed | timed out | survived | not executed | equivalent | share |
 |---|---|---|---|---|---|---|---|
