@@ -344,7 +344,7 @@ def long_prose(text: str) -> list[int]:
 
 def test_prose_keeps_to_its_width() -> None:
     """Lines of the pages for people; generated tables and code blocks are as wide as they are."""
-    pages = {path: text for path, text in text_files().items() if path.suffix == ".md" and "mutants" not in path.parts}
+    pages = {path: text for path, text in text_files().items() if path.suffix == ".md"}
     assert len(pages) > 50
     wide = {name_of(path): lines for path, text in pages.items() if (lines := long_prose(text))}
     assert not wide, f"longer than {PROSE_WIDTH_MAX} columns: {wide}"

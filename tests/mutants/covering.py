@@ -26,15 +26,22 @@ FOLDERS: Final = ("unit", "property", "golden", "contract", "bus", "replay", "si
 """Folders of ``tests`` whose tests execute the product in their own process, the most specific ones first."""
 LEFT_OUT: Final = frozenset(
     {
+        "tests/contract/test_chart.py",
         "tests/contract/test_mutants.py",
+        "tests/contract/test_page_commands.py",
         "tests/contract/test_site.py",
+        "tests/contract/test_sources.py",
+        "tests/contract/test_tidy.py",
+        "tests/contract/test_turn_types.py",
         "tests/contract/test_wheel.py",
+        "tests/contract/test_words.py",
         "tests/sim/test_mutants.py",
         "tests/sim/test_sim.py",
+        "tests/unit/cli/test_interrupts.py",
         "tests/unit/tools/test_mutants.py",
     }
 )
-"""Files that only start processes, or that are about mutants."""
+"""Files that take long and execute nothing of the product in their own process: they start others, or read files."""
 _LIMIT_S: Final = 120.0
 _COLLECTED: Final = "collected"
 _DONE: Final = "done"

@@ -123,9 +123,6 @@ class _Module(ast.NodeVisitor):
             self.visit(statement)
         self._scope, self._is_run = outer
 
-    def visit_Lambda(self, node: ast.Lambda) -> None:
-        self.visit(node.body)
-
     def _left_out(self, node: ast.AST) -> None:
         """Texts of errors, what narrows types, and parts of strings, which have no exact place."""
 
@@ -146,6 +143,10 @@ class _Module(ast.NodeVisitor):
     def visit_Subscript(self, node: ast.Subscript) -> None:
         if last_name(node.value) not in _TYPES:
             self.generic_visit(node)
+
+    def visit_keyword(self, node: ast.keyword) -> None:
+        if node.arg != "strict":  # what is zipped is as long
+            self.visit(node.value)
 
     # Expressions.
 
@@ -191,9 +192,9 @@ class _Module(ast.NodeVisitor):
         if is_log(node.func) or name.endswith(("Error", "Warning")) or name in _TYPES:
             return
         first = node.args[:2]
-        if len(first) == 2 and not any(isinstance(one, ast.Starred) for one in first) and name not in _UNORDERED:
+        if len(first) == 2 and name not in _UNORDERED:
             texts = [self._spans.text(one) for one in first]
-            if texts[0] != texts[1] and not any(isinstance(one, ast.GeneratorExp) for one in first):
+            if texts[0] != texts[1] and not any(isinstance(one, ast.GeneratorExp | ast.Starred) for one in first):
                 self._note("arguments", (*self._spans.of(first[0]), texts[1]), (*self._spans.of(first[1]), texts[0]))
         self.generic_visit(node)
 

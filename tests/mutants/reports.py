@@ -10,14 +10,16 @@ from tests.mutants.trees import package_of
 _SHOWN: Final = 160
 _HEAD: Final = """# Mutants
 
-Small faults that are generated from the syntax tree of the product, and what tests make of them: a sample of {count} of
-{all} (seed {seed}), on the tree {tree}.
-`make mutants N={count} SEED={seed}` writes this page; [testing](../testing.md#mutants) says how it works.
+Small faults that are generated from the syntax tree of the product, and what tests make of them. `make mutants
+N={count} SEED={seed}` writes this page; [testing](../testing.md#mutants) says how.
 
-The share is that of the mutants that a test notices, by failing or by taking too long, among those that a test can
-notice. Of the survivors, {unseen} are in code that none of these tests executes in its own process:
-{folders}.
-Tests that start processes execute it, and are not asked.
+- mutants: {count} of {all}, seed {seed}
+- tree: {tree}
+- tests: {folders}
+
+The share is that of the mutants that a test notices, by failing or by taking too long, among those that are not
+equivalent. Of the survivors, {unseen} are in code that no test executes in its own process; tests that start processes
+are not asked.
 
 | package | mutants | killed | timed out | survived | not executed | equivalent | share |
 |---|---|---|---|---|---|---|---|
@@ -26,6 +28,12 @@ _SURVIVORS: Final = """
 ## Survivors
 
 | mutant | before | after | tests that ran |
+|---|---|---|---|
+"""
+_EQUIVALENT: Final = """
+## Equivalent
+
+| mutant | before | after | why |
 |---|---|---|---|
 """
 
@@ -74,8 +82,12 @@ def page_of(sample: Sample, outcomes: Iterable[tuple[Mutant, Outcome]], equivale
         f"| `{mutant.name}` | {_code(mutant.old)} | {_code(mutant.new)} | {outcome.tests} |\n"
         for mutant, outcome in left
     )
-    same = "".join(f"- `{mutant.name}`: {equivalent[mutant.name]}\n" for mutant, _ in rows if mutant.name in equivalent)
-    return head + table + (_SURVIVORS + survivors if left else "") + (f"\n## Equivalent\n\n{same}" if same else "")
+    same = "".join(
+        f"| `{mutant.name}` | {_code(mutant.old)} | {_code(mutant.new)} | {equivalent[mutant.name]} |\n"
+        for mutant, _ in rows
+        if mutant.name in equivalent
+    )
+    return head + table + (_SURVIVORS + survivors if left else "") + (_EQUIVALENT + same if same else "")
 
 
 def summary_of(outcomes: Iterable[tuple[Mutant, Outcome]], equivalent: Mapping[str, str]) -> str:

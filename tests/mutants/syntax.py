@@ -84,21 +84,25 @@ def is_text(node: ast.AST) -> bool:
 
 def is_ordered(one: ast.stmt, other: ast.stmt) -> bool:
     """Whether two simple statements may depend on their order, and both orders can be meant."""
-    if not (isinstance(one, _SIMPLE) and isinstance(other, _SIMPLE)) or one.lineno == other.lineno:
+    pair = one, other
+    if not all(isinstance(each, _SIMPLE) for each in pair) or one.lineno == other.lineno:
         return False
-    if any(isinstance(each, ast.Expr) and _is_quiet(each.value) for each in (one, other)):
+    if any(isinstance(each, ast.Expr) and _is_quiet(each.value) for each in pair):
         return False
     bound = {name.id for name in ast.walk(one) if isinstance(name, ast.Name) and isinstance(name.ctx, ast.Store)}
     names = {name.id for name in ast.walk(other) if isinstance(name, ast.Name)}
-    if bound & names and not isinstance(one, ast.AugAssign):
-        return False  # a name would be read before it is bound
-    acts = [any(isinstance(part, ast.Call | ast.Await) for part in ast.walk(each)) for each in (one, other)]
-    attributes = [
-        {ast.unparse(part) for part in ast.walk(each) if isinstance(part, ast.Attribute)} for each in (one, other)
-    ]
-    if all(isinstance(each, ast.Assign) and isinstance(each.targets[0], ast.Name | ast.Tuple) for each in (one, other)):
-        return False  # each has its own names
-    return all(acts) or bool(attributes[0] & attributes[1]) or bool(bound & names)
+    if bound & names:
+        return isinstance(one, ast.AugAssign)  # otherwise a name would be read before it is bound
+    attributes = [{ast.unparse(part) for part in ast.walk(each) if isinstance(part, ast.Attribute)} for each in pair]
+    is_waiting = all(any(isinstance(part, ast.Await) for part in ast.walk(each)) for each in pair)
+    return is_waiting or bool(attributes[0] & attributes[1]) or all(_is_own_call(each) for each in pair)
+
+
+def _is_own_call(node: ast.stmt) -> bool:
+    """Whether a statement calls a method of the same object, or a function."""
+    call = node.value if isinstance(node, ast.Expr) else None
+    func = call.func if isinstance(call, ast.Call) else None
+    return isinstance(func, ast.Name) or (isinstance(func, ast.Attribute) and isinstance(func.value, ast.Name))
 
 
 def _is_quiet(value: ast.expr) -> bool:

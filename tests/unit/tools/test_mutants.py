@@ -105,6 +105,7 @@ def texts_of(source: str) -> dict[str, str]:
         ("class C:\n    def f(self):\n        self.b(1)\n", "C.f::call-0", "        pass"),
         ("def f(a):\n    return g(a, b=1, c=2) + g(a.b, {a})\n", "f::arguments-0", "g({a}, a.b)"),
         ("def f(a):\n    a.b()\n    a.c()\n", "f::statements-0", "    a.c()\n    a.b()\n"),
+        ("async def f(a):\n    await a.b.c()\n    d = await a.e.g()\n", "f::statements-0", "    d = await a.e.g()\n    await a"),
         ("def f(a):\n    a.b = 1\n    if a:\n        a.d()\n        a.e = a.d()\n", "f::statements-0", "a.e = a.d()\n        a.d()"),
         ("def f(a):\n    if not (a):\n        g()\n", "f::condition-0", "if (a):"),
         ("def f(a):\n    return 1 if a else 2\n", "f::condition-0", "1 if (not (a)) else 2"),
@@ -128,6 +129,7 @@ def test_each_kind_changes_its_place_alone(source: str, name: str, wanted: str) 
         "def f(a):\n    assert a == 1\n",
         "if TYPE_CHECKING:\n    a = 1\n",
         "def f(a):\n    return f'{a == 1}', 'two words', b.decode('utf-8')\n",
+        "def f(self, a, b):\n    c = zip(a, strict=True)\n    d = a\n    self.a = e\n    self.b = g\n",
         "@lru_cache(1)\ndef f():\n    a = b\n    c = a\n",
     ],
 )
@@ -262,7 +264,9 @@ def test_the_score_leaves_equivalent_ones_out() -> None:
     page = page_of(Sample(1, 9, "`t`", "`unit`"), rows, {})
     assert "| berth/core | 1 | 0 | 0 | 1 | 0 | 0 | 0.0 % |" in page
     assert "| `berth/core/a.py::f::call-0` | `a \\| b` | `pass` | 3 |" in page
-    assert "- `berth/core/a.py::f::call-0`: It is so." in page_of(Sample(1, 9, "`t`", "`unit`"), rows, same)
+    assert "| `berth/core/a.py::f::call-0` | `a \\| b` | `pass` | It is so. |" in page_of(
+        Sample(1, 9, "`t`", "`unit`"), rows, same
+    )
 
 
 def test_packages_are_the_units_of_the_score() -> None:
