@@ -95,6 +95,7 @@ def measured(
                 continue
             say(f"{one.name}, set {turn + 1} of processes")
             one.add(budget)
+            say(f"{one.name}: {one.compared().summary}")
     return [one.compared() for one in rows]
 
 
