@@ -95,6 +95,7 @@ def measured(
                 continue
             say(f"{one.name}, set {turn + 1} of processes")
             one.add(budget)
+            say(f"{one.name}: {one.compared().summary}")
     return [one.compared() for one in rows]
 
 
@@ -127,7 +128,7 @@ class _Row:
         found = compared(self.name, self._work, self._pairs)
         note = f"{self._sets} sets of processes, for the noise" if self._sets > 1 else ""
         if found.is_slower and self._sets == 1:
-            note = "no time for other processes, so measure it again"
+            note = "one set of processes says little"
         return msgspec.structs.replace(found, note=note)
 
     def add(self, budget: Budget) -> None:

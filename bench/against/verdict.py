@@ -83,6 +83,14 @@ class Compared(msgspec.Struct, frozen=True, kw_only=True):
         return all(one.is_certain for one in (self.wall, self.cpu) if one is not None)
 
     @property
+    def summary(self) -> str:
+        """In one line."""
+        figures = [
+            f"{what} {one.median:.3f}" for what, one in (("wall", self.wall), ("CPU", self.cpu)) if one is not None
+        ]
+        return ", ".join([f"{self.pairs} pairs", *figures, self.verdict, *([self.note] if self.note else [])])
+
+    @property
     def verdict(self) -> str:
         """In words."""
         if not self.is_measured:
