@@ -5,6 +5,7 @@ Exit 0: at least the wanted share is noticed; 1: less; 2: wrong call, or a tree 
 
 import argparse
 import random
+import signal
 import subprocess
 import sys
 import tempfile
@@ -48,7 +49,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             kept_cover = kept / f"cover-{digest_of(copy, [one for one in names if not is_test(one)])}.ndjson"
             sites = [site for path in product_of(copy) for site in sites_in(path, (copy / path).read_bytes())]
             mutants = _made(copy, options.names) if options.made else _sampled(copy, sites, options)
-            outcomes = _outcomes(copy, tree, mutants, kept, kept_cover, options.jobs)
+            # Another tool may choose other tests for what survived.
+            tool = digest_of(_OWN, [path.relative_to(_OWN).as_posix() for path in (_OWN / _TOOL).rglob("*.py")])
+            outcomes = _outcomes(copy, tree + tool, mutants, kept, kept_cover, options.jobs)
     except TreeError as error:
         sys.stderr.write(f"error: {error}\n")
         return 2
@@ -155,4 +158,5 @@ def _tell(line: str) -> None:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that what runs tests ends, too
     sys.exit(main())

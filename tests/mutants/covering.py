@@ -124,15 +124,10 @@ class Cover:
         return column
 
     def _sorted(self, path: str, found: "np.ndarray[tuple[int], np.dtype[np.bool_]]") -> list[Chosen]:
-        """Near ones first; of each file the quickest, then of each the next, and so on."""
-        rows = sorted((self._tests[index] for index in np.flatnonzero(found)), key=lambda row: (row.seconds, row.test))
-        seen: dict[str, int] = {}
-        ranked: list[tuple[tuple[int, int, int], float, str]] = []
-        for row in rows:
-            file = file_of(row.test)
-            place = seen[file] = seen.get(file, -1) + 1
-            ranked.append(((*_distance(path, file), place), row.seconds, row.test))
-        return [Chosen(test, seconds) for _, seconds, test in sorted(ranked)]
+        """Near ones first, the quickest first of those that are as near."""
+        rows = (self._tests[index] for index in np.flatnonzero(found))
+        ranked = sorted((_distance(path, file_of(row.test)), row.seconds, row.test) for row in rows)
+        return [Chosen(test, seconds) for _, seconds, test in ranked]
 
 
 def is_test(name: str) -> bool:

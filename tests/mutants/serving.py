@@ -98,6 +98,13 @@ class Server:
         self._array = array
         self._functions: dict[str, list[FunctionType]] = {}
         self._has_failed = False
+        self._child = 0
+
+    def end(self, *_: object) -> None:
+        """End at once, and the forked process as well."""
+        if self._child:
+            _kill(self._child)
+        os._exit(1)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
@@ -127,8 +134,10 @@ class Server:
     def _answer(self, request: Request, items: dict[str, pytest.Item]) -> Answer:
         reading, writing = os.pipe()
         child = os.fork()
+        self._child = child
         if not child:
             try:
+                signal.signal(signal.SIGTERM, signal.SIG_DFL)
                 os.close(reading)
                 self._run(request, items, writing)
             finally:
@@ -140,6 +149,7 @@ class Server:
             os.close(reading)
             _kill(child)
             os.waitpid(child, 0)
+            self._child = 0
 
     def _run(self, request: Request, items: dict[str, pytest.Item], writing: int) -> None:
         """Run tests in the forked process."""
@@ -245,6 +255,7 @@ def main() -> None:
     requests, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     server = Server(plan, requests, answers, _prepared(plan))
+    signal.signal(signal.SIGTERM, server.end)
     # With rewritten assertions pytest would load the product as well, since it has a plug-in, and no hook would see it.
     usual = [
         "-q",

@@ -93,9 +93,18 @@ def is_ordered(one: ast.stmt, other: ast.stmt) -> bool:
     names = {name.id for name in ast.walk(other) if isinstance(name, ast.Name)}
     if bound & names:
         return isinstance(one, ast.AugAssign)  # otherwise a name would be read before it is bound
-    attributes = [{ast.unparse(part) for part in ast.walk(each) if isinstance(part, ast.Attribute)} for each in pair]
+    used = [{ast.unparse(part) for part in ast.walk(each) if isinstance(part, ast.Attribute)} for each in pair]
     is_waiting = all(any(isinstance(part, ast.Await) for part in ast.walk(each)) for each in pair)
-    return is_waiting or bool(attributes[0] & attributes[1]) or all(_is_own_call(each) for each in pair)
+    is_shared = bool(_changed_by(one) & used[1] or _changed_by(other) & used[0])
+    return is_waiting or is_shared or all(_is_own_call(each) for each in pair)
+
+
+def _changed_by(node: ast.stmt) -> set[str]:
+    """Attributes that a statement sets, or whose methods it calls as a whole."""
+    call = node.value if isinstance(node, ast.Expr) else None
+    called = [call.func.value] if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) else []
+    stored = [part for part in ast.walk(node) if isinstance(part, ast.Attribute) and isinstance(part.ctx, ast.Store)]
+    return {ast.unparse(part) for part in [*called, *stored] if isinstance(part, ast.Attribute)}
 
 
 def _is_own_call(node: ast.stmt) -> bool:

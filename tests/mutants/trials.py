@@ -17,7 +17,8 @@ from tests.mutants.trees import TreeError
 from tests.mutants.workers import Worker
 
 _BUDGET_S: Final = 30.0
-"""Tests of a mutant take so long together, without it; what would come then is left out."""
+"""Tests of units take so long together for a mutant, and all others as well; what would come then is left out."""
+_UNIT: Final = "tests/unit/"
 _FILES_MAX: Final = 12
 """Files with tests that are collected anew for a mutant that changes what is imported."""
 
@@ -82,13 +83,13 @@ def _tests_for(root: Path, cover: Cover, mutant: Mutant) -> tuple[list[Chosen], 
         else:
             tests, is_run = cover.naming(path, names_at(ast.parse((root / path).read_bytes()), place)), False
         found |= {test.test: test for test in tests}
-    total_s = 0.0
+    spent_s = {True: 0.0, False: 0.0}
     chosen: list[Chosen] = []
     for test in found.values():
-        total_s += test.seconds
-        if total_s > _BUDGET_S and chosen:
-            break
-        chosen.append(test)
+        is_unit = test.test.startswith(_UNIT)
+        if spent_s[is_unit] + test.seconds <= _BUDGET_S or not chosen:
+            spent_s[is_unit] += test.seconds
+            chosen.append(test)
     return chosen, is_run, is_early
 
 

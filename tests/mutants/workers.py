@@ -19,6 +19,7 @@ from tests.mutants.trees import TreeError
 _OWN: Final = Path(__file__).parents[2]
 _START: Final = "from tests.mutants.serving import main; main()"
 _START_LIMIT_S: Final = 300.0
+_END_LIMIT_S: Final = 10.0
 _SHOWN: Final = 2_000
 _T = TypeVar("_T", Ready, Answer)
 
@@ -83,7 +84,11 @@ class Worker:
 
     def close(self) -> None:
         """End the process, and remove what its tests wrote."""
-        self._process.kill()
+        self._process.terminate()
+        try:
+            self._process.wait(_END_LIMIT_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
         for stream in (self._process.stdin, self._process.stdout):
             assert stream is not None
             with suppress(BrokenPipeError):

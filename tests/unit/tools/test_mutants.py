@@ -106,7 +106,7 @@ def texts_of(source: str) -> dict[str, str]:
         ("def f(a):\n    return g(a, b=1, c=2) + g(a.b, {a})\n", "f::arguments-0", "g({a}, a.b)"),
         ("def f(a):\n    a.b()\n    a.c()\n", "f::statements-0", "    a.c()\n    a.b()\n"),
         ("async def f(a):\n    await a.b.c()\n    d = await a.e.g()\n", "f::statements-0", "    d = await a.e.g()\n    await a"),
-        ("def f(a):\n    a.b = 1\n    if a:\n        a.d()\n        a.e = a.d()\n", "f::statements-0", "a.e = a.d()\n        a.d()"),
+        ("def f(a):\n    if a:\n        a.d.e()\n        a.g = a.d.h()\n", "f::statements-0", "a.g = a.d.h()\n        a.d.e()"),
         ("def f(a):\n    if not (a):\n        g()\n", "f::condition-0", "if (a):"),
         ("def f(a):\n    return 1 if a else 2\n", "f::condition-0", "1 if (not (a)) else 2"),
         ("def f(a, b, c):\n    return a and b and c or a\n", "f::logic-1", "(a or b or c) or a"),
@@ -129,7 +129,7 @@ def test_each_kind_changes_its_place_alone(source: str, name: str, wanted: str) 
         "def f(a):\n    assert a == 1\n",
         "if TYPE_CHECKING:\n    a = 1\n",
         "def f(a):\n    return f'{a == 1}', 'two words', b.decode('utf-8')\n",
-        "def f(self, a, b):\n    c = zip(a, strict=True)\n    d = a\n    self.a = e\n    self.b = g\n",
+        "def f(self, a, b):\n    c = zip(a, strict=True)\n    d = a\n    self.a = m.e()\n    self.b = m.e()\n",
         "@lru_cache(1)\ndef f():\n    a = b\n    c = a\n",
     ],
 )
