@@ -17,5 +17,10 @@ class CellMode:
     is_one: bool = False
     is_joined: bool = False
 
+    @property
+    def shares_process(self) -> bool:
+        """Whether the services of a cell that a test makes are one process."""
+        return self.is_one or self.is_joined
+
 
 CELLS: Final = CellMode()

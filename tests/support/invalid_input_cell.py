@@ -60,7 +60,7 @@ class InvalidInputCell:
         topology: str,
         settings: Mapping[str, Mapping[str, object]] | None = None,
     ) -> None:
-        ports = free_ports(1) * len(COUNTED) if CELLS.is_one or CELLS.is_joined else free_ports(len(COUNTED))
+        ports = free_ports(1) * len(COUNTED) if CELLS.shares_process else free_ports(len(COUNTED))
         self._ports = dict(zip(COUNTED, ports, strict=True))
         own = {name: dict(table) for name, table in (settings or {}).items()}
         for name, port in self._ports.items():

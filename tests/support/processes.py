@@ -220,7 +220,7 @@ class Services:
             cell: Of the bus.
             settings: Settings of each service. Of one process there are no scorers, and it has the first of the probes.
         """
-        if not (CELLS.is_one or CELLS.is_joined):
+        if not CELLS.shares_process:
             return {name: self.service(name, cell, **own) for name, own in settings.items()}  # type: ignore[arg-type]  # no setting is called label
         sections: dict[str, object] = {
             name: {key: value for key, value in own.items() if key not in {"shards", "probes"}}
