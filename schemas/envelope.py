@@ -9,7 +9,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from berth.schemas.message import Message
+from berth.schemas.message import Message, msgpack_decoder
 
 M = TypeVar("M", bound=Message)
 _REASON_MAX: Final = 1_000
@@ -81,7 +81,6 @@ _ENCODER: Final = msgspec.msgpack.Encoder()
 _ENVELOPE: Final = msgspec.msgpack.Decoder(Envelope)
 _BROKEN: Final = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 """Errors of msgspec. Text that is not UTF-8 and unbounded nesting raise errors that are not its own."""
-_BODIES: Final[dict[type[Message], msgspec.msgpack.Decoder[Message]]] = {}
 
 
 def encode(message: Message, *, version: int = 1, release: str = "") -> bytes:
@@ -129,11 +128,8 @@ def body_of(envelope: Envelope, message: type[M]) -> M:
     if not 1 <= envelope.version <= message.VERSION:
         known = "1" if message.VERSION == 1 else f"1 to {message.VERSION}"
         raise DecodeError(f"version is {envelope.version}, this release reads {known}", kind=envelope.kind)
-    decoder = _BODIES.get(message)
-    if decoder is None:
-        decoder = _BODIES[message] = msgspec.msgpack.Decoder(message)
     try:
-        return decoder.decode(envelope.body)  # type: ignore[return-value]  # the table maps a class to its own decoder
+        return msgpack_decoder(message).decode(envelope.body)
     except _BROKEN as error:
         raise DecodeError(str(error), kind=envelope.kind) from error
 

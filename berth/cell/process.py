@@ -2,6 +2,7 @@
 
 import argparse
 import asyncio
+import faulthandler
 import gc
 import sys
 from collections.abc import Sequence
@@ -25,6 +26,7 @@ NAME: Final = "cell"
 def main() -> NoReturn:
     """Run a cell: read ``--config``, run its services until stopped, exit."""
     gc.set_threshold(*GC_THRESHOLDS)
+    faulthandler.enable()
     parser = argparse.ArgumentParser(prog="python -m berth.cell", allow_abbrev=False)
     parser.add_argument("--config", type=Path, metavar="FILE", help="settings in TOML; defaults without it")
     arguments = parser.parse_args()

@@ -17,6 +17,7 @@ from berth.runtime.config import LogConfig
 from berth.runtime.errors import FatalError, PoisonError, TransientError
 from berth.runtime.identity import new_uid
 from berth.runtime.logs import logger_of
+from berth.schemas.message import json_decoder
 from berth.schemas.programs.events import FINAL
 from berth.schemas.programs.job_file import JobFile
 from berth.schemas.programs.replies import (
@@ -347,9 +348,9 @@ def _read(data: bytes, answer: type[_Answer]) -> _Answer:
         ClientError: It cannot be read.
     """
     try:
-        if not msgspec.json.decode(data, type=Reply).ok:
-            error = msgspec.json.decode(data, type=ErrorReply)
+        if not json_decoder(Reply).decode(data).ok:
+            error = json_decoder(ErrorReply).decode(data)
             raise RequestError(error.error, error.code)
-        return msgspec.json.decode(data, type=answer)
+        return json_decoder(answer).decode(data)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         raise ClientError(f"answer cannot be read: {error}") from error

@@ -13,6 +13,7 @@ from berth.client.handed_over import HandedOver
 from berth.runtime.backoff import Backoff
 from berth.runtime.bus.port import Bus, Gap, Stored, StreamState
 from berth.runtime.errors import FatalError, ShellError, TransientError
+from berth.schemas.message import json_decoder
 from berth.schemas.programs.events import JobEvent
 from berth.schemas.subjects import StreamName
 
@@ -100,7 +101,7 @@ def _why_closed(bus: Bus, error: ShellError) -> str:
 
 def _event(stored: Stored) -> JobEvent:
     try:
-        return msgspec.json.decode(stored.data, type=JobEvent)
+        return json_decoder(JobEvent).decode(stored.data)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         raise ClientError(f"event {stored.sequence} cannot be read: {error}") from error
 

@@ -8,6 +8,7 @@ reason is logged before the process ends.
 
 import argparse
 import asyncio
+import faulthandler
 import gc
 import signal
 import sys
@@ -64,6 +65,7 @@ def main(name: str, config_type: type[C], metrics: Callable[[MetricsRegistry], M
         serve: The service; takes the bus, a clock, the settings, the instruments and the event that stops it.
     """
     gc.set_threshold(*GC_THRESHOLDS)
+    faulthandler.enable()  # an error inside a library says where it was called
     parser = argparse.ArgumentParser(prog=f"python -m berth.services.{name}", allow_abbrev=False)
     parser.add_argument("--config", type=Path, metavar="FILE", help="settings in TOML; defaults without it")
     arguments = parser.parse_args()

@@ -39,6 +39,9 @@ class _Ack(msgspec.Struct, frozen=True):
     error: ApiError | None = None
 
 
+_ACK: Final = msgspec.json.Decoder(_Ack)
+
+
 class _Outstanding:
     __slots__ = ("before", "data", "deadline", "future", "headers", "is_sent", "size", "subject")
 
@@ -63,7 +66,6 @@ class Publisher:
         self._wire = wire
         self._loop = asyncio.get_running_loop()
         self._prefix = wire.unique() + "."
-        self._decoder = msgspec.json.Decoder(_Ack)
         self._count = 0
         self._outstanding: dict[str, _Outstanding] = {}
         self._outstanding_bytes = 0
@@ -214,7 +216,7 @@ class Publisher:
             entry.future.set_exception(TransientError(f"no stream accepts {entry.subject}"))
             return
         try:
-            ack = self._decoder.decode(message.data)
+            ack = _ACK.decode(message.data)
         except msgspec.MsgspecError as error:
             entry.future.set_exception(AmbiguousError(f"publish to {entry.subject}: unreadable answer: {error}"))
             return

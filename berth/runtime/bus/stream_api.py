@@ -7,6 +7,7 @@ import msgspec
 
 from berth.runtime.bus.inbox import Inbox
 from berth.runtime.errors import ConflictError, NoStreamError, PoisonError, ShellError, TransientError
+from berth.schemas.message import json_decoder
 
 _Answer = TypeVar("_Answer")
 
@@ -46,6 +47,9 @@ class ApiError(msgspec.Struct, frozen=True):
 
 class _Outcome(msgspec.Struct, frozen=True):
     error: ApiError | None = None
+
+
+_OUTCOME: Final = msgspec.json.Decoder(_Outcome)
 
 
 class _Counts(msgspec.Struct, frozen=True):
@@ -183,7 +187,7 @@ class Api:
     async def find_stream(self, stream: str, *, timeout_s: float = _TIMEOUT_S) -> StreamInfo | None:
         """Information about a stream, whoever answers; None if it does not exist."""
         answer = await self._send(f"STREAM.INFO.{stream}", None, timeout_s)
-        error = msgspec.json.decode(answer, type=_Outcome).error
+        error = _OUTCOME.decode(answer).error
         if error is not None and error.err_code == _NO_STREAM:
             return None
         return _decode(f"STREAM.INFO.{stream}", answer, StreamInfo)
@@ -223,7 +227,7 @@ class Api:
         """Delete a consumer, if it exists."""
         verb = f"CONSUMER.DELETE.{stream}.{name}"
         answer = await self._send(verb, None)
-        error = msgspec.json.decode(answer, type=_Outcome).error
+        error = _OUTCOME.decode(answer).error
         if error is None or error.err_code != _NO_CONSUMER:
             _decode(verb, answer, _Outcome)
 
@@ -242,7 +246,7 @@ class Api:
     async def _message(self, stream: str, which: dict[str, Any]) -> _Message | None:
         verb = f"STREAM.MSG.GET.{stream}"
         answer = await self._send(verb, which)
-        error = msgspec.json.decode(answer, type=_Outcome).error
+        error = _OUTCOME.decode(answer).error
         if error is not None and error.err_code == _NO_MESSAGE:
             return None
         return _decode(verb, answer, _Got).message
@@ -270,9 +274,9 @@ def of_leader(stream: str, info: StreamInfo) -> StreamInfo:
 
 def _decode(verb: str, answer: bytes, answer_type: type[_Answer]) -> _Answer:
     try:
-        error = msgspec.json.decode(answer, type=_Outcome).error
+        error = _OUTCOME.decode(answer).error
         if error is not None:
             raise refusal(verb, error)
-        return msgspec.json.decode(answer, type=answer_type)
+        return json_decoder(answer_type).decode(answer)
     except msgspec.MsgspecError as unreadable:
         raise PoisonError(f"{verb}: answer cannot be read: {unreadable}") from unreadable

@@ -25,6 +25,7 @@ from berth.runtime.kube.plain_kubeconfig import PlainKubeconfig, read_plain
 from berth.runtime.kube.port import Body, Handler, PatchKind, RefusedError
 from berth.runtime.kube.reflector import Reflector
 from berth.runtime.logs import DEFAULT_LOG, Logger
+from berth.schemas.message import json_decoder
 
 if TYPE_CHECKING:
     from kubernetes_asyncio.client import Configuration
@@ -59,7 +60,6 @@ class KubeApi:
         self._config = config
         self._clock = clock
         self._rng = rng
-        self._decoders: dict[Any, msgspec.json.Decoder[Any]] = {}
         self._reflectors: list[Reflector[Any]] = []
 
     @classmethod
@@ -101,11 +101,9 @@ class KubeApi:
         """
         content = await self._http.request("GET", path, params=params)
         try:
-            decoder = self._decoders.get(kind) or self._decoders.setdefault(kind, msgspec.json.Decoder(kind))
-            found: T = decoder.decode(content)
+            return json_decoder(kind).decode(content)
         except BROKEN_JSON as error:
             raise PoisonError(f"GET {path}: not a {kind.__name__}: {error}") from error
-        return found
 
     async def create(self, path: str, body: Body) -> bytes:
         """POST; returns the answer of the server."""

@@ -11,10 +11,13 @@ from base64 import standard_b64decode
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
 
+from berth.schemas.message import json_decoder
+
+T = TypeVar("T")
 _MANY: Final = ":"
 
 
@@ -121,13 +124,18 @@ def read_plain(files: str, context: str) -> PlainKubeconfig | None:
         return None
     path = Path(files).expanduser()
     try:
-        file = msgspec.convert(yaml.safe_load(path.read_text("utf-8")), _File)
-        names = msgspec.convert(_one(file.contexts, context or file.current_context).context, _Context)
-        cluster = msgspec.convert(_one(file.clusters, names.cluster).cluster, _Cluster)
-        user = msgspec.convert(_one(file.users, names.user).user, _User)
+        file = _converted(yaml.safe_load(path.read_text("utf-8")), _File)
+        names = _converted(_one(file.contexts, context or file.current_context).context, _Context)
+        cluster = _converted(_one(file.clusters, names.cluster).cluster, _Cluster)
+        user = _converted(_one(file.users, names.user).user, _User)
         return _resolved(cluster, user, path.absolute().parent)
     except (_DoubtError, msgspec.ValidationError, yaml.YAMLError, OSError, ValueError, RecursionError):
         return None
+
+
+def _converted(tree: object, kind: type[T]) -> T:
+    json_decoder(kind)  # the services of a process read their files at once, each on a thread
+    return msgspec.convert(tree, kind)
 
 
 def _one(named: list[_Named], name: str) -> _Named:
