@@ -115,7 +115,8 @@ def _anew(root: Path, mutant: Mutant, tests: Sequence[Chosen]) -> list[Ran]:
     try:
         worker = Worker(root, files, changed=mutant.texts)
     except TreeError:
-        return [Ran("", "failed")]
+        with Worker(root, files):  # raises the error if the mutant is not what ends it
+            return [Ran("", "failed")]
     with worker:
         if worker.ready.failed:
             return [Ran("", "failed")]

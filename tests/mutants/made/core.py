@@ -156,9 +156,9 @@ def state_gives_back_after_taking(product: Product) -> list[Change]:
 @by_tests
 def recovery_reserved_place_not_owned(product: Product) -> list[Change]:
     """The new place of a rank that leaves is not reserved."""
-    noted = product.one(_STATE, "self.any_note(any_holding, any_owned, any_holding.reserved())")
-    moved = product.one(_STATE, "any_now, any_reserved = owned_by(any_holding), any_holding.reserved()\n")
+    noted = product.one(_STATE, "self.any_note(any_holding, any_owned, any_holding.any_places())")
+    moved = product.one(_STATE, "any_now, any_reserved = any_get(any_holding), any_holding.any_places()\n")
     return [
         noted.to("self.{note}({holding}, {owned}, {{}})"),
-        moved.to("{now}, {reserved} = owned_by({holding}), dict[int, PodShare]()"),
+        moved.to("{now}, {reserved} = {get}({holding}), dict[int, PodShare]()"),
     ]

@@ -84,7 +84,7 @@ def fsck_snapshot_folded_twice(product: Product) -> list[Change]:
     """A check folds a snapshot that an earlier pass has changed."""
     found = product.one(
         "berth/runtime/fsck/",
-        "while True:\n    any_dumps = {any_at: dump_of(any_dump) for any_at, any_dump in any_kept.items()}\n    any_try\n",
+        "while True:\n    any_dumps = {any_at: any_copied(any_dump) for any_at, any_dump in any_kept.items()}\n    any_try\n",
     )
     return [found.to("pass")]
 
@@ -98,4 +98,8 @@ def restore_unlocked(product: Product) -> Change:
 @by_tests
 def repair_beside_leader(product: Product) -> Change:
     """A repair does not wait until the leader has given way."""
-    return product.one("berth/runtime/", "await any_fence.see_alone()\n").to("pass")
+    waits = "await any_fence.any_wait()\n"
+    found = product.one(
+        "berth/runtime/", f"{waits}any_last, any_fold = await any_search(any_bus, any_clock, any_by, any_without)\n"
+    )
+    return found.one(waits).to("pass")
