@@ -15,7 +15,7 @@ from berth.runtime.bus.nats_bus import NatsBus
 from berth.runtime.config import bus_url_from_environment
 from berth.runtime.local.nats_server import EmbeddedServer
 from tests.support.cell_mode import CELLS
-from tests.support.compiled_files import use_compiled_files
+from tests.support.compiled_files import compiler_of, use_compiled_files
 from tests.support.costs import CostPlugin
 from tests.support.forks import FORKER
 from tests.support.waiting import SLACK
@@ -26,7 +26,7 @@ _cells = count(1)
 
 use_compiled_files()
 # The same examples on every machine, and no deadline where cores are shared. make property tries many more.
-hypothesis.settings.register_profile("berth", deadline=None, derandomize=True, database=None, max_examples=30)
+hypothesis.settings.register_profile("berth", deadline=None, derandomize=True, database=None, max_examples=20)
 hypothesis.settings.register_profile("long", hypothesis.settings.get_profile("berth"), max_examples=400)
 hypothesis.settings.load_profile("berth")
 
@@ -42,6 +42,16 @@ def pytest_configure(config: pytest.Config) -> None:
     CELLS.is_one = config.getoption("--cells") == "one"
     if (path := config.getoption("--costs")) is not None:
         config.pluginmanager.register(CostPlugin(path))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection(session: pytest.Session) -> Generator[None, object, object]:
+    """Compile the tests of a new clone once, not in each process."""
+    compiler = compiler_of(getattr(session.config, "workerinput", {}).get("workerid", ""))
+    compiler.wait()
+    found = yield
+    compiler.finish()
+    return found
 
 
 def pytest_unconfigure() -> None:

@@ -25,13 +25,13 @@ STEPS = st.lists(
     max_size=35,
 )
 CLOSE = Depth(shards=2, snapshot=3, sleepers=8, counts=1)
-BATCHES = 5
+BATCHES = 2
 BATCH = 40
 
 
 @pytest.mark.timeout(600)  # to make a failing history short takes up to five minutes
 @settings(
-    max_examples=200,
+    max_examples=settings().max_examples * 5,
     phases=(Phase.explicit, Phase.generate, Phase.shrink),
     suppress_health_check=[HealthCheck.too_slow],
 )

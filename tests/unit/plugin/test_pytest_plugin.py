@@ -29,7 +29,7 @@ def inner(pytester: pytest.Pytester) -> pytest.Pytester:
 
 def test_a_test_runs_once_for_each_recording(inner: pytest.Pytester) -> None:
     other = RECORDING.with_name("restarts.berthlog")
-    done = inner.runpytest_subprocess("-v", "--berth-log", RECORDING, "--berth-log", other)
+    done = inner.runpytest_subprocess("-v", f"--berth-log={RECORDING}", f"--berth-log={other}")
     done.assert_outcomes(passed=2)
     done.stdout.fnmatch_lines(["*[[]refusals.berthlog[]] PASSED*", "*[[]restarts.berthlog[]] PASSED*"])
 
@@ -43,13 +43,13 @@ def test_without_a_recording_it_is_skipped_in_words(inner: pytest.Pytester) -> N
 def test_a_recording_that_differs_fails_the_test_with_the_difference(inner: pytest.Pytester) -> None:
     entries = [tick(1), decision(1, 1), decision(2, 1)]
     (inner.path / "empty.berthlog").write_bytes(file_of(entries))
-    done = inner.runpytest_subprocess("--berth-log", "empty.berthlog")
+    done = inner.runpytest_subprocess("--berth-log=empty.berthlog")
     done.assert_outcomes(failed=1)
     done.stdout.fnmatch_lines(["*difference at record 2: round 1 of epoch 1*", "*replayed: nothing was to be decided*"])
 
 
 def test_a_file_that_is_not_there_is_told_before_anything_runs(inner: pytest.Pytester) -> None:
-    done = inner.runpytest_subprocess("--berth-log", "gone.berthlog")
+    done = inner.runpytest_subprocess("--berth-log=gone.berthlog")
     assert done.ret in {pytest.ExitCode.USAGE_ERROR, pytest.ExitCode.INTERRUPTED}
     done.stdout.fnmatch_lines(["*--berth-log: no such file: gone.berthlog*"])
 

@@ -143,8 +143,9 @@ def test_a_name_has_no_line_and_stays_when_something_else_changes() -> None:
     assert {name for name in before if "<module>" not in name} < after
 
 
-def test_a_mutant_of_each_module_of_the_product_is_python_and_differs() -> None:
-    for path in product_of(ROOT):
+def test_a_mutant_of_each_eighth_module_of_the_product_is_python_and_differs() -> None:
+    paths = product_of(ROOT)
+    for path in paths[::8]:  # make mutants goes through all of them
         source = (ROOT / path).read_bytes()
         sites = sites_in(path, source)
         assert len({site.name for site in sites}) == len(sites)
