@@ -75,6 +75,8 @@ class JobCancel(Message, frozen=True):
     created_at_ms: UnixMs = 0
     cancelled_by: str = ""
     """Identity of the program that cancels it through the JSON API; empty otherwise."""
+    inferred: bool = False
+    """Nobody asked for it: it follows from what is seen of the job's pods. Pods that have a node are not deleted."""
 
 
 __all__ = ["ChipCount", "JobCancel", "JobRequest", "Name", "Task"]

@@ -105,7 +105,7 @@ def _phase(state: State, key: JobKey, job: JobSeen) -> tuple[Phase, str]:
         words = {"vanished": "its pods are gone", "failed": failed, "cancelled": job.reason}
         return _OVER.get(gang.phase, "failed"), words.get(gang.phase, "")
     if gang.phase == "ending":
-        return "ending", ending_words(gang)
+        return "ending", job.reason if job.inferred else ending_words(gang)
     return _placed_phase(state, key, job.uid, gang.attempt), ""
 
 

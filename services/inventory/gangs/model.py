@@ -343,6 +343,7 @@ class Gang:
         published_names: Names under which facts about its pods are published.
         replacements: Published facts about its new pods that wait for a place, by request; only those with ranks.
         previous_uids: Uid of the last request of a pod, by the pod's uid.
+        moved: Gangs of pods (uid) that have left this one since it was last processed.
         failures: Number of requests that failed in a row.
         retry_at_ms: Earliest time of the next request.
         retry_reason: Why the last request failed; empty when unknown.
@@ -364,6 +365,7 @@ class Gang:
     published_names: dict[str, None] = field(default_factory=dict)
     replacements: dict[str, ReplacementsSeen] = field(default_factory=dict)
     previous_uids: dict[str, str] = field(default_factory=dict)
+    moved: dict[str, GangKey] = field(default_factory=dict)
     failures: int = 0
     retry_at_ms: int = 0
     retry_reason: str = ""
@@ -377,6 +379,11 @@ class Gang:
     due_ms: int | None = None
     changed_ms: int | None = None
     whole_ms: int | None = None
+
+    def has_placed(self, uid: str) -> bool:
+        """Whether a pod has a rank of a request that is placed and not over."""
+        placed = (part for part in self.parts.values() if part.is_placed and not part.is_over)
+        return any(slot.uid == uid for part in placed for slot in part.slots)
 
     def due(self, at_ms: int) -> None:
         """Process the gang again at that time at the latest."""

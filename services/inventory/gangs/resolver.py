@@ -312,7 +312,8 @@ class Resolver:
         holder = self._holders.get((part.gang.namespace, part.name))
         if holder is not None and holder.uid == part.uid and not part.is_placed:
             holder.is_over = True
-        return PublishCancel(JobCancel(part.gang.namespace, part.name, part.uid, reason, now_ms))
+        cancel = JobCancel(part.gang.namespace, part.name, part.uid, reason, now_ms, inferred=True)
+        return PublishCancel(cancel)
 
     def _is_over(self, name: Name, uid: str) -> bool:
         """Whether a job of this uid had the name and is over: the dispatcher would not accept it again."""
@@ -370,6 +371,7 @@ class Resolver:
 
     def _forget(self, gang: Gang, group: PodGroup | None) -> None:
         """Drop state that is not needed any more."""
+        gang.moved.clear()
         for uid in [uid for uid in gang.previous_uids if uid not in gang.members]:
             del gang.previous_uids[uid]
         if not gang.members and not gang.parts and group is None:
