@@ -204,8 +204,7 @@ WITHDRAWN: Final = "withdrawn"
 
 
 class Eviction(Part, frozen=True):
-    """An attempt that ends: the binder deletes its pods, but for some reasons. Their chips stay allocated until the
-    pods are gone."""
+    """An attempt that ends: the binder deletes its pods, but for some reasons. Their chips stay held while they run."""
 
     uid: str
     attempt: int

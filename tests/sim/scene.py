@@ -15,6 +15,7 @@ CHIPS: Final = "huawei.com/Ascend910"
 NAMESPACE: Final = "/api/v1/namespaces/ns"
 PODS: Final = f"{NAMESPACE}/pods"
 GROUPS: Final = "/apis/scheduling.volcano.sh/v1beta1/namespaces/ns/podgroups"
+_FOREVER: Final = {"berth/run-for": "forever"}
 _BEGIN_S: Final = 8.0
 """Time in which the services have started and know the cluster."""
 Tree: TypeAlias = dict[str, Any]
@@ -86,17 +87,10 @@ class Scene:
     def pod(self, name: str, chips: int, *, owner: Tree | None = None, **annotations: str) -> None:
         """Make a pod that runs for ever; ``annotations`` with ``__`` for ``/`` and ``_`` for ``-``."""
         marks = {key.replace("__", "/").replace("_", "-"): value for key, value in annotations.items()}
-        resources = {"requests": {"cpu": "1", "memory": "1Gi", CHIPS: str(chips)}, "limits": {CHIPS: str(chips)}}
-        metadata: Tree = {"name": name, "annotations": {"berth/run-for": "forever", **marks}, "labels": {}}
+        metadata: Tree = {"name": name, "annotations": {**_FOREVER, **marks}, "labels": {}}
         if owner is not None:
             metadata["ownerReferences"] = [owner]
-        spec = {
-            "schedulerName": "berth",
-            "restartPolicy": "Never",
-            "nodeSelector": {"accelerator-type": "module-910b-8"},
-            "containers": [{"name": "main", "image": "none:1", "resources": resources}],
-        }
-        finished(self.kube.create(PODS, {"metadata": metadata, "spec": spec}))
+        finished(self.kube.create(PODS, {"metadata": metadata, "spec": _spec(chips)}))
 
     def group(self, name: str, least: int, *, owner: Tree | None = None) -> None:
         """Make a Volcano PodGroup."""
@@ -104,6 +98,10 @@ class Scene:
         if owner is not None:
             metadata["ownerReferences"] = [owner]
         self.put(GROUPS, {"metadata": metadata, "spec": {"minMember": least}, "status": {"phase": "Pending"}})
+
+    def node_of(self, pod: str) -> str:
+        """Node of a pod; empty without one."""
+        return str(self.kube.object(f"{PODS}/{pod}")["spec"].get("nodeName", ""))
 
     def running(self) -> list[str]:
         """Pods that run on a node, sorted."""
@@ -129,6 +127,26 @@ class Scene:
         is_asked = old is not None and new is not None and "deletionTimestamp" not in old["metadata"]
         if place.plural == "pods" and is_asked and new is not None and "deletionTimestamp" in new["metadata"]:
             self.deleted.append(new["metadata"]["name"])
+
+
+def a_volcano_job(name: str, replicas: int, *, chips: int) -> Tree:
+    """A Volcano Job of one task, ``worker``, all of whose pods start together and run for ever."""
+    template = {"metadata": {"annotations": dict(_FOREVER)}, "spec": _spec(chips)}
+    task = {"name": "worker", "replicas": replicas, "template": template}
+    return {
+        "metadata": {"name": name},
+        "spec": {"schedulerName": "berth", "minAvailable": replicas, "maxRetry": 3, "tasks": [task]},
+    }
+
+
+def _spec(chips: int) -> Tree:
+    resources = {"requests": {"cpu": "1", "memory": "1Gi", CHIPS: str(chips)}, "limits": {CHIPS: str(chips)}}
+    return {
+        "schedulerName": "berth",
+        "restartPolicy": "Never",
+        "nodeSelector": {"accelerator-type": "module-910b-8"},
+        "containers": [{"name": "main", "image": "none:1", "resources": resources}],
+    }
 
 
 def owned_by(made: Tree, kind: str, version: str) -> Tree:

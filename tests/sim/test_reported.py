@@ -3,11 +3,34 @@
 import pytest
 
 from berth.runtime.kube.port import RefusedError
-from tests.sim.scene import PODS, Scene, owned_by, topology
+from tests.sim.kube import finished
+from tests.sim.scene import PODS, Scene, a_volcano_job, owned_by, topology
 
 ALONE = {"controllers": []}
 """Agents of nodes alone: the script plays the controllers."""
+VOLCANO_JOBS = "/apis/batch.volcano.sh/v1alpha1/namespaces/ns/jobs"
 REPLICA_SETS = "/apis/apps/v1/namespaces/ns/replicasets"
+
+
+def test_02_a_running_gang_below_its_minimum_comes_before_younger_work() -> None:
+    scene = Scene(topology(2), agents={"controllers": ["volcano"]})
+
+    async def script(scene: Scene) -> None:
+        scene.put(VOLCANO_JOBS, a_volcano_job("gang", 2, chips=8))
+        await scene.after(10)
+        node = scene.node_of("gang-worker-1")
+        scene.patch(f"/api/v1/nodes/{node}", {"spec": {"unschedulable": True}})
+        await scene.after(1)
+        for number in range(3):
+            scene.pod(f"filler{number}", 8)
+        await scene.after(4)
+        finished(scene.kube.delete(f"{PODS}/gang-worker-1"))
+        await scene.after(10)
+        scene.patch(f"/api/v1/nodes/{node}", {"spec": {"unschedulable": None}})
+        await scene.after(20)
+
+    scene.play(script)
+    assert scene.running() == ["gang-worker-0", "gang-worker-1"]
 
 
 @pytest.mark.parametrize(("count", "step_s"), [(4, 0.005), (4, 0.05), (16, 0.02), (16, 0.1), (16, 0.5)])

@@ -71,7 +71,11 @@ class GangIndex:
         key = self._key_of(member)
         before = self._gang_of.get(member.uid, key)
         if before != key:
-            self.gangs[before].moved[member.uid] = key
+            gang = self.gangs[before]
+            gang.moved[member.uid] = key
+            age_seq = gang.ages.pop(member.uid, 0) or gang.age_of(member.uid)
+            if age_seq:
+                self.gang(key).ages[member.uid] = age_seq
             self.drop(member.uid)
         self.gang(key).members[member.uid] = member
         self._gang_of[member.uid] = key

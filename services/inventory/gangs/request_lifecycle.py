@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from berth.runtime.backoff import Backoff
+from berth.services.inventory.gangs.ages import keep_ages
 from berth.services.inventory.gangs.barriers import PENDING_AGAIN
 from berth.services.inventory.gangs.model import Gang, Member, Part, Slot
 from berth.services.inventory.gangs.settings import GangSettings
@@ -269,6 +270,7 @@ def _end(gang: Gang, part: Part, settings: GangSettings, now_ms: int) -> None:
 
 def dissolve(gang: Gang, part: Part) -> None:
     """Drop a request; its pods are free. Its uid is kept with them, so that their next request has another."""
+    keep_ages(gang, part)
     for slot in part.slots:
         if slot.uid in gang.members:
             gang.previous_uids[slot.uid] = part.uid
