@@ -325,6 +325,8 @@ class JobSeen(Message, frozen=True):
     after_seq: Sequence = 0
     """INTAKE sequence of the verdict before this one. A verdict whose predecessor is missing is void, so no verdict is
     lost."""
+    inferred: bool = False
+    """Cancelled because of what is seen of its pods: those that have a node are not deleted."""
 
 
 OutcomeState = Literal["bound", "failed", "evicted"]

@@ -7,7 +7,7 @@ from msgspec import Meta
 from berth.schemas.constraints import Term, Toleration
 from berth.schemas.message import Message, Part
 from berth.schemas.pod_constraints import PodConstraints
-from berth.schemas.units import ChipCount, CpuMilli, MemoryMib, UnixMs
+from berth.schemas.units import ChipCount, CpuMilli, MemoryMib, Sequence, UnixMs
 
 Name = Annotated[str, Meta(min_length=1, max_length=253, pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$")]
 
@@ -60,6 +60,12 @@ class JobRequest(Message, frozen=True):
     """Labels of pods near which its pods prefer to run: the first term of their preferred pod affinity."""
     submitted_by: str = ""
     """Identity of the program that submitted it through the JSON API; empty otherwise."""
+    since_seq: Sequence = 0
+    """INTAKE sequence of an earlier request whose place in the queue this one takes; 0: its own. Only with the origin
+    ``pods``."""
+    is_fragile: bool = False
+    """Ranks that a running gang has lost and without which it has too few pods: they come before other work of their
+    priority. Only with the origin ``pods``."""
 
 
 class JobCancel(Message, frozen=True):
@@ -75,6 +81,8 @@ class JobCancel(Message, frozen=True):
     created_at_ms: UnixMs = 0
     cancelled_by: str = ""
     """Identity of the program that cancels it through the JSON API; empty otherwise."""
+    inferred: bool = False
+    """Nobody asked for it: it follows from what is seen of the job's pods. Pods that have a node are not deleted."""
 
 
 __all__ = ["ChipCount", "JobCancel", "JobRequest", "Name", "Task"]

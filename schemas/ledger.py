@@ -199,8 +199,12 @@ class Release(Part, frozen=True):
     ``backup`` only the places that are reserved for their backup pods: these are gone."""
 
 
+WITHDRAWN: Final = "withdrawn"
+"""Reason of an eviction that deletes nothing: no new pod of the attempt is bound, and those that are bound run on."""
+
+
 class Eviction(Part, frozen=True):
-    """Pods that the binder deletes. Their chips stay allocated until the pods are gone."""
+    """An attempt that ends: the binder deletes its pods, but for some reasons. Their chips stay held while they run."""
 
     uid: str
     attempt: int

@@ -50,10 +50,12 @@ class JobStatus(Message, frozen=True):
     """When it was first requested: the time in the request, or that of its acceptance. Retries do not change it. 0 in
     statuses before 0.5."""
     accepted_seq: Sequence = 0
-    """INTAKE sequence at which it was first accepted: its place in the queue among jobs of its priority. 0 in statuses
-    before 0.5, and for a job that was rejected."""
+    """INTAKE sequence at which it, or the request whose place it takes, was first accepted: its place in the queue
+    among jobs of its priority. 0 in statuses before 0.5, and for a job that was rejected."""
     is_plain: bool = False
     """It waits in the queue of jobs without chips, which no job with chips is ahead of (``plain_pods``)."""
+    is_fragile: bool = False
+    """It waits before other jobs of its priority: its gang runs with too few pods."""
 
 
 class JobSummary(Message, frozen=True):

@@ -8,8 +8,6 @@ from berth.schemas.facts import RankFailure
 from berth.services.binder.cluster import BindResult, Gang
 from berth.services.binder.members import Member
 
-_FORBIDDEN_MAX_S: Final = 30.0
-"""A request that is forbidden for this long is a failure. A server that has just started may not know the roles yet."""
 _LEFT_OUT: Final = "not bound: the gang cannot be bound whole"
 
 
@@ -30,7 +28,9 @@ class Progress:
         unclear: Ranks that may or may not be bound.
         failing_since_s: Time of the first failure of each rank that recovers.
         has_claims: All claims of the gang are bound.
-        forbidden_s: Time at which the server first forbade a request; None before.
+        refused: Reason for which the server last refused to bind a rank, and the time since which it refuses.
+        is_checked: The pods of an attempt that follows another one were read.
+        kept: Why the gang is not undone although ranks cannot be bound; empty where none was tried again for that.
     """
 
     began_s: float
@@ -45,7 +45,9 @@ class Progress:
     unclear: set[int] = field(default_factory=set)
     failing_since_s: dict[int, float] = field(default_factory=dict)
     has_claims: bool = False
-    forbidden_s: float | None = None
+    refused: dict[int, tuple[str, float]] = field(default_factory=dict)
+    is_checked: bool = False
+    kept: str = ""
 
     def is_outdated(self, gang: Gang) -> bool:
         """Whether an attempt has other places than when it was last tried."""
@@ -63,17 +65,26 @@ class Progress:
                 self.waiting_since_s.pop(rank, None)
                 self.lost.pop(rank, None)
                 self.failing_since_s.pop(rank, None)
+                self.refused.pop(rank, None)
         self.gang, self.nodes, self.chips, self.notes = gang, nodes, chips, notes
 
     def missing(self, todo: Iterable[int], members: Mapping[int, Member]) -> list[int]:
         """Ranks of ``todo`` without a pod that could be bound."""
         return [rank for rank in todo if rank not in members or self.lost.get(rank) == members[rank].uid]
 
-    def may_be_forbidden(self, now_s: float) -> bool:
-        """Note a forbidden request; returns whether it may still be temporary."""
-        if self.forbidden_s is None:
-            self.forbidden_s = now_s
-        return now_s < self.forbidden_s + _FORBIDDEN_MAX_S
+    def note_refusal(self, rank: int, reason: str, now_s: float) -> tuple[bool, float]:
+        """Note that the server refuses to bind a rank; returns whether the reason is new, and since when it refuses."""
+        before, since_s = self.refused.get(rank, ("", now_s))
+        self.refused[rank] = (reason, since_s)
+        return reason != before, since_s
+
+    def try_all_again(self, now_s: float) -> None:
+        """Begin again with all ranks that are not bound."""
+        self.began_s = now_s
+        self.failures.clear()
+        self.refused.clear()
+        self.waiting_since_s.clear()
+        self.failing_since_s.clear()
 
     def result_of(self, ranks: Sequence[int]) -> BindResult:
         """Result for ranks that recover."""

@@ -23,10 +23,10 @@ _MS: Final = 1000
 HELD_RETRY_S: Final = 5.0
 """Pause before a pod that a disruption budget holds back is evicted again."""
 M = TypeVar("M", bound=Message)
-Manner: TypeAlias = Literal["plain", "grace", "force", "evict", "evict-late"]
-"""How pods are deleted. ``plain``: with their own grace period; ``grace``: likewise, and their conditions and an Event
-say so first; ``force``: at once. ``evict``: by evictions, which budgets may refuse; ``evict-late``: likewise, and
-those that end already are deleted at once."""
+Manner: TypeAlias = Literal["none", "plain", "grace", "force", "evict", "evict-late"]
+"""How pods are deleted. ``none``: not at all, their attempt ends when they do; ``plain``: with their own grace period;
+``grace``: likewise, and their conditions and an Event say so first; ``force``: at once. ``evict``: by evictions, which
+budgets may refuse; ``evict-late``: likewise, and those that end already are deleted at once."""
 Wake: TypeAlias = Callable[[list[AttemptKey]], None]
 """Called with attempts for which something has changed."""
 

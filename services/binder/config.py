@@ -29,6 +29,9 @@ class BinderConfig(ServiceConfig, frozen=True, kw_only=True, forbid_unknown_fiel
     partial: Literal["undo", "leave"] = "undo"
     """A gang of which some pods cannot be bound: ``undo`` evicts the others and places it again, ``leave`` lets them
     run."""
+    bind_give_up_s: Annotated[float, Meta(ge=0, le=86_400)] = 300.0
+    """How long a binding that the API server refuses is tried again, before its gang is placed elsewhere. A gang stays
+    as it is, and goes on trying, if one of its bound pods would not be made anew."""
     members_wait_s: Annotated[float, Meta(ge=0, le=3_600)] = 30.0
     """How long a placed gang may wait until there is a pod for each of its ranks."""
     one_at_a_time: bool = True

@@ -17,7 +17,7 @@ from berth.formats.kubernetes.events import Involved
 from berth.runtime.clock import Clock
 from berth.runtime.errors import PoisonError, TransientError
 from berth.runtime.instruments import Instruments
-from berth.runtime.kube.port import Api
+from berth.runtime.kube.port import Api, RefusedError
 from berth.schemas.facts import MembersSeen, PodsSeen
 from berth.schemas.units import UnixMs
 from berth.services.binder.attempt_progress import Progress
@@ -36,13 +36,16 @@ from berth.services.binder.pod_binding import PodBinding, PodBindRequest, Verdic
 from berth.services.binder.pod_deletion import PodDeletion
 from berth.services.binder.predicate_times import PredicateTimes
 from berth.services.binder.recoveries.graceful_exit import GracefulExit
+from berth.services.binder.remade_pods import RemadePods
 from berth.services.binder.volumes.claim_binding import ClaimBinding
 from berth.services.binder.volumes.gang_claims import GangClaims
 from berth.services.binder.work import AttemptKey
 
 _EVENTS_MAX: Final = 16
 """Maximum number of pods of a gang that get an Event each if they cannot be bound, or wait for their claims."""
-_FORBIDDEN_AGAIN_S: Final = 0.5
+_REFUSED_AGAIN_S: Final = 0.5
+_KEPT_AGAIN_S: Final = 15.0
+"""Pause before a gang that is not undone is tried again."""
 _NO_POD_AGAIN_S: Final = 60.0
 """Pause before ranks without a pod are looked at again, if no fact about their pods comes before."""
 
@@ -90,6 +93,7 @@ class KubeCluster(EvictionPort):
         self._metrics = instruments.metrics
         self._config = config
         self._report_scheduled = report_scheduled
+        self._remade = RemadePods(api, self._binding)
         self._recovery = KubeRecovery(self._binding, self._members, self._chip_slots, self.times)
 
     @property
@@ -143,6 +147,7 @@ class KubeCluster(EvictionPort):
         todo = [rank for rank in gang.ranks() if rank not in progress.done]
         if gang.recovers:
             return await self._bind_again(gang, progress, job_members, todo)
+        await self._see_pods(gang, progress, todo, members)
         self._await_members(gang, progress, progress.missing(todo, members), members)
         if (
             job_members is not None
@@ -154,8 +159,52 @@ class KubeCluster(EvictionPort):
             self._await_members(gang, progress, progress.missing(todo, members), members)
             if wait_s is not None and not self._gives_up(progress):
                 raise NotYetError("pods wait for their turn on a node", retry_after_s=wait_s)
+        if self._gives_up(progress):
+            await self._keep(gang, progress, members)
         self._progress.pop(gang.key, None)  # the attempt may have ended meanwhile
         return progress.result(todo)
+
+    async def _see_pods(
+        self, gang: Gang, progress: Progress, todo: Iterable[int], members: Mapping[int, Member]
+    ) -> None:
+        """Find out which pods are gone or about to go, once, if an attempt before this one was undone.
+
+        Facts may not show yet what the binder itself has deleted, and no pod is bound before all of them are there.
+
+        Raises:
+            TransientError: The API server did not answer.
+        """
+        if gang.attempt == 1 or progress.is_checked:
+            return
+        for rank in [rank for rank in todo if rank in members]:
+            try:
+                pod = await self._binding.look(gang.namespace, members[rank].pod)
+            except RefusedError:
+                continue  # the same happens to its binding
+            if pod is None or pod.metadata.uid != members[rank].uid or pod.metadata.deletion_timestamp is not None:
+                progress.lost[rank] = members[rank].uid
+        progress.is_checked = True
+
+    async def _keep(self, gang: Gang, progress: Progress, members: Mapping[int, Member]) -> None:
+        """Go on with a gang that cannot be undone, because a bound pod of it would not be made anew.
+
+        Raises:
+            NotYetError: It goes on: the other ranks wait at their places.
+            TransientError: The API server did not answer.
+        """
+        bound = {rank: members[rank] for rank in progress.done | progress.unclear if rank in members}
+        why = await self._remade.lost_with(gang, bound) if bound else ""
+        if not why:
+            return
+        rank, reason = min(progress.failures.items())
+        kept = f"rank {rank} of the gang cannot be bound: {reason}; the pods that are bound stay: {why}"
+        if kept != progress.kept:
+            for member in islice((members[one] for one in sorted(members)), _EVENTS_MAX):
+                involved = involved_pod(gang.namespace, member.pod, member.uid)
+                self._report_event(involved, "FailedBinding", kept, gang.uid)
+        progress.kept = kept
+        progress.try_all_again(self._clock.monotonic_s())
+        raise NotYetError(kept, retry_after_s=_KEPT_AGAIN_S)
 
     async def _bind_again(
         self, gang: Gang, progress: Progress, job_members: JobMembers | None, todo: list[int]
@@ -309,10 +358,11 @@ class KubeCluster(EvictionPort):
             return
         except PoisonError as error:
             verdict = Verdict("failed", f"pod {pod.member.pod}: {error.reason}")
-        if verdict.state == "forbidden" and progress.may_be_forbidden(self._clock.monotonic_s()):
-            errors.append(TransientError(verdict.reason, retry_after_s=_FORBIDDEN_AGAIN_S))
+        if verdict.state == "refused" and self._is_refused_for_now(gang, progress, pod, verdict.reason):
+            errors.append(TransientError(verdict.reason, retry_after_s=_REFUSED_AGAIN_S))
             return
         progress.unclear.discard(rank)
+        progress.refused.pop(rank, None)
         key = (*gang.key, rank)
         if self._is_tried_again(gang, progress, pod, verdict, errors):
             self._free(self._chip_slots.release(key))
@@ -330,6 +380,16 @@ class KubeCluster(EvictionPort):
             self.times.note(verdict.pod.spec.node_name, verdict.pod.predicate_ns)
             if not verdict.pod.awaits_chips:
                 self._free(self._chip_slots.release(key))
+
+    def _is_refused_for_now(self, gang: Gang, progress: Progress, pod: RankPod, reason: str) -> bool:
+        """Whether a pod whose binding is refused is tried again; an Event of the pod says so."""
+        now_s = self._clock.monotonic_s()
+        is_news, since_s = progress.note_refusal(pod.rank, reason, now_s)
+        is_tried = now_s < since_s + self._config.bind_give_up_s
+        if is_news and is_tried and not progress.kept and len(progress.refused) <= _EVENTS_MAX:
+            involved = involved_pod(gang.namespace, pod.member.pod, pod.member.uid)
+            self._report_event(involved, "FailedBinding", f"{reason}; it is tried again", gang.uid)
+        return is_tried
 
     async def _verdict(self, gang: Gang, progress: Progress, job_members: JobMembers, pod: RankPod) -> Verdict:
         """Bind a pod, or another one that has its name by now."""
@@ -350,7 +410,7 @@ class KubeCluster(EvictionPort):
             # The previous attempt was undone, or the rank recovers: its pods end, and others replace them.
             progress.lost[pod.rank] = pod.member.uid
             return True
-        if not gang.recovers or verdict.state == "bound":
+        if not gang.recovers or verdict.state in {"bound", "refused"}:
             return False
         now_s = self._clock.monotonic_s()
         if now_s >= progress.failing_since_s.setdefault(pod.rank, now_s) + self._config.members_wait_s:

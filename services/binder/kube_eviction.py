@@ -28,6 +28,8 @@ _NODES_ASKED_MAX: Final = 16
 _PAGE: Final = 500
 FOREIGN_PREFIX: Final = "pod/"
 """A gang of another scheduler is one pod, and has the pod's name behind this prefix."""
+_OF_LIVE: Final[frozenset[Manner]] = frozenset({"none", "plain"})
+"""Manners in which pods that have ended are left alone."""
 Errors: TypeAlias = list[TransientError | RefusedError]
 
 
@@ -54,7 +56,7 @@ class KubeEviction:
         *,
         beside: Sequence[tuple[int, Member]] = (),
     ) -> list[PodLean]:
-        """Delete all pods of a gang, unless a plain eviction finds them finished; returns those that still existed.
+        """Delete all pods of a gang that are to be deleted in this manner; returns those that still exist and run.
 
         A pod whose uid has changed is another pod and stays. Backup pods are ``beside`` those of their ranks.
 
@@ -66,7 +68,7 @@ class KubeEviction:
         if gang.attempt == 0:
             found = await self._of_foreign(gang)
         else:
-            found = await self._of_attempt(gang, members, released=manner != "plain")
+            found = await self._of_attempt(gang, members, released=manner not in _OF_LIVE)
             known = {pod.metadata.uid for pod in found}
             backups = [await self._pods.look(gang.namespace, member.pod) for _, member in beside]
             found += [
@@ -74,9 +76,10 @@ class KubeEviction:
                 for pod in backups
                 if pod is not None and pod.belongs_to(gang.uid, gang.attempt) and pod.metadata.uid not in known
             ]
-        going = [pod for pod in found if manner != "plain" or not pod.has_ended]
+        going = [pod for pod in found if manner not in _OF_LIVE or not pod.has_ended]
         held = HeldPods()
-        await _all(held.of(_rank_of(pod), self._deletion.delete(pod, manner, reason)) for pod in going)
+        if manner != "none":
+            await _all(held.of(_rank_of(pod), self._deletion.delete(pod, manner, reason)) for pod in going)
         held.end()
         return [pod for pod in going if not pod.has_ended]
 

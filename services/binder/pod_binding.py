@@ -25,7 +25,6 @@ from berth.runtime.kube.port import Api, RefusedError
 _TRIES: Final = 4
 """Requests for one pod before the whole gang is retried later."""
 _AGAIN_S: Final = 0.05
-_FORBIDDEN: Final = 403
 _ENDED: Final = frozenset({"Succeeded", "Failed"})
 
 
@@ -111,15 +110,16 @@ class PodBindRequest(msgspec.Struct, frozen=True, gc=False):
 
 
 class Verdict(NamedTuple):
-    """Verdict on a binding: bound, finally failed, another pod has the name (``replaced``), or ``forbidden`` for now.
+    """Verdict on a binding: bound, finally failed, another pod has the name (``replaced``), or ``refused``.
 
-    A server that has just started forbids everything until it knows the roles.
+    What a server refuses it may accept later: it has just started and does not know the roles, a webhook or a policy
+    stands in the way, a quota is used up.
 
     ``pod`` is the pod as read from the server, where a read was needed; ``is_gone``: the pod does not exist or is being
     deleted; ``is_former``: the attempt bound it for an earlier step of its recovery.
     """
 
-    state: Literal["bound", "failed", "replaced", "forbidden"]
+    state: Literal["bound", "failed", "replaced", "refused"]
     reason: str = ""
     pod: PodLean | None = None
     is_gone: bool = False
@@ -189,8 +189,7 @@ def judge(pod: PodLean | None, request: PodBindRequest) -> Verdict | None:
 
 
 def _refused(request: PodBindRequest, error: RefusedError) -> Verdict:
-    state: Literal["failed", "forbidden"] = "forbidden" if error.status == _FORBIDDEN else "failed"
-    return Verdict(state, f"pod {request.pod} is refused: {error.reason}")
+    return Verdict("refused", f"pod {request.pod} is refused: {error.reason}")
 
 
 def _owner(meta: Meta) -> str:

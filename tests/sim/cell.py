@@ -61,6 +61,15 @@ class UncollectedGarbage:
         """Collect nothing."""
 
 
+_AGENTS: Final[dict[str, Any]] = {
+    "report_s": 1.0,
+    "admit_s": 0.1,
+    "start_s": 0.3,
+    "controllers": ["volcano", "ascend", "podgroup"],
+    "writes_at_once": 4,
+}
+
+
 class CellSettings(msgspec.Struct, frozen=True):
     """Settings of the services that a seed chooses.
 
@@ -227,10 +236,7 @@ class SimCell:
         config = NodesimConfig(
             topology_file=Path("cluster.yaml"),
             kube=KubeConfig(),
-            agents=AgentsConfig(
-                report_s=1.0, admit_s=0.1, start_s=0.3, seed=self.seed, controllers=["volcano", "ascend", "podgroup"],
-                writes_at_once=4, **self.settings.agents,
-            ),
+            agents=AgentsConfig(seed=self.seed, **(_AGENTS | self.settings.agents)),
             run_default_s=20.0,
             terminating_s=0.5,
             tick_s=0.5,

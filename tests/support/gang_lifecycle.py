@@ -1,5 +1,9 @@
 """The life of one gang: facts and records that a test feeds to a state, and what is due then."""
 
+from typing import Any
+
+import msgspec
+
 from berth.core.state.cell import State
 from berth.core.state.lifecycle import Due, examine
 from berth.schemas.columns import pack, pack_names
@@ -52,9 +56,10 @@ class Life:
         assert applied.error == ""
         self.to_examine.update(applied.changes.gangs_to_examine)
 
-    def job(self, state: JobState, uid: str = "uid-j") -> None:
+    def job(self, state: JobState, uid: str = "uid-j", **changes: Any) -> None:  # noqa: ANN401 - fields of the fact
         seq = self.state.intake_seq + 1
-        self.fact(JobSeen("default", "j", uid, state, seq, 1, request=a_job("j"), after_seq=seq - 1), "job.default.j")
+        seen = JobSeen("default", "j", uid, state, seq, 1, request=a_job("j"), after_seq=seq - 1)
+        self.fact(msgspec.structs.replace(seen, **changes), "job.default.j")
 
     def pods(self, *phases: PodPhase, uid: str = "uid-j") -> None:
         self.fact(self.pods_fact(*phases, uid=uid), "pod.default.j")

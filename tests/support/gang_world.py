@@ -207,9 +207,12 @@ class GangWorld:
         request = self.requests[name]
         return JobSeen("ns", name, request.uid, state, 1, at_ms=self.now_ms, request=request, refusal=refusal)
 
-    def verdict(self, name: str, state: JobState = "accepted", *, code: Code | None = None) -> None:
+    def verdict(
+        self, name: str, state: JobState = "accepted", *, code: Code | None = None, accepted_seq: int = 0
+    ) -> None:
         refusal = Refusal(code=code) if code is not None else None
-        self.gangs.note_job(self.job(name, state, refusal=refusal))
+        seen = self.job(name, state, refusal=refusal)
+        self.gangs.note_job(msgspec.structs.replace(seen, accepted_seq=accepted_seq))
 
     def status(
         self, name: str, phase: Phase, *, attempt: int = 1, sentence: str = "", code: Code | None = None

@@ -8,6 +8,7 @@ from berth.schemas.columns import pack, pack_names
 from berth.schemas.facts import MembersSeen, PodPhase, PodsSeen
 from berth.schemas.placement import Placement, Run, placement_of
 from berth.services.binder.cluster import Gang
+from tests.support.fake_kube import FakeKube
 
 RESOURCE = "huawei.com/Ascend910"
 
@@ -36,6 +37,16 @@ def a_pod(name: str, *, chips: int = 1, node: str = "", **annotations: str) -> d
         spec["nodeName"] = node
     marks = {key.replace("__", "/"): value for key, value in annotations.items()}
     return {"metadata": {"name": name, "annotations": marks}, "spec": spec, "status": {"phase": "Pending"}}
+
+
+def owned(kube: FakeKube, *names: str, kind: str = "ReplicaSet", version: str = "apps/v1", **spec: object) -> None:
+    """Give pods a controller, which is there."""
+    plural = f"{kind.lower()}s"
+    made = kube.put(f"/apis/{version}/namespaces/ns/{plural}", {"metadata": {"name": "owner"}, "spec": spec})
+    owner = {"apiVersion": version, "kind": kind, "name": "owner", "uid": made["metadata"]["uid"], "controller": True}
+    for name in names:
+        pod = kube.object(f"/api/v1/namespaces/ns/pods/{name}")
+        kube.put("/api/v1/namespaces/ns/pods", {**pod, "metadata": {**pod["metadata"], "ownerReferences": [owner]}})
 
 
 def a_placement(nodes: Sequence[str], chips: Sequence[tuple[int, ...]]) -> Placement:

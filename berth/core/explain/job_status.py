@@ -6,6 +6,7 @@ from typing import Final
 from berth.core.explain.recovery_status import recovery_of, waiting_backups
 from berth.core.explain.recovery_text import backup_words, ending_words, open_words, waiting_words
 from berth.core.explain.refusal_text import sentence
+from berth.core.requests.gangs import accepted_of, is_fragile
 from berth.core.requests.key_spelling import spelling_warnings
 from berth.core.state.cell import JobKey, State
 from berth.core.state.ledger import GangRecord
@@ -80,8 +81,9 @@ def status_of(
         restart_held=restart_held if phase in _RUNS else "",
         backups=backups,
         submitted_ms=(request.created_at_ms if request is not None else 0) or job.at_ms,
-        accepted_seq=job.accepted_seq,
+        accepted_seq=accepted_of(job, request) if request is not None else job.accepted_seq,
         is_plain=state.fold.settings.plain_pods and not chips,
+        is_fragile=request is not None and is_fragile(request),
     )
 
 
@@ -105,7 +107,7 @@ def _phase(state: State, key: JobKey, job: JobSeen) -> tuple[Phase, str]:
         words = {"vanished": "its pods are gone", "failed": failed, "cancelled": job.reason}
         return _OVER.get(gang.phase, "failed"), words.get(gang.phase, "")
     if gang.phase == "ending":
-        return "ending", ending_words(gang)
+        return "ending", job.reason if job.inferred else ending_words(gang)
     return _placed_phase(state, key, job.uid, gang.attempt), ""
 
 
@@ -149,4 +151,5 @@ def digest(status: JobStatus) -> tuple[object, ...]:
         steps = (recovery.attempt, recovery.step, recovery.placed, open_ranks, recovery.refusal)
     about = (status.uid, status.phase, status.attempt, status.ledger_seq, rejected, status.restart_held)
     rank = (status.priority, status.pods, status.chips, status.submitted_ms, status.accepted_seq, status.is_plain)
+    rank = (*rank, status.is_fragile)
     return (*about, *rank, *steps, *((one.rank, one.uid, one.refusal) for one in status.backups))

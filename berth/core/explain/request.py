@@ -7,7 +7,7 @@ import msgspec
 
 from berth.core.explain.evidence import Clock
 from berth.core.explain.text import pluralize
-from berth.core.requests.gangs import Gang
+from berth.core.requests.gangs import Gang, QueueOrder, queue_order
 from berth.core.requests.key_spelling import near_key
 from berth.core.state.cell import State
 from berth.schemas.intake import JobRequest
@@ -128,7 +128,7 @@ def _chips(request: JobRequest) -> int:
 
 def _place(state: State, gang: Gang, placed: dict[str, None]) -> QueuePlace:
     has_lanes = state.fold.settings.plain_pods
-    before: list[tuple[tuple[int, int, str], str, int]] = []
+    before: list[tuple[QueueOrder, str, int]] = []
     waiting = 0
     for job in state.jobs.values():
         known = state.fold.gangs.get(job.uid)
@@ -139,7 +139,7 @@ def _place(state: State, gang: Gang, placed: dict[str, None]) -> QueuePlace:
         if has_lanes and bool(_chips(job.request)) == gang.is_plain:
             continue
         waiting += 1
-        order = (-job.request.priority, job.accepted_seq, job.uid)
+        order = queue_order(job, job.request)
         if order < gang.order:
             before.append((order, f"{job.namespace}/{job.name}", _chips(job.request)))
     return QueuePlace(

@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from berth.core.requests.gangs import rank_of
 from berth.schemas.status import JobStatus
 
 QueueKey = tuple[int, bool, int, int, str, str, str]
@@ -14,4 +15,5 @@ def queue_key(status: JobStatus) -> QueueKey:
     The order of those that wait is that of gangs (``Gang.order``), with jobs without chips in a queue of their own.
     """
     stage = 0 if status.phase == "waiting" else 1 if status.phase in _PLACED else 2
-    return (stage, status.is_plain, -status.priority, status.accepted_seq, status.uid, status.namespace, status.name)
+    rank = rank_of(status.priority, is_fragile=status.is_fragile)
+    return (stage, status.is_plain, rank, status.accepted_seq, status.uid, status.namespace, status.name)

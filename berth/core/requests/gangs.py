@@ -27,11 +27,39 @@ rounds."""
 _BYTES_A_CLAIM = 36 + 64 + 4
 """Uid of a claim, its volume, and a rank. Names of claims are ignored, as that of the gang is."""
 _FRAMEWORK = "framework"
+FROM_PODS = "pods"
+"""Origin of requests that the inventory makes from pods."""
 BESIDE = "berth/beside"
 """Annotation of a request without chips for a part of a gang: name of the request with the pods with chips."""
 
 ClassKey = tuple[tuple[Shape, int], ...]
 """Request class: the shapes and the number of pods of each. Equal classes have equal placements and refusals."""
+
+
+QueueOrder = tuple[int, int, str]
+"""Sort key of a waiting job: priority and whether it is fragile, sequence of its place in the queue, uid."""
+
+
+def rank_of(priority: int, *, is_fragile: bool) -> int:
+    """Priority as the first part of a sort key; among equal ones those that are fragile come first."""
+    return -2 * priority - is_fragile
+
+
+def accepted_of(job: JobSeen, request: JobRequest) -> int:
+    """Sequence of a job's place in the queue: of its own request, or of the earlier one that this follows."""
+    if request.origin != FROM_PODS or not request.since_seq:
+        return job.accepted_seq
+    return min(request.since_seq, job.accepted_seq)
+
+
+def is_fragile(request: JobRequest) -> bool:
+    """Whether a request is for ranks that a running gang lacks."""
+    return request.is_fragile and request.origin == FROM_PODS
+
+
+def queue_order(job: JobSeen, request: JobRequest) -> QueueOrder:
+    """Sort key of a waiting job, as :attr:`Gang.order`."""
+    return (rank_of(request.priority, is_fragile=is_fragile(request)), accepted_of(job, request), job.uid)
 
 
 class Profiles(NamedTuple):
@@ -81,6 +109,8 @@ class Gang(msgspec.Struct, gc=False):
     """Declared run time in milliseconds; 0 if none is declared."""
     avoided: tuple[str, ...] = ()
     """Nodes that failed for the attempt before, sorted: used only if it is not placed otherwise."""
+    is_fragile: bool = False
+    """Its gang runs with too few pods: it comes before others of its priority."""
     bytes_in_record: int = 0
     """Approximate size of its placement in a record."""
 
@@ -110,9 +140,9 @@ class Gang(msgspec.Struct, gc=False):
         return f"{self.namespace}/{self.name}"
 
     @property
-    def order(self) -> tuple[int, int, str]:
-        """Sort key in the queue: priority, then the sequence of its first acceptance."""
-        return (-self.priority, self.accepted_seq, self.uid)
+    def order(self) -> QueueOrder:
+        """Sort key in the queue."""
+        return (rank_of(self.priority, is_fragile=self.is_fragile), self.accepted_seq, self.uid)
 
 
 def has_no_chips(request_class: ClassKey) -> bool:
@@ -180,7 +210,7 @@ def gang_of(
         uid=job.uid,
         attempt=attempt,
         priority=request.priority,
-        accepted_seq=job.accepted_seq,
+        accepted_seq=accepted_of(job, request),
         request_class=tuple((shape, task.replicas) for shape, task in zip(shapes, request.tasks, strict=bool(shapes))),
         tasks=[task.name for task in request.tasks],
         runs=runs,
@@ -195,5 +225,6 @@ def gang_of(
         invalid=invalid,
         profiles=profiles.pods,
         run_ms=request.run_ms,
+        is_fragile=is_fragile(request),
         bytes_in_record=sum(run.pods * (a_pod + run.chips) for run in runs) + claims * _BYTES_A_CLAIM + _BYTES_A_GANG,
     )

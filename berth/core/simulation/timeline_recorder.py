@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 import numpy as np
 
-from berth.core.requests.gangs import Gang
+from berth.core.requests.gangs import Gang, queue_order
 from berth.core.scheduling.scheduler import Scheduler
 from berth.core.simulation.node_usage import Spans, Use
 from berth.core.simulation.statistics import OUT
@@ -322,4 +322,4 @@ def _size(request: JobRequest) -> tuple[int, int]:
 
 def _order(job: JobSeen, request: JobRequest) -> tuple[int, int, str]:
     """Sort key of a job in the queue, as of its gang."""
-    return (-request.priority, job.accepted_seq, job.uid)
+    return queue_order(job, request)

@@ -99,6 +99,7 @@ def cancel(wish: JobCancel, receipt: Receipt, holder: Holder) -> JobSeen | None:
         at_ms=receipt.at_ms,
         reason=wish.reason,
         rejection=None,
+        inferred=wish.inferred,
     )
 
 

@@ -7,7 +7,7 @@ aside.
 from typing import Final, NamedTuple
 
 from berth.core.errors import brief
-from berth.core.requests.gangs import Gang
+from berth.core.requests.gangs import Gang, accepted_of, is_fragile
 from berth.schemas.facts import JobSeen
 from berth.schemas.intake import JobRequest
 from berth.schemas.placement import Run
@@ -49,7 +49,8 @@ def unreadable(job: JobSeen, request: JobRequest, error: Exception, *, attempt: 
         uid=job.uid,
         attempt=attempt,
         priority=request.priority,
-        accepted_seq=job.accepted_seq,
+        accepted_seq=accepted_of(job, request),
+        is_fragile=is_fragile(request),
         request_class=(),
         tasks=[task.name for task in request.tasks],
         runs=[Run(task.replicas, 0) for task in request.tasks],

@@ -38,7 +38,7 @@ from berth.core.state.ledger import Holding, PodShare, pods_of
 from berth.schemas.columns import unpack
 from berth.schemas.facts import OutcomeSeen, PodPhase, PodsSeen
 from berth.schemas.intake import JobRequest, Task
-from berth.schemas.ledger import Adoption, Eviction, HeldPlaces, Release, ReleaseReason, Verdict
+from berth.schemas.ledger import WITHDRAWN, Adoption, Eviction, HeldPlaces, Release, ReleaseReason, Verdict
 from berth.schemas.placement import BlockPart, Placement, Run
 from berth.schemas.recovery import Recovery
 
@@ -217,7 +217,8 @@ def _must_end(
             found.releases.append(Release(uid, holding.attempt, reason, again))
         return True
     if _is_cancelled(state, holding):
-        found.evictions.append(Eviction(uid, holding.attempt, "cancelled"))
+        why = WITHDRAWN if _is_withdrawn(state, holding) else "cancelled"
+        found.evictions.append(Eviction(uid, holding.attempt, why))
         return True
     due_ms = vanished_ms(holding, seen, outcome)
     if due_ms is not None and at_ms >= due_ms:
@@ -295,6 +296,14 @@ def _is_cancelled(state: State, holding: Holding) -> bool:
         return False
     job = state.jobs.get((holding.namespace, holding.name))
     return job is not None and (job.uid != holding.uid or job.state == "cancelled")
+
+
+def _is_withdrawn(state: State, holding: Holding) -> bool:
+    """Whether what is seen of the pods has cancelled the job: also if they are requested anew under its name."""
+    job = state.jobs.get((holding.namespace, holding.name))
+    if job is None or job.uid == holding.uid:
+        return job is not None and job.inferred
+    return job.request is not None and job.request.origin == "pods"
 
 
 def _adopt(state: State, uid: str, found: Due) -> bool:

@@ -7,14 +7,17 @@ See decision recovery-execution.
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
+from berth.schemas.ledger import WITHDRAWN
 from berth.schemas.recovery import DRAIN
 from berth.schemas.units import UnixMs
 from berth.services.binder.cluster import Leave, Manner
 from berth.services.binder.work import Attempt, is_eviction
 
-_NO_CAUSE = "its job recovers from a fault"
+_NO_CAUSE: Final = "its job recovers from a fault"
+_INFERRED: Final = frozenset({WITHDRAWN, "vanished"})
+"""Why attempts end whose pods nobody wants to end: what is left of them runs on."""
 
 
 class Marks(NamedTuple):
@@ -65,6 +68,8 @@ def marks_of(attempt: Attempt) -> Marks | None:
 def manner_of_end(attempt: Attempt, now_ms: UnixMs) -> Manner:
     """How the pods of an attempt that ends are deleted."""
     found = attempt.recovery
+    if attempt.evict_reason in _INFERRED:
+        return "none"
     if attempt.evict_reason != "fault" or found is None:
         return "plain"
     is_late = 0 < found.until_ms <= now_ms

@@ -69,7 +69,13 @@ class GangIndex:
     def put(self, member: Member) -> None:
         """Take a new or changed pod."""
         key = self._key_of(member)
-        if self._gang_of.get(member.uid, key) != key:
+        before = self._gang_of.get(member.uid, key)
+        if before != key:
+            gang = self.gangs[before]
+            gang.moved[member.uid] = key
+            age_seq = gang.ages.pop(member.uid, 0) or gang.age_of(member.uid)
+            if age_seq:
+                self.gang(key).ages[member.uid] = age_seq
             self.drop(member.uid)
         self.gang(key).members[member.uid] = member
         self._gang_of[member.uid] = key
@@ -91,12 +97,13 @@ class GangIndex:
     def _key_of(self, member: Member) -> GangKey:
         """Gang of a pod.
 
-        A pod with a node stays in its gang whatever its metadata says by now, and so does a pod of a past gang.
+        A pod with a node, or with a rank of a request that is placed, stays in its gang whatever its metadata says by
+        now, and so does a pod of a past gang.
         """
         key, known = member.place.key, self._gang_of.get(member.uid)
         if known is None or known == key:
             return key
-        stays = member.is_bound or (is_past(known) and known[:3] == key[:3])
+        stays = member.is_bound or (is_past(known) and known[:3] == key[:3]) or self.gangs[known].has_placed(member.uid)
         return known if stays else key
 
     def retire(self, key: GangKey, uid: str, why: str) -> Gang | None:

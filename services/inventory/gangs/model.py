@@ -188,6 +188,12 @@ class Part:
     is_first: bool
     gang_pods: int
     minimum: int = 0
+    since_seq: int = 0
+    """Place in the queue of an earlier request that it takes; 0: its own."""
+    is_fragile: bool = False
+    """It is for ranks that a running gang lacks."""
+    accepted_seq: int = 0
+    """Place in the queue of the request; 0 while unknown."""
     request: JobRequest | None = None
     published: bool = False
     state: State = "open"
@@ -207,6 +213,11 @@ class Part:
     """Backup pods (uid) of ranks: made beside the pod of the rank, which they take over from it."""
     gone_since_ms: int | None = None
     incomplete_since_ms: int | None = None
+
+    @property
+    def age_seq(self) -> int:
+        """Its place in the queue; 0 while unknown."""
+        return self.since_seq or self.accepted_seq
 
     @property
     def is_over(self) -> bool:
@@ -262,6 +273,7 @@ class Part:
         before = (self.phase, self.sentence, self.code, self.published)
         if seen.uid == self.uid:
             self.published = True
+            self.accepted_seq = seen.accepted_seq or self.accepted_seq
             if seen.state == "tombstone":
                 self.phase = "gone"
             elif seen.state == "rejected":
@@ -343,6 +355,10 @@ class Gang:
         published_names: Names under which facts about its pods are published.
         replacements: Published facts about its new pods that wait for a place, by request; only those with ranks.
         previous_uids: Uid of the last request of a pod, by the pod's uid.
+        ages: Place in the queue of pods (uid) whose request was dropped while it waited.
+        age_seq: Place in the queue of its first request; 0 while unknown.
+        largest: Pods that it had at most.
+        moved: Gangs of pods (uid) that have left this one since it was last processed.
         failures: Number of requests that failed in a row.
         retry_at_ms: Earliest time of the next request.
         retry_reason: Why the last request failed; empty when unknown.
@@ -364,6 +380,10 @@ class Gang:
     published_names: dict[str, None] = field(default_factory=dict)
     replacements: dict[str, ReplacementsSeen] = field(default_factory=dict)
     previous_uids: dict[str, str] = field(default_factory=dict)
+    ages: dict[str, int] = field(default_factory=dict)
+    age_seq: int = 0
+    largest: int = 0
+    moved: dict[str, GangKey] = field(default_factory=dict)
     failures: int = 0
     retry_at_ms: int = 0
     retry_reason: str = ""
@@ -377,6 +397,16 @@ class Gang:
     due_ms: int | None = None
     changed_ms: int | None = None
     whole_ms: int | None = None
+
+    def has_placed(self, uid: str) -> bool:
+        """Whether a pod has a rank of a request that is placed and not over."""
+        placed = (part for part in self.parts.values() if part.is_placed and not part.is_over)
+        return any(slot.uid == uid for part in placed for slot in part.slots)
+
+    def age_of(self, uid: str) -> int:
+        """Place in the queue of the request of a pod that waits; 0 without one."""
+        waiting = (part for part in self.parts.values() if not part.is_placed)
+        return next((part.age_seq for part in waiting if any(slot.uid == uid for slot in part.slots)), 0)
 
     def due(self, at_ms: int) -> None:
         """Process the gang again at that time at the latest."""

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from berth.runtime.backoff import Backoff
+from berth.services.inventory.gangs.ages import keep_ages
 from berth.services.inventory.gangs.barriers import PENDING_AGAIN
 from berth.services.inventory.gangs.model import Gang, Member, Part, Slot
 from berth.services.inventory.gangs.settings import GangSettings
@@ -160,7 +161,7 @@ def _withdrawal_reason(gang: Gang, part: Part, settings: GangSettings, *, is_pen
     there = sum(1 for slot in part.slots if slot.is_live)
     if over := _end_of_owner(gang, part):
         return over
-    if waits and (changed := _changed(gang, part)):
+    if waits and (changed := _moved(gang, part) or _changed(gang, part)):
         return changed
     incomplete = there < len(part.slots) and waits
     recovers = part.awaits_pods
@@ -206,6 +207,16 @@ def _ends_with_owner(part: Part) -> bool:
         return False
     live = [slot for slot in part.slots if slot.is_live]
     return len(live) < len(part.slots) and not any(slot.was_bound for slot in live)
+
+
+def _moved(gang: Gang, part: Part) -> str:
+    """Which pod of a waiting request is of another gang now; empty for none."""
+    slot = next((slot for slot in part.slots if slot.uid in gang.moved), None)
+    if slot is None:
+        return ""
+    key = gang.moved[slot.uid]
+    kind = "PodGroup" if key.kind == "podgroup" else f"{key.kind} group"
+    return f"pod {slot.pod} is now of {kind} {key.name}"
 
 
 def _changed(gang: Gang, part: Part) -> str:
@@ -259,6 +270,7 @@ def _end(gang: Gang, part: Part, settings: GangSettings, now_ms: int) -> None:
 
 def dissolve(gang: Gang, part: Part) -> None:
     """Drop a request; its pods are free. Its uid is kept with them, so that their next request has another."""
+    keep_ages(gang, part)
     for slot in part.slots:
         if slot.uid in gang.members:
             gang.previous_uids[slot.uid] = part.uid

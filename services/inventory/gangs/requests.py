@@ -114,6 +114,8 @@ def request_of(
         origin="pods",
         created_at_ms=min(unix_ms(member.pod.metadata.creation_timestamp) for member in members),
         near=next((near for member in firsts if (near := near_of(member.pod.spec))), {}),
+        since_seq=part.since_seq,
+        is_fragile=part.is_fragile,
     )
 
 

@@ -21,6 +21,7 @@ from berth.services.inventory.effects import (
     PublishRequest,
     ReadOwner,
 )
+from berth.services.inventory.gangs.ages import changed_precedence, give_age, see_size
 from berth.services.inventory.gangs.backups import see_backups
 from berth.services.inventory.gangs.barriers import admission_grace_ends_ms, barrier_of_group, pending_again, unreadable
 from berth.services.inventory.gangs.chip_pods import request_with_chips
@@ -118,7 +119,12 @@ class Resolver:
         if any(reason == REPLACED for _, reason in back):
             self.lookups.outdate(gang.key)
         context, reads = self._context(gang, group, now_ms)
-        back += resized(gang, minimum_now(gang, context))
+        see_size(gang)
+        least = minimum_now(gang, context)
+        back += resized(gang, least)
+        for part, reason in changed_precedence(gang, least):
+            back.append((part, reason))
+            dissolve(gang, part)
         if group is not None:
             back += reprioritised(gang, lambda members: self.priorities.of(members, group))
         again, lost = self._rebuild(gang, context)
@@ -253,6 +259,7 @@ class Resolver:
                 uid = digest([uid], 32)
                 name = self._free_name(gang, base, uid, may_be_base=is_first)
             part = Part(gang.key, name, uid, slots, is_first=is_first, gang_pods=found.gang_pods, minimum=found.minimum)
+            give_age(gang, part, members, found.minimum)
             part.request = self._request(gang, part, members, context)
             part.published = True
             gang.parts[name] = part
@@ -312,7 +319,8 @@ class Resolver:
         holder = self._holders.get((part.gang.namespace, part.name))
         if holder is not None and holder.uid == part.uid and not part.is_placed:
             holder.is_over = True
-        return PublishCancel(JobCancel(part.gang.namespace, part.name, part.uid, reason, now_ms))
+        cancel = JobCancel(part.gang.namespace, part.name, part.uid, reason, now_ms, inferred=True)
+        return PublishCancel(cancel)
 
     def _is_over(self, name: Name, uid: str) -> bool:
         """Whether a job of this uid had the name and is over: the dispatcher would not accept it again."""
@@ -370,6 +378,9 @@ class Resolver:
 
     def _forget(self, gang: Gang, group: PodGroup | None) -> None:
         """Drop state that is not needed any more."""
+        gang.moved.clear()
+        for uid in [uid for uid in gang.ages if uid not in gang.members]:
+            del gang.ages[uid]
         for uid in [uid for uid in gang.previous_uids if uid not in gang.members]:
             del gang.previous_uids[uid]
         if not gang.members and not gang.parts and group is None:

@@ -53,6 +53,8 @@ def part_from(seen: MembersSeen, job: JobSeen | None, gang: Gang, *, is_first: b
         gang_pods=_gang_pods(seen, request),
         request=request,
         hold=seen.hold,
+        since_seq=request.since_seq if request is not None else 0,
+        is_fragile=request is not None and request.is_fragile,
     )
     if any(slot.was_bound for slot in slots):
         part.phase = "placed"  # until its status is read

@@ -11,6 +11,7 @@ from berth.schemas.envelope import decode, encode
 from berth.schemas.facts import OutcomeSeen, PodPhase, RankFailure
 from berth.schemas.ledger import Release
 from berth.schemas.status import SnapshotBody
+from tests.support.cells import a_job
 from tests.support.gang_lifecycle import Life
 
 P = PodPhase
@@ -146,6 +147,25 @@ def test_a_cancelled_job_is_evicted_once_and_released_when_its_pods_have_gone() 
     life.pods(P.SUCCEEDED, P.GONE)
     assert life.carry_out() == life.release("cancelled")
     assert life.state.fold.gangs["uid-j"].phase == "cancelled"
+
+
+def test_a_job_that_ends_because_of_what_is_seen_of_it_is_withdrawn_and_its_pods_run_to_their_end() -> None:
+    life = Life()
+    life.pods(P.RUNNING, P.RUNNING)
+    life.job("cancelled", inferred=True)
+    assert life.carry_out() == life.eviction("withdrawn")
+    assert not life.due()
+    life.outcome("evicted")
+    assert not life.due(), "its pods have the chips"
+    life.pods(P.SUCCEEDED, P.SUCCEEDED)
+    assert life.carry_out() == life.release("cancelled")
+
+
+def test_pods_that_are_requested_anew_under_the_name_withdraw_the_request_before() -> None:
+    life = Life()
+    life.pods(P.RUNNING, P.RUNNING)
+    life.job("accepted", "uid-other", request=msgspec.structs.replace(a_job("j"), uid="uid-other", origin="pods"))
+    assert life.carry_out() == life.eviction("withdrawn")
 
 
 def test_a_cancelled_job_whose_pods_were_never_seen_is_released_when_the_binder_says_evicted() -> None:

@@ -16,7 +16,7 @@ async def test_the_next_attempt_waits_for_the_pods_that_come_in_place_of_those_t
     world.kube.confirm(f"{PODS}/p0")
     with pytest.raises(NotYetError, match="1 rank has no pod yet"):
         await world.cluster.bind(gang)
-    assert world.node_of("p1") == "n1"
+    assert world.node_of("p1") == "", "no pod is bound before all are there"
     world.kube.put(PODS, a_pod("p0"))
     world.cluster.take_members(members_of(gang, [(rank, f"p{rank}", uid_of(world, f"p{rank}")) for rank in (0, 1)]))
     assert await world.cluster.bind(gang) == bound(2)

@@ -12,7 +12,7 @@ from berth.runtime.kube.port import RefusedError
 from berth.services.binder.cluster import Gang, NotYetError
 from berth.services.binder.pod_binding import PodBindRequest, PodLean, PodSpecLean, Verdict, judge
 from tests.support.binder_world import World, bound, made, replace, uid_of
-from tests.support.kube_binder import RESOURCE, a_gang, a_pod, members_of
+from tests.support.kube_binder import RESOURCE, a_gang, a_pod, members_of, owned
 
 PODS = "/api/v1/namespaces/ns/pods"
 
@@ -193,16 +193,21 @@ async def test_a_pod_that_was_replaced_meanwhile_gives_way_to_the_new_one(world:
     assert world.node_of("p0") == "n0"
 
 
-@pytest.mark.parametrize("status", [400, 413, 422])
-async def test_what_the_server_will_never_do_fails_with_its_words(world: World, status: int) -> None:
+@pytest.mark.parametrize("status", [400, 403, 413, 422])
+async def test_what_the_server_refuses_for_long_fails_with_its_words(world: World, status: int) -> None:
     gang = a_gang("job", ["n0", "n1"], [(0,), (0,)])
     world.pods(gang, "p0", "p1")
-    world.kube.fail(RefusedError("no pods/binding for you", status=status), part="p0/binding")
-    result = await world.cluster.bind(gang)
-    assert result == bound(1, (0, "pod p0 is refused: no pods/binding for you"))
+    owned(world.kube, "p0", "p1")
+    world.kube.fail(RefusedError("no pods/binding for you", status=status), part="p0/binding", times=2)
+    with pytest.raises(TransientError, match="no pods/binding for you"):
+        await world.cluster.bind(gang)
+    assert (world.node_of("p0"), world.node_of("p1")) == ("", "n1")
+    assert world.told == [("p0", "FailedBinding", "pod p0 is refused: no pods/binding for you; it is tried again")]
+    world.clock.advance(300)
+    assert await world.cluster.bind(gang) == bound(1, (0, "pod p0 is refused: no pods/binding for you"))
 
 
-async def test_what_is_forbidden_for_a_moment_is_tried_again_and_fails_in_the_end(world: World) -> None:
+async def test_what_is_refused_for_a_moment_is_tried_again_and_fails_in_the_end(world: World) -> None:
     gang = a_gang("job", ["n0"], [(0,)])
     world.pods(gang, "p0")
     for error in (RefusedError("not you", status=403), RefusedError("taken", status=409)):
@@ -211,7 +216,7 @@ async def test_what_is_forbidden_for_a_moment_is_tried_again_and_fails_in_the_en
     for words in ("not you", "nor reading"):
         with pytest.raises(TransientError, match=words):
             await world.cluster.bind(gang)
-        world.clock.advance(29)
+        world.clock.advance(150)
     world.kube.fail(RefusedError("not you", status=403), method="POST", part="p0/binding")
     assert await world.cluster.bind(gang) == bound(0, (0, "pod p0 is refused: not you"))
     world.pods(gang, "p0")

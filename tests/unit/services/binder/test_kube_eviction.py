@@ -22,7 +22,7 @@ from berth.services.binder.pod_deletion import PodDeletion
 from tests.support.binder_world import World, made, replace
 from tests.support.clock import ManualClock
 from tests.support.fake_kube import FakeKube
-from tests.support.kube_binder import a_gang, a_node, a_pod, members_of, pods_of
+from tests.support.kube_binder import a_gang, a_node, a_pod, members_of, owned, pods_of
 
 T = TypeVar("T")
 PODS = "/api/v1/namespaces/ns/pods"
@@ -179,9 +179,22 @@ async def test_an_eviction_is_done_when_no_pod_is_left_though_no_fact_ever_spoke
     await world.cluster.evict(gang, reason="cancelled")
 
 
+async def test_pods_of_an_attempt_that_is_withdrawn_run_on_once_facts_report_them(world: World) -> None:
+    gang = a_gang("job", ["n0", "n1"], [(0,), (0,)])
+    world.pods(gang, "p0", "p1")
+    await world.cluster.bind(gang)
+    with pytest.raises(NotYetError, match="no fact reports 2 of the pods yet"):
+        await world.cluster.evict(gang, reason="its pods are of another gang", manner="none")
+    tell(world, gang, 0, 1)
+    await world.cluster.evict(gang, reason="its pods are of another gang", manner="none")
+    assert not any(call.method == "DELETE" for call in world.kube.calls)
+    assert world.told == []
+
+
 async def test_a_pod_that_may_be_bound_counts_as_bound_when_its_gang_is_undone(world: World) -> None:
     gang = a_gang("job", ["n0", "n1"], [(0,), (0,)])
     world.pods(gang, "p0", "p1")
+    owned(world.kube, "p0")
     world.kube.confirm(f"{PODS}/p1")
     world.kube.fail(AmbiguousError("no answer"), method="POST", part="p0/binding", landed=True)
     world.kube.fail(TransientError("away"), method="GET", part="/p0")
@@ -198,6 +211,7 @@ async def test_a_pod_that_an_earlier_run_bound_counts_when_the_others_never_come
     await world.sync()
     rows = [(0, "p0", str(world.pod("p0")["metadata"]["uid"]))]
     world.cluster.take_members(members_of(gang, rows))
+    owned(world.kube, "p0")
     await world.cluster.recover([gang])
     with pytest.raises(NotYetError):
         await world.cluster.bind(gang)

@@ -25,7 +25,7 @@ from tests.support.clock import ManualClock
 from tests.support.fake_bus import FakeBus
 from tests.support.fake_kube import FakeKube
 from tests.support.fake_server import FakeServer
-from tests.support.kube_binder import a_gang, a_node, a_placement, a_pod, members_of, pods_of
+from tests.support.kube_binder import a_gang, a_node, a_placement, a_pod, members_of, owned, pods_of
 from tests.support.waiting import pause, until
 
 PODS = "/api/v1/namespaces/ns/pods"
@@ -139,6 +139,7 @@ async def test_equal_pods_are_bound_when_facts_say_that_the_first_has_its_chips(
 async def test_a_gang_in_part_is_undone_by_default(world: World) -> None:
     gang = a_gang("job", ["n0", "n1"], [(0,), (0,)])
     await world.members(gang, "p0", "p1")
+    owned(world.kube, "p0")
     world.kube.confirm(f"{PODS}/p1")
     async with world.binder():
         await world.place("job", gang.placement)

@@ -394,7 +394,7 @@ async def test_a_pod_that_is_refused_is_tried_for_a_while_before_it_fails(world:
     for _ in range(2):
         with pytest.raises(TransientError, match="a webhook says no"):
             await world.cluster.bind(again)
-        world.clock.advance(20)
+        world.clock.advance(150)
     result = await world.cluster.bind(again)
     assert [(one.rank, one.reason) for one in result.failures] == [(1, "pod p1 is refused: a webhook says no")]
     assert (result.bound, result.waiting) == (0, ())

@@ -1,0 +1,107 @@
+"""Bound pods that nobody would make anew, if they were deleted.
+
+A gang of which a pod cannot be bound is undone only where its controllers make new pods in place of those that are
+deleted, and do not count that as a failure. Where that is not known, the pods stay.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from berth.formats.kubernetes.lean import Lean, Meta, OwnerReference
+from berth.formats.kubernetes.owners import OwnerKey, OwnerKind, kind_of, paths
+from berth.runtime.kube.port import Api, RefusedError
+from berth.services.binder.cluster import Gang
+from berth.services.binder.members import Member
+from berth.services.binder.pod_binding import PodBinding
+
+_REMAKE: Final[frozenset[OwnerKind]] = frozenset({"ReplicaSet", "StatefulSet", "VolcanoJob", "AscendJob"})
+_ON_DELETION: Final = frozenset({"PodEvicted", "*"})
+"""Events of a policy of a Volcano Job that a deleted pod triggers.
+
+Source: Volcano, batch.volcano.sh/v1alpha1, LifecyclePolicy.
+"""
+
+
+class _Policy(Lean, frozen=True):
+    event: str = ""
+    events: list[str] | None = None
+
+
+class _Task(Lean, frozen=True):
+    policies: list[_Policy] | None = None
+
+
+class _Spec(Lean, frozen=True):
+    policies: list[_Policy] | None = None
+    tasks: list[_Task] | None = None
+
+
+class _Controller(Lean, frozen=True):
+    """What is read of a controller."""
+
+    metadata: Meta = Meta()
+    spec: _Spec = _Spec()
+
+    @property
+    def counts_deletions(self) -> bool:
+        """Whether a policy acts on a deleted pod."""
+        policies = [*(self.spec.policies or ()), *(one for task in self.spec.tasks or () for one in task.policies or ())]
+        return any(not _ON_DELETION.isdisjoint([policy.event, *(policy.events or ())]) for policy in policies)
+
+
+class RemadePods:
+    """Finds pods that nobody would make anew.
+
+    Args:
+        api: The API server.
+        pods: Reads pods.
+    """
+
+    def __init__(self, api: Api, pods: PodBinding) -> None:
+        self._api = api
+        self._pods = pods
+
+    async def lost_with(self, gang: Gang, members: Mapping[int, Member]) -> str:
+        """Why pods of a gang are not to be deleted, as a sentence about the first of them; empty if all may be.
+
+        Args:
+            gang: The attempt that bound them.
+            members: Pods that are bound, or may be, by rank.
+
+        Raises:
+            TransientError: The server did not answer.
+        """
+        known: dict[tuple[str, str, str], str] = {}
+        for _, member in sorted(members.items()):
+            try:
+                pod = await self._pods.look(gang.namespace, member.pod)
+            except RefusedError as error:
+                return f"pod {member.pod} may not be read: {error.reason}"
+            if pod is None or pod.has_ended or not pod.belongs_to(gang.uid, gang.attempt):
+                continue
+            owner = pod.metadata.controller
+            if owner is None:
+                return f"pod {member.pod} has no controller that makes it anew"
+            key = (owner.api_version, owner.kind, owner.name)
+            if key not in known:
+                known[key] = await self._why_not(gang.namespace, owner)
+            if known[key]:
+                return f"pod {member.pod}: {known[key]}"
+        return ""
+
+    async def _why_not(self, namespace: str, owner: OwnerReference) -> str:
+        """Why a controller does not make a deleted pod anew, or counts the deletion; empty if it does and does not."""
+        name = f"{owner.kind} {owner.name}"
+        kind = kind_of(owner.api_version, owner.kind)
+        if kind == "Job":
+            return f"{name} counts a deleted pod as failed"
+        if kind not in _REMAKE:
+            return f"it is not known whether {name} makes a deleted pod anew"
+        path, *_ = paths(OwnerKey(kind, namespace, owner.name))
+        try:
+            found = await self._api.get(path, _Controller)
+        except RefusedError as error:
+            return f"{name} is gone" if error.is_absent else f"{name} may not be read: {error.reason}"
+        if found.metadata.uid != owner.uid or found.metadata.deletion_timestamp is not None:
+            return f"{name} is gone"
+        return f"a policy of {name} acts on deleted pods" if found.counts_deletions else ""

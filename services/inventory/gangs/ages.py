@@ -1,0 +1,71 @@
+"""Place in the queue of requests for pods that were requested before, and for ranks that a running gang has lost.
+
+A rank that was bound has the age of its gang's first request, however it was lost, and comes before all other work of
+its priority while its gang runs with fewer pods than have to start together. What a gang grows beyond its largest size
+has an age of its own. A pod whose request is dropped while it waits keeps its age.
+
+Source: docs/reference/kubernetes.md, "Resolution of the gang".
+"""
+
+from collections.abc import Iterable, Sequence
+
+from berth.services.inventory.gangs.model import Gang, Member, Part
+
+
+def see_size(gang: Gang) -> None:
+    """Note the size of a gang and the age of its first request."""
+    first = [part for part in gang.parts.values() if part.is_first and part.age_seq]
+    gang.age_seq = min((part.age_seq for part in first), default=gang.age_seq)
+    placed = (len(part.slots) for part in gang.parts.values() if part.is_first and part.is_placed)
+    gang.largest = max([gang.largest, _size(gang), *placed])
+
+
+def keep_ages(gang: Gang, part: Part) -> None:
+    """Note the age of pods whose request is dropped while it waits."""
+    if part.age_seq and not part.is_placed:
+        gang.ages |= {slot.uid: part.age_seq for slot in part.slots if slot.uid in gang.members}
+
+
+def give_age(gang: Gang, part: Part, members: Sequence[Member], minimum: int) -> None:
+    """Give a new request of a gang its place in the queue.
+
+    Args:
+        gang: The gang; the request is not among its parts yet.
+        part: The request.
+        members: Its pods.
+        minimum: Pods of the gang that have to start together.
+    """
+    kept = [gang.ages.pop(member.uid) for member in members if member.uid in gang.ages]
+    is_lost = is_lost_rank(gang)
+    part.since_seq = min([*kept, *([gang.age_seq] if is_lost and gang.age_seq else [])], default=0)
+    part.is_fragile = is_lost and not part.is_first and is_below(gang, minimum)
+
+
+def is_lost_rank(gang: Gang) -> bool:
+    """Whether a pod that is requested now takes a place that its gang had; one that fails again and again does not."""
+    waiting = sum(1 for part in gang.parts.values() for slot in part.slots if slot.is_live and not slot.was_bound)
+    return not gang.failures and _size(gang) + waiting < gang.largest
+
+
+def is_below(gang: Gang, minimum: int) -> bool:
+    """Whether a gang runs with fewer pods than have to start together."""
+    return 0 < _size(gang) < minimum
+
+
+def changed_precedence(gang: Gang, minimum: int) -> Iterable[tuple[Part, str]]:
+    """Requests for lost ranks that wait with another precedence than they have now; with the reasons.
+
+    Args:
+        gang: The gang.
+        minimum: Pods that have to start together now; 0 when unknown.
+    """
+    for part in list(gang.parts.values()) if minimum else ():
+        is_lost = part.since_seq > 0 and not part.is_first and part.phase in {"", "waiting"} and part.state == "open"
+        if is_lost and part.is_fragile != (not gang.failures and is_below(gang, minimum)):
+            yield part, f"its gang has {_size(gang)} of at least {minimum} pods now"
+
+
+def _size(gang: Gang) -> int:
+    """Pods of a gang that run or have succeeded."""
+    members = gang.members.values()
+    return sum(1 for one in members if (one.is_bound and one.is_live) or one.pod.status.phase == "Succeeded")
