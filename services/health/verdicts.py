@@ -23,7 +23,7 @@ from berth.formats.ascend.device_info import (
 from berth.formats.ascend.fault_levels import KNOWN_LEVELS, REPORT_LEVELS, level_of, word_of
 from berth.formats.ascend.free_list import FreeView
 from berth.formats.ascend.node_info import judge_node
-from berth.formats.ascend.report_error import STALE, SUSPECT
+from berth.formats.ascend.report_error import NO_REPORT, STALE, SUSPECT
 from berth.products.model import LABEL_SOFT_SHARE
 from berth.schemas.facts import HealthSource, NodeHealth
 from berth.schemas.nodes import NodeCondition, NodeDescription
@@ -36,7 +36,7 @@ LINK_DOWN_MS: Final = 20_000
 """How long the chips of a link that went down count as network-unhealthy without being in the list."""
 _ROWS_SHOWN_MAX: Final = 4
 _REASON_MAX: Final = 1000
-_UNREADABLE: Final = "no report that can be read"
+_UNREADABLE: Final = f"{NO_REPORT} that can be read"
 _MINUTE_S: Final = 60
 _HOUR_S: Final = 3600
 _MS: Final = 1000
@@ -314,9 +314,9 @@ def _no_report(node: NodeDescription, reports: NodeReports, rules: HealthRules, 
         if age:
             return PartialVerdict(NodeHealth.NO_NEW_WORK, f"the last {age}; no newer report")
     expected = {
-        "direct": f"device plug-in: no report, ConfigMap kube-system/mindx-dl-deviceinfo-{node.name} is missing",
-        "clusterd": "device plug-in via ClusterD: no report, no ConfigMap mindx-dl/cluster-info-device-* names the node",
-    }.get(rules.source, "agent: no report yet")
+        "direct": f"{DEVICE}: {NO_REPORT}, ConfigMap kube-system/mindx-dl-deviceinfo-{node.name} is missing",
+        "clusterd": f"{DEVICE} via ClusterD: {NO_REPORT}, no ConfigMap mindx-dl/cluster-info-device-* names the node",
+    }.get(rules.source, f"agent: {NO_REPORT} yet")
     return PartialVerdict(NodeHealth.NO_NEW_WORK, expected)
 
 

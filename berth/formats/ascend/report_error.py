@@ -13,6 +13,8 @@ SUSPECT: Final = "is suspect: newest report refused"
 """Part of the reason of a node if the newest report of a source is invalid and the last valid one stays in force."""
 STALE: Final = "report is more than"
 """Part of the reason of a node whose newest report is too old."""
+NO_REPORT: Final = "no report"
+"""Part of the reason of a node without a report that can be read."""
 _SHOWN_MAX: Final = 60
 _EXPECTED_MAX: Final = 300
 """What the decoder of JSON expects may have a key of the text."""
@@ -46,6 +48,11 @@ class RefusedReport(msgspec.Struct, Generic[R], frozen=True):
 
     report: R | None
     gap: str = ""
+
+
+def lacks_report(reason: str) -> str:
+    """What a node takes no new work for, by its reason: :data:`STALE` or :data:`NO_REPORT`; empty for anything else."""
+    return next((word for word in (STALE, NO_REPORT) if word in reason), "")
 
 
 def shown(value: object) -> str:
