@@ -45,7 +45,7 @@ def makes_faulty(row: NodeCondition) -> bool:
     ("status", "level"),
     [("Healthy", OK), ("SubHealthy", SUB), ("PreSeparate", NO_NEW), ("UnHealthy", EVICT)],
 )
-async def test_noded_with_a_heartbeat_is_taken(world: World, status: str, level: NodeHealth) -> None:
+async def test_a_08_noded_with_a_heartbeat_is_taken(world: World, status: str, level: NodeHealth) -> None:
     info = {"FaultDevList": [], "HeartbeatTime": 17, "HeartbeatInterval": 5, "NodeStatus": status}
     text = go_text({"NodeInfo": info, "CheckCode": hashlib.sha256(go_text(info).encode()).hexdigest()})
     world.noded("a", text)
