@@ -176,7 +176,9 @@ class ReportStore:
         match report:
             case DeviceReport():
                 stored = _stored(reports, report, now_ms=now_ms, is_live=is_live)
-                report = msgspec.structs.replace(stored, views=_views({}, report, idle=0))
+                reported_ms = stored.reported_ms if report.update_s else now_ms  # its time cannot be read
+                views = _views({}, report, idle=0)
+                report = msgspec.structs.replace(stored, reported_ms=reported_ms, views=views)
             case HealthReport():
                 report = StoredAgentReport(report, now_ms)
         reports.set_refused(source, report, found.gap)

@@ -69,6 +69,7 @@ def judge(
             parts.append(part_of(restored))
         elif newest is None:
             parts.append(_no_report(node, reports, rules, now_ms=now_ms))
+    parts += _before_restart(reports, rules)
     parts += _of_refused(node, reports, rules, held=held, now_ms=now_ms)
     unusable = _union(part.unhealthy | part.recovering for part in parts)
     known, updated_ms = _last_report(node, reports)
@@ -122,6 +123,17 @@ def _restored(reports: NodeReports, rules: HealthRules, *, now_ms: UnixMs) -> No
         return None
     level = restored.level if restored.level in FAULTS else NodeHealth.OK
     return msgspec.structs.replace(restored, level=level, withheld=0, reason="")
+
+
+def _before_restart(reports: NodeReports, rules: HealthRules) -> list[PartialVerdict]:
+    """Part of the last valid report of NodeD if an earlier run read it, and the newest one is refused."""
+    restored, reporter = reports.restored, rules.reporter(HealthSource.NODED)
+    if restored is None or NODED not in reports.suspect or reports.node is not None:
+        return []
+    if restored.level not in FAULTS or not restored.sources & reporter:
+        return []
+    why = f"{NODED}{rules.via}: level {word_of(restored.level)} by its last valid report"
+    return [PartialVerdict(restored.level, why, source=reporter)]
 
 
 def _sub_healthy(node: NodeDescription, part: PartialVerdict) -> int:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from berth.schemas.facts import NodeHealth
+from berth.schemas.facts import HealthSource, NodeHealth
 from berth.schemas.nodes import NodeCondition
 from tests.support.device_texts import RES, device_cfg, device_list, fault_row, go_text, node_cfg, switch_entry
 from tests.support.health_worlds import MINDX, SYSTEM, World, a_node
@@ -207,6 +207,22 @@ async def test_after_a_restart_the_faults_of_the_last_valid_report_count_beside_
         await world.has("a", unhealthy=0, withheld=0, reason="")
 
 
+async def test_after_a_restart_the_last_valid_level_of_noded_counts_beside_a_refused_one(world: World) -> None:
+    world.noded("a", node_cfg("UnHealthy"))
+    async with world.service():
+        await world.has("a", level=EVICT)
+        world.noded("a", refused_node("Healthy"))
+        world.device("b", unhealthy=[1])
+        await world.has("b", unhealthy=2)
+    async with world.service():
+        world.device("b", unhealthy=[2])
+        await world.has("b", unhealthy=4)
+        row = await world.has("a", level=EVICT)
+        assert row.sources == HealthSource.NODED
+        world.noded("a", node_cfg("Healthy"))
+        await world.has("a", level=OK, reason="")
+
+
 async def test_what_an_agent_said_of_chips_that_it_has_counts_though_the_report_is_refused(world: World) -> None:
     async with world.service():
         await world.has("a", level=OK)
@@ -233,7 +249,7 @@ async def test_entries_of_clusterd(world: World) -> None:
     nodes({"State": "UnHealthy"})
     devices(unhealthy=[3])
     async with world.service():
-        row = await world.has("a", withheld=8)
+        row = await world.has("a", withheld=8, level=OK)
         assert not makes_faulty(row)
         row = await world.has("b", level=NO_NEW)
         assert "cluster-info-node-cm[mindx-dl-nodeinfo-b].NodeStatus is ''" in row.reason
